@@ -1,0 +1,71 @@
+# Two commands do everything: `make book` reads the course, `make test` passes its tests.
+# `make help` lists the rest. Needs Python 3.11+, make and git.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV   ?= .venv
+PORT   ?= 8000
+BIN    := $(abspath $(VENV))/bin
+JOBS   ?= 2
+
+export PATH := $(BIN):$(PATH)
+export VENV := $(abspath $(VENV))
+export OMP_NUM_THREADS ?= 1
+export MKL_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+export PYTHONUNBUFFERED ?= 1
+unexport PYTHONPATH
+
+.DEFAULT_GOAL := help
+.PHONY: help book html serve test lint types unit notebooks exercises exercises-check site browser setup lock wheel clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
+
+setup: ## create .venv and install the locked packages
+	@[ -n "$(PYTHON)" ] || { echo "setup: error: Python 3.11 or newer is needed: install it, or name it with 'make PYTHON=/path/to/python3 ...'" >&2; exit 1; }
+	@$(PYTHON) tools/setup.py
+
+book: html serve ## build the book and serve it on http://127.0.0.1:8000 (PORT=8001 for another port)
+
+html: setup ## execute what changed and build the site into book/_build/html
+	@$(BIN)/python tools/book.py html
+
+serve: setup ## serve the built site
+	@$(BIN)/python tools/book.py serve --port $(PORT)
+
+test: lint types unit notebooks exercises-check html site ## everything that CI runs
+	@echo "all checks passed"
+
+lint: setup ## style and import rules
+	@echo "== lint" && $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports
+
+types: setup ## static types of the package
+	@echo "== types" && $(BIN)/mypy
+
+unit: setup ## package and exercise tests, in parallel
+	@echo "== unit tests" && $(BIN)/pytest -n $(JOBS) --dist loadfile -q -m "not nbgrader and not book and not browser"
+
+notebooks: setup ## stock nbgrader on real submissions
+	@echo "== stock nbgrader" && $(BIN)/pytest -n $(JOBS) --dist loadfile -q -m nbgrader
+
+exercises: setup ## regenerate exercises/ from solutions/
+	@$(BIN)/attn-course exercises build
+
+exercises-check: setup ## fail when exercises/ is stale or leaks an answer
+	@echo "== exercises in step" && $(BIN)/attn-course exercises build --check
+
+site: browser ## check the built site, page by page, in Chromium
+	@echo "== site" && $(BIN)/pytest -q -m "book or browser"
+
+browser: setup
+	@$(PYTHON) tools/setup.py browser
+
+lock: setup ## resolve pyproject.toml into requirements.lock (needs network)
+	@$(BIN)/pip install -q uv && UV=$(BIN)/uv tools/lock.sh
+
+wheel: setup ## build wheel and sdist into dist/
+	@$(BIN)/python -m build --no-isolation
+
+clean: ## remove everything that was built, but not .venv
+	rm -rf build dist book/_build .cache .pytest_cache .mypy_cache .ruff_cache

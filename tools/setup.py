@@ -1,0 +1,172 @@
+"""Make the environment with nothing but Python 3.11+: ``python3 tools/setup.py [browser]``.
+
+Without an argument: creates ``.venv``, installs ``requirements.lock`` and the package itself.
+With ``browser``: finds a Chromium for the browser tests, or installs one.
+Safe to interrupt and to repeat; a finished set-up is recognised by a hash and skipped at once.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = Path(os.environ.get("VENV", ROOT / ".venv"))
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+STAMP = VENV / ".attn-course-setup"
+LOCK, PROJECT = ROOT / "requirements.lock", ROOT / "pyproject.toml"
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
+NETWORK_SIGNS = (
+    "NewConnectionError",
+    "ConnectionError",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "getaddrinfo failed",
+    "Network is unreachable",
+    "Connection refused",
+    "ReadTimeoutError",
+    "Connection broken",
+    "Max retries exceeded",
+)
+
+
+def say(text: str) -> None:
+    print(f"setup: {text}", flush=True)
+
+
+def fail(text: str) -> None:
+    """End with the one line that says what to do."""
+    print(f"setup: error: {text}", file=sys.stderr, flush=True)
+    raise SystemExit(1)
+
+
+def run(*command: str | Path) -> str:
+    """Run a step with its output shown as it comes; return that output, or end with the cause."""
+    process = subprocess.Popen(
+        [str(part) for part in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        cwd=ROOT,
+    )
+    lines: list[str] = []
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line)
+        if not line.startswith(
+            ("Requirement already satisfied", "Looking in", "WARNING: Location")
+        ):
+            print("  " + line.rstrip()[:160], flush=True)
+    if process.wait() == 0:
+        return "".join(lines)
+    output = "".join(lines)
+    step = " ".join(str(part) for part in command[:4])
+    if "No space left on device" in output:
+        fail("the disk is full: free about 4 GB and run the same command again")
+    if any(sign in output for sign in NETWORK_SIGNS):
+        fail(
+            "the package registry could not be reached: check the network (or PIP_INDEX_URL) "
+            "and run the same command again; what is installed is kept"
+        )
+    fail(f"'{step} ...' ended with status {process.returncode}; the lines above say why")
+    return output
+
+
+def fingerprint() -> str:
+    """Changes when the lock, the metadata or the interpreter changes."""
+    digest = hashlib.sha256(sys.version.encode())
+    for path in (LOCK, PROJECT):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def environment() -> None:
+    """Create ``.venv`` and install the locked packages and this one, unless that is done."""
+    if sys.version_info < (3, 11):  # noqa: UP036  an older Python runs this line to say so
+        found = ".".join(map(str, sys.version_info[:3]))
+        fail(f"Python 3.11 or newer is needed, found {found}: run 'make PYTHON=python3.12 ...'")
+    if shutil.which("git") is None:
+        fail("git is needed and not on PATH: install it (Debian: apt-get install git)")
+    if STAMP.exists() and STAMP.read_text() == fingerprint():
+        return
+    python = BIN / ("python.exe" if os.name == "nt" else "python")
+    if (
+        not python.exists()
+        or subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode
+    ):
+        say(f"1/3 creating {VENV} with Python {sys.version.split()[0]}")
+        made = subprocess.run(
+            [sys.executable, "-m", "venv", "--clear", str(VENV)], capture_output=True, text=True
+        )
+        if made.returncode:
+            shutil.rmtree(VENV, ignore_errors=True)
+            fail(
+                f"{sys.executable} cannot make a virtual environment: install its venv module "
+                f"(Debian: apt-get install python3-venv) and run the same command again"
+            )
+    count = sum("==" in line for line in LOCK.read_text().splitlines())
+    say(f"2/3 installing {count} locked packages (about two minutes on a fast line)")
+    run(python, "-m", "pip", "install", "--disable-pip-version-check", "-r", LOCK)
+    say("3/3 installing attn-course itself")
+    run(
+        *(python, "-m", "pip", "install", "--disable-pip-version-check", "--quiet"),
+        *("--no-deps", "--no-build-isolation", "--editable", ROOT),
+    )
+    STAMP.write_text(fingerprint())
+    say("done")
+
+
+def find_chromium() -> str | None:
+    """The Chromium that the browser tests will use: ``$CHROMIUM``, one on PATH, or Playwright's."""
+    if given := os.environ.get("CHROMIUM"):
+        return given if Path(given).exists() else None
+    for name in CHROMIUM_NAMES:
+        if path := shutil.which(name):
+            return path
+    ask = (
+        "from playwright.sync_api import sync_playwright as start\n"
+        "with start() as browsers: print(browsers.chromium.executable_path)"
+    )
+    answer = subprocess.run([BIN / "python", "-c", ask], capture_output=True, text=True)
+    path = answer.stdout.strip()
+    return path if path and Path(path).exists() else None
+
+
+def browser() -> None:
+    """Find or install Chromium: Debian's package for root, else Playwright's own build."""
+    if os.environ.get("ATTN_NO_BROWSER") == "1":
+        say("ATTN_NO_BROWSER=1: the browser tests will be left out")
+        return
+    if given := os.environ.get("CHROMIUM"):
+        if not Path(given).exists():
+            fail(f"CHROMIUM={given} does not exist: name a Chromium or unset the variable")
+        return
+    if find_chromium():
+        return
+    attempts: list[list[str]] = []
+    if shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
+        attempts += [
+            ["apt-get", "update", "-qq"],
+            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"],
+        ]
+    else:
+        attempts += [[str(BIN / "playwright"), "install", "chromium"]]
+    for command in attempts:
+        say(f"no Chromium found, running: {' '.join(command)}")
+        subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    if not find_chromium():
+        fail(
+            "the browser tests need Chromium and it could not be installed: install it "
+            "(Debian: apt-get install chromium), set CHROMIUM=/path/to/it, "
+            "or leave those tests out with ATTN_NO_BROWSER=1"
+        )
+
+
+if __name__ == "__main__":
+    try:
+        {"environment": environment, "browser": browser}[(sys.argv[1:] or ["environment"])[0]]()
+    except KeyboardInterrupt:
+        fail("interrupted: run the same command again to continue")
