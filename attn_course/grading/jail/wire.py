@@ -1,0 +1,320 @@
+"""The wire between the trusted grader and the jail: a JSON header and raw buffers, never pickle.
+
+Frame: ``b"ACW1"``, header length (uint32), number of buffers (uint32), one uint64 length for each
+buffer, the header as UTF-8 JSON, the buffers. A value is encoded as plain JSON where JSON is exact,
+otherwise as an object with the key ``"$"`` that names its kind. Decoding runs no code of the sender:
+every kind is known, every size is checked against a cap before memory is taken.
+"""
+
+import json
+import math
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+MAGIC: Final = b"ACW1"
+MAX_HEADER: Final = 16 << 20
+MAX_BUFFERS: Final = 4096
+MAX_BYTES: Final = 256 << 20
+MAX_DEPTH: Final = 40
+MAX_DIMS: Final = 32
+MAX_INT_DIGITS: Final = 4096
+SAFE_INT: Final = 2**53
+
+TORCH_DTYPES: Final[dict[str, torch.dtype]] = {
+    str(dtype): dtype
+    for dtype in (
+        *(torch.float32, torch.float64, torch.float16, torch.bfloat16),
+        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+        *(torch.complex64, torch.complex128),
+    )
+}
+NUMPY_DTYPES: Final = frozenset(
+    "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool "
+    "complex64 complex128".split()
+)
+
+Node = Any  # a JSON value
+Buffers = list[bytes]
+Hold = Callable[[object], dict[str, Any]]
+Resolve = Callable[[dict[str, Any]], object]
+
+
+class WireError(ValueError):
+    """The bytes are not a frame of this protocol, or a value cannot cross."""
+
+
+def encode(value: object, buffers: Buffers, hold: Hold | None = None, depth: int = 0) -> Node:
+    """Turn ``value`` into a JSON node; tensors and arrays go to ``buffers``.
+
+    Args:
+        value: what to send.
+        buffers: receives the raw bytes.
+        hold: called with an object of no plain kind; returns the node that stands for it.
+        depth: how deep in containers ``value`` lies.
+
+    Raises:
+        WireError: the value is nested too deep, or is of no known kind and ``hold`` is None.
+    """
+    if depth > MAX_DEPTH:
+        raise WireError(f"value nested deeper than {MAX_DEPTH} levels")
+    kind = type(value)
+    if value is None or kind is bool or kind is str:
+        return value
+    if kind is int:
+        return _encode_int(value)  # type: ignore[arg-type]
+    if kind is float:
+        return value if math.isfinite(value) else {"$": "float", "v": repr(value)}  # type: ignore[arg-type]
+    if kind is complex:
+        return {"$": "complex", "v": [repr(value.real), repr(value.imag)]}  # type: ignore[attr-defined]
+    if isinstance(value, torch.Tensor):
+        return _encode_tensor(value, buffers)
+    if isinstance(value, np.ndarray | np.generic) and str(value.dtype) in NUMPY_DTYPES:
+        array = np.ascontiguousarray(value)
+        buffers.append(array.tobytes())
+        scalar = isinstance(value, np.generic)
+        return {"$": "array", "d": str(array.dtype), "s": list(np.shape(value)), "scalar": scalar}
+    if isinstance(value, torch.Size):
+        return {"$": "size", "v": [int(x) for x in value]}
+    if isinstance(value, torch.dtype):
+        return {"$": "dtype", "v": str(value)}
+    if kind is bytes:
+        buffers.append(value)  # type: ignore[arg-type]
+        return {"$": "bytes"}
+    if kind is list:
+        return [encode(x, buffers, hold, depth + 1) for x in value]  # type: ignore[attr-defined]
+    if isinstance(value, tuple):
+        items = [encode(x, buffers, hold, depth + 1) for x in tuple.__iter__(value)]
+        return {"$": "tuple", "v": items}
+    if isinstance(value, dict):
+        pairs = [
+            [encode(k, buffers, hold, depth + 1), encode(v, buffers, hold, depth + 1)]
+            for k, v in dict.items(value)
+        ]
+        return {"$": "dict", "v": pairs}
+    if kind is set or kind is frozenset:
+        items = [encode(x, buffers, hold, depth + 1) for x in value]  # type: ignore[attr-defined]
+        return {"$": "set", "v": items}
+    if kind is slice:
+        parts = (value.start, value.stop, value.step)  # type: ignore[attr-defined]
+        return {"$": "slice", "v": [encode(x, buffers, hold, depth + 1) for x in parts]}
+    if value is Ellipsis:
+        return {"$": "ellipsis"}
+    if hold is not None:
+        return hold(value)
+    raise WireError(f"a value of type {kind.__name__} cannot cross the wire")
+
+
+def _encode_int(value: int) -> Node:
+    if abs(value) < SAFE_INT:
+        return value
+    text = hex(value)
+    if len(text) > MAX_INT_DIGITS:
+        raise WireError("integer too large to cross the wire")
+    return {"$": "int", "v": text}
+
+
+def _encode_tensor(value: torch.Tensor, buffers: Buffers) -> Node:
+    if str(value.dtype) not in TORCH_DTYPES or value.layout != torch.strided:
+        raise WireError(f"a tensor of dtype {value.dtype}, layout {value.layout} cannot cross")
+    plain = value.detach().cpu()
+    data = plain.contiguous().resolve_conj().resolve_neg()
+    buffers.append(data.reshape(-1).view(torch.uint8).numpy().tobytes() if data.numel() else b"")
+    return {
+        "$": "tensor",
+        "d": str(value.dtype),
+        "s": list(value.shape),
+        "st": list(value.stride()),
+        "g": bool(value.requires_grad),
+    }
+
+
+def decode(
+    node: Node, buffers: Buffers, resolve: Resolve | None = None, *, strides: bool = False
+) -> Any:
+    """Turn a JSON node and its buffers back into a value.
+
+    Args:
+        node: as :func:`encode` made it, or whatever a hostile sender made.
+        buffers: consumed from the front, in the order of encoding.
+        resolve: turns an ``object`` or ``callback`` node into what it stands for.
+        strides: rebuild the memory layout of tensors; only for a sender that is trusted.
+
+    Raises:
+        WireError: the node or a buffer is not what the protocol allows.
+    """
+    rest = list(reversed(buffers))
+    try:
+        value = _decode(node, rest, resolve, strides, 0)
+    except WireError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, RuntimeError) as error:
+        raise WireError(f"malformed value: {type(error).__name__}") from None
+    if rest:
+        raise WireError(f"{len(rest)} buffers that no value uses")
+    return value
+
+
+def _decode(
+    node: Node, rest: Buffers, resolve: Resolve | None, strides: bool, depth: int
+) -> Any:
+    if depth > MAX_DEPTH:
+        raise WireError(f"value nested deeper than {MAX_DEPTH} levels")
+    if node is None or type(node) in (bool, str, int, float):
+        return node
+    if type(node) is list:
+        return [_decode(x, rest, resolve, strides, depth + 1) for x in node]
+    if type(node) is not dict:
+        raise WireError("malformed value")
+
+    def items(key: str = "v") -> list[Any]:
+        if type(node[key]) is not list:
+            raise WireError("malformed container")
+        return [_decode(x, rest, resolve, strides, depth + 1) for x in node[key]]
+
+    match node["$"]:
+        case "tensor":
+            return _decode_tensor(node, rest.pop(), strides)
+        case "array":
+            return _decode_array(node, rest.pop())
+        case "tuple":
+            return tuple(items())
+        case "dict":
+            pairs = items()
+            if any(type(pair) is not list or len(pair) != 2 for pair in pairs):
+                raise WireError("malformed dict")
+            return {_key(k): v for k, v in pairs}
+        case "set":
+            return {_key(x) for x in items()}
+        case "float":
+            if node["v"] not in ("nan", "inf", "-inf"):
+                raise WireError("malformed float")
+            return float(node["v"])
+        case "complex":
+            real, imag = node["v"]
+            return complex(float(real), float(imag))
+        case "int":
+            if type(node["v"]) is not str or len(node["v"]) > MAX_INT_DIGITS:
+                raise WireError("malformed integer")
+            return int(node["v"], 16)
+        case "bytes":
+            return rest.pop()
+        case "size":
+            return torch.Size(_shape(node["v"]))
+        case "dtype":
+            return TORCH_DTYPES[node["v"]]
+        case "slice":
+            return slice(*items())
+        case "ellipsis":
+            return Ellipsis
+        case "object" | "callback" if resolve is not None:
+            return resolve(node)
+    raise WireError(f"unknown kind {str(node['$'])[:40]!r}")
+
+
+def _key(value: object) -> Any:
+    """A dict key or set member must be hashable by code of ours: plain kinds only."""
+    if value is None or type(value) in (bool, int, float, str, bytes, tuple, torch.dtype):
+        return value
+    raise WireError(f"a {type(value).__name__} cannot be a key")
+
+
+def _shape(value: object) -> list[int]:
+    if type(value) is not list or len(value) > MAX_DIMS:
+        raise WireError("malformed shape")
+    if any(type(x) is not int or not 0 <= x <= MAX_BYTES for x in value):
+        raise WireError("malformed shape")
+    return value
+
+
+def _decode_tensor(node: dict[str, Any], data: bytes, strides: bool) -> torch.Tensor:
+    dtype, shape = TORCH_DTYPES[node["d"]], _shape(node["s"])
+    if math.prod(shape) * dtype.itemsize != len(data):
+        raise WireError(f"tensor of shape {shape} and {dtype} with {len(data)} bytes")
+    if dtype == torch.bool and data.translate(None, b"\0\1"):
+        raise WireError("a boolean tensor holds other bytes than 0 and 1")
+    flat = torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype)
+    tensor = flat.reshape(shape)
+    if strides and list(tensor.stride()) != node["st"] and 0 not in node["st"]:
+        tensor = torch.empty_strided(shape, node["st"], dtype=dtype).copy_(tensor)
+    wants_grad = node["g"] is True and (dtype.is_floating_point or dtype.is_complex)
+    return tensor.requires_grad_(wants_grad)
+
+
+def _decode_array(node: dict[str, Any], data: bytes) -> Any:
+    if node["d"] not in NUMPY_DTYPES:
+        raise WireError("unknown array dtype")
+    dtype, shape = np.dtype(node["d"]), _shape(node["s"])
+    if math.prod(shape) * dtype.itemsize != len(data):
+        raise WireError(f"array of shape {shape} and {dtype} with {len(data)} bytes")
+    array = np.frombuffer(data, dtype=dtype).reshape(shape).copy()
+    return array[()] if node.get("scalar") is True and not shape else array
+
+
+def send(connection: socket.socket, message: object, hold: Hold | None = None) -> None:
+    """Send one message; raises before the first byte if it cannot be sent whole."""
+    buffers: Buffers = []
+    node = encode(message, buffers, hold)
+    header = json.dumps(node, allow_nan=False).encode()
+    if len(header) > MAX_HEADER or len(buffers) > MAX_BUFFERS:
+        raise WireError("message too large: more items than the wire allows")
+    if sum(map(len, buffers)) > MAX_BYTES:
+        raise WireError(f"message too large: more than {MAX_BYTES >> 20} MiB")
+    lengths = struct.pack(f"<{len(buffers)}Q", *map(len, buffers))
+    connection.sendall(MAGIC + struct.pack("<II", len(header), len(buffers)) + lengths + header)
+    for buffer in buffers:
+        connection.sendall(buffer)
+
+
+def receive(
+    connection: socket.socket,
+    resolve: Resolve | None = None,
+    *,
+    strides: bool = False,
+    wait: Callable[[], None] = lambda: None,
+) -> Any:
+    """Receive one message.
+
+    Args:
+        connection: a stream socket.
+        resolve: see :func:`decode`.
+        strides: see :func:`decode`.
+        wait: called before each read; sets the time-out that is left.
+
+    Raises:
+        EOFError: the peer has closed.
+        WireError: the frame breaks the protocol.
+    """
+    head = _read(connection, 12, wait)
+    header_length, count = struct.unpack("<II", head[4:])
+    if head[:4] != MAGIC or header_length > MAX_HEADER or count > MAX_BUFFERS:
+        raise WireError("not a frame of this protocol")
+    lengths = struct.unpack(f"<{count}Q", _read(connection, 8 * count, wait))
+    if sum(lengths) > MAX_BYTES:
+        raise WireError(f"message too large: more than {MAX_BYTES >> 20} MiB")
+    header = _read(connection, header_length, wait)
+    buffers = [_read(connection, length, wait) for length in lengths]
+    try:
+        node = json.loads(header, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise WireError("header is not JSON") from None
+    return decode(node, buffers, resolve, strides=strides)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _read(connection: socket.socket, count: int, wait: Callable[[], None]) -> bytes:
+    out = bytearray()
+    while len(out) < count:
+        wait()
+        chunk = connection.recv(min(1 << 20, count - len(out)))
+        if not chunk:
+            raise EOFError("the other side has closed the connection")
+        out += chunk
+    return bytes(out)

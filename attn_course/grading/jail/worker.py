@@ -1,0 +1,266 @@
+"""Runs one submission's cells, then answers calls from the trusted side until it is killed.
+
+Everything here may be tampered with by the code it runs: it holds nothing worth taking, and its
+answers are data that the trusted side checks.
+"""
+
+import ast
+import builtins
+import inspect
+import io
+import linecache
+import os
+import socket
+import sys
+import traceback
+import types
+from typing import Any
+
+import numpy as np
+import sealed
+import shortcuts
+import torch
+import wire
+
+MAX_TEXT = 2000
+BUILTIN_ERRORS = {
+    name
+    for name, value in vars(builtins).items()
+    if isinstance(value, type) and issubclass(value, BaseException)
+}
+
+
+class Output(io.TextIOBase):
+    """Standard output and error of the submission, cut at a limit."""
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+        self.parts: list[str] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        text = str(text)
+        if self.left > 0:
+            self.parts.append(text[: self.left])
+            self.left -= len(text)
+        return len(text)
+
+    def take(self) -> str:
+        """What was written since the last call."""
+        text = "".join(self.parts)
+        self.parts.clear()
+        return text
+
+
+def warm_up() -> None:
+    """Import and touch what every submission needs, once, before the first fork."""
+    import matplotlib
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot  # noqa: F401
+
+    torch.set_num_threads(1)
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "NoColor"
+    shell = InteractiveShell.instance(config=config)
+    quiet_shell(shell)
+    sealed.install()
+    shortcuts.prepare()
+    x = torch.randn(2, 3, requires_grad=True)
+    x.softmax(-1).sum().backward()
+    torch.nn.Linear(3, 2)(x.detach())
+
+
+def quiet_shell(shell: Any) -> None:
+    """Magics and shell commands that need a front end, a network or a process do nothing here."""
+    shell.enable_matplotlib = shell.enable_gui = lambda *args, **kwargs: (None, None)
+
+    def not_run(command: str, *args: Any, **kwargs: Any) -> list[str]:
+        print(f"not run while grading: {str(command)[:80]}")
+        return []
+
+    shell.system = shell.getoutput = shell.system_raw = shell.system_piped = not_run
+    for name in ("pip", "conda", "mamba", "uv"):
+        shell.register_magic_function(not_run, "line", name)
+
+
+class Worker:
+    """The submission's namespace, and the objects that the trusted side holds handles of."""
+
+    def __init__(self, connection: socket.socket, output: Output) -> None:
+        from IPython.core.interactiveshell import InteractiveShell
+
+        self.connection = connection
+        self.output = output
+        self.shell = InteractiveShell.instance()
+        self.names: dict[str, Any] = self.shell.user_ns
+        self.objects: dict[int, object] = {}
+
+    def run_cells(self, cells: list[dict[str, str]]) -> dict[str, Any]:
+        """Run the cells in order; an error ends its own cell only."""
+        main = types.ModuleType("__main__")
+        main.__dict__.update(self.names)
+        self.names = main.__dict__
+        sys.modules["__main__"] = main
+        errors = {}
+        for cell in cells:
+            try:
+                self.run_cell(cell["id"], cell["source"])
+            except BaseException as error:
+                errors[cell["id"]] = describe(error)
+        names = [name for name in self.names if type(name) is str]
+        return {"errors": errors, "names": names, "output": self.output.take()}
+
+    def run_cell(self, identity: str, source: str) -> None:
+        """Compile one cell as IPython would (magics included) and execute it."""
+        filename = f"<cell {identity}>"
+        text = self.shell.transform_cell(source)
+        linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+        tree = ast.parse(text, filename)
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code = compile(tree, filename, "exec", flags=flags, dont_inherit=True)
+        if code.co_flags & inspect.CO_COROUTINE:
+            import asyncio
+
+            asyncio.run(eval(code, self.names))
+        else:
+            exec(code, self.names)
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Carry out one request of the trusted side."""
+        operation = request["op"]
+        if operation == "cells":
+            return {"ok": self.run_cells(request["cells"])}
+        if operation == "release":
+            self.objects.pop(request["id"], None)
+            return {"ok": None}
+        target = self.target(request)
+        if operation == "get":
+            return {"ok": target}
+        if operation == "next":
+            try:
+                return {"ok": [next(target)]}
+            except StopIteration:
+                return {"ok": []}
+        if operation != "call":
+            raise ValueError(f"unknown operation {operation!r}")
+        if helper := request.get("helper"):
+            import student
+
+            target = _bind(getattr(student, helper), target)
+        args, kwargs = request["args"], request["kwargs"]
+        watched = wire_arrays([args, kwargs])
+        before = [_bytes(x) for x in watched]
+        with shortcuts.forbidden(request.get("forbidden", ())):
+            result = target(*args, **kwargs)
+        changed = [[i, x] for i, x in enumerate(watched) if _bytes(x) != before[i]]
+        return {"ok": result, "changed": changed, "output": self.output.take()}
+
+    def target(self, request: dict[str, Any]) -> Any:
+        """The name, object, attribute or method that a request is about."""
+        if "name" in request:
+            if request["name"] not in self.names:
+                raise NameError(f"name '{request['name']}' is not defined")
+            found = self.names[request["name"]]
+        else:
+            found = request["object"]
+        for attribute in request.get("path", ()):
+            found = getattr(found, attribute)
+        return found
+
+    def hold(self, value: object) -> dict[str, Any]:
+        """A handle for an object of no plain kind."""
+        number = len(self.objects)
+        self.objects[number] = value
+        kind = "iterator" if hasattr(type(value), "__next__") else "object"
+        kind = "callable" if kind == "object" and callable(value) else kind
+        return {"$": "object", "id": number, "kind": kind, "type": type(value).__name__[:80]}
+
+    def resolve(self, node: dict[str, Any]) -> object:
+        """What a handle or a callback of the trusted side stands for here."""
+        if node["$"] == "object":
+            return self.objects[node["id"]]
+        number = node["id"]
+
+        def callback(*args: Any, **kwargs: Any) -> Any:
+            message = {"callback": number, "args": list(args), "kwargs": kwargs}
+            wire.send(self.connection, message, self.hold)
+            reply = wire.receive(self.connection, self.resolve, strides=True)
+            if "exc" in reply:
+                raise _error(reply["exc"])
+            return reply["ok"]
+
+        return callback
+
+    def loop(self) -> None:
+        """Answer until the trusted side hangs up."""
+        while True:
+            try:
+                request = wire.receive(self.connection, self.resolve, strides=True)
+            except EOFError:
+                os._exit(0)
+            try:
+                reply = self.answer(request)
+            except BaseException as error:
+                reply = {"exc": describe(error), "output": self.output.take()}
+            try:
+                wire.send(self.connection, reply, self.hold)
+            except (wire.WireError, RecursionError, MemoryError) as error:
+                wire.send(self.connection, {"exc": describe(error)})
+
+
+def _bind(function: Any, first: Any) -> Any:
+    return lambda *args, **kwargs: function(first, *args, **kwargs)
+
+
+def _error(described: dict[str, Any]) -> BaseException:
+    kind = getattr(builtins, described["type"], None)
+    known = described["type"] in BUILTIN_ERRORS
+    return kind(described["text"]) if known and kind is not None else RuntimeError(described["text"])
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, torch.Tensor):
+        flat = value.detach().contiguous().reshape(-1)
+        return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+    return value.tobytes()
+
+
+def wire_arrays(value: Any) -> list[Any]:
+    """Tensors and arrays inside plain containers, in the order of the wire."""
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return [value]
+    if type(value) in (list, tuple):
+        return [x for item in value for x in wire_arrays(item)]
+    if type(value) is dict:
+        return [x for item in value.values() for x in wire_arrays(item)]
+    return []
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """Type, builtin ancestors, text, and the line of the submission where it was raised."""
+    kinds = [k.__name__ for k in type(error).__mro__ if k.__name__ in BUILTIN_ERRORS]
+    try:
+        text = str(error)[:MAX_TEXT]
+    except BaseException:
+        text = ""
+    where: tuple[str, int, str] | None = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename.startswith("<cell "):
+            where = (frame.filename[6:-1], frame.lineno or 0, (frame.line or "")[:200])
+    if where is None and isinstance(error, SyntaxError) and error.filename:
+        where = (str(error.filename)[6:-1], error.lineno or 0, (error.text or "").strip()[:200])
+    return {"type": type(error).__name__[:80], "kinds": kinds, "text": text, "where": where}
+
+
+def serve(connection: socket.socket, *, output_limit: int) -> None:
+    """Become the worker of one submission; never returns."""
+    output = Output(output_limit)
+    sys.stdout = sys.stderr = output  # type: ignore[assignment]
+    sys.stdin = io.StringIO("")
+    Worker(connection, output).loop()

@@ -1,0 +1,138 @@
+"""Stand-ins, in the trusted process, for what lives in the jail.
+
+A stand-in can be called and asked for attributes, and that is all: comparing it, testing its truth
+or taking it for a number would let the submission decide the outcome, so each of these is refused.
+"""
+
+import inspect
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from attn_course.grading.errors import StudentError
+from attn_course.grading.sandbox import Session
+
+
+class NotAPlainValue(StudentError, TypeError):
+    """A test needed a number, a tensor or a truth value and the submission gave an object."""
+
+
+class Remote:
+    """Common to functions known by name and to objects known by handle."""
+
+    def __init__(self, session: Session, description: str) -> None:
+        object.__setattr__(self, "_session", session)
+        object.__setattr__(self, "_description", description)
+
+    def _address(self) -> dict[str, Any]:
+        raise TypeError("a bare Remote has no address")
+
+    def _request(self, operation: str, **more: Any) -> Any:
+        return self._session.call({"op": operation, **self._address(), **more}, _hold)
+
+    def __attn_remote__(self, helper: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a function of ``attn_course.probes.student`` on this object inside the jail."""
+        if helper == "peak_memory":
+            return self._peak_memory(args, kwargs)
+        return self._request("call", helper=helper, args=list(args), kwargs=kwargs)
+
+    def _peak_memory(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """Bytes of resident memory beyond the inputs, measured by the kernel from outside."""
+        self(*args, **kwargs)  # the first call pays for caches and lazy imports
+        self._session.memory(reset=True)
+        before = self._session.memory()
+        self(*args, **kwargs)
+        after = self._session.memory()
+        return max(0, after["hwm"] - before["rss"]) << 10
+
+    def __repr__(self) -> str:
+        return f"<{self._description} of the submission>"
+
+    def _refuse(self, *args: Any) -> NoReturn:
+        raise NotAPlainValue(f"got {self._description} where a plain value is needed")
+
+    __bool__ = __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = _refuse  # type: ignore[assignment]
+    __len__ = __contains__ = __float__ = __int__ = __index__ = __complex__ = _refuse
+    __array__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
+    __truediv__ = __rtruediv__ = __neg__ = __abs__ = __round__ = __matmul__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
+class RemoteFunction(Remote):
+    """A name that the submission defines: a function, or a class to construct from.
+
+    Args:
+        session: the submission.
+        name: the global name in its notebook.
+        forbidden: library calls refused while it runs.
+    """
+
+    def __init__(self, session: Session, name: str, *, forbidden: tuple[str, ...] = ()) -> None:
+        super().__init__(session, f"{name}")
+        object.__setattr__(self, "__name__", name)
+        object.__setattr__(self, "_forbidden", forbidden)
+
+    def _address(self) -> dict[str, Any]:
+        return {"name": self.__name__, "forbidden": list(self._forbidden)}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._request("call", args=list(args), kwargs=kwargs)
+
+
+class RemoteObject(Remote):
+    """An object in the jail, such as an ``nn.Module`` or a generator, known by its handle."""
+
+    def __init__(
+        self,
+        session: Session,
+        number: int,
+        *,
+        kind: str,
+        type_name: str,
+        path: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(session, f"an object of type {type_name}")
+        object.__setattr__(self, "_number", number)
+        object.__setattr__(self, "_kind", kind)
+        object.__setattr__(self, "_type_name", type_name)
+        object.__setattr__(self, "_path", path)
+
+    def _node(self) -> dict[str, Any]:
+        return {"$": "object", "id": self._number}
+
+    def _address(self) -> dict[str, Any]:
+        return {"object": self, "path": list(self._path)}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._request("call", args=list(args), kwargs=kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._session.call(
+            {"op": "get", "object": self, "path": [*self._path, name]}, _hold
+        )
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise NotAPlainValue("attributes of a submission's object cannot be set from a test")
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._kind != "iterator":
+            self._refuse()
+        while True:
+            found = self._request("next")
+            if type(found) is not list or len(found) > 1:
+                self._refuse()
+            if not found:
+                return
+            yield found[0]
+
+
+def _hold(value: object) -> Any:
+    """Objects of the submission go back to it as their handle, functions as their name."""
+    if type(value) is RemoteObject:
+        return value._node()
+    if isinstance(value, Remote):
+        raise NotAPlainValue("a function of the submission cannot be passed back to it")
+    if inspect.isgenerator(value):
+        raise NotAPlainValue("a generator cannot be given to a submission")
+    return None

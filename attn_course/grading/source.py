@@ -1,0 +1,129 @@
+"""Read the text source of an exercise set into a notebook with complete nbgrader metadata."""
+
+import ast
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+_CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SOLUTION = ("### BEGIN SOLUTION", "### END SOLUTION")
+_HIDDEN = ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
+
+
+def find_slugs(root: Path) -> list[str]:
+    """Return the exercise sets of a checkout, in order."""
+    return sorted(p.parent.name for p in (root / "solutions").glob("*/exercise.py"))
+
+
+def read_exercise(path: Path) -> Any:
+    """Read ``exercise.py`` (jupytext percent format) as a notebook with fixed metadata and ids.
+
+    A cell's nbgrader metadata needs only what differs from the defaults: ``grade_id``, and
+    ``solution`` for a learner's cell, ``grade`` and ``points`` for a graded one.
+    Test cells and cells that are neither are locked.
+
+    Raises:
+        ValueError: If an id is missing, malformed or used twice, a marker is unbalanced or
+            misplaced, a test cell has no points, or a cell is not Python.
+    """
+    import jupytext
+
+    notebook = jupytext.read(path, fmt="py:percent")
+    seen: dict[str, int] = {}
+    for number, cell in enumerate(notebook.cells, start=1):
+        given = cell.metadata.get("nbgrader")
+        where = f"{path.parent.name}/{path.name}, cell {number}"
+        cell.metadata = {}
+        if given is not None:
+            cell.metadata["nbgrader"] = _complete(given, cell, where)
+            name = given["grade_id"]
+        else:
+            name = "text-" + hashlib.sha256(cell.source.encode()).hexdigest()[:10]
+            if name in seen:
+                seen[name] += 1
+                name = f"{name}-{seen[name]}"
+        if name in seen:
+            raise ValueError(f"{where}: grade_id {name!r} is used twice")
+        seen[name] = 1
+        _check_markers(cell, given is not None, where)
+        if cell.cell_type == "code":
+            try:
+                ast.parse(cell.source)
+            except SyntaxError as error:
+                raise ValueError(f"{where}: not Python: {error}") from None
+            cell.outputs, cell.execution_count = [], None
+        cell["id"] = name
+    notebook.metadata = {"kernelspec": dict(KERNEL), "language_info": {"name": "python"}}
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    return notebook
+
+
+def solution_names(notebook: Any) -> dict[str, str]:
+    """Return the functions and classes that the learner writes, each with its cell's id."""
+    found: dict[str, str] = {}
+    for cell in notebook.cells:
+        meta = cell.metadata.get("nbgrader", {})
+        if cell.cell_type == "code" and meta.get("solution"):
+            for node in ast.parse(cell.source).body:
+                if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                    found[node.name] = meta["grade_id"]
+    return found
+
+
+def secret_regions(notebook: Any) -> list[tuple[str, str]]:
+    """Return ``(grade_id, text)`` of every solution and hidden-test region."""
+    regions: list[tuple[str, str]] = []
+    for cell in notebook.cells:
+        grade_id = cell.metadata.get("nbgrader", {}).get("grade_id", cell["id"])
+        meta = cell.metadata.get("nbgrader", {})
+        if cell.cell_type == "markdown" and meta.get("solution"):
+            regions.append((grade_id, cell.source))
+        for begin, end in (_SOLUTION, _HIDDEN):
+            for part in cell.source.split(begin)[1:]:
+                regions.append((grade_id, part.split(end)[0]))
+    return regions
+
+
+def _complete(given: dict[str, Any], cell: Any, where: str) -> dict[str, Any]:
+    grade_id = given.get("grade_id", "")
+    if not _CELL_ID.fullmatch(str(grade_id)):
+        raise ValueError(
+            f"{where}: grade_id: expected up to 64 letters, digits, - and _, got {grade_id!r}"
+        )
+    unknown = set(given) - {"grade_id", "solution", "grade", "points", "locked", "task"}
+    unknown -= {"schema_version", "cell_type"}
+    if unknown:
+        raise ValueError(f"{where}: unknown nbgrader metadata {sorted(unknown)}")
+    solution, grade = bool(given.get("solution")), bool(given.get("grade"))
+    if grade and not given.get("points"):
+        raise ValueError(f"{where}: the graded cell {grade_id} has no points")
+    if "points" in given and not grade:
+        raise ValueError(f"{where}: the cell {grade_id} has points but is not graded")
+    complete = {
+        "cell_type": cell.cell_type,
+        "grade": grade,
+        "grade_id": grade_id,
+        "locked": bool(given.get("locked", not solution)),
+        "schema_version": 3,
+        "solution": solution,
+        "task": bool(given.get("task", False)),
+    }
+    if grade:
+        complete["points"] = given["points"]
+    return complete
+
+
+def _check_markers(cell: Any, has_metadata: bool, where: str) -> None:
+    for begin, end in (_SOLUTION, _HIDDEN):
+        if cell.source.count(begin) != cell.source.count(end):
+            raise ValueError(f"{where}: {begin!r} and {end!r} do not pair up")
+    meta = cell.metadata.get("nbgrader", {})
+    if _SOLUTION[0] in cell.source and not meta.get("solution"):
+        raise ValueError(f"{where}: a solution region outside a solution cell would be released")
+    if _HIDDEN[0] in cell.source and not (meta.get("grade") and not meta.get("solution")):
+        raise ValueError(f"{where}: a hidden-test region outside a test cell would be released")
+    is_learners = meta.get("solution") and cell.cell_type == "code"
+    if is_learners and _SOLUTION[0] not in cell.source:
+        raise ValueError(f"{where}: a solution cell needs a region {_SOLUTION[0]!r}")
