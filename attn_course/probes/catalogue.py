@@ -1,0 +1,183 @@
+"""The catalogue of misconceptions: wrong answers that have a name and a message."""
+
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from attn_course.probes.draw import Draw
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_SLUG = re.compile(r"\d\d_[a-z0-9_]+")
+_WITNESS_SEED = 20240229
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a function under test: its arguments and the adapter that makes the call."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    via: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True)
+class Misconception:
+    """A wrong answer with its name, its message and the test cells that it must fail."""
+
+    of: str
+    name: str
+    fails: tuple[str, ...]
+    function: Callable[..., Any]
+
+    @property
+    def message(self) -> str:
+        """What the learner is told: what they did, why it is wrong, where to look."""
+        return inspect.cleandoc(self.function.__doc__ or "")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A right answer that is written differently from the solution."""
+
+    of: str
+    function: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Everything that ``misconceptions.py`` of one exercise set declares."""
+
+    misconceptions: tuple[Misconception, ...] = ()
+    witnesses: tuple[tuple[str, Callable[[Draw], Iterator[Call]]], ...] = ()
+
+    def of(self, function: str) -> list[Misconception]:
+        """Return the misconceptions of one graded function, in the order of the file."""
+        return [m for m in self.misconceptions if m.of == function]
+
+    def witness_calls(self, function: str) -> list[Call]:
+        """Return the extra calls on which a name for a wrong answer must hold too."""
+        calls: list[Call] = []
+        for of, make in self.witnesses:
+            if of == function:
+                calls.extend(make(Draw(_WITNESS_SEED)))
+        return calls
+
+
+def misconception(*, of: str, name: str, fails: Sequence[str]) -> Callable[[Any], Any]:
+    """Declare a wrong answer; the docstring of the function is the message to the learner.
+
+    Args:
+        of: Graded function that it stands in for.
+        name: Short name, shown to the learner.
+        fails: ``grade_id`` of exactly the test cells that it fails.
+    """
+
+    def mark(function: Any) -> Any:
+        function.__attn_misconception__ = Misconception(of, name, tuple(fails), function)
+        return function
+
+    return mark
+
+
+def variant(*, of: str) -> Callable[[Any], Any]:
+    """Declare a right answer that is written differently from the solution.
+
+    Args:
+        of: Graded function that it stands in for.
+    """
+
+    def mark(function: Any) -> Any:
+        function.__attn_variant__ = Variant(of, function)
+        return function
+
+    return mark
+
+
+def witnesses(*, of: str) -> Callable[[Any], Any]:
+    """Declare a generator of calls that tell the misconceptions of ``of`` apart.
+
+    A wrong answer gets the name of a misconception only when it also agrees with it on all of
+    these calls.
+
+    Args:
+        of: Graded function.
+    """
+
+    def mark(function: Any) -> Any:
+        function.__attn_witnesses__ = of
+        return function
+
+    return mark
+
+
+def call(*args: Any, via: Callable[..., Any] | None = None, **kwargs: Any) -> Call:
+    """Write down a call for :func:`witnesses`, in the form that ``Probe.equals`` takes."""
+    return Call(args, kwargs, via)
+
+
+def catalogue_path(slug: str) -> Path | None:
+    """Find the misconceptions of an exercise set: in the checkout, else in the installed wheel.
+
+    Raises:
+        ValueError: If ``slug`` is not of the form ``00_some_name``.
+    """
+    if not _SLUG.fullmatch(slug):
+        raise ValueError(f"slug: expected two digits, an underscore and a name, got {slug!r}")
+    checkout = _PACKAGE.parent / "solutions" / slug / "misconceptions.py"
+    shipped = _PACKAGE / "probes" / "catalogue" / f"{slug}.py"
+    for path in (checkout, shipped):
+        if path.is_file():
+            return path
+    return None
+
+
+def load_catalogue(slug: str) -> Catalogue:
+    """Load the misconceptions of an exercise set; an empty catalogue when there are none."""
+    path = catalogue_path(slug)
+    if path is None:
+        return Catalogue()
+    return collect(load_module(path, f"attn_course_catalogue_{slug}"))
+
+
+def collect(module: ModuleType) -> Catalogue:
+    """Gather the declarations of a loaded ``misconceptions.py``."""
+    members = list(vars(module).values())
+    found = [getattr(m, "__attn_misconception__", None) for m in members if callable(m)]
+    made = [(m.__attn_witnesses__, m) for m in members if hasattr(m, "__attn_witnesses__")]
+    return Catalogue(
+        misconceptions=tuple(m for m in found if isinstance(m, Misconception)),
+        witnesses=tuple(made),
+    )
+
+
+def collect_variants(module: ModuleType) -> list[Variant]:
+    """Gather the declarations of a loaded ``variants.py``."""
+    found = [getattr(m, "__attn_variant__", None) for m in vars(module).values() if callable(m)]
+    return [v for v in found if isinstance(v, Variant)]
+
+
+def load_module(path: Path, name: str) -> ModuleType:
+    """Load a module from a file; load it again only when the file has changed."""
+    stamp = (str(path), path.stat().st_mtime_ns)
+    known = sys.modules.get(name)
+    if known is not None and getattr(known, "__attn_stamp__", None) == stamp:
+        return known
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"path: expected a Python file, got {path}")
+    module = importlib.util.module_from_spec(spec)
+    # Registered before it runs: dataclasses and inspect look a module up by its name.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    vars(module)["__attn_stamp__"] = stamp
+    return module

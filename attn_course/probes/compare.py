@@ -1,0 +1,245 @@
+"""Compare two values and say in plain words how they differ, without printing the right one."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# torch.testing's defaults, spelled out because naming a misconception needs them slightly wider.
+_TOLERANCE = {
+    torch.float64: (1e-7, 1e-7),
+    torch.float32: (1.3e-6, 1e-5),
+    torch.float16: (1e-3, 1e-5),
+    torch.bfloat16: (1.6e-2, 1e-5),
+    torch.complex64: (1.3e-6, 1e-5),
+    torch.complex128: (1e-7, 1e-7),
+}
+_NUMBERS = (int, float, np.integer, np.floating)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a value differs: ``kind`` for programs, ``text`` for people."""
+
+    kind: str
+    text: str
+
+
+def difference(got: object, expected: object, *, slack: float = 1.0) -> Difference | None:
+    """Return how ``got`` differs from ``expected``, or None when it does not.
+
+    Types are compared strictly and never through ``==`` of the learner's own objects.
+    Lists and tuples stand for each other; a number may be a Python, NumPy or 0-d tensor number
+    where a plain number is expected; a tensor must be a tensor.
+
+    Args:
+        got: The value to judge.
+        expected: The value to judge it by.
+        slack: Factor on the tolerances of ``torch.testing``.
+    """
+    if isinstance(expected, Tensor):
+        return _tensor_difference(got, expected, slack)
+    if isinstance(expected, np.ndarray):
+        return _array_difference(got, expected, slack)
+    if isinstance(expected, list | tuple):
+        return _sequence_difference(got, expected, slack)
+    if type(expected) is dict:
+        return _dict_difference(got, expected, slack)
+    if type(expected) in (float, int) or isinstance(expected, np.integer | np.floating):
+        return _number_difference(got, expected, slack)
+    if expected is None or type(expected) in (bool, str, bytes):
+        if type(got) is not type(expected):
+            return Difference("type", f"returned {kind_of(got)} where {kind_of(expected)} is due")
+        return None if got == expected else Difference("value", "the value is another one")
+    if type(got) is type(expected) and got is expected:
+        return None
+    return Difference("type", f"returned {kind_of(got)} where {kind_of(expected)} is due")
+
+
+def kind_of(value: object) -> str:
+    """Name the type of a value as one would say it: ``a torch.Tensor``, ``None``, ``a list``."""
+    if value is None:
+        return "None"
+    kind = type(value)
+    if kind is Tensor:
+        return "a torch.Tensor"
+    if kind is torch.nn.Parameter:
+        return "a torch.nn.Parameter"
+    if kind is np.ndarray:
+        return "a NumPy array"
+    name = kind.__name__
+    if issubclass(kind, np.generic):
+        return f"a NumPy {name}"
+    article = "an" if name[:1].lower() in "aeiou" else "a"
+    return f"{article} {name}"
+
+
+def _plain(got: object, expected: Tensor) -> Tensor | Difference:
+    if type(got) not in (Tensor, torch.nn.Parameter):
+        hint = ""
+        if got is None:
+            hint = " (is a return missing?)"
+        elif type(got) in (float, int, bool) or isinstance(got, np.generic):
+            hint = " (keep to tensor operations: .item() and float() leave torch)"
+        elif isinstance(got, np.ndarray):
+            hint = " (keep to torch operations)"
+        return Difference("type", f"returned {kind_of(got)} where a torch.Tensor is due{hint}")
+    tensor = torch.Tensor.detach(got)  # type: ignore[arg-type]
+    if tensor.layout != torch.strided:
+        return Difference("type", f"returned a {tensor.layout} tensor where a dense one is due")
+    if tensor.device != expected.device:
+        return Difference("type", f"the tensor lies on {tensor.device}, due on {expected.device}")
+    return tensor.resolve_conj().resolve_neg()
+
+
+def _tensor_difference(raw: object, expected: Tensor, slack: float) -> Difference | None:
+    got = _plain(raw, expected)
+    if isinstance(got, Difference):
+        return got
+    expected = expected.detach()
+    if got.shape != expected.shape:
+        return Difference("shape", f"shape {tuple(got.shape)} where {tuple(expected.shape)} is due")
+    values = _value_difference(got, expected, slack)
+    if got.dtype != expected.dtype:
+        right = "" if values is not None else " (the values themselves are right)"
+        return Difference("dtype", f"dtype {got.dtype} where {expected.dtype} is due{right}")
+    return values
+
+
+def _value_difference(got: Tensor, expected: Tensor, slack: float) -> Difference | None:
+    total = got.numel()
+    floating = got.is_floating_point() or got.is_complex()
+    if not floating or not (expected.is_floating_point() or expected.is_complex()):
+        wrong = got != expected
+        if not bool(wrong.any()):
+            return None
+        where = _first(wrong)
+        return Difference("value", f"{_count(wrong, total)} differ{_s(wrong)}{where}")
+    coarse = got.dtype if _rank(got.dtype) <= _rank(expected.dtype) else expected.dtype
+    rtol, atol = _TOLERANCE[coarse]
+    wide = torch.complex128 if got.is_complex() or expected.is_complex() else torch.float64
+    a, b = got.to(wide), expected.to(wide)
+    nan = a.isnan() & ~b.isnan()
+    if bool(nan.any()):
+        return Difference("nan", f"{_count(nan, total)} {_be(nan)} NaN{_first(nan)}")
+    infinite = a.isinf() & ~b.isinf() & ~b.isnan()
+    if bool(infinite.any()):
+        return Difference(
+            "inf", f"{_count(infinite, total)} {_be(infinite)} infinite{_first(infinite)}"
+        )
+    hidden = (b.isnan() & ~a.isnan()) | (b.isinf() & (a != b))
+    if bool(hidden.any()):
+        return Difference("value", f"{_count(hidden, total)} should not be finite{_first(hidden)}")
+    same = (a == b) | (a.isnan() & b.isnan())
+    gap = torch.where(same, torch.zeros_like((a - b).abs()), (a - b).abs())
+    bound = slack * (atol + rtol * torch.where(same, torch.zeros_like(b.abs()), b.abs()))
+    wrong = gap > bound
+    if not bool(wrong.any()):
+        return None
+    # Report the entry furthest beyond its own tolerance: that one is certainly wrong.
+    at = int(torch.where(wrong, gap, torch.full_like(gap, -1.0)).argmax())
+    index = tuple(int(i) for i in np.unravel_index(at, tuple(got.shape))) if got.dim() else ()
+    largest = float(gap.reshape(-1)[at])
+    place = f" at index {index}" if index else ""
+    if total == 1:
+        return Difference("value", f"the value is off by {largest:.3g}{place}")
+    return Difference(
+        "value",
+        f"{_count(wrong, total)} differ{_s(wrong)}, the largest difference {largest:.3g}{place}",
+    )
+
+
+def _rank(dtype: torch.dtype) -> int:
+    order = (torch.bfloat16, torch.float16, torch.float32, torch.complex64)
+    return order.index(dtype) if dtype in order else len(order)
+
+
+def _count(mask: Tensor, total: int) -> str:
+    number = int(mask.sum())
+    return "the value" if total == 1 else f"{number} of {total} entries"
+
+
+def _be(mask: Tensor) -> str:
+    return "is" if mask.numel() == 1 else "are"
+
+
+def _s(mask: Tensor) -> str:
+    return "s" if mask.numel() == 1 else ""
+
+
+def _first(mask: Tensor) -> str:
+    if mask.numel() == 1:
+        return ""
+    index = tuple(int(i) for i in mask.nonzero()[0])
+    return f", the first at index {index}"
+
+
+def _array_difference(got: object, expected: Any, slack: float) -> Difference | None:
+    if type(got) is not np.ndarray:
+        return Difference("type", f"returned {kind_of(got)} where a NumPy array is due")
+    if got.dtype == object or got.dtype.kind not in "biufc":
+        return Difference("dtype", f"dtype {got.dtype} where {expected.dtype} is due")
+    if got.dtype != expected.dtype:
+        return Difference("dtype", f"dtype {got.dtype} where {expected.dtype} is due")
+    return _tensor_difference(
+        torch.from_numpy(np.array(got)), torch.from_numpy(np.array(expected)), slack
+    )
+
+
+def _number_difference(got: object, expected: Any, slack: float) -> Difference | None:
+    if type(got) is Tensor and got.dim() == 0:
+        got = got.detach().item()
+    whole = isinstance(expected, int | np.integer)
+    kinds = (int, np.integer) if whole else _NUMBERS
+    if (
+        type(got) is bool
+        or not isinstance(got, kinds)
+        or type(got).__module__
+        not in (
+            "builtins",
+            "numpy",
+        )
+    ):
+        due = "a whole number" if whole else "a number"
+        return Difference("type", f"returned {kind_of(got)} where {due} is due")
+    if whole:
+        if int(got) == int(expected):
+            return None
+        return Difference("value", f"the value is off by {abs(int(got) - int(expected))}")
+    coarse = torch.float32 if isinstance(got, np.float32) else torch.float64
+    return _value_difference(
+        torch.tensor(float(got), dtype=coarse),
+        torch.tensor(float(expected), dtype=torch.float64),
+        slack,
+    )
+
+
+def _sequence_difference(got: object, expected: Any, slack: float) -> Difference | None:
+    name = "tuple" if isinstance(expected, tuple) else "list"
+    if not isinstance(got, list | tuple):
+        return Difference("type", f"returned {kind_of(got)} where a {name} is due")
+    base: Any = tuple if isinstance(got, tuple) else list
+    items = list(base.__iter__(got))
+    if len(items) != len(expected):
+        return Difference("length", f"a {name} of {len(items)} where {len(expected)} are due")
+    for i, (one, other) in enumerate(zip(items, expected, strict=True)):
+        found = difference(one, other, slack=slack)
+        if found is not None:
+            return Difference(found.kind, f"item {i} of the {name}: {found.text}")
+    return None
+
+
+def _dict_difference(got: object, expected: Any, slack: float) -> Difference | None:
+    if type(got) is not dict:
+        return Difference("type", f"returned {kind_of(got)} where a dict is due")
+    missing = [key for key in expected if key not in got]
+    extra = [key for key in got if key not in expected]
+    if missing or extra:
+        return Difference("keys", f"missing keys {missing}, unexpected keys {extra}")
+    for key, other in expected.items():
+        found = difference(got[key], other, slack=slack)
+        if found is not None:
+            return Difference(found.kind, f"entry {key!r}: {found.text}")
+    return None

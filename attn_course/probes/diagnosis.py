@@ -1,0 +1,121 @@
+"""Find out why an answer is wrong: name the misconception, or else the property that broke."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attn_course.probes import properties
+from attn_course.probes.catalogue import Call, Catalogue, Misconception
+from attn_course.probes.outcome import Outcome, agree, judge, quiet, run
+from attn_course.probes.values import size
+
+_MOST_WITNESSES = 64
+
+
+@dataclass(frozen=True)
+class Record:
+    """A call that was made on the learner's function, and what came of it."""
+
+    call: Call
+    outcome: Outcome
+
+
+def name_misconceptions(
+    function: Callable[..., Any],
+    catalogue: Catalogue,
+    name: str,
+    records: Sequence[Record],
+    failing: Record,
+    right: Outcome | None,
+) -> list[Misconception]:
+    """Return the catalogued misconceptions that give what the learner's function gives.
+
+    A misconception is returned when it agrees on every recorded call and on every witness call of
+    the catalogue, and is itself wrong on the failing call.
+
+    Args:
+        function: The learner's function, for the witness calls.
+        catalogue: Where to look.
+        name: Name of the graded function.
+        records: Everything the test called so far.
+        failing: The call that failed.
+        right: The oracle's outcome on the failing call, where there is an oracle.
+    """
+    left: list[Misconception] = []
+    for candidate in catalogue.of(name):
+        there = run(candidate.function, failing.call)
+        if right is not None and judge(there, right) is None:
+            continue
+        if agree(failing.outcome, there) and all(
+            agree(record.outcome, run(candidate.function, record.call)) for record in records
+        ):
+            left.append(candidate)
+    for call in catalogue.witness_calls(name)[:_MOST_WITNESSES]:
+        if not left:
+            break
+        mine = run(function, call)
+        left = [c for c in left if agree(mine, run(c.function, call))]
+    return left
+
+
+def explain(found: Sequence[Misconception]) -> str:
+    """Write the likely cause from what :func:`name_misconceptions` returned."""
+    if not found:
+        return ""
+    if len(found) == 1:
+        return f"{found[0].name}. {' '.join(found[0].message.split())}"
+    # On these inputs they give the same numbers: claim no more than that.
+    listed = "; or ".join(f"{m.name}. {' '.join(m.message.split())}" for m in found)
+    return f"one of these, which agree on everything tried: {listed}"
+
+
+def broken_property(
+    function: Callable[..., Any], oracle: Callable[..., Any] | None, call: Call
+) -> str | None:
+    """Return the symptom of the first universal property that the oracle keeps and this breaks."""
+    if oracle is None or call.via is not None:
+        return None
+    for claim in properties.UNIVERSAL:
+        if _symptom(claim, oracle, call) is None:
+            found = _symptom(claim, function, call)
+            if found:
+                return found
+    return None
+
+
+def smallest_failure(
+    function: Callable[..., Any],
+    oracle: Callable[..., Any] | None,
+    catalogue: Catalogue,
+    name: str,
+    failing: Record,
+) -> Record:
+    """Return the failing call with the fewest numbers, among the test's and the witnesses."""
+    best = failing
+    if oracle is None:
+        return best
+    for call in catalogue.witness_calls(name)[:_MOST_WITNESSES]:
+        same_kind = (call.via is None) == (failing.call.via is None)
+        if not same_kind or size((call.args, call.kwargs)) >= size(
+            (best.call.args, best.call.kwargs)
+        ):
+            continue
+        right = run(oracle, call)
+        if right.error is not None:
+            continue
+        mine = run(function, call)
+        wrong = judge(mine, right)
+        if wrong is not None and (mine.error is None) == (failing.outcome.error is None):
+            best = Record(call, mine)
+    return best
+
+
+def _symptom(claim: properties.Property, function: Callable[..., Any], call: Call) -> str | None:
+    """Check a property; an exception counts as not holding, with nothing to say about it."""
+    from attn_course.probes.values import copy
+
+    try:
+        with quiet():
+            return claim(function, *copy(call.args), **copy(call.kwargs))
+    except Exception:
+        return ""

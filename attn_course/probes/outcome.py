@@ -1,0 +1,136 @@
+"""Run somebody's function on copies of the inputs and hold what came of it."""
+
+import contextlib
+import io
+import linecache
+import sysconfig
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attn_course.probes.catalogue import Call
+from attn_course.probes.compare import Difference, difference
+from attn_course.probes.student import GradientMissing
+from attn_course.probes.values import changed, copy, freeze, show
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_LIBRARIES = tuple(
+    path
+    for key in ("stdlib", "platstdlib", "purelib", "platlib")
+    if (path := sysconfig.get_path(key))
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call gave: a value, or an exception with the place where it was raised."""
+
+    value: Any = None
+    error: BaseException | None = None
+    mutated: bool = False
+
+    @property
+    def not_started(self) -> bool:
+        """Whether the function is still the stub of the release."""
+        return isinstance(self.error, NotImplementedError)
+
+    def error_text(self) -> str:
+        """Say type, message and the learner's own line of the exception."""
+        error = self.error
+        if error is None:
+            return ""
+        if isinstance(error, GradientMissing):
+            return str(error)
+        message = " ".join(str(error).split())
+        text = f"raised {type(error).__name__}" + (f": {message[:300]}" if message else "")
+        return text + _place(error)
+
+
+def run(
+    function: Callable[..., Any], call: Call, *, around: Callable[..., Any] | None = None
+) -> Outcome:
+    """Make one call on copies of its inputs; nothing reaches stderr.
+
+    Args:
+        function: The learner's function, the oracle, a misconception.
+        call: Arguments and adapter.
+        around: Wrapper put around the bound function, to watch its inner calls.
+    """
+    args, kwargs = copy(call.args), copy(call.kwargs)
+    bound: Callable[..., Any] = function
+    if call.via is not None:
+        via = call.via
+
+        def bound(*a: Any, **k: Any) -> Any:
+            return via(function, *a, **k)
+
+    if around is not None:
+        bound = around(bound)
+    try:
+        with quiet():
+            value = bound(*args, **kwargs)
+    except KeyboardInterrupt:
+        raise
+    except (Exception, SystemExit) as error:
+        return Outcome(error=error, mutated=_mutated(call, args, kwargs))
+    return Outcome(value=freeze(value), mutated=_mutated(call, args, kwargs))
+
+
+def agree(one: Outcome, other: Outcome, *, slack: float = 10.0) -> bool:
+    """Whether two outcomes are the same mistake: equal values, or the same kind of exception."""
+    if one.error is not None or other.error is not None:
+        if type(one.error) is not type(other.error):
+            return False
+        if isinstance(one.error, GradientMissing):
+            return str(one.error) == str(other.error)
+        return True
+    return one.mutated == other.mutated and difference(one.value, other.value, slack=slack) is None
+
+
+def judge(outcome: Outcome, expected: Outcome) -> Difference | None:
+    """Say how an outcome differs from the oracle's."""
+    if outcome.error is not None:
+        return Difference("error", outcome.error_text())
+    found = difference(outcome.value, expected.value)
+    if found is None and outcome.mutated and not expected.mutated:
+        return Difference("mutated", "the values are right, but an input was changed in place")
+    return found
+
+
+@contextlib.contextmanager
+def quiet() -> Any:
+    """Keep warnings and prints to stderr away: stock nbgrader scores any stderr text as 0."""
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def write_call(name: str, call: Call) -> str:
+    """Write a call as the learner would type it."""
+    parts = [show(a) for a in call.args]
+    parts += [f"{key}={show(value)}" for key, value in call.kwargs.items()]
+    return f"{name}({', '.join(parts)})"
+
+
+def _mutated(call: Call, args: Any, kwargs: Any) -> bool:
+    return changed(call.args, args) or changed(call.kwargs, kwargs)
+
+
+def _place(error: BaseException) -> str:
+    """Find the deepest line that is neither ours nor a library's."""
+    remote = getattr(error, "__attn_place__", None)
+    if remote is not None:
+        return f" ({remote})"
+    found = None
+    step = error.__traceback__
+    while step is not None:
+        name = step.tb_frame.f_code.co_filename
+        if not name.startswith((_PACKAGE, "<frozen", *_LIBRARIES)) or "ipykernel_" in name:
+            found = (name, step.tb_lineno)
+        step = step.tb_next
+    if found is None:
+        return ""
+    line = linecache.getline(*found).strip()
+    return f" (line {found[1]} of its cell: {line})" if line else f" (line {found[1]} of its cell)"

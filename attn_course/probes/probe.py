@@ -1,0 +1,324 @@
+"""The probe that a test cell puts to a learner's function."""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from attn_course.probes import student
+from attn_course.probes.catalogue import Call, Catalogue, load_catalogue
+from attn_course.probes.compare import Difference, difference, kind_of
+from attn_course.probes.diagnosis import (
+    Record,
+    broken_property,
+    explain,
+    name_misconceptions,
+    smallest_failure,
+)
+from attn_course.probes.draw import Draw, choose_seed, log_seed
+from attn_course.probes.failure import NotStarted, NotStartedReport, ProbeFailure, Report
+from attn_course.probes.oracle import as_oracle
+from attn_course.probes.outcome import Outcome, judge, quiet, run, write_call
+from attn_course.probes.properties import Property, memory_below
+from attn_course.probes.values import describe, freeze
+
+
+class Probe(Draw):
+    """Test one function of a learner, and say what is wrong with it.
+
+    Every test method returns None when the function is right and raises
+    :class:`ProbeFailure` (:class:`NotStarted` for an untouched stub) when it is not.
+    A probe is also a source of fresh random inputs (``normal``, ``uniform``, ``integers``,
+    ``mask``) from one seed, which every failure message names.
+
+    Args:
+        slug: The exercise set, for its catalogue of misconceptions.
+        name: Name of the graded function.
+        function: The learner's function.
+        oracle: A right one: a function of ``attn_course.reference`` or any callable.  Needed by
+            ``equals`` and ``gradient``.
+        seed: Seed of the random inputs; ``ATTN_COURSE_SEED`` or a fresh one when None.
+
+    Raises:
+        ValueError: If ``slug`` or ``ATTN_COURSE_SEED`` is malformed.
+    """
+
+    def __init__(
+        self,
+        slug: str,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        oracle: Callable[..., Any] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(choose_seed() if seed is None else seed)
+        self.slug = slug
+        self.name = name
+        self.function = function
+        self.oracle = None if oracle is None else as_oracle(oracle)
+        self.records: list[Record] = []
+        log_seed(f"{slug}/{name}", self.seed)
+        # Load now: a broken catalogue must show in the first right answer, not in a wrong one.
+        self.catalogue: Catalogue = load_catalogue(slug)
+
+    def equals(self, *args: Any, via: Callable[..., Any] | None = None, **kwargs: Any) -> None:
+        """Compare learner and oracle on the same inputs: type, shape, dtype, values, no mutation.
+
+        Args:
+            args: Positional arguments of the call.
+            via: Adapter ``via(function, *args, **kwargs)`` that makes the call.
+            kwargs: Keyword arguments of the call.
+
+        Raises:
+            ProbeFailure: If the answers differ.
+        """
+        call = Call(args, kwargs, via)
+        right = self._right(call)
+        mine = run(self.function, call)
+        wrong = judge(mine, right)
+        record = Record(call, mine)
+        if wrong is not None:
+            self._fail(record, wrong, right)
+        self.records.append(record)
+
+    def gradient(
+        self, *args: Any, wrt: int | str | tuple[int | str, ...] = 0, **kwargs: Any
+    ) -> None:
+        """Compare the gradients of learner and oracle; see ``student.grad``.
+
+        Args:
+            args: Positional arguments of the call.
+            wrt: Argument, or arguments, to differentiate.
+            kwargs: Keyword arguments of the call.
+
+        Raises:
+            ProbeFailure: If a gradient differs or does not arrive.
+        """
+        names = wrt if isinstance(wrt, tuple) else (wrt,)
+        self.equals(*args, via=student.grad(*names), **kwargs)
+
+    def holds(
+        self,
+        claim: Property,
+        *args: Any,
+        via: Callable[..., Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Check a named property of the learner's function.
+
+        Args:
+            claim: One of ``attn_course.probes.properties``.
+            args: Positional arguments of the call.
+            via: Adapter, as for ``equals``.
+            kwargs: Keyword arguments of the call.
+
+        Raises:
+            ProbeFailure: If the property is broken.
+        """
+        made: list[Record] = []
+
+        def watched(inner: Callable[..., Any]) -> Callable[..., Any]:
+            def call_and_note(*a: Any, **k: Any) -> Any:
+                call = Call(a, k, via)
+                outcome = run(lambda *x, **y: inner(*x, **y), Call(a, k))
+                made.append(Record(call, outcome))
+                if outcome.error is not None:
+                    raise outcome.error
+                return outcome.value
+
+            return call_and_note
+
+        call = Call(args, kwargs, via)
+        bound = self._bound(via)
+        symptom: str | None
+        try:
+            # Remote stubs and gradients need the function itself, not a wrapper around it.
+            with quiet():
+                symptom = claim(bound, *args, **kwargs)
+        except (Exception, SystemExit) as error:
+            outcome = Outcome(error=error)
+            self._fail(
+                Record(call, outcome), Difference("error", outcome.error_text()), None, claim
+            )
+        if symptom is not None:
+            with quiet(), contextlib.suppress(Exception):
+                claim(watched(bound), *args, **kwargs)
+            record = made[-1] if made else Record(call, run(self.function, call))
+            self.records.extend(made)
+            self._fail(record, Difference("property", symptom), None, claim)
+        self.records.append(Record(call, run(self.function, call)))
+
+    def memory(self, *args: Any, below: int, **kwargs: Any) -> None:
+        """Check that one call holds at most ``below`` bytes beyond its inputs.
+
+        Args:
+            args: Positional arguments of the call.
+            below: Bound in bytes.
+            kwargs: Keyword arguments of the call.
+
+        Raises:
+            ProbeFailure: If the peak is higher.
+        """
+        self.holds(memory_below(below), *args, **kwargs)
+
+    def raises(
+        self,
+        kind: type[Exception],
+        *args: Any,
+        via: Callable[..., Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Check that the learner's function refuses these arguments.
+
+        Args:
+            kind: The exception that is due.
+            args: Positional arguments of the call.
+            via: Adapter, as for ``equals``.
+            kwargs: Keyword arguments of the call.
+
+        Raises:
+            ProbeFailure: If it answers, or raises something else.
+        """
+        call = Call(args, kwargs, via)
+        mine = run(self.function, call)
+        record = Record(call, mine)
+        if isinstance(mine.error, kind) and not mine.not_started:
+            self.records.append(record)
+            return
+        if mine.error is None:
+            text = f"returned {kind_of(mine.value)} where {kind.__name__} is due"
+        else:
+            text = f"{mine.error_text()}, where {kind.__name__} is due"
+        self._fail(record, Difference("raises", text), None)
+
+    def judges(
+        self,
+        *,
+        right: Sequence[Callable[..., Any]],
+        wrong: Mapping[str, Callable[..., Any]],
+        points: float,
+    ) -> float:
+        """Grade a test that the learner wrote: it must accept what is right and reject the rest.
+
+        The learner's function takes a candidate and returns True (accepted) or False (rejected).
+
+        Args:
+            right: Candidates that it must accept; one rejected costs every point.
+            wrong: Candidates that it must reject, by name; each counts the same.
+            points: Points of the cell.
+
+        Returns:
+            The points earned, a plain float; what was missed is printed.
+
+        Raises:
+            ProbeFailure: If no point is earned.
+        """
+        for candidate in right:
+            verdict, outcome = self._verdict(candidate)
+            if verdict is not True:
+                text = outcome.error_text() or self._verdict_text(outcome, "rejects a right answer")
+                self._fail(Record(Call((candidate,)), outcome), Difference("judges", text), None)
+        missed = []
+        last = Outcome()
+        for name, candidate in wrong.items():
+            verdict, outcome = self._verdict(candidate)
+            if outcome.error is not None or verdict is None:
+                text = outcome.error_text() or self._verdict_text(outcome, "")
+                self._fail(Record(Call((candidate,)), outcome), Difference("judges", text), None)
+            if verdict:
+                missed.append(name)
+                last = outcome
+        caught = len(wrong) - len(missed)
+        if caught == 0:
+            text = f"accepts all {len(wrong)} wrong answers"
+            self._fail(Record(Call((wrong[missed[-1]],)), last), Difference("judges", text), None)
+        if missed:
+            print(f"{self.name}: {caught} of {len(wrong)} wrong answers are caught.")
+            print(f"  These get through: {'; '.join(missed)}.")
+        return float(points) * caught / len(wrong)
+
+    def _verdict(self, candidate: Callable[..., Any]) -> tuple[bool | None, Outcome]:
+        outcome = run(self.function, Call((candidate,)))
+        if outcome.not_started:
+            self._fail(Record(Call((candidate,)), outcome), Difference("error", ""), None)
+        value = outcome.value
+        if outcome.error is None and type(value) in (bool, np.bool_):
+            return bool(value), outcome
+        return None, outcome
+
+    def _verdict_text(self, outcome: Outcome, otherwise: str) -> str:
+        if type(outcome.value) in (bool, np.bool_):
+            return otherwise
+        return f"returned {kind_of(outcome.value)} where True or False is due"
+
+    def _bound(self, via: Callable[..., Any] | None) -> Callable[..., Any]:
+        if via is None:
+            return self.function
+        function, adapter = self.function, via
+        return lambda *a, **k: adapter(function, *a, **k)
+
+    def _right(self, call: Call) -> Outcome:
+        if self.oracle is None:
+            raise ValueError("oracle: expected a callable for this probe, got None")
+        right = run(self.oracle, call)
+        if right.error is not None:
+            raise RuntimeError(
+                f"the oracle of {self.slug}/{self.name} {right.error_text()}"
+            ) from right.error
+        return Outcome(value=freeze(right.value), mutated=right.mutated)
+
+    def _fail(
+        self,
+        record: Record,
+        wrong: Difference,
+        right: Outcome | None,
+        claim: Property | None = None,
+    ) -> NoReturn:
+        if record.outcome.not_started:
+            stub = f"`{self.name}` still raises NotImplementedError: write it in the cell above."
+            raise NotStarted(NotStartedReport(self.name, stub))
+        found = name_misconceptions(
+            self.function, self.catalogue, self.name, self.records, record, right
+        )
+        symptom = wrong.text
+        smallest = record
+        if wrong.kind != "judges" and right is not None:
+            smallest = smallest_failure(
+                self.function, self.oracle, self.catalogue, self.name, record
+            )
+            if wrong.kind in ("value", "nan", "inf"):
+                broken = broken_property(self.function, self.oracle, smallest.call)
+                symptom = f"{broken}; {symptom}" if broken else symptom
+        report = Report(
+            function=self.name,
+            symptom=symptom,
+            probe=self._say(record.call, claim),
+            example=self._example(smallest, wrong),
+            cause=explain(found),
+            seed=self.seed,
+        )
+        raise ProbeFailure(report, misconception=found[0].name if len(found) == 1 else None)
+
+    def _say(self, call: Call, claim: Property | None) -> str:
+        what = f"{claim.name}, for " if claim is not None else ""
+        if call.via is not None:
+            name = getattr(call.via, "__name__", "")
+            what += f"{name} of " if name not in ("", "<lambda>") else ""
+        parts = [describe(a) for a in call.args]
+        parts += [f"{key}={describe(value)}" for key, value in call.kwargs.items()]
+        return f"{what}{self.name}({', '.join(parts)})"
+
+    def _example(self, record: Record, wrong: Difference) -> str:
+        if wrong.kind == "judges":
+            return ""
+        from attn_course.probes.values import show
+
+        text = write_call(self.name, record.call)
+        if len(text) > 400:
+            return ""
+        if record.outcome.error is None and record.call.via is None:
+            got = show(record.outcome.value)
+            text += f" gave {got}" if len(got) < 200 else ""
+        return text

@@ -1,0 +1,265 @@
+"""What a test cell may do with a learner's function beyond calling it.
+
+In Jupyter and under stock nbgrader the learner's function lives in this process and the work is
+done here.
+A grader that keeps the learner's code in another process hands test cells a stub instead; when the
+type of the stub has a method ``__attn_remote__(operation, args, kwargs, options)``, every helper
+here passes its work to that method, and the other side calls :func:`perform`.
+"""
+
+import inspect
+import random
+import textwrap
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from attn_course.probes.oracle import NumpyOracle
+from attn_course.probes.values import copy, leaves
+
+REMOTE = "__attn_remote__"
+
+
+class GradientMissing(Exception):
+    """No gradient reaches an argument that the result depends on."""
+
+
+class _Gradient:
+    def __init__(self, wrt: tuple[int | str, ...]) -> None:
+        self.wrt = wrt
+        names = ", ".join(f"argument {w}" if isinstance(w, int) else f"`{w}`" for w in wrt)
+        self.__name__ = f"gradient with respect to {names}"
+
+    def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if isinstance(function, NumpyOracle):
+            return _numeric_gradient(function, args, kwargs, self.wrt)
+        return _dispatch("grad", function, args, kwargs, {"wrt": list(self.wrt)})
+
+
+def grad(*wrt: int | str) -> Callable[..., Any]:
+    r"""Return an adapter that differentiates instead of calling.
+
+    ``grad(0, "mask")(function, *args)`` returns
+    :math:`\partial \sum_i c_i\, y_i / \partial x` for each named argument, where the :math:`y_i`
+    are all floating numbers of the result and the :math:`c_i` are fixed and uneven (an even sum
+    would hide what happens inside a softmax, whose outputs always add up to one).
+
+    Args:
+        wrt: Positions or keyword names of the arguments; the first argument when none is given.
+
+    Returns:
+        A function of ``(function, *args, **kwargs)`` that returns one gradient, or a tuple of
+        them when several arguments are named.  It raises :class:`GradientMissing` when the result
+        is cut off from a named argument.
+    """
+    return _Gradient(wrt or (0,))
+
+
+def seed(function: Callable[..., Any], value: int) -> None:
+    """Seed torch, NumPy and Python where the learner's ``function`` runs."""
+    _dispatch("seed", function, (), {}, {"value": value})
+
+
+def source(function: Callable[..., Any]) -> str:
+    """Return the source text of the learner's ``function``, dedented.
+
+    Raises:
+        ValueError: If Python does not know the source.
+    """
+    return str(_dispatch("source", function, (), {}, {}))
+
+
+def peak_memory(function: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
+    """Return the peak of bytes that one call holds beyond its inputs.
+
+    Counts the storages of every torch operation that are alive at the same time, saved activations
+    and the result included, plus whatever NumPy and Python allocate.
+    Scratch memory inside a single torch operation is not seen.
+    """
+    return int(_dispatch("peak_memory", function, args, kwargs, {}))
+
+
+def perform(
+    operation: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: dict[str, Any],
+) -> Any:
+    """Do in this process what a helper asks for: ``grad``, ``seed``, ``source``, ``peak_memory``.
+
+    Raises:
+        ValueError: If the operation is none of these.
+    """
+    if operation == "grad":
+        return _gradient(function, args, kwargs, tuple(options["wrt"]))
+    if operation == "seed":
+        return _seed(int(options["value"]))
+    if operation == "source":
+        return _source(function)
+    if operation == "peak_memory":
+        return _peak_memory(function, args, kwargs)
+    raise ValueError(f"operation: expected grad, seed, source or peak_memory, got {operation!r}")
+
+
+def _dispatch(
+    operation: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: dict[str, Any],
+) -> Any:
+    remote = getattr(type(function), REMOTE, None)
+    if remote is not None:
+        return remote(function, operation, args, kwargs, options)
+    return perform(operation, function, args, kwargs, options)
+
+
+def _weights(result: Tensor, start: int) -> Tensor:
+    steps = torch.arange(start, start + result.numel(), dtype=torch.float64)
+    return torch.cos(1.0 + 1.7 * steps).reshape(result.shape)
+
+
+def _weighted_total(result: Any) -> Tensor:
+    total = torch.zeros((), dtype=torch.float64)
+    start = 0
+    for leaf in leaves(_open(result)):
+        if isinstance(leaf, Tensor) and leaf.is_floating_point():
+            total = total + (_weights(leaf, start) * leaf.double()).sum()
+            start += leaf.numel()
+    return total
+
+
+def _open(result: Any) -> Any:
+    if isinstance(result, tuple):
+        return tuple(_open(item) for item in result)
+    return result
+
+
+def _gradient(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    wrt: tuple[int | str, ...],
+) -> Any:
+    places, named = list(copy(args)), copy(kwargs)
+    inputs: list[Tensor] = []
+    for where in wrt:
+        holder: Any = places if isinstance(where, int) else named
+        holder[where] = holder[where].detach().requires_grad_(True)
+        inputs.append(holder[where])
+    with torch.enable_grad():
+        total = _weighted_total(function(*places, **named))
+        found: tuple[Any, ...] = (None,) * len(inputs)
+        if total.requires_grad:
+            found = torch.autograd.grad(total, inputs, allow_unused=True)
+    missing = [w for w, g in zip(wrt, found, strict=True) if g is None]
+    if missing:
+        names = " and ".join(f"argument {w}" if isinstance(w, int) else f"`{w}`" for w in missing)
+        raise GradientMissing(
+            f"no gradient reaches {names}: the result is cut off from it "
+            "(by detach, item, numpy, no_grad, a new tensor or a step without derivative)"
+        )
+    return found[0] if len(found) == 1 else found
+
+
+def _numeric_gradient(
+    function: NumpyOracle,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    wrt: tuple[int | str, ...],
+) -> Any:
+    """Differentiate by the five-point rule in float64, with an error of order step to the 4th."""
+    places = [a.double() if _floating(a) else a for a in copy(args)]
+    named = {k: v.double() if _floating(v) else v for k, v in copy(kwargs).items()}
+    found = []
+    for where in wrt:
+        holder: Any = places if isinstance(where, int) else named
+        point = holder[where].detach().clone().contiguous()
+        slope = torch.zeros_like(point)
+        flat, out = point.reshape(-1), slope.reshape(-1)
+        for i in range(flat.numel()):
+            here = float(flat[i])
+            if not np.isfinite(here):
+                continue
+            step = 1e-3 * max(1.0, abs(here))
+            values = []
+            for factor in (-2, -1, 1, 2):
+                flat[i] = here + factor * step
+                holder[where] = point
+                values.append(float(_weighted_total(function(*places, **named))))
+            flat[i] = here
+            out[i] = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * step)
+        holder[where] = point
+        original = args[where] if isinstance(where, int) else kwargs[where]
+        found.append(slope.to(original.dtype))
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _floating(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def _seed(value: int) -> None:
+    torch.manual_seed(value)
+    np.random.seed(value % 2**32)  # noqa: NPY002 - a learner's legacy NumPy calls must repeat too
+    random.seed(value)
+
+
+def _source(function: Callable[..., Any]) -> str:
+    try:
+        return textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError) as error:
+        raise ValueError(f"function: expected one with known source, got {function!r}") from error
+
+
+class _Storages(TorchDispatchMode):
+    """Follow which storages are alive after each operation."""
+
+    def __init__(self, known: set[int]) -> None:
+        super().__init__()
+        self.known = known
+        self.alive: dict[int, tuple[StorageWeakRef, int]] = {}
+        self.peak = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for leaf in leaves(result):
+            if isinstance(leaf, Tensor) and leaf.layout == torch.strided:
+                storage = leaf.untyped_storage()
+                reference = StorageWeakRef(storage)
+                if reference.cdata not in self.known:
+                    self.alive[reference.cdata] = (reference, storage.nbytes())
+        self.alive = {k: v for k, v in self.alive.items() if not v[0].expired()}
+        self.peak = max(self.peak, sum(nbytes for _, nbytes in self.alive.values()))
+        return result
+
+
+def _peak_memory(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> int:
+    args, kwargs = copy(args), copy(kwargs)
+    tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    known = {StorageWeakRef(tensor.untyped_storage()).cdata for tensor in tensors}
+    tracing = tracemalloc.is_tracing()
+    if not tracing:
+        tracemalloc.start()
+    try:
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        with _Storages(known) as storages:
+            result = function(*args, **kwargs)
+        python = max(0, tracemalloc.get_traced_memory()[1] - before)
+    finally:
+        if not tracing:
+            tracemalloc.stop()
+    del result
+    return storages.peak + python

@@ -1,0 +1,137 @@
+"""Copy values faithfully, look through nested ones, and put them in a line of text."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def transform(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    """Apply ``leaf`` to everything inside nested plain lists, tuples and dicts."""
+    if type(value) in (list, tuple):
+        return type(value)(transform(item, leaf) for item in value)
+    if type(value) is dict:
+        return {key: transform(item, leaf) for key, item in value.items()}
+    return leaf(value)
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Walk through nested plain lists, tuples and dicts."""
+    if type(value) in (list, tuple):
+        for item in value:
+            yield from leaves(item)
+    elif type(value) is dict:
+        for item in value.values():
+            yield from leaves(item)
+    else:
+        yield value
+
+
+def copy(value: Any) -> Any:
+    """Copy tensors and arrays inside ``value``, with their strides and gradient flags."""
+    return transform(value, _copy_leaf)
+
+
+def freeze(value: Any) -> Any:
+    """Copy a result and cut it from its graph, so that nothing done later can change it."""
+    return transform(value, _freeze_leaf)
+
+
+def size(value: Any) -> int:
+    """Count the numbers inside ``value``."""
+    total = 0
+    for leaf in leaves(value):
+        if isinstance(leaf, Tensor):
+            total += leaf.numel()
+        elif isinstance(leaf, np.ndarray):
+            total += leaf.size
+        else:
+            total += 1
+    return total
+
+
+def changed(before: Any, after: Any) -> bool:
+    """Whether any tensor or array inside ``after`` differs from ``before`` (NaN equals NaN)."""
+    for one, other in zip(leaves(before), leaves(after), strict=False):
+        if isinstance(one, Tensor):
+            if one.shape != other.shape or one.dtype != other.dtype:
+                return True
+            a, b = one.detach(), other.detach()
+            if not bool(((a == b) | ((a != a) & (b != b))).all()):
+                return True
+        elif isinstance(one, np.ndarray) and not np.array_equal(
+            one, other, equal_nan=one.dtype.kind in "fc"
+        ):
+            return True
+    # A list or dict that grew or shrank.
+    return sum(1 for _ in leaves(before)) != sum(1 for _ in leaves(after))
+
+
+def describe(value: Any) -> str:
+    """Say what a value is in a few words: ``a float32 tensor of shape (3, 5)``."""
+    if isinstance(value, Tensor):
+        dtype = str(value.dtype).removeprefix("torch.")
+        return f"{dtype} {tuple(value.shape)}"
+    if isinstance(value, np.ndarray):
+        return f"array {value.dtype} {value.shape}"
+    if type(value) in (list, tuple):
+        inner = ", ".join(describe(item) for item in value)
+        return f"[{inner}]" if type(value) is list else f"({inner})"
+    if callable(value):
+        return str(getattr(value, "__name__", type(value).__name__))
+    return short(value)
+
+
+def show(value: Any, *, limit: int = 24) -> str:
+    """Write a value out when it is small, describe it when it is not."""
+    if isinstance(value, Tensor) and type(value) in (Tensor, torch.nn.Parameter):
+        if value.numel() > limit or value.numel() == 0:
+            return f"<{describe(value)}>"
+        return " ".join(repr(value.detach()).split())
+    if isinstance(value, np.ndarray):
+        return f"<{describe(value)}>" if value.size > limit else " ".join(repr(value).split())
+    if type(value) in (list, tuple) and any(isinstance(leaf, Tensor) for leaf in leaves(value)):
+        inner = ", ".join(show(item, limit=limit // max(1, len(value))) for item in value)
+        return f"[{inner}]" if type(value) is list else f"({inner})"
+    if callable(value):
+        return str(getattr(value, "__name__", type(value).__name__))
+    return short(value)
+
+
+def short(value: Any, *, limit: int = 120) -> str:
+    """Return ``repr(value)`` on one line, cut at ``limit``; a broken ``repr`` does no harm."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _copy_leaf(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return _copy_tensor(value)
+    if isinstance(value, np.ndarray):
+        return value.copy(order="K")
+    return value
+
+
+def _copy_tensor(value: Tensor) -> Tensor:
+    source = value.detach()
+    if source.layout != torch.strided:
+        return source.clone().requires_grad_(value.requires_grad)
+    # clone() would make a slice or an expanded view contiguous; the learner must meet it as it is.
+    storage = source.untyped_storage().clone()
+    copied = torch.empty(0, dtype=source.dtype).set_(
+        storage, source.storage_offset(), source.size(), source.stride()
+    )
+    return copied.requires_grad_(value.requires_grad)
+
+
+def _freeze_leaf(value: Any) -> Any:
+    if type(value) in (Tensor, torch.nn.Parameter):
+        return value.detach().clone()
+    if type(value) is np.ndarray:
+        return value.copy()
+    return value
