@@ -1,1 +1,28 @@
-"""..."""
+"""Figures for the book: one style, a few helpers, SVG that follows the page's dark mode.
+
+::
+
+    from attn_course import viz
+
+    with viz.style():
+        fig, ax = viz.subplots()
+        viz.line(ax, lags, {"RNN": rnn, "LSTM": lstm}, xlabel="lag", ylabel="norm", yscale="log")
+    viz.show(fig, alt="Gradient norm by lag: the RNN falls to 1e-8, the LSTM to 1e-4.")
+"""
+
+from attn_course.viz.plots import annotate, bar, heatmap, line
+from attn_course.viz.style import PALETTE, style, subplots
+from attn_course.viz.svg import Picture, save, show
+
+__all__ = [
+    "PALETTE",
+    "Picture",
+    "annotate",
+    "bar",
+    "heatmap",
+    "line",
+    "save",
+    "show",
+    "style",
+    "subplots",
+]

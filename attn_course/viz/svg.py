@@ -1,0 +1,161 @@
+"""A figure as SVG in the page: text stays text, dark mode is followed, the same bytes each time."""
+
+import io
+import re
+from collections import Counter
+from hashlib import sha256
+from html import escape
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK
+
+_RECOLOUR = {
+    INK: "currentColor",
+    HEAT: f"var(--attn-heat, {HEAT})",
+    HEAT_NEGATIVE: f"var(--attn-heat-negative, {HEAT_NEGATIVE})",
+}
+# Figures with the same content shown again in this process: the second gets other ids.
+_shown: Counter[str] = Counter()
+
+
+def _words(name: str, value: str | None) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(
+            f"{name}: expected a sentence that says what the figure shows, got {value!r}"
+        )
+    return " ".join(value.split())
+
+
+def _draw(fig: Figure) -> str:
+    """Matplotlib's SVG, without date and program name, with ids that depend on nothing else."""
+    out = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "attn-course"}):
+        metadata = {"Date": None, "Creator": None, "Format": None, "Type": None}
+        FigureCanvasSVG(fig).print_svg(out, metadata=metadata)
+    svg = out.getvalue()
+    return svg[svg.index("<svg") :]
+
+
+def _slim(svg: str) -> str:
+    """Drop what a page does not need: comments, metadata, a global style, ids that nothing refers to."""
+    # The <style> element would apply to the whole page; its one rule stands on <svg> instead.
+    svg = re.sub(r"<!--.*?-->\s*|<(metadata|style)\b.*?</\1>\s*", "", svg, flags=re.S)
+    used = set(re.findall(r"(?:#)([\w.:-]+)", svg))
+    return re.sub(
+        r' id="([^"]+)"', lambda match: match[0] if match[1] in used else "", svg
+    ).replace("\n    ", "\n")
+
+
+def _prefix_ids(svg: str, prefix: str) -> str:
+    svg = re.sub(r' id="([^"]+)"', rf' id="{prefix}\1"', svg)
+    svg = re.sub(r'href="#([^"]+)"', rf'href="#{prefix}\1"', svg)
+    return re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}\1)", svg)
+
+
+def _render(fig: Figure, *, alt: str, title: str | None, repeat: bool) -> str:
+    desc = _words("alt", alt)
+    name = desc if title is None else _words("title", title)
+    svg = _slim(_draw(fig))
+    for drawn, wanted in _RECOLOUR.items():
+        svg = re.sub(rf": {drawn}\b", f": {wanted}", svg)
+    key = sha256((svg + name + desc).encode()).hexdigest()[:8]
+    count = 0
+    if repeat:
+        count, _shown[key] = _shown[key], _shown[key] + 1
+    prefix = f"f{key}-" if not count else f"f{key}-{count + 1}-"
+    svg = _prefix_ids(svg, prefix)
+    words = f'<title id="{prefix}title">{escape(name)}</title>'
+    labels = f'aria-labelledby="{prefix}title"'
+    if title is not None:
+        words += f'<desc id="{prefix}desc">{escape(desc)}</desc>'
+        labels += f' aria-describedby="{prefix}desc"'
+    fit = 'style="max-width: 100%; height: auto; stroke-linejoin: round"'
+    return re.sub(
+        r"<svg([^>]*)>",
+        rf'<svg class="attn-figure" role="img" {labels} {fit}\1>' + words.replace("\\", r"\\"),
+        svg,
+        count=1,
+    )
+
+
+class Picture:
+    """What :func:`show` returns: SVG for pages and notebooks, PNG where SVG is not drawn.
+
+    Args:
+        svg: The ``<svg>`` element as text.
+        png: The same figure as PNG bytes on white.
+        alt: What a reader who does not see the figure is told.
+    """
+
+    def __init__(self, *, svg: str, png: bytes, alt: str) -> None:
+        self.svg = svg
+        self.png = png
+        self.alt = alt
+
+    def _repr_html_(self) -> str:
+        return self.svg
+
+    def _repr_png_(self) -> bytes:
+        return self.png
+
+    def __repr__(self) -> str:
+        return f"Figure: {self.alt}"
+
+
+def show(fig: Figure, *, alt: str, title: str | None = None) -> Picture:
+    """End a code cell with this: the figure appears, described for readers who do not see it.
+
+    Args:
+        fig: The finished figure, drawn inside :func:`attn_course.viz.style`.
+        alt: What the figure shows, its result included, in one or two sentences.
+        title: A short name; then ``alt`` is the long description.
+
+    Returns:
+        An object that notebooks and the book display. Ids inside it are unique on a page, and the
+        same figure gives the same text in every run.
+
+    Raises:
+        ValueError: If ``alt`` or ``title`` is empty.
+    """
+    svg = _render(fig, alt=alt, title=title, repeat=True)
+    png = io.BytesIO()
+    FigureCanvasAgg(fig).print_figure(
+        png, format="png", dpi=110, facecolor="white", metadata={"Software": None}
+    )
+    _forget(fig)
+    return Picture(svg=svg, png=png.getvalue(), alt=_words("alt", alt))
+
+
+def save(fig: Figure, path: str | Path, *, alt: str, title: str | None = None) -> Path:
+    """Write the figure to an ``.svg`` file with the same care as :func:`show`.
+
+    Args:
+        fig: The finished figure.
+        path: Where to write; must end in ``.svg``.
+        alt: What the figure shows.
+        title: A short name; then ``alt`` is the long description.
+
+    Returns:
+        The path written.
+
+    Raises:
+        ValueError: If the path does not end in ``.svg``, or ``alt`` or ``title`` is empty.
+    """
+    path = Path(path)
+    if path.suffix != ".svg":
+        raise ValueError(f"path: expected a name that ends in .svg, got {path.name!r}")
+    path.write_text(_render(fig, alt=alt, title=title, repeat=False) + "\n", encoding="utf-8")
+    return path
+
+
+def _forget(fig: Figure) -> None:
+    """Close a pyplot figure, or the inline backend of Jupyter shows it a second time."""
+    import sys
+
+    if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
+        pyplot.close(fig)
