@@ -1,0 +1,420 @@
+"""The loop does what it says, and a resumed run is the run that was never stopped."""
+
+import math
+import os
+import random
+import signal
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attn_course.data import Batch, BatchStream, reversal
+from attn_course.train import History, fit, load_checkpoint, warmup_cosine
+
+
+class Tagger(nn.Module):
+    """Embedding, dropout, GRU, output: draws random numbers in training mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(12, 7)
+        self.dropout = nn.Dropout(0.3)
+        self.rnn = nn.GRU(7, 11, batch_first=True)
+        self.norm = nn.BatchNorm1d(11)
+        self.output = nn.Linear(11, 12)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        hidden, _ = self.rnn(self.dropout(self.embedding(tokens)))
+        return self.output(self.norm(hidden.transpose(1, 2)).transpose(1, 2))
+
+
+def cross_entropy(model: nn.Module, batch: Batch) -> Tensor:
+    # NumPy and random take part, so that their states have to come back too
+    noise = float(np.random.rand()) + random.random()  # noqa: NPY002
+    logits = model(batch.source)
+    targets = batch.target_out[:, : logits.shape[1]]
+    return nn.functional.cross_entropy(logits.transpose(1, 2), targets) * (1 + 0.01 * noise)
+
+
+def stream() -> BatchStream:
+    return BatchStream(lambda n, g: reversal(n, g, max_length=5), batch_size=13, seed=3)
+
+
+def build() -> tuple[Tagger, torch.optim.Adam]:
+    torch.manual_seed(0)
+    np.random.seed(1)  # noqa: NPY002
+    random.seed(2)
+    model = Tagger()
+    return model, torch.optim.Adam(model.parameters(), lr=1.0)
+
+
+def run(steps: int, path: Path | None = None, *, batches=None, loss=cross_entropy, **options):
+    model, optimizer = build()
+    history = fit(
+        model,
+        stream() if batches is None else batches,
+        loss,
+        optimizer=optimizer,
+        steps=steps,
+        clip_norm=0.5,
+        schedule=warmup_cosine(peak=0.02, warmup=4, steps=20),
+        seed=7,
+        checkpoint_path=path,
+        **options,
+    )
+    return model, optimizer, history
+
+
+def assert_same_run(first, second) -> None:
+    for (name, ours), theirs in zip(
+        first[0].state_dict().items(), second[0].state_dict().values(), strict=True
+    ):
+        assert torch.equal(ours, theirs), name
+    ours, theirs = first[1].state_dict()["state"], second[1].state_dict()["state"]
+    assert ours.keys() == theirs.keys()
+    assert len(ours) > 0
+    for key in ours:
+        for name in ours[key]:
+            assert torch.equal(ours[key][name], theirs[key][name]), (key, name)
+    assert first[2].loss == second[2].loss
+    assert first[2].grad_norm == second[2].grad_norm
+    assert first[2].lr == second[2].lr
+    assert first[2].evaluations == second[2].evaluations
+
+
+class Killed(BaseException):
+    """Stands for a run that ends without a chance to tidy up."""
+
+
+def killed_after(steps: int, error: type[BaseException] = Killed):
+    def callback(done: int, history: History) -> None:
+        if done == steps:
+            raise error
+
+    return callback
+
+
+def test_fit_is_deterministic_and_the_loss_falls():
+    first, second = run(20), run(20)
+    assert_same_run(first, second)
+    assert np.mean(first[2].loss[-5:]) < 0.9 * np.mean(first[2].loss[:5])
+
+
+@pytest.mark.parametrize("at", [1, 10, 13, 19])
+def test_fit_resumes_bit_for_bit_after_a_kill(tmp_path, at):
+    path = tmp_path / "run.pt"
+    with pytest.raises(Killed):
+        run(20, path, checkpoint_every=1, callbacks=[killed_after(at + 1)])
+    assert load_checkpoint(path)["step"] == at
+    # what a new process would not have
+    torch.manual_seed(99)
+    assert_same_run(run(20, path, resume=True), run(20))
+
+
+def test_fit_resumes_from_the_last_checkpoint_not_from_the_kill(tmp_path):
+    path = tmp_path / "run.pt"
+    with pytest.raises(Killed):
+        run(20, path, checkpoint_every=5, callbacks=[killed_after(13)])
+    assert load_checkpoint(path)["step"] == 10
+    assert_same_run(run(20, path, resume=True), run(20))
+
+
+def test_fit_resumes_in_parts_as_in_one_go(tmp_path):
+    path = tmp_path / "run.pt"
+    for steps in (0, 3, 3, 11, 20):
+        parts = run(steps, path, resume=True)
+    assert_same_run(parts, run(20))
+
+
+def test_fit_resumes_plain_lists_by_drawing_again(tmp_path):
+    source = stream()
+    batches = [next(source) for _ in range(6)]
+    path = tmp_path / "run.pt"
+    run(10, path, batches=batches)
+    assert_same_run(run(20, path, batches=batches, resume=True), run(20, batches=batches))
+
+
+def test_fit_resumes_plain_generators_by_drawing_again(tmp_path):
+    def endless():
+        yield from stream()
+
+    path = tmp_path / "run.pt"
+    run(10, path, batches=endless())
+    assert_same_run(run(20, path, batches=endless(), resume=True), run(20))
+
+
+def test_fit_saves_on_keyboard_interrupt_from_within_the_loss(tmp_path):
+    calls = 0
+
+    def interrupted(model: nn.Module, batch: Batch) -> Tensor:
+        nonlocal calls
+        calls += 1
+        value = cross_entropy(model, batch)
+        if calls == 8:
+            raise KeyboardInterrupt
+        return value
+
+    # without BatchNorm's running means, which a forward pass changes before it is interrupted
+    def frozen(model: nn.Module, batch: Batch) -> Tensor:
+        model.norm.eval()
+        return interrupted(model, batch)
+
+    def reference(model: nn.Module, batch: Batch) -> Tensor:
+        model.norm.eval()
+        return cross_entropy(model, batch)
+
+    path = tmp_path / "run.pt"
+    with pytest.raises(KeyboardInterrupt):
+        run(20, path, loss=frozen)
+    assert load_checkpoint(path)["step"] == 7
+    assert_same_run(run(20, path, loss=reference, resume=True), run(20, loss=reference))
+
+
+def test_fit_saves_on_keyboard_interrupt_from_a_callback(tmp_path):
+    path = tmp_path / "run.pt"
+    with pytest.raises(KeyboardInterrupt):
+        run(20, path, callbacks=[killed_after(6, KeyboardInterrupt)])
+    assert load_checkpoint(path)["step"] == 6
+    assert_same_run(run(20, path, resume=True), run(20))
+
+
+def test_fit_finishes_the_step_on_ctrl_c(tmp_path):
+    calls = 0
+
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+        return cross_entropy(model, batch)
+
+    before = signal.getsignal(signal.SIGINT)
+    path = tmp_path / "run.pt"
+    with pytest.raises(KeyboardInterrupt):
+        run(20, path, loss=loss)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert load_checkpoint(path)["step"] == 6
+    assert_same_run(run(20, path, resume=True), run(20))
+
+
+def test_fit_interrupts_at_once_on_the_second_ctrl_c(tmp_path):
+    calls = 0
+
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+        return cross_entropy(model, batch)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(20, tmp_path / "run.pt", loss=loss)
+    assert load_checkpoint(tmp_path / "run.pt")["step"] == 5
+
+
+def test_fit_runs_outside_the_main_thread():
+    results = []
+    thread = threading.Thread(target=lambda: results.append(run(3)))
+    thread.start()
+    thread.join()
+    assert len(results[0][2]) == 3
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_fit_names_the_step_of_a_loss_that_is_not_finite(tmp_path, bad):
+    calls = 0
+
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return cross_entropy(model, batch) * (bad if calls == 5 else 1.0)
+
+    path = tmp_path / "run.pt"
+    with pytest.raises(FloatingPointError, match=r"loss is (nan|inf) at step 4"):
+        run(20, path, loss=loss, checkpoint_every=2)
+    saved = load_checkpoint(path)
+    assert saved["step"] == 4
+    assert all(torch.isfinite(value).all() for value in saved["model"].values())
+
+
+def test_fit_names_the_step_of_a_gradient_that_is_not_finite():
+    # sqrt has an infinite gradient at 0 although its value is finite
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        return (model.output.bias * 0.0).abs().sum().sqrt() + cross_entropy(model, batch)
+
+    with pytest.raises(FloatingPointError, match="gradient norm is nan at step 0"):
+        run(2, loss=loss)
+
+
+def test_fit_clips_to_the_norm_and_records_the_norm_before():
+    weight = nn.Parameter(torch.tensor([3.0, -1.0, 2.0]))
+    model = nn.ParameterList([weight])
+    slope = torch.tensor([6.0, -2.0, 3.0])  # norm 7
+    history = fit(
+        model,
+        [slope],
+        lambda model, batch: (model[0] * batch).sum(),
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        steps=1,
+        clip_norm=1.4,
+    )
+    assert history.grad_norm == pytest.approx([7.0])
+    assert history.loss == pytest.approx([26.0])
+    torch.testing.assert_close(
+        weight.detach(), torch.tensor([3.0, -1.0, 2.0]) - 0.1 * slope / 7 * 1.4
+    )
+
+
+def test_fit_does_not_clip_a_small_gradient_nor_without_clip_norm():
+    for clip_norm in (None, 8.0):
+        model = nn.ParameterList([nn.Parameter(torch.zeros(3))])
+        slope = torch.tensor([6.0, -2.0, 3.0])
+        fit(
+            model,
+            [slope],
+            lambda model, batch: (model[0] * batch).sum(),
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+            steps=2,
+            clip_norm=clip_norm,
+        )
+        torch.testing.assert_close(model[0].detach(), -0.2 * slope, rtol=1e-5, atol=1e-6)
+
+
+def test_fit_follows_the_schedule_in_every_group():
+    model = nn.ParameterList([nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))])
+    optimizer = torch.optim.SGD([{"params": [parameter]} for parameter in model], lr=9.0)
+    history = fit(
+        model,
+        [1.0],
+        lambda model, batch: (model[0] + 2 * model[1]).sum(),
+        optimizer=optimizer,
+        steps=3,
+        schedule=lambda step: [0.5, 0.25, 2.0][step],
+    )
+    assert history.lr == [0.5, 0.25, 2.0]
+    assert [float(parameter) for parameter in model] == [-2.75, -5.5]
+
+
+def test_fit_evaluates_in_evaluation_mode_without_changing_the_training():
+    modes = []
+
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        modes.append((model.training, torch.is_grad_enabled()))
+        return {"draw": float(torch.rand(()))}
+
+    watched = run(20, evaluate=evaluate, eval_every=7, callbacks=[lambda *_: torch.rand(3)])
+    plain = run(20)
+    assert modes == [(False, False)] * 3
+    assert [entry["step"] for entry in watched[2].evaluations] == [7, 14, 20]
+    assert watched[2].loss == plain[2].loss
+
+
+def test_fit_leaves_the_mode_of_the_model_as_it_was():
+    model, optimizer = build()
+    model.eval()
+    fit(model, stream(), cross_entropy, optimizer=optimizer, steps=1)
+    assert not model.training
+
+
+def test_checkpoint_is_whole_when_saving_is_cut(tmp_path, monkeypatch):
+    path = tmp_path / "run.pt"
+    run(3, path)
+    before = path.read_bytes()
+
+    def broken(state, file):
+        file.write(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(torch, "save", broken)
+    with pytest.raises(OSError, match="disk full"):
+        run(6, path, resume=True)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["run.pt"]
+
+
+def test_fit_refuses_checkpoints_of_other_runs(tmp_path):
+    path = tmp_path / "run.pt"
+    run(5, path)
+    with pytest.raises(ValueError, match="steps: expected at least 5"):
+        run(4, path, resume=True)
+    model, optimizer = build()
+    with pytest.raises(ValueError, match="seed: expected 7"):
+        fit(
+            model,
+            stream(),
+            cross_entropy,
+            optimizer=optimizer,
+            steps=9,
+            checkpoint_path=path,
+            resume=True,
+            seed=8,
+        )
+    other = nn.Linear(2, 3)
+    with pytest.raises(ValueError, match="model, optimizer: expected those of"):
+        fit(
+            other,
+            stream(),
+            cross_entropy,
+            optimizer=torch.optim.Adam(other.parameters()),
+            steps=9,
+            checkpoint_path=path,
+            resume=True,
+            seed=7,
+        )
+    path.write_bytes(b"no checkpoint")
+    with pytest.raises(ValueError, match="expected a file written by fit"):
+        run(6, path, resume=True)
+
+
+def test_fit_starts_afresh_when_there_is_nothing_to_resume(tmp_path):
+    assert_same_run(run(4, tmp_path / "deep" / "run.pt", resume=True), run(4))
+    assert (tmp_path / "deep" / "run.pt").exists()
+
+
+def test_fit_says_when_the_batches_run_out():
+    with pytest.raises(ValueError, match="endless iterator, got one with 2 batches"):
+        run(3, batches=iter([next(stream()), next(stream())]))
+    with pytest.raises(ValueError, match="at least one batch"):
+        run(3, batches=[])
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"steps": -1}, "steps"),
+        ({"clip_norm": 0.0}, "clip_norm"),
+        ({"checkpoint_every": 0}, "checkpoint_every"),
+        ({"checkpoint_every": 2}, "checkpoint_path"),
+        ({"resume": True}, "checkpoint_path"),
+        ({"eval_every": 2}, "evaluate"),
+    ],
+)
+def test_fit_refuses_arguments_that_contradict_each_other(options, name):
+    model, optimizer = build()
+    arguments = {"optimizer": optimizer, "steps": 2} | options
+    with pytest.raises(ValueError, match=f"^{name}: "):
+        fit(model, stream(), cross_entropy, **arguments)
+
+
+def test_fit_refuses_a_loss_that_is_no_scalar():
+    with pytest.raises(ValueError, match=r"loss: expected a scalar, got shape \(13,\)"):
+        run(1, loss=lambda model, batch: model(batch.source).sum((1, 2)))
+
+
+def test_progress_prints_ten_lines_off_a_terminal_and_none_unasked(capfd):
+    run(20, progress=None)
+    run(20, progress=False)
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "")
+    run(20, progress=True)
+    out, err = capfd.readouterr()
+    lines = err.splitlines()
+    assert out == ""
+    assert len(lines) == 10
+    assert lines[0].startswith("step 2/20  loss ")
+    assert lines[-1].startswith("step 20/20  loss ")
