@@ -17,39 +17,48 @@ class StudentTimeout(SubmissionLost):
 
 
 class StudentError(Exception):
-    """The submission's code raised; ``where`` is its cell, line number and line of text."""
-
-    type_name: str = "Exception"
-    where: tuple[str, int, str] | None = None
+    """The submission's code raised an exception that is none of Python's own."""
 
 
-def student_error(described: Any) -> StudentError:
+def student_error(described: Any) -> Exception:
     """An exception of the trusted side that stands for one raised in the jail.
 
-    It is also an instance of the builtin exceptions that the original derived from, so that a test
-    cell can expect ``ValueError`` or see ``NotImplementedError``.
+    A builtin exception comes back as itself, so that a test cell can expect ``ValueError``; any
+    other as a :class:`StudentError` of the same name that derives from the nearest builtin one.
+    ``__attn_place__`` says where in the submission it was raised.
 
     Args:
         described: what the worker said; taken as hostile.
     """
     if type(described) is not dict:
         described = {}
-    name = str(described.get("type", "Exception"))[:80]
-    bases: list[type] = [StudentError]
+    name, text = str(described.get("type", "Exception"))[:80], str(described.get("text", ""))[:2000]
+    if name == "GradientMissing":
+        from attn_course.probes.student import GradientMissing
+
+        return GradientMissing(text)
     kinds = described.get("kinds")
-    for kind in kinds if type(kinds) is list else ():
-        known = getattr(builtins, kind, None) if type(kind) is str else None
-        if isinstance(known, type) and issubclass(known, Exception) and known is not Exception:
-            bases.append(known)
-            break
-    try:
-        error_type = type("StudentError", tuple(bases), {})
-    except TypeError:
-        error_type = StudentError
+    known = [k for k in map(_builtin, kinds if type(kinds) is list else ()) if k is not None]
+    nearest = known[0] if known else Exception
+    error_type = nearest if nearest.__name__ == name else _named(name, nearest)
     error = error_type.__new__(error_type)
-    error.args = (str(described.get("text", ""))[:2000],)
-    error.type_name = name
+    error.args = (text,)
     where = described.get("where")
     if type(where) in (list, tuple) and len(where) == 3 and type(where[1]) is int:
-        error.where = (str(where[0])[:100], where[1], str(where[2])[:200])
+        line = " ".join(str(where[2]).split())[:200]
+        error.__attn_place__ = f"line {where[1]} of its cell" + (f": {line}" if line else "")  # type: ignore[attr-defined]
     return error
+
+
+def _builtin(name: object) -> type[Exception] | None:
+    found = getattr(builtins, name, None) if type(name) is str else None
+    is_error = isinstance(found, type) and issubclass(found, Exception)
+    return found if is_error and not issubclass(found, SyntaxError | UnicodeError) else None
+
+
+def _named(name: str, nearest: type[Exception]) -> type[Exception]:
+    label = name if name.isidentifier() else "StudentError"
+    try:
+        return type(label, (StudentError, nearest), {})
+    except TypeError:
+        return type(label, (StudentError,), {})

@@ -12,6 +12,9 @@ from attn_course.grading.errors import StudentError
 from attn_course.grading.sandbox import Session
 
 
+MEMORY_SLACK = 24 << 20  # bytes of resident memory that Python and the allocator keep for themselves
+
+
 class NotAPlainValue(StudentError, TypeError):
     """A test needed a number, a tensor or a truth value and the submission gave an object."""
 
@@ -29,20 +32,21 @@ class Remote:
     def _request(self, operation: str, **more: Any) -> Any:
         return self._session.call({"op": operation, **self._address(), **more}, _hold)
 
-    def __attn_remote__(self, helper: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a function of ``attn_course.probes.student`` on this object inside the jail."""
-        if helper == "peak_memory":
-            return self._peak_memory(args, kwargs)
-        return self._request("call", helper=helper, args=list(args), kwargs=kwargs)
-
-    def _peak_memory(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-        """Bytes of resident memory beyond the inputs, measured by the kernel from outside."""
+    def __attn_remote__(
+        self, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
+    ) -> Any:
+        """Run a helper of ``attn_course.probes.student`` on this object inside the jail."""
+        request = {"helper": operation, "args": list(args), "kwargs": kwargs, "options": options}
+        if operation != "peak_memory":
+            return self._request("call", **request)
         self(*args, **kwargs)  # the first call pays for caches and lazy imports
         self._session.memory(reset=True)
         before = self._session.memory()
-        self(*args, **kwargs)
-        after = self._session.memory()
-        return max(0, after["hwm"] - before["rss"]) << 10
+        reported = self._request("call", **request)
+        seen = ((self._session.memory()["hwm"] - before["rss"]) << 10) - MEMORY_SLACK
+        if type(reported) is not int:
+            raise NotAPlainValue("the jail reported no peak of memory")
+        return max(reported, seen)  # what the kernel saw from outside outvotes the submission
 
     def __repr__(self) -> str:
         return f"<{self._description} of the submission>"

@@ -24,7 +24,10 @@ from attn_course.grading.jail import wire
 PACKAGE = Path(__file__).resolve().parent.parent
 JAIL_CODE = Path(__file__).resolve().parent / "jail"
 INSIDE_CODE, INSIDE_PACKAGE, HOME = "/opt/attn/jail", "/opt/attn/package", "/jail"
-OPEN_PARTS = ("__init__.py", "py.typed", "_checks.py", "masks.py", "data", "viz")
+OPEN_PARTS = (
+    *("__init__.py", "py.typed", "_checks.py", "masks.py", "data", "viz"),
+    *("probes/student.py", "probes/values.py", "probes/oracle.py"),
+)
 START_SECONDS = 60.0
 MAX_CALLBACKS = 100_000
 
@@ -69,7 +72,7 @@ def _python_roots() -> list[Path]:
     return sorted(r for r in roots if not any(o != r and r.is_relative_to(o) for o in roots))
 
 
-def _bubblewrap(helper: Path) -> list[str]:
+def _bubblewrap() -> list[str]:
     """The bubblewrap command up to the program: what is mounted is all that a submission can see."""
     command = [
         *("bwrap", "--unshare-all", "--die-with-parent", "--new-session"),
@@ -91,11 +94,12 @@ def _bubblewrap(helper: Path) -> list[str]:
         if installed.is_dir():  # installed from a wheel: the answers would lie in site-packages
             command += ["--tmpfs", str(installed)]
     command += ["--ro-bind", str(JAIL_CODE), INSIDE_CODE]
-    command += ["--ro-bind", str(helper), f"{INSIDE_PACKAGE}/student.py"]
     for part in OPEN_PARTS:
         if (PACKAGE / part).exists():
             inside = f"{INSIDE_PACKAGE}/attn_course/{part}"
             command += ["--ro-bind", str(PACKAGE / part), inside]
+    sealed_probes = f"{INSIDE_PACKAGE}/attn_course/probes/__init__.py"
+    command += ["--ro-bind", str(JAIL_CODE / "sealed_probes.py"), sealed_probes]
     command += ["--tmpfs", HOME, "--chdir", HOME, "--clearenv"]
     for name, value in _environment(HOME, f"{INSIDE_PACKAGE}").items():
         command += ["--setenv", name, value]
@@ -141,11 +145,10 @@ class Zygote:
 
     def _start(self) -> None:
         self.restarts += 1
-        helper = PACKAGE / "probes" / "student.py"
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         number = str(theirs.fileno())
         if self.sandbox:
-            command = _bubblewrap(helper)
+            command = _bubblewrap()
             command += [sys.executable, f"{INSIDE_CODE}/zygote.py", number]
             environment = None
         else:
@@ -177,9 +180,9 @@ class Zygote:
         scratch = self._scratch = Path(tempfile.mkdtemp(prefix="attn-open-"))
         (scratch / "package").mkdir()
         (scratch / "home").mkdir()
-        shutil.copy(PACKAGE / "probes" / "student.py", scratch / "package" / "student.py")
         inside = scratch / "package" / "attn_course"
-        inside.mkdir()
+        (inside / "probes").mkdir(parents=True)
+        shutil.copy(JAIL_CODE / "sealed_probes.py", inside / "probes" / "__init__.py")
         for part in OPEN_PARTS:
             source = PACKAGE / part
             if source.is_dir():

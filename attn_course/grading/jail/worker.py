@@ -149,11 +149,9 @@ class Worker:
                 return {"ok": []}
         if operation != "call":
             raise ValueError(f"unknown operation {operation!r}")
-        if helper := request.get("helper"):
-            import student
-
-            target = _bind(getattr(student, helper), target)
         args, kwargs = request["args"], request["kwargs"]
+        if operation_asked := request.get("helper"):
+            target = _helped(operation_asked, target, request["options"])
         watched = wire_arrays([args, kwargs])
         before = [_bytes(x) for x in watched]
         with shortcuts.forbidden(request.get("forbidden", ())):
@@ -214,8 +212,11 @@ class Worker:
                 wire.send(self.connection, {"exc": describe(error)})
 
 
-def _bind(function: Any, first: Any) -> Any:
-    return lambda *args, **kwargs: function(first, *args, **kwargs)
+def _helped(operation: str, function: Any, options: dict[str, Any]) -> Any:
+    """``function`` under a helper of ``student``: its gradient, its source, its memory."""
+    from attn_course.probes import student
+
+    return lambda *args, **kwargs: student.perform(operation, function, args, kwargs, options)
 
 
 def _error(described: dict[str, Any]) -> BaseException:

@@ -1,0 +1,103 @@
+"""What is graded: the instructor's cells of one assignment, with their points."""
+
+import ast
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class TestCell:
+    """A cell of the instructor that grades."""
+
+    grade_id: str
+    points: float
+    source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Assignment:
+    """The instructor's version of a notebook.
+
+    Args:
+        slug: name of the assignment and of its notebook.
+        tests: automatic test cells in order, hidden tests included.
+        manual: grade ids and points of answers that a person grades.
+        locked: grade ids and sources of the instructor's own code cells that are not tests.
+        solutions: names that the learner writes, each with the grade id of its cell.
+        cells: type of every cell that has a grade id.
+        forbidden: library calls refused to a name while it is graded.
+    """
+
+    slug: str
+    tests: tuple[TestCell, ...]
+    manual: dict[str, float]
+    locked: dict[str, str]
+    solutions: dict[str, str]
+    cells: dict[str, str]
+    forbidden: dict[str, tuple[str, ...]]
+
+    @property
+    def max_score(self) -> float:
+        """Points of the automatic test cells."""
+        return sum(test.points for test in self.tests)
+
+
+def cell_source(cell: dict[str, Any]) -> str:
+    """Source of a cell of the notebook's JSON; "" when it has none."""
+    source = cell.get("source", "")
+    if isinstance(source, list):
+        return "".join(part for part in source if isinstance(part, str))
+    return source if isinstance(source, str) else ""
+
+
+def grade_metadata(cell: dict[str, Any]) -> dict[str, Any]:
+    """A cell's nbgrader metadata; {} when it has none or it is malformed."""
+    found = cell.get("metadata")
+    found = found.get("nbgrader") if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def load_assignment(notebook: Path | dict[str, Any], slug: str | None = None) -> Assignment:
+    """Read an instructor's notebook, with solutions and hidden tests.
+
+    Args:
+        notebook: a path, or the notebook's JSON.
+        slug: name of the assignment; the file's name by default.
+
+    Raises:
+        ValueError: it has no test cell, or a grade id twice.
+    """
+    if isinstance(notebook, Path):
+        slug = slug or notebook.stem
+        notebook = json.loads(notebook.read_text(encoding="utf-8"))
+    slug = slug or "assignment"
+    tests, manual, locked, solutions, kinds = [], {}, {}, {}, {}
+    forbidden: dict[str, tuple[str, ...]] = {}
+    for cell in notebook["cells"]:
+        meta, source = grade_metadata(cell), cell_source(cell)
+        grade_id = meta.get("grade_id")
+        if not grade_id:
+            if cell["cell_type"] == "code":
+                locked[f"cell-{len(locked)}"] = source
+            continue
+        if grade_id in kinds:
+            raise ValueError(f"{slug}: expected each grade_id once, got {grade_id!r} twice")
+        kinds[grade_id] = cell["cell_type"]
+        grade, solution = bool(meta.get("grade")), bool(meta.get("solution"))
+        if grade and solution:
+            manual[grade_id] = float(meta["points"])
+        elif cell["cell_type"] == "code" and grade:
+            tests.append(TestCell(grade_id, float(meta["points"]), source))
+        elif cell["cell_type"] == "code" and solution:
+            refused = tuple(cell["metadata"].get("attn_course", {}).get("forbidden", ()))
+            for node in ast.parse(source).body:
+                if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                    solutions[node.name] = grade_id
+                    forbidden[node.name] = refused
+        elif cell["cell_type"] == "code":
+            locked[grade_id] = source
+    if not tests:
+        raise ValueError(f"{slug}: expected at least one automatic test cell, got none")
+    return Assignment(slug, tuple(tests), manual, locked, solutions, kinds, forbidden)

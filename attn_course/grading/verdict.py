@@ -1,0 +1,272 @@
+"""Grade one submission: run the instructor's test cells here, the student's code in the jail."""
+
+import ast
+import contextlib
+import dataclasses
+import io
+import math
+import os
+import random
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from attn_course.grading.assignment import Assignment, TestCell
+from attn_course.grading.errors import SandboxError, StudentTimeout, SubmissionLost
+from attn_course.grading.remote import RemoteFunction
+from attn_course.grading.sandbox import Limits, Session, Zygote
+from attn_course.grading.submission import Submission, Unreadable, read_notebook, read_submission
+from attn_course.probes.draw import SEED_VARIABLE
+from attn_course.probes.failure import ProbeFailure
+
+MAX_MESSAGE = 8000
+
+
+@dataclasses.dataclass(frozen=True)
+class TestResult:
+    """What one test cell gave; ``score`` is None when it could not be graded."""
+
+    grade_id: str
+    score: float | None
+    max: float
+    message: str = ""
+    misconception: str | None = None
+    seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a submission gave.
+
+    ``status`` is ``graded``, ``needs_review`` (graded as far as its cells allow), ``missing``,
+    ``unreadable``, ``stripped``, ``timeout`` or ``sandbox_error``; only the first two, and a
+    ``timeout`` after some tests, carry a score. ``reason`` says why in a sentence.
+    """
+
+    student: str
+    assignment: str
+    status: str
+    reason: str = ""
+    score: float | None = None
+    max_score: float = 0.0
+    seed: int = 0
+    sandboxed: bool = True
+    tests: tuple[TestResult, ...] = ()
+    notes: tuple[str, ...] = ()
+    answers: dict[str, str] = dataclasses.field(default_factory=dict)
+    output: str = ""
+    seconds: float = 0.0
+    late_seconds: float = 0.0
+
+
+def grade_file(
+    path: Path | None,
+    assignment: Assignment,
+    zygote: Zygote,
+    *,
+    student: str,
+    seed: int,
+    limits: Limits,
+) -> Result:
+    """Grade the notebook at ``path``; every outcome is a :class:`Result`, never an exception.
+
+    Args:
+        path: the submitted notebook, or None when there is none.
+        assignment: what is graded.
+        zygote: the jail.
+        student: whose it is.
+        seed: of the random inputs.
+        limits: wall clock and resources.
+    """
+    begun = time.monotonic()
+
+    def result(status: str, reason: str, **more: Any) -> Result:
+        return Result(
+            student=student,
+            assignment=assignment.slug,
+            status=status,
+            reason=reason,
+            max_score=assignment.max_score,
+            seed=seed,
+            sandboxed=zygote.sandbox,
+            seconds=time.monotonic() - begun,
+            **more,
+        )
+
+    if path is None or not os.path.lexists(path):
+        return result("missing", f"no notebook {assignment.slug}.ipynb was found")
+    try:
+        submission = read_submission(read_notebook(path), assignment)
+    except Unreadable as error:
+        return result("unreadable", f"{path.name}: {error}")
+    if submission.stripped:
+        return result(
+            "stripped",
+            "no cell carries a grade_id of this assignment: the metadata was removed "
+            "(a copy into a new notebook does that)",
+            notes=submission.notes,
+        )
+    try:
+        session = Session(zygote, submission.cells, limits=limits)
+    except StudentTimeout as error:
+        return result("timeout", str(error), notes=submission.notes)
+    except SubmissionLost as error:
+        return result("sandbox_error", str(error), notes=submission.notes)
+    except SandboxError as error:
+        return result("sandbox_error", str(error))
+    with session:
+        tests = tuple(_run_tests(assignment, submission, session, seed))
+        status, reason = _status(tests, submission, session)
+        scores = [test.score for test in tests if test.score is not None]
+        return result(
+            status,
+            reason,
+            score=sum(scores) if scores else None,
+            tests=tests,
+            notes=submission.notes,
+            answers=submission.answers,
+            output=session.output,
+        )
+
+
+def _status(
+    tests: tuple[TestResult, ...], submission: Submission, session: Session
+) -> tuple[str, str]:
+    if session.seconds_left <= 0:
+        return "timeout", f"the submission used its {session.limits.wall_seconds:g} s"
+    if submission.lost:
+        lost = "; ".join(f"{name}: {why}" for name, why in submission.lost.items())
+        return "needs_review", lost
+    if all(test.score is None for test in tests):
+        return "sandbox_error", tests[0].message.splitlines()[0]
+    doubled = [note for note in submission.notes if note.endswith(" times")]
+    return ("needs_review", "; ".join(doubled)) if doubled else ("graded", "")
+
+
+class _Missing:
+    """Stands for a function that the notebook does not define."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NameError(self.text)
+
+    def __attn_remote__(self, *args: Any) -> Any:
+        raise NameError(self.text)
+
+
+def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:
+    """Stand-ins for the names that the learner writes."""
+    stubs: dict[str, Any] = {}
+    for name, grade_id in assignment.solutions.items():
+        if name in session.names:
+            stubs[name] = RemoteFunction(
+                session, name, forbidden=assignment.forbidden.get(name, ())
+            )
+            continue
+        text = f"`{name}` is not defined by the notebook"
+        error = session.errors.get(grade_id)
+        if type(error) is dict:
+            text = f"`{name}` is not defined: its cell raised {error.get('type')}: "
+            text += str(error.get("text"))[:300]
+        stubs[name] = _Missing(text)
+    return stubs
+
+
+def _run_tests(
+    assignment: Assignment, submission: Submission, session: Session, seed: int
+) -> Iterator[TestResult]:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    with _seeded(seed):
+        for identity, source in assignment.locked.items():
+            exec(compile(source, f"<{identity}>", "exec"), names)
+        for test in assignment.tests:
+            needed = _mentioned(test, assignment)
+            gone = [assignment.solutions[n] for n in needed if assignment.solutions[n] in submission.lost]
+            if gone:
+                why = f"not graded: {gone[0]}: {submission.lost[gone[0]]}"
+                yield TestResult(test.grade_id, None, test.points, why)
+                continue
+            begun = time.monotonic()
+            if not session.alive and session.seconds_left > 0:
+                with contextlib.suppress(SubmissionLost):
+                    session.restart()
+            if session.seconds_left <= 0:
+                yield TestResult(test.grade_id, None, test.points, "not graded: out of time")
+                continue
+            names.update(_stubs(assignment, session))
+            outcome = run_test(test, names)
+            yield dataclasses.replace(outcome, seconds=time.monotonic() - begun)
+
+
+def _mentioned(test: TestCell, assignment: Assignment) -> list[str]:
+    names = {node.id for node in ast.walk(ast.parse(test.source)) if isinstance(node, ast.Name)}
+    return [name for name in assignment.solutions if name in names]
+
+
+def run_test(test: TestCell, names: dict[str, Any]) -> TestResult:
+    """Execute a test cell; an exception is 0, a plain number as last value is partial credit."""
+    tree = ast.parse(test.source)
+    last = None
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        last = ast.Expression(tree.body.pop().value)  # type: ignore[attr-defined]
+    where, said = f"<{test.grade_id}>", io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
+            exec(compile(tree, where, "exec"), names)
+            value = None if last is None else eval(compile(last, where, "eval"), names)
+        score = _score(value, test)
+    except ProbeFailure as failure:
+        return TestResult(
+            test.grade_id, 0.0, test.points, str(failure)[:MAX_MESSAGE], failure.misconception
+        )
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        return TestResult(test.grade_id, 0.0, test.points, text[:MAX_MESSAGE])
+    return TestResult(test.grade_id, score, test.points, said.getvalue()[:MAX_MESSAGE].strip())
+
+
+def _score(value: object, test: TestCell) -> float:
+    """Points from the last value of a test cell.
+
+    Raises:
+        ValueError: it is a number that can be no score.
+    """
+    if value is None:
+        return test.points
+    if isinstance(value, np.bool_ | np.number | np.ndarray | torch.Tensor) and np.size(value) == 1:
+        value = value.item()
+    if type(value) is bool:
+        return test.points if value else 0.0
+    if type(value) not in (int, float):
+        return test.points
+    if not math.isfinite(value) or value < 0:  # type: ignore[arg-type]
+        raise ValueError(f"{test.grade_id}: expected a score from 0 to {test.points}, got {value}")
+    return min(float(value), test.points)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Every source of randomness of a test cell from one seed; all restored afterwards."""
+    before = os.environ.get(SEED_VARIABLE)
+    state = torch.get_rng_state()
+    os.environ[SEED_VARIABLE] = str(seed)
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002  a test cell may use the old interface
+    random.seed(seed)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.set_rng_state(state)
+        if before is None:
+            os.environ.pop(SEED_VARIABLE, None)
+        else:
+            os.environ[SEED_VARIABLE] = before
