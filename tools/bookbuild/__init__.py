@@ -1,0 +1,1 @@
+"""The steps behind ``python tools/book.py``: execute, render, check, serve."""

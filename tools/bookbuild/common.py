@@ -1,0 +1,107 @@
+"""What every step of the book build shares: paths, the page list, one-line errors."""
+
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class BookError(Exception):
+    """A failure that is told to the user in one line."""
+
+
+def say(text: str) -> None:
+    print(f"book: {text}", flush=True)
+
+
+def fail(text: str) -> NoReturn:
+    raise BookError(text)
+
+
+def complain(text: str) -> None:
+    sys.stdout.flush()
+    print(f"book: error: {text}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Book:
+    """One book: its sources, and the folders that a build fills.
+
+    Args:
+        source: folder with ``_config.yml`` and ``_toc.yml``.
+        package: folder of the Python package that the pages import.
+        lock: the file of exact versions; like the package it decides whether a page runs again.
+    """
+
+    source: Path = ROOT / "book"
+    package: Path = ROOT / "attn_course"
+    lock: Path = ROOT / "requirements.lock"
+
+    @property
+    def build(self) -> Path:
+        return self.source / "_build"
+
+    @property
+    def html(self) -> Path:
+        return self.build / "html"
+
+    @property
+    def reports(self) -> Path:
+        return self.build / "reports"
+
+    @property
+    def notebooks(self) -> Path:
+        """Where the notebooks for download, Binder and Colab are published."""
+        return self.html / "_notebooks"
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        return self._yaml("_config.yml")
+
+    @cached_property
+    def toc(self) -> dict[str, Any]:
+        return self._yaml("_toc.yml")
+
+    @property
+    def repository(self) -> str:
+        """Address of the repository; it stands in ``_config.yml`` and nowhere else."""
+        return str(self.config["repository"]["url"]).rstrip("/")
+
+    @cached_property
+    def pages(self) -> list[str]:
+        """Page names in reading order, as in ``_toc.yml``: without suffix."""
+        found: list[str] = [self.toc["root"]]
+
+        def walk(node: Any) -> None:
+            if isinstance(node, dict):
+                if "file" in node:
+                    found.append(node["file"])
+                for key in ("parts", "chapters", "sections", "subtrees", "entries"):
+                    walk(node.get(key))
+            elif isinstance(node, list):
+                for item in node:
+                    walk(item)
+
+        walk(self.toc)
+        return [name.removesuffix(".md") for name in found]
+
+    def path(self, page: str) -> Path:
+        path = self.source / f"{page}.md"
+        if not path.is_file():
+            fail(f"{self.source.name}/_toc.yml names {page}, but {path} does not exist")
+        return path
+
+    def _yaml(self, name: str) -> dict[str, Any]:
+        path = self.source / name
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            fail(f"{path} is missing: is this a complete checkout?")
+        except yaml.YAMLError as error:
+            fail(f"{path} is not valid YAML: {' '.join(str(error).split())}")
+        return dict(content)

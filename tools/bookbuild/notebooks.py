@@ -1,0 +1,176 @@
+"""Publish every page with code as a notebook that runs anywhere.
+
+Outputs are left out: the reader is to run the cells, and a guess recorded before a cell must not
+be answered by the file. Code cells are those of the page, so the notebook is what the book ran.
+"""
+
+import ast
+import hashlib
+import shutil
+from functools import partial
+from pathlib import Path
+
+import nbformat
+from pybtex.database import Entry, parse_file
+
+from .common import ROOT, Book, fail, say
+from .execute import read_page
+from .plain import Context, convert
+
+BRANCH = "main"
+
+
+def install_cell(book: Book) -> str:
+    """The first cell: installs the package where it is missing (Colab, a bare kernel)."""
+    return (
+        "# Installs the course package where it is missing; does nothing elsewhere.\n"
+        "import importlib.util\n"
+        "import subprocess\n"
+        "import sys\n"
+        "\n"
+        'if importlib.util.find_spec("attn_course") is None:\n'
+        f'    package = "attn-course[viz] @ git+{book.repository}@{BRANCH}"\n'
+        '    subprocess.run([sys.executable, "-m", "pip", "install", "-q", package], check=True)'
+    )
+
+
+def page_title(book: Book, page: str) -> str:
+    """First heading of a page."""
+    path = book.source / f"{page}.md"
+    if path.is_file():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line.startswith("# "):
+                return line[2:].strip()
+    return page.rsplit("/", 1)[-1].replace("_", " ")
+
+
+def cited(entry: Entry, *, textual: bool) -> str:
+    """``Bahdanau et al. (2015)``, or in brackets."""
+    people = entry.persons.get("author") or entry.persons.get("editor") or []
+    names = [" ".join(person.prelast_names + person.last_names) for person in people]
+    if len(names) > 2:
+        who = f"{names[0]} et al."
+    else:
+        who = " and ".join(names) or str(entry.fields.get("title", "?"))
+    year = entry.fields.get("year", "n.d.")
+    return f"{who} ({year})" if textual else f"{who}, {year}"
+
+
+def citations(book: Book) -> "partial[str]":
+    """A function from citation keys to their text."""
+    entries = {}
+    for name in book.config.get("bibtex_bibfiles", []):
+        if (book.source / name).is_file():
+            entries.update(parse_file(str(book.source / name)).entries)
+
+    def cite(keys: str, textual: bool) -> str:
+        parts = [
+            cited(entries[key.strip()], textual=textual) if key.strip() in entries else key.strip()
+            for key in keys.split(",")
+        ]
+        return ", ".join(parts) if textual else f"({'; '.join(parts)})"
+
+    return partial(cite)
+
+
+def included(book: Book, page: str, path: str, options: dict[str, str]) -> str:
+    """What a ``literalinclude`` shows: a whole file, one object, or some lines of it."""
+    file = (book.path(page).parent / path.strip()).resolve()
+    if not file.is_file():
+        fail(f"{page}.md: literalinclude names {path}, which does not exist")
+    text = file.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    if name := options.get("pyobject"):
+        body: list[ast.stmt] = ast.parse(text).body
+        found: ast.stmt | None = None
+        for part in name.split("."):
+            found = next((node for node in body if getattr(node, "name", None) == part), None)
+            body = getattr(found, "body", [])
+        if found is None:
+            fail(f"{page}.md: literalinclude: {path} has no {name}")
+        first = min([found.lineno, *(d.lineno for d in getattr(found, "decorator_list", []))])
+        lines = lines[first - 1 : found.end_lineno]
+    for key, keep in (("start-at", 0), ("start-after", 1)):
+        if key in options:
+            at = next((n for n, line in enumerate(lines) if options[key] in line), None)
+            lines = lines if at is None else lines[at + keep :]
+    for key, keep in (("end-at", 1), ("end-before", 0)):
+        if key in options:
+            at = next((n for n, line in enumerate(lines) if options[key] in line), None)
+            lines = lines if at is None else lines[: at + keep]
+    if spec := options.get("lines"):
+        wanted: list[str] = []
+        for part in spec.split(","):
+            first_line, _, last_line = part.strip().partition("-")
+            stop = int(last_line) if last_line else (len(lines) if "-" in part else int(first_line))
+            wanted += lines[int(first_line or 1) - 1 : stop]
+        lines = wanted
+    return "\n".join(lines)
+
+
+def explorer_code(name: str) -> str:
+    """Code that opens an explorer as a live widget."""
+    return f'from attn_course import explorers\n\nexplorers.show("{name}")'
+
+
+def to_notebook(book: Book, page: str) -> nbformat.NotebookNode | None:
+    """The page as a notebook without outputs; None for a page without code."""
+    source = read_page(book, page)
+    if source is None:
+        return None
+    site = book.config["html"]["baseurl"].rstrip("/") + "/"
+    folder = book.config["repository"].get("path_to_book", "book")
+    context = Context(
+        page=page,
+        site=site,
+        source=f"{book.repository}/raw/{BRANCH}/{folder}/",
+        cite=citations(book),
+        title=partial(page_title, book),
+        include=partial(included, book, page),
+        explorer=explorer_code,
+    )
+    note = f"This notebook is the page [{page_title(book, page)}]({site}{page}.html) of the book."
+    cells = [
+        nbformat.v4.new_markdown_cell(note),
+        nbformat.v4.new_code_cell(install_cell(book)),
+    ]
+    for cell in source.cells:
+        if cell.cell_type == "code":
+            cells.append(nbformat.v4.new_code_cell(cell.source))
+        elif cell.cell_type == "markdown":
+            for kind, text in convert(cell.source, context):
+                make = nbformat.v4.new_markdown_cell if kind == "markdown" else None
+                cells.append((make or nbformat.v4.new_code_cell)(text))
+    for number, cell in enumerate(cells):
+        cell["id"] = hashlib.sha256(f"{page}:{number}".encode()).hexdigest()[:12]
+    return nbformat.v4.new_notebook(
+        cells=cells,
+        metadata={
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        },
+    )
+
+
+def publish(book: Book) -> list[Path]:
+    """Write the notebooks of all pages, and the released exercises, below ``_notebooks``."""
+    shutil.rmtree(book.notebooks, ignore_errors=True)
+    book.notebooks.mkdir(parents=True)
+    written = []
+    for page in book.pages:
+        notebook = to_notebook(book, page)
+        if notebook is None:
+            continue
+        nbformat.validate(notebook)
+        path = book.notebooks / f"{page.rsplit('/', 1)[-1]}.ipynb"
+        if path.exists():
+            fail(f"two pages are called {path.stem}: their notebooks would overwrite each other")
+        nbformat.write(notebook, path)
+        written.append(path)
+    for exercise in sorted((ROOT / "exercises").glob("*/*.ipynb")):
+        target = book.notebooks / "exercises" / exercise.parent.name / exercise.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(exercise, target)
+        written.append(target)
+    say(f"published {len(written)} notebooks in {book.notebooks.name}/")
+    return written

@@ -1,0 +1,70 @@
+"""Turn the executed pages into a site with Sphinx, every warning an error."""
+
+import hashlib
+import shutil
+import sys
+from pathlib import Path
+
+from .common import ROOT, Book, fail, say
+
+#: Sources of the machine itself: a change here renders every page anew.
+MACHINE = ("_config.yml", "_toc.yml", "_ext", "_templates", "vendor/inventory")
+
+
+def machine_hash(book: Book) -> str:
+    """Hash of all that shapes pages but is not a page."""
+    digest = hashlib.sha256(sys.version.encode() + book.lock.read_bytes())
+    roots = [book.source / name for name in MACHINE] + [ROOT / "tools" / "bookbuild"]
+    for root in roots:
+        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
+            if path.is_file() and "__pycache__" not in path.parts:
+                digest.update(path.as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def gather_extra(book: Book) -> Path:
+    """Files that are published as they are, outside ``_static`` (which every page loads)."""
+    extra = book.build / "extra"
+    shutil.rmtree(extra, ignore_errors=True)
+    extra.mkdir(parents=True)
+    shutil.copytree(book.source / "vendor" / "katex", extra / "vendor" / "katex")
+    (extra / ".nojekyll").touch()  # GitHub Pages would drop folders that start with "_"
+    return extra
+
+
+def render(book: Book, *, cache: Path) -> None:
+    """Build ``_build/html``.
+
+    Raises:
+        BookError: Sphinx warned or failed; its own lines above say where.
+    """
+    from jupyter_book.sphinx import build_sphinx
+
+    stamp = book.build / "machine"
+    fresh = not stamp.exists() or stamp.read_text() != machine_hash(book)
+    if fresh:
+        for name in ("html", ".doctrees", "jupyter_execute"):
+            shutil.rmtree(book.build / name, ignore_errors=True)
+        stamp.unlink(missing_ok=True)
+    say("rendering" + (" every page" if fresh else " what changed"))
+    overrides = {
+        "nb_execution_mode": "cache",
+        "nb_execution_cache_path": str(cache),
+        "latex_individualpages": False,  # jupyter-book pops it unasked
+        "external_toc_path": str(book.source / "_toc.yml"),
+        "html_extra_path": [str(gather_extra(book))],
+    }
+    result = build_sphinx(
+        book.source,
+        book.html,
+        path_config=book.source / "_config.yml",
+        noconfig=True,
+        confoverrides=overrides,
+        force_all=False,
+        quiet=True,
+        warningiserror=True,
+        keep_going=True,
+    )
+    if result != 0:
+        fail("Sphinx warned or failed: each line above names the page and the line to mend")
+    stamp.write_text(machine_hash(book))
