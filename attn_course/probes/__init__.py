@@ -12,6 +12,7 @@ from attn_course.probes.catalogue import (
 )
 from attn_course.probes.draw import Draw, seed_log
 from attn_course.probes.failure import NotStarted, ProbeFailure
+from attn_course.probes.gradient_reach import gradient_reach
 from attn_course.probes.oracle import from_numpy
 from attn_course.probes.probe import Probe
 
@@ -24,6 +25,7 @@ __all__ = [
     "ProbeFailure",
     "call",
     "from_numpy",
+    "gradient_reach",
     "load_catalogue",
     "misconception",
     "properties",

@@ -1,0 +1,50 @@
+"""Checks of arguments that modules share. ``ValueError`` says name, expected, got."""
+
+import torch
+from jaxtyping import Int, Shaped
+from torch import Tensor
+
+
+def check_floating(name: str, value: Shaped[Tensor, "..."]) -> None:
+    """Refuse integer and boolean tensors, for which a softmax or a norm has no meaning."""
+    if not value.is_floating_point():
+        raise ValueError(f"{name}: expected a floating point tensor, got {value.dtype}")
+
+
+def check_size(name: str, value: Shaped[Tensor, "..."], axis: int, expected: int) -> None:
+    """Refuse a tensor whose ``axis`` has another size than ``expected``."""
+    if not -value.ndim <= axis < value.ndim or value.shape[axis] != expected:
+        raise ValueError(
+            f"{name}: expected size {expected} on axis {axis}, got shape {tuple(value.shape)}"
+        )
+
+
+def check_attn_mask(attn_mask: Shaped[Tensor, "..."], scores: Shaped[Tensor, "..."]) -> None:
+    """Refuse a mask that is not boolean or does not broadcast to the shape of ``scores``."""
+    if attn_mask.dtype != torch.bool:
+        raise ValueError(
+            f"attn_mask: expected a boolean mask (True = may attend), got {attn_mask.dtype}"
+        )
+    fits = attn_mask.ndim <= scores.ndim and all(
+        have in (1, want)
+        for have, want in zip(reversed(attn_mask.shape), reversed(scores.shape), strict=False)
+    )
+    if not fits:
+        raise ValueError(
+            f"attn_mask: expected a shape that broadcasts to {tuple(scores.shape)}, "
+            f"got {tuple(attn_mask.shape)}"
+        )
+
+
+def check_lengths(lengths: Int[Tensor, "..."], batch_size: int, longest: int) -> None:
+    """Refuse lengths that are not one integer from 0 to ``longest`` per row."""
+    if lengths.shape != (batch_size,) or lengths.is_floating_point():
+        raise ValueError(
+            f"lengths: expected {batch_size} integers, one per row, "
+            f"got {lengths.dtype} of shape {tuple(lengths.shape)}"
+        )
+    if batch_size and (int(lengths.min()) < 0 or int(lengths.max()) > longest):
+        raise ValueError(
+            f"lengths: expected values from 0 to {longest}, "
+            f"got {int(lengths.min())} to {int(lengths.max())}"
+        )

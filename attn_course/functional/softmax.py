@@ -1,0 +1,122 @@
+"""Softmax and its relatives. Sums are taken in float32 or better and cast back once at the end."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attn_course._checks import check_attn_mask, check_floating
+
+
+def _widen(scores: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """The same scores in float32 at least."""
+    check_floating("scores", scores)
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+
+def _shift(scores: Float[Tensor, "..."], dim: int) -> Float[Tensor, "..."]:
+    """The maximum of each row, 0 where that is not finite. A constant: it carries no gradient."""
+    if scores.shape[dim] == 0:
+        return scores.new_zeros(scores.sum(dim, keepdim=True).shape)
+    highest = scores.detach().amax(dim, keepdim=True)
+    return highest.masked_fill(~highest.isfinite(), 0.0)
+
+
+def softmax(scores: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*shape"]:
+    r"""Turn scores into positive weights that sum to one.
+
+    .. math:: p_i = \frac{e^{s_i}}{\sum_j e^{s_j}} = \frac{e^{s_i - m}}{\sum_j e^{s_j - m}},
+       \qquad m = \max_j s_j
+
+    The right-hand form is the one computed: no exponent is above 0, so nothing overflows.
+
+    Args:
+        scores: Any real numbers.
+        dim: Axis that sums to one.
+
+    Returns:
+        Weights of the same shape and dtype. A row of ``-inf`` only is NaN, as in torch: it has no
+        weights; see :func:`masked_softmax` for rows that may be empty.
+
+    Raises:
+        ValueError: If ``scores`` is not floating point.
+    """
+    wide = _widen(scores)
+    exponentials = torch.exp(wide - _shift(wide, dim))
+    return (exponentials / exponentials.sum(dim, keepdim=True)).to(scores.dtype)
+
+
+def logsumexp(scores: Float[Tensor, "..."], dim: int = -1) -> Float[Tensor, "..."]:
+    r"""Logarithm of a sum of exponentials, a smooth maximum.
+
+    .. math:: \mathrm{lse}(s) = \log \sum_j e^{s_j} = m + \log \sum_j e^{s_j - m},
+       \qquad m = \max_j s_j
+
+    Its gradient is the softmax: :math:`\partial\,\mathrm{lse} / \partial s_i = p_i`.
+
+    Args:
+        scores: Any real numbers; ``-inf`` adds nothing.
+        dim: Axis that is summed away.
+
+    Returns:
+        One number per row; ``-inf`` (gradient 0) for a row of ``-inf`` and for an empty row.
+
+    Raises:
+        ValueError: If ``scores`` is not floating point.
+    """
+    wide = _widen(scores)
+    shift = _shift(wide, dim)
+    total = torch.exp(wide - shift).sum(dim)
+    empty = total == 0
+    # log(1) instead of log(0): the backward pass would be inf * 0 = NaN
+    lse = total.masked_fill(empty, 1.0).log().masked_fill(empty, -torch.inf) + shift.squeeze(dim)
+    return lse.to(scores.dtype)
+
+
+def log_softmax(scores: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*shape"]:
+    r"""Logarithm of the softmax, without ever forming the softmax.
+
+    .. math:: \log p_i = s_i - \mathrm{lse}(s)
+
+    Args:
+        scores: Any real numbers.
+        dim: Axis whose exponentials sum to one.
+
+    Returns:
+        Log-weights of the same shape and dtype, finite even where the weight underflows to 0.
+
+    Raises:
+        ValueError: If ``scores`` is not floating point.
+    """
+    wide = _widen(scores)
+    return (wide - logsumexp(wide, dim).unsqueeze(dim)).to(scores.dtype)
+
+
+def masked_softmax(
+    scores: Float[Tensor, "*shape"], attn_mask: Bool[Tensor, "..."], dim: int = -1
+) -> Float[Tensor, "*shape"]:
+    r"""Softmax over the allowed positions only; the others get weight exactly 0.
+
+    .. math:: p_i = \frac{m_i e^{s_i}}{\sum_j m_j e^{s_j}}, \qquad
+       p = 0 \text{ where no position is allowed}
+
+    The mask acts on the scores, before the softmax (:math:`s_i = -\infty`): weights set to 0
+    afterwards would no longer sum to one.
+
+    Args:
+        scores: Any real numbers; what stands at a forbidden position does not matter, NaN included.
+        attn_mask: True = may attend; broadcasts to the shape of ``scores``.
+        dim: Axis that sums to one.
+
+    Returns:
+        Weights of the same shape and dtype. A fully masked row is 0 and its gradient is 0. Differs
+        from torch, where such a row is NaN and poisons every parameter in the backward pass.
+
+    Raises:
+        ValueError: If ``scores`` is not floating point, or the mask is not boolean or does not
+            broadcast to the shape of ``scores``.
+    """
+    check_attn_mask(attn_mask, scores)
+    wide = _widen(scores).masked_fill(~attn_mask, -torch.inf)
+    exponentials = torch.exp(wide - _shift(wide, dim))
+    total = exponentials.sum(dim, keepdim=True)
+    return (exponentials / total.masked_fill(total == 0, 1.0)).to(scores.dtype)

@@ -1,0 +1,234 @@
+"""Recurrent cells with parameters, and the loop that runs any of them over a padded batch."""
+
+import math
+from typing import Any, Protocol
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from attn_course._checks import check_size
+from attn_course.functional.recurrent import gru_cell, lstm_cell, rnn_cell
+from attn_course.masks import padding_mask
+
+# a tensor with the batch on axis 0, or a (nested) tuple of such tensors, the output first
+State = Tensor | tuple[Any, ...]
+
+
+class Cell(Protocol):
+    """What :class:`Recurrent` asks of a cell: any module with these members will do."""
+
+    input_size: int
+    hidden_size: int
+
+    def initial_state(self, input: Float[Tensor, "B D"]) -> Any:
+        """The state before the first step, for the batch, dtype and device of ``input``."""
+        ...
+
+    def __call__(self, input: Float[Tensor, "B D"], state: Any = None) -> Any:
+        """The next state; without ``state`` the step starts from :meth:`initial_state`."""
+        ...
+
+
+def hidden_of(state: State) -> Float[Tensor, "B H"]:
+    """What a cell shows to the outside: its state or the first part of it (of an LSTM, ``h``)."""
+    return state if isinstance(state, Tensor) else hidden_of(state[0])
+
+
+def _add_parameters(cell: nn.Module, input_size: int, hidden_size: int, num_gates: int) -> None:
+    """Give ``cell`` its weights in torch's names, layout, order of creation and range.
+
+    Every entry is uniform in :math:`\\pm 1/\\sqrt{H}`; the same seed gives torch's numbers.
+    """
+    for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
+        if size < 1:
+            raise ValueError(f"{name}: expected at least 1, got {size}")
+    rows = num_gates * hidden_size
+    cell.weight_ih = nn.Parameter(torch.empty(rows, input_size))
+    cell.weight_hh = nn.Parameter(torch.empty(rows, hidden_size))
+    cell.bias_ih = nn.Parameter(torch.empty(rows))
+    cell.bias_hh = nn.Parameter(torch.empty(rows))
+    bound = 1 / math.sqrt(hidden_size)
+    for parameter in cell.parameters():
+        nn.init.uniform_(parameter, -bound, bound)
+
+
+class RNNCell(nn.Module):
+    """One step of a plain recurrent network: see :func:`attn_course.functional.rnn_cell`.
+
+    Parameters have the names and layouts of ``torch.nn.RNNCell``: state dicts are interchangeable.
+
+    Args:
+        input_size: Size :math:`D` of the input.
+        hidden_size: Size :math:`H` of the state.
+
+    Raises:
+        ValueError: If a size is below 1.
+    """
+
+    weight_ih: nn.Parameter
+    weight_hh: nn.Parameter
+    bias_ih: nn.Parameter
+    bias_hh: nn.Parameter
+
+    def __init__(self, *, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size = input_size, hidden_size
+        _add_parameters(self, input_size, hidden_size, num_gates=1)
+
+    def initial_state(self, input: Float[Tensor, "B D"]) -> Float[Tensor, "B H"]:
+        """Zeros, for the batch, dtype and device of ``input``."""
+        return input.new_zeros(input.shape[0], self.hidden_size)
+
+    def forward(
+        self, input: Float[Tensor, "B D"], state: Float[Tensor, "B H"] | None = None
+    ) -> Float[Tensor, "B H"]:
+        """The next state; from zeros if none is given."""
+        check_size("input", input, -1, self.input_size)
+        state = self.initial_state(input) if state is None else state
+        return rnn_cell(input, state, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+
+
+class LSTMCell(nn.Module):
+    """One step of a long short-term memory: see :func:`attn_course.functional.lstm_cell`.
+
+    Parameters have the names and layouts of ``torch.nn.LSTMCell``: state dicts are interchangeable.
+
+    Args:
+        input_size: Size :math:`D` of the input.
+        hidden_size: Size :math:`H` of each of the two parts of the state.
+
+    Raises:
+        ValueError: If a size is below 1.
+    """
+
+    weight_ih: nn.Parameter
+    weight_hh: nn.Parameter
+    bias_ih: nn.Parameter
+    bias_hh: nn.Parameter
+
+    def __init__(self, *, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size = input_size, hidden_size
+        _add_parameters(self, input_size, hidden_size, num_gates=4)
+
+    def initial_state(
+        self, input: Float[Tensor, "B D"]
+    ) -> tuple[Float[Tensor, "B H"], Float[Tensor, "B H"]]:
+        """Zeros for the hidden state and the cell, for the batch, dtype and device of ``input``."""
+        zeros = input.new_zeros(input.shape[0], self.hidden_size)
+        return zeros, zeros.clone()
+
+    def forward(
+        self,
+        input: Float[Tensor, "B D"],
+        state: tuple[Float[Tensor, "B H"], Float[Tensor, "B H"]] | None = None,
+    ) -> tuple[Float[Tensor, "B H"], Float[Tensor, "B H"]]:
+        """The next hidden state and cell; from zeros if none are given."""
+        check_size("input", input, -1, self.input_size)
+        state = self.initial_state(input) if state is None else state
+        return lstm_cell(input, state, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+
+
+class GRUCell(nn.Module):
+    """One step of a gated recurrent unit: see :func:`attn_course.functional.gru_cell`.
+
+    Parameters have the names and layouts of ``torch.nn.GRUCell``: state dicts are interchangeable.
+
+    Args:
+        input_size: Size :math:`D` of the input.
+        hidden_size: Size :math:`H` of the state.
+
+    Raises:
+        ValueError: If a size is below 1.
+    """
+
+    weight_ih: nn.Parameter
+    weight_hh: nn.Parameter
+    bias_ih: nn.Parameter
+    bias_hh: nn.Parameter
+
+    def __init__(self, *, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size = input_size, hidden_size
+        _add_parameters(self, input_size, hidden_size, num_gates=3)
+
+    def initial_state(self, input: Float[Tensor, "B D"]) -> Float[Tensor, "B H"]:
+        """Zeros, for the batch, dtype and device of ``input``."""
+        return input.new_zeros(input.shape[0], self.hidden_size)
+
+    def forward(
+        self, input: Float[Tensor, "B D"], state: Float[Tensor, "B H"] | None = None
+    ) -> Float[Tensor, "B H"]:
+        """The next state; from zeros if none is given."""
+        check_size("input", input, -1, self.input_size)
+        state = self.initial_state(input) if state is None else state
+        return gru_cell(input, state, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+
+
+def _where(active: Bool[Tensor, " B"], new: State, old: State) -> State:
+    """Row by row the new state where active, else the old one; through nested tuples."""
+    if isinstance(new, Tensor):
+        assert isinstance(old, Tensor)
+        return torch.where(active.view(-1, *[1] * (new.ndim - 1)), new, old)
+    return tuple(_where(active, n, o) for n, o in zip(new, old, strict=True))
+
+
+class Recurrent(nn.Module):
+    r"""Run a cell along a sequence.
+
+    .. math:: s_t = \mathrm{cell}(x_t, s_{t-1}), \qquad \mathrm{outputs}_t = h_t
+
+    Padding is skipped, not processed: at a padded position the state stays as it was. So the final
+    state of a row is that of the row alone, whatever stands in its padding.
+
+    Args:
+        cell: :class:`RNNCell`, :class:`LSTMCell`, :class:`GRUCell` or any :class:`Cell`.
+        reverse: Read from the last real position to the first. Outputs stay at the positions of
+            their inputs, as in the reverse direction of a bidirectional ``torch.nn.GRU``.
+    """
+
+    def __init__(self, *, cell: Cell, reverse: bool = False) -> None:
+        super().__init__()
+        self.cell = cell
+        self.reverse = reverse
+
+    def forward(
+        self,
+        inputs: Float[Tensor, "B L D"],
+        state: Any = None,
+        lengths: Int[Tensor, " B"] | None = None,
+    ) -> tuple[Float[Tensor, "B L H"], Any]:
+        """All outputs and the final state.
+
+        Args:
+            inputs: Padded sequences.
+            state: State before the first step that is read; zeros if none is given.
+            lengths: How many positions of each row count; all, if none are given.
+
+        Returns:
+            Outputs, 0 at padded positions (as torch's packed sequences give), and the state after
+            the last step of each row.
+
+        Raises:
+            ValueError: If there is no position, the inputs have another size than the cell
+                expects, or a length is out of range.
+        """
+        check_size("inputs", inputs, -1, self.cell.input_size)
+        longest = inputs.shape[1]
+        if longest == 0:
+            raise ValueError(f"inputs: expected at least one position, got {tuple(inputs.shape)}")
+        real = None
+        if lengths is not None:
+            real = padding_mask(lengths, longest)  # (B, L)
+            # even NaN in the padding must not reach the weights' gradients (0 * NaN = NaN)
+            inputs = inputs.masked_fill(~real.unsqueeze(-1), 0.0)
+        if state is None:
+            state = self.cell.initial_state(inputs[:, 0])
+        outputs: list[Tensor] = [inputs] * longest
+        for t in reversed(range(longest)) if self.reverse else range(longest):
+            after = self.cell(inputs[:, t], state)
+            state = after if real is None else _where(real[:, t], after, state)
+            outputs[t] = hidden_of(state)
+        stacked = torch.stack(outputs, dim=1)  # (B, L, H)
+        return stacked if real is None else stacked.masked_fill(~real.unsqueeze(-1), 0.0), state

@@ -1,0 +1,231 @@
+"""From a model that scores the next token to whole sequences: greedy and beam search."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+# tokens (B,) and state -> logits (B, V) and the next state
+Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
+
+
+class Decoded(NamedTuple):
+    """Decoded sequences. Greedy search gives one per row, beam search ``K``, best first.
+
+    Attributes:
+        tokens: Ids without ``BOS``, with ``EOS`` where it was said, then ``pad``.
+        lengths: How many ids count, ``EOS`` included.
+        scores: Log-probability, divided by the length penalty; ``-inf`` where there are fewer than
+            ``K`` hypotheses.
+        finished: True where the hypothesis ends in ``EOS``, False where ``max_length`` cut it off.
+    """
+
+    tokens: Int[Tensor, "*B T"]
+    lengths: Int[Tensor, "*B"]
+    scores: Float[Tensor, "*B"]
+    finished: Bool[Tensor, "*B"]
+
+
+def _map(function: Callable[[Tensor], Tensor], state: Any) -> Any:
+    """Apply a function to every tensor of a nested tuple."""
+    if isinstance(state, Tensor):
+        return function(state)
+    return tuple(_map(function, part) for part in state)
+
+
+def _batch_size(state: Any) -> tuple[int, torch.device]:
+    """Size of axis 0 of the first tensor of a nested tuple, and its device."""
+    while not isinstance(state, Tensor):
+        if not isinstance(state, tuple) or not state:
+            raise ValueError(
+                f"state: expected a tensor or a nested tuple of tensors, got {type(state).__name__}"
+            )
+        state = state[0]
+    return state.shape[0], state.device
+
+
+def _log_probabilities(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
+    # float64: sums over long sequences must not make ties that the model did not make
+    return logits.double().log_softmax(dim=-1)
+
+
+@torch.no_grad()
+def greedy_decode(
+    step: Step, state: Any, *, bos: int, eos: int, max_length: int, pad: int = 0
+) -> Decoded:
+    r"""Take the most probable token at every step.
+
+    .. math:: \hat y_t = \arg\max_y\, p(y \mid \hat y_{<t}, x)
+
+    Args:
+        step: Maps tokens and state to logits and the next state.
+        state: State before the first step: a tensor or a nested tuple of tensors, batch on axis 0.
+        bos: Id that is fed first.
+        eos: Id that ends a sequence.
+        max_length: Largest number of tokens, ``EOS`` included.
+        pad: Id that fills up after ``EOS``.
+
+    Returns:
+        One sequence per row, with its log-probability as score.
+
+    Raises:
+        ValueError: If ``max_length`` is below 1 or the state holds no tensor.
+    """
+    if max_length < 1:
+        raise ValueError(f"max_length: expected at least 1, got {max_length}")
+    batch, device = _batch_size(state)
+    token = torch.full((batch,), bos, device=device)
+    finished = torch.zeros(batch, dtype=torch.bool, device=device)
+    scores = torch.zeros(batch, dtype=torch.float64, device=device)
+    lengths = torch.zeros(batch, dtype=torch.long, device=device)
+    tokens = []
+    for _ in range(max_length):
+        logits, state = step(token, state)
+        best, token = _log_probabilities(logits).max(dim=-1)
+        scores += best.masked_fill(finished, 0.0)
+        lengths += ~finished
+        tokens.append(token.masked_fill(finished, pad))
+        finished = finished | (token == eos)
+        if bool(finished.all()):
+            break
+    return Decoded(torch.stack(tokens, dim=1), lengths, scores, finished)
+
+
+def length_normaliser(length: Int[Tensor, "*B"], length_penalty: float) -> Float[Tensor, "*B"]:
+    r"""What a log-probability is divided by, so that long hypotheses can win.
+
+    .. math:: \mathrm{lp}(n) = \left(\frac{5 + n}{6}\right)^{\alpha}
+
+    Wu et al. (2016), equation 14.
+
+    Args:
+        length: Number :math:`n` of tokens, ``EOS`` included.
+        length_penalty: :math:`\alpha`; 0 compares plain log-probabilities.
+    """
+    return ((5.0 + length.double()) / 6.0) ** length_penalty
+
+
+@torch.no_grad()
+def beam_search(
+    step: Step,
+    state: Any,
+    *,
+    bos: int,
+    eos: int,
+    beam_size: int,
+    max_length: int,
+    length_penalty: float = 0.0,
+    pad: int = 0,
+) -> Decoded:
+    r"""Keep the ``beam_size`` most probable beginnings at every step.
+
+    Every live hypothesis is extended by every token and the best ``beam_size`` extensions are kept.
+    Those that end in ``EOS`` leave the beam for the list of finished ones (Sutskever et al., 2014,
+    section 3.2) and are never extended or lost; the next best extensions take their places. A row
+    is done when ``beam_size`` hypotheses are finished. At ``max_length`` live hypotheses compete as
+    they are. The answer is ranked by
+
+    .. math:: \frac{\log p(y \mid x)}{\mathrm{lp}(|y|)}, \qquad
+       \mathrm{lp}(n) = \left(\frac{5 + n}{6}\right)^{\alpha}
+
+    (Wu et al., 2016, equation 14, without the coverage term). A beam of 1 is greedy search.
+
+    Args:
+        step: Maps tokens and state to logits and the next state.
+        state: State before the first step: a tensor or a nested tuple of tensors, batch on axis 0.
+        bos: Id that is fed first.
+        eos: Id that ends a sequence.
+        beam_size: Number :math:`K` of hypotheses.
+        max_length: Largest number of tokens, ``EOS`` included.
+        length_penalty: :math:`\alpha`; 0 compares plain log-probabilities, which favours short
+            ones.
+        pad: Id that fills up after ``EOS``.
+
+    Returns:
+        ``K`` sequences per row, best first: the answer is ``tokens[:, 0]``.
+
+    Raises:
+        ValueError: If ``beam_size`` or ``max_length`` is below 1 or the state holds no tensor.
+    """
+    for name, value in (("beam_size", beam_size), ("max_length", max_length)):
+        if value < 1:
+            raise ValueError(f"{name}: expected at least 1, got {value}")
+    batch, device = _batch_size(state)
+    k = beam_size
+    rows = torch.arange(batch, device=device).unsqueeze(1)  # (B, 1)
+    # row b of the batch owns rows b*K .. b*K+K-1 of the state
+    state = _map(lambda part: part.repeat_interleave(k, dim=0), state)
+
+    live_tokens = torch.full((batch, k, max_length), pad, device=device)
+    live_scores = torch.full((batch, k), -torch.inf, dtype=torch.float64, device=device)
+    live_scores[:, 0] = 0.0  # all K start alike: only the first may be extended
+    last = torch.full((batch, k), bos, device=device)
+    done = Decoded(
+        tokens=live_tokens.clone(),
+        lengths=torch.zeros(batch, k, dtype=torch.long, device=device),
+        scores=torch.full_like(live_scores, -torch.inf),
+        finished=torch.zeros(batch, k, dtype=torch.bool, device=device),
+    )
+
+    for t in range(max_length):
+        logits, state = step(last.flatten(), state)
+        vocab = logits.shape[-1]
+        extended = live_scores.unsqueeze(-1) + _log_probabilities(logits).view(batch, k, vocab)
+        # at most K of the best 2K end in EOS (one per live hypothesis): K others are left
+        width = min(2 * k, k * vocab)
+        scores, places = _best(extended.flatten(1), width)
+        parents, token = places // vocab, places % vocab  # (B, 2K)
+        tokens = live_tokens[rows, parents]  # (B, 2K, max_length)
+        tokens[:, :, t] = token
+        ended = token == eos
+
+        open_rows = ~done.finished.all(dim=1, keepdim=True)
+        enters = ended & open_rows & (torch.arange(width, device=device) < k)
+        done = _merge(done, tokens, scores, enters, t + 1, length_penalty, finished=True)
+        if bool(done.finished.all()):
+            break
+
+        live_scores, chosen = _best(scores.masked_fill(ended, -torch.inf), k)
+        live_tokens, last = tokens[rows, chosen], token[rows, chosen]
+        flat = (rows * k + parents[rows, chosen]).flatten()
+        state = _map(lambda part, flat=flat: part.index_select(0, flat), state)
+    else:
+        open_rows = ~done.finished.all(dim=1, keepdim=True)
+        enters = open_rows.expand(batch, k)
+        done = _merge(
+            done, live_tokens, live_scores, enters, max_length, length_penalty, finished=False
+        )
+    return done._replace(tokens=done.tokens[:, :, : max(1, int(done.lengths.max()))])
+
+
+def _best(scores: Float[Tensor, "B N"], k: int) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"]]:
+    """The ``k`` highest scores in order; of equal ones the first, as ``argmax`` does."""
+    values, places = scores.sort(dim=1, descending=True, stable=True)
+    return values[:, :k], places[:, :k]
+
+
+def _merge(
+    done: Decoded,
+    tokens: Int[Tensor, "B N T"],
+    scores: Float[Tensor, "B N"],
+    enters: Bool[Tensor, "B N"],
+    length: int,
+    length_penalty: float,
+    *,
+    finished: bool,
+) -> Decoded:
+    """The best ``K`` of the hypotheses that are there and those that enter, all of one length."""
+    possible = enters & (scores > -torch.inf)
+    lengths = torch.full_like(tokens[:, :, 0], length)
+    normalised = scores / length_normaliser(lengths, length_penalty)
+    normalised = normalised.masked_fill(~possible, -torch.inf)
+    kept, places = _best(torch.cat([done.scores, normalised], dim=1), done.scores.shape[1])
+    rows = torch.arange(places.shape[0], device=places.device).unsqueeze(1)
+    return Decoded(
+        tokens=torch.cat([done.tokens, tokens], dim=1)[rows, places],
+        lengths=torch.cat([done.lengths, lengths * possible], dim=1)[rows, places],
+        scores=kept,
+        finished=torch.cat([done.finished, possible & finished], dim=1)[rows, places],
+    )
