@@ -14,7 +14,7 @@ def _unit(name: str, vector: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]
     # the direction does not depend on the scale: squares of 1e30 or 1e-30 would leave float32
     scale = wide.detach().abs().amax(-1, keepdim=True)
     scaled = wide / scale.masked_fill(scale == 0, 1.0)
-    norm = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
+    norm: Tensor = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
     return scaled / norm.masked_fill(norm == 0, 1.0)
 
 

@@ -1,7 +1,7 @@
 """Recurrent cells with parameters, and the loop that runs any of them over a padded batch."""
 
 import math
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,6 +15,7 @@ from attn_course.masks import padding_mask
 State = Tensor | tuple[Any, ...]
 
 
+@runtime_checkable
 class Cell(Protocol):
     """What :class:`Recurrent` asks of a cell: any module with these members will do."""
 

@@ -124,7 +124,7 @@ class Decoder(nn.Module):
         words = self.embedding(target_in)  # (B, L, embed_dim)
         contexts = context.unsqueeze(1).expand(-1, words.shape[1], -1)  # (B, L, C)
         hiddens, after = self.recurrent(torch.cat([words, contexts], dim=-1), before)
-        logits = self.output(torch.cat([hiddens, words, contexts], dim=-1))
+        logits: Tensor = self.output(torch.cat([hiddens, words, contexts], dim=-1))
         return logits, (context, after)
 
 
@@ -159,7 +159,7 @@ class EncoderDecoder(nn.Module):
             target_in: Target ids shifted right, starting with ``BOS``; padding at the end needs no
                 lengths, because no position looks ahead. Leave padded positions out of the loss.
         """
-        logits, _ = self.decoder(target_in, self.init_state(source, source_lengths))
+        logits: Tensor = self.decoder(target_in, self.init_state(source, source_lengths))[0]
         return logits
 
     def init_state(

@@ -9,7 +9,8 @@ from numpy import ndarray
 
 def _sigmoid(x: Float[ndarray, "..."]) -> Float[ndarray, "..."]:
     # tanh does not overflow, exp(-x) does
-    return 0.5 * (1.0 + np.tanh(0.5 * x))
+    gate: ndarray = 0.5 * (1.0 + np.tanh(0.5 * x))
+    return gate
 
 
 def rnn_cell(
@@ -35,7 +36,7 @@ def rnn_cell(
     Returns:
         The next hidden state :math:`h_t`.
     """
-    return np.tanh(input @ weight_ih.T + bias_ih + hidden @ weight_hh.T + bias_hh)
+    return np.asarray(np.tanh(input @ weight_ih.T + bias_ih + hidden @ weight_hh.T + bias_hh))
 
 
 def lstm_cell(
@@ -105,7 +106,7 @@ def gru_cell(
     reset = _sigmoid(from_input[..., :size] + from_hidden[..., :size])
     update = _sigmoid(from_input[..., size : 2 * size] + from_hidden[..., size : 2 * size])
     new = np.tanh(from_input[..., 2 * size :] + reset * from_hidden[..., 2 * size :])
-    return (1 - update) * new + update * hidden
+    return np.asarray((1 - update) * new + update * hidden)
 
 
 def rnn_jacobian(
@@ -122,7 +123,7 @@ def rnn_jacobian(
     Returns:
         Entry :math:`(i, j)` is :math:`\partial h_{t,i} / \partial h_{t-1,j}`.
     """
-    return (1 - hidden_next**2)[..., None] * weight_hh
+    return np.asarray((1 - hidden_next**2)[..., None] * weight_hh)
 
 
 def jacobian_product(

@@ -26,8 +26,9 @@ def softmax(scores: ArrayLike, dim: int = -1) -> Float[np.ndarray, "..."]:
     if s.shape[dim] == 0:
         return s
     with np.errstate(invalid="ignore"):
-        e = np.exp(s - s.max(axis=dim, keepdims=True))
-        return e / e.sum(axis=dim, keepdims=True)
+        e: np.ndarray = np.exp(s - s.max(axis=dim, keepdims=True))
+    weights: np.ndarray = e / e.sum(axis=dim, keepdims=True)
+    return weights
 
 
 def logsumexp(scores: ArrayLike, dim: int = -1) -> Float[np.ndarray, "..."]:
@@ -47,7 +48,8 @@ def logsumexp(scores: ArrayLike, dim: int = -1) -> Float[np.ndarray, "..."]:
     m = s.max(axis=dim, keepdims=True, initial=-np.inf)
     m = np.where(np.isfinite(m), m, 0.0)
     with np.errstate(divide="ignore"):
-        return np.log(np.exp(s - m).sum(axis=dim)) + np.squeeze(m, axis=dim)
+        log: np.ndarray = np.log(np.exp(s - m).sum(axis=dim))
+    return np.asarray(log + np.squeeze(m, axis=dim))
 
 
 def log_softmax(scores: ArrayLike, dim: int = -1) -> Float[np.ndarray, "..."]:
@@ -64,7 +66,8 @@ def log_softmax(scores: ArrayLike, dim: int = -1) -> Float[np.ndarray, "..."]:
     """
     s = _scores(scores)
     with np.errstate(invalid="ignore"):
-        return s - np.expand_dims(logsumexp(s, dim), dim)
+        logs: np.ndarray = s - np.expand_dims(logsumexp(s, dim), dim)
+    return logs
 
 
 def masked_softmax(
@@ -96,4 +99,5 @@ def masked_softmax(
     m = s.max(axis=dim, keepdims=True, initial=-np.inf)
     e = np.exp(s - np.where(m == -np.inf, 0.0, m))
     total = e.sum(axis=dim, keepdims=True)
-    return e / np.where(total == 0, 1.0, total)
+    weights: np.ndarray = e / np.where(total == 0, 1.0, total)
+    return weights

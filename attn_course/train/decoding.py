@@ -28,11 +28,11 @@ class Decoded(NamedTuple):
     finished: Bool[Tensor, "*B"]
 
 
-def _map(function: Callable[[Tensor], Tensor], state: Any) -> Any:
-    """Apply a function to every tensor of a nested tuple."""
+def _select(state: Any, rows: Int[Tensor, " N"]) -> Any:
+    """The given rows of every tensor of a nested tuple."""
     if isinstance(state, Tensor):
-        return function(state)
-    return tuple(_map(function, part) for part in state)
+        return state.index_select(0, rows)
+    return tuple(_select(part, rows) for part in state)
 
 
 def _batch_size(state: Any) -> tuple[int, torch.device]:
@@ -156,7 +156,7 @@ def beam_search(
     k = beam_size
     rows = torch.arange(batch, device=device).unsqueeze(1)  # (B, 1)
     # row b of the batch owns rows b*K .. b*K+K-1 of the state
-    state = _map(lambda part: part.repeat_interleave(k, dim=0), state)
+    state = _select(state, rows.expand(batch, k).flatten())
 
     live_tokens = torch.full((batch, k, max_length), pad, device=device)
     live_scores = torch.full((batch, k), -torch.inf, dtype=torch.float64, device=device)
@@ -190,7 +190,7 @@ def beam_search(
         live_scores, chosen = _best(scores.masked_fill(ended, -torch.inf), k)
         live_tokens, last = tokens[rows, chosen], token[rows, chosen]
         flat = (rows * k + parents[rows, chosen]).flatten()
-        state = _map(lambda part, flat=flat: part.index_select(0, flat), state)
+        state = _select(state, flat)
     else:
         open_rows = ~done.finished.all(dim=1, keepdim=True)
         enters = open_rows.expand(batch, k)
@@ -202,8 +202,14 @@ def beam_search(
 
 def _best(scores: Float[Tensor, "B N"], k: int) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"]]:
     """The ``k`` highest scores in order; of equal ones the first, as ``argmax`` does."""
-    values, places = scores.sort(dim=1, descending=True, stable=True)
-    return values[:, :k], places[:, :k]
+    values, places = scores.topk(min(k + 1, scores.shape[1]), dim=1)
+    if bool((values[:, k - 1 : k] == values[:, k:]).any()):
+        # a tie for the last place, which topk breaks as it likes: rare, and 30 times slower
+        values, places = scores.sort(dim=1, descending=True, stable=True)
+        return values[:, :k], places[:, :k]
+    places = places[:, :k].sort(dim=1).values
+    values, order = scores.gather(1, places).sort(dim=1, descending=True, stable=True)
+    return values, places.gather(1, order)
 
 
 def _merge(
