@@ -84,9 +84,7 @@ class GradebookWriter:
         for grade_id, kind in ours.cells.items():
             keys = {"name": grade_id, "notebook_id": notebook.id}
             if grade_id in points:
-                cell = self._ensure(
-                    api.GradeCell, keys, max_score=points[grade_id], cell_type=kind
-                )
+                cell = self._ensure(api.GradeCell, keys, max_score=points[grade_id], cell_type=kind)
                 if cell.max_score != points[grade_id]:
                     raise GradebookError(
                         f"{grade_id}: expected {points[grade_id]} points as in the assignment, got "
@@ -128,7 +126,9 @@ class GradebookWriter:
         sheet = self._ensure(api.SubmittedNotebook, keys)
         sheet.flagged = result.status != "graded"
         scores = {test.grade_id: test for test in result.tests}
-        grades = {g.cell_id: g for g in self._session.query(api.Grade).filter_by(notebook_id=sheet.id)}
+        grades = {
+            g.cell_id: g for g in self._session.query(api.Grade).filter_by(notebook_id=sheet.id)
+        }
         for name, cell_id in self._grade_cells.items():
             grade = grades.get(cell_id)
             if grade is None:

@@ -12,7 +12,9 @@ from attn_course.grading.errors import StudentError
 from attn_course.grading.sandbox import Session
 
 
-MEMORY_SLACK = 24 << 20  # bytes of resident memory that Python and the allocator keep for themselves
+MEMORY_SLACK = (
+    24 << 20
+)  # bytes of resident memory that Python and the allocator keep for themselves
 
 
 class NotAPlainValue(StudentError, TypeError):
@@ -112,9 +114,7 @@ class RemoteObject(Remote):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self._session.call(
-            {"op": "get", "object": self, "path": [*self._path, name]}, _hold
-        )
+        return self._session.call({"op": "get", "object": self, "path": [*self._path, name]}, _hold)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise NotAPlainValue("attributes of a submission's object cannot be set from a test")

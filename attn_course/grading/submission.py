@@ -38,8 +38,8 @@ class Submission:
     answers: dict[str, str]
 
 
-def read_notebook(path: Path) -> dict[str, Any]:
-    """Parse a notebook file without following links and within limits.
+def read_file(path: Path) -> bytes:
+    """Read a submitted file without following links and within limits.
 
     Raises:
         Unreadable: with a reason that an instructor can act on.
@@ -56,8 +56,7 @@ def read_notebook(path: Path) -> dict[str, Any]:
             raise Unreadable("it is not a regular file")
         if about.st_size > MAX_BYTES:
             raise Unreadable(f"it has {about.st_size >> 20} MiB, the limit is {MAX_BYTES >> 20}")
-        data = file.read(MAX_BYTES + 1)
-    return parse_notebook(data)
+        return file.read(MAX_BYTES + 1)
 
 
 def parse_notebook(data: bytes) -> dict[str, Any]:
@@ -69,7 +68,9 @@ def parse_notebook(data: bytes) -> dict[str, Any]:
     if not data.strip():
         raise Unreadable("the file is empty")
     text = None
-    for encoding in ("utf-8-sig", "utf-16") if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig",):
+    for encoding in (
+        ("utf-8-sig", "utf-16") if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig",)
+    ):
         try:
             text = data.decode(encoding)
         except UnicodeDecodeError:

@@ -10,7 +10,6 @@ import random
 import time
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from attn_course.grading.assignment import Assignment, TestCell
 from attn_course.grading.errors import SandboxError, StudentTimeout, SubmissionLost
 from attn_course.grading.remote import RemoteFunction
 from attn_course.grading.sandbox import Limits, Session, Zygote
-from attn_course.grading.submission import Submission, Unreadable, read_notebook, read_submission
+from attn_course.grading.submission import Submission, Unreadable, parse_notebook, read_submission
 from attn_course.probes.draw import SEED_VARIABLE
 from attn_course.probes.failure import ProbeFailure
 
@@ -61,11 +60,10 @@ class Result:
     answers: dict[str, str] = dataclasses.field(default_factory=dict)
     output: str = ""
     seconds: float = 0.0
-    late_seconds: float = 0.0
 
 
-def grade_file(
-    path: Path | None,
+def grade_notebook(
+    data: bytes | str | None,
     assignment: Assignment,
     zygote: Zygote,
     *,
@@ -73,10 +71,11 @@ def grade_file(
     seed: int,
     limits: Limits,
 ) -> Result:
-    """Grade the notebook at ``path``; every outcome is a :class:`Result`, never an exception.
+    """Grade one notebook; every outcome is a :class:`Result`, never an exception.
 
     Args:
-        path: the submitted notebook, or None when there is none.
+        data: the bytes of the submitted file, None when there is none, or the reason why it could
+            not be read.
         assignment: what is graded.
         zygote: the jail.
         student: whose it is.
@@ -98,12 +97,14 @@ def grade_file(
             **more,
         )
 
-    if path is None or not os.path.lexists(path):
+    if data is None:
         return result("missing", f"no notebook {assignment.slug}.ipynb was found")
+    if isinstance(data, str):
+        return result("unreadable", data)
     try:
-        submission = read_submission(read_notebook(path), assignment)
+        submission = read_submission(parse_notebook(data), assignment)
     except Unreadable as error:
-        return result("unreadable", f"{path.name}: {error}")
+        return result("unreadable", str(error))
     if submission.stripped:
         return result(
             "stripped",
@@ -188,7 +189,11 @@ def _run_tests(
             exec(compile(source, f"<{identity}>", "exec"), names)
         for test in assignment.tests:
             needed = _mentioned(test, assignment)
-            gone = [assignment.solutions[n] for n in needed if assignment.solutions[n] in submission.lost]
+            gone = [
+                assignment.solutions[n]
+                for n in needed
+                if assignment.solutions[n] in submission.lost
+            ]
             if gone:
                 why = f"not graded: {gone[0]}: {submission.lost[gone[0]]}"
                 yield TestResult(test.grade_id, None, test.points, why)

@@ -30,9 +30,7 @@ class _PublicNames(TorchFunctionMode):
         super().__init__()
         self.names = names
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = resolve_name(func) or ""
         if name in self.names or name.split(".")[-1] in self.names:
             _refuse(name)
@@ -44,9 +42,7 @@ class _Operators(TorchDispatchMode):
         super().__init__()
         self.names = names
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.name()  # "aten::_softmax"
         if name.split(".")[0] in self.names:
             _refuse(name)

@@ -159,9 +159,7 @@ def decode(
     return value
 
 
-def _decode(
-    node: Node, rest: Buffers, resolve: Resolve | None, strides: bool, depth: int
-) -> Any:
+def _decode(node: Node, rest: Buffers, resolve: Resolve | None, strides: bool, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise WireError(f"value nested deeper than {MAX_DEPTH} levels")
     if node is None or type(node) in (bool, str, int, float):

@@ -222,7 +222,9 @@ def _helped(operation: str, function: Any, options: dict[str, Any]) -> Any:
 def _error(described: dict[str, Any]) -> BaseException:
     kind = getattr(builtins, described["type"], None)
     known = described["type"] in BUILTIN_ERRORS
-    return kind(described["text"]) if known and kind is not None else RuntimeError(described["text"])
+    return (
+        kind(described["text"]) if known and kind is not None else RuntimeError(described["text"])
+    )
 
 
 def _bytes(value: Any) -> bytes:

@@ -65,7 +65,9 @@ def mapped_bytes() -> int:
         return int(file.read().split()[0]) * resource.getpagesize()
 
 
-def fork_submission(order: dict[str, object], connection: socket.socket, life: socket.socket) -> None:
+def fork_submission(
+    order: dict[str, object], connection: socket.socket, life: socket.socket
+) -> None:
     """The keeper's life: confine, fork the worker, wait for it."""
     os.setsid()  # kill(0, ...) must not reach the zygote
     limits = dict(order["limits"]) | {"mapped_bytes": mapped_bytes()}  # type: ignore[call-overload]

@@ -1,0 +1,115 @@
+"""The journal of a run: a line for each result, so that a rerun goes on where the last one ended.
+
+A result is written to the gradebook first and here second; a run that is killed between the two
+grades that submission again, and writing it again changes nothing.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any, Self
+
+from attn_course.grading.assignment import Assignment
+from attn_course.grading.sandbox import Limits
+from attn_course.grading.verdict import Result, TestResult
+
+VERSION = 1
+
+
+def result_to_json(result: Result) -> dict[str, Any]:
+    """A result as plain JSON data."""
+    return dataclasses.asdict(result)
+
+
+def result_from_json(data: dict[str, Any]) -> Result:
+    """The inverse of :func:`result_to_json`."""
+    tests = tuple(TestResult(**test) for test in data["tests"])
+    return Result(**{**data, "tests": tests, "notes": tuple(data["notes"])})
+
+
+def run_key(assignment: Assignment, limits: Limits, *, sandbox: bool) -> str:
+    """Changes when a rerun could give other results: another assignment, other limits."""
+    content = json.dumps(
+        [VERSION, dataclasses.asdict(assignment), dataclasses.asdict(limits), sandbox],
+        sort_keys=True,
+    )
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def file_key(data: bytes | str | None) -> str:
+    """Changes when the student hands in another file."""
+    content = data.encode() if isinstance(data, str) else data or b""
+    return hashlib.sha256(type(data).__name__.encode() + content).hexdigest()
+
+
+class Journal:
+    """Results so far, kept in a file that survives a kill at any moment.
+
+    Args:
+        path: the file; created when missing.
+        key: of the run; a journal of another run is set aside as ``<name>.old``.
+        seed: of the random inputs; None keeps the journal's, or draws one.
+    """
+
+    def __init__(self, path: Path, *, key: str, seed: int | None = None) -> None:
+        self.path = path
+        self.results: dict[str, tuple[str, Result]] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        header, lines, length = self._read()
+        same = header.get("key") == key and seed in (None, header.get("seed"))
+        if header and not same:
+            os.replace(path, path.with_name(path.name + ".old"))
+        if header and same:
+            self.seed = int(header["seed"])
+            for line in lines:
+                self.results[line["student"]] = (line["file"], result_from_json(line["result"]))
+            with path.open("r+b") as file:
+                file.truncate(length)  # a line cut short by a kill
+            self._file = path.open("ab")
+            return
+        self.seed = secrets.randbits(31) if seed is None else seed
+        self._file = path.open("wb")
+        self._append({"key": key, "seed": self.seed})
+
+    def _read(self) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
+        """Header, complete lines, and the length of the file up to the last of them."""
+        if not self.path.exists():
+            return {}, [], 0
+        lines, length = [], 0
+        for line in self.path.read_bytes().splitlines(keepends=True):
+            try:
+                parsed = json.loads(line)
+            except ValueError:
+                break
+            if not line.endswith(b"\n"):
+                break
+            lines.append(parsed)
+            length += len(line)
+        return (lines[0], lines[1:], length) if lines else ({}, [], 0)
+
+    def _append(self, data: dict[str, Any]) -> None:
+        self._file.write(json.dumps(data).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def has(self, student: str, key: str) -> bool:
+        """Whether this student's file is done."""
+        return student in self.results and self.results[student][0] == key
+
+    def add(self, result: Result, key: str) -> None:
+        """Keep a result whose gradebook rows are committed."""
+        self.results[result.student] = (key, result)
+        self._append({"student": result.student, "file": key, "result": result_to_json(result)})
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.close()

@@ -1,0 +1,135 @@
+"""Grade a class: collect, spread, write, keep a journal. The Python API behind the command."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from attn_course.grading import pool
+from attn_course.grading.assignment import Assignment, load_assignment
+from attn_course.grading.collect import Handed, collect
+from attn_course.grading.gradebook import GradebookWriter
+from attn_course.grading.journal import Journal, file_key, run_key
+from attn_course.grading.sandbox import Limits
+from attn_course.grading.verdict import Result
+
+INSTRUCTOR = "\0instructor"
+
+
+class AssignmentError(ValueError):
+    """The instructor's own notebook does not pass its own tests; nobody was graded."""
+
+
+def grade_class(
+    submissions: Path | list[Handed],
+    *,
+    notebook: Path,
+    slug: str | None = None,
+    gradebook: str | None = None,
+    journal: Path | None = None,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    sandbox: bool = True,
+    workers: int = 1,
+    scheduler: str | None = None,
+    progress: Callable[[Result, int, int], None] = lambda result, done, total: None,
+) -> list[Result]:
+    """Grade every submission of an assignment; needs no course directory.
+
+    Args:
+        submissions: a folder, a notebook, a zip, or what ``collect`` made of one.
+        notebook: the instructor's version, with solutions and hidden tests.
+        slug: name of the assignment; the notebook's name by default.
+        gradebook: SQLAlchemy address of an nbgrader gradebook to fill; None fills none.
+        journal: file that lets a rerun go on; None keeps none.
+        seed: of the random inputs; drawn, and kept in the journal, when None.
+        limits: wall clock and resources of a submission.
+        sandbox: False grades without the jail, which any submission can then leave.
+        workers: processes on this machine.
+        scheduler: address of a dask cluster to use instead.
+        progress: called after each result with the result, the count so far and the total.
+
+    Returns:
+        One result for each submission, sorted by student.
+
+    Raises:
+        AssignmentError: the instructor's solution does not earn full marks.
+        CollectError: there is nothing to grade.
+        GradebookError: the gradebook cannot be used.
+        SandboxError: the jail or the cluster cannot be used.
+    """
+    assignment = load_assignment(notebook, slug)
+    handed = collect(submissions, assignment.slug) if isinstance(submissions, Path) else submissions
+    by_student = {item.student: item for item in handed}
+    keys = {item.student: file_key(item.data) for item in handed}
+    settings = pool.Settings(assignment=assignment, limits=limits or Limits(), sandbox=sandbox)
+    with contextlib.ExitStack() as stack:
+        book = _open_gradebook(stack, gradebook, assignment)
+        log = _open_journal(stack, journal, settings, seed)
+        done = {name: log.results[name][1] for name in by_student if log.has(name, keys[name])}
+        seed = log.seed
+        tasks = [
+            pool.Task(student=item.student, data=item.data, seed=seed)
+            for item in handed
+            if item.student not in done
+        ]
+        if not tasks:
+            return [done[name] for name in sorted(done)]
+        check = pool.Task(student=INSTRUCTOR, data=notebook.read_bytes(), seed=seed)
+        results = pool.run([check, *tasks], settings, workers=workers, scheduler=scheduler)
+        for result in _checked(results, assignment):
+            item = by_student[result.student]
+            result = _annotated(result, item)
+            if book is not None:
+                book.write(result, submitted=item.submitted)
+            log.add(result, keys[result.student])
+            done[result.student] = result
+            progress(result, len(done), len(handed))
+    return [done[name] for name in sorted(done)]
+
+
+def _open_gradebook(
+    stack: contextlib.ExitStack, url: str | None, assignment: Assignment
+) -> GradebookWriter | None:
+    return stack.enter_context(GradebookWriter(url, assignment)) if url else None
+
+
+def _open_journal(
+    stack: contextlib.ExitStack, path: Path | None, settings: pool.Settings, seed: int | None
+) -> Journal:
+    if path is None:
+        import tempfile
+
+        path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "journal.jsonl"
+    key = run_key(settings.assignment, settings.limits, sandbox=settings.sandbox)
+    return stack.enter_context(Journal(path, key=key, seed=seed))
+
+
+def _annotated(result: Result, item: Handed) -> Result:
+    notes = [*result.notes, *([item.note] if item.note else []), *(["late"] if item.late else [])]
+    return dataclasses.replace(result, notes=tuple(notes))
+
+
+def _checked(results: Iterator[Result], assignment: Assignment) -> Iterator[Result]:
+    """Hold results back until the instructor's own solution has earned full marks.
+
+    Raises:
+        AssignmentError: it has not; a fault of a test cell must never become a student's zero.
+    """
+    held: list[Result] = []
+    passed = False
+    for result in results:
+        if result.student != INSTRUCTOR:
+            held.append(result)
+        elif result.score != assignment.max_score:
+            lost = [test for test in result.tests if test.score != test.max]
+            what = f"{lost[0].grade_id}: {lost[0].message}" if lost else result.reason
+            raise AssignmentError(
+                f"the solution of {assignment.slug} does not pass its own tests, so nobody was "
+                f"graded: {what}"
+            )
+        else:
+            passed = True
+        if passed:
+            yield from held
+            held.clear()
