@@ -1,5 +1,6 @@
 """Generated tasks, vocabularies, batches, a tiny embedding table and two real data sets."""
 
+from attn_course.data._fetch import DataError
 from attn_course.data.batch import Batch, collate
 from attn_course.data.dates import (
     DATE_SOURCE_VOCABULARY,
@@ -10,9 +11,11 @@ from attn_course.data.dates import (
     write_date,
 )
 from attn_course.data.embeddings import SENSE_EXAMPLES, SenseExample, WordVectors, word_vectors
+from attn_course.data.multi30k import load_multi30k, words
+from attn_course.data.shakespeare import load_shakespeare
 from attn_course.data.streams import BatchStream, PairStream
 from attn_course.data.tasks import copy, reversal, sort, symbol_vocabulary
-from attn_course.data.translation import (
+from attn_course.data.toy_translation import (
     TRANSLATION_SOURCE_VOCABULARY,
     TRANSLATION_TARGET_VOCABULARY,
     TranslationPair,
@@ -34,6 +37,7 @@ __all__ = [
     "UNK",
     "Batch",
     "BatchStream",
+    "DataError",
     "DatePair",
     "PairStream",
     "SenseExample",
@@ -44,6 +48,8 @@ __all__ = [
     "copy",
     "date_normalisation",
     "date_pairs",
+    "load_multi30k",
+    "load_shakespeare",
     "reversal",
     "sort",
     "symbol_vocabulary",
@@ -51,5 +57,6 @@ __all__ = [
     "translation",
     "translation_pairs",
     "word_vectors",
+    "words",
     "write_date",
 ]

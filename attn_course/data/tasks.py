@@ -1,7 +1,7 @@
 """Generated sequence tasks: each is a deterministic function of a ``torch.Generator``.
 
 Symbols are the integers from 4 on; the first four are reserved (see ``Vocabulary``). The two text
-tasks live in ``dates`` and ``translation``.
+tasks live in ``dates`` and ``toy_translation``.
 """
 
 import torch
