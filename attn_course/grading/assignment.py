@@ -3,7 +3,6 @@
 import ast
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any
 
 
@@ -59,20 +58,19 @@ def grade_metadata(cell: dict[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def load_assignment(notebook: Path | dict[str, Any], slug: str | None = None) -> Assignment:
+def load_assignment(data: bytes, slug: str) -> Assignment:
     """Read an instructor's notebook, with solutions and hidden tests.
 
     Args:
-        notebook: a path, or the notebook's JSON.
-        slug: name of the assignment; the file's name by default.
+        data: the bytes of the notebook.
+        slug: name of the assignment.
 
     Raises:
-        ValueError: it has no test cell, or a grade id twice.
+        ValueError: it is no notebook, has no test cell, or has a grade id twice.
     """
-    if isinstance(notebook, Path):
-        slug = slug or notebook.stem
-        notebook = json.loads(notebook.read_text(encoding="utf-8"))
-    slug = slug or "assignment"
+    notebook = json.loads(data)
+    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
+        raise ValueError(f"{slug}: expected a notebook with cells")
     tests, manual, locked, solutions, kinds = [], {}, {}, {}, {}
     forbidden: dict[str, tuple[str, ...]] = {}
     for cell in notebook["cells"]:

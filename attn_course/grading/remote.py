@@ -11,10 +11,8 @@ from typing import Any, NoReturn
 from attn_course.grading.errors import StudentError
 from attn_course.grading.sandbox import Session
 
-
-MEMORY_SLACK = (
-    24 << 20
-)  # bytes of resident memory that Python and the allocator keep for themselves
+# Bytes of resident memory that Python and the allocator keep for themselves.
+MEMORY_SLACK = 24 << 20
 
 
 class NotAPlainValue(StudentError, TypeError):

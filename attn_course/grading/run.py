@@ -23,8 +23,8 @@ class AssignmentError(ValueError):
 def grade_class(
     submissions: Path | list[Handed],
     *,
-    notebook: Path,
-    slug: str | None = None,
+    notebook: bytes,
+    slug: str,
     gradebook: str | None = None,
     journal: Path | None = None,
     seed: int | None = None,
@@ -38,8 +38,8 @@ def grade_class(
 
     Args:
         submissions: a folder, a notebook, a zip, or what ``collect`` made of one.
-        notebook: the instructor's version, with solutions and hidden tests.
-        slug: name of the assignment; the notebook's name by default.
+        notebook: bytes of the instructor's version, with solutions and hidden tests.
+        slug: name of the assignment.
         gradebook: SQLAlchemy address of an nbgrader gradebook to fill; None fills none.
         journal: file that lets a rerun go on; None keeps none.
         seed: of the random inputs; drawn, and kept in the journal, when None.
@@ -75,7 +75,7 @@ def grade_class(
         ]
         if not tasks:
             return [done[name] for name in sorted(done)]
-        check = pool.Task(student=INSTRUCTOR, data=notebook.read_bytes(), seed=seed)
+        check = pool.Task(student=INSTRUCTOR, data=notebook, seed=seed)
         results = pool.run([check, *tasks], settings, workers=workers, scheduler=scheduler)
         for result in _checked(results, assignment):
             item = by_student[result.student]

@@ -73,7 +73,7 @@ def _python_roots() -> list[Path]:
 
 
 def _bubblewrap() -> list[str]:
-    """The bubblewrap command up to the program: what is mounted is all that a submission can see."""
+    """The bubblewrap command up to the program; what it mounts is all that a submission sees."""
     command = [
         *("bwrap", "--unshare-all", "--die-with-parent", "--new-session"),
         *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),

@@ -1,4 +1,4 @@
-"""Read a notebook that a stranger sent: everything can be wrong with it, nothing may be believed."""
+"""Read a notebook that a stranger sent: anything can be wrong with it, nothing is believed."""
 
 import dataclasses
 import json

@@ -21,16 +21,70 @@ SCMP_ACT_ALLOW, SCMP_ACT_ERRNO = 0x7FFF0000, 0x00050000
 SCMP_CMP_MASKED_EQ = 7
 
 # Not needed by numerical Python; each has opened a jail or slowed a machine somewhere.
-REFUSED_CALLS = (
-    "ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd pidfd_open mount umount2 "
-    "pivot_root chroot unshare setns open_by_handle_at name_to_handle_at mount_setattr fsopen "
-    "fsmount fspick move_mount open_tree bpf perf_event_open userfaultfd keyctl add_key "
-    "request_key io_uring_setup io_uring_enter io_uring_register kexec_load kexec_file_load "
-    "init_module finit_module delete_module reboot swapon swapoff syslog acct quotactl settimeofday "
-    "clock_settime clock_adjtime adjtimex sethostname setdomainname iopl ioperm personality "
-    "socket vfork execve execveat fanotify_init modify_ldt memfd_secret landlock_create_ruleset "
-    "shmget shmat msgget semget mq_open"
-).split()
+REFUSED_CALLS = [
+    "ptrace",
+    "process_vm_readv",
+    "process_vm_writev",
+    "kcmp",
+    "pidfd_getfd",
+    "pidfd_open",
+    "mount",
+    "umount2",
+    "pivot_root",
+    "chroot",
+    "unshare",
+    "setns",
+    "open_by_handle_at",
+    "name_to_handle_at",
+    "mount_setattr",
+    "fsopen",
+    "fsmount",
+    "fspick",
+    "move_mount",
+    "open_tree",
+    "bpf",
+    "perf_event_open",
+    "userfaultfd",
+    "keyctl",
+    "add_key",
+    "request_key",
+    "io_uring_setup",
+    "io_uring_enter",
+    "io_uring_register",
+    "kexec_load",
+    "kexec_file_load",
+    "init_module",
+    "finit_module",
+    "delete_module",
+    "reboot",
+    "swapon",
+    "swapoff",
+    "syslog",
+    "acct",
+    "quotactl",
+    "settimeofday",
+    "clock_settime",
+    "clock_adjtime",
+    "adjtimex",
+    "sethostname",
+    "setdomainname",
+    "iopl",
+    "ioperm",
+    "personality",
+    "socket",
+    "vfork",
+    "execve",
+    "execveat",
+    "fanotify_init",
+    "modify_ldt",
+    "memfd_secret",
+    "landlock_create_ruleset",
+    "shmget",
+    "shmat",
+    "msgget",
+    "semget",
+    "mq_open",
+]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

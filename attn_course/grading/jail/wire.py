@@ -2,8 +2,8 @@
 
 Frame: ``b"ACW1"``, header length (uint32), number of buffers (uint32), one uint64 length for each
 buffer, the header as UTF-8 JSON, the buffers. A value is encoded as plain JSON where JSON is exact,
-otherwise as an object with the key ``"$"`` that names its kind. Decoding runs no code of the sender:
-every kind is known, every size is checked against a cap before memory is taken.
+otherwise as an object with the key ``"$"`` that names its kind. Decoding runs no code of the
+sender: every kind is known, every size is checked against a cap before memory is taken.
 """
 
 import json
@@ -34,8 +34,11 @@ TORCH_DTYPES: Final[dict[str, torch.dtype]] = {
     )
 }
 NUMPY_DTYPES: Final = frozenset(
-    "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool "
-    "complex64 complex128".split()
+    np.dtype(name).name
+    for name in (
+        *("float16", "float32", "float64", "complex64", "complex128", "bool"),
+        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    )
 )
 
 Node = Any  # a JSON value

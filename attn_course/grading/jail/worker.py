@@ -61,7 +61,7 @@ def warm_up() -> None:
     from traitlets.config import Config
 
     matplotlib.use("Agg")
-    import matplotlib.pyplot  # noqa: F401
+    import matplotlib.pyplot
 
     torch.set_num_threads(1)
     config = Config()

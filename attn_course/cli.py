@@ -1,0 +1,181 @@
+"""The command line: ``attn-course exercises``, ``attn-course check``."""
+
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+app = typer.Typer(
+    name="attn-course",
+    help="A course on attention that can be read, run, done and graded.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+exercises = typer.Typer(
+    help="Make the released notebooks from their sources.", no_args_is_help=True
+)
+app.add_typer(exercises, name="exercises")
+
+Slugs = Annotated[list[str] | None, typer.Argument(metavar="[SLUG]...", help="All when left out.")]
+
+
+def fail(message: str, *, code: int = 2) -> NoReturn:
+    """Print one line to stderr and leave."""
+    typer.echo(f"attn-course: error: {message}", err=True)
+    raise typer.Exit(code)
+
+
+def _need(module: str, extra: str) -> None:
+    from importlib.util import find_spec
+
+    if find_spec(module) is None:
+        fail(f"this needs {module}: pip install 'attn-course[{extra}]'")
+
+
+def _checkout(slugs: list[str] | None) -> tuple[Path, list[str]]:
+    from attn_course.grading.release import ReleaseError, choose_slugs, find_root
+
+    try:
+        root = find_root(Path.cwd())
+        return root, choose_slugs(root, slugs or [])
+    except ReleaseError as error:
+        fail(str(error))
+
+
+@exercises.command("build")
+def exercises_build(
+    slugs: Slugs = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; compare with what is there.")
+    ] = False,
+) -> None:
+    """Build the releases in exercises/ (and the sources in build/source/ for nbgrader)."""
+    if check:
+        exercises_check(slugs)
+        return
+    _need("jupytext", "dev")
+    _need("nbgrader", "grading")
+    from attn_course.grading.release import ReleaseError, build_releases
+
+    root, chosen = _checkout(slugs)
+    try:
+        written = build_releases(root, chosen)
+    except ReleaseError as error:
+        fail(str(error), code=1)
+    for path in written:
+        typer.echo(path.relative_to(root))
+
+
+@exercises.command("check")
+def exercises_check(slugs: Slugs = None) -> None:
+    """Fail when a committed release differs from its source or gives something away."""
+    _need("jupytext", "dev")
+    _need("nbgrader", "grading")
+    from attn_course.grading.release import ReleaseError, check_releases
+
+    root, chosen = _checkout(slugs)
+    try:
+        problems = check_releases(root, chosen, orphans=not slugs)
+    except ReleaseError as error:
+        fail(str(error), code=1)
+    for problem in problems:
+        typer.echo(f"attn-course: {problem}", err=True)
+    if problems:
+        raise typer.Exit(1)
+    typer.echo(f"{len(chosen)} releases are what their sources make, and give nothing away")
+
+
+@exercises.command("list")
+def exercises_list() -> None:
+    """List the exercise sets of this checkout with their functions and points."""
+    _need("jupytext", "dev")
+    from attn_course.grading.source import read_exercise, solution_names
+
+    root, chosen = _checkout(None)
+    for slug in chosen:
+        try:
+            notebook = read_exercise(root / "solutions" / slug / "exercise.py")
+        except ValueError as error:
+            fail(str(error), code=1)
+        metas = [cell.metadata.get("nbgrader", {}) for cell in notebook.cells]
+        points = sum(meta.get("points", 0) for meta in metas)
+        typer.echo(f"{slug}  {points:g} points  {', '.join(solution_names(notebook))}")
+
+
+@app.command()
+def check(
+    notebooks: Annotated[list[Path], typer.Argument(help="Notebooks with your answers.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds that one cell may take.", min=1)] = 120,
+) -> None:
+    """Run your notebook from top to bottom and say what each test makes of it."""
+    for module in ("nbformat", "nbclient", "ipykernel"):
+        _need(module, "exercises")
+    from attn_course.grading.check import check_notebooks
+
+    raise typer.Exit(check_notebooks(notebooks, as_json=as_json, timeout=timeout))
+
+
+@app.command()
+def grade(
+    submissions: Annotated[
+        Path, typer.Argument(help="Folder <student>/<slug>/<slug>.ipynb, a notebook, or a zip.")
+    ],
+    assignment: Annotated[str, typer.Option(help="Slug of the exercise set.")],
+    source: Annotated[Path | None, typer.Option(help="Instructor's notebook, if not ours.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes on this machine.", min=1)] = 1,
+    scheduler: Annotated[str | None, typer.Option(help="Address of a dask scheduler.")] = None,
+    gradebook: Annotated[
+        str, typer.Option(help="SQLAlchemy address, or 'none'.")
+    ] = "sqlite:///gradebook.db",
+    json_path: Annotated[
+        str | None, typer.Option("--json", help="Write JSON here; - prints it.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
+    gradescope: Annotated[
+        Path | None, typer.Option(help="Write results.json, or a folder of them.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write marks here.")] = None,
+    csv_form: Annotated[str, typer.Option(help="plain, canvas or moodle.")] = "plain",
+    feedback: Annotated[Path | None, typer.Option(help="Folder for a page per student.")] = None,
+    timeout: Annotated[float, typer.Option(help="Wall-clock seconds of a submission.", min=1)] = 60,
+    call_timeout: Annotated[float, typer.Option(help="Seconds of one call.", min=0.1)] = 10,
+    seed: Annotated[int | None, typer.Option(help="Grade with these random inputs.")] = None,
+    no_sandbox: Annotated[
+        bool, typer.Option("--no-sandbox", help="Where the jail cannot start; unsafe.")
+    ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Forget what an earlier run has graded.")
+    ] = False,
+) -> None:
+    """Grade a class safely: every submission in a jail, every verdict outside it."""
+    _need("nbgrader", "grading")
+    from attn_course.grading.command import grade as grade_submissions
+
+    raise typer.Exit(
+        grade_submissions(
+            submissions,
+            slug=assignment,
+            root=Path.cwd(),
+            source=source,
+            workers=workers,
+            scheduler=scheduler,
+            gradebook=gradebook,
+            json_path=json_path,
+            junit=junit,
+            gradescope=gradescope,
+            csv_path=csv,
+            csv_form=csv_form,
+            feedback=feedback,
+            timeout=timeout,
+            call_timeout=call_timeout,
+            seed=seed,
+            sandbox=not no_sandbox,
+            fresh=fresh,
+        )
+    )
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,165 @@
+"""``attn-course grade``: what the command line adds to :func:`attn_course.grading.run.grade_class`.
+
+Exit status: 0 when everything was graded; 1 when some submission could not be, or needs review;
+2 when the command cannot be carried out as given; 3 when the jail or the cluster cannot be used;
+130 when it was interrupted (run it again to go on).
+"""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+from attn_course.grading import exports
+from attn_course.grading.collect import CollectError, collect
+from attn_course.grading.errors import SandboxError
+from attn_course.grading.feedback import write_feedback
+from attn_course.grading.gradebook import GradebookError
+from attn_course.grading.run import AssignmentError, grade_class
+from attn_course.grading.sandbox import Limits
+from attn_course.grading.verdict import Result
+
+
+def instructor_notebook(slug: str, root: Path, given: Path | None) -> bytes:
+    """The instructor's version: the file given, this checkout's source, or nbgrader's.
+
+    Raises:
+        CollectError: there is none.
+    """
+    if given is not None:
+        if not given.is_file():
+            raise CollectError(f"--source: expected an instructor's notebook, got no file {given}")
+        return given.read_bytes()
+    text = root / "solutions" / slug / "exercise.py"
+    if text.is_file():
+        import nbformat
+
+        from attn_course.grading.source import read_exercise
+
+        return str(nbformat.writes(read_exercise(text))).encode()
+    for folder in ("build/source", "source"):
+        path = root / folder / slug / f"{slug}.ipynb"
+        if path.is_file():
+            return path.read_bytes()
+    raise CollectError(
+        f"--assignment: no instructor's version of {slug!r} in {root}: run this in the course's "
+        "folder, or name the notebook with --source"
+    )
+
+
+class Progress:
+    """Counts by status on standard error: a live bar on a terminal, a line in ten otherwise."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self.counts: Counter[str] = Counter()
+        self.console = Console(stderr=True)
+
+    def __call__(self, result: Result, done: int, total: int) -> None:
+        self.counts[result.status] += 1
+        counts = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items()))
+        line = f"graded {done} of {total}: {counts}"
+        if self.console.is_terminal:
+            self.console.print(f"\r{line}", end="\n" if done == total else "")
+        elif done == total or done % max(1, total // 10) == 0:
+            print(line, file=sys.stderr, flush=True)
+
+
+def grade(
+    submissions: Path,
+    *,
+    slug: str,
+    root: Path,
+    source: Path | None,
+    workers: int,
+    scheduler: str | None,
+    gradebook: str,
+    json_path: str | None,
+    junit: Path | None,
+    gradescope: Path | None,
+    csv_path: Path | None,
+    csv_form: str,
+    feedback: Path | None,
+    timeout: float,
+    call_timeout: float,
+    seed: int | None,
+    sandbox: bool,
+    fresh: bool,
+) -> int:
+    """Carry the command out; its parameters are those of ``attn-course grade --help``.
+
+    Returns:
+        The exit status.
+    """
+    journal = root / ".attn-grading" / f"{exports.file_name(slug)}.jsonl"
+    if fresh:
+        journal.unlink(missing_ok=True)
+    try:
+        if csv_form not in exports.FORMS:
+            raise CollectError(
+                f"--csv-form: expected one of {', '.join(exports.FORMS)}, got {csv_form!r}"
+            )
+        handed = collect(submissions, slug)
+        notebook = instructor_notebook(slug, root, source)
+        if not sandbox:
+            print(
+                "attn-course: warning: --no-sandbox: every submission can read and change what "
+                "you can",
+                file=sys.stderr,
+            )
+        results = grade_class(
+            handed,
+            notebook=notebook,
+            slug=slug,
+            gradebook=None if gradebook == "none" else gradebook,
+            journal=journal,
+            seed=seed,
+            limits=Limits(wall_seconds=timeout, call_seconds=call_timeout),
+            sandbox=sandbox,
+            workers=workers,
+            scheduler=scheduler,
+            progress=Progress(),
+        )
+    except KeyboardInterrupt:
+        print("attn-course: interrupted; run the same command again to go on", file=sys.stderr)
+        return 130
+    except SandboxError as error:
+        hint = "" if scheduler else " (--no-sandbox grades without it, at your own risk)"
+        print(f"attn-course: error: {error}{hint}", file=sys.stderr)
+        return 3
+    except (CollectError, AssignmentError, GradebookError, ValueError) as error:
+        print(f"attn-course: error: {error}", file=sys.stderr)
+        return 2
+    if junit is not None:
+        exports.write_text(junit, exports.to_junit(results, slug))
+    if gradescope is not None:
+        exports.write_gradescope(results, gradescope)
+    if csv_path is not None:
+        exports.write_text(csv_path, exports.to_csv(results, slug, form=csv_form))
+    if feedback is not None:
+        write_feedback(results, feedback)
+    if json_path is not None:
+        text = json.dumps(exports.to_json(results, slug), indent=2)
+        if json_path == "-":
+            print(text)
+        else:
+            exports.write_text(Path(json_path), text)
+    if json_path != "-":
+        _table(results)
+    return 0 if all(result.status == "graded" for result in results) else 1
+
+
+def _table(results: list[Result]) -> None:
+    """A line for each submission that needs a look, and the totals."""
+    for result in results:
+        if result.status != "graded":
+            print(f"{result.student}: {result.status}: {result.reason}")
+    marks = [result.score for result in results if result.score is not None]
+    mean = f", mean {sum(marks) / len(marks):.2f} of {results[0].max_score:g}" if marks else ""
+    print(f"{len(marks)} of {len(results)} have a score{mean}; seed {results[0].seed}")
+    named: Counter[str] = Counter()
+    for result in results:
+        named.update({test.misconception for test in result.tests if test.misconception})
+    for name, count in named.most_common(10):
+        print(f"  {count:4d}  {name}")

@@ -1,0 +1,186 @@
+"""Results in the forms that other programs read: JSON, JUnit, Gradescope, CSV."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from attn_course.grading.verdict import Result, TestResult
+
+FORMS = ("plain", "canvas", "moodle")
+
+
+def to_json(results: Sequence[Result], assignment: str) -> dict[str, Any]:
+    """Results as the documented JSON object; ``score`` is null where nothing could be graded."""
+    return {
+        "assignment": assignment,
+        "seed": results[0].seed if results else None,
+        "submissions": [
+            {
+                "student": result.student,
+                "assignment": result.assignment,
+                "status": result.status,
+                "reason": result.reason,
+                "score": result.score,
+                "max_score": result.max_score,
+                "seed": result.seed,
+                "sandboxed": result.sandboxed,
+                "seconds": round(result.seconds, 4),
+                "notes": list(result.notes),
+                "tests": [_test_json(test) for test in result.tests],
+            }
+            for result in results
+        ],
+    }
+
+
+def _test_json(test: TestResult) -> dict[str, Any]:
+    return {
+        "grade_id": test.grade_id,
+        "score": test.score,
+        "max": test.max,
+        "message": test.message,
+        "misconception": test.misconception,
+        "seconds": round(test.seconds, 4),
+    }
+
+
+def to_junit(results: Sequence[Result], assignment: str) -> bytes:
+    """Results as JUnit XML: a suite for each student, a case for each test."""
+    root = ElementTree.Element("testsuites", name=assignment)
+    for result in results:
+        failed = sum(test.score is not None and test.score < test.max for test in result.tests)
+        suite = ElementTree.SubElement(
+            root,
+            "testsuite",
+            name=_clean(result.student),
+            tests=str(max(1, len(result.tests))),
+            failures=str(failed),
+            errors=str(int(not result.tests)),
+            time=f"{result.seconds:.3f}",
+        )
+        if not result.tests:
+            case = ElementTree.SubElement(suite, "testcase", name=result.status)
+            ElementTree.SubElement(case, "error", message=_clean(result.reason))
+        for test in result.tests:
+            case = ElementTree.SubElement(
+                suite,
+                "testcase",
+                classname=assignment,
+                name=test.grade_id,
+                time=f"{test.seconds:.3f}",
+            )
+            if test.score is None:
+                ElementTree.SubElement(case, "skipped", message=_clean(test.message))
+            elif test.score < test.max:
+                title = test.misconception or f"{test.score:g} of {test.max:g} points"
+                failure = ElementTree.SubElement(case, "failure", message=_clean(title))
+                failure.text = _clean(test.message)
+    ElementTree.indent(root)
+    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
+
+
+def _clean(text: str) -> str:
+    """Text without the control characters that XML 1.0 forbids."""
+    return "".join(
+        c if c in "\t\n" or 32 <= ord(c) < 0xD800 or ord(c) > 0xDFFF else "?" for c in text
+    )
+
+
+def to_gradescope(result: Result) -> dict[str, Any]:
+    """One result as Gradescope's ``results.json``; no score where nothing could be graded."""
+    tests = [
+        {
+            "name": test.grade_id,
+            "max_score": test.max,
+            "output": test.message,
+            "visibility": "visible",
+            **({"score": test.score} if test.score is not None else {"status": "failed"}),
+        }
+        for test in result.tests
+    ]
+    found: dict[str, Any] = {"tests": tests, "execution_time": round(result.seconds, 3)}
+    if result.score is not None:
+        found["score"] = result.score
+    if result.status != "graded":
+        found["output"] = f"{result.status}: {result.reason}"
+    return found
+
+
+def write_gradescope(results: Sequence[Result], path: Path) -> None:
+    """Write ``results.json`` for one submission, or ``<student>.json`` in a folder for several."""
+    if len(results) == 1 and path.suffix == ".json":
+        write_text(path, json.dumps(to_gradescope(results[0]), indent=2))
+        return
+    path.mkdir(parents=True, exist_ok=True)
+    for result in results:
+        target = path / f"{file_name(result.student)}.json"
+        write_text(target, json.dumps(to_gradescope(result), indent=2))
+
+
+def to_csv(results: Sequence[Result], assignment: str, *, form: str = "plain") -> str:
+    """Marks as CSV; a submission that could not be graded has an empty mark.
+
+    Args:
+        results: of one assignment.
+        assignment: its name, the title of the column.
+        form: ``plain``, or the import form of ``canvas`` or ``moodle``.
+
+    Raises:
+        ValueError: an unknown form.
+    """
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    most = results[0].max_score if results else 0.0
+    if form == "plain":
+        rows.writerow(["student", "assignment", "score", "max_score", "status", "reason"])
+        for r in results:
+            mark = "" if r.score is None else f"{r.score:g}"
+            cells = [r.student, assignment, mark, f"{r.max_score:g}", r.status, r.reason]
+            rows.writerow([_inert(cell) for cell in cells])
+    elif form == "canvas":
+        fixed = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
+        rows.writerow([*fixed, assignment])
+        rows.writerow(["    Points Possible", "", "", "", "", f"{most:g}"])
+        for r in results:
+            mark = "" if r.score is None else f"{r.score:g}"
+            rows.writerow([*map(_inert, (r.student, r.student, "", "", "")), mark])
+    elif form == "moodle":
+        rows.writerow(["Identifier", "Grade", "Maximum Grade", "Feedback comments"])
+        for r in results:
+            mark = "" if r.score is None else f"{r.score:g}"
+            who = f"Participant {r.student}" if r.student.isdigit() else r.student
+            rows.writerow([_inert(who), mark, f"{r.max_score:g}", _inert(_short(r))])
+    else:
+        raise ValueError(f"form: expected one of {', '.join(FORMS)}, got {form!r}")
+    return out.getvalue()
+
+
+def _short(result: Result) -> str:
+    if result.status != "graded":
+        return f"{result.status}: {result.reason}"
+    names = dict.fromkeys(test.misconception for test in result.tests if test.misconception)
+    return "; ".join(str(name) for name in names)
+
+
+def _inert(cell: str) -> str:
+    """A cell that a spreadsheet takes for text and never for a formula."""
+    text = " ".join(str(cell).split())
+    return "'" + text if text[:1] in "=+-@" and text[:1] else text
+
+
+def file_name(student: str) -> str:
+    """A file name for a student's id: letters, digits, ``.``, ``_`` and ``-`` stay."""
+    safe = "".join(c if c.isalnum() or c in "._-" else f"%{ord(c):02x}" for c in student)
+    return safe.lstrip(".")[:120] or "student"
+
+
+def write_text(path: Path, text: str | bytes) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(text.encode() if isinstance(text, str) else text)
+    partial.replace(path)

@@ -1,0 +1,95 @@
+"""A page of feedback for each student: score, what each test said, and what to look at next.
+
+Nothing on it comes from a hidden test's source, and everything that a student wrote is escaped;
+a content security policy keeps scripts out in case that should ever fail.
+"""
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from attn_course.grading.exports import file_name, write_text
+from attn_course.grading.verdict import Result, TestResult
+
+STYLE = """
+:root { color-scheme: light dark; --line: #8886; --good: #1a7f37; --bad: #b3261e; --part: #8a5a00 }
+@media (prefers-color-scheme: dark) { :root { --good: #57c278; --bad: #ff8a80; --part: #e3b341 } }
+body { font: 1rem/1.55 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.5rem } h2 { font-size: 1.1rem; margin: 0 }
+.score { font-size: 1.25rem } section { border-top: 1px solid var(--line); padding: .9rem 0 }
+.full { color: var(--good) } .none { color: var(--bad) } .part { color: var(--part) }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .9rem; margin: .5rem 0 0 }
+.cause { margin: .5rem 0 0; font-weight: 600 }
+footer { border-top: 1px solid var(--line); padding-top: .9rem; font-size: .85rem }
+"""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'"
+
+
+def feedback_page(result: Result) -> str:
+    """The page of one student as HTML."""
+    title = f"{result.assignment}: feedback for {result.student}"
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>",
+        f"<h1>{escape(title)}</h1>",
+        _summary(result),
+    ]
+    parts += [_section(test) for test in result.tests]
+    seen = "" if result.sandboxed else " Graded without a sandbox."
+    parts += [
+        f"</main><footer>Random inputs were drawn from seed {result.seed}: set "
+        f"<code>ATTN_COURSE_SEED={result.seed}</code> to draw them again.{seen}</footer>",
+        "</body></html>",
+    ]
+    return "\n".join(parts)
+
+
+def _summary(result: Result) -> str:
+    if result.score is None:
+        return (
+            f'<p class="score part">Not graded: {escape(result.status.replace("_", " "))}</p>'
+            f"<p>{escape(result.reason)}</p><p>This is no zero: nothing was counted.</p>"
+        )
+    lines = [
+        f'<p class="score">{result.score:g} of {result.max_score:g} points from automatic tests</p>'
+    ]
+    if result.status != "graded":
+        lines.append(f"<p>{escape(result.status.replace('_', ' '))}: {escape(result.reason)}</p>")
+    if result.answers:
+        lines.append("<p>Written answers are graded by a person and are not in this number.</p>")
+    return "\n".join(lines)
+
+
+def _section(test: TestResult) -> str:
+    if test.score is None:
+        kind, mark = "part", "not graded"
+    else:
+        kind = "full" if test.score >= test.max else "part" if test.score > 0 else "none"
+        mark = f"{test.score:g} of {test.max:g}"
+    lines = [f'<section><h2>{escape(test.grade_id)} <span class="{kind}">{mark}</span></h2>']
+    if test.misconception:
+        lines.append(f'<p class="cause">This looks like: {escape(test.misconception)}</p>')
+    if test.message:
+        lines.append(f"<pre>{escape(test.message)}</pre>")
+    return "\n".join([*lines, "</section>"])
+
+
+def write_feedback(results: Sequence[Result], folder: Path) -> list[Path]:
+    """Write ``<student>/<assignment>.html`` for everyone.
+
+    Args:
+        results: of one assignment.
+        folder: created when missing.
+
+    Returns:
+        The files, in the order of the results.
+    """
+    written = []
+    for result in results:
+        path = folder / file_name(result.student) / f"{file_name(result.assignment)}.html"
+        write_text(path, feedback_page(result))
+        written.append(path)
+    return written
