@@ -32,6 +32,15 @@ class Remote:
     def _request(self, operation: str, **more: Any) -> Any:
         return self._session.call({"op": operation, **self._address(), **more}, _hold)
 
+    def __attn_mutated__(self) -> bool:
+        """Whether a call since the last question wrote into its arguments.
+
+        The caller's own tensors never change: a submission that could clear the test's input would
+        clear the expected value with it.
+        """
+        mutated, self._session.mutated = self._session.mutated, False
+        return bool(mutated)
+
     def __attn_remote__(
         self, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
     ) -> Any:

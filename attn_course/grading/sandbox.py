@@ -269,6 +269,7 @@ class Session:
         self.output = ""
         self.ended: dict[str, Any] | None = None
         self.restarts = 0
+        self.mutated = False  # whether some call has written into its arguments
         self._connection: socket.socket | None = None
         self._boot()
 
@@ -348,7 +349,7 @@ class Session:
             else:
                 raise wire.WireError("too many callbacks")
             if "exc" not in reply:
-                self._accept(reply, request)
+                self._accept(reply)
         except TimeoutError:
             self.end()
             raise StudentTimeout(f"{what} took longer than {max(0.0, seconds):.3g} s") from None
@@ -371,12 +372,10 @@ class Session:
         except Exception as error:
             return {"exc": {"type": type(error).__name__, "text": str(error)[:2000]}}
 
-    @staticmethod
-    def _accept(reply: dict[str, Any], request: dict[str, Any]) -> None:
+    def _accept(self, reply: dict[str, Any]) -> None:
         if "ok" not in reply:
             raise wire.WireError("reply without a result")
-        if changed := reply.get("changed"):
-            _copy_back(request, changed)
+        self.mutated = self.mutated or bool(reply.get("changed"))
 
     def _resolve(self, node: dict[str, Any]) -> object:
         from attn_course.grading.remote import RemoteObject
@@ -428,40 +427,3 @@ class Session:
 
     def __exit__(self, *args: object) -> None:
         self.end()
-
-
-def _copy_back(request: dict[str, Any], changed: Any) -> None:
-    """Show the caller what the submission did to its arguments: write it into them."""
-    import torch
-
-    watched = _arrays([request.get("args", []), request.get("kwargs", {})])
-    if type(changed) is not list:
-        raise wire.WireError("malformed report of changed arguments")
-    for item in changed:
-        if type(item) is not list or len(item) != 2 or type(item[0]) is not int:
-            raise wire.WireError("malformed report of changed arguments")
-        index, new = item
-        if not 0 <= index < len(watched) or type(new) is not type(watched[index]):
-            raise wire.WireError("malformed report of changed arguments")
-        old = watched[index]
-        if tuple(new.shape) != tuple(old.shape) or new.dtype != old.dtype:
-            raise wire.WireError("a changed argument has another shape or dtype")
-        if isinstance(old, torch.Tensor):
-            with torch.no_grad():
-                old.copy_(new.detach())
-        else:
-            old[...] = new
-
-
-def _arrays(value: Any) -> list[Any]:
-    """Tensors and arrays in plain containers, in the order of the worker's ``wire_arrays``."""
-    import numpy as np
-    import torch
-
-    if isinstance(value, torch.Tensor | np.ndarray):
-        return [value]
-    if type(value) in (list, tuple):
-        return [x for item in value for x in _arrays(item)]
-    if type(value) is dict:
-        return [x for item in value.values() for x in _arrays(item)]
-    return []

@@ -68,17 +68,18 @@ def run(
 
     if around is not None:
         bound = around(bound)
+    _remote_mutated(function)  # forget what earlier calls did
     try:
         with quiet():
             value = bound(*args, **kwargs)
     except KeyboardInterrupt:
         raise
     except (Exception, SystemExit) as error:
-        return Outcome(error=error, mutated=_mutated(call, args, kwargs))
-    return Outcome(value=freeze(value), mutated=_mutated(call, args, kwargs))
+        return Outcome(error=error, mutated=_mutated(function, call, args, kwargs))
+    return Outcome(value=freeze(value), mutated=_mutated(function, call, args, kwargs))
 
 
-def agree(one: Outcome, other: Outcome, *, slack: float = 10.0) -> bool:
+def agree(one: Outcome, other: Outcome, *, slack: float | int = 10.0) -> bool:
     """Whether two outcomes are the same mistake: equal values, or the same kind of exception."""
     if one.error is not None or other.error is not None:
         if type(one.error) is not type(other.error):
@@ -114,8 +115,14 @@ def write_call(name: str, call: Call) -> str:
     return f"{name}({', '.join(parts)})"
 
 
-def _mutated(call: Call, args: Any, kwargs: Any) -> bool:
-    return changed(call.args, args) or changed(call.kwargs, kwargs)
+def _mutated(function: object, call: Call, args: Any, kwargs: Any) -> bool:
+    return changed(call.args, args) or changed(call.kwargs, kwargs) or _remote_mutated(function)
+
+
+def _remote_mutated(function: object) -> bool:
+    """Ask a stub whether the learner's function wrote into the copies that the other side made."""
+    ask = getattr(type(function), "__attn_mutated__", None)
+    return ask is not None and bool(ask(function))
 
 
 def _place(error: BaseException) -> str:

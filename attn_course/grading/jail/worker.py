@@ -156,7 +156,7 @@ class Worker:
         before = [_bytes(x) for x in watched]
         with shortcuts.forbidden(request.get("forbidden", ())):
             result = target(*args, **kwargs)
-        changed = [[i, x] for i, x in enumerate(watched) if _bytes(x) != before[i]]
+        changed = any(_bytes(x) != old for x, old in zip(watched, before, strict=True))
         return {"ok": result, "changed": changed, "output": self.output.take()}
 
     def target(self, request: dict[str, Any]) -> Any:
