@@ -1,0 +1,12 @@
+// Boxes that scroll sideways can be reached and scrolled by keyboard.
+const SCROLLING = "pre, .katex-display, .pst-scrollable-table-container, .output";
+const reach = () =>
+  document.querySelectorAll(SCROLLING).forEach((box) => {
+    const style = getComputedStyle(box);
+    const scrolls = box.scrollWidth > box.clientWidth + 1 && style.overflowX !== "visible";
+    if (scrolls) box.tabIndex = 0;
+    else if (box.tabIndex === 0) box.removeAttribute("tabindex");
+  });
+document.addEventListener("DOMContentLoaded", reach);
+addEventListener("load", reach);
+addEventListener("resize", reach);

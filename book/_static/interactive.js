@@ -1,0 +1,210 @@
+// Quiz and predict blocks. Loaded in the head of every page, so that the class below is set before
+// the first paint: with it the CSS folds answers away, without it everything can be read.
+(() => {
+  "use strict";
+  const root = document.documentElement;
+  root.classList.add("attn-js");
+
+  const memory = new Map(); // for browsers that refuse localStorage
+  const key = (block) => `attn:${block.dataset.page}:${block.dataset.id}`;
+  const load = (block) => {
+    try {
+      const text = memory.get(key(block)) ?? localStorage.getItem(key(block));
+      const state = JSON.parse(text);
+      return state && typeof state === "object" ? state : {};
+    } catch {
+      return {};
+    }
+  };
+  const save = (block, state) => {
+    const text = JSON.stringify(state);
+    try {
+      localStorage.setItem(key(block), text);
+      memory.delete(key(block));
+    } catch {
+      memory.set(key(block), text);
+    }
+  };
+
+  const number = (text) => {
+    const plain = String(text).trim().replace("−", "-").replace(/^([+-]?\d*),(\d+)/, "$1.$2");
+    const word = /^([+-]?)inf(inity)?$/i.exec(plain);
+    if (word) return word[1] === "-" ? -Infinity : Infinity;
+    return plain === "" ? NaN : Number(plain);
+  };
+
+  const parts = (block) => ({
+    form: block.querySelector("form"),
+    fieldset: block.querySelector("fieldset"),
+    radios: [...block.querySelectorAll("input[type=radio]")],
+    text: block.querySelector("input[type=text]"),
+    options: [...block.querySelectorAll(".attn-option")],
+    check: block.querySelector(".attn-check"),
+    again: block.querySelector(".attn-again"),
+    status: block.querySelector(".attn-status"),
+    whys: [...block.querySelectorAll(".attn-why")],
+  });
+  const wording = (p, letter) => {
+    const radio = p.radios.find((r) => r.value === letter);
+    const label = radio && p.form.querySelector(`label[for="${radio.id}"] > span:last-child`);
+    return label ? label.cloneNode(true) : document.createTextNode(letter);
+  };
+
+  // The one place that turns a block to "asked" (choice is null) or "answered".
+  function paint(block, p, choice) {
+    const done = choice !== null;
+    block.classList.toggle("attn-answered", done);
+    p.fieldset.disabled = done;
+    p.check.hidden = done;
+    p.again.hidden = !done;
+    p.radios.forEach((r) => (r.checked = r.value === choice));
+    p.options.forEach((o) => {
+      const mine = o.querySelector("input").value === choice;
+      o.classList.toggle("attn-chosen", mine);
+      o.classList.toggle("attn-right", done && o.dataset.correct === "true");
+      o.classList.toggle("attn-wrong", done && mine && o.dataset.correct !== "true");
+    });
+    p.whys.forEach((w) => (w.open = done));
+    if (!done) p.status.textContent = "";
+  }
+
+  function wire(block, { read, show }) {
+    const p = parts(block);
+    p.form.querySelector(".attn-controls").hidden = false;
+    let state = load(block);
+    const draw = (spoken) => {
+      const choice = state.choice ?? null;
+      paint(block, p, choice);
+      show(p, choice, spoken);
+    };
+    p.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (p.fieldset.disabled) return;
+      const choice = read(p);
+      if (choice === null) return;
+      state = { choice, first: state.first ?? choice };
+      save(block, state);
+      draw(true);
+      p.again.focus();
+    });
+    p.again.addEventListener("click", () => {
+      state = { ...state, choice: null };
+      save(block, state);
+      draw(false);
+      (p.radios[0] ?? p.text).focus();
+    });
+    const known = p.radios.length
+      ? p.radios.some((r) => r.value === state.choice)
+      : !Number.isNaN(number(state.choice ?? ""));
+    if (!known) state = { ...state, choice: null };
+    draw(false);
+  }
+
+  const readRadio = (p) => {
+    const chosen = p.radios.find((r) => r.checked);
+    if (!chosen) p.status.textContent = "Choose an answer first.";
+    return chosen ? chosen.value : null;
+  };
+  const right = (p) => p.options.find((o) => o.dataset.correct === "true").querySelector("input").value;
+
+  function quizzes() {
+    const all = [...document.querySelectorAll(".attn-quiz")];
+    const count = () => {
+      let answered = 0;
+      let first = 0;
+      all.forEach((block) => {
+        const state = load(block);
+        if (!state.first) return;
+        answered += 1;
+        first += state.first === right(parts(block));
+      });
+      const text = `Answered ${answered} of ${all.length} on this page, ${first} right at the first try.`;
+      all.forEach((block) => (block.querySelector(".attn-count").textContent = text));
+    };
+    all.forEach((block) =>
+      wire(block, {
+        read: readRadio,
+        show(p, choice) {
+          if (choice !== null) {
+            const good = choice === right(p);
+            p.status.textContent = good
+              ? `${choice} is right. Every option is explained below it.`
+              : `${choice} is not right, the answer is ${right(p)}. Every option is explained below it.`;
+          }
+          count();
+        },
+      }),
+    );
+  }
+
+  function predictions() {
+    const both = [...document.querySelectorAll(".attn-predict, .tag_after-predict")];
+    let owner = null;
+    const cells = new Map();
+    both.forEach((node) => {
+      if (node.matches(".attn-predict")) cells.set((owner = node), []);
+      else if (owner) cells.get(owner).push(node);
+      else node.classList.add("attn-open");
+    });
+    cells.forEach((mine, block) => {
+      const notes = mine
+        .filter((cell) => cell.querySelector(".cell_output"))
+        .map((cell) => {
+          const note = document.createElement("p");
+          note.className = "attn-said";
+          cell.querySelector(".cell_output").before(note);
+          return note;
+        });
+      const answer = block.dataset.answer;
+      wire(block, {
+        read(p) {
+          if (!p.text) return readRadio(p);
+          if (!Number.isNaN(number(p.text.value))) return p.text.value.trim();
+          p.status.textContent = "Write a number, such as 0.25 or 1e-8.";
+          return null;
+        },
+        show(p, choice) {
+          mine.forEach((cell) => cell.classList.toggle("attn-open", choice !== null));
+          if (p.text) p.text.value = choice ?? "";
+          notes.forEach((note) => {
+            if (choice !== null) {
+              note.replaceChildren("You said: ", p.text ? choice : wording(p, choice));
+              return;
+            }
+            const link = document.createElement("a");
+            link.href = `#${block.id}`;
+            link.textContent = "the box above";
+            note.replaceChildren("The output shows when you have recorded a guess in ", link, ".");
+          });
+          if (choice === null) return;
+          let good = choice === answer;
+          if (p.text) {
+            const [guess, wanted] = [number(choice), number(answer)];
+            const slack = Number(block.dataset.tolerance) + 1e-9 * Math.abs(wanted);
+            good = guess === wanted || Math.abs(guess - wanted) <= slack;
+          }
+          p.status.replaceChildren("You said: ", p.text ? choice : wording(p, choice));
+          p.status.append(good ? ". That is right." : ". That is not what happens.");
+        },
+      });
+    });
+  }
+
+  function start() {
+    try {
+      predictions();
+      quizzes();
+    } catch (error) {
+      root.classList.remove("attn-js"); // then everything is open
+      console.error(error);
+    }
+    if (location.protocol === "file:") {
+      document.querySelectorAll(".attn-explorer-wait").forEach((p) => {
+        p.textContent =
+          "Browsers do not load this picture from a file. Serve the folder, for example with: python -m http.server";
+      });
+    }
+  }
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
+  else start();
+})();
