@@ -1,9 +1,10 @@
-"""One plain training loop, learning-rate schedules, checkpoints, decoding, metrics."""
+"""One plain training loop, schedules, checkpoints; decoding and metrics of sequence models."""
 
 from attn_course.train.checkpoint import load_checkpoint, save_atomic
-from attn_course.train.decoding import Decoded, beam_search, greedy_decode, length_normaliser
+from attn_course.train.decoding import Decoded, beam_search, greedy_decode
 from attn_course.train.history import History
 from attn_course.train.loop import fit
+from attn_course.train.losses import teacher_forcing_loss
 from attn_course.train.metrics import sequence_accuracy, token_accuracy
 from attn_course.train.schedules import constant, warmup_cosine, warmup_inverse_sqrt
 
@@ -14,10 +15,10 @@ __all__ = [
     "constant",
     "fit",
     "greedy_decode",
-    "length_normaliser",
     "load_checkpoint",
     "save_atomic",
     "sequence_accuracy",
+    "teacher_forcing_loss",
     "token_accuracy",
     "warmup_cosine",
     "warmup_inverse_sqrt",

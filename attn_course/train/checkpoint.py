@@ -6,7 +6,7 @@ import random
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -48,13 +48,34 @@ def random_state_kept() -> Iterator[None]:
 
 
 def save_atomic(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """``torch.save`` to a new file in the same folder, flush to disk, then rename.
-
-    A reader sees the old file or the new one, never a part; a run killed while it writes leaves the
-    last checkpoint as it was.
+    """``torch.save`` so that a reader sees the old file or the new one, never a part.
 
     Args:
         state: What to save.
+        path: Final name; missing parent folders are made.
+    """
+    with replacing(path) as file:
+        torch.save(state, file)
+
+
+def write_atomic(content: bytes, path: str | os.PathLike[str]) -> None:
+    """Write bytes so that a reader sees the old file or the new one, never a part.
+
+    Args:
+        content: What to write.
+        path: Final name; missing parent folders are made.
+    """
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A new file in the same folder, flushed to disk and renamed if the block ends well.
+
+    A run killed while it writes leaves the last file as it was.
+
+    Args:
         path: Final name; missing parent folders are made.
     """
     target = Path(path)
@@ -62,7 +83,7 @@ def save_atomic(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
     handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
-            torch.save(state, file)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)
