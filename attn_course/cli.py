@@ -1,4 +1,4 @@
-"""The command line: ``attn-course exercises``, ``attn-course check``."""
+"""The command line: ``attn-course exercises``, ``check``, ``data``, ``train``."""
 
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -175,6 +175,73 @@ def grade(
             fresh=fresh,
         )
     )
+
+
+data = typer.Typer(help="Find and download the real data sets.", no_args_is_help=True)
+app.add_typer(data, name="data")
+
+
+@data.command("list")
+def data_list() -> None:
+    """List the files of the data sets and whether they are on this machine."""
+    from attn_course.data.cli import listing
+
+    typer.echo("\n".join(listing()))
+
+
+@data.command("fetch")
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="multi30k or tinyshakespeare.")],
+) -> None:
+    """Download a data set, or check the one that is here; print its paths."""
+    from attn_course.data import DataError
+    from attn_course.data.cli import fetch_dataset
+
+    try:
+        typer.echo("\n".join(fetch_dataset(name)))
+    except ValueError as error:
+        fail(str(error))
+    except DataError as error:
+        fail(str(error), code=1)
+
+
+@data.command("where")
+def data_where() -> None:
+    """Print the folders in which data sets are looked for."""
+    from attn_course.data.cli import where
+
+    typer.echo("\n".join(where()))
+
+
+@app.command()
+def train(
+    recipe: Annotated[
+        str | None, typer.Argument(help="What to train; without it, the recipes are listed.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder of the run [default: runs/RECIPE].")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Length of the run.", min=1)] = None,
+    seed: Annotated[int, typer.Option(help="Of parameters and data.", min=0)] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run stopped.")] = False,
+) -> None:
+    """Train a small sequence-to-sequence model; Ctrl-C saves, --resume goes on."""
+    from attn_course.train.cli import listing
+    from attn_course.train.cli import train as run
+
+    if recipe is None:
+        typer.echo("\n".join(listing()))
+        return
+    out = folder if folder is not None else Path("runs") / recipe
+    try:
+        lines = run(recipe, folder=str(out), steps=steps, seed=seed, resume=resume)
+    except ValueError as error:
+        fail(str(error))
+    except FloatingPointError as error:
+        fail(str(error), code=1)
+    except KeyboardInterrupt:
+        fail(f"interrupted; the run is kept in {out}: --resume goes on", code=130)
+    typer.echo("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,24 @@
+"""What the wheel needs beyond the package folder: the catalogue of misconceptions.
+
+``solutions/<slug>/misconceptions.py`` becomes ``attn_course/probes/catalogue/<slug>.py``, so that a
+learner who has only the wheel and a notebook is told by name what went wrong. Solutions and variants
+stay out. An editable install reads the files where they are.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class CatalogueHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Adds the catalogue to a standard wheel."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version != "standard":
+            return
+        for source in sorted(Path(self.root).glob("solutions/*/misconceptions.py")):
+            target = f"attn_course/probes/catalogue/{source.parent.name}.py"
+            build_data["force_include"][str(source)] = target
