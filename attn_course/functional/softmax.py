@@ -13,12 +13,17 @@ def _widen(scores: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
-def _shift(scores: Float[Tensor, "..."], dim: int) -> Float[Tensor, "..."]:
-    """The maximum of each row, 0 where that is not finite. A constant: it carries no gradient."""
+def _maximum(scores: Float[Tensor, "..."], dim: int) -> Float[Tensor, "..."]:
+    """The maximum of each row, ``-inf`` of an empty one. A constant: it carries no gradient."""
     if scores.shape[dim] == 0:
-        return scores.new_zeros(scores.sum(dim, keepdim=True).shape)
-    highest = scores.detach().amax(dim, keepdim=True)
-    return highest.masked_fill(~highest.isfinite(), 0.0)
+        return scores.sum(dim, keepdim=True).detach() - torch.inf
+    return scores.detach().amax(dim, keepdim=True)
+
+
+def _finite_maximum(scores: Float[Tensor, "..."], dim: int) -> Float[Tensor, "..."]:
+    """The same, but 0 where it is infinite: ``inf - inf`` would be NaN."""
+    highest = _maximum(scores, dim)
+    return highest.masked_fill(highest.isinf(), 0.0)
 
 
 def softmax(scores: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*shape"]:
@@ -41,7 +46,7 @@ def softmax(scores: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*s
         ValueError: If ``scores`` is not floating point.
     """
     wide = _widen(scores)
-    exponentials = torch.exp(wide - _shift(wide, dim))
+    exponentials = torch.exp(wide - _maximum(wide, dim))
     return (exponentials / exponentials.sum(dim, keepdim=True)).to(scores.dtype)
 
 
@@ -64,7 +69,7 @@ def logsumexp(scores: Float[Tensor, "..."], dim: int = -1) -> Float[Tensor, "...
         ValueError: If ``scores`` is not floating point.
     """
     wide = _widen(scores)
-    shift = _shift(wide, dim)
+    shift = _finite_maximum(wide, dim)
     total = torch.exp(wide - shift).sum(dim)
     empty = total == 0
     # log(1) instead of log(0): the backward pass would be inf * 0 = NaN
@@ -75,7 +80,11 @@ def logsumexp(scores: Float[Tensor, "..."], dim: int = -1) -> Float[Tensor, "...
 def log_softmax(scores: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*shape"]:
     r"""Logarithm of the softmax, without ever forming the softmax.
 
-    .. math:: \log p_i = s_i - \mathrm{lse}(s)
+    .. math:: \log p_i = s_i - \mathrm{lse}(s) = (s_i - m) - \log \sum_j e^{s_j - m},
+       \qquad m = \max_j s_j
+
+    The right-hand form is the one computed: :math:`s_i - \mathrm{lse}(s)` subtracts two numbers
+    that agree in their first digits when all scores are large.
 
     Args:
         scores: Any real numbers.
@@ -88,7 +97,8 @@ def log_softmax(scores: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor,
         ValueError: If ``scores`` is not floating point.
     """
     wide = _widen(scores)
-    return (wide - logsumexp(wide, dim).unsqueeze(dim)).to(scores.dtype)
+    shifted = wide - _maximum(wide, dim)
+    return (shifted - shifted.exp().sum(dim, keepdim=True).log()).to(scores.dtype)
 
 
 def masked_softmax(
@@ -117,6 +127,6 @@ def masked_softmax(
     """
     check_attn_mask(attn_mask, scores)
     wide = _widen(scores).masked_fill(~attn_mask, -torch.inf)
-    exponentials = torch.exp(wide - _shift(wide, dim))
+    exponentials = torch.exp(wide - _finite_maximum(wide, dim))
     total = exponentials.sum(dim, keepdim=True)
     return (exponentials / total.masked_fill(total == 0, 1.0)).to(scores.dtype)

@@ -30,4 +30,4 @@ def clip_by_global_norm(
     arrays = [np.asarray(grad, dtype=np.float64) for grad in grads]
     norm = float(np.sqrt(sum(float((array * array).sum()) for array in arrays)))
     factor = min(1.0, max_norm / (norm + 1e-6))
-    return [array * factor for array in arrays], norm
+    return [np.asarray(array * factor) for array in arrays], norm

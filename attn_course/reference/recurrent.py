@@ -151,9 +151,8 @@ def jacobian_product(
             f"first, last: expected 0 <= first <= last < {hiddens.shape[-2]}, "
             f"got first={first}, last={last}"
         )
-    product = np.broadcast_to(
-        np.eye(hiddens.shape[-1]), (*hiddens.shape[:-2], hiddens.shape[-1], hiddens.shape[-1])
-    )
+    size = hiddens.shape[-1]
+    product = np.zeros((*hiddens.shape[:-2], size, size)) + np.eye(size)
     for t in range(first + 1, last + 1):
         product = rnn_jacobian(hiddens[..., t, :], weight_hh) @ product
     return product
@@ -232,12 +231,13 @@ def rnn_bptt(
         grad_hidden = grad_outputs[..., t, :] + carried
         deltas[..., t, :] = (1 - hiddens[..., t, :] ** 2) * grad_hidden
         carried = deltas[..., t, :] @ weight_hh
-    bias = deltas.reshape(-1, deltas.shape[-1]).sum(axis=0)
+    rows = deltas.reshape(-1, deltas.shape[-1])  # (B L, H): batch and steps are summed alike
+    bias = rows.sum(axis=0)
     return RNNGradients(
         inputs=deltas @ weight_ih,
         hidden=carried,
-        weight_ih=np.einsum("...h,...d->hd", deltas, inputs),
-        weight_hh=np.einsum("...h,...k->hk", deltas, before),
+        weight_ih=rows.T @ inputs.reshape(-1, inputs.shape[-1]),
+        weight_hh=rows.T @ before.reshape(-1, before.shape[-1]),
         bias_ih=bias,
         bias_hh=bias.copy(),
     )

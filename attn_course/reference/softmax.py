@@ -55,7 +55,7 @@ def logsumexp(scores: ArrayLike, dim: int = -1) -> Float[np.ndarray, "..."]:
 def log_softmax(scores: ArrayLike, dim: int = -1) -> Float[np.ndarray, "..."]:
     r"""Logarithm of the softmax, without ever forming the softmax.
 
-    .. math:: \log p_i = s_i - \mathrm{lse}(s)
+    .. math:: \log p_i = (s_i - m) - \log \sum_j e^{s_j - m}, \qquad m = \max_j s_j
 
     Args:
         scores: Any real numbers.
@@ -66,7 +66,8 @@ def log_softmax(scores: ArrayLike, dim: int = -1) -> Float[np.ndarray, "..."]:
     """
     s = _scores(scores)
     with np.errstate(invalid="ignore"):
-        logs: np.ndarray = s - np.expand_dims(logsumexp(s, dim), dim)
+        shifted = s - s.max(axis=dim, keepdims=True, initial=-np.inf)
+        logs: np.ndarray = shifted - np.log(np.exp(shifted).sum(axis=dim, keepdims=True))
     return logs
 
 

@@ -1,0 +1,126 @@
+"""Clipping by the global norm: hand value, NumPy, torch, invariants, mutants."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from attn_course import functional, reference
+
+Clip = Callable[[list[Tensor], float], tuple[list[Tensor], Tensor]]
+
+
+def theirs(grads: list[Tensor], max_norm: float) -> tuple[list[Tensor], Tensor]:
+    parameters = [nn.Parameter(torch.zeros_like(grad)) for grad in grads]
+    for parameter, grad in zip(parameters, grads, strict=True):
+        parameter.grad = grad.clone()
+    norm = nn.utils.clip_grad_norm_(parameters, max_norm)
+    return [parameter.grad for parameter in parameters if parameter.grad is not None], norm
+
+
+def check_clip(clip: Clip) -> None:
+    """All oracles for clip_by_global_norm."""
+    clipped, norm = clip([torch.tensor([3.0]), torch.tensor([[0.0, 4.0]])], 1.0)
+    assert_close(norm, torch.tensor(5.0))
+    assert_close(clipped, [torch.tensor([0.6]), torch.tensor([[0.0, 0.8]])])
+    for dtype in (torch.float32, torch.float64):
+        grads = [torch.randn(shape, dtype=dtype) for shape in ((3, 5), (7,), (2, 3, 11), ())]
+        before = [grad.clone() for grad in grads]
+        for max_norm in (1e-4, 0.5, 3.0, 1e4, torch.inf, 0.0):
+            expected, expected_norm = theirs(grads, max_norm)
+            clipped, norm = clip(grads, max_norm)
+            close = FLOAT64 if dtype == torch.float64 else {}
+            assert_close(clipped, expected, **close)
+            assert_close(norm, expected_norm)
+            oracle, oracle_norm = reference.clip_by_global_norm(
+                [grad.numpy() for grad in grads], max_norm
+            )
+            assert_close(float(norm), oracle_norm, rtol=1e-6, atol=0)
+            assert_close(clipped, [torch.as_tensor(g).to(dtype) for g in oracle])
+        assert_close(grads, before, rtol=0, atol=0)
+    zeros = [torch.zeros(3), torch.zeros(2, 2)]
+    clipped, norm = clip(zeros, 1.0)
+    assert_close(clipped, zeros)
+    assert_close(norm, torch.zeros(()))
+
+
+def test_agrees_with_every_oracle() -> None:
+    check_clip(functional.clip_by_global_norm)
+
+
+def _norm(grads: list[Tensor]) -> Tensor:
+    return torch.stack([grad.norm() for grad in grads]).norm()
+
+
+def _in_place(grads: list[Tensor], max_norm: float) -> tuple[list[Tensor], Tensor]:
+    norm = _norm(grads)
+    return [grad.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0)) for grad in grads], norm
+
+
+MUTANTS: dict[str, Clip] = {
+    "each by its own norm": lambda g, m: (
+        [x * (m / (x.norm() + 1e-6)).clamp(max=1.0) for x in g],
+        _norm(g),
+    ),
+    "also scales up": lambda g, m: ([x * (m / (_norm(g) + 1e-6)) for x in g], _norm(g)),
+    "element by element": lambda g, m: ([x.clamp(-m, m) for x in g], _norm(g)),
+    "sum of norms": lambda g, m: (
+        [x * (m / (sum(y.norm() for y in g) + 1e-6)).clamp(max=1.0) for x in g],
+        _norm(g),
+    ),
+    "squared norm": lambda g, m: (
+        [x * (m / (_norm(g) ** 2 + 1e-6)).clamp(max=1.0) for x in g],
+        _norm(g),
+    ),
+    "norm after clipping": lambda g, m: (
+        functional.clip_by_global_norm(g, m)[0],
+        _norm(functional.clip_by_global_norm(g, m)[0]),
+    ),
+    "in place": _in_place,
+    "not at all": lambda g, m: (list(g), _norm(g)),
+}
+
+
+@pytest.mark.parametrize("mistake", MUTANTS)
+def test_oracles_reject(mistake: str) -> None:
+    with pytest.raises(AssertionError):
+        check_clip(MUTANTS[mistake])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(".clamp(max=1.0)", ""), ("(norm + 1e-6)", "norm"), ("max_norm / (", "1 / (")]
+)
+def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises(AssertionError):
+        check_clip(
+            mutant("attn_course.functional.gradient_clipping", "clip_by_global_norm", old, new)
+        )
+
+
+@given(scale=st.floats(1e-3, 1e3), max_norm=st.floats(1e-3, 1e3))
+@settings(max_examples=60, deadline=None)
+def test_the_norm_is_bounded_and_the_direction_kept(scale: float, max_norm: float) -> None:
+    grads = [scale * torch.arange(1.0, 8.0).double().sin(), scale * torch.ones(3, 2).double()]
+    clipped, norm = functional.clip_by_global_norm(grads, max_norm)
+    assert float(_norm(clipped)) <= max_norm * (1 + 1e-12)
+    one, other = torch.cat([g.flatten() for g in grads]), torch.cat([g.flatten() for g in clipped])
+    assert_close(functional.cosine_similarity(one, other), torch.ones(()).double())
+    if float(norm) < 0.99 * max_norm:
+        assert_close(clipped, grads, rtol=0, atol=0)
+
+
+def test_no_gradients_and_bad_limits() -> None:
+    clipped, norm = functional.clip_by_global_norm([], 1.0)
+    assert clipped == []
+    assert float(norm) == 0
+    for bad in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match="max_norm: expected a number >= 0"):
+            functional.clip_by_global_norm([torch.ones(2)], bad)
+        with pytest.raises(ValueError, match="max_norm: expected a number >= 0"):
+            reference.clip_by_global_norm([[1.0]], bad)

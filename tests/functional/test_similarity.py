@@ -1,0 +1,192 @@
+"""Cosine and weighted mean against hand values, NumPy, torch, finite differences, invariants."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from attn_course import functional, reference
+
+Function = Callable[[Tensor, Tensor], Tensor]
+
+
+def check_cosine(function: Function) -> None:
+    """All oracles for cosine_similarity."""
+    by_hand = function(torch.tensor([[3.0, 4.0], [3.0, 4.0]]), torch.tensor([[4.0, 3.0], [-6, -8]]))
+    assert_close(by_hand, torch.tensor([0.96, -1.0]))
+    a = torch.randn(3, 1, 5, dtype=torch.float64, requires_grad=True)
+    b = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
+    oracle = reference.cosine_similarity(a.detach().numpy(), b.detach().numpy())
+    assert_close(function(a, b).detach(), torch.from_numpy(oracle), **FLOAT64)
+    weight = torch.randn(3, 7, dtype=torch.float64)
+    ours = torch.autograd.grad((function(a, b) * weight).sum(), (a, b))
+    theirs = torch.autograd.grad((F.cosine_similarity(a, b, dim=-1) * weight).sum(), (a, b))
+    assert_close(ours, theirs, **FLOAT64)
+    assert torch.autograd.gradcheck(function, (a, b))
+    # zero points nowhere; very long and very short vectors have a direction like any other
+    scales = torch.tensor([[0.0], [1e-30], [1e30]])
+    v, w = torch.tensor([1.0, 2.0, -2.0]), torch.tensor([2.0, 1.0, 2.0])
+    x = (scales * v).requires_grad_()
+    assert_close(function(x, v), torch.tensor([0.0, 1.0, 1.0]))
+    assert_close(function(x, w), torch.zeros(3))
+    (grad,) = torch.autograd.grad(function(x, v + w).sum(), x)
+    assert grad.isfinite().all()
+
+
+def check_mean(function: Function) -> None:
+    """All oracles for weighted_mean."""
+    value = torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, 4.0]])
+    assert_close(function(torch.tensor([0.5, 0.25, 0.25]), value), torch.tensor([1.0, 1.25]))
+    assert_close(function(torch.tensor([2.0, 1.0, 1.0]), value), torch.tensor([1.0, 1.25]))
+    weights = torch.rand(2, 3, 7, dtype=torch.float64)
+    weights[1, 2] = 0
+    values = torch.randn(2, 7, 5, dtype=torch.float64)
+    for b in range(2):
+        oracle = reference.weighted_mean(weights[b].numpy(), values[b].numpy())
+        assert_close(function(weights[b], values[b]), torch.from_numpy(oracle), **FLOAT64)
+        each = torch.stack([function(row, values[b]) for row in weights[b]])
+        assert_close(function(weights[b], values[b]), each, **FLOAT64)
+    shares = torch.softmax(torch.randn(2, 7, dtype=torch.float64), dim=-1)
+    assert_close(function(shares, values), torch.einsum("bs,bse->be", shares, values), **FLOAT64)
+    w = weights[0].clone().requires_grad_()
+    v = values[0].clone().requires_grad_()
+    assert torch.autograd.gradcheck(function, (w, v))
+    nothing = torch.zeros(7, dtype=torch.float64, requires_grad=True)
+    (grad,) = torch.autograd.grad(function(nothing, v).sum(), nothing)
+    assert_close(grad, torch.zeros_like(nothing))
+
+
+def test_cosine_agrees_with_every_oracle() -> None:
+    check_cosine(functional.cosine_similarity)
+
+
+def test_weighted_mean_agrees_with_every_oracle() -> None:
+    check_mean(functional.weighted_mean)
+
+
+def _norm(x: Tensor) -> Tensor:
+    return x.norm(dim=-1)
+
+
+COSINE_MUTANTS: dict[str, Function] = {
+    "dot product": lambda a, b: (a * b).sum(-1),
+    "one norm only": lambda a, b: (a * b).sum(-1) / _norm(a).clamp(min=1e-38),
+    "squared norms": lambda a, b: (a * b).sum(-1) / (_norm(a) * _norm(b)).square().clamp(min=1e-38),
+    "norm over everything": lambda a, b: (a * b).sum(-1) / (a.norm() * b.norm()),
+    "sum of absolute values": lambda a, b: (a * b).sum(-1) / (a.abs().sum(-1) * b.abs().sum(-1)),
+    "no guard for zero": lambda a, b: (a * b).sum(-1) / (_norm(a) * _norm(b)),
+    "a large epsilon": lambda a, b: F.cosine_similarity(a, b, dim=-1, eps=1e-3),
+    "first axis": lambda a, b: F.cosine_similarity(a, b, dim=0),
+    "angle": lambda a, b: torch.acos(F.cosine_similarity(a, b, dim=-1)),
+    "absolute value": lambda a, b: functional.cosine_similarity(a, b).abs(),
+    "norms without gradient": lambda a, b: (
+        (a * b).sum(-1) / (_norm(a) * _norm(b)).detach().clamp(min=1e-38)
+    ),
+}
+
+MEAN_MUTANTS: dict[str, Function] = {
+    "sum": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2),
+    "plain mean": lambda w, v: v.mean(-2).expand(*w.shape[:-1], -1),
+    "divided by the number": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2) / w.shape[-1],
+    "divided by all weights": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2) / w.sum(),
+    "softmax of the weights": lambda w, v: (w.softmax(-1).unsqueeze(-2) @ v).squeeze(-2),
+    "no guard for zero": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2) / w.sum(-1, keepdim=True),
+    "largest only": lambda w, v: functional.weighted_mean(
+        F.one_hot(w.argmax(-1), w.shape[-1]).to(w.dtype), v
+    ),
+    "shares without gradient": lambda w, v: functional.weighted_mean(w.detach(), v),
+}
+
+
+@pytest.mark.parametrize("mistake", COSINE_MUTANTS)
+def test_cosine_oracles_reject(mistake: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_cosine(COSINE_MUTANTS[mistake])
+
+
+@pytest.mark.parametrize("mistake", MEAN_MUTANTS)
+def test_mean_oracles_reject(mistake: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_mean(MEAN_MUTANTS[mistake])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("wide / scale.masked_fill(scale == 0, 1.0)", "wide"),
+        ("norm.masked_fill(norm == 0, 1.0)", "norm"),
+    ],
+)
+def test_cosine_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises(AssertionError):
+        check_cosine(mutant("attn_course.functional.similarity", "cosine_similarity", old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("total.masked_fill(total == 0, 1.0)", "total"),
+        ("mean.masked_fill(total == 0, 0.0)", "mean"),
+    ],
+)
+def test_mean_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_mean(mutant("attn_course.functional.similarity", "weighted_mean", old, new))
+
+
+VECTORS = st.lists(st.floats(-1e3, 1e3, width=32), min_size=3, max_size=3)
+
+
+@given(a=VECTORS, b=VECTORS, scale=st.floats(1e-3, 1e3))
+@settings(max_examples=60, deadline=None)
+def test_cosine_is_symmetric_bounded_and_blind_to_length(
+    a: list[float], b: list[float], scale: float
+) -> None:
+    x, y = torch.tensor(a, dtype=torch.float64), torch.tensor(b, dtype=torch.float64)
+    cosine = functional.cosine_similarity(x, y)
+    assert abs(float(cosine)) <= 1 + 1e-12
+    assert_close(cosine, functional.cosine_similarity(y, x))
+    assert_close(cosine, functional.cosine_similarity(scale * x, y))
+    assert_close(-cosine, functional.cosine_similarity(-x, y))
+
+
+@given(weights=st.lists(st.floats(0.01, 100.0), min_size=7, max_size=7), scale=st.floats(0.01, 100))
+@settings(max_examples=60, deadline=None)
+def test_a_mean_lies_between_and_is_blind_to_the_scale_of_weights(
+    weights: list[float], scale: float
+) -> None:
+    w = torch.tensor(weights, dtype=torch.float64)
+    value = torch.linspace(-3, 5, 21, dtype=torch.float64).view(7, 3).sin()
+    mean = functional.weighted_mean(w, value)
+    assert (mean <= value.amax(0) + 1e-12).all()
+    assert (mean >= value.amin(0) - 1e-12).all()
+    assert_close(functional.weighted_mean(scale * w, value), mean)
+
+
+def test_half_precision_keeps_its_dtype() -> None:
+    a, b = torch.randn(3, 5).half(), torch.randn(3, 5).half()
+    assert functional.cosine_similarity(a, b).dtype == torch.float16
+    exact = reference.cosine_similarity(a.numpy(), b.numpy())
+    assert_close(functional.cosine_similarity(a, b), torch.from_numpy(exact).half())
+
+
+def test_other_sizes_are_refused() -> None:
+    cosine = functional.cosine_similarity.__wrapped__
+    mean = functional.weighted_mean.__wrapped__
+    with pytest.raises(ValueError, match=r"b: expected size 5 on axis -1, got shape \(3,\)"):
+        cosine(torch.zeros(5), torch.zeros(3))
+    with pytest.raises(ValueError, match=r"value: expected size 5 on axis -2, got shape \(3, 2\)"):
+        mean(torch.zeros(5), torch.zeros(3, 2))
+    with pytest.raises(ValueError, match="weights: expected a floating point"):
+        mean(torch.ones(3, dtype=torch.long), torch.zeros(3, 2))
+    with pytest.raises(ValueError, match="b: expected vectors of size 5"):
+        reference.cosine_similarity([0.0] * 5, [0.0] * 3)
+    with pytest.raises(ValueError, match="weights: expected one per vector"):
+        reference.weighted_mean([0.0] * 5, [[0.0]] * 3)

@@ -1,0 +1,305 @@
+"""Softmax and its relatives against hand values, NumPy, torch, finite differences, invariants."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mutation import mutant
+from tolerances import BFLOAT16_ROUNDING, FLOAT64
+from torch import Tensor
+from torch.testing import assert_close
+
+from attn_course import functional, reference
+
+Function = Callable[..., Any]
+LOG2, LOG3 = float(np.log(2)), float(np.log(3))
+NAMES = ("softmax", "logsumexp", "log_softmax")
+# rows far apart, in which one common shift for the whole tensor cannot help
+HARD = torch.tensor([[1000.0, 1001.0, 999.0], [-1000.0, -1001.0, -1002.0], [0.0, -200.0, 90.0]])
+
+
+def gradient(function: Function, scores: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    scores = scores.clone().requires_grad_()
+    output = function(scores, *args, **kwargs)
+    weight = torch.linspace(-1.0, 2.0, output.numel(), dtype=output.dtype).view_as(output)
+    (grad,) = torch.autograd.grad((output * weight).sum(), scores)
+    return grad
+
+
+def check_plain(name: str, function: Function) -> None:
+    """All oracles for softmax, logsumexp, log_softmax."""
+    by_hand = {
+        "softmax": torch.tensor([1 / 6, 1 / 3, 1 / 2]),
+        "logsumexp": torch.tensor(float(np.log(6))),
+        "log_softmax": torch.tensor([-np.log(6), -np.log(3), -LOG2], dtype=torch.float32),
+    }
+    assert_close(function(torch.tensor([0.0, LOG2, LOG3]), dim=0), by_hand[name])
+    scores = 3 * torch.randn(3, 5, 7, dtype=torch.float64)
+    theirs = getattr(torch, name)
+    for dim in (0, 1, 2, -1, -2, -3):
+        ours = function(scores, dim=dim)
+        oracle = torch.from_numpy(getattr(reference, name)(scores.numpy(), dim))
+        assert_close(ours, oracle, **FLOAT64)
+        assert_close(ours, theirs(scores, dim=dim), **FLOAT64)
+        assert_close(
+            gradient(function, scores, dim=dim), gradient(theirs, scores, dim=dim), **FLOAT64
+        )
+    assert_close(function(HARD), theirs(HARD, dim=-1))
+    assert_close(gradient(function, HARD), gradient(theirs, HARD, dim=-1))
+    half = (5 * torch.randn(11, 131)).to(torch.bfloat16)
+    assert function(half).dtype == torch.bfloat16
+    exact = theirs(half.double(), dim=-1)
+    assert_close(function(half).double(), exact, **BFLOAT16_ROUNDING)
+
+
+def check_masked(function: Function) -> None:
+    """All oracles for masked_softmax."""
+    allowed = torch.tensor([True, False, True])
+    by_hand = torch.tensor([0.25, 0.0, 0.75])
+    assert_close(function(torch.tensor([0.0, 9.0, LOG3]), allowed), by_hand)
+    scores = 3 * torch.randn(2, 3, 5, 7, dtype=torch.float64)
+    mask = torch.rand(2, 1, 5, 7) < 0.6
+    mask[0, 0, 2] = False
+    assert not mask.any(-1).all()
+    for dim in (-1, -2):
+        oracle = reference.masked_softmax(scores.numpy(), mask.numpy(), dim)
+        assert_close(function(scores, mask, dim), torch.from_numpy(oracle), **FLOAT64)
+
+    # what torch says where it has an answer, and 0 where it has none, forward and backward
+    def theirs(scores: Tensor) -> Tensor:
+        weights = torch.softmax(scores.masked_fill(~mask, -torch.inf), dim=-1)
+        return torch.where(mask.any(-1, keepdim=True), weights, 0.0)
+
+    some = mask.any(-1, keepdim=True).expand_as(scores)
+    ours_grad = gradient(function, scores, mask)
+    assert_close(ours_grad[some], gradient(theirs, scores)[some], **FLOAT64)
+    assert (ours_grad[~some] == 0).all()
+    assert (function(scores, mask)[~mask.expand_as(scores)] == 0).all()
+    # an allowed score may be below any "large" negative number that stands for minus infinity
+    low = function(torch.tensor([-3e9, 0.0]), torch.tensor([True, False]))
+    assert_close(low, torch.tensor([1.0, 0.0]))
+    # a forbidden score may be anything at all, and decides nothing
+    wild = torch.tensor([[1e30, 1.0, 2.0], [torch.nan, 1.0, 2.0], [torch.inf, 1.0, 2.0]])
+    allowed = torch.tensor([False, True, True])
+    expected = torch.tensor([0.0, 1 / (1 + np.e), np.e / (1 + np.e)]).expand(3, 3).float()
+    assert_close(function(wild, allowed), expected)
+    grad = gradient(function, wild, allowed)
+    assert grad.isfinite().all()
+    assert (grad[:, 0] == 0).all()
+    assert_close(function(HARD, torch.ones(3, 3, dtype=torch.bool)), torch.softmax(HARD, dim=-1))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_agrees_with_every_oracle(name: str) -> None:
+    check_plain(name, getattr(functional, name))
+
+
+def test_masked_softmax_agrees_with_every_oracle() -> None:
+    check_masked(functional.masked_softmax)
+
+
+PLAIN_MUTANTS: dict[str, tuple[str, Function]] = {
+    "no maximum": ("softmax", lambda s, dim=-1: s.exp() / s.exp().sum(dim, keepdim=True)),
+    "one maximum for all": (
+        "softmax",
+        lambda s, dim=-1: (s - s.max()).exp() / (s - s.max()).exp().sum(dim, keepdim=True),
+    ),
+    "always the last axis": ("softmax", lambda s, dim=-1: torch.softmax(s, dim=-1)),
+    "whole tensor": ("softmax", lambda s, dim=-1: torch.softmax(s.flatten(), 0).view_as(s)),
+    "base 2": ("softmax", lambda s, dim=-1: torch.softmax(s * LOG2, dim=dim)),
+    "no gradient through the sum": (
+        "softmax",
+        lambda s, dim=-1: (s - torch.logsumexp(s, dim, keepdim=True).detach()).exp(),
+    ),
+    "sums in bfloat16": (
+        "softmax",
+        lambda s, dim=-1: (
+            (s - s.amax(dim, True)).exp()
+            / (s - s.amax(dim, True)).exp().cumsum(dim).select(dim, -1).unsqueeze(dim)
+        ),
+    ),
+    "log of sum of exp": ("logsumexp", lambda s, dim=-1: s.exp().sum(dim).log()),
+    "shift not added back": (
+        "logsumexp",
+        lambda s, dim=-1: torch.logsumexp(s - s.amax(dim, True), dim),
+    ),
+    "maximum": ("logsumexp", lambda s, dim=-1: s.amax(dim)),
+    "mean": ("logsumexp", lambda s, dim=-1: torch.logsumexp(s, dim) - np.log(s.shape[dim])),
+    "log of softmax": ("log_softmax", lambda s, dim=-1: torch.softmax(s, dim).log()),
+    "clamped": ("log_softmax", lambda s, dim=-1: torch.softmax(s, dim).clamp(min=1e-12).log()),
+}
+
+
+@pytest.mark.parametrize("mistake", PLAIN_MUTANTS)
+def test_oracles_reject(mistake: str) -> None:
+    name, function = PLAIN_MUTANTS[mistake]
+    with pytest.raises(AssertionError):
+        check_plain(name, function)
+
+
+def _after(scores: Tensor, mask: Tensor, dim: int = -1) -> Tensor:
+    weights = torch.softmax(scores, dim) * mask
+    return weights / weights.sum(dim, keepdim=True).clamp(min=1e-30)
+
+
+MASKED_MUTANTS: dict[str, Function] = {
+    "mask after the softmax": lambda s, m, dim=-1: torch.softmax(s, dim) * m,
+    "renormalised after the softmax": _after,
+    "scores set to 0": lambda s, m, dim=-1: torch.softmax(s.masked_fill(~m, 0.0), dim),
+    "minus a billion": lambda s, m, dim=-1: torch.softmax(s.masked_fill(~m, -1e9), dim),
+    "mask the other way": lambda s, m, dim=-1: functional.masked_softmax(s, ~m, dim),
+    "NaN in empty rows": lambda s, m, dim=-1: torch.softmax(s.masked_fill(~m, -torch.inf), dim),
+    "zero only in the forward pass": lambda s, m, dim=-1: (
+        torch.softmax(s.masked_fill(~m, -1e9), dim) * m
+    ),
+    "added to the scores": lambda s, m, dim=-1: torch.softmax(
+        s + torch.where(m, 0.0, -1e30).to(s.dtype), dim
+    ),
+    "wrong axis": lambda s, m, dim=-1: functional.masked_softmax(s, m, -1),
+}
+
+
+def test_masked_oracles_accept_another_way_to_write_it() -> None:
+    check_masked(
+        lambda s, m, dim=-1: torch.softmax(s.masked_fill(~m, -torch.inf), dim).nan_to_num(0.0)
+    )
+
+
+@pytest.mark.parametrize("mistake", MASKED_MUTANTS)
+def test_masked_oracles_reject(mistake: str) -> None:
+    with pytest.raises(AssertionError):
+        check_masked(MASKED_MUTANTS[mistake])
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("softmax", "torch.exp(wide - _maximum(wide, dim))", "torch.exp(wide)"),
+        ("softmax", "scores.detach().amax(dim, keepdim=True)", "scores.detach().amax()[None]"),
+        ("softmax", "torch.promote_types(scores.dtype, torch.float32)", "torch.float32"),
+        ("logsumexp", "+ shift.squeeze(dim)", ""),
+        ("log_softmax", "sum(dim, keepdim=True).log()", "sum(-1, keepdim=True).log()"),
+    ],
+)
+def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
+    function = mutant("attn_course.functional.softmax", name, old, new)
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_plain(name, function)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("total.masked_fill(total == 0, 1.0)", "total"),
+        ("highest.masked_fill(highest.isinf(), 0.0)", "highest"),
+        ("masked_fill(~attn_mask, -torch.inf)", "masked_fill(~attn_mask, -1e4)"),
+    ],
+)
+def test_masked_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises(AssertionError):
+        check_masked(mutant("attn_course.functional.softmax", "masked_softmax", old, new))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_agree_with_finite_differences(name: str) -> None:
+    scores = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
+    function = getattr(functional, name)
+    assert torch.autograd.gradcheck(lambda s: function(s, 1), scores)
+    assert torch.autograd.gradgradcheck(lambda s: function(s, 1), scores)
+
+
+def test_masked_softmax_gradients_agree_with_finite_differences() -> None:
+    scores = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([[1, 1, 0, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]], dtype=torch.bool)
+    assert torch.autograd.gradcheck(lambda s: functional.masked_softmax(s, mask), scores)
+    assert torch.autograd.gradgradcheck(lambda s: functional.masked_softmax(s, mask), scores)
+
+
+ROWS = st.lists(st.floats(-700, 700, width=32), min_size=1, max_size=13)
+
+
+@given(row=ROWS, shift=st.floats(-1e4, 1e4))
+@settings(max_examples=60, deadline=None)
+def test_softmax_does_not_change_when_every_score_rises_alike(
+    row: list[float], shift: float
+) -> None:
+    scores = torch.tensor(row, dtype=torch.float64)
+    weights = functional.softmax(scores)
+    assert_close(functional.softmax(scores + shift), weights, rtol=1e-9, atol=1e-12)
+    assert_close(weights.sum(), torch.ones((), dtype=torch.float64))
+    assert (weights >= 0).all()
+    assert_close(functional.logsumexp(scores + shift), functional.logsumexp(scores) + shift)
+    highest = scores.max()
+    assert highest <= functional.logsumexp(scores) <= highest + np.log(len(row)) + 1e-9
+
+
+@given(row=ROWS, bits=st.lists(st.booleans(), min_size=13, max_size=13))
+@settings(max_examples=60, deadline=None)
+def test_masked_softmax_is_the_softmax_of_what_is_left(row: list[float], bits: list[bool]) -> None:
+    scores, mask = torch.tensor(row, dtype=torch.float64), torch.tensor(bits[: len(row)])
+    weights = functional.masked_softmax(scores, mask)
+    assert_close(weights[mask], torch.softmax(scores[mask], dim=0))
+    assert (weights[~mask] == 0).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("row", [[-torch.inf] * 3, [-torch.inf, 0.0, 1.0], [torch.inf, 0.0, 1.0]])
+def test_infinite_scores_are_treated_as_torch_does(name: str, row: list[float]) -> None:
+    scores = torch.tensor([row, [0.0, 1.0, 2.0]])
+    theirs = getattr(torch, name)(scores, dim=-1)
+    assert_close(getattr(functional, name)(scores), theirs, equal_nan=True)
+    oracle = getattr(reference, name)(scores.numpy())
+    assert_close(torch.from_numpy(oracle).float(), theirs, equal_nan=True)
+
+
+def test_logsumexp_of_nothing_has_no_gradient() -> None:
+    scores = torch.full((2, 3), -torch.inf, requires_grad=True)
+    functional.logsumexp(scores).sum().backward()
+    assert_close(scores.grad, torch.zeros(2, 3))
+
+
+def test_empty_rows() -> None:
+    nothing = torch.zeros(3, 0)
+    assert functional.softmax(nothing).shape == (3, 0)
+    mask = torch.zeros(3, 0, dtype=torch.bool)
+    assert functional.masked_softmax(nothing, mask).shape == (3, 0)
+    assert_close(functional.logsumexp(nothing), torch.full((3,), -torch.inf))
+    assert_close(
+        torch.from_numpy(reference.logsumexp(np.zeros((3, 0)))).float(),
+        torch.full((3,), -torch.inf),
+    )
+
+
+def test_inputs_are_left_alone() -> None:
+    scores = torch.randn(3, 5)
+    mask = torch.rand(3, 5) < 0.5
+    before, mask_before = scores.clone(), mask.clone()
+    for name in NAMES:
+        getattr(functional, name)(scores)
+    functional.masked_softmax(scores, mask)
+    assert torch.equal(scores, before)
+    assert torch.equal(mask, mask_before)
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (torch.ones(5), "attn_mask: expected a boolean mask"),
+        (torch.ones(5, dtype=torch.long), "attn_mask: expected a boolean mask"),
+        (torch.ones(3, dtype=torch.bool), r"broadcasts to \(3, 5\), got \(3,\)"),
+        (torch.ones(1, 1, 5, dtype=torch.bool), r"broadcasts to \(3, 5\), got \(1, 1, 5\)"),
+    ],
+)
+def test_masked_softmax_refuses_other_masks(mask: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        functional.masked_softmax.__wrapped__(torch.zeros(3, 5), mask)
+
+
+def test_integers_are_refused() -> None:
+    for name in NAMES:
+        with pytest.raises(ValueError, match="scores: expected a floating point tensor"):
+            mutant("attn_course.functional.softmax", name, "dim", "dim")(torch.arange(3))

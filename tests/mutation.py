@@ -1,0 +1,21 @@
+"""Planted mistakes: a module of the package with one line of its text changed.
+
+An oracle that cannot tell such a mutant from the original proves nothing.
+"""
+
+import importlib.util
+import types
+from pathlib import Path
+from typing import Any
+
+
+def mutant(module: str, name: str, old: str, new: str) -> Any:
+    """``name`` from a copy of ``module`` in which the text ``old`` reads ``new``."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    source = Path(spec.origin).read_text(encoding="utf-8")
+    assert old in source, f"{module}: the text to mutate is gone: {old!r}"
+    copy = types.ModuleType(f"{module}__mutant")
+    exec(compile(source.replace(old, new), f"<mutant of {module}>", "exec"), copy.__dict__)
+    return getattr(copy, name)

@@ -1,0 +1,105 @@
+"""Imports go down only, and importing costs nothing and does nothing."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import attn_course
+
+PACKAGE = Path(attn_course.__file__).parent
+ROOT = PACKAGE.parent
+HEAVY = ("triton", "transformers", "matplotlib", "nbgrader")
+PARTS = sorted(p.parent.name for p in PACKAGE.glob("*/__init__.py"))
+LIGHT = [part for part in PARTS if part not in ("viz", "explorers", "grading")]
+
+REPORT = """
+import os, random, signal, sys, threading, warnings
+sys.dont_write_bytecode = True
+warnings.simplefilter("error", ImportWarning)
+import numpy, torch, jaxtyping  # what the package stands on; its effects are not ours
+before = (
+    dict(os.environ), os.getcwd(), threading.active_count(), random.getstate(),
+    torch.get_rng_state().tolist(), torch.get_num_threads(), torch.get_default_dtype(),
+    torch.get_float32_matmul_precision(), torch.is_grad_enabled(), warnings.filters[:],
+    [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)], str(numpy.random.get_state()),
+)
+import importlib
+importlib.import_module({name!r})
+after = (
+    dict(os.environ), os.getcwd(), threading.active_count(), random.getstate(),
+    torch.get_rng_state().tolist(), torch.get_num_threads(), torch.get_default_dtype(),
+    torch.get_float32_matmul_precision(), torch.is_grad_enabled(), warnings.filters[:],
+    [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)], str(numpy.random.get_state()),
+)
+assert before == after, [(b, a) for b, a in zip(before, after) if b != a]
+assert not torch.cuda.is_initialized()
+heavy = [m for m in {heavy!r} if m in sys.modules]
+assert not heavy, heavy
+"""
+
+
+def fresh(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=cwd, check=False
+    )
+
+
+@pytest.mark.parametrize("name", ["attn_course", *(f"attn_course.{part}" for part in LIGHT)])
+def test_importing_is_light_silent_and_without_effect(name: str, tmp_path: Path) -> None:
+    done = fresh(REPORT.format(name=name, heavy=HEAVY), tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_report_notices_an_effect(tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text("import os\nos.environ['LOUD'] = '1'\n")
+    done = fresh(REPORT.format(name="loud", heavy=HEAVY), tmp_path)
+    assert done.returncode == 1
+    assert "LOUD" in done.stderr
+
+
+def test_the_package_alone_imports_no_part_of_itself(tmp_path: Path) -> None:
+    code = (
+        "import sys, attn_course; print([m for m in sys.modules if m.startswith('attn_course.')])"
+    )
+    assert fresh(code, tmp_path).stdout == "[]\n"
+
+
+def test_the_reference_imports_numpy_and_the_standard_library_only() -> None:
+    allowed = {"numpy", "jaxtyping", "attn_course", *sys.stdlib_module_names}
+    found = set()
+    for path in (PACKAGE / "reference").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {name.name.split(".")[0] for name in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found.add((node.module or "").split(".")[0])
+    assert found <= allowed
+
+
+def test_import_contracts_hold() -> None:
+    lint = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run(
+        [str(lint), "--no-cache"], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_import_contracts_notice_a_step_up(tmp_path: Path) -> None:
+    copy = tmp_path / "attn_course"
+    for path in PACKAGE.rglob("*.py"):
+        target = copy / path.relative_to(PACKAGE)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    softmax = copy / "functional" / "softmax.py"
+    softmax.write_text(softmax.read_text(encoding="utf-8") + "\nimport attn_course.nn.recurrent\n")
+    lint = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run(
+        [str(lint), "--no-cache"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode != 0
+    assert "attn_course.functional.softmax -> attn_course.nn.recurrent" in done.stdout
