@@ -55,7 +55,11 @@ def read_exercise(path: Path) -> Any:
                 raise ValueError(f"{where}: not Python: {error}") from None
             cell.outputs, cell.execution_count = [], None
         cell["id"] = name
-    notebook.metadata = {"kernelspec": dict(KERNEL), "language_info": {"name": "python"}}
+    notebook.metadata = {
+        "kernelspec": dict(KERNEL),
+        "language_info": {"name": "python"},
+        "attn_course": _table_of_cells(notebook, path.parent.name),
+    }
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook
 
@@ -84,6 +88,21 @@ def secret_regions(notebook: Any) -> list[tuple[str, str]]:
             for part in cell.source.split(begin)[1:]:
                 regions.append((grade_id, part.split(end)[0]))
     return regions
+
+
+def _table_of_cells(notebook: Any, slug: str) -> dict[str, Any]:
+    """Say in the notebook itself which cells belong to it, so that a lost one is noticed."""
+    metas = [cell.metadata["nbgrader"] for cell in notebook.cells if "nbgrader" in cell.metadata]
+    names = solution_names(notebook)
+    tests = {m["grade_id"]: m["points"] for m in metas if m["grade"] and not m["solution"]}
+    for grade_id in tests:
+        if "-" not in grade_id or grade_id.split("-")[0] not in names:
+            raise ValueError(
+                f"{slug}: grade_id of a test cell: expected <function>-<property> "
+                f"with a function of the set, got {grade_id!r}"
+            )
+    solutions = [m["grade_id"] for m in metas if m["solution"]]
+    return {"slug": slug, "solutions": solutions, "tests": tests}
 
 
 def _complete(given: dict[str, Any], cell: Any, where: str) -> dict[str, Any]:

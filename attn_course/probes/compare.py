@@ -27,7 +27,7 @@ class Difference:
     text: str
 
 
-def difference(got: object, expected: object, *, slack: float = 1.0) -> Difference | None:
+def difference(got: object, expected: object, *, slack: float | int = 1.0) -> Difference | None:
     """Return how ``got`` differs from ``expected``, or None when it does not.
 
     Types are compared strictly and never through ``==`` of the learner's own objects.
@@ -94,7 +94,7 @@ def _plain(got: object, expected: Tensor) -> Tensor | Difference:
     return tensor.resolve_conj().resolve_neg()
 
 
-def _tensor_difference(raw: object, expected: Tensor, slack: float) -> Difference | None:
+def _tensor_difference(raw: object, expected: Tensor, slack: float | int) -> Difference | None:
     got = _plain(raw, expected)
     if isinstance(got, Difference):
         return got
@@ -108,7 +108,7 @@ def _tensor_difference(raw: object, expected: Tensor, slack: float) -> Differenc
     return values
 
 
-def _value_difference(got: Tensor, expected: Tensor, slack: float) -> Difference | None:
+def _value_difference(got: Tensor, expected: Tensor, slack: float | int) -> Difference | None:
     total = got.numel()
     floating = got.is_floating_point() or got.is_complex()
     if not floating or not (expected.is_floating_point() or expected.is_complex()):
@@ -176,7 +176,7 @@ def _first(mask: Tensor) -> str:
     return f", the first at index {index}"
 
 
-def _array_difference(got: object, expected: Any, slack: float) -> Difference | None:
+def _array_difference(got: object, expected: Any, slack: float | int) -> Difference | None:
     if type(got) is not np.ndarray:
         return Difference("type", f"returned {kind_of(got)} where a NumPy array is due")
     if got.dtype == object or got.dtype.kind not in "biufc":
@@ -188,7 +188,7 @@ def _array_difference(got: object, expected: Any, slack: float) -> Difference | 
     )
 
 
-def _number_difference(got: object, expected: Any, slack: float) -> Difference | None:
+def _number_difference(got: object, expected: Any, slack: float | int) -> Difference | None:
     if type(got) is Tensor and got.dim() == 0:
         got = got.detach().item()
     whole = isinstance(expected, int | np.integer)
@@ -216,7 +216,7 @@ def _number_difference(got: object, expected: Any, slack: float) -> Difference |
     )
 
 
-def _sequence_difference(got: object, expected: Any, slack: float) -> Difference | None:
+def _sequence_difference(got: object, expected: Any, slack: float | int) -> Difference | None:
     name = "tuple" if isinstance(expected, tuple) else "list"
     if not isinstance(got, list | tuple):
         return Difference("type", f"returned {kind_of(got)} where a {name} is due")
@@ -231,7 +231,7 @@ def _sequence_difference(got: object, expected: Any, slack: float) -> Difference
     return None
 
 
-def _dict_difference(got: object, expected: Any, slack: float) -> Difference | None:
+def _dict_difference(got: object, expected: Any, slack: float | int) -> Difference | None:
     if type(got) is not dict:
         return Difference("type", f"returned {kind_of(got)} where a dict is due")
     missing = [key for key in expected if key not in got]

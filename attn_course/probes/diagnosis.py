@@ -7,7 +7,7 @@ from typing import Any
 from attn_course.probes import properties
 from attn_course.probes.catalogue import Call, Catalogue, Misconception
 from attn_course.probes.outcome import Outcome, agree, judge, quiet, run
-from attn_course.probes.values import size
+from attn_course.probes.values import copy, size
 
 _MOST_WITNESSES = 64
 
@@ -112,8 +112,6 @@ def smallest_failure(
 
 def _symptom(claim: properties.Property, function: Callable[..., Any], call: Call) -> str | None:
     """Check a property; an exception counts as not holding, with nothing to say about it."""
-    from attn_course.probes.values import copy
-
     try:
         with quiet():
             return claim(function, *copy(call.args), **copy(call.kwargs))

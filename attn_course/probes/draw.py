@@ -50,8 +50,8 @@ class Draw:
         self,
         *shape: int,
         dtype: torch.dtype = torch.float32,
-        mean: float = 0.0,
-        std: float = 1.0,
+        mean: float | int = 0.0,
+        std: float | int = 1.0,
     ) -> Tensor:
         """Draw a tensor of independent normal numbers."""
         drawn = torch.randn(shape, generator=self.rng, dtype=torch.float64)
@@ -60,8 +60,8 @@ class Draw:
     def uniform(
         self,
         *shape: int,
-        low: float = 0.0,
-        high: float = 1.0,
+        low: float | int = 0.0,
+        high: float | int = 1.0,
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """Draw a tensor of numbers spread evenly over ``[low, high)``."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_course.probes import student
 from attn_course.probes.catalogue import Call, Catalogue, load_catalogue
-from attn_course.probes.compare import Difference, difference, kind_of
+from attn_course.probes.compare import Difference, kind_of
 from attn_course.probes.diagnosis import (
     Record,
     broken_property,
@@ -21,7 +21,7 @@ from attn_course.probes.failure import NotStarted, NotStartedReport, ProbeFailur
 from attn_course.probes.oracle import as_oracle
 from attn_course.probes.outcome import Outcome, judge, quiet, run, write_call
 from attn_course.probes.properties import Property, memory_below
-from attn_course.probes.values import describe, freeze
+from attn_course.probes.values import copy, describe, freeze, show
 
 
 class Probe(Draw):
@@ -74,7 +74,8 @@ class Probe(Draw):
         Raises:
             ProbeFailure: If the answers differ.
         """
-        call = Call(args, kwargs, via)
+        # A copy: a test cell may go on to change its tensors, and the calls are replayed later.
+        call = Call(copy(args), copy(kwargs), via)
         right = self._right(call)
         mine = run(self.function, call)
         wrong = judge(mine, right)
@@ -121,7 +122,7 @@ class Probe(Draw):
 
         def watched(inner: Callable[..., Any]) -> Callable[..., Any]:
             def call_and_note(*a: Any, **k: Any) -> Any:
-                call = Call(a, k, via)
+                call = Call(copy(a), copy(k), via)
                 outcome = run(lambda *x, **y: inner(*x, **y), Call(a, k))
                 made.append(Record(call, outcome))
                 if outcome.error is not None:
@@ -130,7 +131,7 @@ class Probe(Draw):
 
             return call_and_note
 
-        call = Call(args, kwargs, via)
+        call = Call(copy(args), copy(kwargs), via)
         bound = self._bound(via)
         symptom: str | None
         try:
@@ -181,7 +182,7 @@ class Probe(Draw):
         Raises:
             ProbeFailure: If it answers, or raises something else.
         """
-        call = Call(args, kwargs, via)
+        call = Call(copy(args), copy(kwargs), via)
         mine = run(self.function, call)
         record = Record(call, mine)
         if isinstance(mine.error, kind) and not mine.not_started:
@@ -198,7 +199,7 @@ class Probe(Draw):
         *,
         right: Sequence[Callable[..., Any]],
         wrong: Mapping[str, Callable[..., Any]],
-        points: float,
+        points: float | int,
     ) -> float:
         """Grade a test that the learner wrote: it must accept what is right and reject the rest.
 
@@ -215,42 +216,41 @@ class Probe(Draw):
         Raises:
             ProbeFailure: If no point is earned.
         """
-        for candidate in right:
-            verdict, outcome = self._verdict(candidate)
-            if verdict is not True:
-                text = outcome.error_text() or self._verdict_text(outcome, "rejects a right answer")
-                self._fail(Record(Call((candidate,)), outcome), Difference("judges", text), None)
-        missed = []
-        last = Outcome()
-        for name, candidate in wrong.items():
-            verdict, outcome = self._verdict(candidate)
-            if outcome.error is not None or verdict is None:
-                text = outcome.error_text() or self._verdict_text(outcome, "")
-                self._fail(Record(Call((candidate,)), outcome), Difference("judges", text), None)
-            if verdict:
-                missed.append(name)
-                last = outcome
+        verdicts = [(None, *self._verdict(candidate)) for candidate in right]
+        verdicts += [(name, *self._verdict(candidate)) for name, candidate in wrong.items()]
+        # All of them first: the pattern of verdicts is what tells one faulty test from another.
+        self.records.extend(record for _, _, record in verdicts)
+        for name, verdict, record in verdicts:
+            if verdict is None or (name is None and not verdict):
+                text = self._verdict_text(record.outcome)
+                self._fail(record, Difference("judges", text), None)
+        missed = [(name, record) for name, verdict, record in verdicts if name and verdict]
         caught = len(wrong) - len(missed)
         if caught == 0:
             text = f"accepts all {len(wrong)} wrong answers"
-            self._fail(Record(Call((wrong[missed[-1]],)), last), Difference("judges", text), None)
+            self._fail(missed[-1][1], Difference("judges", text), None)
         if missed:
             print(f"{self.name}: {caught} of {len(wrong)} wrong answers are caught.")
-            print(f"  These get through: {'; '.join(missed)}.")
+            print(f"  These get through: {'; '.join(name for name, _ in missed)}.")
         return float(points) * caught / len(wrong)
 
-    def _verdict(self, candidate: Callable[..., Any]) -> tuple[bool | None, Outcome]:
+    def _verdict(self, candidate: Callable[..., Any]) -> tuple[bool | None, Record]:
         outcome = run(self.function, Call((candidate,)))
+        if type(outcome.value) is np.bool_:
+            outcome = Outcome(value=bool(outcome.value), mutated=outcome.mutated)
+        record = Record(Call((candidate,)), outcome)
         if outcome.not_started:
-            self._fail(Record(Call((candidate,)), outcome), Difference("error", ""), None)
-        value = outcome.value
-        if outcome.error is None and type(value) in (bool, np.bool_):
-            return bool(value), outcome
-        return None, outcome
+            self._fail(record, Difference("error", ""), None)
+        if outcome.error is None and type(outcome.value) is bool:
+            return outcome.value, record
+        return None, record
 
-    def _verdict_text(self, outcome: Outcome, otherwise: str) -> str:
-        if type(outcome.value) in (bool, np.bool_):
-            return otherwise
+    @staticmethod
+    def _verdict_text(outcome: Outcome) -> str:
+        if outcome.error is not None:
+            return outcome.error_text()
+        if type(outcome.value) is bool:
+            return "rejects a right answer"
         return f"returned {kind_of(outcome.value)} where True or False is due"
 
     def _bound(self, via: Callable[..., Any] | None) -> Callable[..., Any]:
@@ -313,8 +313,6 @@ class Probe(Draw):
     def _example(self, record: Record, wrong: Difference) -> str:
         if wrong.kind == "judges":
             return ""
-        from attn_course.probes.values import show
-
         text = write_call(self.name, record.call)
         if len(text) > 400:
             return ""

@@ -88,7 +88,7 @@ def non_negative(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str
     return None
 
 
-def bounded(low: float, high: float, *, margin: float = 1e-4) -> Property:
+def bounded(low: float | int, high: float | int, *, margin: float | int = 1e-4) -> Property:
     """Every number of the result lies between ``low`` and ``high``."""
 
     def check(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
@@ -110,7 +110,7 @@ def shift_invariant(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     """Adding 3 to the first argument leaves the result as it was."""
     before = function(*args, **kwargs)
     after = function(args[0] + 3.0, *args[1:], **kwargs)
-    found = difference(after, before, slack=10)
+    found = difference(after, before, slack=10.0)
     return f"after adding 3 to every score {found.text}" if found else None
 
 
@@ -119,7 +119,7 @@ def scale_invariant(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     """Multiplying the first argument by 4 leaves the result as it was."""
     before = function(*args, **kwargs)
     after = function(args[0] * 4.0, *args[1:], **kwargs)
-    found = difference(after, before, slack=10)
+    found = difference(after, before, slack=10.0)
     return f"after multiplying the first argument by 4, {found.text}" if found else None
 
 
@@ -128,7 +128,7 @@ def symmetric(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | 
     """Exchanging the first two arguments leaves the result as it was."""
     before = function(*args, **kwargs)
     after = function(args[1], args[0], *args[2:], **kwargs)
-    found = difference(after, before, slack=10)
+    found = difference(after, before, slack=10.0)
     return f"with the two arguments exchanged {found.text}" if found else None
 
 
@@ -139,12 +139,12 @@ def linear_in_last(function: Callable[..., Any], *args: Any, **kwargs: Any) -> s
     twice = function(*args[:-1], args[-1] * 2.0, **kwargs)
     if isinstance(once, str):
         return once
-    found = difference(twice, once * 2.0, slack=10)
+    found = difference(twice, once * 2.0, slack=10.0)
     return f"doubling the last argument does not double the result: {found.text}" if found else None
 
 
 def ignores_masked(
-    *, mask: int | str = 1, at: int = 0, dim: int = -1, fill: float = 50.0
+    *, mask: int | str = 1, at: int = 0, dim: int = -1, fill: float | int = 50.0
 ) -> Property:
     """Changing what the mask forbids changes nothing.
 
@@ -165,7 +165,7 @@ def ignores_masked(
         changed = list(args)
         changed[at] = torch.where(forbidden, target + fill, target)
         before, after = function(*args, **kwargs), function(*changed, **kwargs)
-        found = difference(after, before, slack=10)
+        found = difference(after, before, slack=10.0)
         return f"after changing masked positions only, {found.text}" if found else None
 
     return Property("masked positions have no influence", check)
@@ -227,7 +227,7 @@ def causal(*, at: int = 0, dim: int = 1) -> Property:
             after = _one_tensor(function(*changed, **kwargs))
             if isinstance(after, str):
                 return after
-            past = difference(after.narrow(dim, 0, t + 1), before.narrow(dim, 0, t + 1), slack=10)
+            past = difference(after.narrow(dim, 0, t + 1), before.narrow(dim, 0, t + 1), slack=10.0)
             if past is not None:
                 return f"changing positions after {t} changes results up to {t}: the future leaks"
         return None
@@ -248,7 +248,7 @@ def permutation_equivariant(*, at: tuple[int, ...] = (0,), dim: int = -2) -> Pro
         if isinstance(before, str):
             return before
         turned = [a.flip(dim) if i in at else a for i, a in enumerate(args)]
-        found = difference(function(*turned, **kwargs), before.flip(dim), slack=10)
+        found = difference(function(*turned, **kwargs), before.flip(dim), slack=10.0)
         return f"reversing axis {dim} of the input does not reverse the result" if found else None
 
     return Property(f"the order along axis {dim} carries through", check)
@@ -265,7 +265,7 @@ def permutation_invariant(*, at: tuple[tuple[int, int], ...]) -> Property:
         turned = list(args)
         for place, dim in at:
             turned[place] = args[place].flip(dim)
-        found = difference(function(*turned, **kwargs), function(*args, **kwargs), slack=10)
+        found = difference(function(*turned, **kwargs), function(*args, **kwargs), slack=10.0)
         return f"after reordering the items {found.text}" if found else None
 
     return Property("the order of the items does not matter", check)
@@ -284,7 +284,7 @@ def batch_independent(*, at: tuple[int, ...] = (0,)) -> Property:
             return whole
         for i in range(args[at[0]].shape[0]):
             alone = [a[i : i + 1] if place in at else a for place, a in enumerate(args)]
-            found = difference(function(*alone, **kwargs), whole[i : i + 1], slack=10)
+            found = difference(function(*alone, **kwargs), whole[i : i + 1], slack=10.0)
             if found is not None:
                 return f"batch entry {i} gives another result alone than inside its batch"
         return None

@@ -262,4 +262,4 @@ def _peak_memory(
         if not tracing:
             tracemalloc.stop()
     del result
-    return storages.peak + python
+    return int(storages.peak) + python

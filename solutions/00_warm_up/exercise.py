@@ -6,10 +6,12 @@
 # Nothing here needs a network or a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
+import math
+
 import torch
 
 from attn_course import reference
-from attn_course.probes import Probe, properties, student
+from attn_course.probes import Probe, from_numpy, properties
 
 # %% [markdown]
 # ## 1. A softmax that cannot overflow
@@ -22,7 +24,7 @@ from attn_course.probes import Probe, properties, student
 # - It is right for every finite score, however large: the weights of `[1000, 0]` are `[1, 0]`.
 #   A score of `-inf` gets weight 0, as long as one score of its row is finite.
 # - `scores` itself stays as it was, and gradients flow through.
-# - Write it with `exp`, sums and the like: not with `torch.softmax` or its relatives.
+# - The point is to build it from `exp`, sums and the like, so leave `torch.softmax` and its relatives aside.
 #
 # By hand: the scores `[ln 1, ln 3]` have exponentials 1 and 3, so the weights are `[0.25, 0.75]`.
 #
@@ -96,3 +98,477 @@ probe.gradient(torch.tensor([1.0, 2.0, 3.0]), dim=0)
 probe.gradient(probe.normal(3, 5), dim=-1)
 probe.gradient(probe.normal(3, 5), dim=0)
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. The logarithm of a sum of exponentials
+#
+# `logsumexp(scores, dim=-1)` returns $\log \sum_j e^{s_j}$ along the axis `dim`: a smooth maximum, and the number by which a softmax divides.
+#
+# - The axis `dim` disappears: scores of shape `(2, 3, 5)` with `dim=1` give a result of shape `(2, 5)`, in the dtype of `scores`.
+# - It is right for every finite score, however large: `[1000, 1000]` gives $1000 + \ln 2$.
+# - A score of `-inf` adds nothing; a row of nothing but `-inf` gives `-inf`, not NaN.
+# - `scores` stays as it was, and gradients flow through.
+#
+# By hand: `[ln 1, ln 3]` gives $\ln 4$.
+#
+# <details><summary>Hint</summary>
+#
+# The trick of the softmax works here too, but this time what you took away has to come back.
+# For a row of nothing but `-inf`: what is `-inf - (-inf)`?
+#
+# </details>
+
+# %% nbgrader={"grade_id": "logsumexp", "solution": true}
+def logsumexp(scores, dim=-1):
+    ### BEGIN SOLUTION
+    largest = scores.amax(dim, keepdim=True)
+    largest = largest.masked_fill(largest == -torch.inf, 0.0)
+    return (scores - largest).exp().sum(dim).log() + largest.squeeze(dim)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "logsumexp-values", "grade": true, "points": 1}
+# The example by hand, and a row of three.
+probe = Probe("00_warm_up", "logsumexp", logsumexp, oracle=reference.logsumexp)
+probe.equals(torch.tensor([1.0, 3.0]).log(), dim=0)
+probe.equals(torch.tensor([1.0, 2.0, 3.0]), dim=0)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(5))
+probe.equals(probe.normal(7, dtype=torch.float64, std=3.0))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "logsumexp-axis", "grade": true, "points": 1}
+# The axis that is summed disappears, whichever it is.
+probe = Probe("00_warm_up", "logsumexp", logsumexp, oracle=reference.logsumexp)
+scores = torch.tensor([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]])
+probe.equals(scores, dim=0)
+probe.equals(scores, dim=1)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 3), dim=-2)
+probe.equals(probe.normal(2, 3, 5), dim=1)
+probe.equals(probe.normal(5, 3, 2).transpose(0, 2), dim=-3)
+probe.equals(probe.normal(2, 3, 5, 7))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "logsumexp-large_scores", "grade": true, "points": 1}
+# Scores whose exponential does not fit into a float, also with the rows on different levels.
+probe = Probe("00_warm_up", "logsumexp", logsumexp, oracle=reference.logsumexp)
+probe.equals(torch.tensor([1000.0, 1000.0]), dim=0)
+probe.equals(torch.tensor([[1000.0, 999.0], [-1000.0, -1001.0]]), dim=1)
+### BEGIN HIDDEN TESTS
+probe.equals(120.0 + probe.normal(3, 5), dim=0)
+probe.equals(probe.normal(4, 3, dtype=torch.float64, std=2000.0), dim=-1)
+levels = torch.tensor([[3000.0], [0.0], [-3000.0]], dtype=torch.float64)
+probe.equals(levels + probe.normal(3, 5, dtype=torch.float64), dim=-1)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "logsumexp-minus_infinity", "grade": true, "points": 1}
+# Minus infinity adds nothing, and a row of it is minus infinity.
+probe = Probe("00_warm_up", "logsumexp", logsumexp, oracle=reference.logsumexp)
+probe.equals(torch.tensor([[0.0, -torch.inf], [-torch.inf, -torch.inf]]), dim=1)
+### BEGIN HIDDEN TESTS
+scores = probe.normal(3, 5).masked_fill(~probe.mask(3, 5), -torch.inf)
+scores[1] = -torch.inf
+probe.equals(scores, dim=-1)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "logsumexp-gradient", "grade": true, "points": 1}
+# Gradients flow through, and are right.
+probe = Probe("00_warm_up", "logsumexp", logsumexp, oracle=reference.logsumexp)
+probe.gradient(torch.tensor([[1.0, 2.0, 3.0], [0.0, 2.0, -1.0]]), dim=1)
+### BEGIN HIDDEN TESTS
+probe.gradient(probe.normal(3, 5), dim=0)
+probe.gradient(probe.normal(2, 3, 2), dim=1)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. A softmax that may not look everywhere
+#
+# `masked_softmax(scores, attn_mask, dim=-1)` is a softmax over the allowed positions only.
+#
+# - `attn_mask` is a boolean tensor, True = may attend; its shape is that of `scores`, or broadcasts to it.
+# - A forbidden position gets weight exactly 0, and its score has no influence, however large it is: the weights are as if it were not there.
+# - A row in which nothing is allowed gets weights 0, not NaN, and gradient 0.
+# - For the rest it keeps the promises of `stable_softmax`: shape, dtype, large scores, any `dim`, inputs untouched, right gradients.
+#
+# By hand: the scores `[ln 1, ln 3, 5]` with the mask `[True, True, False]` give `[0.25, 0.75, 0]`.
+#
+# <details><summary>Hint</summary>
+#
+# What score has an exponential of exactly zero?
+# Give it to the forbidden positions *before* anything else, and then look at what happens to a row that holds nothing else.
+#
+# </details>
+
+# %% nbgrader={"grade_id": "masked_softmax", "solution": true}
+def masked_softmax(scores, attn_mask, dim=-1):
+    ### BEGIN SOLUTION
+    allowed = scores.masked_fill(~attn_mask, -torch.inf)
+    largest = allowed.amax(dim, keepdim=True)
+    weights = (allowed - largest.masked_fill(largest == -torch.inf, 0.0)).exp()
+    total = weights.sum(dim, keepdim=True)
+    return weights / total.masked_fill(total == 0, 1.0)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "masked_softmax-values", "grade": true, "points": 2}
+# The example by hand; then a mask of one's own for every row.
+probe = Probe("00_warm_up", "masked_softmax", masked_softmax, oracle=reference.masked_softmax)
+probe.equals(torch.tensor([1.0, 3.0, 148.413]).log(), torch.tensor([True, True, False]), dim=0)
+scores = torch.tensor([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]])
+probe.equals(scores, torch.tensor([[True, False, True], [False, True, True]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.mask(3, 5))
+probe.equals(probe.normal(2, 3, 5, dtype=torch.float64), probe.mask(2, 3, 5))
+probe.equals(probe.normal(3, 5), torch.ones(3, 5, dtype=torch.bool))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "masked_softmax-no_influence", "grade": true, "points": 1}
+# Whatever score stands at a forbidden position: its weight is exactly 0 and nobody else notices.
+probe = Probe("00_warm_up", "masked_softmax", masked_softmax, oracle=reference.masked_softmax)
+mask = torch.tensor([True, False, True])
+probe.holds(properties.zero_where_masked(mask=1), torch.tensor([1.0, 2.0, 3.0]), mask)
+probe.equals(torch.tensor([1.0, 10000.0, 3.0]), mask)
+### BEGIN HIDDEN TESTS
+mask = probe.mask(3, 7)
+scores = probe.normal(3, 7)
+probe.holds(properties.zero_where_masked(mask=1), scores, mask)
+probe.equals(torch.where(mask, scores, 1000.0 + scores), mask)
+probe.equals(torch.where(mask, scores, -1000.0 + scores), mask)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "masked_softmax-shapes", "grade": true, "points": 1}
+# One mask for many rows, and any axis.
+probe = Probe("00_warm_up", "masked_softmax", masked_softmax, oracle=reference.masked_softmax)
+scores = torch.tensor([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]])
+probe.equals(scores, torch.tensor([True, True, False]))
+probe.equals(scores, torch.tensor([[True, False, True], [True, True, False]]), dim=0)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 5), probe.mask(3, 5))
+probe.equals(probe.normal(2, 3, 5), probe.mask(2, 1, 5))
+probe.equals(probe.normal(2, 3, 5), probe.mask(2, 5, 3).transpose(1, 2), dim=1)
+probe.equals(probe.normal(3, 3).t(), probe.mask(3, 3).t(), dim=-2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "masked_softmax-large_scores", "grade": true, "points": 1}
+# Large scores at allowed positions.
+probe = Probe("00_warm_up", "masked_softmax", masked_softmax, oracle=reference.masked_softmax)
+probe.equals(torch.tensor([1000.0, 0.0, 0.0]), torch.tensor([True, True, False]))
+### BEGIN HIDDEN TESTS
+levels = torch.tensor([[110.0], [0.0], [-110.0]])
+probe.equals(levels + probe.normal(3, 5), probe.mask(3, 5))
+mask = probe.mask(3, 5)
+scores = probe.normal(3, 5, dtype=torch.float64, std=2000.0)
+probe.equals(torch.where(mask, scores, scores - 20000.0), mask)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "masked_softmax-empty_rows", "grade": true, "points": 1}
+# A row in which nothing is allowed.
+probe = Probe("00_warm_up", "masked_softmax", masked_softmax, oracle=reference.masked_softmax)
+mask = torch.tensor([[True, True], [False, False]])
+probe.equals(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), mask)
+### BEGIN HIDDEN TESTS
+mask = torch.ones(3, 5, dtype=torch.bool)
+mask[1] = False
+probe.equals(probe.normal(3, 5), mask)
+probe.equals(probe.normal(2, 3), torch.zeros(2, 3, dtype=torch.bool))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "masked_softmax-gradient", "grade": true, "points": 1}
+# Gradients: right at allowed positions, exactly 0 at forbidden ones and in empty rows.
+probe = Probe("00_warm_up", "masked_softmax", masked_softmax, oracle=reference.masked_softmax)
+mask = torch.tensor([[True, True, False], [True, False, True]])
+probe.gradient(torch.tensor([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]]), mask)
+### BEGIN HIDDEN TESTS
+mask = probe.mask(3, 5)
+probe.gradient(probe.normal(3, 5), mask)
+mask[1] = False
+probe.gradient(probe.normal(3, 5), mask)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. How alike two vectors are
+#
+# `cosine_similarity(a, b)` returns the cosine of the angle between vectors, over the last axis: $\frac{a \cdot b}{\lVert a \rVert\, \lVert b \rVert}$.
+#
+# - `a` and `b` are floating tensors whose last axes agree; the other axes broadcast.
+#   Shapes `(3, 1, 5)` and `(7, 5)` give a result of shape `(3, 7)`.
+# - The result does not depend on how long the vectors are.
+# - A zero vector points nowhere: its cosine with anything is 0, not NaN.
+# - The inputs stay as they were, and gradients flow to both.
+#
+# By hand: `[3, 4]` and `[4, 3]` have dot product 24 and lengths 5 and 5, so the cosine is 0.96.
+
+# %% nbgrader={"grade_id": "cosine_similarity", "solution": true}
+def cosine_similarity(a, b):
+    ### BEGIN SOLUTION
+    dot = (a * b).sum(-1)
+    lengths = a.norm(dim=-1) * b.norm(dim=-1)
+    return dot / lengths.masked_fill(lengths == 0, 1.0)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "cosine_similarity-values", "grade": true, "points": 1}
+# The example by hand, opposite vectors, and vectors of different lengths.
+probe = Probe("00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity)
+probe.equals(torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0]))
+probe.equals(torch.tensor([1.0, 2.0]), torch.tensor([-3.0, -6.0]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(7), probe.normal(7))
+probe.equals(probe.normal(5, dtype=torch.float64, mean=2.0), 100.0 * probe.normal(5, dtype=torch.float64))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "cosine_similarity-shapes", "grade": true, "points": 1}
+# Many vectors at once: row by row, and every row with every other one.
+probe = Probe("00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity)
+a = torch.tensor([[3.0, 4.0], [1.0, 0.0]])
+b = torch.tensor([[4.0, 3.0], [1.0, 1.0]])
+probe.equals(a, b)
+probe.equals(a[:, None], b)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(5), probe.normal(3, 5))
+probe.equals(probe.normal(3, 1, 5), probe.normal(7, 5))
+probe.equals(probe.normal(2, 3, 5), probe.normal(2, 3, 5))
+probe.equals(probe.normal(5, 3).t(), probe.normal(5, 3).t())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "cosine_similarity-zero_vector", "grade": true, "points": 1}
+# A zero vector, on either side.
+probe = Probe("00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity)
+probe.equals(torch.tensor([0.0, 0.0]), torch.tensor([4.0, 3.0]))
+### BEGIN HIDDEN TESTS
+vectors = probe.uniform(3, 5)
+vectors[1] = 0.0
+probe.equals(probe.uniform(3, 5), vectors)
+probe.equals(vectors, vectors)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "cosine_similarity-gradient", "grade": true, "points": 1}
+# Gradients with respect to both arguments.
+probe = Probe("00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity)
+probe.gradient(torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0]), wrt=(0, 1))
+### BEGIN HIDDEN TESTS
+probe.gradient(1.0 + probe.uniform(3, 5), 1.0 + probe.uniform(3, 5), wrt=(0, 1))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. A mean in which some count more
+#
+# `weighted_mean(weights, value)` returns $\frac{\sum_s w_s\, v_s}{\sum_s w_s}$, the mean of vectors in which each counts by its weight.
+#
+# - `weights` has shape `(..., S)` and is not negative; `value` has shape `(..., S, E)`; the result has shape `(..., E)`.
+#   The leading axes broadcast: one set of `S` vectors serves many rows of weights.
+# - The weights need not add up to one: twice the weights give the same mean.
+# - Where all weights are 0 the result is 0, not NaN.
+# - The inputs stay as they were, and gradients flow to both.
+#
+# By hand: the vectors `[1, 0]` and `[5, 8]` with weights 3 and 1 have the mean `[2, 2]`.
+
+# %% nbgrader={"grade_id": "weighted_mean", "solution": true}
+def weighted_mean(weights, value):
+    ### BEGIN SOLUTION
+    total = weights.sum(-1, keepdim=True)
+    summed = (weights[..., None] * value).sum(-2)
+    return summed / total.masked_fill(total == 0, 1.0)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "weighted_mean-values", "grade": true, "points": 1}
+# Weights that add up to one, as a softmax makes them.
+probe = Probe("00_warm_up", "weighted_mean", weighted_mean, oracle=reference.weighted_mean)
+probe.equals(torch.tensor([0.75, 0.25]), torch.tensor([[1.0, 0.0], [5.0, 8.0]]))
+### BEGIN HIDDEN TESTS
+probe.equals(torch.softmax(probe.normal(5), 0), probe.normal(5, 3))
+probe.equals(torch.softmax(probe.normal(3, dtype=torch.float64), 0), probe.normal(3, 7, dtype=torch.float64))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "weighted_mean-any_weights", "grade": true, "points": 1}
+# Weights that do not add up to one: the example by hand.
+probe = Probe("00_warm_up", "weighted_mean", weighted_mean, oracle=reference.weighted_mean)
+probe.equals(torch.tensor([3.0, 1.0]), torch.tensor([[1.0, 0.0], [5.0, 8.0]]))
+### BEGIN HIDDEN TESTS
+probe.equals(0.1 + probe.uniform(5), probe.normal(5, 3))
+probe.equals(0.1 + 7.0 * probe.uniform(5), probe.normal(5, 3))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "weighted_mean-shapes", "grade": true, "points": 1}
+# Many rows of weights at once, over vectors of their own or over the same ones.
+probe = Probe("00_warm_up", "weighted_mean", weighted_mean, oracle=reference.weighted_mean)
+weights = torch.tensor([[0.75, 0.25], [0.5, 0.5], [0.0, 1.0]])
+probe.equals(weights, torch.tensor([[1.0, 0.0], [5.0, 8.0]]))
+### BEGIN HIDDEN TESTS
+probe.equals(torch.softmax(probe.normal(3, 5), -1), probe.normal(3, 5, 7))
+probe.equals(torch.softmax(probe.normal(2, 3, 5), -1), probe.normal(2, 1, 5, 7))
+probe.equals(torch.softmax(probe.normal(3, 3), -1), probe.normal(3, 3))
+probe.equals(torch.softmax(probe.normal(5), -1), probe.normal(2, 5, 3))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "weighted_mean-zero_weights", "grade": true, "points": 1}
+# A row whose weights are all 0.
+probe = Probe("00_warm_up", "weighted_mean", weighted_mean, oracle=reference.weighted_mean)
+probe.equals(torch.tensor([0.0, 0.0]), torch.tensor([[1.0, 0.0], [5.0, 8.0]]))
+### BEGIN HIDDEN TESTS
+weights = torch.softmax(probe.normal(3, 5), -1)
+weights[2] = 0.0
+probe.equals(weights, probe.normal(5, 7))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "weighted_mean-gradient", "grade": true, "points": 1}
+# Gradients with respect to the weights and to the values.
+probe = Probe("00_warm_up", "weighted_mean", weighted_mean, oracle=reference.weighted_mean)
+probe.gradient(torch.tensor([3.0, 1.0]), torch.tensor([[1.0, 0.0], [5.0, 8.0]]), wrt=(0, 1))
+### BEGIN HIDDEN TESTS
+probe.gradient(0.2 + probe.uniform(2, 3), probe.normal(2, 3, 5), wrt=(0, 1))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. Fix this: a word in its context
+#
+# `broken_word_in_context(words)` below should replace every word of a sentence by a mean of the whole sentence, in which a word counts the more the more alike it is to the one that is replaced:
+#
+# - `words` has shape `(L, E)`, one row per word; the result has the same shape.
+# - Row $i$ of the result is the mean of the rows of `words`, as they are, with weights $\mathrm{softmax}_j(\cos(w_i, w_j))$: the weights of one row $i$ add up to one over $j$.
+# - A word that is all zeros has cosine 0 with every word.
+# - `words` stays as it was.
+#
+# It runs without an error and gives something of the right shape, yet it has three faults.
+# Write `fixed_word_in_context` without them.
+#
+# By hand: two words at a right angle have cosines 1 with themselves and 0 with each other, so each weighs its own vector with $e / (e + 1) \approx 0.731$.
+
+# %% nbgrader={"grade_id": "broken", "locked": true}
+def broken_word_in_context(words):
+    lengths = words.norm(dim=-1, keepdim=True)
+    words /= torch.where(lengths == 0, 1.0, lengths)
+    scores = words @ words.T
+    weights = torch.softmax(scores, dim=0)
+    return weights @ words
+
+
+# %% nbgrader={"grade_id": "fixed_word_in_context", "solution": true}
+def fixed_word_in_context(words):
+    ### BEGIN SOLUTION
+    lengths = words.norm(dim=-1, keepdim=True)
+    units = words / torch.where(lengths == 0, 1.0, lengths)
+    weights = torch.softmax(units @ units.T, dim=-1)
+    return weights @ words
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_word_in_context-example", "grade": true, "points": 1}
+# The example by hand, with words of length 1 and of length 2.
+e = math.e
+probe = Probe(
+    "00_warm_up",
+    "fixed_word_in_context",
+    fixed_word_in_context,
+    oracle=lambda words: words.new_tensor([[e, 2.0], [1.0, 2.0 * e]]) / (e + 1.0),
+)
+probe.equals(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
+
+# %% nbgrader={"grade_id": "fixed_word_in_context-sentences", "grade": true, "points": 2}
+# Whole sentences: reordering the words reorders the result. (Hidden: the values, for fresh words.)
+probe = Probe("00_warm_up", "fixed_word_in_context", fixed_word_in_context)
+words = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 0.0]])
+probe.holds(properties.permutation_equivariant(at=(0,), dim=0), words)
+### BEGIN HIDDEN TESTS
+def right_words(words):
+    cosines = reference.cosine_similarity(words[:, None], words)
+    return reference.weighted_mean(reference.softmax(cosines), words)
+
+
+probe = Probe("00_warm_up", "fixed_word_in_context", fixed_word_in_context, oracle=from_numpy(right_words))
+words = probe.normal(5, 3, std=2.0)
+words[2] = 0.0
+probe.equals(words)
+probe.equals(probe.normal(3, 3))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. Write the test: which softmax is wrong?
+#
+# This time you are the one who tests.
+# `check_softmax(candidate)` is handed somebody's softmax and returns True when it keeps all promises of `stable_softmax`, False when it breaks one.
+# It calls `candidate(scores, dim=...)` with tensors of your choice and looks at what comes back.
+#
+# - You get the points only if every right softmax is accepted; allow for rounding (`torch.allclose`).
+# - The wrong ones are wrong in their values, about the axis, for large scores, or in what they do to their input; none of them raises an exception.
+# - Here you may use `torch.softmax` to compare with.
+#
+# Your points grow with the number of wrong ones that you catch.
+
+# %% nbgrader={"grade_id": "check_softmax", "solution": true}
+def check_softmax(candidate):
+    ### BEGIN SOLUTION
+    generator = torch.Generator().manual_seed(0)
+    for scale in (1.0, 10.0, 1000.0):
+        for dim in (0, 1, -1):
+            scores = scale * torch.randn(4, 4, generator=generator)
+            given = scores.clone()
+            weights = candidate(given, dim=dim)
+            if weights.shape != scores.shape or not torch.equal(given, scores):
+                return False
+            if not torch.allclose(weights, torch.softmax(scores, dim), atol=1e-4):
+                return False
+    return True
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "check_softmax-plain", "grade": true, "points": 1}
+# A right one, and two that are plainly wrong.
+probe = Probe("00_warm_up", "check_softmax", check_softmax)
+probe.judges(
+    right=[torch.softmax],
+    wrong={
+        "every weight is the same": lambda scores, dim=-1: torch.full_like(scores, 1 / scores.shape[dim]),
+        "the scores themselves": lambda scores, dim=-1: scores.clone(),
+    },
+    points=1,
+)
+
+# %% nbgrader={"grade_id": "check_softmax-mutants", "grade": true, "points": 5}
+# Wrong ones that are harder to see. (Hidden: which.)
+probe = Probe("00_warm_up", "check_softmax", check_softmax)
+probe.judges(
+    right=[torch.softmax, lambda scores, dim=-1: torch.log_softmax(scores, dim).exp()],
+    wrong={"each score by itself": lambda scores, dim=-1: torch.sigmoid(scores)},
+    points=5,
+)
+### BEGIN HIDDEN TESTS
+def overflowing(scores, dim=-1):
+    return scores.exp() / scores.exp().sum(dim, keepdim=True)
+
+
+def writing(scores, dim=-1):
+    weights = torch.softmax(scores, dim)
+    scores.sub_(scores.amax(dim, keepdim=True))
+    return weights
+
+
+probe.judges(
+    right=[torch.softmax, lambda scores, dim=-1: torch.log_softmax(scores, dim).exp()],
+    wrong={
+        "no protection against overflow": overflowing,
+        "the input is changed in place": writing,
+        "dim is ignored": lambda scores, dim=-1: torch.softmax(scores, -1),
+        "one total for the whole tensor": lambda scores, dim=-1: torch.softmax(scores.flatten(), 0).view_as(scores),
+        "powers of two instead of e": lambda scores, dim=-1: torch.softmax(scores * math.log(2.0), dim),
+    },
+    points=5,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 8. Report
+#
+# Take *the river bank* and *the bank loan* from the chapter.
+# In about 150 words: which numbers decide that *bank* moves towards water in the one and towards money in the other?
+# What would happen to the result if every score were multiplied by 10, and what if it were multiplied by 0?
+# Name one thing about word order that this way of mixing words cannot see.
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 4}
+# *bank* has equal parts of water and money; its dot product with *river* or *loan* is as large as with itself, while *the* scores 0.
+# So about half of the weight moves to the neighbour, and with it the mean moves along the neighbour's axis.
+# Ten times the scores makes the softmax almost an argmax: *the* vanishes, the ties between *bank* and its neighbour stay even.
+# Scores times zero give equal weights: the plain mean of the sentence.
+# A weighted mean does not depend on the order of its items, so *dog bites man* and *man bites dog* give each word the same result.

@@ -1,8 +1,31 @@
 """Wrong answers to the warm-up, each with its name, its message and the tests it must fail."""
 
+import math
+
 import torch
 
 from attn_course.probes import call, misconception, student, witnesses
+
+SOFTMAX = [
+    f"stable_softmax-{p}" for p in ("values", "axis", "large_scores", "minus_infinity", "gradient")
+]
+LOGSUMEXP = [
+    f"logsumexp-{p}" for p in ("values", "axis", "large_scores", "minus_infinity", "gradient")
+]
+MASKED = [
+    f"masked_softmax-{p}"
+    for p in ("values", "no_influence", "shapes", "large_scores", "empty_rows", "gradient")
+]
+COSINE = [f"cosine_similarity-{p}" for p in ("values", "shapes", "zero_vector", "gradient")]
+MEAN = [
+    f"weighted_mean-{p}" for p in ("values", "any_weights", "shapes", "zero_weights", "gradient")
+]
+FIXED = [f"fixed_word_in_context-{p}" for p in ("example", "sentences")]
+CHECK = [f"check_softmax-{p}" for p in ("plain", "mutants")]
+
+
+def but(cells, *left_out):
+    return [c for c in cells if c.split("-")[1] not in left_out]
 
 
 @witnesses(of="stable_softmax")
@@ -15,7 +38,7 @@ def softmax_calls(draw):
     yield call(draw.normal(5, dtype=torch.float64))
     yield call(torch.tensor([120.0, 119.0]), dim=0)
     yield call(torch.tensor([[500.0, 499.0], [-500.0, -501.0]]), dim=1)
-    yield call(torch.tensor([0.0, float("-inf")]), dim=0)
+    yield call(torch.tensor([0.0, -torch.inf]), dim=0)
     yield call(draw.normal(4), dim=0, via=student.grad(0))
 
 
@@ -48,7 +71,7 @@ def softmax_global_max(scores, dim=-1):
 @misconception(
     of="stable_softmax",
     name="dim is ignored",
-    fails=["stable_softmax-axis", "stable_softmax-large_scores", "stable_softmax-gradient"],
+    fails=but(SOFTMAX, "values", "minus_infinity"),
 )
 def softmax_last_axis(scores, dim=-1):
     """You always normalise over the last axis, whatever `dim` says.
@@ -57,16 +80,7 @@ def softmax_last_axis(scores, dim=-1):
     return torch.softmax(scores, -1)
 
 
-@misconception(
-    of="stable_softmax",
-    name="normalised over everything",
-    fails=[
-        "stable_softmax-axis",
-        "stable_softmax-large_scores",
-        "stable_softmax-minus_infinity",
-        "stable_softmax-gradient",
-    ],
-)
+@misconception(of="stable_softmax", name="normalised over everything", fails=but(SOFTMAX, "values"))
 def softmax_over_all(scores, dim=-1):
     """You divide by the sum over the whole tensor, so all weights together add up to one.
     Each row along `dim` has to add up to one by itself.
@@ -75,12 +89,7 @@ def softmax_over_all(scores, dim=-1):
     return weights / weights.sum()
 
 
-ALL_SOFTMAX = [
-    f"stable_softmax-{p}" for p in ("values", "axis", "large_scores", "minus_infinity", "gradient")
-]
-
-
-@misconception(of="stable_softmax", name="log-softmax returned", fails=ALL_SOFTMAX)
+@misconception(of="stable_softmax", name="log-softmax returned", fails=SOFTMAX)
 def softmax_log(scores, dim=-1):
     """You return the logarithms of the weights.
     Weights lie between 0 and 1; yours are negative.
@@ -88,7 +97,7 @@ def softmax_log(scores, dim=-1):
     return torch.log_softmax(scores, dim)
 
 
-@misconception(of="stable_softmax", name="sigmoid instead of softmax", fails=ALL_SOFTMAX)
+@misconception(of="stable_softmax", name="sigmoid instead of softmax", fails=SOFTMAX)
 def softmax_sigmoid(scores, dim=-1):
     """You squash each score by itself, so a weight does not depend on the other scores.
     In a softmax the scores of a row compete for a total of one.
@@ -106,7 +115,7 @@ def softmax_detached(scores, dim=-1):
     return torch.softmax(scores, dim).detach()
 
 
-@misconception(of="stable_softmax", name="the input is changed in place", fails=ALL_SOFTMAX)
+@misconception(of="stable_softmax", name="the input is changed in place", fails=SOFTMAX)
 def softmax_in_place(scores, dim=-1):
     """You write into `scores` itself, so the caller's tensor is no longer what it was.
     Look for `-=`, `/=` and for methods that end in an underscore.
@@ -114,3 +123,540 @@ def softmax_in_place(scores, dim=-1):
     scores -= scores.amax(dim, keepdim=True)
     weights = scores.exp()
     return weights / weights.sum(dim, keepdim=True)
+
+
+@misconception(of="stable_softmax", name="scores instead of exponentials", fails=SOFTMAX)
+def softmax_linear(scores, dim=-1):
+    """You divide the scores by their sum, without the exponential.
+    Negative scores then get negative weights, and a sum near zero blows them up.
+    """
+    return scores / scores.sum(dim, keepdim=True)
+
+
+@misconception(of="stable_softmax", name="powers of two", fails=SOFTMAX)
+def softmax_base_two(scores, dim=-1):
+    """You raise 2, not e, to the scores, so all differences count for less.
+    Look at the formula's base.
+    """
+    return torch.softmax(scores * math.log(2.0), dim)
+
+
+@witnesses(of="logsumexp")
+def logsumexp_calls(draw):
+    square = draw.normal(3, 3)
+    yield call(torch.tensor([0.0, 1.0]), dim=0)
+    yield call(square, dim=0)
+    yield call(square, dim=1)
+    yield call(draw.normal(2, 3, 5), dim=1)
+    yield call(draw.normal(5, dtype=torch.float64))
+    yield call(torch.tensor([1000.0, 1000.0]), dim=0)
+    yield call(torch.tensor([[500.0, 499.0], [-500.0, -501.0]]), dim=1)
+    yield call(torch.tensor([[0.0, -torch.inf], [-torch.inf, -torch.inf]]), dim=1)
+    yield call(draw.normal(3, 4), dim=1, via=student.grad(0))
+
+
+@misconception(of="logsumexp", name="no max subtraction", fails=["logsumexp-large_scores"])
+def logsumexp_naive(scores, dim=-1):
+    """You exponentiate the scores as they are.
+    From about 89 on that is infinite in float32, and below about -104 it is zero, with logarithm minus infinity.
+    Look at what may be taken out of the sum before `exp`.
+    """
+    return scores.exp().sum(dim).log()
+
+
+@misconception(of="logsumexp", name="the maximum is not added back", fails=LOGSUMEXP)
+def logsumexp_without_the_maximum(scores, dim=-1):
+    """You take the maximum away before `exp` and leave it away.
+    In a softmax it cancels between numerator and denominator; here there is nothing to cancel it.
+    """
+    largest = scores.amax(dim, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
+    return (scores - largest).exp().sum(dim).log()
+
+
+@misconception(of="logsumexp", name="the summed axis is kept", fails=but(LOGSUMEXP, "gradient"))
+def logsumexp_keepdim(scores, dim=-1):
+    """The axis that you sum over is still there, with size 1.
+    The result should have one axis less than `scores`.
+    """
+    return torch.logsumexp(scores, dim, keepdim=True)
+
+
+@misconception(
+    of="logsumexp", name="one maximum for the whole tensor", fails=["logsumexp-large_scores"]
+)
+def logsumexp_global_max(scores, dim=-1):
+    """You subtract the largest score of the whole tensor from every row.
+    A row far below it has exponentials that are all zero, with logarithm minus infinity.
+    """
+    return (scores - scores.max()).exp().sum(dim).log() + scores.max()
+
+
+@misconception(
+    of="logsumexp", name="minus infinity minus itself", fails=["logsumexp-minus_infinity"]
+)
+def logsumexp_nan(scores, dim=-1):
+    """In a row of nothing but minus infinity the maximum is minus infinity too.
+    Its difference with itself is NaN; look at what to take away from such a row instead.
+    """
+    largest = scores.amax(dim, keepdim=True)
+    return (scores - largest).exp().sum(dim).log() + largest.squeeze(dim)
+
+
+@misconception(of="logsumexp", name="mean instead of sum", fails=but(LOGSUMEXP, "gradient"))
+def logsumexp_mean(scores, dim=-1):
+    """You take the mean of the exponentials where their sum is asked for.
+    The result is then too small by the logarithm of the number of scores.
+    """
+    return torch.logsumexp(scores, dim) - math.log(scores.shape[dim])
+
+
+@misconception(of="logsumexp", name="the plain maximum", fails=LOGSUMEXP)
+def logsumexp_max(scores, dim=-1):
+    """You return the largest score alone.
+    That is what remains when the others are far below; here they must count too.
+    """
+    return scores.amax(dim)
+
+
+@misconception(of="logsumexp", name="cut off from the graph", fails=["logsumexp-gradient"])
+def logsumexp_detached(scores, dim=-1):
+    """The result has lost its connection to `scores`: no gradient can flow back.
+    Look for `detach`, `item`, `numpy`, `no_grad` or a new `torch.tensor(...)`.
+    """
+    return torch.logsumexp(scores, dim).detach()
+
+
+def guarded_softmax(scores, attn_mask, dim):
+    weights = torch.softmax(scores.masked_fill(~attn_mask, -torch.inf), dim)
+    return weights.masked_fill(~attn_mask, 0.0)
+
+
+@witnesses(of="masked_softmax")
+def masked_calls(draw):
+    square, mask = draw.normal(3, 3), draw.mask(3, 3)
+    yield call(torch.tensor([0.0, 1.0, 2.0]), torch.tensor([True, False, True]))
+    yield call(torch.tensor([0.0, 200.0, 2.0]), torch.tensor([True, False, True]))
+    yield call(square, mask)
+    yield call(square, mask.t(), dim=0)
+    yield call(draw.normal(2, 3, 5), draw.mask(3, 5))
+    yield call(torch.tensor([120.0, 0.0]), torch.tensor([True, True]))
+    yield call(torch.tensor([[500.0, 499.0], [-500.0, -501.0]]), torch.tensor([True, True]))
+    empty = torch.tensor([[True, True, False], [False, False, False]])
+    yield call(draw.normal(2, 3), empty)
+    yield call(draw.normal(2, 3), empty, via=student.grad(0))
+
+
+@misconception(of="masked_softmax", name="mask inverted", fails=MASKED)
+def masked_inverted(scores, attn_mask, dim=-1):
+    """You forbid the positions where the mask is True.
+    In this course True means: may attend.
+    """
+    return guarded_softmax(scores, ~attn_mask, dim)
+
+
+@misconception(
+    of="masked_softmax", name="masked after the softmax", fails=but(MASKED, "empty_rows")
+)
+def masked_after(scores, attn_mask, dim=-1):
+    """You set weights to zero after the softmax, so the rest of a row no longer adds up to one.
+    Forbidden scores still take part in the sum that everybody is divided by.
+    """
+    return torch.softmax(scores, dim) * attn_mask
+
+
+@misconception(of="masked_softmax", name="forbidden scores set to 0", fails=MASKED)
+def masked_zero_scores(scores, attn_mask, dim=-1):
+    """You set forbidden scores to 0, but a score of 0 has exponential 1: it still takes its share.
+    Look for the score whose exponential is zero.
+    """
+    return torch.softmax(scores * attn_mask, dim)
+
+
+@misconception(
+    of="masked_softmax", name="a large negative number", fails=["masked_softmax-empty_rows"]
+)
+def masked_large_negative(scores, attn_mask, dim=-1):
+    """You give forbidden positions a large negative score instead of minus infinity.
+    In a row where everything is forbidden they are all alike, and share the weight evenly.
+    """
+    return torch.softmax(scores.masked_fill(~attn_mask, -1e9), dim)
+
+
+@misconception(
+    of="masked_softmax", name="empty rows are forgotten", fails=["masked_softmax-empty_rows"]
+)
+def masked_nan_rows(scores, attn_mask, dim=-1):
+    """A row in which nothing is allowed holds nothing but minus infinity, and its softmax is NaN.
+    Look at what the maximum and the sum of such a row are.
+    """
+    return torch.softmax(scores.masked_fill(~attn_mask, -torch.inf), dim)
+
+
+@misconception(of="masked_softmax", name="not negative enough", fails=MASKED)
+def masked_minus_ten(scores, attn_mask, dim=-1):
+    """You subtract a number from forbidden scores that is too small to silence them.
+    Their weight is then small, not zero, and a large enough score speaks through.
+    """
+    return torch.softmax(scores - 10.0 * ~attn_mask, dim)
+
+
+@misconception(
+    of="masked_softmax",
+    name="the maximum includes forbidden scores",
+    fails=["masked_softmax-no_influence"],
+)
+def masked_wrong_maximum(scores, attn_mask, dim=-1):
+    """You take the maximum over all scores, the forbidden ones too.
+    When it stands at a forbidden position, the allowed exponentials all vanish.
+    """
+    weights = (scores - scores.amax(dim, keepdim=True)).exp() * attn_mask
+    total = weights.sum(dim, keepdim=True)
+    return weights / total.masked_fill(total == 0, 1.0)
+
+
+@misconception(
+    of="masked_softmax",
+    name="gradient of an empty row is NaN",
+    fails=["masked_softmax-gradient"],
+)
+def masked_nan_gradient(scores, attn_mask, dim=-1):
+    """You mend the NaN of an empty row after it has arisen, which mends the values but not the gradient.
+    It still runs backwards through NaN; see to it that no NaN arises in the first place.
+    """
+    bias = torch.zeros(attn_mask.shape, dtype=scores.dtype).masked_fill(~attn_mask, -torch.inf)
+    return torch.softmax(scores + bias, dim).nan_to_num(0.0)
+
+
+@misconception(
+    of="masked_softmax", name="no max subtraction", fails=["masked_softmax-large_scores"]
+)
+def masked_naive(scores, attn_mask, dim=-1):
+    """You exponentiate the scores as they are, and large ones become infinite.
+    Use what you found for `stable_softmax`, on the allowed scores.
+    """
+    weights = scores.masked_fill(~attn_mask, -torch.inf).exp()
+    total = weights.sum(dim, keepdim=True)
+    return weights / total.masked_fill(total == 0, 1.0)
+
+
+@misconception(of="masked_softmax", name="dim is ignored", fails=["masked_softmax-shapes"])
+def masked_last_axis(scores, attn_mask, dim=-1):
+    """You always normalise over the last axis, whatever `dim` says.
+    Look at where `dim` enters each reduction.
+    """
+    return guarded_softmax(scores, attn_mask, -1)
+
+
+@witnesses(of="cosine_similarity")
+def cosine_calls(draw):
+    yield call(torch.tensor([1.0, 2.0]), torch.tensor([2.0, 3.0]))
+    yield call(torch.tensor([1.0, 2.0]), torch.tensor([-4.0, -5.0]))
+    yield call(draw.normal(3, 3), draw.normal(3, 3))
+    yield call(draw.normal(3, 1, 5), draw.normal(7, 5))
+    yield call(draw.normal(2, 3, dtype=torch.float64), draw.normal(2, 3, dtype=torch.float64))
+    yield call(torch.zeros(3), draw.normal(3))
+    yield call(
+        draw.uniform(3, low=1, high=2), draw.uniform(3, low=1, high=2), via=student.grad(0, 1)
+    )
+
+
+def lengths_of(a, b):
+    lengths = a.norm(dim=-1) * b.norm(dim=-1)
+    return lengths.masked_fill(lengths == 0, 1.0)
+
+
+@misconception(of="cosine_similarity", name="dot product alone", fails=COSINE)
+def cosine_dot(a, b):
+    """You return the dot product, which grows with the lengths of the vectors.
+    A cosine lies between -1 and 1, whatever the lengths.
+    """
+    return (a * b).sum(-1)
+
+
+@misconception(of="cosine_similarity", name="one length is missing", fails=COSINE)
+def cosine_one_length(a, b):
+    """You divide by the length of one of the two vectors only.
+    Making the other one longer must change nothing either.
+    """
+    length = a.norm(dim=-1)
+    return (a * b).sum(-1) / length.masked_fill(length == 0, 1.0)
+
+
+@misconception(of="cosine_similarity", name="lengths without the square root", fails=COSINE)
+def cosine_squared_lengths(a, b):
+    """You divide by sums of squares, which are the squares of the lengths.
+    Look at what stands between a sum of squares and a length.
+    """
+    lengths = (a * a).sum(-1) * (b * b).sum(-1)
+    return (a * b).sum(-1) / lengths.masked_fill(lengths == 0, 1.0)
+
+
+@misconception(
+    of="cosine_similarity",
+    name="one length for all vectors",
+    fails=[
+        "cosine_similarity-shapes",
+        "cosine_similarity-zero_vector",
+        "cosine_similarity-gradient",
+    ],
+)
+def cosine_global_length(a, b):
+    """You divide by the length of the whole tensor, all vectors together.
+    Each vector has its own length, along the last axis.
+    """
+    length = a.norm() * b.norm()
+    return (a * b).sum(-1) / length.masked_fill(length == 0, 1.0)
+
+
+@misconception(of="cosine_similarity", name="distance instead of similarity", fails=COSINE)
+def cosine_distance(a, b):
+    """You return one minus the cosine, which is a distance: 0 for vectors that point the same way.
+    The similarity of such vectors is 1.
+    """
+    return 1.0 - (a * b).sum(-1) / lengths_of(a, b)
+
+
+@misconception(
+    of="cosine_similarity",
+    name="the sign is lost",
+    fails=["cosine_similarity-values", "cosine_similarity-shapes"],
+)
+def cosine_absolute(a, b):
+    """You return how parallel two vectors are, but opposite ones count as alike.
+    Vectors that point in opposite directions have cosine -1.
+    """
+    return ((a * b).sum(-1) / lengths_of(a, b)).abs()
+
+
+@misconception(
+    of="cosine_similarity",
+    name="zero vectors are forgotten",
+    fails=["cosine_similarity-zero_vector"],
+)
+def cosine_nan(a, b):
+    """A zero vector has length 0, and zero over zero is NaN.
+    Look at what to divide by in that case.
+    """
+    return (a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1))
+
+
+@misconception(of="cosine_similarity", name="correlation instead of cosine", fails=COSINE)
+def cosine_centred(a, b):
+    """You take the mean away from each vector first; the result is a correlation.
+    A cosine compares the vectors as they are.
+    """
+    a, b = a - a.mean(-1, keepdim=True), b - b.mean(-1, keepdim=True)
+    return (a * b).sum(-1) / lengths_of(a, b)
+
+
+@misconception(of="cosine_similarity", name="the last axis is kept", fails=but(COSINE, "gradient"))
+def cosine_keepdim(a, b):
+    """The axis of the vectors is still there, with size 1.
+    Two vectors have one cosine: the last axis disappears.
+    """
+    return ((a * b).sum(-1) / lengths_of(a, b))[..., None]
+
+
+@misconception(
+    of="cosine_similarity", name="cut off from the graph", fails=["cosine_similarity-gradient"]
+)
+def cosine_detached(a, b):
+    """The result has lost its connection to the vectors: no gradient can flow back.
+    Look for `detach`, `item`, `numpy`, `no_grad` or a new `torch.tensor(...)`.
+    """
+    return ((a * b).sum(-1) / lengths_of(a, b)).detach()
+
+
+@witnesses(of="weighted_mean")
+def mean_calls(draw):
+    yield call(torch.tensor([0.5, 0.5]), torch.tensor([[1.0, 2.0], [3.0, 5.0]]))
+    yield call(torch.tensor([1.0, 2.0]), torch.tensor([[1.0, 2.0], [3.0, 5.0]]))
+    yield call(draw.uniform(3, 3), draw.normal(3, 3))
+    yield call(draw.uniform(2, 3, 5), draw.normal(2, 1, 5, 7))
+    yield call(draw.uniform(5, dtype=torch.float64), draw.normal(2, 5, 3, dtype=torch.float64))
+    yield call(torch.zeros(2), draw.normal(2, 3))
+    yield call(draw.uniform(2, 3), draw.normal(2, 3, 2), via=student.grad(0, 1))
+
+
+def safe_total(weights):
+    total = weights.sum(-1, keepdim=True)
+    return total.masked_fill(total == 0, 1.0)
+
+
+@misconception(
+    of="weighted_mean",
+    name="not divided by the total weight",
+    fails=["weighted_mean-any_weights", "weighted_mean-gradient"],
+)
+def mean_sum(weights, value):
+    """You return the weighted sum.
+    It is the mean only when the weights add up to one, which nobody promises here.
+    """
+    return (weights[..., None] * value).sum(-2)
+
+
+@misconception(
+    of="weighted_mean",
+    name="divided by the number of vectors",
+    fails=MEAN,
+)
+def mean_by_count(weights, value):
+    """You divide by how many vectors there are.
+    With weights, what counts is how much weight there is.
+    """
+    return (weights[..., None] * value).mean(-2)
+
+
+@misconception(of="weighted_mean", name="the weights are ignored", fails=MEAN)
+def mean_plain(weights, value):
+    """You return the plain mean, in which all vectors count the same.
+    Look at where the weights should enter.
+    """
+    even = torch.ones_like(weights) / weights.shape[-1]
+    return (even[..., None] * value + 0.0 * weights[..., None]).sum(-2)
+
+
+@misconception(of="weighted_mean", name="softmax of the weights", fails=MEAN)
+def mean_softmax(weights, value):
+    """You send the weights through a softmax once more, which makes them more even.
+    They are weights already: dividing by their sum is enough.
+    """
+    return (torch.softmax(weights, -1)[..., None] * value).sum(-2)
+
+
+@misconception(
+    of="weighted_mean",
+    name="one total for all rows",
+    fails=["weighted_mean-shapes", "weighted_mean-zero_weights", "weighted_mean-gradient"],
+)
+def mean_global_total(weights, value):
+    """You divide by the sum of all weights, over all rows together.
+    Each row of weights has its own total.
+    """
+    total = weights.sum()
+    return (weights[..., None] * value).sum(-2) / total.masked_fill(total == 0, 1.0)
+
+
+@misconception(
+    of="weighted_mean", name="zero weight is forgotten", fails=["weighted_mean-zero_weights"]
+)
+def mean_nan(weights, value):
+    """Where all weights are 0 you divide zero by zero, which is NaN.
+    Look at what to divide by in that case.
+    """
+    return (weights[..., None] * value).sum(-2) / weights.sum(-1, keepdim=True)
+
+
+@misconception(of="weighted_mean", name="squared weights", fails=MEAN)
+def mean_squared(weights, value):
+    """The weights enter twice, so heavy vectors count for too much.
+    Each weight is a factor once above and once in the total.
+    """
+    squares = weights * weights
+    return (squares[..., None] * value).sum(-2) / safe_total(squares)
+
+
+@misconception(of="weighted_mean", name="cut off from the graph", fails=["weighted_mean-gradient"])
+def mean_detached(weights, value):
+    """The result has lost its connection to an input: no gradient can flow back.
+    Look for `detach`, `item`, `numpy`, `no_grad` or a new `torch.tensor(...)`.
+    """
+    return ((weights[..., None] * value).sum(-2) / safe_total(weights)).detach()
+
+
+@witnesses(of="fixed_word_in_context")
+def word_calls(draw):
+    words = draw.normal(4, 3, std=2.0)
+    words[1] = 0.0
+    yield call(words)
+    yield call(torch.tensor([[1.0, 0.0], [1.0, 2.0]]))
+
+
+def unit(words):
+    lengths = words.norm(dim=-1, keepdim=True)
+    return words / torch.where(lengths == 0, 1.0, lengths)
+
+
+@misconception(of="fixed_word_in_context", name="nothing is fixed", fails=FIXED)
+def words_broken(words):
+    """This behaves exactly like `broken_word_in_context`.
+    Find its three faults: compare each line with a promise in the list above.
+    """
+    lengths = words.norm(dim=-1, keepdim=True)
+    words /= torch.where(lengths == 0, 1.0, lengths)
+    weights = torch.softmax(words @ words.T, dim=0)
+    return weights @ words
+
+
+@misconception(of="fixed_word_in_context", name="the caller's words are changed", fails=FIXED)
+def words_in_place(words):
+    """The sentence that was handed in is no longer what it was after the call.
+    Look for an assignment that writes into `words`.
+    """
+    lengths = words.norm(dim=-1, keepdim=True)
+    words /= torch.where(lengths == 0, 1.0, lengths)
+    return torch.softmax(words @ words.T, dim=-1) @ words
+
+
+@misconception(of="fixed_word_in_context", name="mean of shortened words", fails=FIXED)
+def words_of_length_one(words):
+    """You average the words after bringing them to length one.
+    The lengths leave the comparison, not the mean: the mean is of the words as they are.
+    """
+    return torch.softmax(unit(words) @ unit(words).T, dim=-1) @ unit(words)
+
+
+@misconception(
+    of="fixed_word_in_context",
+    name="weights add up along the wrong axis",
+    fails=["fixed_word_in_context-sentences"],
+)
+def words_wrong_axis(words):
+    """The weights with which one word looks at all others do not add up to one.
+    Look at the `dim` of the softmax: which index is the word that is replaced?
+    """
+    return torch.softmax(unit(words) @ unit(words).T, dim=0) @ words
+
+
+@misconception(of="fixed_word_in_context", name="dot products instead of cosines", fails=FIXED)
+def words_by_dot_product(words):
+    """Long words attract more weight than short ones: the scores are dot products.
+    A cosine does not depend on how long the words are.
+    """
+    return torch.softmax(words @ words.T, dim=-1) @ words
+
+
+@misconception(of="check_softmax", name="accepts everything", fails=CHECK)
+def check_nothing(candidate):
+    """Your test never says False, so no wrong softmax is caught.
+    Call the candidate and compare what comes back.
+    """
+    return True
+
+
+@misconception(of="check_softmax", name="rejects everything", fails=CHECK)
+def check_refuse(candidate):
+    """Your test says False even for a right softmax.
+    Look at whether you leave room for rounding, and at what you return in the end.
+    """
+    return False
+
+
+@misconception(of="check_softmax", name="looks at the sums only", fails=CHECK)
+def check_sums(candidate):
+    """You check that rows add up to one, and nothing else.
+    Equal weights add up to one too.
+    """
+    weights = candidate(torch.tensor([[1.0, 2.0], [3.0, 5.0]]), dim=-1)
+    return bool(torch.allclose(weights.sum(-1), torch.ones(2)))
+
+
+@misconception(of="check_softmax", name="one small example", fails=["check_softmax-mutants"])
+def check_one(candidate):
+    """You compare one small row with the right weights.
+    Large scores, other axes and what happens to the input stay unseen.
+    """
+    scores = torch.tensor([1.0, 2.0, 3.0])
+    return bool(
+        torch.allclose(candidate(scores, dim=0), torch.tensor([0.0900, 0.2447, 0.6652]), atol=1e-3)
+    )
