@@ -37,7 +37,7 @@ class Misconception:
 
     @property
     def message(self) -> str:
-        """What the learner is told: what they did, why it is wrong, where to look."""
+        """The words for the learner on what they did, why it is wrong, and where to look."""
         return inspect.cleandoc(self.function.__doc__ or "")
 
 

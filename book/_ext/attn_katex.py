@@ -76,10 +76,13 @@ def _start_server(
 
 
 def _render(latex: str, options: dict[str, Any] | None = None) -> str:
-    """Replaces ``katex.render_latex``: every formula has been rendered by :func:`check_formulas`."""
+    """Replaces ``katex.render_latex``; :func:`check_formulas` has rendered every formula."""
     key = (latex, bool((options or {}).get("displayMode")))
     if key not in RENDERED:
-        RENDERED[key] = _ORIGINAL_RENDER(latex, {**(options or {}), "throwOnError": True})
+        rows = latex
+        if key[1] and r"\begin" not in latex and (r"\\" in latex or "&" in latex):
+            rows = rf"\begin{{aligned}}{latex}\end{{aligned}}"  # as Sphinx does for MathJax
+        RENDERED[key] = _ORIGINAL_RENDER(rows, {**(options or {}), "throwOnError": True})
     return RENDERED[key]
 
 
@@ -100,6 +103,14 @@ def check_formulas(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             RENDERED[latex, display] = f"<code>{html.escape(latex)}</code>"
 
 
+def clean_up(app: Sphinx, exception: Exception | None) -> None:
+    """As the original, but it may run twice: after a failure Sphinx ends the build a second time.
+
+    The original then raises an error of its own, which hides the one that matters.
+    """
+    shutil.rmtree(app._katex_static_path, ignore_errors=True)  # type: ignore[attr-defined]
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Patch the renderer before the first page is written."""
     app.setup_extension("sphinxcontrib.katex")
@@ -107,5 +118,9 @@ def setup(app: Sphinx) -> dict[str, bool]:
     katex.RENDER_TIMEOUT = START_TIMEOUT
     katex.KaTeXServer.start_server_process = classmethod(_start_server)
     katex.render_latex = _render
+    for listener in list(app.events.listeners.get("build-finished", ())):
+        if listener.handler is katex.builder_finished:
+            app.disconnect(listener.id)
+    app.connect("build-finished", clean_up)
     app.connect("doctree-resolved", check_formulas)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

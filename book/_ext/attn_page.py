@@ -9,8 +9,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 #: Sphinx adds these for features that the book does not use, or that load foreign scripts.
-UNWANTED_SCRIPTS = re.compile(r"thebe|design-tabs\.js$|togglebutton", re.IGNORECASE)
-UNWANTED_STYLES = re.compile(r"thebe", re.IGNORECASE)
+UNWANTED_SCRIPTS = re.compile(r"thebe|togglebutton|toggleHint|toggleOpen", re.IGNORECASE)
+UNWANTED_STYLES = re.compile(r"thebe|togglebutton", re.IGNORECASE)
 PAGES_BRANCH = "gh-pages"
 
 
@@ -127,8 +127,17 @@ def drop_unwanted(
             context[key][:] = [item for item in context[key] if not pattern.search(name(item))]
 
 
+def silence_thebe(app: Sphinx) -> None:
+    """sphinx-thebe, which jupyter-book always loads, writes its settings into every page."""
+    for name in ("doctree-resolved", "env-before-read-docs", "builder-inited"):
+        for listener in list(app.events.listeners.get(name, ())):
+            if listener.handler.__module__.startswith("sphinx_thebe"):
+                app.disconnect(listener.id)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the page hooks; they run after those of the theme."""
+    app.connect("config-inited", lambda app, config: silence_thebe(app))
     app.connect("html-page-context", add_buttons, priority=900)
     app.connect("html-page-context", add_meta, priority=900)
     app.connect("html-page-context", drop_unwanted, priority=901)

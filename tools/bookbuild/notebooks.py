@@ -13,7 +13,8 @@ from pathlib import Path
 import nbformat
 from pybtex.database import Entry, parse_file
 
-from .common import ROOT, Book, fail, say
+from .asides import BlockError
+from .common import Book, fail, say
 from .execute import read_page
 from .plain import Context, convert
 
@@ -110,7 +111,8 @@ def included(book: Book, page: str, path: str, options: dict[str, str]) -> str:
 
 def explorer_code(name: str) -> str:
     """Code that opens an explorer as a live widget."""
-    return f'from attn_course import explorers\n\nexplorers.show("{name}")'
+    title = "".join(part.capitalize() for part in name.split("_"))
+    return f"from attn_course.explorers import {title}\n\n{title}()"
 
 
 def to_notebook(book: Book, page: str) -> nbformat.NotebookNode | None:
@@ -138,7 +140,11 @@ def to_notebook(book: Book, page: str) -> nbformat.NotebookNode | None:
         if cell.cell_type == "code":
             cells.append(nbformat.v4.new_code_cell(cell.source))
         elif cell.cell_type == "markdown":
-            for kind, text in convert(cell.source, context):
+            try:
+                segments = convert(cell.source, context)
+            except BlockError as error:
+                fail(f"{page}.md: {error}")
+            for kind, text in segments:
                 make = nbformat.v4.new_markdown_cell if kind == "markdown" else None
                 cells.append((make or nbformat.v4.new_code_cell)(text))
     for number, cell in enumerate(cells):
@@ -153,7 +159,7 @@ def to_notebook(book: Book, page: str) -> nbformat.NotebookNode | None:
 
 
 def publish(book: Book) -> list[Path]:
-    """Write the notebooks of all pages, and the released exercises, below ``_notebooks``."""
+    """Write the notebooks of all pages below ``_notebooks``."""
     shutil.rmtree(book.notebooks, ignore_errors=True)
     book.notebooks.mkdir(parents=True)
     written = []
@@ -167,10 +173,5 @@ def publish(book: Book) -> list[Path]:
             fail(f"two pages are called {path.stem}: their notebooks would overwrite each other")
         nbformat.write(notebook, path)
         written.append(path)
-    for exercise in sorted((ROOT / "exercises").glob("*/*.ipynb")):
-        target = book.notebooks / "exercises" / exercise.parent.name / exercise.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(exercise, target)
-        written.append(target)
     say(f"published {len(written)} notebooks in {book.notebooks.name}/")
     return written

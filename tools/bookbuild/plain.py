@@ -1,15 +1,17 @@
 """MyST text as plain Markdown that Jupyter and Colab render.
 
-The book's directives (goals, quiz, predict, explorer, dropdown ...) mean nothing to Jupyter: here
-each becomes headings, quotes, lists and ``<details>``, and each role becomes text, code or a link.
+The book's directives (note, dropdown, literalinclude ...) mean nothing to Jupyter: here each
+becomes quotes, lists, code or ``<details>``, and each role text, code or a link. The interactive
+blocks (quiz, predict ...) are the business of :mod:`asides`.
 """
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import yaml
+
+from .asides import TRANSLATORS, fold, quote
 
 OPEN = re.compile(r"^(?P<indent>\s*)(?P<fence>`{3,}|~{3,}|:{3,})(?P<rest>.*)$")
 DIRECTIVE = re.compile(r"^\s*\{(?P<name>[\w:.+-]+)\}\s*(?P<argument>.*)$")
@@ -101,14 +103,6 @@ def find_close(lines: list[str], start: int, fence: str) -> int:
     return len(lines)
 
 
-def quote(text: str) -> str:
-    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
-
-
-def details(summary: str, text: str) -> str:
-    return f"<details>\n<summary>{summary}</summary>\n\n{text}\n\n</details>"
-
-
 def join(segments: list[Segment]) -> str:
     """All of it as Markdown: code becomes a fenced block."""
     return "\n\n".join(
@@ -163,8 +157,8 @@ def merge(segments: list[Segment]) -> list[Segment]:
 
 def translate(name: str, argument: str, content: list[str], context: Context) -> list[Segment]:
     """One directive as Markdown."""
-    if name in {"quiz", "predict"}:
-        return QUESTIONS[name](yaml.safe_load("\n".join(content)), context)
+    if name in TRANSLATORS:
+        return convert(TRANSLATORS[name](argument, content, context.site), context)
     options, body_lines = options_and_body(content)
     body = "\n".join(body_lines)
 
@@ -188,20 +182,11 @@ def translate(name: str, argument: str, content: list[str], context: Context) ->
         picture = f"![{alt}]({context.resolve(argument, root=context.source)})"
         return md("\n\n".join(filter(None, [picture, inner()])))
     if name in {"dropdown", "admonition-dropdown"}:
-        return md(details(title or "More", inner()))
+        return md(fold(title or "More", inner()))
     if name == "explorer":
         caption = inline(options.get("caption", ""), context)
-        lead = "**Explorer.** " + (caption or "Run the next cell and play with it.")
+        lead = f"**Explore: run the next cell and play with it.** {caption}".strip()
         return [("markdown", lead), ("code", context.explorer(argument.strip()))]
-    if name == "goals":
-        minutes = re.search(r"minutes\s*=\s*(\d+)", argument)
-        took = f" (about {minutes[1]} minutes)" if minutes else ""
-        return md(quote(f"**What you will be able to do**{took}\n\n{inner()}"))
-    if name == "misconception":
-        return md(quote(f"**A common misconception: {title}**\n\n{inner()}"))
-    if name == "exercise-set":
-        url = f"{context.site}{context.page}.html#exercises"
-        return md(f"The exercises of this chapter are listed [in the book]({url}).")
     if name in {"bibliography", "tableofcontents", "contents", "toctree", "index"}:
         return []
     if name in {"table", "list-table", "csv-table"}:
@@ -213,40 +198,6 @@ def translate(name: str, argument: str, content: list[str], context: Context) ->
         lead = inner() if name == "admonition" else "\n\n".join(filter(None, [title, inner()]))
         return md(quote(f"**{heading}**\n\n{lead}"))
     return md("\n\n".join(filter(None, [f"**{title}**" if title else "", inner()])))
-
-
-def nested(text: Any, context: Context) -> str:
-    return join(convert(str(text), context)).strip()
-
-
-def predict(spec: dict[str, Any], context: Context) -> list[Segment]:
-    """A question to answer before running the next cell."""
-    parts = [f"**Predict, then run the next cell.** {nested(spec['question'], context)}"]
-    answer = spec["answer"]
-    if spec.get("options"):
-        parts.append("\n".join(f"- {nested(text, context)}" for text in spec["options"]))
-        answer = nested(spec["options"][int(answer)], context)
-    why = nested(spec.get("why", ""), context)
-    parts.append(details("The answer", f"{answer}\n\n{why}".strip()))
-    return [("markdown", "\n\n".join(parts))]
-
-
-def quiz(spec: dict[str, Any], context: Context) -> list[Segment]:
-    """A question with an explanation for every option, folded."""
-    letters = "abcdefghijkl"
-    options = list(zip(letters, spec["options"], strict=False))
-    parts = [f"**Question.** {nested(spec['question'], context)}"]
-    parts.append("\n".join(f"- **{key}**: {nested(o['text'], context)}" for key, o in options))
-    verdicts = [
-        f"- **{key}**, {'right' if option.get('correct') else 'not so'}: "
-        f"{nested(option.get('why', ''), context)}"
-        for key, option in options
-    ]
-    parts.append(details("Answers, with the reason for each", "\n".join(verdicts)))
-    return [("markdown", "\n\n".join(parts))]
-
-
-QUESTIONS = {"predict": predict, "quiz": quiz}
 
 
 def display_math(formula: str, label: str | None, context: Context) -> str:

@@ -5,7 +5,7 @@ import json
 import os
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -84,12 +84,14 @@ def is_foreign(url: str) -> bool:
     return bool(parts.netloc) or parts.scheme in {"http", "https"}
 
 
-@lru_cache(maxsize=None)
+@cache
 def weight(path: Path) -> int:
     """Bytes of a file as a server sends it: fonts and pictures are compressed already."""
     data = path.read_bytes()
-    return len(data) if path.suffix in {".woff2", ".png", ".jpg", ".gif", ".webp"} else len(
-        gzip.compress(data, 6)
+    return (
+        len(data)
+        if path.suffix in {".woff2", ".png", ".jpg", ".gif", ".webp"}
+        else len(gzip.compress(data, 6))
     )
 
 
