@@ -1,8 +1,8 @@
 """What the wheel needs beyond the package folder: the catalogue of misconceptions.
 
 ``solutions/<slug>/misconceptions.py`` becomes ``attn_course/probes/catalogue/<slug>.py``, so that a
-learner who has only the wheel and a notebook is told by name what went wrong. Solutions and variants
-stay out. An editable install reads the files where they are.
+learner who has only the wheel and a notebook is told by name what went wrong. Solutions and
+variants stay out. An editable install reads the files where they are.
 """
 
 from pathlib import Path

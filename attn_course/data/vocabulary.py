@@ -3,6 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from jaxtyping import Int
+from torch import Tensor
+
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 
@@ -79,7 +82,7 @@ class Vocabulary:
         """Map tokens to integers. Adds neither ``BOS`` nor ``EOS``: ``collate`` does."""
         return [self[token] for token in tokens]
 
-    def decode(self, ids: Iterable[int]) -> list[str]:
+    def decode(self, ids: Iterable[int] | Int[Tensor, " L"]) -> list[str]:
         """Map integers to tokens, up to the first ``EOS``, without ``PAD`` and ``BOS``.
 
         Args:

@@ -20,7 +20,7 @@ class History:
     grad_norm: list[float] = field(default_factory=list)
     lr: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    evaluations: list[dict[str, float]] = field(default_factory=list)
+    evaluations: list[dict[str, float | int]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.loss)

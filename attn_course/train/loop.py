@@ -160,7 +160,7 @@ def _require_finite(name: str, value: Tensor, step: int) -> None:
 
 def _evaluated(
     evaluate: Callable[[nn.Module], Mapping[str, float]], model: nn.Module, done: int
-) -> dict[str, float]:
+) -> dict[str, float | int]:
     model.eval()
     with torch.no_grad():
         values = evaluate(model)

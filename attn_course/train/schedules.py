@@ -89,6 +89,6 @@ def warmup_cosine(*, peak: float, warmup: int, steps: int, floor: float = 0.0) -
     return rate
 
 
-def _positive(name: str, value: float) -> None:
+def _positive(name: str, value: float | int) -> None:
     if not value > 0:
         raise ValueError(f"{name}: expected more than 0, got {value}")

@@ -1,0 +1,295 @@
+"""Generated tasks against plain Python, and the alignment that they claim."""
+
+from collections import Counter
+from datetime import date
+from functools import partial
+
+import pytest
+import torch
+
+from attn_course.data import (
+    BOS,
+    DATE_SOURCE_VOCABULARY,
+    DATE_TARGET_VOCABULARY,
+    EOS,
+    PAD,
+    TRANSLATION_SOURCE_VOCABULARY,
+    TRANSLATION_TARGET_VOCABULARY,
+    UNK,
+    collate,
+    copy,
+    date_normalisation,
+    date_pairs,
+    reversal,
+    sort,
+    symbol_vocabulary,
+    translate,
+    translation,
+    translation_pairs,
+    write_date,
+)
+from attn_course.data.dates import FORMATS, MONTHS
+from attn_course.data.toy_translation import ADJECTIVES, ARTICLES, NOUNS, VERBS
+
+SYMBOL_TASKS = {
+    "reversal": (reversal, lambda row: row[::-1]),
+    "copy": (copy, list),
+    "sort": (sort, sorted),
+}
+TASKS = {
+    **{
+        name: partial(task, num_symbols=5, max_length=11)
+        for name, (task, _) in SYMBOL_TASKS.items()
+    },
+    "date_normalisation": date_normalisation,
+    "translation": translation,
+}
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("name", SYMBOL_TASKS)
+def test_symbol_task_says_what_plain_python_says(name):
+    task, plain = SYMBOL_TASKS[name]
+    batch = task(211, generator(), num_symbols=7, min_length=2, max_length=13)
+    for row in range(211):
+        source = batch.source[row, : batch.source_lengths[row]].tolist()
+        target = plain(source)
+        rest = batch.target_in.shape[1] - len(target) - 1
+        assert batch.target_in[row].tolist() == [BOS, *target] + [PAD] * rest
+        assert batch.target_out[row].tolist() == [*target, EOS] + [PAD] * rest
+        assert batch.source[row, len(source) :].tolist() == [PAD] * (
+            batch.source.shape[1] - len(source)
+        )
+
+
+@pytest.mark.parametrize("name", SYMBOL_TASKS)
+def test_symbol_task_uses_every_length_and_symbol_about_equally(name):
+    task, _ = SYMBOL_TASKS[name]
+    batch = task(6000, generator(), num_symbols=5, min_length=3, max_length=8)
+    lengths = Counter(batch.source_lengths.tolist())
+    assert sorted(lengths) == [3, 4, 5, 6, 7, 8]
+    # 1000 expected, standard deviation 29
+    assert all(850 < count < 1150 for count in lengths.values())
+    symbols = Counter(batch.source[batch.source_mask].tolist())
+    assert sorted(symbols) == [4, 5, 6, 7, 8]
+    assert max(symbols.values()) < 1.1 * min(symbols.values())
+
+
+@pytest.mark.parametrize("name", SYMBOL_TASKS)
+def test_alignment_of_a_symbol_task_points_at_the_same_symbol_once(name):
+    batch = TASKS[name](97, generator())
+    aligned = batch.alignment >= 0
+    said = batch.source.gather(1, batch.alignment.clamp(min=0))
+    assert torch.equal(said[aligned], batch.target_out[aligned])
+    assert torch.equal(aligned, batch.target_mask & (batch.target_out != EOS))
+    for row in range(97):
+        assert sorted(batch.alignment[row][aligned[row]].tolist()) == list(
+            range(batch.source_lengths[row])
+        )
+
+
+def test_sort_is_stable_so_that_its_alignment_is_unique():
+    batch = sort(50, generator(), num_symbols=2, min_length=9, max_length=9)
+    for row in range(50):
+        source = batch.source[row].tolist()
+        assert batch.alignment[row, :9].tolist() == sorted(range(9), key=source.__getitem__)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_task_depends_on_the_generator_alone(name):
+    task = TASKS[name]
+    first = task(17, generator(5))
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    second, other = task(17, generator(5)), task(17, generator(6))
+    assert torch.equal(torch.get_rng_state(), before)
+    for field in ("source", "source_lengths", "target_in", "target_out", "alignment"):
+        assert torch.equal(getattr(first, field), getattr(second, field))
+    assert not (
+        first.source.shape == other.source.shape and torch.equal(first.source, other.source)
+    )
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_batch_is_consistent(name):
+    batch = TASKS[name](31, generator())
+    assert len(batch) == 31
+    assert batch.source.shape == (31, int(batch.source_lengths.max()))
+    assert batch.target_in.shape == batch.target_out.shape == batch.alignment.shape
+    assert torch.equal((batch.source != PAD), batch.source_mask)
+    assert torch.equal(batch.target_lengths, batch.target_mask.sum(1))
+    assert bool((batch.target_in[:, 0] == BOS).all())
+    assert torch.equal(
+        batch.target_in[:, 1:].masked_fill(~batch.target_mask[:, 1:], PAD),
+        batch.target_out[:, :-1].masked_fill(~batch.target_mask[:, 1:], PAD),
+    )
+    assert bool((batch.target_out == EOS).sum(1).eq(1).all())
+    assert not bool((batch.source == UNK).any() | (batch.target_out == UNK).any())
+    moved = batch.to("meta")
+    assert {moved.source.device.type, moved.alignment.device.type} == {"meta"}
+
+
+@pytest.mark.parametrize("name", SYMBOL_TASKS)
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"num_symbols": 0}, "num_symbols"),
+        ({"min_length": 0}, "min_length"),
+        ({"min_length": 5, "max_length": 4}, "max_length"),
+    ],
+)
+def test_symbol_task_refuses_bad_sizes(name, options, complaint):
+    with pytest.raises(ValueError, match=f"^{complaint}: expected"):
+        SYMBOL_TASKS[name][0](3, generator(), **options)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_task_refuses_an_empty_batch(name):
+    with pytest.raises(ValueError, match="expected"):
+        TASKS[name](0, generator())
+
+
+def test_symbol_vocabulary_has_a_name_for_every_symbol():
+    vocabulary = symbol_vocabulary(29)
+    assert len(vocabulary) == 33
+    assert vocabulary.decode([4, 29, 30, 32]) == ["a", "z", "s26", "s28"]
+
+
+def test_dates_by_hand():
+    pair = write_date(date(1987, 5, 3), "{th} of {month} {y}")
+    assert pair.source == "3rd of may 1987"
+    assert pair.target == "1987-05-03"
+    assert pair.alignment == (11, 12, 13, 14, -1, 7, 7, -1, -1, 0)
+    pair = write_date(date(2012, 11, 22), "{mm}/{dd}/{y}")
+    assert pair.source == "11/22/2012"
+    assert pair.alignment == (6, 7, 8, 9, -1, 0, 1, -1, 3, 4)
+
+
+def test_ordinals_are_english():
+    written = [write_date(date(2000, 1, day), "{th} {month} {y}").source for day in range(1, 32)]
+    suffixes = [text.split()[0].lstrip("0123456789") for text in written]
+    assert suffixes[:4] == ["st", "nd", "rd", "th"]
+    assert suffixes[10:13] == ["th"] * 3
+    assert suffixes[20:24] == ["st", "nd", "rd", "th"]
+    assert suffixes[30] == "st"
+
+
+def test_dates_are_read_back_from_the_text_alone():
+    for pair in date_pairs(500, generator()):
+        year, month, day = map(int, pair.target.split("-"))
+        assert str(date(year, month, day)) == pair.target
+        digits = [
+            "".join(pair.source[place] for place in pair.alignment[part] if place >= 0)
+            for part in (slice(0, 4), slice(5, 7), slice(8, 10))
+        ]
+        assert int(digits[0]) == year
+        assert int(digits[2]) == day
+        if digits[1].isdigit():
+            assert int(digits[1]) == month
+        else:
+            assert digits[1] == MONTHS[month - 1][0] * 2
+            assert pair.source[pair.alignment[5] :].startswith(MONTHS[month - 1][:3])
+
+
+def test_every_date_format_is_drawn_and_readable():
+    day = date(1999, 2, 3)
+    written = {write_date(day, form).source for form in FORMATS}
+    assert len(written) == len(FORMATS)
+    for text in written:
+        assert DATE_SOURCE_VOCABULARY.decode(DATE_SOURCE_VOCABULARY.encode(text)) == list(text)
+    assert DATE_TARGET_VOCABULARY.tokens[4:] == tuple("0123456789-")
+
+
+@pytest.mark.parametrize("form", ["{d} {m}", "{d} {dd} {m} {y}", "{day} {m} {y}"])
+def test_write_date_refuses_other_formats(form):
+    with pytest.raises(ValueError, match=r"^form: expected"):
+        write_date(date(2000, 1, 1), form)
+
+
+def test_translation_by_hand():
+    pair = translate(["the", "old", "dog", "sees", "a", "small", "red", "house"])
+    assert " ".join(pair.target) == "le chien vieux une maison rouge petite voit"
+    assert pair.alignment == (0, 2, 1, 4, 7, 6, 5, 3)
+
+
+def test_translation_looks_every_word_up_where_the_alignment_points():
+    forms = {
+        **ARTICLES,
+        **ADJECTIVES,
+        **{word: (noun, noun) for word, (noun, _) in NOUNS.items()},
+        **{word: (verb, verb) for word, verb in VERBS.items()},
+    }
+    seen = set()
+    for pair in translation_pairs(300, generator(), max_adjectives=3):
+        assert sorted(pair.alignment) == list(range(len(pair.source)))
+        for word, place in zip(pair.target, pair.alignment, strict=True):
+            assert word in forms[pair.source[place]]
+        seen.update(pair.source)
+    assert seen == set(forms)
+
+
+def test_translation_agrees_in_gender_with_the_noun_of_its_phrase():
+    for noun, (_, gender) in NOUNS.items():
+        pair = translate(["a", "small", "white", noun, "sees", "the", "green", "dog"])
+        assert pair.target[0] == ("un", "une")[gender]
+        assert pair.target[2:4] == (("blanc", "petit"), ("blanche", "petite"))[gender]
+        assert pair.target[4:7] == ("le", "chien", "vert")
+
+
+def test_translation_vocabularies_know_every_word():
+    assert len(TRANSLATION_SOURCE_VOCABULARY) == 4 + 2 + 6 + 10 + 6
+    for pair in translation_pairs(50, generator()):
+        assert UNK not in TRANSLATION_SOURCE_VOCABULARY.encode(pair.source)
+        assert UNK not in TRANSLATION_TARGET_VOCABULARY.encode(pair.target)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["", "the", "the dog", "dog sees the cat", "the dog sees", "the dog sees the cat cat", "x y z"],
+)
+def test_translate_refuses_other_sentences(sentence):
+    with pytest.raises(ValueError, match=r"^words: expected"):
+        translate(sentence.split())
+
+
+@pytest.mark.parametrize("number", [-1, 7])
+def test_translation_refuses_more_adjectives_than_there_are(number):
+    with pytest.raises(ValueError, match=r"^max_adjectives: expected 0 to 6"):
+        translation_pairs(1, generator(), max_adjectives=number)
+
+
+def test_collate_by_hand():
+    batch = collate([[4, 5, 6], [7]], [[8], [9, 4]], alignments=[[2], [0, -1]])
+    assert batch.source.tolist() == [[4, 5, 6], [7, PAD, PAD]]
+    assert batch.source_lengths.tolist() == [3, 1]
+    assert batch.target_in.tolist() == [[BOS, 8, PAD], [BOS, 9, 4]]
+    assert batch.target_out.tolist() == [[8, EOS, PAD], [9, 4, EOS]]
+    assert batch.alignment.tolist() == [[2, -1, -1], [0, -1, -1]]
+    assert batch.target_lengths.tolist() == [2, 3]
+
+
+def test_collate_allows_an_empty_target():
+    batch = collate([[4]], [[]])
+    assert batch.target_in.tolist() == [[BOS]]
+    assert batch.target_out.tolist() == [[EOS]]
+    assert batch.alignment is None
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets", "alignments", "name"),
+    [
+        ([], [], None, "targets"),
+        ([[4]], [[4], [5]], None, "targets"),
+        ([[4], []], [[4], [5]], None, "sources"),
+        ([[4]], [[4]], [[0], [0]], "alignments"),
+        ([[4]], [[4]], [[0, 0]], "alignments"),
+        ([[4]], [[4]], [[1]], "alignments"),
+        ([[4]], [[4]], [[-2]], "alignments"),
+    ],
+)
+def test_collate_refuses_rows_that_do_not_fit(sources, targets, alignments, name):
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        collate(sources, targets, alignments=alignments)
