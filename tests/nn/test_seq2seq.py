@@ -1,0 +1,184 @@
+"""The encoder-decoder: padding decides nothing, no position looks ahead, one context for all."""
+
+from typing import Any
+
+import pytest
+import torch
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from attn_course.nn import Decoder, Encoder, EncoderDecoder, GRUCell, LSTMCell, RNNCell
+from attn_course.nn.recurrent import hidden_of
+
+MODULE = "attn_course.nn.seq2seq"
+SOURCE_VOCAB, VOCAB, E_SOURCE, E_TARGET, C, H = 13, 11, 3, 5, 7, 6
+LENGTHS = [4, 9, 1, 6]
+CELLS = [GRUCell, LSTMCell, RNNCell]
+
+
+def build(cell: Any = GRUCell, reverse: bool = False, module: Any = None) -> EncoderDecoder:
+    encoder, decoder, model = module or (Encoder, Decoder, EncoderDecoder)
+    return model(
+        encoder=encoder(
+            vocab_size=SOURCE_VOCAB, embed_dim=E_SOURCE, hidden_size=C, cell=cell, reverse=reverse
+        ),
+        decoder=decoder(
+            vocab_size=VOCAB, embed_dim=E_TARGET, context_size=C, hidden_size=H, cell=cell
+        ),
+    ).double()
+
+
+def batch() -> tuple[Tensor, Tensor, Tensor]:
+    source = torch.randint(0, SOURCE_VOCAB, (len(LENGTHS), max(LENGTHS)))
+    return source, torch.tensor(LENGTHS), torch.randint(0, VOCAB, (len(LENGTHS), 5))
+
+
+def gradients(model: EncoderDecoder, logits: Tensor) -> list[Tensor]:
+    weight = torch.linspace(-1, 1, logits.numel(), dtype=torch.float64).view_as(logits)
+    return list(torch.autograd.grad((logits * weight).sum(), list(model.parameters())))
+
+
+def check_padding(model: EncoderDecoder) -> None:
+    """Another padding, and no padding at all, give the same logits, state and gradients."""
+    source, lengths, target_in = batch()
+    logits = model(source, lengths, target_in)
+    grads = gradients(model, logits)
+    other = source.clone()
+    for row, length in enumerate(LENGTHS):
+        other[row, length:] = (other[row, length:] + 1) % SOURCE_VOCAB
+    other = F.pad(other, (0, 3), value=2)
+    assert_close(model(other, lengths, target_in), logits, **FLOAT64)
+    assert_close(gradients(model, model(other, lengths, target_in)), grads, **FLOAT64)
+    alone = torch.cat(
+        [
+            model(source[row : row + 1, :length], None, target_in[row : row + 1])
+            for row, length in enumerate(LENGTHS)
+        ]
+    )
+    assert_close(alone, logits, **FLOAT64)
+    assert_close(gradients(model, alone), grads, **FLOAT64)
+    hiddens, context = model.encoder(source, lengths)
+    for row, length in enumerate(LENGTHS):
+        end = 0 if model.encoder.recurrent.reverse else length - 1
+        assert_close(context[row], hiddens[row, end], **FLOAT64)
+        assert (hiddens[row, length:] == 0).all()
+
+
+def by_formula(model: EncoderDecoder, context: Tensor, target_in: Tensor) -> Tensor:
+    """The decoder's formula, word by word."""
+    decoder = model.decoder
+    hidden = torch.tanh(context @ decoder.initial.weight.T + decoder.initial.bias)
+    cell = decoder.recurrent.cell
+    state = (hidden, torch.zeros_like(hidden)) if isinstance(cell, LSTMCell) else hidden
+    logits = []
+    for token in target_in.T:
+        word = decoder.embedding.weight[token]
+        state = cell(torch.cat([word, context], dim=-1), state)
+        joined = torch.cat([hidden_of(state), word, context], dim=-1)
+        logits.append(joined @ decoder.output.weight.T + decoder.output.bias)
+    return torch.stack(logits, dim=1)
+
+
+def check_decoding(model: EncoderDecoder) -> None:
+    """Teacher forcing equals the formula and equals step by step, and never looks ahead."""
+    source, lengths, target_in = batch()
+    logits = model(source, lengths, target_in)
+    _, context = model.encoder(source, lengths)
+    assert_close(logits, by_formula(model, context, target_in), **FLOAT64)
+    state = model.init_state(source, lengths)
+    for t in range(target_in.shape[1]):
+        step, state = model.step(target_in[:, t], state)
+        assert_close(step, logits[:, t], **FLOAT64)
+    for t in range(target_in.shape[1]):
+        changed = target_in.clone()
+        changed[:, t] = (changed[:, t] + 1) % VOCAB
+        after = model(source, lengths, changed)
+        assert_close(after[:, :t], logits[:, :t], rtol=0, atol=0)
+        assert (after[:, t:] != logits[:, t:]).any(dim=-1).all()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("cell", CELLS)
+def test_padding_of_the_source_changes_nothing(cell: Any, reverse: bool) -> None:
+    check_padding(build(cell, reverse))
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_teacher_forcing_is_the_formula_and_is_decoding_step_by_step(cell: Any) -> None:
+    check_decoding(build(cell))
+
+
+def build_mutant(old: str, new: str) -> EncoderDecoder:
+    names = ("Encoder", "Decoder", "EncoderDecoder")
+    return build(LSTMCell, module=[mutant(MODULE, name, old, new) for name in names])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("lengths=source_lengths)", "lengths=None)"),
+        ("return outputs, hidden_of(state)", "return outputs, outputs[:, -1]"),
+        ("return outputs, hidden_of(state)", "return outputs, outputs.mean(dim=1)"),
+        ("return outputs, hidden_of(state)", "return outputs, hidden_of(state[1])"),
+    ],
+)
+def test_padding_oracle_rejects_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises(AssertionError):
+        check_padding(build_mutant(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("torch.tanh(self.initial(context))", "self.initial(context)"),
+        ("torch.tanh(self.initial(context))", "torch.zeros_like(self.initial(context))"),
+        ("torch.cat([words, contexts], dim=-1)", "torch.cat([words, 0 * contexts], dim=-1)"),
+        (
+            "torch.cat([hiddens, words, contexts]",
+            "torch.cat([hiddens, words.roll(-1, 1), contexts]",
+        ),
+        ("words = self.embedding(target_in)", "words = self.embedding(target_in.roll(1, 1))"),
+        ("return logits, (context, after)", "return logits, (context, before)"),
+        ("else (hidden, *state[1:])", "else (hidden, hidden)"),
+    ],
+)
+def test_decoding_oracle_rejects_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises(AssertionError):
+        check_decoding(build_mutant(old, new))
+
+
+def test_the_context_reaches_every_step_directly() -> None:
+    model = build()
+    context = torch.randn(1, C, dtype=torch.float64, requires_grad=True)
+    _, hidden = model.decoder.init_state(context)
+    # cut the way through the initial state: what is left enters at the steps themselves
+    logits, _ = model.decoder(torch.tensor([[1, 4, 5, 6]]), (context, hidden.detach()))
+    for t in range(4):
+        (grad,) = torch.autograd.grad(logits[0, t].square().sum(), context, retain_graph=True)
+        assert (grad != 0).all()
+
+
+def test_the_context_is_as_large_for_a_long_source_as_for_a_short_one() -> None:
+    model = build()
+    for length in (1, 50):
+        _, context = model.encoder(torch.randint(0, SOURCE_VOCAB, (2, length)))
+        assert context.shape == (2, C)
+
+
+def test_it_learns_to_repeat_a_word() -> None:
+    torch.manual_seed(3)
+    model = build().float()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
+    for _ in range(60):
+        source = torch.randint(3, VOCAB, (32, 1))
+        target_in = torch.cat([torch.ones_like(source), source], dim=1)
+        target_out = torch.cat([source, torch.full_like(source, 2)], dim=1)
+        logits = model(source, None, target_in)
+        loss = F.cross_entropy(logits.flatten(0, 1), target_out.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert float(loss.detach()) < 0.2
