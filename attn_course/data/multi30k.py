@@ -62,10 +62,10 @@ def load_multi30k(
     prepare: Callable[[str], T],
 ) -> list[tuple[T, T]]: ...
 def load_multi30k(
-    split: Split,
+    split: str,
     *,
-    source: Language = "en",
-    target: Language = "de",
+    source: str = "en",
+    target: str = "de",
     prepare: Callable[[str], Any] = str.strip,
 ) -> list[tuple[Any, Any]]:
     """Sentence pairs, in the order of the files: 29,000 train, 1,014 val, 1,000 test.

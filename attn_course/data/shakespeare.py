@@ -1,7 +1,5 @@
 """Tiny Shakespeare: about a million characters of plays, one string."""
 
-from typing import Literal
-
 from attn_course.data._fetch import RemoteFile, fetch
 
 FILE = RemoteFile(
@@ -13,7 +11,7 @@ FILE = RemoteFile(
 _TRAIN_SHARE = 0.9
 
 
-def load_shakespeare(split: Literal["all", "train", "val"] = "all") -> str:
+def load_shakespeare(split: str = "all") -> str:
     """The text: 1,115,394 characters, 65 different ones.
 
     The file is looked for in ``ATTN_COURSE_DATA``, then in the cache, else downloaded once. The
@@ -23,7 +21,7 @@ def load_shakespeare(split: Literal["all", "train", "val"] = "all") -> str:
     the last tenth of the text.
 
     Args:
-        split: ``"train"`` and ``"val"`` put together are ``"all"``.
+        split: ``"all"``, ``"train"`` or ``"val"``; ``"train"`` and ``"val"`` put together are ``"all"``.
 
     Raises:
         ValueError: If there is no such split.
