@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
-NAMES = ("softmax_temperature",)
+NAMES = ("softmax_temperature", "gradient_reach", "bottleneck")
 
 
 @cache

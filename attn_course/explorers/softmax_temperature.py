@@ -12,7 +12,7 @@ from attn_course.explorers import esm, stylesheet
 from attn_course.explorers._result import follow, plain
 from attn_course.functional import softmax, weighted_mean
 
-HEIGHT = 560
+HEIGHT, HEIGHT_NARROW = 640, 800
 WORD, AXES = "bank", ("water", "money")
 INPUTS = ("scores", "temperature", "shift", "vectors")
 

@@ -387,13 +387,12 @@ class ExplorerDirective(Block):
 
     option_spec: ClassVar[dict[str, Any]] = {
         "caption": directives.unchanged_required,
-        "height": directives.positive_int,
     }
 
     def build(self, argument: str, lines: list[str]) -> list[nodes.Node]:
         name = blocks.read_explorer(argument)
         if any(line.strip() for line in lines):
-            raise BlockError("an explorer takes no text, only ':caption:' and ':height:'")
+            raise BlockError("an explorer takes no text, only ':caption:'")
         if "caption" not in self.options:
             raise BlockError("':caption:' is missing: say in a sentence what to try", -1)
         module = importlib.import_module(f"attn_course.explorers.{name}")
@@ -401,7 +400,7 @@ class ExplorerDirective(Block):
         node = explorer_node(
             name=name,
             state=module.default_state(),
-            height=self.options.get("height", module.HEIGHT),
+            heights=(module.HEIGHT, module.HEIGHT_NARROW),
         )
         caption = self.inline(Text(self.options["caption"], -1), "the caption")
         node += element("figcaption", *caption)
@@ -430,11 +429,11 @@ def visit_explorer(self: Any, node: explorer_node) -> None:
 
     # '<' would let a string in the state end the script element.
     state = json.dumps(node["state"], separators=(",", ":")).replace("<", "\\u003c")
-    name = node["name"]
+    name, (wide, narrow) = node["name"], node["heights"]
     self.body.append(
         f'<link rel="stylesheet" href="{url("explorers.css")}">'
         f'<figure class="attn-explorer" id="explorer-{name}" data-module="{url(name + ".js")}">'
-        f'<div class="attn-explorer-host" style="min-height: {node["height"]}px">'
+        f'<div class="attn-explorer-host" style="--tall: {wide}px; --tall-narrow: {narrow}px">'
         '<p class="attn-explorer-wait">This picture is drawn by JavaScript in the page.</p></div>'
         f'<script type="application/json">{state}</script>'
         f'<script type="module" src="{url("host.js")}"></script>'
