@@ -43,10 +43,15 @@ def gradient_reach(
             f"function: expected an output of shape (B, L, H) or (B, H) with B = {x.shape[0]}, "
             f"got {tuple(output.shape)}"
         )
-    last = output[:, -1] if output.ndim == 3 else output  # (B, H)
+    with torch.enable_grad():
+        last = output[:, -1] if output.ndim == 3 else output  # (B, H)
+        features = last.sum(dim=0)  # rows do not influence each other: one pass for all of them
     squares = torch.zeros(x.shape[:2], dtype=x.dtype, device=x.device)  # (B, L)
-    if last.requires_grad:
-        for feature in last.sum(dim=0):
-            (grad,) = torch.autograd.grad(feature, x, retain_graph=True, materialize_grads=True)
+    if features.requires_grad:
+        one_hot = torch.eye(len(features), dtype=features.dtype, device=features.device)
+        for pick in one_hot:
+            (grad,) = torch.autograd.grad(
+                features, x, pick, retain_graph=True, materialize_grads=True
+            )
             squares += grad.square().sum(dim=-1)
     return squares.sqrt().mean(dim=0).flip(0)
