@@ -216,7 +216,9 @@ class Probe(Draw):
         Raises:
             ProbeFailure: If no point is earned.
         """
-        verdicts = [(None, *self._verdict(candidate)) for candidate in right]
+        verdicts: list[tuple[str | None, bool | None, Record]] = [
+            (None, *self._verdict(candidate)) for candidate in right
+        ]
         verdicts += [(name, *self._verdict(candidate)) for name, candidate in wrong.items()]
         # All of them first: the pattern of verdicts is what tells one faulty test from another.
         self.records.extend(record for _, _, record in verdicts)

@@ -7,9 +7,16 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+import nbformat
 import pytest
+import torch
 
-from attn_course.grading.source import find_slugs, read_exercise, solution_names
+from attn_course.grading.source import (
+    find_slugs,
+    read_exercise,
+    secret_regions,
+    solution_names,
+)
 from attn_course.grading.trial import Trial
 from attn_course.probes.catalogue import collect, collect_variants, load_module
 
@@ -111,3 +118,84 @@ def test_every_graded_function_has_six_misconceptions_and_two_variants(slug):
     assert {n: right[n] for n in functions if right[n] < 2} == {}
     items = [n for n in names if n not in functions]
     assert {n: wrong[n] for n in items if wrong[n] < 2} == {}
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_untouched_release_earns_nothing_and_says_not_started(slug):
+    path = ROOT / "exercises" / slug / f"{slug}.ipynb"
+    assert path.is_file(), "make exercises"
+    untouched = Trial(nbformat.read(path, as_version=4), seed=0)
+    results = untouched.run()
+    assert list(results) == list(trial(slug, 0).tests)
+    for result in results.values():
+        assert (result.score, result.not_started) == (0.0, True), str(result.error)
+        assert "not started" in str(result.error)
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_the_catalogue_and_the_variants_load(slug):
+    assert catalogue(slug).misconceptions
+    assert variants(slug)
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_a_set_has_a_debug_item_a_test_to_write_and_a_report(slug):
+    names = graded(slug)
+    assert [n for n in names if n.startswith("fixed_")]
+    assert [n for n in names if n.startswith(("check_", "accepts_"))]
+    cells = notebook(slug).cells
+    read = [c for c in cells if c.cell_type == "markdown" and c.metadata.get("nbgrader")]
+    assert [c for c in read if c.metadata["nbgrader"]["grade"]]
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_every_test_cell_begins_visibly(slug):
+    """Hidden parts come after a kind, visible first test."""
+    for cell in notebook(slug).cells:
+        meta = cell.metadata.get("nbgrader", {})
+        if cell.cell_type == "code" and meta.get("grade") and not meta.get("solution"):
+            visible = cell.source.split("### BEGIN HIDDEN TESTS")[0]
+            assert "probe." in visible, meta["grade_id"]
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_no_message_of_a_misconception_holds_a_line_of_the_solution(slug):
+    lines = {
+        " ".join(line.split())
+        for _, region in secret_regions(notebook(slug))
+        for line in region.splitlines()
+        if len(line.strip()) > 12
+    }
+    for wrong in catalogue(slug).misconceptions:
+        told = " ".join(wrong.message.split())
+        assert [line for line in lines if line in told] == [], wrong.name
+
+
+def test_the_harness_sees_a_misconception_that_loses_other_cells_than_declared():
+    tried = trial("00_warm_up", 0)
+    lost = {k for k, r in tried.run_with("stable_softmax", torch.sigmoid).items() if not r.full}
+    assert lost != {"stable_softmax-values"}
+    right = tried.run_with("stable_softmax", lambda scores, dim=-1: torch.softmax(scores, dim))
+    assert {r.full for r in right.values()} == {True}
+
+
+def test_a_swap_reaches_test_cells_through_other_functions():
+    source = nbformat.v4.new_notebook()
+    code = nbformat.v4.new_code_cell
+    source.cells = [
+        code("def inner(x):\n    return x"),
+        code("class Outer:\n    def go(self, x):\n        return inner(x)"),
+        code(
+            "assert Outer().go(1) == 1",
+            metadata={"nbgrader": {"grade": True, "grade_id": "outer-one", "points": 1}},
+        ),
+        code(
+            "0.5",
+            metadata={"nbgrader": {"grade": True, "grade_id": "other-half", "points": 1}},
+        ),
+    ]
+    tried = Trial(source)
+    assert {k: r.score for k, r in tried.run().items()} == {"outer-one": 1.0, "other-half": 0.5}
+    assert tried.dependents("inner") == ["outer-one"]
+    assert tried.run_with("inner", lambda x: 2)["outer-one"].score == 0.0
+    assert tried.run()["outer-one"].score == 1.0

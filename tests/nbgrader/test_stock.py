@@ -1,0 +1,215 @@
+"""Stock nbgrader on real submissions: its own commands, one kernel run per submission."""
+
+import csv
+import html
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from functools import cache
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from attn_course.grading.release import build_sources
+from attn_course.grading.source import find_slugs, read_exercise, solution_names
+from attn_course.grading.trial import Trial
+from attn_course.probes.catalogue import collect, load_module
+
+pytestmark = pytest.mark.nbgrader
+
+ROOT = Path(__file__).resolve().parents[2]
+SLUGS = find_slugs(ROOT)
+ENVIRONMENT = {
+    **os.environ,
+    "PATH": os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)]),
+    "ATTN_COURSE_SEED": "0",
+    "OMP_NUM_THREADS": "1",
+}
+
+
+def nbgrader(course, *arguments):
+    done = subprocess.run(
+        ["nbgrader", *arguments],
+        cwd=course,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+def answer(release, cells):
+    """Write a submission: the release with some of the learner's cells filled in."""
+    filled = nbformat.from_dict(release)
+    for cell in filled.cells:
+        name = cell.metadata.get("nbgrader", {}).get("grade_id")
+        if name in cells:
+            cell.source = cells[name]
+    return filled
+
+
+def right_cells(slug):
+    notebook = read_exercise(ROOT / "solutions" / slug / "exercise.py")
+    return {
+        c.metadata["nbgrader"]["grade_id"]: c.source
+        for c in notebook.cells
+        if c.cell_type == "code" and c.metadata.get("nbgrader", {}).get("solution")
+    }
+
+
+def first_misconceptions(slug):
+    path = ROOT / "solutions" / slug / "misconceptions.py"
+    found = {}
+    for wrong in collect(load_module(path, f"mis_{slug}")).misconceptions:
+        found.setdefault(wrong.of, wrong)
+    return found
+
+
+def wrong_cells(slug):
+    """The first misconception of every function, in place of the answer."""
+    names = solution_names(read_exercise(ROOT / "solutions" / slug / "exercise.py"))
+    module = (ROOT / "solutions" / slug / "misconceptions.py").read_text()
+    return {
+        names[of]: f"{module}\n\n{of} = {wrong.function.__name__}\n"
+        for of, wrong in first_misconceptions(slug).items()
+    }
+
+
+def broken_cells(slug):
+    """Right answers, but one raises, one is no Python, and one shouts to stderr before it works."""
+    cells = right_cells(slug)
+    names = list(cells)
+    cells[names[0]] = f"def {names[0]}(*args, **kwargs):\n    raise ValueError('my own mistake')\n"
+    cells[names[1]] = f"def {names[1]}(x:\n    return x\n"
+    loud = f"import sys, warnings\ninner = {names[2]}\n" + (
+        f"def {names[2]}(*args, **kwargs):\n"
+        "    warnings.warn('loud')\n"
+        "    print('louder', file=sys.stderr)\n"
+        "    return inner(*args, **kwargs)\n"
+    )
+    if solution_names(read_exercise(ROOT / "solutions" / slug / "exercise.py")).get(names[2]):
+        cells[names[2]] += "\n\n" + loud
+    return cells, names
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    course = tmp_path_factory.mktemp("course")
+    shutil.copy(ROOT / "nbgrader_config.py", course)
+    (course / "solutions").symlink_to(ROOT / "solutions")
+    return course
+
+
+@pytest.fixture(scope="module")
+def graded(base):
+    """Run the whole chain once per set; return the scores of every cell and the feedback."""
+
+    @cache
+    def run(slug):
+        build_sources(base, [slug])
+        nbgrader(base, "generate_assignment", slug)
+        released = base / "exercises" / slug / f"{slug}.ipynb"
+        release = nbformat.read(released, as_version=4)
+        broken, _ = broken_cells(slug)
+        students = {"right": right_cells(slug), "untouched": {}, "wrong": wrong_cells(slug)}
+        students["broken"] = broken
+        for student, cells in students.items():
+            folder = base / "build" / "submitted" / student / slug
+            folder.mkdir(parents=True)
+            nbformat.write(answer(release, cells), folder / f"{slug}.ipynb")
+        nbgrader(base, "autograde", slug)
+        nbgrader(base, "generate_feedback", slug)
+        nbgrader(base, "export", "--to", str(base / "marks.csv"))
+        return {
+            "released": released.read_bytes(),
+            "marks": marks(base / "marks.csv", slug),
+            "cells": {student: cell_scores(base, slug, student) for student in students},
+            "feedback": {student: feedback(base, slug, student) for student in students},
+        }
+
+    return run
+
+
+def marks(path, slug):
+    with path.open() as lines:
+        rows = [row for row in csv.DictReader(lines) if row["assignment"] == slug]
+    return {row["student_id"]: float(row["score"]) for row in rows}
+
+
+def cell_scores(course, slug, student):
+    from nbgrader.api import Gradebook
+
+    before = os.environ["PATH"]
+    os.environ["PATH"] = ENVIRONMENT["PATH"]
+    try:
+        with Gradebook(f"sqlite:///{course / 'build' / 'gradebook.db'}", "attn-course") as book:
+            submission = book.find_submission(slug, student)
+            grades = [g for notebook in submission.notebooks for g in notebook.grades]
+            return {g.name: g.auto_score for g in grades if g.cell_type == "code"}
+    finally:
+        os.environ["PATH"] = before
+
+
+def feedback(course, slug, student):
+    text = (course / "build" / "feedback" / student / slug / f"{slug}.html").read_text()
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+
+
+def in_process(slug, swaps):
+    trial = Trial(read_exercise(ROOT / "solutions" / slug / "exercise.py"), seed=0)
+    trial.names.update(swaps)
+    return {name: result.score for name, result in trial.run().items()}
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_stock_generate_assignment_makes_the_committed_release(graded, slug):
+    committed = ROOT / "exercises" / slug / f"{slug}.ipynb"
+    assert graded(slug)["released"] == committed.read_bytes(), "make exercises"
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_right_submission_has_every_point_of_every_cell(graded, slug):
+    course = nbformat.read(ROOT / "exercises" / slug / f"{slug}.ipynb", as_version=4)
+    due = course.metadata["attn_course"]["tests"]
+    assert graded(slug)["cells"]["right"] == due
+    assert graded(slug)["marks"]["right"] == sum(due.values())
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_untouched_submission_has_none_and_reads_not_started(graded, slug):
+    assert set(graded(slug)["cells"]["untouched"].values()) == {0.0}
+    assert graded(slug)["marks"]["untouched"] == 0.0
+    assert "not started" in graded(slug)["feedback"]["untouched"]
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_wrong_submission_scores_as_in_this_process_and_is_told_why(graded, slug):
+    wrong = first_misconceptions(slug)
+    expected = in_process(slug, {of: m.function for of, m in wrong.items()})
+    assert graded(slug)["cells"]["wrong"] == expected
+    assert 0.0 < graded(slug)["marks"]["wrong"] < sum(graded(slug)["cells"]["right"].values())
+    told = graded(slug)["feedback"]["wrong"]
+    missing = [m.name for m in wrong.values() if f"{m.name}." not in told]
+    partial = [m.name for of, m in wrong.items() if of.startswith(("check_", "accepts_"))]
+    assert [name for name in missing if name not in partial] == []
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_a_broken_cell_costs_its_own_tests_and_a_loud_one_costs_nothing(graded, slug):
+    _, names = broken_cells(slug)
+    scores, right = graded(slug)["cells"]["broken"], graded(slug)["cells"]["right"]
+    for grade_id in right:
+        if grade_id.split("-")[0] in names[:2]:
+            assert scores[grade_id] == 0.0, grade_id
+    assert {k: v for k, v in scores.items() if k.startswith(f"{names[2]}-")} == {
+        k: v for k, v in right.items() if k.startswith(f"{names[2]}-")
+    }
+    told = graded(slug)["feedback"]["broken"]
+    assert "raised ValueError: my own mistake" in told
+    assert "SyntaxError" in told
