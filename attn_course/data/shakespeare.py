@@ -21,7 +21,7 @@ def load_shakespeare(split: str = "all") -> str:
     the last tenth of the text.
 
     Args:
-        split: ``"all"``, ``"train"`` or ``"val"``; ``"train"`` and ``"val"`` put together are ``"all"``.
+        split: ``"all"``, ``"train"`` or ``"val"``; the last two put together are the first.
 
     Raises:
         ValueError: If there is no such split.
