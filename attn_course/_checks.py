@@ -1,7 +1,7 @@
 """Checks of arguments that modules share. ``ValueError`` says name, expected, got."""
 
 import torch
-from jaxtyping import Int, Shaped
+from jaxtyping import Shaped
 from torch import Tensor
 
 
@@ -36,7 +36,7 @@ def check_attn_mask(attn_mask: Shaped[Tensor, "..."], scores: Shaped[Tensor, "..
         )
 
 
-def check_lengths(lengths: Int[Tensor, "..."], batch_size: int, longest: int) -> None:
+def check_lengths(lengths: Shaped[Tensor, "..."], batch_size: int, longest: int) -> None:
     """Refuse lengths that are not one integer from 0 to ``longest`` per row."""
     if lengths.shape != (batch_size,) or lengths.is_floating_point():
         raise ValueError(

@@ -16,8 +16,8 @@ def gradient_reach(
        \left\lVert \frac{\partial\, \mathrm{output}_{b,L}}{\partial x_{b,L-k}} \right\rVert_F,
        \qquad k = 0, \ldots, L-1
 
-    The Jacobian is exact: one backward pass per output feature. Where :math:`r_k` is far below the
-    rounding error of the loss, what happened ``k`` steps ago cannot be learned.
+    The Jacobian is exact: one backward pass per output feature. Squares are summed in float64, so
+    that a reach of 1e-30 is not rounded to 0.
 
     Args:
         function: Maps ``(B, L, D)`` to ``(B, L, H)``, of which the last position is taken, or to
@@ -46,12 +46,12 @@ def gradient_reach(
     with torch.enable_grad():
         last = output[:, -1] if output.ndim == 3 else output  # (B, H)
         features = last.sum(dim=0)  # rows do not influence each other: one pass for all of them
-    squares = torch.zeros(x.shape[:2], dtype=x.dtype, device=x.device)  # (B, L)
+    squares = torch.zeros(x.shape[:2], dtype=torch.float64, device=x.device)  # (B, L)
     if features.requires_grad:
         one_hot = torch.eye(len(features), dtype=features.dtype, device=features.device)
         for pick in one_hot:
             (grad,) = torch.autograd.grad(
                 features, x, pick, retain_graph=True, materialize_grads=True
             )
-            squares += grad.square().sum(dim=-1)
-    return squares.sqrt().mean(dim=0).flip(0)
+            squares += grad.double().square().sum(dim=-1)
+    return squares.sqrt().mean(dim=0).flip(0).to(x.dtype)

@@ -71,7 +71,7 @@ def test_agrees_with_every_oracle() -> None:
         ("output[:, -1]", "output.sum(1)"),
         ("in one_hot:", "in one_hot[:1]:"),
         ("in one_hot:", "in one_hot.sum(0, keepdim=True):"),
-        ("grad.square().sum(dim=-1)", "grad.sum(dim=-1).square()"),
+        ("grad.double().square().sum(dim=-1)", "grad.sum(dim=-1).square()"),
     ],
 )
 def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
@@ -112,6 +112,11 @@ def test_a_causal_convolution_reaches_its_kernel_and_no_further() -> None:
     reach = gradient_reach(lambda x: conv(padded(x.mT)).mT, torch.randn(B, L, D))
     assert (reach[:4] > 0).all()
     assert (reach[4:] == 0).all()
+
+
+def test_a_tiny_reach_is_not_rounded_away() -> None:
+    reach = gradient_reach(lambda x: 1e-30 * x[:, 0], torch.randn(2, 3, 1))
+    assert_close(reach, torch.tensor([0.0, 0.0, 1e-30]), rtol=1e-5, atol=0)
 
 
 def test_a_constant_has_no_reach() -> None:
