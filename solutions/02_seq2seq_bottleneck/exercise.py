@@ -1,0 +1,793 @@
+# %% [markdown]
+# # Exercises: the sequence-to-sequence bottleneck
+#
+# You write the parts of an encoder-decoder that people get wrong: the state of a padded row, the shifted targets, the masked loss, the unrolled decoder, greedy decoding and beam search.
+# The networks themselves come as *step functions*: plain functions that take tokens and a state and give back what one step gives.
+# So every part can be tested by itself, with steps so small that you can follow them by hand.
+#
+# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# Nothing here needs a network or a GPU.
+
+# %% nbgrader={"grade_id": "setup", "locked": true}
+import torch
+from torch.nn import functional as F
+
+from attn_course.data import collate
+from attn_course.probes import Probe
+from attn_course.train import decoding
+
+
+def reader(table, decay):
+    """An encoder step: the state fades by a factor, and the token adds its row of a table."""
+
+    def step(token, state):
+        return decay * state + table[token]  # (B, H)
+
+    step.table, step.decay = table, decay
+    return step
+
+
+def writer(table, decay, mix):
+    """A decoder step: the state as in `reader`, and the logits read it."""
+
+    def step(token, state):
+        state = decay * state + table[token]  # (B, H)
+        return state @ mix, state  # (B, V), (B, H)
+
+    step.table, step.decay, step.mix = table, decay, mix
+    return step
+
+
+def all_states(step, tokens, state):
+    """The states after 1, 2, ... tokens at once: such a step is a sum with fading weights."""
+    age = torch.arange(tokens.shape[1])
+    fading = step.decay ** (age[:, None] - age).clamp(min=0).double()
+    fading = fading.tril()  # (L, L), from token k to step t
+    start = step.decay ** (age + 1.0).double()[:, None] * state[:, None].double()  # (B, L, H)
+    return (start + fading @ step.table[tokens].double()).to(state.dtype)
+
+
+def markov(logits):
+    """A decoder step that looks at its last token only."""
+
+    def step(token, state):
+        return logits[token], state  # (B, V), (B, H)
+
+    return step
+
+
+def countdown(token, state):
+    """A decoder step that says 3 as long as its state is above 1, then `eos` = 2."""
+    going_on = state[:, 0] > 1
+    logits = torch.zeros(len(state), 5)
+    logits[torch.arange(len(state)), torch.where(going_on, 3, 2)] = 5.0
+    return logits, state - 1
+
+
+def table(probabilities):
+    """Logits `(V, V)` from the probabilities of what follows; a row may be shifted at will."""
+    size = 1 + max(token for row in probabilities.values() for token in row)
+    filled = 1e-6 * torch.arange(1.0, size + 1.0, dtype=torch.float64).repeat(size, 1)  # no ties
+    for last, row in probabilities.items():
+        for token, probability in row.items():
+            filled[last, token] = probability
+    return filled.log() + torch.arange(size)[:, None]
+
+
+def draw_table(probe, size):
+    """Random logits of a decoder that looks at its last token only."""
+    return probe.normal(size, size, dtype=torch.float64)
+
+
+# twice the state plus the token, for work by hand
+count = reader(torch.arange(20.0)[:, None], 2.0)
+# 0 pad, 1 bos, 2 eos, 3 a, 4 b, 5 c, 6 d; the first one is the table of the chapter
+TREE = table({1: {3: 0.5, 4: 0.4, 2: 0.1}, 3: {3: 0.3, 4: 0.4, 2: 0.3}, 4: {3: 0.05, 4: 0.05, 2: 0.9}})
+FORK = table(
+    {
+        1: {3: 0.9, 4: 0.1},
+        3: {5: 0.5, 6: 0.45, 2: 0.05},
+        4: {2: 0.9, 3: 0.1},
+        5: {2: 0.2, 3: 0.45, 4: 0.35},
+        6: {2: 0.95, 3: 0.05},
+    }
+)
+LATE = table(
+    {
+        1: {3: 0.6, 4: 0.4},
+        3: {2: 0.3, 5: 0.7},
+        4: {3: 0.24, 4: 0.26, 5: 0.2, 6: 0.3},
+        5: {2: 0.95, 3: 0.05},
+        6: {2: 0.6, 3: 0.4},
+    }
+)
+SHORT = table(
+    {
+        1: {2: 0.35, 3: 0.5, 6: 0.15},
+        3: {4: 0.8, 2: 0.12, 3: 0.08},
+        4: {5: 0.9, 2: 0.06, 3: 0.04},
+        5: {2: 0.95, 3: 0.05},
+        6: {6: 0.7, 4: 0.2, 2: 0.1},
+    }
+)
+ENDLESS = table({1: {3: 0.6, 4: 0.4}, 3: {3: 0.48, 4: 0.52}, 4: {5: 0.95, 3: 0.05}, 5: {5: 1.0}})
+fixed = torch.Generator().manual_seed(45)
+remembering = writer(
+    1.5 * torch.randn(7, 5, generator=fixed, dtype=torch.float64),
+    0.8,
+    torch.randn(5, 7, generator=fixed, dtype=torch.float64),
+)
+
+
+# %% [markdown]
+# ## 1. The state of a padded row
+#
+# `encode(step, source, lengths, state)` reads a batch of sources and returns the context vectors.
+#
+# - `step(token, state)` is given: tokens `(B,)` and states `(B, H)` in, new states `(B, H)` out, all rows at once.
+# - `source` is `(B, S)`, `lengths` is `(B,)`: row `b` has `lengths[b]` symbols, and whatever stands behind them is filling.
+# - `state` is `(B, H)`, the states before the first symbol.
+# - The result is `(B, H)`: for every row the state right after *its own* last symbol, and the state it came with for a row of length 0.
+#
+# By hand, with the step "twice the state plus the token", from 0: the row `[4, 5]` gives $2 \cdot 4 + 5 = 13$, and the row `[6, <pad>]` of length 1 gives $6$.
+#
+# <details><summary>Hint</summary>
+#
+# You may run the step on all rows at every column, as long as you throw away what it did to rows that have already ended.
+# `torch.where` chooses between two tensors, entry by entry.
+#
+# </details>
+
+# %% nbgrader={"grade_id": "encode", "solution": true}
+def encode(step, source, lengths, state):
+    ### BEGIN SOLUTION
+    for t in range(source.shape[1]):
+        moved = step(source[:, t], state)
+        state = torch.where((t < lengths)[:, None], moved, state)  # (B, H)
+    return state
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "encode-order", "grade": true, "points": 1}
+# Rows that fill all columns, read from the first symbol to the last.
+def right_encode(step, source, lengths, state):
+    states = torch.cat([state[:, None], all_states(step, source, state)], dim=1)
+    return states[torch.arange(len(lengths)), lengths]
+
+
+probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
+probe.equals(count, torch.tensor([[4, 5]]), torch.tensor([2]), torch.zeros(1, 1))
+probe.equals(count, torch.tensor([[4, 5, 6], [7, 5, 4]]), torch.tensor([3, 3]), torch.zeros(2, 1))
+### BEGIN HIDDEN TESTS
+step = reader(probe.normal(11, 5), 0.5)
+probe.equals(step, probe.integers(4, 11, 3, 7), torch.full((3,), 7), torch.zeros(3, 5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "encode-padding", "grade": true, "points": 2}
+# Rows of several lengths: the filling must not touch the state.
+probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
+probe.equals(count, torch.tensor([[4, 5], [6, 0]]), torch.tensor([2, 1]), torch.zeros(2, 1))
+### BEGIN HIDDEN TESTS
+step = reader(probe.normal(11, 5), 0.5)
+filled = probe.integers(4, 11, 3, 7)  # the filling may be anything
+probe.equals(step, filled, torch.tensor([7, 2, 4]), torch.zeros(3, 5))
+probe.equals(step, filled, torch.tensor([3, 5, 1]), torch.zeros(3, 5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "encode-start", "grade": true, "points": 1}
+# The states given are the ones to start from.
+probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
+probe.equals(count, torch.tensor([[4, 5]]), torch.tensor([2]), torch.tensor([[10.0]]))
+### BEGIN HIDDEN TESTS
+step = reader(probe.normal(11, 5), 0.5)
+probe.equals(step, probe.integers(4, 11, 2, 3), torch.full((2,), 3), probe.normal(2, 5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "encode-empty_row", "grade": true, "points": 1}
+# A row of length 0 keeps the state it came with.
+probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
+probe.equals(
+    count, torch.tensor([[4, 5], [0, 0]]), torch.tensor([2, 0]), torch.tensor([[0.0], [3.0]])
+)
+### BEGIN HIDDEN TESTS
+step = reader(probe.normal(11, 5), 0.5)
+probe.equals(step, probe.integers(4, 11, 3, 4), torch.tensor([0, 4, 2]), probe.normal(3, 5))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. Shifted targets
+#
+# `shift_targets(target, lengths, bos=1, eos=2, pad=0)` makes what the decoder reads and what it should say.
+#
+# - `target` is `(B, L)`, padded at the end with `pad`; row `b` has `lengths[b]` symbols.
+# - The result is the pair `(target_in, target_out)`, both `(B, L + 1)` and of the dtype of `target`.
+# - `target_in` is `bos, y_1 ... y_n` and then `pad`; `target_out` is `y_1 ... y_n, eos` and then `pad`.
+# - `target` itself stays as it was.
+#
+# By hand: the rows `[7, 8, 9]` and `[5, pad, pad]` give the inputs `[1, 7, 8, 9]`, `[1, 5, 0, 0]` and the outputs `[7, 8, 9, 2]`, `[5, 2, 0, 0]`.
+
+# %% nbgrader={"grade_id": "shift_targets", "solution": true}
+def shift_targets(target, lengths, bos=1, eos=2, pad=0):
+    ### BEGIN SOLUTION
+    rows = target.shape[0]
+    target_in = torch.cat([target.new_full((rows, 1), bos), target], dim=1)
+    target_out = torch.cat([target, target.new_full((rows, 1), pad)], dim=1)
+    target_out[torch.arange(rows), lengths] = eos
+    return target_in, target_out
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "shift_targets-values", "grade": true, "points": 1}
+# Rows without padding.
+def right_shift(target, lengths, bos=1, eos=2, pad=0):
+    rows = [[i + 100 for i in row[:n]] for row, n in zip(target.tolist(), lengths.tolist())]
+    made = collate([[4]] * len(rows), rows)
+    ids = torch.cat([torch.tensor([pad, bos, eos]), torch.arange(3, 300) - 100])
+    short = target.shape[1] + 1 - made.target_in.shape[1]
+    pair = (made.target_in, made.target_out)
+    return tuple(ids[F.pad(part, (0, short))].to(target.dtype) for part in pair)
+
+
+probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets, oracle=right_shift)
+probe.equals(torch.tensor([[7, 8, 9]]), torch.tensor([3]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.integers(4, 20, 3, 5), torch.full((3,), 5))
+probe.equals(probe.integers(4, 20, 2, 7, dtype=torch.int32), torch.full((2,), 7))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "shift_targets-padding", "grade": true, "points": 2}
+# Rows of several lengths, one of them empty.
+probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets, oracle=right_shift)
+probe.equals(torch.tensor([[7, 8, 9], [5, 0, 0]]), torch.tensor([3, 1]))
+### BEGIN HIDDEN TESTS
+lengths = torch.tensor([5, 2, 0, 4])
+ids = probe.integers(4, 20, 4, 5)
+probe.equals(ids.masked_fill(torch.arange(5) >= lengths[:, None], 0), lengths)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "shift_targets-reserved_ids", "grade": true, "points": 1}
+# Other numbers for the three reserved symbols.
+probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets, oracle=right_shift)
+probe.equals(torch.tensor([[7, 8], [5, 99]]), torch.tensor([2, 1]), bos=97, eos=98, pad=99)
+### BEGIN HIDDEN TESTS
+lengths = torch.tensor([3, 6, 1])
+ids = probe.integers(0, 20, 3, 6).masked_fill(torch.arange(6) >= lengths[:, None], 22)
+probe.equals(ids, lengths, bos=20, eos=21, pad=22)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. The loss that does not see padding
+#
+# `sequence_loss(logits, target_out, pad=0)` is the cross-entropy per real token:
+#
+# $$\frac{1}{N} \sum_{(b, t):\ y_{bt} \ne \text{pad}} -\log \operatorname{softmax}(\text{logits}_{bt})_{y_{bt}},$$
+#
+# where $N$ counts the positions in the sum.
+#
+# - `logits` is `(B, L, V)` and floating, `target_out` is `(B, L)`; the result is a tensor without axes, of the dtype of `logits`.
+# - It is right for every finite logit, however large.
+# - A batch that holds nothing but padding has the loss 0.
+# - Gradients flow to the logits.
+# - Write the sum and the count yourself: `log_softmax` and `gather` are welcome, `cross_entropy` and `nll_loss` are not needed.
+#
+# By hand: losses 1 and 2 at two real positions of one row, 3 at the only real position of another: $(1 + 2 + 3) / 3 = 2$.
+
+# %% nbgrader={"grade_id": "sequence_loss", "solution": true}
+def sequence_loss(logits, target_out, pad=0):
+    ### BEGIN SOLUTION
+    log_probs = logits.log_softmax(dim=-1)
+    chosen = log_probs.gather(-1, target_out[..., None])[..., 0]  # (B, L)
+    real = target_out != pad
+    return -chosen.masked_fill(~real, 0).sum() / real.sum().clamp(min=1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "sequence_loss-values", "grade": true, "points": 1}
+# Batches without padding.
+def right_loss(logits, target_out, pad=0):
+    if bool((target_out == pad).all()):
+        return 0.0 * logits.sum()
+    return F.cross_entropy(logits.transpose(1, 2), target_out, ignore_index=pad)
+
+
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=right_loss)
+uneven = torch.tensor([[[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]]])
+probe.equals(uneven, torch.tensor([[1, 2]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5, 7), probe.integers(1, 7, 3, 5))
+probe.equals(probe.normal(2, 3, 5, dtype=torch.float64), probe.integers(1, 5, 2, 3))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "sequence_loss-padding", "grade": true, "points": 2}
+# Rows of several lengths, padded with 0.
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=right_loss)
+probe.equals(
+    torch.tensor([[[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]], [[0.0, 0.0, 4.0], [9.0, 0.0, 0.0]]]),
+    torch.tensor([[1, 2], [1, 0]]),
+)
+### BEGIN HIDDEN TESTS
+lengths = torch.tensor([5, 1, 3])
+target = probe.integers(1, 7, 3, 5).masked_fill(torch.arange(5) >= lengths[:, None], 0)
+probe.equals(probe.normal(3, 5, 7, std=2.0), target)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "sequence_loss-other_pad", "grade": true, "points": 1}
+# The padding has another number, and 0 is a symbol like any other.
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=right_loss)
+probe.equals(uneven, torch.tensor([[0, 2]]), pad=2)
+### BEGIN HIDDEN TESTS
+lengths = torch.tensor([2, 5, 4])
+target = probe.integers(0, 6, 3, 5).masked_fill(torch.arange(5) >= lengths[:, None], 6)
+target[:, 0] = 0
+probe.equals(probe.normal(3, 5, 7, std=2.0), target, pad=6)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "sequence_loss-large_logits", "grade": true, "points": 1}
+# Logits whose exponentials do not fit into a float.
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=right_loss)
+probe.equals(torch.tensor([[[500.0, 0.0, 200.0]]]), torch.tensor([[1]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(1, 1, 7, std=300.0), probe.integers(1, 7, 1, 1))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "sequence_loss-nothing_real", "grade": true, "points": 1}
+# A batch of padding only costs nothing.
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=right_loss)
+probe.equals(torch.tensor([[[0.0, 1.0, 2.0]]]), torch.tensor([[0]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 5), torch.full((2, 3), 4), pad=4)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "sequence_loss-gradient", "grade": true, "points": 1}
+# Gradients reach the logits of real positions, and no others.
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=right_loss)
+probe.gradient(uneven, torch.tensor([[1, 0]]))
+### BEGIN HIDDEN TESTS
+probe.gradient(probe.normal(2, 3, 5), torch.tensor([[1, 4, 2], [3, 0, 0]]))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. The decoder under teacher forcing
+#
+# `unroll(step, state, target_in)` runs a decoder over a target that is known.
+#
+# - `step(token, state)` is given: tokens `(B,)` and states `(B, H)` in, the pair of logits `(B, V)` and new states `(B, H)` out.
+# - `state` is `(B, H)`, the context vectors; `target_in` is `(B, L)` and starts with `<bos>`.
+# - The result is `(B, L, V)`: the logits at every position, when the decoder reads the given targets and nothing else.
+
+# %% nbgrader={"grade_id": "unroll", "solution": true}
+def unroll(step, state, target_in):
+    ### BEGIN SOLUTION
+    logits = []
+    for t in range(target_in.shape[1]):
+        scores, state = step(target_in[:, t], state)
+        logits.append(scores)
+    return torch.stack(logits, dim=1)  # (B, L, V)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "unroll-one_step", "grade": true, "points": 1}
+# A target of one token: the result has three axes all the same.
+def right_unroll(step, state, target_in):
+    return all_states(step, target_in, state) @ step.mix
+
+
+probe = Probe("02_seq2seq_bottleneck", "unroll", unroll, oracle=right_unroll)
+step = writer(probe.normal(5, 2), 0.5, probe.normal(2, 5))
+probe.equals(step, torch.ones(3, 2), torch.ones(3, 1, dtype=torch.long))
+### BEGIN HIDDEN TESTS
+step = writer(probe.normal(7, 3), 0.5, probe.normal(3, 7))
+probe.equals(step, probe.normal(2, 3), probe.integers(1, 7, 2, 1))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "unroll-state_is_carried", "grade": true, "points": 1}
+# A decoder that ignores its tokens: every step must get the state of the step before.
+probe = Probe("02_seq2seq_bottleneck", "unroll", unroll, oracle=right_unroll)
+deaf = writer(torch.zeros(6, 1), 0.5, torch.tensor([[1.0, -1.0, 2.0]]))
+probe.equals(deaf, torch.tensor([[8.0]]), torch.tensor([[1, 4, 5]]))
+### BEGIN HIDDEN TESTS
+deaf = writer(torch.zeros(7, 3), 0.7, probe.normal(3, 7))
+probe.equals(deaf, probe.normal(2, 3), probe.integers(1, 7, 2, 4))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "unroll-targets_are_read", "grade": true, "points": 2}
+# A decoder that forgets its state: it must read the targets, in their order.
+probe = Probe("02_seq2seq_bottleneck", "unroll", unroll, oracle=right_unroll)
+forgetful = writer(torch.eye(6), 0.0, 5 * torch.eye(6))  # it says what it reads
+probe.equals(forgetful, torch.zeros(1, 6), torch.tensor([[1, 4, 5, 3]]))
+### BEGIN HIDDEN TESTS
+forgetful = writer(probe.normal(9, 5), 0.0, probe.normal(5, 9))
+probe.equals(forgetful, torch.zeros(2, 5), torch.tensor([[1, 8, 3, 5, 4], [1, 5, 7, 2, 6]]))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "unroll-both", "grade": true, "points": 1}
+# State and token together.
+probe = Probe("02_seq2seq_bottleneck", "unroll", unroll, oracle=right_unroll)
+step = writer(probe.normal(11, 5), 0.5, probe.normal(5, 11))
+probe.equals(step, probe.normal(3, 5), torch.tensor([[1, 7, 3, 9], [1, 4, 4, 8], [1, 10, 5, 6]]))
+### BEGIN HIDDEN TESTS
+probe.equals(step, probe.normal(1, 5), torch.tensor([[1, 9, 8, 3, 4, 10, 7]]))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. Greedy decoding
+#
+# `greedy_decode(step, state, bos, eos, max_length, pad=0)` writes, for every row, the most probable token again and again.
+#
+# - `step` and `state` are as in `unroll`; the first token that the decoder reads is `bos`.
+# - From then on it reads what it has just written.
+# - The result is `(B, max_length)`, integers: the tokens written, `eos` included, without `bos`.
+#   Behind the `eos` of a row stands `pad`. A row that never says `eos` is cut off at `max_length`.
+# - Rows end at different steps: one that has ended must not stop the others.
+#
+# By hand, with the table of the chapter (a decoder that looks at its last token only): *a* (0.5), then *b* (0.4), then `<eos>` (0.9).
+
+# %% nbgrader={"grade_id": "greedy_decode", "solution": true}
+def greedy_decode(step, state, bos, eos, max_length, pad=0):
+    ### BEGIN SOLUTION
+    rows = state.shape[0]
+    token = torch.full((rows,), bos)
+    ended = torch.zeros(rows, dtype=torch.bool)
+    written = torch.full((rows, max_length), pad)
+    for t in range(max_length):
+        logits, state = step(token, state)
+        token = logits.argmax(dim=-1)
+        written[:, t] = torch.where(ended, written[:, t], token)
+        ended = ended | (token == eos)
+        if bool(ended.all()):
+            break
+    return written
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "greedy_decode-by_hand", "grade": true, "points": 1}
+# The table of the chapter: bos = 1, eos = 2, a = 3, b = 4.
+def right_greedy(step, state, bos, eos, max_length, pad=0):
+    tokens = decoding.greedy_decode(
+        step, state, bos=bos, eos=eos, max_length=max_length, pad=pad
+    ).tokens
+    return F.pad(tokens, (0, max_length - tokens.shape[1]), value=pad)
+
+
+probe = Probe("02_seq2seq_bottleneck", "greedy_decode", greedy_decode, oracle=right_greedy)
+probe.equals(markov(TREE), torch.zeros(1, 1), 1, 2, 3)
+### BEGIN HIDDEN TESTS
+# a chain: every token leads to the next one, and the last one to eos
+order = torch.cat([torch.tensor([1]), 3 + probe.permutation(6), torch.tensor([2])])
+chain = torch.zeros(9, 9, dtype=torch.float64)
+chain[order[:-1], order[1:]] = 3.0
+probe.equals(markov(chain), torch.zeros(1, 1), 1, 2, 7)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "greedy_decode-rows_end_apart", "grade": true, "points": 2}
+# Rows that end at different steps: padding behind each end, and the others go on.
+probe = Probe("02_seq2seq_bottleneck", "greedy_decode", greedy_decode, oracle=right_greedy)
+probe.equals(countdown, torch.tensor([[3.0], [1.0]]), 1, 2, 6)
+### BEGIN HIDDEN TESTS
+lengths = 1 + probe.permutation(6)[:4].double()
+probe.equals(countdown, lengths[:, None], 1, 2, 9)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "greedy_decode-cut_off", "grade": true, "points": 1}
+# A decoder that never stops is cut off at max_length.
+probe = Probe("02_seq2seq_bottleneck", "greedy_decode", greedy_decode, oracle=right_greedy)
+endless = torch.zeros(6, 6, dtype=torch.float64)
+endless[1, 3] = endless[3, 4] = endless[4, 5] = endless[5, 3] = 4.0
+probe.equals(markov(endless), torch.zeros(1, 1), 1, 2, 4)
+### BEGIN HIDDEN TESTS
+probe.equals(markov(endless), torch.zeros(2, 1), 1, 2, 7)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "greedy_decode-other_ids", "grade": true, "points": 1}
+# Other numbers for the reserved symbols.
+probe = Probe("02_seq2seq_bottleneck", "greedy_decode", greedy_decode, oracle=right_greedy)
+moved = TREE[[0, 3, 4, 1, 2]][:, [0, 3, 4, 1, 2]]  # bos = 3, eos = 4, a = 1, b = 2
+probe.equals(markov(moved), torch.zeros(1, 1), 3, 4, 6, pad=9)
+### BEGIN HIDDEN TESTS
+probe.equals(markov(moved), torch.zeros(2, 1), 3, 4, 5, pad=7)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. Beam search
+#
+# `beam_search(step, state, bos, eos, beam_size, max_length, length_penalty=0.0)` searches for the best output of **one** source.
+#
+# - `step` is as in `unroll`; all live prefixes go through it together, as the rows of one batch. `state` is `(1, H)`.
+# - Its logits are not normalised: take the log-softmax over the vocabulary. Keep the dtype of the logits.
+# - Start with one empty prefix. At every step extend every live prefix by every token; a candidate scores the sum of its log-probabilities. Then
+#     1. of the `beam_size` best candidates, those that end in `eos` are finished and set aside;
+#     2. the `beam_size` best candidates that do *not* end in `eos` live on, each with the state of the prefix it came from;
+#     3. stop when at least `beam_size` candidates are finished, or after `max_length` steps. In the latter case the live prefixes count as finished as they are.
+# - Of all finished ones, return the one with the highest $\log p \,/\, ((5 + n) / 6)^{\alpha}$, where $n$ counts its tokens with `eos` and $\alpha$ is `length_penalty`.
+# - The result is the pair `(tokens, score)`: a one-axis integer tensor without `bos`, with `eos` if it was said, and that highest value as a number.
+#
+# By hand, with the table of the chapter and two prefixes: *b* and `<eos>`, with the score $\ln 0.36 = -1.0217$.
+#
+# <details><summary>Hint</summary>
+#
+# A candidate's place in the flattened table of scores tells both where it came from and what it ends in.
+# `divmod` by the size of the vocabulary takes it apart.
+#
+# </details>
+
+# %% nbgrader={"grade_id": "beam_search", "solution": true}
+def beam_search(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
+    ### BEGIN SOLUTION
+    prefixes, scores, last = [[]], torch.zeros(1, dtype=torch.float64), torch.tensor([bos])
+    finished = []
+    for _ in range(max_length):
+        logits, state = step(last, state)
+        extended = scores[:, None] + logits.log_softmax(dim=-1)  # (K, V)
+        ranked, places = extended.flatten().sort(descending=True)
+        kept, parents, kept_scores = [], [], []
+        for rank, (score, place) in enumerate(zip(ranked.tolist(), places.tolist())):
+            parent, token = divmod(place, logits.shape[-1])
+            tokens = prefixes[parent] + [token]
+            if token == eos:
+                if rank < beam_size:
+                    finished.append((score, tokens))
+            elif len(kept) < beam_size:
+                kept.append(tokens)
+                parents.append(parent)
+                kept_scores.append(score)
+        prefixes, scores = kept, torch.tensor(kept_scores, dtype=torch.float64)
+        if len(finished) >= beam_size:
+            break
+        state, last = state[parents], torch.tensor([tokens[-1] for tokens in kept])
+    else:
+        finished += list(zip(scores.tolist(), prefixes))
+    ranked = [(score / ((5 + len(tokens)) / 6) ** length_penalty, tokens) for score, tokens in finished]
+    score, tokens = max(ranked)
+    return torch.tensor(tokens), score
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "beam_search-by_hand", "grade": true, "points": 2}
+# The table of the chapter: bos = 1, eos = 2, a = 3, b = 4.
+def right_beam(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
+    found = decoding.beam_search(
+        step, state, bos=bos, eos=eos, beam_size=beam_size, max_length=max_length,
+        length_penalty=length_penalty, pad=-1,
+    )
+    return found.tokens[0, 0, : int(found.lengths[0, 0])], float(found.scores[0, 0])
+
+
+probe = Probe("02_seq2seq_bottleneck", "beam_search", beam_search, oracle=right_beam)
+probe.equals(markov(TREE), torch.zeros(1, 1), 1, 2, 2, 4)
+### BEGIN HIDDEN TESTS
+shifted = TREE + probe.normal(5, 1, dtype=torch.float64)  # the same probabilities
+probe.equals(markov(shifted), torch.zeros(1, 1), 1, 2, 2, 4)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "beam_search-one_is_greedy", "grade": true, "points": 1}
+# A beam of one takes the best token at every step.
+probe = Probe("02_seq2seq_bottleneck", "beam_search", beam_search, oracle=right_beam)
+probe.equals(markov(TREE), torch.zeros(1, 1), 1, 2, 1, 4)
+### BEGIN HIDDEN TESTS
+for _ in range(3):
+    probe.equals(markov(draw_table(probe, 7)), torch.zeros(1, 1), 1, 2, 1, 6)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "beam_search-width", "grade": true, "points": 2}
+# Wider beams: all candidates compete in one list.
+probe = Probe("02_seq2seq_bottleneck", "beam_search", beam_search, oracle=right_beam)
+probe.equals(markov(FORK), torch.zeros(1, 1), 1, 2, 2, 4)
+probe.equals(markov(LATE), torch.zeros(1, 1), 1, 2, 2, 5)
+### BEGIN HIDDEN TESTS
+for width in (2, 3, 5):
+    probe.equals(markov(draw_table(probe, 7)), torch.zeros(1, 1), 1, 2, width, 6)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "beam_search-states_follow", "grade": true, "points": 2}
+# A decoder with a memory: each prefix goes on with the state of the prefix it came from.
+probe = Probe("02_seq2seq_bottleneck", "beam_search", beam_search, oracle=right_beam)
+for width in (2, 3):
+    probe.equals(remembering, torch.zeros(1, 5, dtype=torch.float64), 1, 2, width, 6)
+### BEGIN HIDDEN TESTS
+for width in (2, 3, 4):
+    step = writer(
+        probe.normal(7, 5, dtype=torch.float64, std=1.5), 0.8, probe.normal(5, 7, dtype=torch.float64)
+    )
+    probe.equals(step, probe.normal(1, 5, dtype=torch.float64), 1, 2, width, 6)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "beam_search-length_penalty", "grade": true, "points": 2}
+# With a length penalty the longer output may win.
+probe = Probe("02_seq2seq_bottleneck", "beam_search", beam_search, oracle=right_beam)
+probe.equals(markov(SHORT), torch.zeros(1, 1), 1, 2, 3, 6, length_penalty=1.0)
+probe.equals(markov(TREE), torch.zeros(1, 1), 1, 2, 2, 4, length_penalty=1.0)
+probe.equals(markov(FORK), torch.zeros(1, 1), 1, 2, 2, 4, length_penalty=1.0)
+### BEGIN HIDDEN TESTS
+for alpha in (0.6, 2.0):
+    probe.equals(markov(SHORT), torch.zeros(1, 1), 1, 2, 3, 7, length_penalty=alpha)
+    probe.equals(markov(draw_table(probe, 7)), torch.zeros(1, 1), 1, 2, 3, 7, length_penalty=alpha)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "beam_search-cut_off", "grade": true, "points": 1}
+# At max_length the live prefixes count as they are.
+probe = Probe("02_seq2seq_bottleneck", "beam_search", beam_search, oracle=right_beam)
+probe.equals(markov(ENDLESS), torch.zeros(1, 1), 1, 2, 2, 3)
+probe.equals(markov(FORK), torch.zeros(1, 1), 1, 2, 2, 3)
+### BEGIN HIDDEN TESTS
+never = draw_table(probe, 7)
+never[:, 2] = -60.0
+probe.equals(markov(never), torch.zeros(1, 1), 1, 2, 3, 5)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. Repair: one step of the beam
+#
+# `broken_beam_step` should choose the best extensions of a beam.
+# Given `scores` `(K,)`, the scores of the live prefixes, and `log_probs` `(K, V)`, those of the next token, it should return three tensors of shape `(beam_size,)`, best first: the scores of the chosen extensions, the prefix that each one extends, and the token it adds.
+#
+# It has two faults. Find them, and write `fixed_beam_step`.
+
+# %% nbgrader={"grade_id": "broken_beam_step", "locked": true}
+def broken_beam_step(scores, log_probs, beam_size):
+    vocab = log_probs.shape[1]
+    best, places = log_probs.flatten().topk(beam_size)
+    return best, places % vocab, places // vocab
+
+
+# %% nbgrader={"grade_id": "fixed_beam_step", "solution": true}
+def fixed_beam_step(scores, log_probs, beam_size):
+    ### BEGIN SOLUTION
+    vocab = log_probs.shape[1]
+    best, places = (scores[:, None] + log_probs).flatten().topk(beam_size)
+    return best, places // vocab, places % vocab
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_beam_step-first_step", "grade": true, "points": 1}
+# One prefix whose score is 0: only one of the two faults shows.
+probe = Probe(
+    "02_seq2seq_bottleneck",
+    "fixed_beam_step",
+    fixed_beam_step,
+    oracle=lambda *given: (
+        torch.tensor([0.5, 0.3]).log(), torch.tensor([0, 0]), torch.tensor([1, 2])
+    ),
+)
+probe.equals(torch.zeros(1), torch.tensor([[0.2, 0.5, 0.3]]).log(), 2)
+
+# %% nbgrader={"grade_id": "fixed_beam_step-later_steps", "grade": true, "points": 2}
+# Two prefixes with a history, 0.9 and 0.1: the best extensions are 0.9 times 0.6 and 0.9 times 0.3.
+probe = Probe(
+    "02_seq2seq_bottleneck",
+    "fixed_beam_step",
+    fixed_beam_step,
+    oracle=lambda *given: (
+        torch.tensor([0.54, 0.27]).log(), torch.tensor([0, 0]), torch.tensor([0, 1])
+    ),
+)
+probe.equals(
+    torch.tensor([0.9, 0.1]).log(), torch.tensor([[0.6, 0.3, 0.1], [0.05, 0.05, 0.9]]).log(), 2
+)
+### BEGIN HIDDEN TESTS
+def right_beam_step(scores, log_probs, beam_size):
+    best, places = (scores[:, None] + log_probs).flatten().sort(descending=True)
+    vocab = log_probs.shape[1]
+    return best[:beam_size], places[:beam_size] // vocab, places[:beam_size] % vocab
+
+
+probe = Probe("02_seq2seq_bottleneck", "fixed_beam_step", fixed_beam_step, oracle=right_beam_step)
+scores = torch.tensor([-1.0, -2.0, -4.0]) + probe.normal(3, std=0.1)
+probe.equals(scores, probe.normal(3, 7).log_softmax(-1), 3)
+probe.equals(probe.normal(5), probe.normal(5, 11).log_softmax(-1), 4)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 8. Write the test
+#
+# `check_loss(candidate)` takes somebody's `sequence_loss(logits, target_out, pad=0)` (contract in exercise 3) and returns `True` if it is right, `False` if it is wrong.
+#
+# Your test is tried on two right answers, which it must accept, and on six wrong ones.
+# Each wrong one that it rejects earns its share.
+# Think about what has to be in the inputs so that the wrong recipes of the chapter *differ* from the right one, and compute the right value without calling anybody's loss.
+
+# %% nbgrader={"grade_id": "check_loss", "solution": true}
+def check_loss(candidate):
+    ### BEGIN SOLUTION
+    logits = torch.tensor([[[0.0, 1.0, 2.0, 5.0], [3.0, 0.0, 1.0, 0.0], [0.0, 0.0, 4.0, 1.0]],
+                           [[2.0, 0.0, 0.0, 3.0], [9.0, 0.0, 5.0, 0.0], [0.0, 7.0, 0.0, 0.0]]])
+    for scale, pad, target in [
+        (1.0, 0, [[1, 2, 3], [1, 0, 0]]),
+        (1.0, 3, [[1, 2, 0], [0, 3, 3]]),
+        (100.0, 0, [[1, 2, 1], [1, 0, 0]]),
+    ]:
+        target = torch.tensor(target)
+        real = target != pad
+        logits_here = scale * logits
+        expected = -logits_here.log_softmax(-1)[real].gather(-1, target[real][:, None]).mean()
+        got = candidate(logits_here, target, pad)
+        if got.shape != () or not torch.allclose(got, expected, rtol=1e-4):
+            return False
+    return True
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "check_loss-plain", "grade": true, "points": 1}
+# A right one, and two that are plainly wrong.
+probe = Probe("02_seq2seq_bottleneck", "check_loss", check_loss)
+probe.judges(
+    right=[right_loss],
+    wrong={
+        "always 1": lambda logits, target_out, pad=0: torch.ones(()),
+        "the sign is turned": lambda logits, target_out, pad=0: -right_loss(logits, target_out, pad),
+    },
+    points=1,
+)
+
+# %% nbgrader={"grade_id": "check_loss-mutants", "grade": true, "points": 5}
+# Wrong ones that are harder to see. (Hidden: which.)
+probe = Probe("02_seq2seq_bottleneck", "check_loss", check_loss)
+probe.judges(
+    right=[right_loss],
+    wrong={"always 1": lambda logits, target_out, pad=0: torch.ones(())},
+    points=5,
+)
+### BEGIN HIDDEN TESTS
+def nll(logits, target_out):
+    return -logits.log_softmax(-1).gather(-1, target_out[..., None])[..., 0]
+
+
+def by_counting(logits, target_out, pad=0):
+    real = (target_out != pad).to(logits.dtype)
+    return (nll(logits, target_out) * real).sum() / real.sum().clamp(min=1)
+
+
+def everything(logits, target_out, pad=0):
+    return nll(logits, target_out).mean()
+
+
+def zeroed_but_counted(logits, target_out, pad=0):
+    return (nll(logits, target_out) * (target_out != pad)).mean()
+
+
+def row_means(logits, target_out, pad=0):
+    real = (target_out != pad).to(logits.dtype)
+    return ((nll(logits, target_out) * real).sum(1) / real.sum(1).clamp(min=1)).mean()
+
+
+def zero_is_padding(logits, target_out, pad=0):
+    return by_counting(logits, target_out, 0)
+
+
+def underflowing(logits, target_out, pad=0):
+    chosen = logits.softmax(-1).gather(-1, target_out[..., None])[..., 0].log()
+    real = target_out != pad
+    return -chosen[real].sum() / real.sum().clamp(min=1)
+
+
+probe.judges(
+    right=[right_loss, by_counting],
+    wrong={
+        "padding is averaged in": everything,
+        "padding is set to 0 but counted": zeroed_but_counted,
+        "the mean of the rows' means": row_means,
+        "padding is always 0": zero_is_padding,
+        "the softmax underflows before the logarithm": underflowing,
+    },
+    points=5,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 9. Report
+#
+# Train an encoder-decoder on a task of your own (sorting, doubling every symbol, a date format), or take the numbers of the chapter.
+# In about 200 words:
+#
+# 1. Show accuracy against length, free-running, with one control that rules out an explanation other than the context vector. Say which explanation, and what the control would have shown if it were true.
+# 2. Someone says: "64 numbers cannot hold 20 symbols." What is right and what is wrong about it?
+# 3. Someone decodes with a beam of 50 and gets nearly empty outputs. What happened, and is it the fault of the search or of the model?
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
+# 1. Free-running accuracy on reversal falls from about 0.9 at 5 symbols to about 0.25 at 20.
+# "The network forgets over time" would also explain this; then copying only the first symbol should fail over the same distance, and it does not (1.00 at 30 symbols).
+# Exchanging the sources between rows brings accuracy to chance, so what is right comes through the vector.
+# 2. Wrong about bits: 20 symbols out of ten are 66 bits, 64 float32 numbers have 2,048, and one float64 can be made to hold 17 symbols out of eight.
+# Right about what training finds: a smooth, robust read-out needs room of its own for every position, and gradient descent does not find the dense codes.
+# 3. A beam at least as wide as the vocabulary keeps every first token, `<eos>` among them.
+# Stopping at once costs one improbable symbol, going on costs twenty uncertain ones, so the empty output has the highest probability.
+# The search did its job; the model gives the empty output too much, and dividing by a length term repairs the comparison.

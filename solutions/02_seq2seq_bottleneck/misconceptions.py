@@ -1,0 +1,825 @@
+"""Wrong answers on the way to an encoder-decoder: name, message, and the tests they must fail."""
+
+import torch
+from torch.nn import functional as F
+
+from attn_course.probes import call, misconception, student, witnesses
+
+
+def cells(function, *names):
+    return [f"{function}-{name}" for name in names]
+
+
+def reader(table, decay):
+    def step(token, state):
+        return decay * state + table[token]
+
+    step.table, step.decay = table, decay
+    return step
+
+
+def writer(table, decay, mix):
+    def step(token, state):
+        state = decay * state + table[token]
+        return state @ mix, state
+
+    step.table, step.decay, step.mix = table, decay, mix
+    return step
+
+
+def markov(logits):
+    def step(token, state):
+        return logits[token], state
+
+    return step
+
+
+def countdown(token, state):
+    logits = torch.zeros(len(state), 5)
+    logits[torch.arange(len(state)), torch.where(state[:, 0] > 1, 3, 2)] = 5.0
+    return logits, state - 1
+
+
+# --- encode ------------------------------------------------------------------------------------
+
+ENCODE = ("order", "padding", "start", "empty_row")
+
+
+@witnesses(of="encode")
+def encode_calls(draw):
+    count = reader(torch.arange(20.0)[:, None], 2.0)
+    step = reader(draw.normal(11, 3), 0.5)
+    source = draw.integers(4, 11, 3, 5)
+    for lengths in ([5, 5, 5], [5, 2, 3], [3, 1, 2], [0, 5, 1], [4, 4, 0]):
+        yield call(step, source, torch.tensor(lengths), torch.zeros(3, 3))
+        yield call(step, source, torch.tensor(lengths), draw.normal(3, 3))
+    yield call(count, torch.tensor([[4, 0]]), torch.tensor([1]), torch.zeros(1, 1))
+    yield call(count, torch.tensor([[4, 5]]), torch.tensor([2]), torch.ones(1, 1))
+
+
+@misconception(
+    of="encode", name="the last column's state", fails=cells("encode", "padding", "empty_row")
+)
+def encode_last_column(step, source, lengths, state):
+    """You read all columns and return the last state, so short rows go on changing while the step
+    reads their filling. The context of a word then depends on the words that share its batch.
+    Look at where `lengths` enters.
+    """
+    for t in range(source.shape[1]):
+        state = step(source[:, t], state)
+    return state
+
+
+@misconception(
+    of="encode", name="the longest row decides", fails=cells("encode", "padding", "empty_row")
+)
+def encode_longest(step, source, lengths, state):
+    """You stop at the longest row of the batch, for all rows at once.
+    A shorter row has read filling by then; every row has an end of its own.
+    """
+    for t in range(int(lengths.max())):
+        state = step(source[:, t], state)
+    return state
+
+
+@misconception(of="encode", name="one symbol too few", fails=cells("encode", *ENCODE))
+def encode_one_less(step, source, lengths, state):
+    """Your rows end one symbol early: the last symbol of each row is never read.
+    Columns are counted from 0; look at the comparison with `lengths`.
+    """
+    for t in range(source.shape[1]):
+        state = torch.where((t < lengths - 1)[:, None], step(source[:, t], state), state)
+    return state
+
+
+@misconception(
+    of="encode", name="one symbol too many", fails=cells("encode", "padding", "empty_row")
+)
+def encode_one_more(step, source, lengths, state):
+    """Your rows read one symbol of their filling before they stop.
+    Columns are counted from 0; look at the comparison with `lengths`.
+    """
+    for t in range(source.shape[1]):
+        state = torch.where((t <= lengths)[:, None], step(source[:, t], state), state)
+    return state
+
+
+@misconception(of="encode", name="the given state is ignored", fails=cells("encode", "start", "empty_row"))
+def encode_from_zeros(step, source, lengths, state):
+    """You start from zeros, whatever `state` holds. The caller says where to start;
+    look at what the first call of `step` gets.
+    """
+    state = torch.zeros_like(state)
+    for t in range(source.shape[1]):
+        state = torch.where((t < lengths)[:, None], step(source[:, t], state), state)
+    return state
+
+
+@misconception(
+    of="encode", name="padding wipes the state", fails=cells("encode", "padding", "empty_row")
+)
+def encode_wiped(step, source, lengths, state):
+    """You multiply the state by the mask, so a row that has ended falls to zero
+    instead of staying as it was. Filling must leave the state alone.
+    """
+    for t in range(source.shape[1]):
+        state = step(source[:, t], state) * (t < lengths)[:, None]
+    return state
+
+
+@misconception(of="encode", name="read from right to left", fails=cells("encode", "order", "padding", "start", "empty_row"))
+def encode_backwards(step, source, lengths, state):
+    """You read the symbols from the last to the first. Reversing the source is a known trick, but
+    the contract here is reading order; look at the range of your loop.
+    """
+    for t in reversed(range(source.shape[1])):
+        state = torch.where((t < lengths)[:, None], step(source[:, t], state), state)
+    return state
+
+
+@misconception(of="encode", name="mean of the states", fails=cells("encode", *ENCODE))
+def encode_mean(step, source, lengths, state):
+    """You return the mean of all states of a row. The context vector of this chapter is the state
+    after the last symbol; a mean forgets the order on top of it.
+    """
+    total = torch.zeros_like(state)
+    for t in range(source.shape[1]):
+        real = (t < lengths)[:, None]
+        state = torch.where(real, step(source[:, t], state), state)
+        total = total + state * real
+    return total / lengths.clamp(min=1)[:, None]
+
+
+# --- shift_targets -----------------------------------------------------------------------------
+
+SHIFT = ("values", "padding", "reserved_ids")
+
+
+@witnesses(of="shift_targets")
+def shift_calls(draw):
+    yield call(torch.tensor([[7]]), torch.tensor([1]))
+    yield call(torch.tensor([[7, 8]]), torch.tensor([2]), bos=97, eos=98, pad=99)
+    for lengths in ([4, 4], [4, 1], [0, 4], [2, 4]):
+        n = torch.tensor(lengths)
+        ids = draw.integers(4, 20, 2, 4).masked_fill(torch.arange(4) >= n[:, None], 0)
+        yield call(ids, n)
+        yield call(ids.masked_fill(ids == 0, 33), n, bos=31, eos=32, pad=33)
+    yield call(draw.integers(4, 20, 1, 3, dtype=torch.int32), torch.tensor([3]))
+
+
+def shifted(target, lengths, bos, eos, pad):
+    rows = len(target)
+    target_in = torch.cat([target.new_full((rows, 1), bos), target], dim=1)
+    target_out = torch.cat([target, target.new_full((rows, 1), pad)], dim=1)
+    target_out[torch.arange(rows), lengths] = eos
+    return target_in, target_out
+
+
+@misconception(of="shift_targets", name="no shift at all", fails=cells("shift_targets", *SHIFT))
+def shift_none(target, lengths, bos=1, eos=2, pad=0):
+    """Your decoder reads the very symbol that it is asked for: both results are the same.
+    It will learn to copy its input, with a loss near zero, and nothing about the source.
+    """
+    _, target_out = shifted(target, lengths, bos, eos, pad)
+    return target_out.clone(), target_out
+
+
+@misconception(of="shift_targets", name="input and output exchanged", fails=cells("shift_targets", *SHIFT))
+def shift_exchanged(target, lengths, bos=1, eos=2, pad=0):
+    """You return the pair the other way round: the decoder would read `eos` and be asked for `bos`.
+    Look at which of the two it reads.
+    """
+    target_in, target_out = shifted(target, lengths, bos, eos, pad)
+    return target_out, target_in
+
+
+@misconception(
+    of="shift_targets",
+    name="eos in the last column",
+    fails=cells("shift_targets", "padding", "reserved_ids"),
+)
+def shift_eos_last(target, lengths, bos=1, eos=2, pad=0):
+    """You put `eos` into the last column of every row. In a short row it then stands behind the
+    padding, so the model never sees that the word has ended. Look at where a row ends.
+    """
+    target_in, _ = shifted(target, lengths, bos, eos, pad)
+    return target_in, torch.cat([target, target.new_full((len(target), 1), eos)], dim=1)
+
+
+@misconception(of="shift_targets", name="no end symbol", fails=cells("shift_targets", *SHIFT))
+def shift_no_eos(target, lengths, bos=1, eos=2, pad=0):
+    """Your outputs hold no `eos`. The model is never taught to stop, and decoding runs on
+    until it is cut off.
+    """
+    target_in, _ = shifted(target, lengths, bos, eos, pad)
+    return target_in, torch.cat([target, target.new_full((len(target), 1), pad)], dim=1)
+
+
+@misconception(
+    of="shift_targets", name="fixed reserved ids", fails=cells("shift_targets", "reserved_ids")
+)
+def shift_fixed_ids(target, lengths, bos=1, eos=2, pad=0):
+    """You write the numbers 1, 2 and 0 and pass over the arguments `bos`, `eos` and `pad`.
+    Another vocabulary numbers them otherwise.
+    """
+    return shifted(target, lengths, 1, 2, 0)
+
+
+@misconception(
+    of="shift_targets",
+    name="eos is fed to the decoder",
+    fails=cells("shift_targets", "padding", "reserved_ids"),
+)
+def shift_eos_read(target, lengths, bos=1, eos=2, pad=0):
+    """You build bos, word, eos in one piece and cut its ends off, so that short rows read their
+    `eos` and are asked for padding after it. Look at the input of a short row.
+    """
+    _, target_out = shifted(target, lengths, bos, eos, pad)
+    whole = torch.cat([target.new_full((len(target), 1), bos), target_out], dim=1)
+    return whole[:, :-1], target_out
+
+
+@misconception(of="shift_targets", name="bos is asked for", fails=cells("shift_targets", *SHIFT))
+def shift_bos_asked(target, lengths, bos=1, eos=2, pad=0):
+    """Your output begins with `bos`, so the model is asked for a symbol that is always the same,
+    and every other symbol is asked for one step late. `bos` is only ever read.
+    """
+    target_in, _ = shifted(target, lengths, bos, eos, pad)
+    return target_in, target_in.clone()
+
+
+# --- sequence_loss -----------------------------------------------------------------------------
+
+LOSS = ("values", "padding", "other_pad", "large_logits", "nothing_real", "gradient")
+
+
+@witnesses(of="sequence_loss")
+def loss_calls(draw):
+    logits = draw.normal(3, 4, 5)
+    target = draw.integers(1, 4, 3, 4)
+    short = target.masked_fill(torch.arange(4) >= torch.tensor([[4], [1], [2]]), 0)
+    yield call(torch.tensor([[[0.0, 1.0, 3.0]]]), torch.tensor([[1]]))
+    yield call(logits, target)
+    yield call(logits, short)
+    yield call(logits, short, pad=4)
+    yield call(logits, short.masked_fill(short == 0, 4), pad=4)
+    yield call(logits, torch.zeros(3, 4, dtype=torch.long))
+    yield call(logits, torch.full((3, 4), 4), pad=4)
+    yield call(torch.tensor([[[400.0, 0.0, 100.0]]]), torch.tensor([[1]]))
+    yield call(logits, short, via=student.grad(0))
+
+
+def token_losses(logits, target_out):
+    return -logits.log_softmax(-1).gather(-1, target_out[..., None])[..., 0]
+
+
+@misconception(
+    of="sequence_loss",
+    name="padding is averaged in",
+    fails=cells("sequence_loss", "padding", "other_pad", "nothing_real", "gradient"),
+)
+def loss_everything(logits, target_out, pad=0):
+    """You take the mean over all positions, padding included. The model is rewarded for saying
+    padding after the end, which is easy, and the loss looks better than it is.
+    """
+    return token_losses(logits, target_out).mean()
+
+
+@misconception(
+    of="sequence_loss",
+    name="padding is zeroed but counted",
+    fails=cells("sequence_loss", "padding", "other_pad", "gradient"),
+)
+def loss_zeroed(logits, target_out, pad=0):
+    """You set the losses of padding to 0 and then divide by the number of all positions.
+    The value then depends on how much padding the batch has; look at what you divide by.
+    """
+    return (token_losses(logits, target_out) * (target_out != pad)).mean()
+
+
+@misconception(
+    of="sequence_loss",
+    name="mean of the rows' means",
+    fails=cells("sequence_loss", "padding", "other_pad", "gradient"),
+)
+def loss_row_means(logits, target_out, pad=0):
+    """You average each row first and then the rows. A token of a short row weighs more that way,
+    and the result is no cross-entropy per token. Count tokens, not rows.
+    """
+    real = target_out != pad
+    sums = (token_losses(logits, target_out) * real).sum(1)
+    return (sums / real.sum(1).clamp(min=1)).mean()
+
+
+@misconception(
+    of="sequence_loss",
+    name="padding is always 0",
+    fails=cells("sequence_loss", "other_pad", "nothing_real"),
+)
+def loss_fixed_pad(logits, target_out, pad=0):
+    """You compare the targets with 0 and pass over the argument `pad`. In another vocabulary 0 is a
+    symbol like any other.
+    """
+    real = target_out != 0
+    return (token_losses(logits, target_out) * real).sum() / real.sum().clamp(min=1)
+
+
+@misconception(
+    of="sequence_loss",
+    name="sum in place of the mean",
+    fails=cells("sequence_loss", "values", "padding", "other_pad", "gradient"),
+)
+def loss_sum(logits, target_out, pad=0):
+    """You return the sum over all real positions. Its size grows with the batch, and so would the
+    gradient; look at the N in the formula.
+    """
+    return (token_losses(logits, target_out) * (target_out != pad)).sum()
+
+
+@misconception(
+    of="sequence_loss", name="the logarithm comes too late", fails=cells("sequence_loss", "large_logits")
+)
+def loss_underflow(logits, target_out, pad=0):
+    """You take the softmax first and its logarithm afterwards. A probability below 1e-45 is stored
+    as 0 and its logarithm is minus infinity. Look at chapter 00 for how the two are taken together.
+    """
+    chosen = logits.softmax(-1).gather(-1, target_out[..., None])[..., 0].log()
+    real = target_out != pad
+    return -chosen.masked_fill(~real, 0).sum() / real.sum().clamp(min=1)
+
+
+@misconception(
+    of="sequence_loss",
+    name="softmax over the positions",
+    fails=cells("sequence_loss", "values", "padding", "other_pad", "large_logits", "gradient"),
+)
+def loss_wrong_axis(logits, target_out, pad=0):
+    """You normalise over the positions of a row and not over the vocabulary. At every position the
+    probabilities of all symbols have to add up to one.
+    """
+    losses = -logits.log_softmax(1).gather(-1, target_out[..., None])[..., 0]
+    real = target_out != pad
+    return losses.masked_fill(~real, 0).sum() / real.sum().clamp(min=1)
+
+
+@misconception(
+    of="sequence_loss", name="0 divided by 0", fails=cells("sequence_loss", "nothing_real")
+)
+def loss_empty_nan(logits, target_out, pad=0):
+    """You divide by the number of real positions also when there are none. 0/0 is NaN, and one NaN
+    in a gradient ruins all parameters.
+    """
+    real = target_out != pad
+    return token_losses(logits, target_out).masked_fill(~real, 0).sum() / real.sum()
+
+
+# --- unroll ------------------------------------------------------------------------------------
+
+UNROLL = ("one_step", "state_is_carried", "targets_are_read", "both")
+
+
+@witnesses(of="unroll")
+def unroll_calls(draw):
+    step = writer(draw.normal(7, 3), 0.5, draw.normal(3, 7))
+    for rows, length in ((1, 1), (3, 1), (1, 2), (2, 4), (3, 5)):
+        yield call(step, draw.normal(rows, 3), draw.integers(1, 7, rows, length))
+    deaf = writer(torch.zeros(7, 3), 0.7, draw.normal(3, 7))
+    yield call(deaf, draw.normal(2, 3), draw.integers(1, 7, 2, 3))
+    says = writer(draw.normal(7, 3), 0.0, draw.normal(3, 7))
+    yield call(says, draw.normal(2, 3), torch.tensor([[1, 4, 5, 6], [1, 6, 3, 4]]))
+
+
+def unrolled(step, state, target_in):
+    logits = []
+    for t in range(target_in.shape[1]):
+        scores, state = step(target_in[:, t], state)
+        logits.append(scores)
+    return logits
+
+
+@misconception(
+    of="unroll", name="the decoder reads its own guesses", fails=cells("unroll", "targets_are_read", "both")
+)
+def unroll_free(step, state, target_in):
+    """You feed the decoder its own best guess. That is how it is used later; under teacher forcing
+    it reads the target, right or wrong as its guess may be.
+    """
+    logits, token = [], target_in[:, 0]
+    for _ in range(target_in.shape[1]):
+        scores, state = step(token, state)
+        token = scores.argmax(-1)
+        logits.append(scores)
+    return torch.stack(logits, dim=1)
+
+
+@misconception(
+    of="unroll", name="the state is not carried on", fails=cells("unroll", "state_is_carried", "both")
+)
+def unroll_stateless(step, state, target_in):
+    """Every step of yours starts from the context again, so nothing that was read before is known.
+    Look at what becomes of the second thing that `step` returns.
+    """
+    return torch.stack([step(token, state)[0] for token in target_in.T], dim=1)
+
+
+@misconception(of="unroll", name="time comes first", fails=cells("unroll", *UNROLL))
+def unroll_time_first(step, state, target_in):
+    """You stack the steps along the first axis, which gives (L, B, V). The batch comes first here;
+    look at the axis of your stack.
+    """
+    return torch.stack(unrolled(step, state, target_in), dim=0)
+
+
+@misconception(of="unroll", name="steps are joined, not stacked", fails=cells("unroll", *UNROLL))
+def unroll_concatenated(step, state, target_in):
+    """You concatenate the logits of the steps, so that vocabulary and time end up in one axis.
+    A new axis is needed for the time.
+    """
+    return torch.cat(unrolled(step, state, target_in), dim=1)
+
+
+@misconception(of="unroll", name="only the last step is returned", fails=cells("unroll", *UNROLL))
+def unroll_last(step, state, target_in):
+    """You return the logits of the last step only. Every position of the target has a loss of its
+    own, so every step's logits are needed.
+    """
+    return unrolled(step, state, target_in)[-1]
+
+
+@misconception(
+    of="unroll", name="bos at every step", fails=cells("unroll", "targets_are_read", "both")
+)
+def unroll_bos(step, state, target_in):
+    """You feed the first token of the target at every step. Look at the index of the column that
+    the step reads.
+    """
+    first = target_in[:, :1].expand_as(target_in)
+    return torch.stack(unrolled(step, state, first), dim=1)
+
+
+@misconception(
+    of="unroll", name="time runs backwards", fails=cells("unroll", "targets_are_read", "both")
+)
+def unroll_backwards(step, state, target_in):
+    """You read the target from its end. The first token that the decoder reads is `bos`, which
+    stands in the first column.
+    """
+    return torch.stack(unrolled(step, state, target_in.flip(1)), dim=1)
+
+
+# --- greedy_decode -----------------------------------------------------------------------------
+
+GREEDY = ("by_hand", "rows_end_apart", "cut_off", "other_ids")
+
+
+@witnesses(of="greedy_decode")
+def greedy_calls(draw):
+    chain = torch.zeros(9, 9)
+    chain[[1, 3, 5, 4], [3, 5, 4, 2]] = 3.0
+    yield call(markov(chain), torch.zeros(1, 1), 1, 2, 4)
+    yield call(markov(chain), torch.zeros(2, 1), 1, 2, 7, pad=8)
+    yield call(markov(chain), torch.zeros(2, 1), 1, 2, 3)
+    yield call(markov(chain), torch.zeros(2, 1), 3, 4, 5, pad=7)
+    yield call(countdown, torch.tensor([[2.0], [4.0]]), 1, 2, 5)
+    yield call(countdown, torch.tensor([[1.0], [9.0]]), 1, 2, 3)
+    yield call(writer(draw.normal(7, 3), 0.8, draw.normal(3, 7)), draw.normal(3, 3), 1, 2, 6)
+
+
+def greedy(
+    step,
+    state,
+    bos,
+    eos,
+    max_length,
+    pad,
+    *,
+    stop="all",
+    write_eos=True,
+    padded=True,
+    carry=True,
+    feed=True,
+):
+    rows = len(state)
+    token, ended = torch.full((rows,), bos), torch.zeros(rows, dtype=torch.bool)
+    written = torch.full((rows, max_length), pad)
+    for t in range(max_length):
+        logits, after = step(token, state)
+        state = after if carry else state
+        said = logits.argmax(-1)
+        token = said if feed else token
+        column = said.masked_fill(ended, pad) if padded else said
+        written[:, t] = column if write_eos else column.masked_fill(said == eos, pad)
+        ended |= said == eos
+        if padded and bool(ended.any() if stop == "any" else ended.all()):
+            break
+    return written
+
+
+@misconception(
+    of="greedy_decode", name="rows go on after eos", fails=cells("greedy_decode", "rows_end_apart", "other_ids")
+)
+def greedy_goes_on(step, state, bos, eos, max_length, pad=0):
+    """A row of yours goes on writing after its `eos`. What the decoder says there means nothing;
+    the contract asks for padding.
+    """
+    return greedy(step, state, bos, eos, max_length, pad, padded=False)
+
+
+@misconception(
+    of="greedy_decode", name="the first end stops all rows", fails=cells("greedy_decode", "rows_end_apart")
+)
+def greedy_first_end(step, state, bos, eos, max_length, pad=0):
+    """You stop as soon as one row has ended, and the longer ones are cut off with it.
+    Look at when your loop may end.
+    """
+    return greedy(step, state, bos, eos, max_length, pad, stop="any")
+
+
+@misconception(
+    of="greedy_decode",
+    name="eos is not written",
+    fails=cells("greedy_decode", "by_hand", "rows_end_apart", "other_ids"),
+)
+def greedy_no_eos(step, state, bos, eos, max_length, pad=0):
+    """Your rows leave out their `eos`. Without it nobody can tell a finished row from one that was
+    cut off.
+    """
+    return greedy(step, state, bos, eos, max_length, pad, write_eos=False)
+
+
+@misconception(
+    of="greedy_decode", name="the state is not carried on", fails=cells("greedy_decode", "rows_end_apart")
+)
+def greedy_stateless(step, state, bos, eos, max_length, pad=0):
+    """Every step of yours starts from the first state again. A decoder that keeps its place in its
+    state never gets on; look at what becomes of the second thing that `step` returns.
+    """
+    return greedy(step, state, bos, eos, max_length, pad, carry=False)
+
+
+@misconception(
+    of="greedy_decode", name="bos at every step", fails=cells("greedy_decode", "by_hand", "cut_off", "other_ids")
+)
+def greedy_bos(step, state, bos, eos, max_length, pad=0):
+    """Your decoder reads `bos` at every step and never what it has just written.
+    Look at the first argument of `step`.
+    """
+    return greedy(step, state, bos, eos, max_length, pad, feed=False)
+
+
+@misconception(of="greedy_decode", name="bos is written", fails=cells("greedy_decode", *GREEDY))
+def greedy_with_bos(step, state, bos, eos, max_length, pad=0):
+    """Your rows begin with `bos`. It is what the decoder reads first and no part of the output, and
+    it takes the place of one token that should be there.
+    """
+    written = greedy(step, state, bos, eos, max_length, pad)
+    return torch.cat([torch.full((len(state), 1), bos), written[:, :-1]], dim=1)
+
+
+@misconception(of="greedy_decode", name="padding is always 0", fails=cells("greedy_decode", "other_ids"))
+def greedy_pad_zero(step, state, bos, eos, max_length, pad=0):
+    """You fill up with 0 and pass over the argument `pad`; look at where the filling is made."""
+    return greedy(step, state, bos, eos, max_length, 0)
+
+
+@misconception(of="greedy_decode", name="eos is always 2", fails=cells("greedy_decode", "other_ids"))
+def greedy_eos_two(step, state, bos, eos, max_length, pad=0):
+    """You compare with 2 and pass over the argument `eos`. Another vocabulary has another number for
+    its end symbol.
+    """
+    return greedy(step, state, bos, 2, max_length, pad)
+
+
+# --- beam_search -------------------------------------------------------------------------------
+
+BEAM = ("by_hand", "one_is_greedy", "width", "states_follow", "length_penalty", "cut_off")
+
+
+@witnesses(of="beam_search")
+def beam_calls(draw):
+    start = torch.zeros(1, 1)
+    small = torch.full((5, 5), 1e-6, dtype=torch.float64) * torch.arange(1, 6)
+    small[[1, 1, 1, 3, 3, 3, 4, 4, 4], [2, 3, 4, 2, 3, 4, 2, 3, 4]] = torch.tensor(
+        [0.1, 0.5, 0.4, 0.3, 0.3, 0.4, 0.9, 0.04, 0.06], dtype=torch.float64
+    )
+    yield call(markov(small.log()), start, 1, 2, 2, 4)
+    for width in (1, 2, 3, 5):
+        table = draw.normal(7, 7, dtype=torch.float64, std=0.5)
+        for alpha in (0.0, 0.7, 2.0):
+            yield call(markov(table), start, 1, 2, width, 6, length_penalty=alpha)
+        table = table.clone()
+        table[:, 2] = -40.0
+        yield call(markov(table), start, 1, 2, width, 3)
+        step = writer(
+            draw.normal(7, 5, dtype=torch.float64, std=1.5), 0.8, draw.normal(5, 7, dtype=torch.float64)
+        )
+        yield call(step, draw.normal(1, 5, dtype=torch.float64), 1, 2, width, 6)
+
+
+def gnmt(n, alpha):
+    return ((5 + n) / 6) ** alpha
+
+
+def beam(
+    step,
+    state,
+    bos,
+    eos,
+    width,
+    max_length,
+    alpha,
+    *,
+    normalise=lambda logits: logits.log_softmax(-1),
+    reorder=True,
+    per_parent=False,
+    history=True,
+    first_end=False,
+    keep_ended=True,
+    keep_live=True,
+    lp=gnmt,
+):
+    prefixes, scores, last, done = [()], torch.zeros(1), torch.tensor([bos]), []
+    for _ in range(max_length):
+        logits, state = step(last, state)
+        extended = normalise(logits)
+        if history:
+            extended = scores[:, None] + extended
+        ranked, places = extended.flatten().sort(descending=True)
+        kept, parents, kept_scores, used = [], [], [], set()
+        for rank, (score, place) in enumerate(zip(ranked.tolist(), places.tolist(), strict=True)):
+            parent, token = divmod(place, logits.shape[-1])
+            if per_parent and len(prefixes) > 1 and parent in used:
+                continue
+            tokens = (*prefixes[parent], token)
+            if token == eos and rank < width:
+                used.add(parent)
+                done.append((score, tokens))
+            elif token != eos and len(kept) < width:
+                used.add(parent)
+                kept.append(tokens)
+                parents.append(parent)
+                kept_scores.append(score)
+        prefixes, scores = kept, torch.tensor(kept_scores, dtype=torch.float64)
+        if len(done) >= (1 if first_end else width) or not kept:
+            break
+        state = state[parents] if reorder else state[torch.arange(len(kept)) % len(state)]
+        last = torch.tensor([tokens[-1] for tokens in kept])
+    else:
+        if keep_live:
+            done += list(zip(scores.tolist(), prefixes, strict=True))
+    if not keep_ended:
+        done = list(zip(scores.tolist(), prefixes, strict=True)) or done
+    score, tokens = max((s / lp(len(t), alpha), t) for s, t in done)
+    return torch.tensor(tokens), score
+
+
+@misconception(
+    of="beam_search", name="states do not follow their prefixes", fails=cells("beam_search", "states_follow")
+)
+def beam_not_reordered(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
+    """After the best extensions are chosen you go on with the states in their old order, so a
+    prefix gets the memory of another. Look at what else has to be reordered with the tokens.
+    """
+    return beam(step, state, bos, eos, beam_size, max_length, length_penalty, reorder=False)
+
+
+@misconception(
+    of="beam_search",
+    name="scores forget their history",
+    fails=cells("beam_search", *BEAM),
+)
+def beam_no_history(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
+    """You rank the candidates by the probability of their last token alone. A candidate's score is
+    the sum of the log-probabilities along its whole prefix.
+    """
+    return beam(step, state, bos, eos, beam_size, max_length, length_penalty, history=False)
+
+
+@misconception(
+    of="beam_search", name="one extension per prefix", fails=cells("beam_search", "width", "states_follow", "length_penalty", "cut_off")
+)
+def beam_per_parent(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
+    """You keep the best extension of each prefix. All candidates compete in one list, and the best
+    ones may well come from the same prefix.
+    """
+    return beam(step, state, bos, eos, beam_size, max_length, length_penalty, per_parent=True)
+
+
+@misconception(
+    of="beam_search", name="the first finished one wins", fails=cells("beam_search", "width", "states_follow", "length_penalty")
+)
+def beam_first_end(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
+    """You stop as soon as one candidate has finished. A prefix that is still alive may be the
+    better one; look at when the contract says to stop.
+    """
+    return beam(step, state, bos, eos, beam_size, max_length, length_penalty, first_end=True)
+
+
+@misconception(
+    of="beam_search", name="the length penalty is not used", fails=cells("beam_search", "length_penalty")
+)
+def beam_no_penalty(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
+    """You compare plain log-probabilities, whatever `length_penalty` says. Look at where it enters
+    the final comparison and the score that you return.
+    """
+    return beam(step, state, bos, eos, beam_size, max_length, 0.0)
+
+
+@misconception(
+    of="beam_search", name="divided by the length itself", fails=cells("beam_search", "length_penalty")
+)
+def beam_by_length(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
+    """You divide by the length to the power of `length_penalty`. The formula of this exercise starts
+    from 5 + n over 6, which treats short outputs more gently.
+    """
+    return beam(
+        step, state, bos, eos, beam_size, max_length, length_penalty, lp=lambda n, alpha: n**alpha
+    )
+
+
+@misconception(of="beam_search", name="raw logits as scores", fails=cells("beam_search", *BEAM))
+def beam_raw(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
+    """You add up logits as they come. Rows of logits are only known up to a constant, so sums of them
+    cannot be compared between prefixes; a log-softmax is missing.
+    """
+    return beam(
+        step, state, bos, eos, beam_size, max_length, length_penalty, normalise=lambda logits: logits
+    )
+
+
+@misconception(
+    of="beam_search", name="the beam has width 1", fails=cells("beam_search", "by_hand", "width", "states_follow", "length_penalty", "cut_off")
+)
+def beam_greedy(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
+    """Your search follows a single prefix, whatever `beam_size` says: this is greedy decoding.
+    Look at how many candidates survive a step.
+    """
+    return beam(step, state, bos, eos, 1, max_length, length_penalty)
+
+
+# --- the two other items -----------------------------------------------------------------------
+
+
+@witnesses(of="fixed_beam_step")
+def beam_step_calls(draw):
+    for prefixes, size in ((3, 5), (4, 7), (2, 11)):
+        yield call(draw.normal(prefixes), draw.normal(prefixes, size).log_softmax(-1), 3)
+
+
+@misconception(
+    of="fixed_beam_step", name="nothing repaired", fails=cells("fixed_beam_step", "first_step", "later_steps")
+)
+def still_broken(scores, log_probs, beam_size):
+    """This is the broken function itself: look at where the scores of the prefixes enter, and at
+    which prefix and which token a place in the flattened table stands for.
+    """
+    vocab = log_probs.shape[1]
+    best, places = log_probs.flatten().topk(beam_size)
+    return best, places % vocab, places // vocab
+
+
+@misconception(
+    of="fixed_beam_step", name="the history is still missing", fails=cells("fixed_beam_step", "later_steps")
+)
+def history_missing(scores, log_probs, beam_size):
+    """Prefix and token are right now, but the candidates are still ranked by their last token alone.
+    Look at an argument that you never use.
+    """
+    best, places = log_probs.flatten().topk(beam_size)
+    return best, places // log_probs.shape[1], places % log_probs.shape[1]
+
+
+@misconception(
+    of="fixed_beam_step",
+    name="prefix and token are still exchanged",
+    fails=cells("fixed_beam_step", "first_step", "later_steps"),
+)
+def still_exchanged(scores, log_probs, beam_size):
+    """The scores are right now, but what you return as prefixes are tokens and the other way round.
+    Look at how a place in the flattened table is counted.
+    """
+    vocab = log_probs.shape[1]
+    best, places = (scores[:, None] + log_probs).flatten().topk(beam_size)
+    return best, places % vocab, places // vocab
+
+
+@misconception(of="check_loss", name="no padding in the test", fails=["check_loss-mutants"])
+def check_without_padding(candidate):
+    """Your inputs hold no padding, and without padding most of the wrong recipes are right.
+    Look at which input tells each recipe of the chapter from the right one.
+    """
+    logits = torch.tensor([[[0.0, 1.0, 2.0], [3.0, 0.0, 1.0]]])
+    target = torch.tensor([[1, 2]])
+    expected = F.cross_entropy(logits.flatten(0, 1), target.flatten())
+    return bool(torch.allclose(candidate(logits, target, 0), expected))
+
+
+@misconception(of="check_loss", name="padding in one row only", fails=["check_loss-mutants"])
+def check_one_row(candidate):
+    """Your batch has a single row, so a mean over tokens and a mean over rows are the same number.
+    Rows of different lengths are needed to tell them apart.
+    """
+    logits = torch.tensor([[[0.0, 1.0, 2.0], [3.0, 0.0, 1.0], [5.0, 0.0, 0.0]]])
+    target = torch.tensor([[1, 2, 0]])
+    expected = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=0)
+    return bool(torch.allclose(candidate(logits, target, 0), expected))
