@@ -41,9 +41,19 @@ def measure(model: torch.nn.Module) -> dict[str, float]:
 
 
 def commit() -> str:
-    """The commit this ran at, marked when the tree had changes."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    """The last commit that changed what this run depends on, marked if they have changed since."""
+    paths = [
+        "attn_course/data",
+        "attn_course/nn",
+        "attn_course/train",
+        "experiments/" + Path(__file__).name,
+    ]
+
+    def git(*words: str) -> str:
+        command = ["git", *words, "--", *paths]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+    return git("log", "-1", "--format=%h") + ("-dirty" if git("status", "--short") else "")
 
 
 def main() -> None:

@@ -56,12 +56,15 @@ const digits = (number, places = 3) => {
 // In Jupyter the package computes and sends `result`; in a page the module computes for itself.
 function results(model, compute, inputs) {
   const now = () => (model.get("kernel") ? model.get("result") : compute(Object.fromEntries(inputs.map((key) => [key, model.get(key)]))));
+  let timer = 0;
   return {
     now,
     change(values, draw) {
       for (const [key, value] of Object.entries(values)) model.set(key, value);
-      model.save_changes();
-      if (!model.get("kernel")) draw();
+      if (!model.get("kernel")) return draw();
+      // A drag must not queue more work than the kernel can do.
+      clearTimeout(timer);
+      timer = setTimeout(() => model.save_changes(), 80);
     },
     watch(draw) { model.on("change:result", draw); },
   };

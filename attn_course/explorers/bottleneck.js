@@ -97,7 +97,7 @@ function accuracyChart(accuracy, trained, most) {
   const node = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "attn-x-accuracy" },
     ...ticks,
     s("path", { class: "attn-x-trace", d: `M${x(trained)} ${top}V${height - bottom}` }),
-    s("text", { x: x(trained) + 3, y: top + 4, "font-size": "10" }, "never trained"),
+    s("text", { x: x(trained) - 5, y: height - bottom - 6, "text-anchor": "end" }, "trained up to here"),
     s("text", { x: (left + width) / 2, y: height - 6, "text-anchor": "middle" }, "letters"),
     s("path", { class: "attn-x-curve", d: points.map(([n, share], i) => `${i ? "L" : "M"}${x(n).toFixed(1)} ${y(share).toFixed(1)}`).join("") }),
     dot);
@@ -159,7 +159,7 @@ function render({ model, el }) {
     size.node,
     h("dl", { class: "attn-x-pairs" }, h("dt", {}, "backwards"), h("dd", {}, wanted), h("dt", {}, "it says"), h("dd", {}, said)),
     voice.node,
-    h("div", { class: "attn-x-columns" }, h("div", { class: "attn-x-scroll" }, heat.node), h("div", { class: "attn-x-side" }, chart.node, measured)));
+    h("div", { class: "attn-x-columns attn-x-even" }, h("div", { class: "attn-x-scroll" }, heat.node), h("div", { class: "attn-x-side" }, chart.node, measured)));
   field.addEventListener("input", () => size.set(model.get("text").length));
   numbers.watch(draw);
   draw();

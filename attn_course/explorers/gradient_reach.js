@@ -112,8 +112,8 @@ export function compute({ scale, bias, length, input_scale, weight_ih, weight_hh
 
 const LINES = [["RNN", "#0072b2", ""], ["LSTM", "#d55e00", "7 4"], ["GRU", "#009e73", "2 4"]];
 
-function chart() {
-  const [width, height, left, bottom, top] = [560, 300, 52, 40, 12];
+function chart(width) {
+  const [height, left, bottom, top] = [280, 46, 40, 12];
   const frame = s("g");
   const curves = LINES.map(([, colour, dashes]) => s("path", { fill: "none", stroke: colour, "stroke-width": 2.5, "stroke-dasharray": dashes }));
   const clip = unique("clip");
@@ -138,7 +138,7 @@ function chart() {
       }
       const step = length > 60 ? 20 : length > 20 ? 10 : 5;
       for (let lag = 0; lag < length; lag += step) marks.push(s("text", { x: x(lag), y: height - bottom + 17, "text-anchor": "middle" }, String(lag)));
-      marks.push(s("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" }, "lag: steps between the input and the last state"));
+      marks.push(s("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" }, "lag, in steps"));
       frame.replaceChildren(...marks);
       LINES.forEach(([name], k) => {
         const points = result[name].map((value, lag) => [lag, value]).filter(([, value]) => value > 0 && Number.isFinite(value));
@@ -151,7 +151,7 @@ function chart() {
 function render({ model, el }) {
   el.classList.add("attn-x");
   const numbers = results(model, compute, ["scale", "bias", "length", "input_scale", "weight_ih", "weight_hh", "inputs"]);
-  const voice = announcer(), plot = chart();
+  const voice = announcer(), plot = chart(el.clientWidth && el.clientWidth < 480 ? 340 : 560);
   const cells = LINES.map(() => [h("td"), h("td")]);
   const draw = () => {
     const result = numbers.now();

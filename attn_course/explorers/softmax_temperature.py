@@ -12,7 +12,7 @@ from attn_course.explorers import esm, stylesheet
 from attn_course.explorers._result import follow, plain
 from attn_course.functional import softmax, weighted_mean
 
-HEIGHT, HEIGHT_NARROW = 640, 800
+HEIGHT, HEIGHT_NARROW = 608, 840
 WORD, AXES = "bank", ("water", "money")
 INPUTS = ("scores", "temperature", "shift", "vectors")
 
@@ -43,12 +43,12 @@ def compute(
         raise ValueError(f"temperature: expected above 0, got {temperature}")
     if len(scores) != len(vectors):
         raise ValueError(f"vectors: expected {len(scores)}, one per score, got {len(vectors)}")
-    z = (torch.tensor(scores) + shift) / temperature
+    z = (torch.tensor(scores, dtype=torch.float32) + shift) / temperature
     weights = softmax(z, dim=-1)
     exps = z.exp()
     return {
         "weights": plain(weights),
-        "mean": plain(weighted_mean(weights, torch.tensor(vectors))),
+        "mean": plain(weighted_mean(weights, torch.tensor(vectors, dtype=torch.float32))),
         "exps": plain(exps),
         "naive": plain(exps / exps.sum()),
     }
