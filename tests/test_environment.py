@@ -1,0 +1,159 @@
+"""pyproject.toml, requirements.lock and environment.yml say the same."""
+
+import re
+import tomllib
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+DECLARED = sorted(
+    {*PROJECT["dependencies"], *(text for extra in EXTRAS.values() for text in extra)}
+)
+PYTHONS = [
+    text.rsplit(" ", 1)[1]
+    for text in PROJECT["classifiers"]
+    if text.startswith("Programming Language :: Python :: 3.")
+]
+# name: environment markers that the lock tells apart
+PLATFORMS = {
+    "linux": {"sys_platform": "linux", "os_name": "posix", "platform_system": "Linux"},
+    "darwin": {"sys_platform": "darwin", "os_name": "posix", "platform_system": "Darwin"},
+    "win32": {"sys_platform": "win32", "os_name": "nt", "platform_system": "Windows"},
+}
+
+
+def lock_lines() -> list[Requirement]:
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    return [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
+
+
+def locked(python: str, platform: str) -> dict[str, list[str]]:
+    """Versions by name that the lock installs with one Python on one platform."""
+    environment = {
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        **PLATFORMS[platform],
+    }
+    versions: dict[str, list[str]] = {}
+    for line in lock_lines():
+        if line.marker is None or line.marker.evaluate(environment):
+            name = canonicalize_name(line.name)
+            versions.setdefault(name, []).extend(each.version for each in line.specifier)
+    return versions
+
+
+def locked_here() -> dict[str, str]:
+    lines = [line for line in lock_lines() if line.marker is None or line.marker.evaluate()]
+    return {canonicalize_name(line.name): each.version for line in lines for each in line.specifier}
+
+
+def test_lock_names_exact_versions_only():
+    lines = lock_lines()
+    assert len(lines) > 100
+    for line in lines:
+        assert re.fullmatch(r"==[^*,]+", str(line.specifier)), line
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("python", PYTHONS)
+def test_lock_satisfies_every_floor_with_one_version(python, platform):
+    versions = locked(python, platform)
+    for name, found in versions.items():
+        assert len(found) == 1, f"{name}: {found}"
+    for text in DECLARED:
+        requirement = Requirement(text)
+        found = versions.get(canonicalize_name(requirement.name))
+        assert found, f"{text} is not in requirements.lock: run make lock"
+        assert requirement.specifier.contains(found[0], prereleases=True), (text, found)
+
+
+def test_lock_misses_no_dependency_of_a_dependency():
+    missing, seen = [], set()
+    waiting = [Requirement(text) for text in DECLARED]
+    waiting += [Requirement(text) for text in PYPROJECT["build-system"]["requires"]]
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        extras = frozenset(requirement.extras)
+        if (name, extras) in seen:
+            continue
+        seen.add((name, extras))
+        try:
+            installed = distribution(name)
+        except PackageNotFoundError:
+            missing.append(name)
+            continue
+        if name not in locked_here():
+            missing.append(name)
+        for text in installed.requires or ():
+            dependency = Requirement(text)
+            if dependency.marker is None or any(
+                dependency.marker.evaluate({"extra": extra}) for extra in ({""} | extras)
+            ):
+                waiting.append(dependency)
+    # pip and setuptools come with the environment
+    assert set(missing) <= {"pip", "setuptools"}
+
+
+def test_lock_can_be_installed_together():
+    """Every locked package accepts the versions of the others."""
+    versions = locked_here()
+    conflicts = []
+    for name in versions:
+        try:
+            installed = distribution(name)
+        except PackageNotFoundError:
+            continue  # for another platform
+        if installed.version != versions[name]:
+            continue
+        for text in installed.requires or ():
+            requirement = Requirement(text)
+            needed = canonicalize_name(requirement.name)
+            if (requirement.marker is None or requirement.marker.evaluate({"extra": ""})) and (
+                needed in versions
+                and not requirement.specifier.contains(versions[needed], prereleases=True)
+            ):
+                conflicts.append(f"{name} needs {text}, locked {versions[needed]}")
+    assert not conflicts
+
+
+def test_declared_versions_are_floors_except_where_the_build_depends_on_one():
+    """Exact versions belong into the lock; the book's builder is the one exception."""
+    exact = [text for text in DECLARED if "==" in text or "<" in text or "~=" in text]
+    assert exact == ["jupyter-book==1.0.4.post1"]
+
+
+def test_environment_is_python_pip_and_the_project_with_every_extra():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    assert set(environment) == {"name", "channels", "dependencies"}
+    python, pip, packages = environment["dependencies"]
+    assert pip == "pip"
+    assert python.removeprefix("python") == PROJECT["requires-python"]
+    (editable,) = packages["pip"]
+    extras = re.fullmatch(r"-e \.\[([a-z,]+)\]", editable)[1].split(",")
+    assert sorted(extras) == sorted(EXTRAS)
+
+
+def test_python_versions_are_told_alike():
+    """requires-python, the classifiers, ruff and mypy start at the same version."""
+    floor = PROJECT["requires-python"].removeprefix(">=")
+    assert PYTHONS[0] == floor
+    assert all(version in SpecifierSet(PROJECT["requires-python"]) for version in PYTHONS)
+    assert PYPROJECT["tool"]["ruff"]["target-version"] == "py" + floor.replace(".", "")
+    assert PYPROJECT["tool"]["mypy"]["python_version"] == floor
+
+
+def test_version_is_told_alike():
+    text = (ROOT / "attn_course" / "__init__.py").read_text()
+    assert f'__version__ = "{PROJECT["version"]}"' in text
