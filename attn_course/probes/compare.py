@@ -16,7 +16,6 @@ _TOLERANCE = {
     torch.complex64: (1.3e-6, 1e-5),
     torch.complex128: (1e-7, 1e-7),
 }
-_NUMBERS = (int, float, np.integer, np.floating)
 
 
 @dataclass(frozen=True)
@@ -162,11 +161,11 @@ def _count(mask: Tensor, total: int) -> str:
 
 
 def _be(mask: Tensor) -> str:
-    return "is" if mask.numel() == 1 else "are"
+    return "is" if int(mask.sum()) == 1 else "are"
 
 
 def _s(mask: Tensor) -> str:
-    return "s" if mask.numel() == 1 else ""
+    return "s" if int(mask.sum()) == 1 else ""
 
 
 def _first(mask: Tensor) -> str:
@@ -192,35 +191,27 @@ def _number_difference(got: object, expected: Any, slack: float | int) -> Differ
     if type(got) is Tensor and got.dim() == 0:
         got = got.detach().item()
     whole = isinstance(expected, int | np.integer)
-    kinds = (int, np.integer) if whole else _NUMBERS
-    if (
-        type(got) is bool
-        or not isinstance(got, kinds)
-        or type(got).__module__
-        not in (
-            "builtins",
-            "numpy",
-        )
-    ):
+    numpys = issubclass(type(got), np.integer if whole else np.integer | np.floating)
+    plain = type(got) is int or (type(got) is float and not whole)
+    if not plain and not (numpys and type(got).__module__ == "numpy"):
         due = "a whole number" if whole else "a number"
         return Difference("type", f"returned {kind_of(got)} where {due} is due")
+    number: Any = got
     if whole:
-        if int(got) == int(expected):
+        if int(number) == int(expected):
             return None
-        return Difference("value", f"the value is off by {abs(int(got) - int(expected))}")
+        return Difference("value", f"the value is off by {abs(int(number) - int(expected))}")
     coarse = torch.float32 if isinstance(got, np.float32) else torch.float64
-    return _value_difference(
-        torch.tensor(float(got), dtype=coarse),
-        torch.tensor(float(expected), dtype=torch.float64),
-        slack,
-    )
+    one = torch.tensor(float(number), dtype=coarse)
+    return _value_difference(one, torch.tensor(float(expected), dtype=torch.float64), slack)
 
 
 def _sequence_difference(got: object, expected: Any, slack: float | int) -> Difference | None:
     name = "tuple" if isinstance(expected, tuple) else "list"
-    if not isinstance(got, list | tuple):
+    # By type(), not isinstance(): an object may lie about its __class__.
+    if not issubclass(type(got), list | tuple):
         return Difference("type", f"returned {kind_of(got)} where a {name} is due")
-    base: Any = tuple if isinstance(got, tuple) else list
+    base: Any = tuple if issubclass(type(got), tuple) else list
     items = list(base.__iter__(got))
     if len(items) != len(expected):
         return Difference("length", f"a {name} of {len(items)} where {len(expected)} are due")

@@ -290,7 +290,7 @@ class Probe(Draw):
             smallest = smallest_failure(
                 self.function, self.oracle, self.catalogue, self.name, record
             )
-            if wrong.kind in ("value", "nan", "inf"):
+            if wrong.kind == "value":
                 broken = broken_property(self.function, self.oracle, smallest.call)
                 symptom = f"{broken}; {symptom}" if broken else symptom
         report = Report(

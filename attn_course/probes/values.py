@@ -1,6 +1,7 @@
 """Copy values faithfully, look through nested ones, and put them in a line of text."""
 
 from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -86,17 +87,17 @@ def describe(value: Any) -> str:
 
 def show(value: Any, *, limit: int = 24) -> str:
     """Write a value out when it is small, describe it when it is not."""
-    if isinstance(value, Tensor) and type(value) in (Tensor, torch.nn.Parameter):
+    if type(value) in (Tensor, torch.nn.Parameter):
         if value.numel() > limit or value.numel() == 0:
             return f"<{describe(value)}>"
         return " ".join(repr(value.detach()).split())
-    if isinstance(value, np.ndarray):
+    if type(value) is np.ndarray:
         return f"<{describe(value)}>" if value.size > limit else " ".join(repr(value).split())
     if type(value) in (list, tuple) and any(isinstance(leaf, Tensor) for leaf in leaves(value)):
         inner = ", ".join(show(item, limit=limit // max(1, len(value))) for item in value)
         return f"[{inner}]" if type(value) is list else f"({inner})"
-    if callable(value):
-        return str(getattr(value, "__name__", type(value).__name__))
+    if type(value) in (FunctionType, BuiltinFunctionType):
+        return str(value.__name__)
     return short(value)
 
 

@@ -260,6 +260,7 @@ probe.equals(levels + probe.normal(3, 5), probe.mask(3, 5))
 mask = probe.mask(3, 5)
 scores = probe.normal(3, 5, dtype=torch.float64, std=2000.0)
 probe.equals(torch.where(mask, scores, scores - 20000.0), mask)
+probe.equals(probe.normal(3, 5, dtype=torch.float64) - 200000.0, mask)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "masked_softmax-empty_rows", "grade": true, "points": 1}

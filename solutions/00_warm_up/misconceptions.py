@@ -273,11 +273,13 @@ def masked_zero_scores(scores, attn_mask, dim=-1):
 
 
 @misconception(
-    of="masked_softmax", name="a large negative number", fails=["masked_softmax-empty_rows"]
+    of="masked_softmax",
+    name="an empty row shares its weight evenly",
+    fails=["masked_softmax-empty_rows"],
 )
 def masked_large_negative(scores, attn_mask, dim=-1):
-    """You give forbidden positions a large negative score instead of minus infinity.
-    In a row where everything is forbidden they are all alike, and share the weight evenly.
+    """Where everything is forbidden, all positions get the same weight instead of none.
+    A large negative score such as -1e9 does that: it silences a position only beside a larger one.
     """
     return torch.softmax(scores.masked_fill(~attn_mask, -1e9), dim)
 
@@ -624,6 +626,12 @@ def words_by_dot_product(words):
     A cosine does not depend on how long the words are.
     """
     return torch.softmax(words @ words.T, dim=-1) @ words
+
+
+@witnesses(of="check_softmax")
+def check_calls(draw):
+    for candidate in (torch.softmax, softmax_base_two, softmax_sigmoid, softmax_last_axis) * 3:
+        yield call(candidate)
 
 
 @misconception(of="check_softmax", name="accepts everything", fails=CHECK)
