@@ -184,7 +184,7 @@ class Recurrent(nn.Module):
     state of a row is that of the row alone, whatever stands in its padding.
 
     Args:
-        cell: :class:`RNNCell`, :class:`LSTMCell`, :class:`GRUCell` or anything that follows ``Cell``.
+        cell: :class:`RNNCell`, :class:`LSTMCell`, :class:`GRUCell` or any :class:`Cell`.
         reverse: Read from the last real position to the first. Outputs stay at the positions of
             their inputs, as in the reverse direction of a bidirectional ``torch.nn.GRU``.
     """
