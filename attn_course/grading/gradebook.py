@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from attn_course.grading.assignment import Assignment
 from attn_course.grading.verdict import Result
@@ -163,7 +163,7 @@ class GradebookWriter:
         """Close the connection."""
         self._book.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "GradebookWriter":
         return self
 
     def __exit__(self, *args: object) -> None:

@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from attn_course.grading.assignment import Assignment
 from attn_course.grading.sandbox import Limits
@@ -108,7 +108,7 @@ class Journal:
         """Close the file."""
         self._file.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Journal":
         return self
 
     def __exit__(self, *args: object) -> None:

@@ -16,7 +16,7 @@ import sysconfig
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from attn_course.grading.errors import SandboxError, StudentTimeout, SubmissionLost, student_error
 from attn_course.grading.jail import wire
@@ -238,7 +238,7 @@ class Zygote:
         """End the jail and everything in it."""
         self._end()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Zygote":
         return self
 
     def __exit__(self, *args: object) -> None:
@@ -422,7 +422,7 @@ class Session:
                     break
         self._life.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Session":
         return self
 
     def __exit__(self, *args: object) -> None:

@@ -67,6 +67,8 @@ def parse_notebook(data: bytes) -> dict[str, Any]:
     """
     if not data.strip():
         raise Unreadable("the file is empty")
+    if len(data) > MAX_BYTES:
+        raise Unreadable(f"it is larger than {MAX_BYTES >> 20} MiB")
     text = None
     for encoding in (
         ("utf-8-sig", "utf-16") if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig",)
