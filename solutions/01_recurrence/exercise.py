@@ -839,14 +839,14 @@ probe.judges(
 )
 ### END HIDDEN TESTS
 
-# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 5}
+# %% [markdown]
 # ## 9. Report
 #
 # In about 200 words: a friend trains a plain RNN on sequences of 200 steps, where the answer depends on the first word. The loss does not move. He adds gradient clipping, and it still does not move; he swaps the RNN for an LSTM as torch starts it, and it still does not move.
 #
 # Explain each of the three observations with the product of Jacobians. Say which numbers you would measure to be sure, what you would change first, and why even that has a limit. Use at least one number that you measured yourself on a network of your own.
-#
-# ### BEGIN SOLUTION
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 5}
 # The gradient of the last state with respect to the first is a product of 200 Jacobians, diag(1 − h²) W.
 # At torch's start each factor shrinks it by about 0.45 (measured: from 2.5 at lag 0 to about 1e-8 at lag 25), so at lag 200 nothing is left in float32 beside the gradient of the nearby words, and the loss stays at the level of ignorance.
 # Clipping multiplies all gradients by one factor of at most 1: the ratio between far and near, which is what is missing, is unchanged.
@@ -856,4 +856,3 @@ probe.judges(
 # A gate below 1 only moves the horizon: 0.993 to the power 200 is 0.24, but to the power 2000 it is 1e-6; and the state must hold the word through 200 updates.
 # A direct path from the answer to the word would not have this limit.
 # Full marks: product named, the ratio argument for clipping, the gate at 0.5, a measured number, a limit.
-# ### END SOLUTION
