@@ -63,8 +63,8 @@ def _complete(url: str, partial: Path, size: int) -> None:
         partial.unlink()
     failures, reason = 0, ""
     with partial.open("ab") as file:
+        most = file.seek(0, os.SEEK_END)
         while file.seek(0, os.SEEK_END) < size:
-            before = file.tell()
             try:
                 _append(url, file, size)
             except urllib.error.HTTPError as error:
@@ -79,9 +79,12 @@ def _complete(url: str, partial: Path, size: int) -> None:
                 reason = str(getattr(error, "reason", error)) or type(error).__name__
             else:
                 reason = "the connection broke off"
-            failures = 0 if file.seek(0, os.SEEK_END) > before else failures + 1
+            # more than ever before: a server that begins again each time must not go on for ever
+            arrived = file.seek(0, os.SEEK_END)
+            failures = 0 if arrived > most else failures + 1
+            most = max(most, arrived)
             if failures == _TRIES:
-                raise DownloadError(f"{reason} ({file.tell()} of {size} bytes have arrived)")
+                raise DownloadError(f"{reason} ({arrived} of {size} bytes have arrived)")
             time.sleep(failures * _PAUSE)
         file.flush()
         os.fsync(file.fileno())
@@ -97,14 +100,12 @@ def _append(url: str, file: BinaryIO, size: int) -> None:
     request = urllib.request.Request(url, headers=headers)
     with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
         ranged = response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
-        if start and not (response.status == 206 and ranged):
-            # the server sends the whole file: begin again
-            file.truncate(0)
-            start = 0
+        # otherwise the server sends the whole file: begin again
+        kept = start if response.status == 206 and ranged else 0
         length = response.headers.get("Content-Length")
-        if length is not None and start + int(length) != size:
-            file.truncate(0)
-            raise DownloadError(f"expected {size} bytes, the server has {start + int(length)}")
+        if length is not None and kept + int(length) != size:
+            raise DownloadError(f"expected {size} bytes, the server has {kept + int(length)}")
+        file.truncate(kept)
         while chunk := response.read(_CHUNK):
             if file.seek(0, os.SEEK_END) + len(chunk) > size:
                 file.truncate(0)

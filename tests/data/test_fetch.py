@@ -31,6 +31,7 @@ class Server:
 
     def __init__(self, behaviour: str, faults: int = 10**9) -> None:
         self.behaviour, self.faults, self.log = behaviour, faults, []
+        self.share = lambda: 2
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -70,7 +71,9 @@ class Server:
             request.send_header("Content-Range", f"bytes {shown}-{last}/{len(CONTENT)}")
         request.end_headers()
         with contextlib.suppress(ConnectionError):
-            request.wfile.write(body[: len(body) // 2] if behaviour.endswith("cut") else body)
+            request.wfile.write(
+                body[: len(body) // self.share()] if behaviour.endswith("cut") else body
+            )
         request.close_connection = True
 
 
@@ -203,6 +206,27 @@ def test_fetch_says_why_and_leaves_nothing_behind(serve, cache, behaviour, reaso
     assert not partial(cache).exists() or partial(cache).read_bytes() == b""
     server.behaviour = "good"
     assert fetch(remote(server.url)).read_bytes() == CONTENT
+
+
+def test_fetch_keeps_the_part_when_something_else_answers(serve, cache):
+    partial(cache).parent.mkdir(parents=True)
+    partial(cache).write_bytes(CONTENT[:CUT])
+    server = serve("short")
+    with pytest.raises(DataError, match="the server has 26"):
+        fetch(remote(server.url))
+    assert partial(cache).read_bytes() == CONTENT[:CUT]
+    server.behaviour = "good"
+    assert fetch(remote(server.url)).read_bytes() == CONTENT
+    assert server.log[-1] == f"bytes={CUT}-"
+
+
+def test_fetch_gives_up_on_a_server_that_cuts_here_and_there_and_ignores_the_range(serve, cache):
+    server = serve("no range cut")
+    shares = iter([2, 5, 3] * 100)
+    server.share = lambda: next(shares)
+    with pytest.raises(DataError, match="broke off"):
+        fetch(remote(server.url))
+    assert len(server.log) <= 5
 
 
 def test_fetch_survives_an_error_of_the_server_that_passes(serve, cache):
