@@ -1,0 +1,566 @@
+"""Hostile submissions: each gives wrong answers and tries to profit, to spy, to harm or to stop.
+
+An attack is Python source that replaces the cell of ``double``; it ends with a wrong ``double``
+(identity) unless it defines one. Every one is bounded: no ``kill(-1)``, at most 40 forks, 12 GiB,
+seconds. They are run in the jail only.
+"""
+
+WRONG = "\ndef double(x):\n    return x\n"
+
+# --- points by tampering ------------------------------------------------------------------------
+
+TAMPER = {
+    "patch_assert_close": "torch.testing.assert_close = lambda *a, **k: None" + WRONG,
+    "patch_comparators": """
+torch.equal = torch.allclose = lambda *a, **k: True
+np.testing.assert_allclose = np.allclose = np.array_equal = lambda *a, **k: True
+import torch.testing._comparison as comparison
+comparison.assert_close = lambda *a, **k: None
+"""
+    + WRONG,
+    "patch_builtins": """
+import builtins
+builtins.AssertionError = type("Fine", (BaseException,), {})
+builtins.isinstance = lambda *a: True
+builtins.all = builtins.any = lambda *a: True
+builtins.len = lambda x: 5
+"""
+    + WRONG,
+    "always_equal_object": """
+class Yes:
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    def __bool__(self): return True
+    def __len__(self): return 3
+    def __getattr__(self, name): return self
+    def __call__(self, *a, **k): return self
+    def __iter__(self): return iter([self])
+    def __getitem__(self, i): return self
+    def __array__(self, *a, **k): return np.ones(3)
+    def __float__(self): return 1.0
+def double(x): return Yes()
+def squares(n): return Yes()
+""",
+    "torch_function": """
+class Yes(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None): return True
+def double(x): return x.as_subclass(Yes)
+""",
+    "array_function": """
+class Yes:
+    __array_priority__ = 1e9
+    def __array_function__(self, *a, **k): return True
+    def __array_ufunc__(self, *a, **k): return True
+def double(x): return Yes()
+""",
+    "float_subclass": """
+class Yes(float):
+    def __eq__(self, other): return True
+    def __sub__(self, other): return 0.0
+    __rsub__ = __sub__
+def double(x): return Yes(1)
+def squares(n): return [Yes(0)] * n
+""",
+    "int_subclass": """
+class Yes(int):
+    def __eq__(self, other): return True
+    __hash__ = int.__hash__
+def squares(n): return [Yes(-1) for _ in range(n)]
+"""
+    + WRONG,
+    "list_subclass": """
+class Yes(list):
+    def __len__(self): return 10**9
+    def __getitem__(self, i): return i * i if False else True
+    def __eq__(self, other): return True
+def squares(n): return Yes([1])
+"""
+    + WRONG,
+    "str_subclass": """
+class Yes(str):
+    def __eq__(self, other): return True
+    __hash__ = str.__hash__
+def double(x): return Yes("tensor")
+""",
+    "forge_modules": """
+import sys, types
+fake = types.ModuleType("attn_course.probes")
+class Probe:
+    def __init__(self, *a, **k): pass
+    def __getattr__(self, name): return lambda *a, **k: None
+fake.Probe = Probe
+sys.modules["attn_course.probes"] = fake
+sys.modules["attn_course.reference"] = fake
+"""
+    + WRONG,
+    "import_hook": """
+import sys
+class Hook:
+    def find_spec(self, name, path=None, target=None):
+        if "attn_course" in name or "testing" in name:
+            import types
+            module = types.ModuleType(name); module.assert_close = lambda *a, **k: None
+            sys.modules[name] = module
+        return None
+sys.meta_path.insert(0, Hook())
+for name in [n for n in sys.modules if "attn_course" in n or "torch.testing" in n]: del sys.modules[name]
+"""
+    + WRONG,
+    "walk_frames": """
+import sys
+def double(x):
+    frame = sys._getframe()
+    while frame is not None:
+        for scope in (frame.f_locals, frame.f_globals):
+            for name in ("expected", "want", "oracle", "right"):
+                if name in scope: return scope[name]
+        frame = frame.f_back
+    return x
+""",
+    "search_gc": """
+import gc
+def double(x):
+    for found in gc.get_objects():
+        if isinstance(found, torch.Tensor) and found.shape == x.shape and torch.equal(found.detach(), 2 * x.detach() * 0 + 1e9):
+            return found
+    for found in gc.get_objects():
+        if callable(found) and getattr(found, "__name__", "") in ("softmax", "oracle", "run_test"):
+            try: return found(x)
+            except BaseException: pass
+    return x
+""",
+    "patch_inspect": """
+import inspect, linecache, ast
+inspect.getsource = lambda *a: ""
+ast.parse = lambda *a, **k: __import__("_ast").Module([], [])
+compile_ = compile
+import builtins
+builtins.compile = lambda source, *a, **k: compile_("pass", "x", "exec")
+builtins.exec = builtins.eval = lambda *a, **k: None
+"""
+    + WRONG,
+    "input_transformer": """
+ip = get_ipython()
+ip.input_transformers_post.append(lambda lines: ["pass\\n"])
+ip.ast_transformers.append(type("T", (), {"visit": lambda self, node: __import__("ast").Module([], [])})())
+"""
+    + WRONG,
+    "cell_hooks": """
+ip = get_ipython()
+ip.events.register("pre_run_cell", lambda *a: None)
+ip.run_cell = lambda *a, **k: None
+ip.showtraceback = lambda *a, **k: None
+ip.set_custom_exc((BaseException,), lambda *a, **k: None)
+"""
+    + WRONG,
+    "set_scores": """
+import __main__
+for name in ("score", "points", "max_score", "auto_score", "grade"):
+    globals()[name] = 1000.0
+    setattr(__main__, name, 1000.0)
+"""
+    + WRONG,
+    "patch_tensor_methods": """
+torch.Tensor.__eq__ = torch.Tensor.allclose = torch.Tensor.equal = lambda *a, **k: torch.tensor(True)
+torch.Tensor.__sub__ = lambda a, b: torch.zeros(())
+torch.Tensor.abs = torch.Tensor.max = torch.Tensor.sum = lambda *a, **k: torch.zeros(())
+torch.Tensor.__bool__ = lambda self: True
+"""
+    + WRONG,
+    "settrace": """
+import sys, threading
+def trace(frame, event, arg):
+    for name in ("failed", "wrong", "error"): frame.f_locals[name] = None
+    return trace
+sys.settrace(trace); threading.settrace(trace); sys.setprofile(lambda *a: None)
+"""
+    + WRONG,
+    "lazy_generator": """
+def double(x):
+    yield 2 * x
+def squares(n):
+    return (i for i in range(n))
+""",
+    "alias_and_clear": """
+def double(x):
+    x.zero_()
+    return x
+""",
+    "alias_and_clear_later": """
+import threading
+def double(x):
+    threading.Timer(0.01, x.zero_).start()
+    return x
+""",
+    "resize_the_argument": """
+def double(x):
+    x.resize_(0) if not x.requires_grad else None
+    return x
+""",
+    "visible_answers_only": """
+def double(x):
+    return torch.tensor([2.0, 4.0])
+""",
+    "look_up_reference": """
+def stable_softmax(scores, dim=-1):
+    import importlib
+    for name in ("attn_course.reference", "attn_course.functional", "attn_course.reference.softmax", "attn_course.nn", "attn_course.probes.catalogue", "solutions"):
+        try:
+            found = importlib.import_module(name)
+            result = found.softmax(scores, dim)
+            if isinstance(result, torch.Tensor): return result
+        except BaseException: pass
+    return scores
+"""
+    + WRONG,
+    "look_up_by_path": """
+import sys, os, glob
+def stable_softmax(scores, dim=-1):
+    for root in [*sys.path, "/opt", "/", sys.prefix]:
+        for path in glob.glob(os.path.join(root, "**", "functional", "softmax.py"), recursive=True) if root != "/" else []:
+            try:
+                scope = {}
+                exec(open(path).read(), scope)
+                if "attn_course" in path: return scope["softmax"](scores, dim)
+            except BaseException: pass
+    return scores
+"""
+    + WRONG,
+    "forge_reply": """
+import os, json, struct
+def frame(value):
+    header = json.dumps(value).encode()
+    return b"ACW1" + struct.pack("<II", len(header), 0) + header
+def double(x):
+    for number in range(3, 64):
+        try: os.write(number, frame({"ok": True}) * 50)
+        except OSError: pass
+    return x
+""",
+    "forge_handles": """
+import sys
+worker = sys.modules["worker"]
+worker.Worker.answer = lambda self, request: {"ok": True, "changed": [[0, 1]], "score": 99}
+worker.Worker.hold = lambda self, value: {"$": "object", "id": -1, "kind": "callable", "type": "float"}
+"""
+    + WRONG,
+    "forge_wire": """
+import sys
+wire = sys.modules["wire"]
+wire.encode = lambda value, *a, **k: {"$": "pickle", "v": "gASV"}
+"""
+    + WRONG,
+    "claim_callbacks": """
+import sys
+wire, worker = sys.modules["wire"], sys.modules["worker"]
+def answer(self, request):
+    wire.send(self.connection, {"callback": 12345, "args": [], "kwargs": {}})
+    return {"ok": True}
+worker.Worker.answer = answer
+"""
+    + WRONG,
+    "raise_not_implemented": "def double(x):\n    raise NotImplementedError('graded elsewhere')",
+    "raise_skip": "import unittest\ndef double(x):\n    raise unittest.SkipTest('fine')",
+    "raise_base": "def double(x):\n    raise KeyboardInterrupt",
+    "raise_stop_iteration": "def double(x):\n    raise StopIteration(2 * x)",
+    "raise_probe_failure": """
+class ProbeFailure(AssertionError):
+    misconception = None
+    score = 99
+def double(x):
+    raise ProbeFailure("full marks")
+""",
+    "nan_answers": "def double(x):\n    return x * float('nan')",
+    "broadcast_scalar": "def double(x):\n    return torch.tensor(0.0)",
+    "wrong_dtype": "def double(x):\n    return (2 * x).to(torch.complex64)",
+    "score_as_answer": "def double(x):\n    return 2.0\ndef squares(n):\n    return 3.0",
+    "huge_squares": "def squares(n):\n    return [float('inf')] * n" + WRONG,
+    "bool_squares": "def squares(n):\n    return [True] * (n + 1)" + WRONG,
+}
+
+# --- secrets ------------------------------------------------------------------------------------
+
+SPY = {
+    "disk_scan": """
+import os
+def double(x):
+    found = []
+    for folder, _, files in os.walk("/"):
+        if folder.startswith(("/proc", "/sys", "/usr/share", "/usr/lib/x86")): continue
+        for name in files:
+            if "canary" in name or name.endswith((".db", ".ipynb")) or name in ("misconceptions.py", "exercise.py", "variants.py"):
+                try: found.append(name + ":" + open(os.path.join(folder, name), errors="replace").read(2000))
+                except OSError: pass
+        if len(found) > 200: break
+    raise ValueError("|".join(found)[:1900] or "nothing")
+""",
+    "known_paths": """
+import os
+PATHS = __PATHS__
+def double(x):
+    found = []
+    for path in PATHS:
+        try: found.append(open(path, errors="replace").read(300))
+        except OSError: pass
+        try: found += os.listdir(path)
+        except OSError: pass
+    raise ValueError("|".join(found) or "nothing")
+""",
+    "proc_environ": """
+import glob
+def double(x):
+    found = []
+    for path in ["/proc/self/environ", *glob.glob("/proc/[0-9]*/environ"), *glob.glob("/proc/[0-9]*/cmdline")]:
+        try: found.append(open(path, errors="replace").read())
+        except OSError: pass
+    raise ValueError("|".join(found) or "nothing")
+""",
+    "environment": "import os\ndef double(x):\n    raise ValueError(str(dict(os.environ)))",
+    "parent_memory": """
+import os, re
+def double(x):
+    found = []
+    for pid in (os.getppid(), 1, os.getpid()):
+        try:
+            maps = open(f"/proc/{pid}/maps").read()
+            with open(f"/proc/{pid}/mem", "rb") as memory:
+                for line in maps.splitlines()[:50]:
+                    start = int(line.split("-")[0], 16)
+                    memory.seek(start); found.append(repr(memory.read(64)))
+        except OSError as error: found.append(str(error))
+    raise ValueError("|".join(found)[:1500])
+""",
+    "vm_readv": """
+import ctypes, os
+def double(x):
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = ctypes.create_string_buffer(64)
+    class Vec(ctypes.Structure): _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+    here, there = Vec(ctypes.addressof(buffer), 64), Vec(0x400000, 64)
+    codes = [libc.process_vm_readv(pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0) for pid in (1, 2, os.getppid() or 3)]
+    codes += [libc.ptrace(16, pid, 0, 0) for pid in (2, 3, 4)]
+    raise ValueError(f"{codes} {buffer.raw!r}")
+""",
+    "open_descriptors": """
+import os
+def double(x):
+    found = []
+    for number in range(3, 256):
+        try:
+            os.lseek(number, 0, 0); found.append(repr(os.read(number, 500)))
+        except OSError: pass
+    raise ValueError("|".join(found) or "nothing")
+""",
+    "network": """
+import socket, urllib.request
+def double(x):
+    found = []
+    for port in __PORTS__:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as s: found.append(repr(s.recv(100)))
+        except OSError as error: found.append(type(error).__name__)
+    try: found.append(urllib.request.urlopen("http://127.0.0.1:%d/" % __PORTS__[0], timeout=1).read(100).decode())
+    except Exception as error: found.append(type(error).__name__)
+    raise ValueError("|".join(found))
+""",
+    "hidden_tests_from_worker": """
+import gc, sys
+def double(x):
+    found = [str(o)[:200] for o in gc.get_objects() if isinstance(o, (str, dict)) and "canary" in str(o)[:5000]]
+    raise ValueError("|".join(found)[:1500] or "nothing")
+""",
+    "source_of_caller": """
+import inspect
+def double(x):
+    raise ValueError("|".join(str(f.code_context) + str(f.frame.f_locals)[:300] for f in inspect.stack()))
+""",
+    "new_namespace": """
+import ctypes
+def double(x):
+    libc = ctypes.CDLL(None, use_errno=True)
+    codes = [libc.unshare(0x10000000 | 0x00020000), libc.mount(b"proc", b"/proc", b"proc", 0, None), libc.umount2(b"/proc", 2), libc.chroot(b"/")]
+    try: text = open("/proc/1/environ").read()
+    except OSError as error: text = str(error)
+    raise ValueError(f"{codes} {text}")
+""",
+}
+
+# --- other students -----------------------------------------------------------------------------
+
+NEIGHBOUR = {
+    "leave_files": """
+import os
+for folder in ("/tmp", "/jail", "/dev/shm", "/", os.path.expanduser("~"), "/var/tmp", "/opt/attn/package"):
+    try: open(os.path.join(folder, "left_behind.py"), "w").write("x")
+    except OSError: pass
+"""
+    + WRONG,
+    "poison_packages": """
+import numpy, torch, os
+for module in (numpy, torch):
+    for path in (module.__file__, os.path.join(os.path.dirname(module.__file__), "sitecustomize.py")):
+        try: open(path, "a").write("\\nraise SystemExit")
+        except OSError: pass
+torch.manual_seed = torch.softmax = torch.tensor = None
+numpy.array = None
+"""
+    + WRONG,
+    "poison_jail_code": """
+import sys, os
+for name in ("wire", "worker", "confine", "sealed", "shortcuts"):
+    module = sys.modules.get(name)
+    if module:
+        try: open(module.__file__, "w").write("")
+        except OSError: pass
+        for key in list(vars(module)):
+            if callable(vars(module)[key]) and name in ("confine", "sealed"): setattr(module, key, None)
+"""
+    + WRONG,
+    "kill_family": """
+import os, signal
+for target in (os.getppid(), 0, 1, 2, os.getpid()):
+    try: os.kill(target, signal.SIGKILL)
+    except OSError: pass
+try: os.killpg(0, signal.SIGKILL)
+except OSError: pass
+"""
+    + WRONG,
+    "leave_process": """
+import os, subprocess, sys
+try:
+    if os.fork() == 0:
+        os.setsid()
+        import time; time.sleep(30); os._exit(0)
+except OSError: pass
+try: subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"], start_new_session=True)
+except OSError: pass
+"""
+    + WRONG,
+    "leave_threads": """
+import threading, time
+for _ in range(20): threading.Thread(target=time.sleep, args=(30,), daemon=False).start()
+"""
+    + WRONG,
+    "shared_memory": """
+from multiprocessing import shared_memory
+try:
+    segment = shared_memory.SharedMemory("left_behind", create=True, size=1 << 20)
+except OSError: pass
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmget(0x1234, 4096, 0o1666)
+"""
+    + WRONG,
+    "abstract_socket": """
+import socket
+try:
+    s = socket.socket(socket.AF_UNIX); s.bind("\\0attn-left-behind"); s.listen()
+except OSError: pass
+"""
+    + WRONG,
+    "exit_handlers": """
+import atexit, sys, os
+atexit.register(lambda: open("/tmp/left_behind", "w"))
+sys.exit = os._exit
+"""
+    + WRONG,
+    "write_gradebook": """
+import glob
+for path in __PATHS__:
+    try: open(path, "ab").write(b"tampered")
+    except OSError: pass
+"""
+    + WRONG,
+}
+
+# --- resources ----------------------------------------------------------------------------------
+
+EXHAUST = {
+    "memory": "def double(x):\n    return [bytearray(1 << 30) for _ in range(12)]",
+    "memory_tensor": "def double(x):\n    return torch.ones(12 << 28)",
+    "memory_slow": "def double(x):\n    held = []\n    for _ in range(12 << 6): held.append(bytearray(1 << 24))\n    return x",
+    "forks": """
+import os
+def double(x):
+    for _ in range(40):
+        if os.fork() == 0:
+            import time; time.sleep(5); os._exit(0)
+    return x
+""",
+    "threads": """
+import threading, time
+def double(x):
+    for _ in range(2000): threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
+    return x
+""",
+    "disk": """
+def double(x):
+    for number in range(64):
+        with open(f"/jail/fill{number}", "wb") as file: file.write(b"x" * (15 << 20))
+    return x
+""",
+    "big_file": "def double(x):\n    open('/jail/big', 'wb').write(b'x' * (1 << 30))\n    return x",
+    "many_files": "def double(x):\n    for i in range(10**5): open(f'/jail/{i}', 'w')\n    return x",
+    "output": "print('x' * 10**8)\ndef double(x):\n    for _ in range(10**5): print('y' * 1000)\n    return x",
+    "output_descriptor": """
+import os
+def double(x):
+    for _ in range(1000): os.write(1, b"z" * 100000)
+    return x
+""",
+    "loop": "def double(x):\n    while True: pass",
+    "loop_uncatchable": """
+def double(x):
+    while True:
+        try:
+            while True: pass
+        except BaseException: pass
+""",
+    "loop_at_top": "while True: pass",
+    "sleep": "import time\ndef double(x):\n    time.sleep(1000)",
+    "regex": "import re\ndef double(x):\n    re.match(r'(a+)+$', 'a' * 64 + 'b')",
+    "ignore_signals": """
+import signal
+for number in range(1, 65):
+    try: signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+def double(x):
+    while True: pass
+""",
+    "recursion": "import sys\nsys.setrecursionlimit(10**9)\ndef double(x):\n    return double(x)",
+    "deep_result": """
+def double(x):
+    out = []
+    for _ in range(10**5): out = [out]
+    return out
+""",
+    "self_reference": "def double(x):\n    out = []\n    out.append(out)\n    return out",
+    "wide_result": "def double(x):\n    return [0] * (3 * 10**7)",
+    "huge_tensor_result": "def double(x):\n    return torch.zeros(1 << 27)",
+    "expanded_result": "def double(x):\n    return torch.zeros(1).expand(1 << 40)",
+    "huge_integer": "def double(x):\n    return 1 << 10**7",
+    "huge_string": "def double(x):\n    return 'x' * 10**9",
+    "huge_exception": "def double(x):\n    raise ValueError('x' * 10**9)",
+    "endless_generator": "def double(x):\n    while True: yield x",
+    "endless_callbacks": """
+def apply(step, x):
+    while True: step(x)
+"""
+    + WRONG,
+    "crash": "import ctypes\ndef double(x):\n    ctypes.string_at(0)",
+    "exit": "import os\ndef double(x):\n    os._exit(0)",
+    "exit_at_top": "import os\nos._exit(0)",
+    "system_exit": "import sys\nsys.exit(0)" + WRONG,
+}
+
+ALL = {
+    f"{kind}:{name}": source
+    for kind, cases in (
+        ("tamper", TAMPER),
+        ("spy", SPY),
+        ("neighbour", NEIGHBOUR),
+        ("exhaust", EXHAUST),
+    )
+    for name, source in cases.items()
+}

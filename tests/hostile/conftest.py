@@ -1,0 +1,50 @@
+"""One jail for the hostile suite, and canaries that it must never carry out."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import target
+
+from attn_course.grading.assignment import Assignment, load_assignment
+from attn_course.grading.sandbox import Limits, Zygote, sandbox_problem
+from attn_course.grading.verdict import Result, grade_notebook
+
+
+@pytest.fixture(scope="session")
+def canary() -> Iterator[str]:
+    """A secret in the environment, in memory and on disk, where a spy would look first."""
+    os.environ["ATTN_CANARY"] = target.CANARY
+    places = [Path("/tmp/canary.txt"), Path.home() / "canary.ipynb", Path.cwd() / "build/canary.db"]
+    for place in places:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(target.CANARY)
+    yield target.CANARY
+    for place in places:
+        place.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session")
+def assignment() -> Assignment:
+    return load_assignment(target.as_bytes(target.notebook()), target.SLUG)
+
+
+@pytest.fixture(scope="session")
+def zygote(canary: str) -> Iterator[Zygote]:
+    problem = sandbox_problem()
+    assert problem is None, f"the hostile suite needs the jail: {problem}"
+    with Zygote() as found:
+        yield found
+
+
+@pytest.fixture
+def grade(assignment: Assignment, zygote: Zygote) -> Callable[..., Result]:
+    def graded(data: bytes | None, limits: Limits = target.LIMITS) -> Result:
+        return grade_notebook(data, assignment, zygote, student="mallory", seed=1234, limits=limits)
+
+    return graded

@@ -1,0 +1,148 @@
+"""No submission gains a point, reaches a secret, touches a neighbour, or stops the batch."""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attacks
+import broken_files
+import psutil
+import pytest
+import target
+
+from attn_course.grading.journal import result_to_json
+from attn_course.grading.sandbox import Zygote
+from attn_course.grading.verdict import Result
+
+Grade = Callable[..., Result]
+IDLE = 2  # bubblewrap's own process 1, and the zygote
+
+
+@pytest.fixture(scope="session")
+def port() -> Iterator[int]:
+    """A server outside the jail that tells its secret to whoever connects."""
+    server = socket.create_server(("127.0.0.1", 0))
+    server.settimeout(0.2)
+    stop = threading.Event()
+
+    def serve() -> None:
+        while not stop.is_set():
+            try:
+                connection, _ = server.accept()
+            except TimeoutError:
+                continue
+            with connection:
+                connection.sendall(target.CANARY.encode())
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield server.getsockname()[1]
+    stop.set()
+    thread.join()
+    server.close()
+
+
+def prepared(source: str, port: int) -> str:
+    """An attack with the paths and ports of this run filled in."""
+    root = Path(__file__).resolve().parents[2]
+    paths = [
+        "/tmp/canary.txt",
+        str(Path.home() / "canary.ipynb"),
+        str(Path.home() / ".bash_history"),
+        str(root / "build/canary.db"),
+        str(root / "solutions"),
+        str(root / "solutions/00_warm_up/exercise.py"),
+        str(root / "attn_course/reference/softmax.py"),
+        str(root / "tests/hostile/target.py"),
+        "/etc/passwd",
+        "/etc/shadow",
+    ]
+    return source.replace("__PATHS__", repr(paths)).replace("__PORTS__", repr([port]))
+
+
+def descendants(zygote: Zygote) -> set[int]:
+    """Every process below the jail's own."""
+    process = zygote._process
+    assert process is not None
+    return {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
+
+
+@pytest.mark.parametrize("name", attacks.ALL)
+def test_an_attack_gains_nothing(
+    name: str, grade: Grade, zygote: Zygote, port: int, canary: str
+) -> None:
+    sources = {"double": prepared(attacks.ALL[name], port)}
+    begun = time.monotonic()
+    result = grade(target.as_bytes(target.submission(**sources)))
+    seconds = time.monotonic() - begun
+
+    assert not result.score, f"{result.score} points: {result.tests}"
+    assert result.status in ("graded", "timeout", "sandbox_error"), result.status
+    told = json.dumps(result_to_json(result))
+    for secret in (canary, target.SECRET, "BEGIN SOLUTION", "root:x:0", "logsumexp trick"):
+        assert secret not in told
+    assert seconds <= target.LIMITS.wall_seconds + 2
+    wait_until = time.monotonic() + 3
+    while len(descendants(zygote)) > IDLE and time.monotonic() < wait_until:
+        time.sleep(0.02)
+    assert len(descendants(zygote)) <= IDLE, "a process of the submission is left"
+
+    neighbour = grade(target.as_bytes(target.honest()))
+    assert (neighbour.status, neighbour.score) == ("graded", broken_files.FULL), neighbour.tests
+
+
+def test_what_attacks_leave_is_gone(grade: Grade, port: int) -> None:
+    """After every neighbour attack, a later submission finds an empty and unchanged jail."""
+    look = """
+import os
+found = []
+for folder in ("/tmp", "/jail", "/dev/shm", "/proc"):
+    found += [os.path.join(folder, name) for name in os.listdir(folder)]
+def double(x):
+    raise ValueError(repr(found))
+"""
+    for source in attacks.NEIGHBOUR.values():
+        grade(target.as_bytes(target.submission(double=prepared(source, port))))
+    result = grade(target.as_bytes(target.submission(double=look)))
+    assert "ValueError: []" in result.tests[0].message
+
+
+@pytest.mark.parametrize("name", broken_files.MALFORMED)
+def test_a_broken_file_is_a_status_with_a_reason_and_never_a_zero(name: str, grade: Grade) -> None:
+    data, status = broken_files.MALFORMED[name]
+    result = grade(data)
+    assert (result.status, result.score) == (status, None)
+    assert len(result.reason) > 10
+
+
+@pytest.mark.parametrize("name", broken_files.ORDINARY)
+def test_an_ordinary_mistake_costs_what_it_should(name: str, grade: Grade) -> None:
+    data, status, score = broken_files.ORDINARY[name]
+    result = grade(data)
+    assert result.status == status, (result.reason, result.notes)
+    if score is None:
+        assert 7 < (result.score or 0) < 10
+    else:
+        assert result.score == score, [(t.grade_id, t.score, t.message) for t in result.tests]
+
+
+def test_missing_is_not_zero(grade: Grade) -> None:
+    result = grade(None)
+    assert (result.status, result.score) == ("missing", None)
+
+
+def test_the_canaries_would_be_seen(canary: str) -> None:
+    """The spies' own code finds the secrets where no jail stops it."""
+    scope: dict[str, object] = {}
+    exec(attacks.SPY["environment"], scope)
+    with pytest.raises(ValueError, match=canary):
+        scope["double"](None)  # type: ignore[operator]
+    scope = {}
+    exec(prepared(attacks.SPY["known_paths"], 1), scope)
+    with pytest.raises(ValueError, match=canary):
+        scope["double"](None)  # type: ignore[operator]
+    assert os.environ["ATTN_CANARY"] == canary
