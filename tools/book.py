@@ -14,7 +14,7 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # two threads: timings and last digits drift under load
 
 try:
-    from bookbuild.common import Book, BookError, complain, say
+    from bookbuild.common import Book, BookError, complain, only_build, say
 except ModuleNotFoundError as _missing:
     print(
         f"book: error: the module {_missing.name} is missing: run 'make setup' and use "
@@ -32,10 +32,11 @@ def html(book: Book) -> None:
     from bookbuild.site import check_site
 
     start = time.monotonic()
-    cache, _ = execute_book(book)
-    render(book, cache=cache)
-    publish(book)
-    check_site(book)
+    with only_build(book.build):
+        cache, _ = execute_book(book)
+        render(book, cache=cache)
+        publish(book)
+        check_site(book)
     say(f"done in {time.monotonic() - start:.0f} s: {os.path.relpath(book.html / 'index.html')}")
 
 

@@ -51,12 +51,17 @@ def element(
     return node
 
 
+def targets(node: nodes.Element) -> str:
+    """Anchors of ``(label)=`` lines that stand before a block."""
+    return "".join(f'<span id="{name}"></span>' for name in node["ids"])
+
+
 def visit_tag(self: Any, node: tag) -> None:
     html = {k: v for k, v in node["html"].items() if v is not None and v is not False}
     pairs = "".join(
         f" {k}" if v is True else f' {k}="{self.attval(str(v))}"' for k, v in html.items()
     )
-    self.body.append(f"<{node['kind']}{pairs}>")
+    self.body.append(f"{targets(node)}<{node['kind']}{pairs}>")
 
 
 def depart_tag(self: Any, node: tag) -> None:
@@ -431,7 +436,7 @@ def visit_explorer(self: Any, node: explorer_node) -> None:
     state = json.dumps(node["state"], separators=(",", ":")).replace("<", "\\u003c")
     name, (wide, narrow) = node["name"], node["heights"]
     self.body.append(
-        f'<link rel="stylesheet" href="{url("explorers.css")}">'
+        f'{targets(node)}<link rel="stylesheet" href="{url("explorers.css")}">'
         f'<figure class="attn-explorer" id="explorer-{name}" data-module="{url(name + ".js")}">'
         f'<div class="attn-explorer-host" style="--tall: {wide}px; --tall-narrow: {narrow}px">'
         '<p class="attn-explorer-wait">This picture is drawn by JavaScript in the page.</p></div>'

@@ -1,6 +1,8 @@
 """What every step of the book build shares: paths, the page list, one-line errors."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +28,23 @@ def fail(text: str) -> NoReturn:
 def complain(text: str) -> None:
     sys.stdout.flush()
     print(f"book: error: {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def only_build(folder: Path) -> Iterator[None]:
+    """Hold the build folder: two builds at once would spoil each other's files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            import fcntl
+        except ImportError:  # Windows
+            yield
+            return
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            fail(f"another build is at work in {folder}: wait for it, then run the command again")
+        yield
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,267 @@
+"""The built site, read as files: links, notebooks, weight, icons, words."""
+
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import nbformat
+import pytest
+import yaml
+from bookbuild.common import Book
+from bookbuild.execute import read_page
+from bookbuild.site import LIMIT, check_site, is_foreign, loads, local_file
+
+pytestmark = pytest.mark.book
+GENERATED = ("_static/", "_notebooks/", "_exercises/", "_explorers/", "vendor/")
+
+
+class Anchors(HTMLParser):
+    """Links and targets of one page, headings and pictures."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.classes: set[str] = set()
+        self.images: list[dict[str, str | None]] = []
+        self.titles = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag == "a" and values.get("href"):
+            self.links.append(str(values["href"]))
+        if values.get("id"):
+            self.ids.append(str(values["id"]))
+        self.classes.update((values.get("class") or "").split())
+        if tag == "img":
+            self.images.append(values)
+        self.titles += tag == "h1"
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[str, Anchors]:
+    """Every page of the site, parsed once."""
+    found = {}
+    for path in sorted(site.rglob("*.html")):
+        name = path.relative_to(site).as_posix()
+        if not name.startswith(GENERATED):
+            found[name] = Anchors(path.read_text(encoding="utf-8"))
+    return found
+
+
+def test_every_page_of_the_contents_is_there(book: Book, pages: dict[str, Anchors]) -> None:
+    assert {f"{page}.html" for page in book.pages} <= set(pages)
+
+
+def test_no_page_loads_anything_from_another_host(site: Path, pages: dict[str, Anchors]) -> None:
+    foreign = {
+        f"{name}: {reference.url}"
+        for name in pages
+        for reference in loads(site / name)
+        if is_foreign(reference.url)
+    }
+    assert foreign == set()
+
+
+def test_stylesheets_and_scripts_name_no_other_host(site: Path) -> None:
+    loading = re.compile(
+        r"""(?:url\(\s*['"]?|@import\s+['"]|\bimport\s*\(?\s*['"]|\bfetch\(\s*['"`]|\.src\s*=\s*['"`])"""
+        r"(https?:)?//[\w.-]+\.\w+",
+    )
+    found = {}
+    for path in sorted([*site.rglob("*.css"), *site.rglob("*.js")]):
+        hits = [hit[0] for hit in loading.finditer(path.read_text(encoding="utf-8"))]
+        if hits:
+            found[path.relative_to(site).as_posix()] = hits
+    assert found == {}
+
+
+def internal(site: Path, name: str, link: str) -> tuple[Path | None, str]:
+    """File and anchor that a link of a page names."""
+    parts = urlsplit(link)
+    if not parts.path:
+        return site / name, unquote(parts.fragment)
+    return local_file(site, site / name, link), unquote(parts.fragment)
+
+
+def test_every_internal_link_and_anchor_resolves(site: Path, pages: dict[str, Anchors]) -> None:
+    broken = []
+    for name, page in pages.items():
+        for link in page.links:
+            if is_foreign(link) or link.startswith(("mailto:", "javascript:")):
+                continue
+            file, anchor = internal(site, name, link)
+            if file is None or not (file.is_file() or (file / "index.html").is_file()):
+                broken.append(f"{name}: {link}")
+            elif anchor and file.suffix == ".html":
+                target = file.relative_to(site.resolve() if file.is_absolute() else site).as_posix()
+                ids = pages[target].ids if target in pages else ()
+                if anchor not in ids and anchor != "top":
+                    broken.append(f"{name}: {link}")
+    assert broken == []
+
+
+def test_ids_are_unique_and_every_page_has_one_title(pages: dict[str, Anchors]) -> None:
+    for name, page in pages.items():
+        if name == "index.html":
+            continue  # only sends the reader to the first page
+        twice = {one for one in page.ids if page.ids.count(one) > 1}
+        assert twice == set(), name
+
+
+def test_every_picture_has_words(site: Path, pages: dict[str, Anchors]) -> None:
+    for name, page in pages.items():
+        for image in page.images:
+            assert image.get("alt"), f"{name}: {image.get('src')}"
+            assert not str(image.get("src")).endswith(".svg"), f"{name}: an <img> keeps its colours"
+        text = (site / name).read_text(encoding="utf-8")
+        for opening in re.findall(r'<svg\b[^>]*class="attn-figure"[^>]*>', text):
+            assert 'role="img"' in opening, name
+            assert "aria-label" in opening, name
+
+
+def test_every_icon_in_use_is_drawn(site: Path, pages: dict[str, Anchors]) -> None:
+    style = (site / "_static" / "attn.css").read_text(encoding="utf-8")
+    rules = re.findall(r"^(.*)\{ --icon:", style, re.M)
+    drawn = {one for rule in rules for one in re.findall(r"\.(fa-[\w-]+)", rule)}
+    used = {one for page in pages.values() for one in page.classes if one.startswith("fa-")}
+    assert used - {"fa-solid", "fa-lg"} <= drawn
+    assert used, "the theme's buttons have icons"
+    names = set(re.findall(r"var\(--icon-([\w-]+)\)", style))
+    assert names == set(re.findall(r"--icon-([\w-]+): url", style))
+
+
+def test_no_page_is_heavy(book: Book, site: Path) -> None:
+    weights = check_site(book)
+    assert max(weights.values()) <= LIMIT
+
+
+def test_every_page_with_code_offers_its_notebook(
+    book: Book, site: Path, pages: dict[str, Anchors]
+) -> None:
+    with_code = [page for page in book.pages if read_page(book, page) is not None]
+    assert with_code
+    for page in with_code:
+        name = page.rsplit("/", 1)[-1]
+        path = f"_notebooks/{name}.ipynb"
+        links = pages[f"{page}.html"].links
+        assert f"../{path}" in links or path in links
+        owner = urlsplit(book.repository).path.strip("/")
+        colab = f"https://colab.research.google.com/github/{owner}/blob/gh-pages/{path}"
+        binder = f"https://mybinder.org/v2/gh/{owner}/gh-pages?urlpath=lab/tree/{path}"
+        assert colab in links
+        assert binder in links
+        assert (site / path).is_file()
+
+
+def notebooks() -> Iterator[str]:
+    yield from (page for page in Book().pages if page.startswith("chapters/"))
+
+
+@pytest.mark.parametrize("page", notebooks())
+def test_notebook_is_the_page_in_words_that_jupyter_knows(
+    book: Book, site: Path, page: str
+) -> None:
+    path = site / "_notebooks" / f"{page.rsplit('/', 1)[-1]}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert "find_spec" in code[0].source, "the first cell installs the package where it is missing"
+    assert book.repository in code[0].source
+    source = read_page(book, page)
+    assert source is not None
+    of_page = [cell.source for cell in source.cells if cell.cell_type == "code"]
+    of_notebook = iter([cell.source for cell in code])
+    assert all(one in of_notebook for one in of_page), "every cell of the page, in order"
+    for cell in code:
+        assert not cell.outputs
+        compile(re.sub(r"^[%!].*$", "", cell.source, flags=re.M), path.name, "exec")
+    for cell in notebook.cells:
+        if cell.cell_type != "markdown":
+            continue
+        prose = re.sub(r"```.*?```|`[^`\n]*`", "", cell.source, flags=re.S)
+        assert not re.search(r"\{[a-z:]+\}`|^:::|^```\{", prose, re.M), cell.source
+        assert cell.source.count("<details>") == cell.source.count("</details>")
+        for link in re.findall(r"\]\(([^)\s]+)\)", prose):
+            assert link.startswith(("https://", "#", "mailto:")), link
+
+
+def test_social_tags_name_the_page(book: Book, site: Path) -> None:
+    base = book.config["html"]["baseurl"].rstrip("/")
+    for page in book.pages:
+        text = (site / f"{page}.html").read_text(encoding="utf-8")
+        tags = dict(re.findall(r'<meta property="og:(\w+)" content="([^"]*)"', text))
+        assert tags["url"] == f"{base}/{page}.html"
+        assert tags["title"]
+        assert '<link rel="icon"' in text
+
+
+def test_repository_address_stands_in_one_place() -> None:
+    root = Path(__file__).resolve().parents[2]
+    address = Book().repository
+    tracked = [
+        *(root / "book").glob("_ext/*.py"),
+        *(root / "tools").rglob("*.py"),
+        *(root / ".github").rglob("*.yml"),
+    ]
+    assert tracked
+    assert [path.name for path in tracked if address in path.read_text(encoding="utf-8")] == []
+
+
+def test_search_index_knows_the_pages(book: Book, site: Path) -> None:
+    text = (site / "searchindex.js").read_text(encoding="utf-8")
+    index = json.loads(text[text.index("(") + 1 : text.rindex(")")])
+    assert set(book.pages) <= set(index["docnames"])
+    assert "softmax" in index["terms"]
+
+
+def test_notation_names_tests_that_exist() -> None:
+    root = Path(__file__).resolve().parents[2]
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (root / "book/notation.md").read_text())
+    assert len(named) >= 10
+    for path, test in named:
+        assert f"def {test}(" in (root / path).read_text(encoding="utf-8"), f"{path}::{test}"
+
+
+def test_names_of_other_projects_exist() -> None:
+    import importlib
+
+    def exists(name: str) -> bool:
+        parts = name.split(".")
+        for depth in range(len(parts), 0, -1):
+            try:
+                value = importlib.import_module(".".join(parts[:depth]))
+            except ImportError:
+                continue
+            for part in parts[depth:]:
+                if not hasattr(value, part):
+                    return False
+                value = getattr(value, part)
+            return True
+        import builtins
+
+        return hasattr(builtins, name)
+
+    path = Path(__file__).resolve().parents[2] / "book/vendor/inventory.yml"
+    entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+    names = [name for entry in entries for name in entry["names"]]
+    assert [name for name in names if not exists(name)] == []
+
+
+def test_reference_has_a_page_for_every_public_part_of_the_package(site: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    for path in sorted((root / "attn_course").glob("*/__init__.py")):
+        names = re.search(r"__all__ = \[(.*?)\]", path.read_text(encoding="utf-8"), re.S)
+        if names is None:
+            continue
+        module = f"attn_course.{path.parent.name}"
+        page = (site / "api" / f"{path.parent.name}.html").read_text(encoding="utf-8")
+        public = re.findall(r'"(\w+)"', names[1])
+        missing = [one for one in public if f"{module}.{one}" not in page]
+        constants = [one for one in missing if one.isupper()]
+        modules = [one for one in missing if (path.parent / f"{one}.py").is_file()]
+        assert set(missing) <= {*constants, *modules}, module
