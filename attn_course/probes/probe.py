@@ -291,7 +291,8 @@ class Probe(Draw):
                 self.function, self.oracle, self.catalogue, self.name, record
             )
             if wrong.kind == "value":
-                broken = broken_property(self.function, self.oracle, smallest.call)
+                broken = broken_property(self.function, self.oracle, record.call)
+                broken = broken or broken_property(self.function, self.oracle, smallest.call)
                 symptom = f"{broken}; {symptom}" if broken else symptom
         report = Report(
             function=self.name,

@@ -246,6 +246,9 @@ class _Storages(TorchDispatchMode):
 def _peak_memory(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> int:
+    # Once before: the first call of anything imports and caches, which is not its own memory.
+    with _Storages(set()):
+        function(*copy(args), **copy(kwargs))
     args, kwargs = copy(args), copy(kwargs)
     tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     known = {StorageWeakRef(tensor.untyped_storage()).cdata for tensor in tensors}

@@ -1,0 +1,456 @@
+"""A probe passes what is right, fails what is wrong, and names what it knows."""
+
+import pickle
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from attn_course import reference
+from attn_course.probes import (
+    NotStarted,
+    Probe,
+    ProbeFailure,
+    call,
+    from_numpy,
+    misconception,
+    properties,
+    seed_log,
+    student,
+    witnesses,
+)
+from attn_course.probes import probe as probe_module
+from attn_course.probes.catalogue import Catalogue, collect
+
+X = torch.tensor([[1.0, 2.0, 3.0], [0.0, -1.0, 2.0]])
+
+
+def right(scores, dim=-1):
+    return torch.softmax(scores, dim)
+
+
+def softmax_probe(function, **options):
+    options.setdefault("oracle", reference.softmax)
+    return Probe("00_warm_up", "stable_softmax", function, **options)
+
+
+def failure(act, *args, **kwargs):
+    with pytest.raises(ProbeFailure) as caught:
+        act(*args, **kwargs)
+    return caught.value
+
+
+def test_a_right_answer_passes_every_kind_of_test():
+    probe = softmax_probe(right)
+    assert probe.equals(X, dim=0) is None
+    assert probe.gradient(X, dim=1) is None
+    assert probe.holds(properties.rows_sum_to_one, X) is None
+    assert probe.memory(X, below=2**16) is None
+    assert probe.raises(IndexError, X, dim=5) is None
+
+
+def test_a_numpy_reference_answers_in_the_dtype_of_the_inputs():
+    for dtype in (torch.float32, torch.float64):
+        softmax_probe(right).equals(X.to(dtype))
+    wrong = failure(softmax_probe(lambda s, dim=-1: right(s.double(), dim)).equals, X)
+    assert "torch.float64 where torch.float32" in str(wrong)
+
+
+def test_numbers_stay_numbers_when_no_tensor_goes_in():
+    probe = Probe("00_warm_up", "f", lambda n: n * 2.0, oracle=from_numpy(lambda n: n * 2.0))
+    probe.equals(3)
+
+
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [
+        (lambda s, dim=-1: s.exp() / s.exp().sum(dim, keepdim=True), "no max subtraction"),
+        (lambda s, dim=-1: s.softmax(-1), "dim is ignored"),
+        (lambda s, dim=-1: torch.special.expit(s), "sigmoid instead of softmax"),
+    ],
+)
+def test_a_catalogued_mistake_is_named(answer, name):
+    def tests(probe):
+        probe.equals(X, dim=0)
+        probe.equals(100 + X, dim=0)
+
+    found = failure(tests, softmax_probe(answer))
+    assert found.misconception == name
+    assert f"likely cause: {name}." in str(found)
+
+
+def test_a_mistake_that_agrees_only_on_the_tests_inputs_gets_no_name():
+    def other(scores, dim=-1):
+        """Like the catalogued one on small matrices, not otherwise."""
+        return right(scores, -1) if scores.dim() == 2 else right(scores / 2, dim)
+
+    found = failure(softmax_probe(other).equals, X, dim=0)
+    assert found.misconception is None
+    assert "likely cause" not in str(found)
+    assert "rows (dim=0) sum to" in str(found)
+
+
+def test_a_mistake_that_changes_from_call_to_call_gets_no_name():
+    answers = iter([torch.sigmoid, right] * 100)
+    found = failure(softmax_probe(lambda s, dim=-1: next(answers)(s)).equals, X, dim=0)
+    assert found.misconception is None
+
+
+@pytest.fixture
+def small_catalogue(monkeypatch):
+    """A catalogue written in the test, for functions of one argument."""
+
+    def install(*members):
+        module = type(sys)("catalogue_of_the_test")
+        for i, member in enumerate(members):
+            setattr(module, f"m{i}", member)
+        catalogue = collect(module)
+        monkeypatch.setattr(probe_module, "load_catalogue", lambda slug: catalogue)
+        return catalogue
+
+    return install
+
+
+def probe_double(function):
+    return Probe("00_warm_up", "double", function, oracle=lambda x: 2 * x)
+
+
+def wrong_answer(name, function, of="double"):
+    function.__doc__ = f"message of {name}"
+    return misconception(of=of, name=name, fails=[])(function)
+
+
+def test_two_that_agree_on_everything_are_both_told(small_catalogue):
+    small_catalogue(wrong_answer("squares", lambda x: x * x), wrong_answer("cubes", lambda x: x**3))
+    found = failure(probe_double(lambda x: x**2).equals, torch.tensor([1.0, 0.0]))
+    assert found.misconception is None
+    assert "one of these" in str(found)
+    assert "squares." in str(found)
+    assert "cubes." in str(found)
+    more = failure(probe_double(lambda x: x**2).equals, torch.tensor([1.0, 3.0]))
+    assert more.misconception == "squares"
+
+
+def test_a_witness_call_decides_between_two(small_catalogue):
+    @witnesses(of="double")
+    def calls(draw):
+        yield call(torch.tensor([3.0]))
+
+    small_catalogue(
+        wrong_answer("squares", lambda x: x * x), wrong_answer("cubes", lambda x: x**3), calls
+    )
+    assert failure(probe_double(lambda x: x**3).equals, torch.ones(2)).misconception == "cubes"
+
+
+def test_exceptions_nan_patterns_dtypes_and_shapes_are_matched(small_catalogue):
+    def raises(x):
+        raise KeyError("gone")
+
+    small_catalogue(
+        wrong_answer("raises", raises),
+        wrong_answer("nan", lambda x: 2 * x / (x > 0)),
+        wrong_answer("wide", lambda x: 2 * x.double()),
+        wrong_answer("row", lambda x: 2 * x[None]),
+        wrong_answer("writes", lambda x: x.mul_(2)),
+        wrong_answer("nothing", lambda x: None),
+        wrong_answer("array", lambda x: 2 * x.numpy()),
+    )
+    answers = {
+        "raises": lambda x: {}[1],
+        "nan": lambda x: torch.where(x > 0, 2 * x, torch.where(x < 0, -torch.inf, torch.nan)),
+        "wide": lambda x: (x + x).to(torch.float64),
+        "row": lambda x: (x + x).unsqueeze(0),
+        "writes": lambda x: x.add_(x),
+        "nothing": lambda x: print(end=""),
+        "array": lambda x: np.asarray(x + x),
+    }
+    for name, answer in answers.items():
+        found = failure(probe_double(answer).equals, torch.tensor([1.0, 0.0, -2.0]))
+        assert found.misconception == name
+
+
+def test_an_error_of_another_kind_is_not_named(small_catalogue):
+    def raises(x):
+        raise KeyError("gone")
+
+    small_catalogue(wrong_answer("raises", raises))
+
+    def mine(x):
+        raise IndexError("far")
+
+    found = failure(probe_double(mine).equals, torch.ones(1))
+    assert found.misconception is None
+    assert "raised IndexError: far" in str(found)
+    assert 'raise IndexError("far")' in str(found)
+
+
+def test_replay_uses_the_inputs_as_they_were_when_called(small_catalogue):
+    small_catalogue(wrong_answer("squares", lambda x: x * x))
+    probe, x = probe_double(lambda x: x * x), torch.tensor([2.0, 2.0])
+    probe.equals(x)
+    x[0] = 5.0
+    assert failure(probe.equals, x).misconception == "squares"
+
+
+def test_not_started_has_its_own_words():
+    def stub(scores, dim=-1):
+        raise NotImplementedError()
+
+    for act in (
+        lambda p: p.equals(X),
+        lambda p: p.gradient(X),
+        lambda p: p.holds(properties.finite, X),
+        lambda p: p.raises(ValueError, X),
+        lambda p: p.raises(NotImplementedError, X),
+        lambda p: p.memory(X, below=1),
+        lambda p: p.judges(right=[right], wrong={"none": lambda s: s}, points=1),
+    ):
+        found = failure(act, softmax_probe(stub))
+        assert type(found) is NotStarted
+        assert str(found).startswith("stable_softmax: not started")
+
+
+def test_torchs_own_not_implemented_is_an_error_not_a_stub():
+    def mine(scores, dim=-1):
+        return torch.empty(2, dtype=torch.int64, device="meta").item()
+
+    def forgot(scores, dim=-1):
+        return torch._C._jit_nonexistent  # pragma: no cover
+
+    for answer in (mine, forgot):
+        found = failure(softmax_probe(answer).equals, X)
+        assert type(found) is ProbeFailure
+        assert "raised" in str(found)
+
+
+def test_an_input_changed_in_place_is_a_fault_of_its_own():
+    def writes(scores, dim=-1):
+        weights = right(scores, dim)
+        scores.zero_()
+        return weights
+
+    found = failure(softmax_probe(writes).equals, X.clone())
+    assert "an input was changed in place" in str(found)
+
+
+def test_the_learner_never_holds_the_tests_own_tensors():
+    kept = []
+    probe = softmax_probe(lambda s, dim=-1: kept.append(s) or right(s, dim))
+    mine = X.clone()
+    probe.equals(mine)
+    assert all(tensor.data_ptr() != mine.data_ptr() for tensor in kept)
+
+
+def test_strides_and_gradient_flags_reach_the_learner():
+    seen = []
+
+    def look(scores, dim=-1):
+        seen.append((scores.stride(), scores.requires_grad, scores.storage_offset()))
+        return right(scores, dim)
+
+    softmax_probe(look).equals(torch.arange(12.0).view(3, 4).t()[1:])
+    softmax_probe(look).equals(torch.zeros(1, 3).expand(2, 3).detach().requires_grad_())
+    assert seen == [((1, 4), False, 1), ((0, 1), True, 0)]
+
+
+def test_stderr_and_warnings_of_the_learner_do_not_reach_the_notebook(capfd):
+    import warnings
+
+    def loud(scores, dim=-1):
+        warnings.warn("loud", stacklevel=1)
+        print("louder", file=sys.stderr)
+        return right(scores, dim)
+
+    probe = softmax_probe(loud)
+    probe.equals(X)
+    probe.gradient(X)
+    probe.holds(properties.rows_sum_to_one, X)
+    probe.memory(X, below=2**20)
+    assert capfd.readouterr().err == ""
+
+
+def test_leaving_the_interpreter_is_an_answer_like_any_other():
+    found = failure(softmax_probe(lambda s, dim=-1: sys.exit(0)).equals, X)
+    assert "raised SystemExit" in str(found)
+
+
+def test_a_keyboard_interrupt_is_not_swallowed():
+    def interrupted(scores, dim=-1):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        softmax_probe(interrupted).equals(X)
+
+
+def test_the_message_names_seed_probe_example_and_own_value():
+    probe = softmax_probe(lambda s, dim=-1: s * 0 + 0.5, seed=17)
+    text = str(failure(probe.equals, torch.tensor([3.0, 1.0, 2.0]), dim=0))
+    assert "symptom:      rows (dim=0) sum to 1.5 instead of 1" in text
+    assert "probe:        stable_softmax(float32 (3,), dim=0)" in text
+    assert "stable_softmax(tensor([0., 1.]), dim=0) gave tensor([0.5000, 0.5000])" in text
+    assert "ATTN_COURSE_SEED=17" in text
+
+
+def test_the_right_values_are_never_told():
+    values = probe_values = torch.softmax(torch.tensor([3.0, 1.0, 2.5]), 0)
+    text = str(failure(softmax_probe(lambda s, dim=-1: s).equals, torch.tensor([3.0, 1.0, 2.5])))
+    for value in probe_values.tolist():
+        assert f"{value:.4f}" not in text
+    assert values.shape == (3,)
+
+
+def test_a_failure_survives_pickling_and_shows_plainly_in_ipython():
+    found = failure(softmax_probe(torch.sigmoid).equals, X)
+    again = pickle.loads(pickle.dumps(found))
+    assert str(again) == str(found)
+    assert found._render_traceback_() == str(found).splitlines()
+    assert "Traceback" not in str(found)
+
+
+def test_a_broken_property_is_the_symptom_and_is_named_where_known():
+    probe = softmax_probe(lambda s, dim=-1: right(s, 0))
+    found = failure(probe.holds, properties.rows_sum_to_one, X)
+    assert "instead of 1" in str(found)
+    assert "rows sum to one, for stable_softmax" in str(found)
+    log = failure(
+        softmax_probe(lambda s, dim=-1: s.log_softmax(dim)).holds,
+        properties.rows_sum_to_one,
+        X,
+        dim=-1,
+    )
+    assert log.misconception == "log-softmax returned"
+
+
+def test_raises_wants_the_exception_and_no_other():
+    probe = Probe("00_warm_up", "f", lambda x: x)
+    assert "returned a torch.Tensor where ValueError is due" in str(
+        failure(probe.raises, ValueError, X)
+    )
+    other = Probe("00_warm_up", "f", lambda x: x["no"])
+    assert "where ValueError is due" in str(failure(other.raises, ValueError, {"a": 1}))
+
+
+def test_memory_reports_the_peak():
+    probe = softmax_probe(lambda s, dim=-1: right(s.expand(100, 2, 3).contiguous(), dim)[0])
+    found = failure(probe.memory, X, below=1000)
+    assert "MiB at its peak" in str(found)
+
+
+def test_an_adapter_is_applied_to_learner_oracle_and_misconceptions(small_catalogue):
+    class Scale:
+        def __init__(self, factor):
+            self.factor = factor
+
+        def forward(self, x):
+            return self.factor * x
+
+    class Shifted(Scale):
+        def forward(self, x):
+            return self.factor + x
+
+    def drive(cls, factor, x):
+        return cls(factor).forward(x)
+
+    def wrong():
+        """Adds where it should multiply, as this message says at length."""
+
+    wrong_class = type("Wrong", (Shifted,), {"__doc__": "Adds."})
+    small_catalogue(misconception(of="Scale", name="adds", fails=[])(wrong_class))
+    Probe("00_warm_up", "Scale", Scale, oracle=Scale).equals(3.0, torch.ones(2), via=drive)
+    probe = Probe("00_warm_up", "Scale", type("Mine", (Shifted,), {}), oracle=Scale)
+    found = failure(probe.equals, 3.0, torch.ones(2), via=drive)
+    assert found.misconception == "adds"
+    assert "drive of Scale(3.0, float32 (2,))" in str(found)
+
+
+JUDGED = {"one": lambda x: x, "two": lambda x: x + 1}
+
+
+@pytest.mark.parametrize(
+    ("check", "points"),
+    [
+        (lambda f: float(f(torch.tensor(3.0))) == 6.0, 4.0),
+        (lambda f: np.bool_(float(f(torch.tensor(3.0))) == 6.0), 4.0),
+        (lambda f: float(f(torch.tensor(1.0))) in (2.0, 6.0), 2.0),
+    ],
+)
+def test_points_grow_with_the_mutants_caught(check, points, capsys):
+    probe = Probe("00_warm_up", "check_double", check)
+    earned = probe.judges(right=[lambda x: 2 * x], wrong=JUDGED, points=4)
+    assert type(earned) is float
+    assert earned == points
+    assert ("two" in capsys.readouterr().out) == (points < 4)
+
+
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        (lambda f: True, "accepts all 2 wrong answers"),
+        (lambda f: False, "rejects a right answer"),
+        (lambda f: None, "returned None where True or False is due"),
+        (lambda f: torch.tensor(True), "returned a torch.Tensor where True or False is due"),
+        (lambda f: 1, "returned an int where True or False is due"),
+        (lambda f: f(), "raised TypeError"),
+    ],
+)
+def test_a_test_that_tells_nothing_earns_nothing(check, words):
+    probe = Probe("00_warm_up", "check_double", check)
+    found = failure(probe.judges, right=[lambda x: 2 * x], wrong=JUDGED, points=4)
+    assert words in str(found)
+
+
+def test_the_seed_is_logged_and_repeats_the_inputs(monkeypatch):
+    monkeypatch.setenv("ATTN_COURSE_SEED", "31")
+    one, two = softmax_probe(right), softmax_probe(right)
+    assert torch.equal(one.normal(3, 5), two.normal(3, 5))
+    assert seed_log()[-1] == ("00_warm_up/stable_softmax", 31)
+    monkeypatch.delenv("ATTN_COURSE_SEED")
+    assert softmax_probe(right).seed != softmax_probe(right).seed
+    monkeypatch.setenv("ATTN_COURSE_SEED", "many")
+    with pytest.raises(ValueError, match="ATTN_COURSE_SEED"):
+        softmax_probe(right)
+
+
+def test_draws_keep_their_promises():
+    probe = softmax_probe(right, seed=5)
+    assert probe.uniform(1000, low=2, high=3).min() >= 2
+    assert probe.integers(3, 5, 100).unique().tolist() == [3, 4]
+    assert bool(probe.mask(50, 4, keep=0.0).any(-1).all())
+    assert sorted(probe.permutation(4).tolist()) == [0, 1, 2, 3]
+    assert len(set(probe.distinct_sizes(3))) == 3
+    assert probe.normal(4, dtype=torch.float64).dtype == torch.float64
+    assert probe.permutation(1).tolist() == [0]
+
+
+def test_faults_of_the_test_itself_are_not_the_learners():
+    with pytest.raises(ValueError, match="oracle"):
+        Probe("00_warm_up", "f", right).equals(X)
+    with pytest.raises(RuntimeError, match="oracle of 00_warm_up/f"):
+        Probe("00_warm_up", "f", right, oracle=lambda x: x["no"]).equals(X)
+    with pytest.raises(ValueError, match="slug"):
+        Probe("../secrets", "f", right)
+
+
+def test_a_set_without_a_catalogue_still_tests():
+    probe = Probe("99_nothing_here", "f", torch.sigmoid, oracle=right)
+    assert probe.catalogue == Catalogue()
+    assert failure(probe.equals, X).misconception is None
+
+
+def test_the_numeric_gradient_of_the_oracle_catches_a_wrong_gradient():
+    class Halved(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, weights):
+            return weights.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad / 2
+
+    probe = softmax_probe(lambda s, dim=-1: Halved.apply(right(s, dim)))
+    probe.equals(X)
+    assert "gradient with respect to argument 0" in str(failure(probe.gradient, X))
+    cut = failure(softmax_probe(lambda s, dim=-1: right(s, dim).detach()).gradient, X)
+    assert cut.misconception == "cut off from the graph"
+    assert student.GradientMissing.__name__ not in str(cut)

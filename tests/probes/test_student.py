@@ -1,0 +1,156 @@
+"""The helpers do here what they say, and hand a stub's work to the stub."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from attn_course import reference
+from attn_course.probes import from_numpy, student
+
+
+def test_gradient_equals_autograd_by_hand():
+    x = torch.tensor([1.0, 2.0, 3.0])
+    weights = torch.cos(1.0 + 1.7 * torch.arange(3.0, dtype=torch.float64))
+    found = student.grad(0)(lambda v: v**2, x)
+    torch.testing.assert_close(found, (2 * x.double() * weights).float())
+    assert not x.requires_grad
+
+
+def test_gradient_of_a_softmax_is_not_zero_because_the_sum_is_uneven():
+    found = student.grad(0)(lambda v: torch.softmax(v, 0), torch.tensor([1.0, 2.0, 3.0]))
+    assert float(found.abs().max()) > 0.01
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_numeric_gradient_of_the_oracle_equals_autograd(dtype):
+    generator = torch.Generator().manual_seed(3)
+    a, b = (torch.rand(3, 5, generator=generator, dtype=dtype) + 0.5 for _ in range(2))
+    mine = student.grad(0, 1)(lambda x, y: torch.cosine_similarity(x, y, dim=-1), a, b)
+    theirs = student.grad(0, 1)(from_numpy(reference.cosine_similarity), a, b)
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_gradient_takes_keywords_and_several_results():
+    x = torch.tensor([2.0, 3.0])
+    found = student.grad("scale")(lambda v, *, scale: (v * scale, [scale]), x, scale=torch.ones(2))
+    w = torch.cos(1.0 + 1.7 * torch.arange(4.0))
+    torch.testing.assert_close(found, x * w[:2] + w[2:])
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda a, b: (a * b).detach(),
+        lambda a, b: a * b.sum().item(),
+        lambda a, b: torch.from_numpy(a.detach().numpy() * b.detach().numpy()),
+        lambda a, b: None,
+    ],
+)
+def test_a_cut_gradient_is_reported_by_argument(cut):
+    with pytest.raises(student.GradientMissing, match="argument 1"):
+        student.grad(0, 1)(cut, torch.ones(2), torch.ones(2))
+
+
+def test_gradient_works_where_gradients_are_switched_off():
+    with torch.no_grad():
+        assert student.grad(0)(lambda v: v * 3, torch.ones(1)).shape == (1,)
+
+
+def test_peak_memory_counts_what_lives_at_once():
+    x = torch.zeros(1000, 256)
+    size = x.numel() * 4
+
+    def steps(v):
+        for _ in range(5):
+            v = v + 1
+        return v
+
+    def kept(v):
+        return sum([v + i for i in range(5)])
+
+    assert 1.9 * size < student.peak_memory(steps, x) < 2.3 * size
+    assert student.peak_memory(kept, x) > 4.9 * size
+    assert student.peak_memory(lambda v: v.view(-1), x) < 0.05 * size
+
+
+def test_peak_memory_sees_saved_activations_and_numpy():
+    x = torch.zeros(1000, 256, requires_grad=True)
+    size = x.numel() * 4
+    assert student.peak_memory(lambda v: v.exp().exp().exp().sum(), x) > 2.9 * size
+    assert student.peak_memory(lambda v: np.zeros((1000, 256)).sum(), x) > 1.9 * size
+
+
+def test_peak_memory_does_not_change_the_input():
+    x = torch.ones(3)
+    student.peak_memory(lambda v: v.mul_(2), x)
+    assert x.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_seed_repeats_torch_numpy_and_python():
+    import random
+
+    def draw():
+        return float(torch.rand(())), float(np.random.rand()), random.random()  # noqa: NPY002
+
+    student.seed(draw, 7)
+    first = draw()
+    student.seed(draw, 7)
+    assert draw() == first
+    student.seed(draw, 8)
+    assert draw() != first
+
+
+def test_source_is_the_text_of_the_function():
+    def learner(x):
+        return x + 1  # a remark
+
+    assert student.source(learner).startswith("def learner(x):\n    return x + 1  # a remark")
+    with pytest.raises(ValueError, match="known source"):
+        student.source(len)
+
+
+class Stub:
+    """What a grader in another process would hand to a test cell."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, *args, **kwargs):
+        raise AssertionError("called here, not there")
+
+    def __attn_remote__(self, operation, args, kwargs, options):
+        self.asked.append((operation, options))
+        return student.perform(operation, lambda v: v * 2, args, kwargs, options)
+
+
+def test_a_stub_gets_every_operation():
+    stub, x = Stub(), torch.ones(2)
+    assert student.grad(0)(stub, x).shape == (2,)
+    assert student.peak_memory(stub, x) > 0
+    student.seed(stub, 3)
+    assert "v * 2" in student.source(stub)
+    assert [name for name, _ in stub.asked] == ["grad", "peak_memory", "seed", "source"]
+    assert stub.asked[0][1] == {"wrt": [0]}
+
+
+def test_an_attribute_of_the_object_itself_does_not_intercept():
+    def learner(x):
+        return x * 3
+
+    learner.__attn_remote__ = lambda *a: torch.zeros(2)
+    assert float(student.grad(0)(learner, torch.ones(2)).abs().max()) > 0
+
+
+def test_an_unknown_operation_is_refused():
+    with pytest.raises(ValueError, match="operation"):
+        student.perform("delete", len, (), {}, {})
+
+
+def test_nothing_is_warned():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        student.peak_memory(lambda v: v + 1, torch.ones(2))
+        student.grad(0)(lambda v: v + 1, torch.ones(2))
