@@ -8,7 +8,7 @@ import torch
 from jaxtyping import install_import_hook
 
 # before the first import of the package: jaxtyping annotations are checked on every call
-install_import_hook("attn_course", "beartype.beartype")
+install_import_hook("attn_course", "typecheck.typecheck")
 
 torch.set_num_threads(1)
 
