@@ -6,6 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
+# What a browser sends: a number without a point arrives as an integer.
+Number = int | float
+
 
 def plain(values: Tensor) -> Any:
     """A tensor as nested lists; ``nan`` and ``inf``, which JSON has not, as words."""

@@ -10,24 +10,24 @@ from torch import Tensor
 
 from attn_course import probes
 from attn_course.explorers import esm, stylesheet
-from attn_course.explorers._result import follow, plain
+from attn_course.explorers._result import Number, follow, plain
 from attn_course.functional.recurrent import gru_cell, lstm_cell, rnn_cell
 
 HEIGHT, HEIGHT_NARROW = 730, 884
 HIDDEN, FEATURES, LONGEST = 16, 8, 100
 INPUTS = ("scale", "bias", "length", "input_scale", "weight_ih", "weight_hh", "inputs")
-Blocks = Sequence[Sequence[Sequence[float]]]
+Blocks = Sequence[Sequence[Sequence[Number]]]
 
 
 def compute(
     *,
-    scale: float,
-    bias: float,
+    scale: Number,
+    bias: Number,
     length: int,
-    input_scale: float,
+    input_scale: Number,
     weight_ih: Blocks,
     weight_hh: Blocks,
-    inputs: Sequence[Sequence[float]],
+    inputs: Sequence[Sequence[Number]],
 ) -> dict[str, Any]:
     """The three curves, by the package's cells and its gradient probe, in float64.
 

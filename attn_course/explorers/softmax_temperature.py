@@ -9,7 +9,7 @@ import traitlets
 
 from attn_course.data.embeddings import SENSE_EXAMPLES, word_vectors
 from attn_course.explorers import esm, stylesheet
-from attn_course.explorers._result import follow, plain
+from attn_course.explorers._result import Number, follow, plain
 from attn_course.functional import softmax, weighted_mean
 
 HEIGHT, HEIGHT_NARROW = 608, 840
@@ -19,10 +19,10 @@ INPUTS = ("scores", "temperature", "shift", "vectors")
 
 def compute(
     *,
-    scores: Sequence[float],
-    temperature: float,
-    shift: float,
-    vectors: Sequence[Sequence[float]],
+    scores: Sequence[Number],
+    temperature: Number,
+    shift: Number,
+    vectors: Sequence[Sequence[Number]],
 ) -> dict[str, Any]:
     """What the explorer shows, computed by the package in float32.
 

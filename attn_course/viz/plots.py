@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK
 
-# Cells above this count are stored as one small image instead of one shape each.
+# Cells above this count are stored as one image, a pixel each, instead of one shape each.
 _MANY_CELLS = 1600
 # Numbers in cells become unreadable beyond this many cells in a row.
 _NUMBERED = 14
@@ -120,7 +120,7 @@ def heatmap(
     xlabel: str | None = "keys",
     ylabel: str | None = "queries",
     title: str | None = None,
-    vmax: float | None = None,
+    vmax: int | float | None = None,
     numbers: str | None = "{:.2f}",
 ) -> None:
     """A matrix as cells; an attention map has queries as rows and keys as columns.
@@ -150,15 +150,13 @@ def heatmap(
         if names is not None and len(names) != count:
             raise ValueError(f"{name}: expected {count} names, got {len(names)}")
     top = vmax if vmax is not None else float(np.nanmax(np.abs(matrix), initial=0.0)) or 1.0
-    ax.pcolormesh(
-        matrix,
-        cmap=_fading(),
-        vmin=-top,
-        vmax=top,
-        rasterized=matrix.size > _MANY_CELLS,
-        edgecolors="none",
-    )
-    ax.invert_yaxis()
+    options: dict[str, Any] = {"cmap": _fading(), "vmin": -top, "vmax": top}
+    if matrix.size > _MANY_CELLS:
+        extent = (0, width, height, 0)
+        ax.imshow(matrix, interpolation="none", extent=extent, **options)
+    else:
+        ax.pcolormesh(matrix, edgecolors="none", **options)
+        ax.invert_yaxis()
     ax.set_aspect("equal")
     ax.grid(visible=False)
     ax.spines[:].set_visible(True)
@@ -195,9 +193,9 @@ def _ticks(ax: Axes, axis: str, names: Sequence[str] | None, count: int) -> None
 def annotate(
     ax: Axes,
     text: str,
-    xy: tuple[float, float],
+    xy: tuple[int | float, int | float],
     *,
-    offset: tuple[float, float] = (24.0, 18.0),
+    offset: tuple[int | float, int | float] = (24.0, 18.0),
 ) -> Annotation:
     """A short remark with a thin arrow to the point it speaks of.
 

@@ -8,9 +8,10 @@ import matplotlib as mpl
 from cycler import cycler
 from matplotlib.figure import Figure
 
-# Okabe-Ito without its two pale colours, and a grey: each has a contrast of at least 3 to both
-# a white page and the book's dark page, and the order keeps neighbours apart for every reader.
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#7f7f7f")
+# Okabe-Ito without its pale colours, and a grey: each has a contrast of at least 3 to a white page
+# and to the book's dark page. So little room keeps them only just apart for some colour-blind
+# readers (blue and green in tritanopia), which is why lines differ in their dashes too.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#6e6067")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 
 # Text, axes and ticks are drawn in this colour; the SVG writer turns it into ``currentColor``.
@@ -68,7 +69,11 @@ def style() -> Iterator[None]:
 
 
 def subplots(
-    nrows: int = 1, ncols: int = 1, *, size: tuple[float, float] | None = None, **options: Any
+    nrows: int = 1,
+    ncols: int = 1,
+    *,
+    size: tuple[int | float, int | float] | None = None,
+    **options: Any,
 ) -> tuple[Figure, Any]:
     """A figure and its axes, outside pyplot: nothing is shown twice and nothing stays open.
 

@@ -42,7 +42,7 @@ def _draw(fig: Figure) -> str:
 
 
 def _slim(svg: str) -> str:
-    """Drop what a page does not need: comments, metadata, a global style, ids that nothing refers to."""
+    """Drop what a page does not need: comments, metadata, a global style, unused ids."""
     # The <style> element would apply to the whole page; its one rule stands on <svg> instead.
     svg = re.sub(r"<!--.*?-->\s*|<(metadata|style)\b.*?</\1>\s*", "", svg, flags=re.S)
     used = set(re.findall(r"(?:#)([\w.:-]+)", svg))

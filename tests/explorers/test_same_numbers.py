@@ -1,0 +1,133 @@
+"""What an explorer computes in the page equals what the package computes, digit by digit."""
+
+import random
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attn_course import explorers
+
+
+def flat(value: Any) -> list[Any]:
+    """All numbers and words of nested dicts and lists, in order."""
+    if isinstance(value, dict):
+        return [item for key in sorted(value) for item in flat(value[key])]
+    if isinstance(value, list):
+        return [item for part in value for item in flat(part)]
+    return [value]
+
+
+def differences(page: dict[str, Any], package: dict[str, Any], *, rtol: float) -> list[str]:
+    """A line for every entry that differs by more than ``rtol`` of its size, or in kind."""
+    if sorted(page) != sorted(package):
+        return [f"keys {sorted(page)} and {sorted(package)}"]
+    a, b = flat(page), flat(package)
+    if len(a) != len(b):
+        return [f"{len(a)} entries and {len(b)}"]
+    lines = []
+    for i, (x, y) in enumerate(zip(a, b, strict=True)):
+        if isinstance(x, str | bool | None) or isinstance(y, str | bool):
+            same = x == y
+        else:
+            same = bool(np.isclose(x, y, rtol=rtol, atol=1e-38))
+        if not same:
+            lines.append(f"entry {i}: {x} and {y}")
+    return lines
+
+
+def softmax_states() -> list[dict[str, Any]]:
+    state = import_module("attn_course.explorers.softmax_temperature").default_state()
+    rng = random.Random(3)
+    states = []
+    for shift in (0.0, 7.3, 88.5, 89.0, 150.0, -104.0, -110.0):
+        for temperature in (0.1, 1.0, 3.7):
+            example = rng.choice(state["examples"])
+            scores = [round(rng.uniform(-10, 10), 1) for _ in example["words"]]
+            states.append(
+                {
+                    "scores": scores,
+                    "temperature": temperature,
+                    "shift": shift,
+                    "vectors": example["vectors"],
+                }
+            )
+    return states
+
+
+def reach_states() -> list[dict[str, Any]]:
+    module = import_module("attn_course.explorers.gradient_reach")
+    state = {key: module.default_state()[key] for key in module.INPUTS}
+    knobs = [
+        (0.58, 0.0, 51, 1.0),
+        (1.0, 3.0, 23, 0.0),
+        (1.7, -2.5, 31, 2.0),
+        (0.0, 8.0, 2, 0.35),
+        (2.0, 8.0, 40, 0.1),
+    ]
+    names = ("scale", "bias", "length", "input_scale")
+    return [state | dict(zip(names, values, strict=True)) for values in knobs]
+
+
+def bottleneck_states() -> list[dict[str, Any]]:
+    state = import_module("attn_course.explorers.bottleneck").default_state()
+    rng = random.Random(5)
+    texts = ["a", "badge", "h" * 18]
+    texts += ["".join(rng.choices(state["letters"], k=n)) for n in (2, 7, 11, 13, 14, 16, 17, 18)]
+    fixed = {key: state[key] for key in ("letters", "weights", "layout")}
+    return [fixed | {"text": text} for text in texts]
+
+
+CASES = {
+    # float32 on both sides: exp and sums may round differently in the last digit
+    "softmax_temperature": (softmax_states, 2e-6),
+    # float64; at a scale of 2 errors grow along the sequence
+    "gradient_reach": (reach_states, 1e-9),
+    "bottleneck": (bottleneck_states, 1e-9),
+}
+# One fault for each module, of the kind that a picture would hide.
+FAULTS = {
+    "softmax_temperature": ("value - top", "value - 0 * top"),
+    "gradient_reach": ("(before[k] - n[k])", "(n[k] - before[k])"),
+    "bottleneck": ("(1 - update) *", "(1 - 0.999 * update) *"),
+}
+
+
+def package(name: str, states: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    module = import_module(f"attn_course.explorers.{name}")
+    return [module.compute(**{key: state[key] for key in module.INPUTS}) for state in states]
+
+
+def test_every_explorer_is_compared() -> None:
+    assert set(CASES) == set(FAULTS) == set(explorers.NAMES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_page_and_package_agree(name: str, javascript: Any) -> None:
+    states, rtol = CASES[name][0](), CASES[name][1]
+    for page, ours in zip(
+        javascript(explorers.esm(name), states), package(name, states), strict=True
+    ):
+        assert differences(page, ours, rtol=rtol) == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_fault_in_the_page_is_seen(name: str, javascript: Any) -> None:
+    right, wrong = FAULTS[name]
+    source = explorers.esm(name)
+    assert source.count(right) >= 1
+    states, rtol = CASES[name][0](), CASES[name][1]
+    pages = javascript(source.replace(right, wrong), states)
+    found = [
+        differences(page, ours, rtol=rtol)
+        for page, ours in zip(pages, package(name, states), strict=True)
+    ]
+    assert any(found)
+
+
+def test_softmax_states_meet_overflow_and_underflow() -> None:
+    results = package("softmax_temperature", softmax_states())
+    assert any("inf" in result["exps"] for result in results)
+    assert any("nan" in result["naive"] and 0.0 in result["exps"] for result in results)
+    assert all(abs(sum(result["weights"]) - 1) < 1e-6 for result in results)
