@@ -7,7 +7,6 @@ submission in it: its cells run once, then functions are called by name. Every w
 import contextlib
 import dataclasses
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -18,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attn_course.grading import mounts
 from attn_course.grading.errors import SandboxError, StudentTimeout, SubmissionLost, student_error
 from attn_course.grading.jail import wire
 
@@ -64,32 +64,9 @@ def sandbox_problem() -> str | None:
     return None
 
 
-def _python_roots() -> list[Path]:
-    """Folders of this interpreter and its packages, none inside another."""
-    roots = {Path(sys.prefix), Path(sys.base_prefix)}
-    roots |= {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
-    roots = {root.resolve() for root in roots if root.exists()}
-    return sorted(r for r in roots if not any(o != r and r.is_relative_to(o) for o in roots))
-
-
 def _bubblewrap() -> list[str]:
     """The bubblewrap command up to the program; what it mounts is all that a submission sees."""
-    command = [
-        *("bwrap", "--unshare-all", "--die-with-parent", "--new-session"),
-        *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
-    ]
-    roots = [root for root in _python_roots() if not root.is_relative_to("/usr")]
-    command += ["--ro-bind", "/usr", "/usr"]
-    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
-        path = Path("/") / name
-        if path.is_symlink():
-            command += ["--symlink", os.readlink(path), str(path)]
-        elif path.is_dir():
-            command += ["--ro-bind", str(path), str(path)]
-    for name in ("/etc/ld.so.cache", "/etc/fonts", "/etc/localtime"):
-        command += ["--ro-bind-try", name, name]
-    for root in roots:
-        command += ["--ro-bind", str(root), str(root)]
+    command = mounts.system_mounts()
     for installed in {Path(sysconfig.get_path(n)) / "attn_course" for n in ("purelib", "platlib")}:
         if installed.is_dir():  # installed from a wheel: the answers would lie in site-packages
             command += ["--tmpfs", str(installed)]
@@ -101,28 +78,9 @@ def _bubblewrap() -> list[str]:
     sealed_probes = f"{INSIDE_PACKAGE}/attn_course/probes/__init__.py"
     command += ["--ro-bind", str(JAIL_CODE / "sealed_probes.py"), sealed_probes]
     command += ["--tmpfs", HOME, "--chdir", HOME, "--clearenv"]
-    for name, value in _environment(HOME, f"{INSIDE_PACKAGE}").items():
+    for name, value in mounts.environment(HOME, f"{INSIDE_PACKAGE}").items():
         command += ["--setenv", name, value]
     return command
-
-
-def _environment(home: str, package: str) -> dict[str, str]:
-    """Everything that the jail's processes find in ``os.environ``."""
-    return {
-        "HOME": home,
-        "PATH": "/usr/bin:/bin",
-        "LANG": "C.UTF-8",
-        "PYTHONPATH": package,
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONHASHSEED": "0",
-        "MPLBACKEND": "Agg",
-        "MPLCONFIGDIR": "/tmp/matplotlib",
-        "IPYTHONDIR": f"{home}/.ipython",
-        "TRITON_INTERPRET": "1",
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-    }
 
 
 class Zygote:
@@ -189,7 +147,7 @@ class Zygote:
                 shutil.copytree(source, inside / part)
             elif source.exists():
                 shutil.copy(source, inside / part)
-        environment = _environment(str(scratch / "home"), str(scratch / "package"))
+        environment = mounts.environment(str(scratch / "home"), str(scratch / "package"))
         return [sys.executable, str(JAIL_CODE / "zygote.py"), number], environment
 
     def spawn(self, limits: Limits) -> tuple[socket.socket, socket.socket]:

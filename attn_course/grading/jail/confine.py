@@ -18,7 +18,8 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 
 SIGKILL = 9
 
 SCMP_ACT_ALLOW, SCMP_ACT_ERRNO = 0x7FFF0000, 0x00050000
-SCMP_CMP_MASKED_EQ = 7
+SCMP_CMP_NE, SCMP_CMP_MASKED_EQ = 1, 7
+AF_UNIX = 1
 
 # Not needed by numerical Python; each has opened a jail or slowed a machine somewhere.
 REFUSED_CALLS = [
@@ -156,8 +157,15 @@ class _ArgCmp(ctypes.Structure):
     )
 
 
-def filter_system_calls() -> bool:
+# What a Jupyter kernel does beside that: start a program, bind its sockets in the file system.
+KERNEL_CALLS = frozenset({"execve", "execveat", "vfork", "socket"})
+
+
+def filter_system_calls(*, kernel: bool = False) -> bool:
     """Refuse the calls of ``REFUSED_CALLS`` and every new process (threads stay allowed).
+
+    Args:
+        kernel: allow programs, and sockets of the file system only.
 
     Returns:
         False where the platform has no libseccomp; the namespaces and rlimits still hold there.
@@ -185,11 +193,16 @@ def filter_system_calls() -> bool:
                 raise OSError(-result, f"seccomp rule for {name}")
 
     for name in REFUSED_CALLS:
-        refuse(name, errno.EPERM)
-    refuse("fork", errno.EAGAIN)
+        if not (kernel and name in KERNEL_CALLS):
+            refuse(name, errno.EPERM)
     refuse("clone3", errno.ENOSYS)  # glibc then uses clone, whose flags a filter can see
-    not_a_thread = _ArgCmp(0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)
-    refuse("clone", errno.EAGAIN, not_a_thread)
+    if kernel:
+        refuse("socket", errno.EPERM, _ArgCmp(0, SCMP_CMP_NE, AF_UNIX, 0))
+        new_user = _ArgCmp(0, SCMP_CMP_MASKED_EQ, CLONE_NEWUSER, CLONE_NEWUSER)
+        refuse("clone", errno.EPERM, new_user)
+    else:
+        refuse("fork", errno.EAGAIN)
+        refuse("clone", errno.EAGAIN, _ArgCmp(0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0))
     result = lib.seccomp_load(context)
     lib.seccomp_release(context)
     if result != 0:
