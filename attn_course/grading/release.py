@@ -6,8 +6,6 @@ The same text gives the same bytes.
 """
 
 import logging
-import os
-import sysconfig
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -225,25 +223,20 @@ def _generate(course: Path, slug: str) -> None:
     config = Config()
     config.CourseDirectory.root = str(course)
     config.CourseDirectory.assignment_id = slug
-    config.CourseDirectory.db_url = f"sqlite:///{course / 'gradebook.db'}"
-    # The assignment's row is all we need of the database, and nothing of it is kept.
-    config.GenerateAssignment.no_database = False
+    # A gradebook records whom an assignment went to; the text of a release does not depend on it.
+    config.GenerateAssignment.no_database = True
+    config.SaveCells.enabled = False
     log = logging.getLogger("attn_course.release")
     log.propagate = False
     lines = _Lines()
     log.handlers[:] = [lines]
     converter = GenerateAssignment(coursedir=CourseDirectory(config=config), config=config)
     converter.log = log
-    path = os.environ.get("PATH", os.defpath)
-    # nbgrader starts `alembic`, which lies beside this Python and perhaps not on the PATH.
-    os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), path])
     try:
         converter.start()
     except (Exception, SystemExit) as error:
         reason = lines.last() or str(error)
         raise ReleaseError(f"{slug}: nbgrader refuses the source: {reason}") from error
-    finally:
-        os.environ["PATH"] = path
 
 
 class _Lines(logging.Handler):

@@ -1,4 +1,4 @@
-"""The catalogue is found in a checkout and in an installed wheel, and is read afresh when edited."""
+"""The catalogue is found in a checkout and in a wheel, and is read afresh when edited."""
 
 import os
 

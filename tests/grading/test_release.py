@@ -1,0 +1,261 @@
+"""Releases: same text, same bytes; nothing stale, nothing given away, every fault in one line."""
+
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+from typer.testing import CliRunner
+
+from attn_course.cli import app
+from attn_course.grading import release as module
+from attn_course.grading.release import (
+    ReleaseError,
+    build_releases,
+    check_releases,
+    choose_slugs,
+    find_leaks,
+    find_root,
+    release_bytes,
+    source_bytes,
+)
+from attn_course.grading.source import find_slugs, read_exercise
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SOURCE = """# %% [markdown]
+# # A small set
+
+# %% nbgrader={"grade_id": "setup", "locked": true}
+import math
+
+# %% nbgrader={"grade_id": "double", "solution": true}
+def double(x):
+    ### BEGIN SOLUTION
+    return x + x  # a secret way
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "double-values", "grade": true, "points": 2}
+assert double(2) == 4
+### BEGIN HIDDEN TESTS
+assert double(17) == 34
+### END HIDDEN TESTS
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 1}
+# The model answer that only graders read.
+"""
+SLUG = "42_small"
+
+
+@pytest.fixture
+def course(tmp_path):
+    """A checkout with one small set."""
+    (tmp_path / "nbgrader_config.py").touch()
+    folder = tmp_path / "solutions" / SLUG
+    folder.mkdir(parents=True)
+    (folder / "exercise.py").write_text(SOURCE)
+    return tmp_path
+
+
+def edit(course, old, new):
+    path = course / "solutions" / SLUG / "exercise.py"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
+def released(course):
+    return course / "exercises" / SLUG / f"{SLUG}.ipynb"
+
+
+def problems(course):
+    return [str(p) for p in check_releases(course, find_slugs(course))]
+
+
+@pytest.mark.parametrize("slug", find_slugs(ROOT))
+def test_committed_release_is_what_its_source_makes_and_gives_nothing_away(slug):
+    assert [str(p) for p in check_releases(ROOT, [slug], orphans=False)] == []
+
+
+def test_no_release_lacks_a_source():
+    folders = {p.parent.name for p in (ROOT / "exercises").glob("*/*.ipynb")}
+    assert folders == set(find_slugs(ROOT))
+
+
+def test_built_release_has_stubs_and_no_secrets(course):
+    (path,) = build_releases(course, [SLUG])
+    assert path == released(course)
+    text = path.read_text()
+    for secret in ("secret way", "x + x", "double(17)", "model answer", "BEGIN"):
+        assert secret not in text
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    cells = {cell["id"]: cell for cell in notebook.cells}
+    assert "raise NotImplementedError" in cells["double"].source
+    assert cells["double-values"].source == "assert double(2) == 4"
+    assert "YOUR ANSWER HERE" in cells["report"].source
+    assert cells["setup"].metadata.nbgrader.locked
+    assert cells["setup"].metadata.editable is False
+    assert notebook.metadata.attn_course == {
+        "slug": SLUG,
+        "solutions": ["double", "report"],
+        "tests": {"double-values": 2},
+    }
+
+
+def test_same_text_gives_same_bytes_and_untouched_files(course):
+    (path,) = build_releases(course, [SLUG])
+    before = path.stat().st_mtime_ns
+    assert release_bytes(course, [SLUG]) == {SLUG: path.read_bytes()}
+    assert source_bytes(course, SLUG) == source_bytes(course, SLUG)
+    build_releases(course, [SLUG])
+    assert path.stat().st_mtime_ns == before
+    assert problems(course) == []
+
+
+def test_a_cell_keeps_its_id_when_another_comes_before_it(course):
+    path = course / "solutions" / SLUG / "exercise.py"
+    before = {cell["id"] for cell in read_exercise(path).cells}
+    edit(course, "# # A small set", "# # A small set\n\n# %% [markdown]\n# New.")
+    after = {cell["id"] for cell in read_exercise(path).cells}
+    assert before < after
+
+
+def test_two_equal_texts_get_two_ids(course):
+    edit(course, "# # A small set", "# Same.\n\n# %% [markdown]\n# Same.")
+    ids = [cell["id"] for cell in read_exercise(course / "solutions" / SLUG / "exercise.py").cells]
+    assert len(ids) == len(set(ids))
+
+
+def test_missing_stale_and_orphaned_releases_are_told(course):
+    assert "is missing: make exercises" in problems(course)[0]
+    build_releases(course, [SLUG])
+    edit(course, "double(2) == 4", "double(3) == 6")
+    assert "is out of date (line" in problems(course)[0]
+    build_releases(course, [SLUG])
+    shutil.copytree(course / "exercises" / SLUG, course / "exercises" / "41_gone")
+    assert problems(course) == ["41_gone: a release without solutions/: delete it"]
+    (course / "exercises" / SLUG / "solution.txt").touch()
+    assert "files that no source makes: solution.txt" in problems(course)[0]
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "    return x + x",
+        "return  x+x",
+        "y = 1\nassert double(17) == 34",
+        "# The model answer that only graders read.".removeprefix("# "),
+        "### BEGIN SOLUTION",
+    ],
+)
+def test_a_leak_is_found_however_it_is_spaced(course, planted):
+    build_releases(course, [SLUG])
+    path = released(course)
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[0].source += f"\n{planted}"
+    nbformat.write(notebook, path)
+    found = " ".join(problems(course))
+    assert "holds a hidden line" in found or "holds a region marker" in found
+
+
+def test_a_leak_in_an_output_is_found(course):
+    build_releases(course, [SLUG])
+    notebook = nbformat.read(released(course), as_version=4)
+    code = next(c for c in notebook.cells if c.cell_type == "code")
+    code.outputs = [nbformat.v4.new_output("stream", text="return x + x")]
+    source = read_exercise(course / "solutions" / SLUG / "exercise.py")
+    assert any("outputs" in leak for leak in find_leaks(source, notebook))
+
+
+def test_the_build_itself_refuses_a_leak(course, monkeypatch):
+    edit(course, "import math", "import math\nneeded = 1\nassert double(17) == 34 if 0 else 1")
+    build_releases(course, [SLUG])
+    monkeypatch.setattr(module, "_generate", _generate_leaking)
+    with pytest.raises(ReleaseError, match="holds a hidden line of 'double'"):
+        build_releases(course, [SLUG])
+
+
+def _generate_leaking(course, slug):
+    target = course / "release" / slug / f"{slug}.ipynb"
+    target.parent.mkdir(parents=True)
+    shutil.copy(course / "source" / slug / f"{slug}.ipynb", target)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"grade_id": "double",', '"grade_id": "no spaces",', "grade_id: expected up to 64"),
+        ('"grade_id": "double",', "", "grade_id: expected up to 64"),
+        ('"grade_id": "setup",', '"grade_id": "double",', "is used twice"),
+        (', "points": 2}', "}", "has no points"),
+        ('"locked": true}', '"locked": true, "points": 3}', "has points but is not graded"),
+        ('"locked": true}', '"lokced": true}', "unknown nbgrader metadata"),
+        ("    ### END SOLUTION\n", "", "do not pair up"),
+        ("### END HIDDEN TESTS\n", "", "do not pair up"),
+        (
+            "import math",
+            "### BEGIN SOLUTION\nimport math\n### END SOLUTION",
+            "would be released",
+        ),
+        (
+            "import math",
+            "### BEGIN HIDDEN TESTS\nimport math\n### END HIDDEN TESTS",
+            "would be released",
+        ),
+        (
+            "    ### BEGIN SOLUTION\n    return x + x  # a secret way\n    ### END SOLUTION\n",
+            "    return x + x\n",
+            "needs a region",
+        ),
+        ("def double(x):", "def double(x:", "not Python"),
+        ("double-values", "triple-values", "expected <function>-<property>"),
+    ],
+)
+def test_a_faulty_source_is_refused_in_one_line(course, old, new, words):
+    edit(course, old, new)
+    with pytest.raises(ReleaseError, match=words) as caught:
+        release_bytes(course, [SLUG])
+    assert "\n" not in str(caught.value)
+
+
+def test_what_nbgrader_refuses_is_told_with_its_reason(course, monkeypatch):
+    def refuse(self):
+        self.log.error("There was an error processing assignment: x")
+        self.log.error("Traceback\nValueError: the reason")
+        raise SystemExit(1)
+
+    from nbgrader.converters import GenerateAssignment
+
+    monkeypatch.setattr(GenerateAssignment, "start", refuse)
+    with pytest.raises(ReleaseError, match="refuses the source: ValueError: the reason"):
+        release_bytes(course, [SLUG])
+
+
+def test_sets_and_checkouts_that_do_not_exist_are_told(course, tmp_path_factory):
+    assert choose_slugs(course, []) == [SLUG]
+    with pytest.raises(ReleaseError, match="no exercise set '00_other'; there are: 42_small"):
+        choose_slugs(course, ["00_other"])
+    assert find_root(course / "solutions" / SLUG) == course
+    with pytest.raises(ReleaseError, match="no checkout"):
+        find_root(tmp_path_factory.mktemp("elsewhere"))
+
+
+def test_the_commands_say_it_in_one_line_and_exit_with_a_status(course, monkeypatch):
+    monkeypatch.chdir(course)
+    run = CliRunner()
+    missing = run.invoke(app, ["exercises", "check"])
+    assert (missing.exit_code, "is missing" in missing.output) == (1, True)
+    built = run.invoke(app, ["exercises", "build"])
+    assert (built.exit_code, built.output.strip()) == (0, f"exercises/{SLUG}/{SLUG}.ipynb")
+    assert run.invoke(app, ["exercises", "check"]).exit_code == 0
+    assert run.invoke(app, ["exercises", "build", "--check"]).exit_code == 0
+    listed = run.invoke(app, ["exercises", "list"])
+    assert listed.output.strip() == f"{SLUG}  3 points  double"
+    unknown = run.invoke(app, ["exercises", "build", "nothing"])
+    assert (unknown.exit_code, "no exercise set" in unknown.output) == (2, True)
+    edit(course, "def double(x):", "def double(x:")
+    for command in (["exercises", "build"], ["exercises", "check"], ["exercises", "list"]):
+        faulty = run.invoke(app, command)
+        assert (faulty.exit_code, "not Python" in faulty.output) == (1, True)
+        assert "Traceback" not in faulty.output
