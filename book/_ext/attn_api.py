@@ -116,9 +116,30 @@ def resolve(
     return contnode  # it exists but is not public: name it without a link
 
 
+SIGNATURE = re.compile(r'<dt class="sig.*?</dt>', re.DOTALL)
+LIST_TAGS = {
+    "<dl>": '<span class="sig-params">',
+    "</dl>": "</span>",
+    "<dd>": '<span class="sig-param-line">',
+    "</dd>": "</span>",
+}
+
+
+def plain_signatures(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Sphinx writes long signatures as definition lists without terms, which are invalid."""
+    if "body" in context:
+        context["body"] = SIGNATURE.sub(
+            lambda found: re.sub(r"</?d[ld]>", lambda tag: LIST_TAGS[tag[0]], found[0]),
+            context["body"],
+        )
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect to autodoc and to unresolved references."""
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-process-signature", shorten)
     app.connect("missing-reference", resolve)
+    app.connect("html-page-context", plain_signatures)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

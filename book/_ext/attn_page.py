@@ -127,6 +127,25 @@ def drop_unwanted(
             context[key][:] = [item for item in context[key] if not pattern.search(name(item))]
 
 
+def name_toggles(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """The arrows that unfold a part of the contents have no text: say what they do."""
+    original = context.get("generate_toctree_html")
+    if original is None:
+        return
+
+    def generate(*args: Any, **options: Any) -> Any:
+        made = original(*args, **options)
+        if isinstance(made, str):
+            return made.replace("<summary>", '<summary aria-label="Show pages of this part">')
+        for summary in getattr(made, "select", lambda _: ())("summary"):
+            summary["aria-label"] = "Show pages of this part"
+        return made
+
+    context["generate_toctree_html"] = generate
+
+
 def silence_thebe(app: Sphinx) -> None:
     """sphinx-thebe, which jupyter-book always loads, writes its settings into every page."""
     for name in ("doctree-resolved", "env-before-read-docs", "builder-inited"):
@@ -140,5 +159,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", lambda app, config: silence_thebe(app))
     app.connect("html-page-context", add_buttons, priority=900)
     app.connect("html-page-context", add_meta, priority=900)
+    app.connect("html-page-context", name_toggles, priority=901)
     app.connect("html-page-context", drop_unwanted, priority=901)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
