@@ -1,0 +1,301 @@
+"""Every page of the built site in Chromium: light, dark, and on a phone."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import axe_playwright_python
+import pytest
+from bookbuild.common import Book
+from bookbuild.site import LIMIT
+
+pytestmark = pytest.mark.browser
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+VIEWS = {
+    "light": {"theme": "light", "width": 1280, "height": 900},
+    "dark": {"theme": "dark", "width": 1280, "height": 900},
+    "phone": {"theme": "light", "width": 390, "height": 844},
+}
+COMPRESSED = (".woff2", ".png", ".jpg", ".webp")
+
+
+@dataclass
+class Visit:
+    """What happened while a page was open."""
+
+    foreign: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    files: set[str] = field(default_factory=set)
+
+
+@pytest.fixture(scope="module", params=list(VIEWS))
+def view(request: pytest.FixtureRequest, chromium: Any) -> Iterator[Any]:
+    """A browser context for one way to look at the book."""
+    shape = VIEWS[request.param]
+    context = chromium.new_context(
+        viewport={"width": shape["width"], "height": shape["height"]},
+        reduced_motion="reduce",
+    )
+    for key in ("mode", "theme"):
+        context.add_init_script(f"localStorage.setItem('{key}', '{shape['theme']}')")
+    yield context
+    context.close()
+
+
+def watch(page: Any, address: str) -> Visit:
+    """Write down requests and complaints of a page."""
+    visit = Visit()
+
+    def request(one: Any) -> None:
+        if one.url.startswith(address):
+            visit.files.add(one.url.removeprefix(address).split("?")[0].split("#")[0])
+        elif not one.url.startswith(("data:", "blob:")):
+            visit.foreign.append(one.url)
+
+    page.on("request", request)
+    page.on("requestfailed", lambda one: visit.failed.append(one.url))
+    page.on(
+        "response",
+        lambda one: visit.failed.append(f"{one.status} {one.url}") if one.status >= 400 else None,
+    )
+    page.on("console", lambda one: visit.errors.append(one.text) if one.type == "error" else None)
+    page.on("pageerror", lambda one: visit.errors.append(str(one)))
+    return visit
+
+
+def show_everything(page: Any) -> None:
+    """Scroll to the end, so that what loads late is loaded, and open what is folded."""
+    page.evaluate(
+        """async () => {
+          document.querySelectorAll("details").forEach((box) => (box.open = true));
+          const step = innerHeight * 2;
+          for (let y = 0; y < document.documentElement.scrollHeight; y += step) {
+            scrollTo(0, y);
+            await new Promise((done) => requestAnimationFrame(done));
+          }
+          scrollTo(0, 0);
+        }"""
+    )
+    page.wait_for_load_state("networkidle")
+
+
+WIDE = """() => {
+  const limit = document.documentElement.clientWidth;
+  const found = [];
+  for (const box of document.querySelectorAll("body *")) {
+    const edge = box.getBoundingClientRect();
+    if (edge.width === 0 || edge.right <= limit + 1) continue;
+    let parent = box.parentElement, held = false;
+    for (; parent && parent !== document.body; parent = parent.parentElement) {
+      const flow = getComputedStyle(parent).overflowX;
+      if (flow !== "visible") { held = true; break; }
+    }
+    if (!held && getComputedStyle(box).position !== "fixed")
+      found.push(box.tagName + "." + box.className + " " + Math.round(edge.right));
+  }
+  return [document.documentElement.scrollWidth - limit, found.slice(0, 5)];
+}"""
+
+
+# Formulas and drawings inherit the colour of the text around them and are hundreds of elements each.
+ACCESSIBLE = """async () => {
+  const found = await axe.run(
+    { exclude: [[".katex"], ["svg.attn-figure *"]] },
+    { resultTypes: ["violations"] }
+  );
+  return found.violations
+    .filter((one) => ["serious", "critical"].includes(one.impact))
+    .flatMap((one) => one.nodes.slice(0, 3).map((node) =>
+      `${one.id} (${one.impact}): ${node.html.slice(0, 160)} ${node.failureSummary}`));
+}"""
+
+
+def pages() -> list[str]:
+    """The pages that people wrote, the search page, and one page of source code."""
+    return [*Book().pages, "search", "genindex", "_modules/attn_course/functional/softmax"]
+
+
+@pytest.mark.parametrize("name", pages())
+def test_page_is_whole_quiet_and_accessible(
+    view: Any, site: Path, address: str, name: str, record_property: Any
+) -> None:
+    page = view.new_page()
+    visit = watch(page, address)
+    try:
+        page.goto(f"{address}{name}.html", wait_until="load")
+        show_everything(page)
+        assert visit.foreign == [], "requests to another host"
+        assert visit.failed == [], "requests that failed"
+        assert visit.errors == [], "errors in the console"
+
+        overflow, boxes = page.evaluate(WIDE)
+        assert overflow <= 0, f"wider than the window: {boxes}"
+
+        page.add_script_tag(path=str(AXE))
+        assert page.evaluate(ACCESSIBLE) == []
+    finally:
+        page.close()
+
+
+def weight(site: Path, files: set[str]) -> int:
+    from bookbuild.site import weight as compressed
+
+    return sum(compressed(site / name) for name in files if (site / name).is_file())
+
+
+@pytest.mark.parametrize("name", [page for page in Book().pages if page.startswith("chapters/")])
+def test_page_and_all_that_it_loads_stay_light(
+    chromium: Any, site: Path, address: str, name: str
+) -> None:
+    page = chromium.new_page()
+    visit = watch(page, address)
+    try:
+        page.goto(f"{address}{name}.html", wait_until="load")
+        show_everything(page)
+        assert any(file.endswith(".woff2") for file in visit.files), "formulas load their fonts"
+        assert not any("fontawesome" in file for file in visit.files)
+        assert weight(site, visit.files) <= LIMIT
+    finally:
+        page.close()
+
+
+@pytest.fixture
+def page(chromium: Any) -> Iterator[Any]:
+    """A fresh page of its own."""
+    page = chromium.new_page(viewport={"width": 1280, "height": 900})
+    yield page
+    page.close()
+
+
+def test_search_finds_a_term_without_network(page: Any, site: Path, address: str) -> None:
+    visit = watch(page, address)
+    page.goto(f"{address}search.html?q=logsumexp")
+    page.wait_for_selector("#search-results li a", timeout=20_000)
+    links = page.eval_on_selector_all("#search-results li a", "all => all.map(a => a.href)")
+    assert any("functional" in link or "warm_up" in link for link in links)
+    assert visit.foreign == []
+    assert visit.errors == []
+
+
+def test_search_box_opens_from_the_keyboard(page: Any, site: Path, address: str) -> None:
+    page.goto(f"{address}intro.html")
+    page.keyboard.press("Control+k")
+    page.wait_for_selector("dialog#pst-search-dialog[open]", timeout=5_000)
+    page.keyboard.type("softmax")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"search\.html\?q=softmax"), timeout=10_000)
+
+
+def test_first_tab_stop_skips_to_the_text(page: Any, site: Path, address: str) -> None:
+    page.goto(f"{address}chapters/00_warm_up.html")
+    page.keyboard.press("Tab")
+    focused = page.evaluate("document.activeElement.textContent.trim()")
+    assert focused == "Skip to main content"
+    box = page.evaluate(
+        "(() => { const b = document.activeElement.getBoundingClientRect(); return [b.top, b.bottom] })()"
+    )
+    assert box[1] > 0, "the link is seen when it has the focus"
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash") == "#main-content"
+
+
+RING = """() => {
+  const here = document.activeElement;
+  const seen = [here, ...here.children].some((one) => {
+    const style = getComputedStyle(one);
+    const ring = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+    return ring || style.boxShadow !== "none";
+  });
+  return [seen, here.outerHTML.slice(0, 90)];
+}"""
+
+
+def test_focus_is_seen(page: Any, site: Path, address: str) -> None:
+    page.goto(f"{address}chapters/00_warm_up.html")
+    for _ in range(25):
+        page.keyboard.press("Tab")
+        seen, what = page.evaluate(RING)
+        assert seen, what
+
+
+def test_quiz_is_reached_and_answered_from_the_keyboard(
+    page: Any, site: Path, address: str
+) -> None:
+    page.goto(f"{address}chapters/00_warm_up.html")
+    page.wait_for_load_state("networkidle")
+    radio = page.locator("input[type=radio]").first
+    radio.scroll_into_view_if_needed()
+    before = page.evaluate(
+        """() => {
+          const stops = "a[href], button, input, select, summary, [tabindex='0']";
+          const all = [...document.querySelectorAll(stops)]
+            .filter((one) => one.offsetParent !== null && !one.disabled && one.tabIndex >= 0);
+          const first = all.findIndex((one) => one.matches("input[type=radio]"));
+          all[first - 1].focus();
+          return first;
+        }"""
+    )
+    assert before > 0
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.matches('input[type=radio]')")
+    page.keyboard.press("Space")
+    assert page.evaluate("document.activeElement.checked")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_buttons_show_an_icon(chromium: Any, site: Path, address: str, theme: str) -> None:
+    page = chromium.new_page(viewport={"width": 1280, "height": 900})
+    page.add_init_script(
+        f"localStorage.setItem('mode', '{theme}'); localStorage.setItem('theme', '{theme}')"
+    )
+    try:
+        page.goto(f"{address}chapters/00_warm_up.html")
+        page.wait_for_load_state("networkidle")
+        icons = page.evaluate(
+            """() => [...document.querySelectorAll(":is(i, span)[class*='fa-']")]
+              .filter((one) => one.offsetParent !== null)
+              .map((one) => {
+                const style = getComputedStyle(one), box = one.getBoundingClientRect();
+                const ink = style.backgroundColor;
+                return [one.className, style.maskImage, box.width, box.height, ink];
+              })"""
+        )
+        assert len(icons) >= 4
+        for name, mask, width, height, colour in icons:
+            assert mask.startswith("url("), name
+            assert min(width, height) >= 8, name
+            assert colour not in ("rgba(0, 0, 0, 0)", "transparent"), name
+    finally:
+        page.close()
+
+
+def test_figures_take_the_colour_of_the_page(page: Any, site: Path, address: str) -> None:
+    page.goto(f"{address}chapters/00_warm_up.html")
+    colours = []
+    for theme in ("light", "dark"):
+        page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+        page.wait_for_timeout(300)
+        colours.append(
+            page.evaluate(
+                """() => {
+                  const figure = document.querySelector("svg.attn-figure");
+                  const words = [...figure.querySelectorAll("text")].pop();
+                  return [getComputedStyle(words).fill, getComputedStyle(document.body).color];
+                }"""
+            )
+        )
+    (light, light_text), (dark, dark_text) = colours
+    assert light == light_text
+    assert dark == dark_text
+    assert light != dark
+
+
+def test_notebook_link_downloads_the_notebook(page: Any, site: Path, address: str) -> None:
+    page.goto(f"{address}chapters/00_warm_up.html")
+    link = page.locator("a.btn-download-notebook-button").first.get_attribute("href")
+    answer = page.request.get(f"{address}chapters/{link}")
+    assert answer.status == 200
+    assert answer.json()["nbformat"] == 4
