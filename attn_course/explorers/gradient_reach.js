@@ -117,7 +117,7 @@ function chart(width) {
   const frame = s("g");
   const curves = LINES.map(([, colour, dashes]) => s("path", { fill: "none", stroke: colour, "stroke-width": 2.5, "stroke-dasharray": dashes }));
   const clip = unique("clip");
-  const node = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Gradient norm by lag, logarithmic, one curve for each kind of cell" },
+  const node = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "attn-x-chart", "aria-label": "Gradient norm by lag, logarithmic, one curve for each kind of cell" },
     s("clipPath", { id: clip }, s("rect", { x: left, y: top, width: width - left - 8, height: height - top - bottom })),
     frame, s("g", { "clip-path": `url(#${clip})` }, ...curves));
   return {

@@ -91,13 +91,23 @@ class Block(SphinxDirective):
             return self.build(self.arguments[0].strip(), list(self.content))
         except BlockError as error:
             where = f" {self.arguments[0]!r}" if self.name in ("predict", "quiz") else ""
-            line = (
-                self.lineno + self.content_offset + 1 + error.line if self.content else self.lineno
-            )
-            LOGGER.error(
-                "%s%s: %s", self.name, where, error, location=(self.env.docname, line), type="attn"
-            )
+            line = self.opening
+            if error.line is not None:
+                line += self.content_offset + 1 + error.line
+            place = (self.env.docname, line)
+            LOGGER.error("%s%s: %s", self.name, where, error, location=place, type="attn")
+            self.env.temp_data["attn_broken"] = True
             return []
+
+    @property
+    def opening(self) -> int:
+        """The line of the block in its file; MyST-NB is off by one in the first cell of a page."""
+        rows = Path(self.env.doc2path(self.env.docname)).read_text(encoding="utf-8").splitlines()
+        first_word = self.arguments[0].split("\n")[0]
+        for line in (self.lineno, self.lineno - 1, self.lineno + 1):
+            if 0 < line <= len(rows) and f"{{{self.name}}} {first_word}" in rows[line - 1]:
+                return line
+        return self.lineno
 
     def build(self, argument: str, lines: list[str]) -> list[nodes.Node]:
         """The nodes of the block."""
@@ -107,7 +117,8 @@ class Block(SphinxDirective):
         """Markdown as nodes, blocks and all."""
         holder = nodes.Element()
         content = StringList(text.source.splitlines(), self.env.doc2path(self.env.docname))
-        self.state.nested_parse(content, self.content_offset + text.line, holder)
+        shift = self.opening - self.lineno + self.content_offset
+        self.state.nested_parse(content, shift + text.line, holder)
         return holder.children
 
     def inline(self, text: Text, what: str) -> list[nodes.Node]:
@@ -128,8 +139,8 @@ class Block(SphinxDirective):
         """Ids are unique on a page: the reader's answers are stored under them."""
         seen = self.env.temp_data.setdefault("attn_ids", {})
         if identifier in seen:
-            raise BlockError(f"duplicate id, first used in line {seen[identifier]}", -1)
-        seen[identifier] = self.lineno
+            raise BlockError(f"duplicate id, first used in line {seen[identifier]}")
+        seen[identifier] = self.opening
 
     def choices(self, options: tuple[blocks.Option, ...], name: str) -> list[nodes.Node]:
         """Radio buttons with labels, each followed by its folded explanation."""
@@ -186,7 +197,7 @@ class QuizDirective(Block):
         self.claim_id(quiz.id)
         head = element("p", "Question", class_="attn-kicker")
         if quiz.revisits:
-            head += [nodes.Text(" from "), self.chapter(quiz.revisits)]
+            head += [nodes.Text(" from "), self.chapter(quiz.revisits.source, quiz.revisits.line)]
         fieldset = element("fieldset", *self.question(quiz.question))
         fieldset += self.choices(quiz.options, f"quiz-{quiz.id}")
         form = element(
@@ -208,11 +219,11 @@ class QuizDirective(Block):
             )
         ]
 
-    def chapter(self, slug: str) -> nodes.Node:
+    def chapter(self, slug: str, line: int) -> nodes.Node:
         """A link to an earlier chapter, named by its title."""
         found = [d for d in sorted(self.env.found_docs) if d.rsplit("/", 1)[-1] == slug]
         if not found:
-            raise BlockError(f"'from': no page {slug!r} in the book")
+            raise BlockError(f"'from': no page {slug!r} in the book", line)
         xref = addnodes.pending_xref(
             "",
             nodes.inline("", ""),
@@ -279,7 +290,7 @@ class PredictDirective(Block):
             data_page=self.env.docname,
             **data,
         )
-        block.line, block.source = self.lineno, self.env.doc2path(self.env.docname)
+        block.line, block.source = self.opening, self.env.doc2path(self.env.docname)
         return [block]
 
 
@@ -399,7 +410,7 @@ class ExplorerDirective(Block):
         if any(line.strip() for line in lines):
             raise BlockError("an explorer takes no text, only ':caption:'")
         if "caption" not in self.options:
-            raise BlockError("':caption:' is missing: say in a sentence what to try", -1)
+            raise BlockError("':caption:' is missing: say in a sentence what to try")
         module = importlib.import_module(f"attn_course.explorers.{name}")
         self.claim_id(f"explorer-{name}")
         node = explorer_node(
@@ -461,6 +472,8 @@ def check_pairs(app: Sphinx, doctree: nodes.document) -> None:
             return "attn-predict" in node["html"].get("class", "").split()
         return isinstance(node, nodes.Element) and AFTER_PREDICT in node.get("classes", [])
 
+    if app.env.temp_data.get("attn_broken"):
+        return  # a block that was refused left no node to pair with
     docname, open_predict = app.env.docname, None
     answered = True
 

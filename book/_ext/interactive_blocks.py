@@ -20,9 +20,12 @@ EXPLORERS = Path(__file__).resolve().parents[2] / "attn_course" / "explorers"
 
 
 class BlockError(Exception):
-    """A block that cannot be used: what is wrong, and in which line of the block (0-based)."""
+    """A block that cannot be used: what is wrong, and in which line of its body (0-based).
 
-    def __init__(self, message: str, line: int = 0) -> None:
+    Without a line the opening line of the block is meant.
+    """
+
+    def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
         self.line = line
 
@@ -51,7 +54,7 @@ class Quiz:
     id: str
     question: Text
     options: tuple[Option, ...]
-    revisits: str | None = None
+    revisits: Text | None = None
 
 
 @dataclass(frozen=True)
@@ -235,7 +238,7 @@ def read_quiz(argument: str, lines: Sequence[str]) -> Quiz:
             f"options {', '.join(map(str, right))} are all marked correct, only one may be",
             reader.line("options", right[1] - 1, "correct"),
         )
-    revisits = reader.text("from", what="'from'").source if "from" in reader.values else None
+    revisits = reader.text("from", what="'from'") if "from" in reader.values else None
     return Quiz(id=identifier, question=question, options=tuple(options), revisits=revisits)
 
 

@@ -1,0 +1,558 @@
+"""The interactive blocks on a small site of their own: what is refused, what a reader meets."""
+
+import functools
+import http.server
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CONF = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "book" / "_ext")!r})
+extensions = ["myst_nb", "attn_interactive"]
+html_theme = "sphinx_book_theme"
+html_theme_options = {{"repository_url": "https://github.com/somebody/course"}}
+html_static_path = [{str(ROOT / "book" / "_static")!r}]
+html_css_files, html_js_files = ["interactive.css"], ["interactive.js"]
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+html_math_renderer = "mathjax"
+nb_execution_mode = "off"
+nb_ipywidgets_js = {{}}
+"""
+HEAD = """---
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
+kernelspec:
+  display_name: Python 3
+  language: python
+  name: python3
+---
+# Page
+"""
+CELL = """
+```{code-cell} ipython3
+:tags: [after-predict]
+1
+```
+"""
+QUIZ = """
+```{quiz} q-one
+question: What is $x^2$ at `x = 3`?
+from: earlier
+options:
+  - text: 6
+    why: That is $2x$.
+  - text: "**9**"
+    correct: true
+    why: |
+      Three times three.
+
+      - and a list
+  - text: 27
+    why: "That is the cube: one too many."
+```
+"""
+PREDICT = """
+```{predict} p-one
+question: What does it print?
+options:
+  - "`nan`"
+  - inf
+answer: 1
+why: It grows beyond the largest number.
+```
+"""
+NUMBER = """
+```{predict} p-two
+question: How many?
+type: number
+answer: 0.25
+tolerance: 0.05
+why: One of four.
+```
+"""
+EXPLORER = """
+```{explorer} softmax_temperature
+:caption: Move the scores of $z$.
+```
+"""
+
+
+def build(folder: Path, pages: dict[str, str]) -> tuple[Path, str]:
+    """Build pages into HTML; the folder and what Sphinx complained about."""
+    source = folder / "source"
+    source.mkdir(parents=True)
+    (source / "conf.py").write_text(CONF)
+    toc = "\n".join(pages)
+    (source / "index.md").write_text(f"# Site\n```{{toctree}}\n{toc}\n```\n")
+    for name, text in pages.items():
+        (source / f"{name}.md").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-n", "-b", "html", source, folder / "html"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    return folder / "html", re.sub(r"\x1b\[[0-9;]*m", "", done.stderr)
+
+
+QUIZ_BODY = (
+    "question: Q\noptions:\n  - text: a\n    correct: true\n    why: A\n  - text: b\n    why: B\n"
+)
+# name: (block, line of the block that is blamed, words of the message)
+MISTAKES: dict[str, tuple[str, int, str]] = {
+    "no-correct": (
+        "```{quiz} q\n" + QUIZ_BODY.replace("    correct: true\n", "") + "```",
+        4,
+        "no option is marked 'correct: true'",
+    ),
+    "two-correct": (
+        "```{quiz} q\n" + QUIZ_BODY.replace("text: b\n", "text: b\n    correct: true\n") + "```",
+        8,
+        "options 1, 2 are all marked correct",
+    ),
+    "no-why": (
+        "```{quiz} q\n" + QUIZ_BODY.replace("    why: B\n", "") + "```",
+        7,
+        "'why' of option 2",
+    ),
+    "no-question": ("```{quiz} q\n" + QUIZ_BODY[12:] + "```", 2, "'question' is missing"),
+    "one-option": (
+        "```{quiz} q\nquestion: Q\noptions:\n  - text: a\n    correct: true\n    why: A\n```",
+        4,
+        "at least two",
+    ),
+    "misspelt": (
+        "```{quiz} q\n" + QUIZ_BODY.replace("why: B", "wy: B") + "```",
+        8,
+        "unknown key 'wy', did you mean 'why'?",
+    ),
+    "twice": (
+        "```{quiz} q\n" + QUIZ_BODY + "question: again\n```",
+        9,
+        "the key 'question' stands twice",
+    ),
+    "maybe": (
+        "```{quiz} q\n" + QUIZ_BODY.replace("correct: true", "correct: yes") + "```",
+        5,
+        "must be true or false",
+    ),
+    "yaml": ("```{quiz} q\nquestion: `x` is\noptions: []\n```", 2, "in quotes or after '|'"),
+    "colon": (
+        "```{quiz} q\n" + QUIZ_BODY.replace("why: B", "why: no: b") + "```",
+        8,
+        "in quotes or after '|'",
+    ),
+    "bad-id": ("```{quiz} Q 1\n" + QUIZ_BODY + "```", 1, "the id must be lower-case"),
+    "duplicate": (
+        "```{quiz} q\n" + QUIZ_BODY + "```\n\n```{quiz} q\n" + QUIZ_BODY + "```",
+        11,
+        "duplicate id",
+    ),
+    "nowhere": (
+        "```{quiz} q\nfrom: 99_nowhere\n" + QUIZ_BODY + "```",
+        2,
+        "no page '99_nowhere' in the book",
+    ),
+    "range": (
+        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 2\nwhy: W\n```" + CELL,
+        4,
+        "0 to 1, got '2'",
+    ),
+    "no-predict-why": (
+        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\n```" + CELL,
+        2,
+        "'why' is missing",
+    ),
+    "tolerance": (
+        "```{predict} p\nquestion: Q\nanswer: 2.36\nwhy: W\n```" + CELL,
+        3,
+        "'tolerance' is missing",
+    ),
+    "no-number": (
+        "```{predict} p\nquestion: Q\ntype: number\nanswer: many\nwhy: W\n```" + CELL,
+        4,
+        "must be a number, got 'many'",
+    ),
+    "no-cell": (
+        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\nwhy: W\n```",
+        1,
+        "no cell with the tag after-predict follows",
+    ),
+    "minutes": (":::{goals} an hour\n- x\n:::", 1, "expected 'minutes=60'"),
+    "explorer": ("```{explorer} softmx\n:caption: c\n```", 1, "no explorer 'softmx'"),
+    "caption": ("```{explorer} bottleneck\n```", 1, "':caption:' is missing"),
+    "set": ("```{exercise-set} 99_none\n```", 1, "no exercise set '99_none'"),
+}
+
+
+@pytest.fixture(scope="module")
+def complaints(tmp_path_factory: pytest.TempPathFactory) -> str:
+    pages = {name: HEAD + "\n" + block + "\n" for name, (block, _, _) in MISTAKES.items()}
+    pages["lonely-cell"] = HEAD + CELL
+    pages["nested"] = (
+        HEAD + "\n```{quiz} q\n" + QUIZ_BODY.replace("why: B", "why: '{doc}`gone`'") + "```\n"
+    )
+    pages["earlier"] = HEAD + QUIZ.replace("from: earlier\n", "") + PREDICT + CELL + NUMBER + CELL
+    return build(tmp_path_factory.mktemp("mistakes"), pages)[1]
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_an_error_with_page_and_line(name: str, complaints: str) -> None:
+    _, line, words = MISTAKES[name]
+    line += HEAD.count("\n") + 1
+    mine = [row for row in complaints.splitlines() if f"/{name}.md" in row]
+    assert len(mine) == 1, mine
+    assert f"/{name}.md:{line}: ERROR: " in mine[0]
+    assert words in mine[0]
+
+
+def test_a_hidden_cell_without_prediction_is_an_error(complaints: str) -> None:
+    assert re.search(
+        r"/lonely-cell\.md.*ERROR: a cell tagged after-predict, but no predict", complaints
+    )
+
+
+def test_a_mistake_inside_a_text_is_reported(complaints: str) -> None:
+    line = HEAD.count("\n") + 9
+    assert re.search(rf"/nested\.md:{line}: WARNING: unknown document: 'gone'", complaints)
+
+
+def test_right_blocks_raise_no_complaint(complaints: str) -> None:
+    assert "/earlier.md" not in complaints
+
+
+OUTPUTS = """
+```{code-cell} ipython3
+:tags: [after-predict]
+print(SAID)
+```
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A page with one of each, with outputs, served on this machine."""
+    first = OUTPUTS.replace("SAID", "'in' + 'finite'")
+    second = OUTPUTS.replace("SAID", "'quar' + 'ter'")
+    page = "\n".join(
+        [
+            HEAD,
+            ":::{goals} minutes=60\n- Say what $x$ is.\n:::",
+            PREDICT + first + NUMBER + second,
+            ':::{misconception} "A title with `code`"\nIt is not so.\n:::',
+            QUIZ,
+            QUIZ.replace("q-one", "q-two"),
+            "\n\n".join(["Filling."] * 60),
+            EXPLORER,
+            EXPLORER.replace("softmax_temperature", "gradient_reach"),
+            EXPLORER.replace("softmax_temperature", "bottleneck"),
+            "```{exercise-set} 00_warm_up\n```",
+        ]
+    )
+    folder = tmp_path_factory.mktemp("site")
+    global CONF
+    saved, CONF = CONF, CONF.replace('"off"', '"force"')
+    try:
+        html, said = build(folder, {"page": page, "earlier": "# An earlier page\n"})
+    finally:
+        CONF = saved
+    assert "WARNING: " not in said.replace("[IPKernelApp] WARNING", "")
+    assert "ERROR" not in said
+    handler = functools.partial(Quiet, directory=html)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/page.html"
+    server.shutdown()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args: Any) -> None:
+        """No line for each request."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    sync = pytest.importorskip("playwright.sync_api")
+    system = Path("/usr/bin/chromium")
+    with sync.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=str(system) if system.exists() else None,
+            args=["--no-sandbox", "--disable-gpu"],
+        )
+        yield chromium
+        chromium.close()
+
+
+def visit(browser: Any, site: str, **options: Any) -> Any:
+    """A fresh visitor on the page; script errors fail the test when it is closed."""
+    page = browser.new_context(**options).new_page()
+    page.errors = []
+    page.on("pageerror", lambda error: page.errors.append(str(error)))
+    # no request may leave this machine (the small site's own formulas would load MathJax)
+    page.route("**/*", lambda r: r.continue_() if "127.0.0.1" in r.request.url else r.abort())
+    page.goto(site, wait_until="domcontentloaded")
+    return page
+
+
+@pytest.mark.browser
+def test_the_output_shows_after_the_guess_only(browser: Any, site: str) -> None:
+    page = visit(browser, site)
+    output = page.get_by_text("infinite", exact=True)
+    box = page.locator("#predict-p-one")
+    assert not output.is_visible()
+    assert not box.get_by_text("It grows beyond").is_visible()
+    box.get_by_role("button", name="Record my guess").click()
+    assert "Choose an answer first" in box.get_by_role("status").inner_text()
+    assert not output.is_visible()
+    box.get_by_role("radio", name="nan").check()
+    assert not output.is_visible()
+    box.get_by_role("button", name="Record my guess").click()
+    assert output.is_visible()
+    assert page.locator(".attn-said").first.inner_text() == "You said: nan"
+    assert "That is not what happens" in box.get_by_role("status").inner_text()
+    assert box.get_by_text("It grows beyond").is_visible()
+    assert page.evaluate("localStorage['attn:page:p-one']") == '{"choice":"A","first":"A"}'
+    # the other cell is none of this box's business
+    assert not page.get_by_text("quarter", exact=True).is_visible()
+    page.reload()
+    assert output.is_visible()
+    box.get_by_role("button", name="Forget my guess").click()
+    assert not output.is_visible()
+    assert page.errors == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("guess", "verdict"),
+    [
+        ("0.25", "right"),
+        ("0,3", "right"),
+        ("2e-1", "right"),
+        ("0.31", "not what"),
+        ("-inf", "not what"),
+    ],
+)
+def test_a_number_is_judged_with_its_tolerance(
+    browser: Any, site: str, guess: str, verdict: str
+) -> None:
+    page = visit(browser, site)
+    box = page.locator("#predict-p-two")
+    box.get_by_role("textbox").fill("many")
+    box.get_by_role("textbox").press("Enter")
+    assert "Write a number" in box.get_by_role("status").inner_text()
+    box.get_by_role("textbox").fill(guess)
+    box.get_by_role("textbox").press("Enter")
+    assert f"You said: {guess}. That is {verdict}" in box.get_by_role("status").inner_text()
+    assert page.get_by_text("quarter", exact=True).is_visible()
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_a_quiz_explains_every_option_and_remembers(browser: Any, site: str) -> None:
+    page = visit(browser, site)
+    box = page.locator("#quiz-q-one")
+    reasons = ["That is ", "Three times three.", "That is the cube"]
+    assert box.get_by_role("group").count() == 1  # a fieldset, named by its legend
+    assert "x = 3" in box.get_by_role("group").locator("legend").inner_text()
+    assert not any(box.get_by_text(words).first.is_visible() for words in reasons)
+    # keyboard alone: to the first radio, down to the third, submit
+    box.get_by_role("radio").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert all(box.get_by_text(words).first.is_visible() for words in reasons)
+    status = box.get_by_role("status")
+    assert status.get_attribute("aria-live") == "polite"
+    assert "C is not right, the answer is B" in status.inner_text()
+    assert "Answered 1 of 2 on this page, 0 right" in box.locator(".attn-count").inner_text()
+    assert page.evaluate("document.activeElement.textContent") == "Try again"
+    page.keyboard.press("Enter")
+    assert not any(box.get_by_text(words).first.is_visible() for words in reasons)
+    box.get_by_role("radio").nth(1).check()
+    box.get_by_role("button", name="Check").click()
+    assert "B is right" in status.inner_text()
+    # the first try counts, and the other question has its own memory
+    page.reload()
+    assert "B is right" in status.inner_text()
+    assert "Answered 1 of 2 on this page, 0 right" in box.locator(".attn-count").inner_text()
+    assert page.locator("#quiz-q-two").get_by_role("radio", checked=True).count() == 0
+    assert page.errors == []
+
+
+@pytest.mark.browser
+def test_a_broken_memory_does_not_break_the_page(browser: Any, site: str) -> None:
+    page = visit(browser, site)
+    page.evaluate(
+        "localStorage['attn:page:q-one'] = '{not json';"
+        "localStorage['attn:page:q-two'] = '{\"choice\": \"Z\"}';"
+        "localStorage['attn:page:p-one'] = '7'"
+    )
+    page.reload()
+    for name in ("#quiz-q-one", "#quiz-q-two", "#predict-p-one"):
+        assert page.locator(name).get_by_role("radio").first.is_enabled(), name
+    assert page.errors == []
+
+
+@pytest.mark.browser
+def test_without_storage_the_blocks_still_work(browser: Any, site: str) -> None:
+    page = visit(browser, site)
+    page.add_init_script(
+        "Object.defineProperty(window, 'localStorage', {get() { throw new Error('denied') }})"
+    )
+    page.reload()
+    box = page.locator("#quiz-q-one")
+    box.get_by_role("radio").nth(1).check()
+    box.get_by_role("button", name="Check").click()
+    assert "B is right" in box.get_by_role("status").inner_text()
+    assert "Answered 1 of 2" in box.locator(".attn-count").inner_text()
+
+
+@pytest.mark.browser
+def test_without_javascript_everything_can_be_read(browser: Any, site: str) -> None:
+    page = visit(browser, site, java_script_enabled=False)
+    assert page.get_by_text("infinite", exact=True).is_visible()
+    assert page.get_by_text("quarter", exact=True).is_visible()
+    assert page.get_by_role("button", name="Check").count() == 0
+    assert page.get_by_role("button", name="Record my guess").count() == 0
+    reason = page.locator("#quiz-q-one").get_by_text("Three times three.")
+    assert not reason.is_visible()
+    page.locator("#quiz-q-one summary").nth(1).click()
+    assert reason.is_visible()
+
+
+@pytest.mark.browser
+def test_boxes_and_links(browser: Any, site: str) -> None:
+    page = visit(browser, site)
+    assert "about 60 minutes" in page.locator(".attn-goals").inner_text()
+    assert page.locator(".attn-misconception code").inner_text() == "code"
+    link = page.locator("#quiz-q-one").get_by_role("link", name="An earlier page")
+    assert link.get_attribute("href") == "earlier.html"
+    table = page.locator("#exercise-set-00_warm_up")
+    assert "stable_softmax" in table.inner_text()
+    rows = [float(t) for t in table.locator("tbody .attn-points").all_inner_texts()]
+    assert sum(rows) == float(table.locator("tfoot .attn-points").inner_text())
+    colab = table.get_by_role("link", name="Open it in Colab").get_attribute("href")
+    assert colab == (
+        "https://colab.research.google.com/github/somebody/course/blob/main"
+        "/exercises/00_warm_up/00_warm_up.ipynb"
+    )
+    notebook = page.request.get(
+        site.replace("page.html", table.get_by_role("link").first.get_attribute("href"))
+    )
+    assert notebook.ok
+    assert "nbformat" in notebook.text()
+
+
+EXPLORERS = ("softmax_temperature", "gradient_reach", "bottleneck")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 390])
+def test_explorers_load_late_and_keep_their_place(browser: Any, site: str, width: int) -> None:
+    page = visit(browser, site, viewport={"width": width, "height": 700})
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.reload()
+    page.wait_for_load_state("load")
+    page.wait_for_timeout(300)
+    assert not [url for url in asked if re.search(rf"/({'|'.join(EXPLORERS)})\.js", url)]
+    before = page.evaluate("document.documentElement.scrollHeight")
+    for name in EXPLORERS:
+        page.locator(f"#explorer-{name}").scroll_into_view_if_needed()
+        page.wait_for_selector(f"#explorer-{name}[data-ready]")
+    after = page.evaluate("document.documentElement.scrollHeight")
+    assert abs(after - before) <= 8
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.errors == []
+
+
+def explorer(browser: Any, site: str, name: str, **options: Any) -> tuple[Any, Any]:
+    page = visit(browser, site, **options)
+    figure = page.locator(f"#explorer-{name}")
+    figure.scroll_into_view_if_needed()
+    page.wait_for_selector(f"#explorer-{name}[data-ready]")
+    return page, figure
+
+
+@pytest.mark.browser
+def test_the_softmax_explorer_answers_to_the_keyboard(browser: Any, site: str) -> None:
+    page, figure = explorer(browser, site, "softmax_temperature")
+    river = figure.get_by_role("slider", name="river")
+    weight = figure.locator("tbody tr").nth(1).locator(".attn-x-weight")
+    assert weight.inner_text() == "0.4683"
+    river.focus()
+    page.keyboard.press("End")  # a score of 10
+    assert float(weight.inner_text()) > 0.999
+    place = float(figure.locator(".attn-x-mean").get_attribute("cx"))
+    page.keyboard.press("Home")  # -10: bank alone is left with the
+    assert float(figure.locator(".attn-x-mean").get_attribute("cx")) < place
+    shift = figure.get_by_role("spinbutton", name="Move all scores by")
+    shift.fill("120")
+    naive = figure.locator("tbody tr").nth(2).locator("td").last
+    assert naive.inner_text() == "nan"
+    page.wait_for_timeout(300)
+    assert "overflowed" in figure.locator("[aria-live]").inner_text()
+    assert page.errors == []
+
+
+@pytest.mark.browser
+def test_the_bottleneck_explorer_takes_typed_letters(browser: Any, site: str) -> None:
+    page, figure = explorer(browser, site, "bottleneck")
+    field = figure.get_by_role("textbox")
+    field.fill("Cabz9")
+    assert field.input_value() == "cab"
+    assert figure.locator(".attn-x-spelled").all_inner_texts() == ["bac", "bac"]
+    assert "Only the letters" in figure.get_by_role("status").inner_text()
+    field.fill("")
+    assert figure.locator(".attn-x-spelled").first.inner_text() == "bac"
+    assert page.errors == []
+
+
+@pytest.mark.browser
+def test_an_explorer_that_fails_says_so_in_its_place(browser: Any, site: str) -> None:
+    page = visit(browser, site)
+    page.route(
+        "**/_explorers/bottleneck.js*",
+        lambda r: r.fulfill(body="throw new Error('lost')", content_type="text/javascript"),
+    )
+    figure = page.locator("#explorer-bottleneck")
+    figure.scroll_into_view_if_needed()
+    alert = figure.get_by_role("alert")
+    alert.wait_for()
+    assert "could not be started (lost)" in alert.inner_text()
+    page.unroute("**/_explorers/bottleneck.js*")
+    alert.get_by_role("button", name="Try again").click()
+    page.wait_for_selector("#explorer-bottleneck[data-ready]")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_in_the_blocks(browser: Any, site: str, theme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page = visit(browser, site)
+    page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    for name in EXPLORERS:
+        page.locator(f"#explorer-{name}").scroll_into_view_if_needed()
+        page.wait_for_selector(f"#explorer-{name}[data-ready]")
+    box = page.locator("#quiz-q-one")
+    box.get_by_role("radio").first.check()
+    box.get_by_role("button", name="Check").click()
+    found = axe.run(page, context="main").response["violations"]
+    mine = [
+        (rule["id"], node["html"][:120], node["failureSummary"])
+        for rule in found
+        if rule["impact"] in ("serious", "critical", "moderate")
+        for node in rule["nodes"]
+        if "attn" in " ".join(map(str, node["target"])) + node["html"]
+    ]
+    assert mine == []
