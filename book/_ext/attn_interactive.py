@@ -370,7 +370,8 @@ class ExerciseSetDirective(Block):
                 "tfoot",
                 element(
                     "tr",
-                    element("th", "Total", scope="row", colspan="2"),
+                    element("th", "Total", scope="row"),
+                    element("td", ""),
                     element("td", total, class_="attn-points"),
                 ),
             ),

@@ -441,6 +441,8 @@ def test_boxes_and_links(browser: Any, site: str) -> None:
     assert "stable_softmax" in table.inner_text()
     rows = [float(t) for t in table.locator("tbody .attn-points").all_inner_texts()]
     assert sum(rows) == float(table.locator("tfoot .attn-points").inner_text())
+    page.set_viewport_size({"width": 390, "height": 700})
+    assert table.locator("tfoot .attn-points").is_visible()
     colab = table.get_by_role("link", name="Open it in Colab").get_attribute("href")
     assert colab == (
         "https://colab.research.google.com/github/somebody/course/blob/main"
