@@ -8,39 +8,24 @@ numbers come from the package::
     explorers.show("softmax_temperature")
 """
 
-from functools import cache
-from importlib import import_module
-from importlib.resources import files
 from typing import Any
 
-NAMES = ("softmax_temperature", "gradient_reach", "bottleneck")
+from attn_course.explorers._source import NAMES, check_name, esm, stylesheet
+from attn_course.explorers.bottleneck import Bottleneck
+from attn_course.explorers.gradient_reach import GradientReach
+from attn_course.explorers.softmax_temperature import SoftmaxTemperature
 
+__all__ = [
+    "NAMES",
+    "Bottleneck",
+    "GradientReach",
+    "SoftmaxTemperature",
+    "esm",
+    "show",
+    "stylesheet",
+]
 
-@cache
-def _read(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def esm(name: str) -> str:
-    """The JavaScript module of an explorer, complete: what they share, then its own part.
-
-    Args:
-        name: One of ``NAMES``.
-
-    Returns:
-        Source of an anywidget front-end module, for a page and for Jupyter alike.
-
-    Raises:
-        ValueError: If there is no such explorer.
-    """
-    if name not in NAMES:
-        raise ValueError(f"name: expected one of {', '.join(NAMES)}, got {name!r}")
-    return _read("_shared.js") + "\n" + _read(f"{name}.js")
-
-
-def stylesheet() -> str:
-    """The style that all explorers share."""
-    return _read("explorers.css")
+_WIDGETS = dict(zip(NAMES, (SoftmaxTemperature, GradientReach, Bottleneck), strict=True))
 
 
 def show(name: str, **state: Any) -> Any:
@@ -56,8 +41,5 @@ def show(name: str, **state: Any) -> Any:
     Raises:
         ValueError: If there is no such explorer.
     """
-    if name not in NAMES:
-        raise ValueError(f"name: expected one of {', '.join(NAMES)}, got {name!r}")
-    module = import_module(f"{__name__}.{name}")
-    title = "".join(part.capitalize() for part in name.split("_"))
-    return getattr(module, title)(**state)
+    check_name(name)
+    return _WIDGETS[name](**state)

@@ -12,8 +12,8 @@ import torch
 import traitlets
 
 from attn_course.data import BOS, EOS, symbol_vocabulary
-from attn_course.explorers import esm, stylesheet
 from attn_course.explorers._result import follow, plain
+from attn_course.explorers._source import esm, stylesheet
 from attn_course.nn import Decoder, Encoder, EncoderDecoder
 
 HEIGHT, HEIGHT_NARROW = 500, 876

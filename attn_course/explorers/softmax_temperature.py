@@ -8,8 +8,8 @@ import torch
 import traitlets
 
 from attn_course.data.embeddings import SENSE_EXAMPLES, word_vectors
-from attn_course.explorers import esm, stylesheet
 from attn_course.explorers._result import Number, follow, plain
+from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional import softmax, weighted_mean
 
 HEIGHT, HEIGHT_NARROW = 624, 840
