@@ -762,7 +762,13 @@ probe.judges(
 
 
 # %% nbgrader={"grade_id": "check_clipping-mutants", "grade": true, "points": 4}
-# More right answers and more wrong ones.
+# More right answers and more wrong ones; the pair from above stands for them here.
+probe = Probe("01_recurrence", "check_clipping", check_clipping)
+probe.judges(
+    right=[functional.clip_by_global_norm], wrong={"changes nothing": does_nothing}, points=4
+)
+
+
 ### BEGIN HIDDEN TESTS
 def total(grads):
     return torch.sqrt(sum(g.pow(2).sum() for g in grads))
