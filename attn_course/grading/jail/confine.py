@@ -18,8 +18,8 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 
 SIGKILL = 9
 
 SCMP_ACT_ALLOW, SCMP_ACT_ERRNO = 0x7FFF0000, 0x00050000
-SCMP_CMP_NE, SCMP_CMP_MASKED_EQ = 1, 7
-AF_UNIX = 1
+SCMP_CMP_GT, SCMP_CMP_MASKED_EQ = 6, 7
+AF_NETLINK = 16
 
 # Not needed by numerical Python; each has opened a jail or slowed a machine somewhere.
 REFUSED_CALLS = [
@@ -157,7 +157,7 @@ class _ArgCmp(ctypes.Structure):
     )
 
 
-# What a Jupyter kernel does beside that: start a program, bind its sockets in the file system.
+# What a Jupyter kernel does beside that: start a program, talk to itself over its own loopback.
 KERNEL_CALLS = frozenset({"execve", "execveat", "vfork", "socket"})
 
 
@@ -165,7 +165,7 @@ def filter_system_calls(*, kernel: bool = False) -> bool:
     """Refuse the calls of ``REFUSED_CALLS`` and every new process (threads stay allowed).
 
     Args:
-        kernel: allow programs, and sockets of the file system only.
+        kernel: allow programs, and the plain families of sockets.
 
     Returns:
         False where the platform has no libseccomp; the namespaces and rlimits still hold there.
@@ -197,7 +197,7 @@ def filter_system_calls(*, kernel: bool = False) -> bool:
             refuse(name, errno.EPERM)
     refuse("clone3", errno.ENOSYS)  # glibc then uses clone, whose flags a filter can see
     if kernel:
-        refuse("socket", errno.EPERM, _ArgCmp(0, SCMP_CMP_NE, AF_UNIX, 0))
+        refuse("socket", errno.EPERM, _ArgCmp(0, SCMP_CMP_GT, AF_NETLINK, 0))
         new_user = _ArgCmp(0, SCMP_CMP_MASKED_EQ, CLONE_NEWUSER, CLONE_NEWUSER)
         refuse("clone", errno.EPERM, new_user)
     else:
