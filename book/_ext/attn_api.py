@@ -37,6 +37,7 @@ ALIASES = {
     "torch.optim.optimizer.Optimizer": "torch.optim.Optimizer",
     "torch._C.Generator": "torch.Generator",
     "matplotlib.axes._axes.Axes": "matplotlib.axes.Axes",
+    "anywidget.widget.AnyWidget": "anywidget.AnyWidget",
 }
 
 
