@@ -82,7 +82,9 @@ def draw_table(probe, size):
 # twice the state plus the token, for work by hand
 count = reader(torch.arange(20.0)[:, None], 2.0)
 # 0 pad, 1 bos, 2 eos, 3 a, 4 b, 5 c, 6 d; the first one is the table of the chapter
-TREE = table({1: {3: 0.5, 4: 0.4, 2: 0.1}, 3: {3: 0.3, 4: 0.4, 2: 0.3}, 4: {3: 0.05, 4: 0.05, 2: 0.9}})
+TREE = table(
+    {1: {3: 0.5, 4: 0.4, 2: 0.1}, 3: {3: 0.3, 4: 0.4, 2: 0.3}, 4: {3: 0.05, 4: 0.05, 2: 0.9}}
+)
 FORK = table(
     {
         1: {3: 0.9, 4: 0.1},
@@ -137,6 +139,7 @@ remembering = writer(
 # `torch.where` chooses between two tensors, entry by entry.
 #
 # </details>
+
 
 # %% nbgrader={"grade_id": "encode", "solution": true}
 def encode(step, source, lengths, state):
@@ -206,6 +209,7 @@ probe.equals(step, probe.integers(4, 11, 3, 4), torch.tensor([0, 4, 2]), probe.n
 #
 # By hand: the rows `[7, 8, 9]` and `[5, pad, pad]` give the inputs `[1, 7, 8, 9]`, `[1, 5, 0, 0]` and the outputs `[7, 8, 9, 2]`, `[5, 2, 0, 0]`.
 
+
 # %% nbgrader={"grade_id": "shift_targets", "solution": true}
 def shift_targets(target, lengths, bos=1, eos=2, pad=0):
     ### BEGIN SOLUTION
@@ -220,7 +224,9 @@ def shift_targets(target, lengths, bos=1, eos=2, pad=0):
 # %% nbgrader={"grade_id": "shift_targets-values", "grade": true, "points": 1}
 # Rows without padding.
 def right_shift(target, lengths, bos=1, eos=2, pad=0):
-    rows = [[i + 100 for i in row[:n]] for row, n in zip(target.tolist(), lengths.tolist())]
+    rows = [
+        [i + 100 for i in row[:n]] for row, n in zip(target.tolist(), lengths.tolist(), strict=True)
+    ]
     made = collate([[4]] * len(rows), rows)
     ids = torch.cat([torch.tensor([pad, bos, eos]), torch.arange(3, 300) - 100])
     short = target.shape[1] + 1 - made.target_in.shape[1]
@@ -271,6 +277,7 @@ probe.equals(ids, lengths, bos=20, eos=21, pad=22)
 # - Write the sum and the count yourself: `log_softmax` and `gather` are welcome, `cross_entropy` and `nll_loss` are not needed.
 #
 # By hand: losses 1 and 2 at two real positions of one row, 3 at the only real position of another: $(1 + 2 + 3) / 3 = 2$.
+
 
 # %% nbgrader={"grade_id": "sequence_loss", "solution": true}
 def sequence_loss(logits, target_out, pad=0):
@@ -355,6 +362,7 @@ probe.gradient(probe.normal(2, 3, 5), torch.tensor([[1, 4, 2], [3, 0, 0]]))
 # - `state` is `(B, H)`, the context vectors; `target_in` is `(B, L)` and starts with `<bos>`.
 # - The result is `(B, L, V)`: the logits at every position, when the decoder reads the given targets and nothing else.
 
+
 # %% nbgrader={"grade_id": "unroll", "solution": true}
 def unroll(step, state, target_in):
     ### BEGIN SOLUTION
@@ -421,6 +429,7 @@ probe.equals(step, probe.normal(1, 5), torch.tensor([[1, 9, 8, 3, 4, 10, 7]]))
 # - Rows end at different steps: one that has ended must not stop the others.
 #
 # By hand, with the table of the chapter (a decoder that looks at its last token only): *a* (0.5), then *b* (0.4), then `<eos>` (0.9).
+
 
 # %% nbgrader={"grade_id": "greedy_decode", "solution": true}
 def greedy_decode(step, state, bos, eos, max_length, pad=0):
@@ -510,6 +519,7 @@ probe.equals(markov(moved), torch.zeros(2, 1), 3, 4, 5, pad=7)
 #
 # </details>
 
+
 # %% nbgrader={"grade_id": "beam_search", "solution": true}
 def beam_search(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     ### BEGIN SOLUTION
@@ -520,7 +530,7 @@ def beam_search(step, state, bos, eos, beam_size, max_length, length_penalty=0.0
         extended = scores[:, None] + logits.log_softmax(dim=-1)  # (K, V)
         ranked, places = extended.flatten().sort(descending=True)
         kept, parents, kept_scores = [], [], []
-        for rank, (score, place) in enumerate(zip(ranked.tolist(), places.tolist())):
+        for rank, (score, place) in enumerate(zip(ranked.tolist(), places.tolist(), strict=True)):
             parent, token = divmod(place, logits.shape[-1])
             tokens = prefixes[parent] + [token]
             if token == eos:
@@ -535,8 +545,10 @@ def beam_search(step, state, bos, eos, beam_size, max_length, length_penalty=0.0
             break
         state, last = state[parents], torch.tensor([tokens[-1] for tokens in kept])
     else:
-        finished += list(zip(scores.tolist(), prefixes))
-    ranked = [(score / ((5 + len(tokens)) / 6) ** length_penalty, tokens) for score, tokens in finished]
+        finished += list(zip(scores.tolist(), prefixes, strict=True))
+    ranked = [
+        (score / ((5 + len(tokens)) / 6) ** length_penalty, tokens) for score, tokens in finished
+    ]
     score, tokens = max(ranked)
     return torch.tensor(tokens), score
     ### END SOLUTION
@@ -546,8 +558,14 @@ def beam_search(step, state, bos, eos, beam_size, max_length, length_penalty=0.0
 # The table of the chapter: bos = 1, eos = 2, a = 3, b = 4.
 def right_beam(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     found = decoding.beam_search(
-        step, state, bos=bos, eos=eos, beam_size=beam_size, max_length=max_length,
-        length_penalty=length_penalty, pad=-1,
+        step,
+        state,
+        bos=bos,
+        eos=eos,
+        beam_size=beam_size,
+        max_length=max_length,
+        length_penalty=length_penalty,
+        pad=-1,
     )
     return found.tokens[0, 0, : int(found.lengths[0, 0])], float(found.scores[0, 0])
 
@@ -586,7 +604,9 @@ for width in (2, 3):
 ### BEGIN HIDDEN TESTS
 for width in (2, 3, 4):
     step = writer(
-        probe.normal(7, 5, dtype=torch.float64, std=1.5), 0.8, probe.normal(5, 7, dtype=torch.float64)
+        probe.normal(7, 5, dtype=torch.float64, std=1.5),
+        0.8,
+        probe.normal(5, 7, dtype=torch.float64),
     )
     probe.equals(step, probe.normal(1, 5, dtype=torch.float64), 1, 2, width, 6)
 ### END HIDDEN TESTS
@@ -622,6 +642,7 @@ probe.equals(markov(never), torch.zeros(1, 1), 1, 2, 3, 5)
 #
 # It has two faults. Find them, and write `fixed_beam_step`.
 
+
 # %% nbgrader={"grade_id": "broken_beam_step", "locked": true}
 def broken_beam_step(scores, log_probs, beam_size):
     vocab = log_probs.shape[1]
@@ -645,7 +666,9 @@ probe = Probe(
     "fixed_beam_step",
     fixed_beam_step,
     oracle=lambda *given: (
-        torch.tensor([0.5, 0.3]).log(), torch.tensor([0, 0]), torch.tensor([1, 2])
+        torch.tensor([0.5, 0.3]).log(),
+        torch.tensor([0, 0]),
+        torch.tensor([1, 2]),
     ),
 )
 probe.equals(torch.zeros(1), torch.tensor([[0.2, 0.5, 0.3]]).log(), 2)
@@ -657,12 +680,16 @@ probe = Probe(
     "fixed_beam_step",
     fixed_beam_step,
     oracle=lambda *given: (
-        torch.tensor([0.54, 0.27]).log(), torch.tensor([0, 0]), torch.tensor([0, 1])
+        torch.tensor([0.54, 0.27]).log(),
+        torch.tensor([0, 0]),
+        torch.tensor([0, 1]),
     ),
 )
 probe.equals(
     torch.tensor([0.9, 0.1]).log(), torch.tensor([[0.6, 0.3, 0.1], [0.05, 0.05, 0.9]]).log(), 2
 )
+
+
 ### BEGIN HIDDEN TESTS
 def right_beam_step(scores, log_probs, beam_size):
     best, places = (scores[:, None] + log_probs).flatten().sort(descending=True)
@@ -685,11 +712,16 @@ probe.equals(probe.normal(5), probe.normal(5, 11).log_softmax(-1), 4)
 # Each wrong one that it rejects earns its share.
 # Think about what has to be in the inputs so that the wrong recipes of the chapter *differ* from the right one, and compute the right value without calling anybody's loss.
 
+
 # %% nbgrader={"grade_id": "check_loss", "solution": true}
 def check_loss(candidate):
     ### BEGIN SOLUTION
-    logits = torch.tensor([[[0.0, 1.0, 2.0, 5.0], [3.0, 0.0, 1.0, 0.0], [0.0, 0.0, 4.0, 1.0]],
-                           [[2.0, 0.0, 0.0, 3.0], [9.0, 0.0, 5.0, 0.0], [0.0, 7.0, 0.0, 0.0]]])
+    logits = torch.tensor(
+        [
+            [[0.0, 1.0, 2.0, 5.0], [3.0, 0.0, 1.0, 0.0], [0.0, 0.0, 4.0, 1.0]],
+            [[2.0, 0.0, 0.0, 3.0], [9.0, 0.0, 5.0, 0.0], [0.0, 7.0, 0.0, 0.0]],
+        ]
+    )
     for scale, pad, target in [
         (1.0, 0, [[1, 2, 3], [1, 0, 0]]),
         (1.0, 3, [[1, 2, 0], [0, 3, 3]]),
@@ -713,7 +745,9 @@ probe.judges(
     right=[right_loss],
     wrong={
         "always 1": lambda logits, target_out, pad=0: torch.ones(()),
-        "the sign is turned": lambda logits, target_out, pad=0: -right_loss(logits, target_out, pad),
+        "the sign is turned": lambda logits, target_out, pad=0: (
+            -right_loss(logits, target_out, pad)
+        ),
     },
     points=1,
 )
@@ -726,6 +760,8 @@ probe.judges(
     wrong={"always 1": lambda logits, target_out, pad=0: torch.ones(())},
     points=5,
 )
+
+
 ### BEGIN HIDDEN TESTS
 def nll(logits, target_out):
     return -logits.log_softmax(-1).gather(-1, target_out[..., None])[..., 0]

@@ -104,7 +104,9 @@ def encode_one_more(step, source, lengths, state):
     return state
 
 
-@misconception(of="encode", name="the given state is ignored", fails=cells("encode", "start", "empty_row"))
+@misconception(
+    of="encode", name="the given state is ignored", fails=cells("encode", "start", "empty_row")
+)
 def encode_from_zeros(step, source, lengths, state):
     """You start from zeros, whatever `state` holds. The caller says where to start;
     look at what the first call of `step` gets.
@@ -127,7 +129,11 @@ def encode_wiped(step, source, lengths, state):
     return state
 
 
-@misconception(of="encode", name="read from right to left", fails=cells("encode", "order", "padding", "start", "empty_row"))
+@misconception(
+    of="encode",
+    name="read from right to left",
+    fails=cells("encode", "order", "padding", "start", "empty_row"),
+)
 def encode_backwards(step, source, lengths, state):
     """You read the symbols from the last to the first. Reversing the source is a known trick, but
     the contract here is reading order; look at the range of your loop.
@@ -184,7 +190,9 @@ def shift_none(target, lengths, bos=1, eos=2, pad=0):
     return target_out.clone(), target_out
 
 
-@misconception(of="shift_targets", name="input and output exchanged", fails=cells("shift_targets", *SHIFT))
+@misconception(
+    of="shift_targets", name="input and output exchanged", fails=cells("shift_targets", *SHIFT)
+)
 def shift_exchanged(target, lengths, bos=1, eos=2, pad=0):
     """You return the pair the other way round: the decoder would read `eos` and be asked for `bos`.
     Look at which of the two it reads.
@@ -337,7 +345,9 @@ def loss_sum(logits, target_out, pad=0):
 
 
 @misconception(
-    of="sequence_loss", name="the logarithm comes too late", fails=cells("sequence_loss", "large_logits")
+    of="sequence_loss",
+    name="the logarithm comes too late",
+    fails=cells("sequence_loss", "large_logits"),
 )
 def loss_underflow(logits, target_out, pad=0):
     """You take the softmax first and its logarithm afterwards. A probability below 1e-45 is stored
@@ -398,7 +408,9 @@ def unrolled(step, state, target_in):
 
 
 @misconception(
-    of="unroll", name="the decoder reads its own guesses", fails=cells("unroll", "targets_are_read", "both")
+    of="unroll",
+    name="the decoder reads its own guesses",
+    fails=cells("unroll", "targets_are_read", "both"),
 )
 def unroll_free(step, state, target_in):
     """You feed the decoder its own best guess. That is how it is used later; under teacher forcing
@@ -413,7 +425,9 @@ def unroll_free(step, state, target_in):
 
 
 @misconception(
-    of="unroll", name="the state is not carried on", fails=cells("unroll", "state_is_carried", "both")
+    of="unroll",
+    name="the state is not carried on",
+    fails=cells("unroll", "state_is_carried", "both"),
 )
 def unroll_stateless(step, state, target_in):
     """Every step of yours starts from the context again, so nothing that was read before is known.
@@ -516,7 +530,9 @@ def greedy(
 
 
 @misconception(
-    of="greedy_decode", name="rows go on after eos", fails=cells("greedy_decode", "rows_end_apart", "other_ids")
+    of="greedy_decode",
+    name="rows go on after eos",
+    fails=cells("greedy_decode", "rows_end_apart", "other_ids"),
 )
 def greedy_goes_on(step, state, bos, eos, max_length, pad=0):
     """A row of yours goes on writing after its `eos`. What the decoder says there means nothing;
@@ -526,7 +542,9 @@ def greedy_goes_on(step, state, bos, eos, max_length, pad=0):
 
 
 @misconception(
-    of="greedy_decode", name="the first end stops all rows", fails=cells("greedy_decode", "rows_end_apart")
+    of="greedy_decode",
+    name="the first end stops all rows",
+    fails=cells("greedy_decode", "rows_end_apart"),
 )
 def greedy_first_end(step, state, bos, eos, max_length, pad=0):
     """You stop as soon as one row has ended, and the longer ones are cut off with it.
@@ -548,7 +566,9 @@ def greedy_no_eos(step, state, bos, eos, max_length, pad=0):
 
 
 @misconception(
-    of="greedy_decode", name="the state is not carried on", fails=cells("greedy_decode", "rows_end_apart")
+    of="greedy_decode",
+    name="the state is not carried on",
+    fails=cells("greedy_decode", "rows_end_apart"),
 )
 def greedy_stateless(step, state, bos, eos, max_length, pad=0):
     """Every step of yours starts from the first state again. A decoder that keeps its place in its
@@ -558,7 +578,9 @@ def greedy_stateless(step, state, bos, eos, max_length, pad=0):
 
 
 @misconception(
-    of="greedy_decode", name="bos at every step", fails=cells("greedy_decode", "by_hand", "cut_off", "other_ids")
+    of="greedy_decode",
+    name="bos at every step",
+    fails=cells("greedy_decode", "by_hand", "cut_off", "other_ids"),
 )
 def greedy_bos(step, state, bos, eos, max_length, pad=0):
     """Your decoder reads `bos` at every step and never what it has just written.
@@ -576,13 +598,17 @@ def greedy_with_bos(step, state, bos, eos, max_length, pad=0):
     return torch.cat([torch.full((len(state), 1), bos), written[:, :-1]], dim=1)
 
 
-@misconception(of="greedy_decode", name="padding is always 0", fails=cells("greedy_decode", "other_ids"))
+@misconception(
+    of="greedy_decode", name="padding is always 0", fails=cells("greedy_decode", "other_ids")
+)
 def greedy_pad_zero(step, state, bos, eos, max_length, pad=0):
     """You fill up with 0 and pass over the argument `pad`; look at where the filling is made."""
     return greedy(step, state, bos, eos, max_length, 0)
 
 
-@misconception(of="greedy_decode", name="eos is always 2", fails=cells("greedy_decode", "other_ids"))
+@misconception(
+    of="greedy_decode", name="eos is always 2", fails=cells("greedy_decode", "other_ids")
+)
 def greedy_eos_two(step, state, bos, eos, max_length, pad=0):
     """You compare with 2 and pass over the argument `eos`. Another vocabulary has another number for
     its end symbol.
@@ -611,7 +637,9 @@ def beam_calls(draw):
         table[:, 2] = -40.0
         yield call(markov(table), start, 1, 2, width, 3)
         step = writer(
-            draw.normal(7, 5, dtype=torch.float64, std=1.5), 0.8, draw.normal(5, 7, dtype=torch.float64)
+            draw.normal(7, 5, dtype=torch.float64, std=1.5),
+            0.8,
+            draw.normal(5, 7, dtype=torch.float64),
         )
         yield call(step, draw.normal(1, 5, dtype=torch.float64), 1, 2, width, 6)
 
@@ -631,11 +659,10 @@ def beam(
     *,
     normalise=lambda logits: logits.log_softmax(-1),
     reorder=True,
+    share=False,
     per_parent=False,
     history=True,
     first_end=False,
-    keep_ended=True,
-    keep_live=True,
     lp=gnmt,
 ):
     prefixes, scores, last, done = [()], torch.zeros(1), torch.tensor([bos]), []
@@ -662,25 +689,39 @@ def beam(
         prefixes, scores = kept, torch.tensor(kept_scores, dtype=torch.float64)
         if len(done) >= (1 if first_end else width) or not kept:
             break
-        state = state[parents] if reorder else state[torch.arange(len(kept)) % len(state)]
+        old_order = [0] * len(kept) if share else [i % len(state) for i in range(len(kept))]
+        state = state[parents if reorder else old_order]
         last = torch.tensor([tokens[-1] for tokens in kept])
     else:
-        if keep_live:
-            done += list(zip(scores.tolist(), prefixes, strict=True))
-    if not keep_ended:
-        done = list(zip(scores.tolist(), prefixes, strict=True)) or done
+        done += list(zip(scores.tolist(), prefixes, strict=True))
     score, tokens = max((s / lp(len(t), alpha), t) for s, t in done)
     return torch.tensor(tokens), score
 
 
 @misconception(
-    of="beam_search", name="states do not follow their prefixes", fails=cells("beam_search", "states_follow")
+    of="beam_search",
+    name="states do not follow their prefixes",
+    fails=cells("beam_search", "states_follow"),
 )
 def beam_not_reordered(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """After the best extensions are chosen you go on with the states in their old order, so a
     prefix gets the memory of another. Look at what else has to be reordered with the tokens.
     """
     return beam(step, state, bos, eos, beam_size, max_length, length_penalty, reorder=False)
+
+
+@misconception(
+    of="beam_search",
+    name="all prefixes share one state",
+    fails=cells("beam_search", "states_follow"),
+)
+def beam_shared_state(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
+    """You go on with the state of the first prefix for all of them. Prefixes differ, and so do their
+    states; look at where each of the chosen extensions came from.
+    """
+    return beam(
+        step, state, bos, eos, beam_size, max_length, length_penalty, reorder=False, share=True
+    )
 
 
 @misconception(
@@ -696,7 +737,9 @@ def beam_no_history(step, state, bos, eos, beam_size, max_length, length_penalty
 
 
 @misconception(
-    of="beam_search", name="one extension per prefix", fails=cells("beam_search", "width", "states_follow", "length_penalty", "cut_off")
+    of="beam_search",
+    name="one extension per prefix",
+    fails=cells("beam_search", "width", "states_follow", "length_penalty", "cut_off"),
 )
 def beam_per_parent(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """You keep the best extension of each prefix. All candidates compete in one list, and the best
@@ -706,7 +749,9 @@ def beam_per_parent(step, state, bos, eos, beam_size, max_length, length_penalty
 
 
 @misconception(
-    of="beam_search", name="the first finished one wins", fails=cells("beam_search", "width", "states_follow", "length_penalty")
+    of="beam_search",
+    name="the first finished one wins",
+    fails=cells("beam_search", "width", "states_follow", "length_penalty"),
 )
 def beam_first_end(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """You stop as soon as one candidate has finished. A prefix that is still alive may be the
@@ -716,7 +761,9 @@ def beam_first_end(step, state, bos, eos, beam_size, max_length, length_penalty=
 
 
 @misconception(
-    of="beam_search", name="the length penalty is not used", fails=cells("beam_search", "length_penalty")
+    of="beam_search",
+    name="the length penalty is not used",
+    fails=cells("beam_search", "length_penalty"),
 )
 def beam_no_penalty(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """You compare plain log-probabilities, whatever `length_penalty` says. Look at where it enters
@@ -726,7 +773,9 @@ def beam_no_penalty(step, state, bos, eos, beam_size, max_length, length_penalty
 
 
 @misconception(
-    of="beam_search", name="divided by the length itself", fails=cells("beam_search", "length_penalty")
+    of="beam_search",
+    name="divided by the length itself",
+    fails=cells("beam_search", "length_penalty"),
 )
 def beam_by_length(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """You divide by the length to the power of `length_penalty`. The formula of this exercise starts
@@ -743,12 +792,21 @@ def beam_raw(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     cannot be compared between prefixes; a log-softmax is missing.
     """
     return beam(
-        step, state, bos, eos, beam_size, max_length, length_penalty, normalise=lambda logits: logits
+        step,
+        state,
+        bos,
+        eos,
+        beam_size,
+        max_length,
+        length_penalty,
+        normalise=lambda logits: logits,
     )
 
 
 @misconception(
-    of="beam_search", name="the beam has width 1", fails=cells("beam_search", "by_hand", "width", "states_follow", "length_penalty", "cut_off")
+    of="beam_search",
+    name="the beam has width 1",
+    fails=cells("beam_search", "by_hand", "width", "states_follow", "length_penalty", "cut_off"),
 )
 def beam_greedy(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """Your search follows a single prefix, whatever `beam_size` says: this is greedy decoding.
@@ -767,7 +825,9 @@ def beam_step_calls(draw):
 
 
 @misconception(
-    of="fixed_beam_step", name="nothing repaired", fails=cells("fixed_beam_step", "first_step", "later_steps")
+    of="fixed_beam_step",
+    name="nothing repaired",
+    fails=cells("fixed_beam_step", "first_step", "later_steps"),
 )
 def still_broken(scores, log_probs, beam_size):
     """This is the broken function itself: look at where the scores of the prefixes enter, and at
@@ -779,7 +839,9 @@ def still_broken(scores, log_probs, beam_size):
 
 
 @misconception(
-    of="fixed_beam_step", name="the history is still missing", fails=cells("fixed_beam_step", "later_steps")
+    of="fixed_beam_step",
+    name="the history is still missing",
+    fails=cells("fixed_beam_step", "later_steps"),
 )
 def history_missing(scores, log_probs, beam_size):
     """Prefix and token are right now, but the candidates are still ranked by their last token alone.

@@ -47,9 +47,9 @@ def shift_by_lists(target, lengths, bos=1, eos=2, pad=0):
 def shift_by_where(target, lengths, bos=1, eos=2, pad=0):
     places = torch.arange(target.shape[1] + 1)
     target_in = F.pad(target, (1, 0), value=bos)
-    target_out = torch.where(
-        places == lengths[:, None], eos, F.pad(target, (0, 1), value=pad)
-    ).to(target.dtype)
+    target_out = torch.where(places == lengths[:, None], eos, F.pad(target, (0, 1), value=pad)).to(
+        target.dtype
+    )
     return [target_in, target_out]
 
 
@@ -129,13 +129,17 @@ def beam_with_topk(step, state, bos, eos, beam_size, max_length, length_penalty=
         state = state.index_select(0, places // vocab)
         over = tokens[:, -1] == eos
         lp = ((5 + t + 1) / 6) ** length_penalty
-        done += [(s / lp, y) for s, y in zip(scores[:beam_size], tokens[:beam_size]) if y[-1] == eos]
+        done += [
+            (s / lp, y)
+            for s, y in zip(scores[:beam_size], tokens[:beam_size], strict=True)
+            if y[-1] == eos
+        ]
         if len(done) >= beam_size:
             break
         alive = (~over).nonzero()[:beam_size, 0]
         tokens, scores, state, last = tokens[alive], scores[alive], state[alive], tokens[alive, -1]
     else:
-        done += [(s / lp, y) for s, y in zip(scores, tokens)]
+        done += [(s / lp, y) for s, y in zip(scores, tokens, strict=True)]
     score, best = max(done, key=lambda item: item[0])
     return best, score
 
