@@ -38,6 +38,7 @@ ALIASES = {
     "torch._C.Generator": "torch.Generator",
     "matplotlib.axes._axes.Axes": "matplotlib.axes.Axes",
     "anywidget.widget.AnyWidget": "anywidget.AnyWidget",
+    "t.Any": "typing.Any",  # how traitlets spells it in the signatures of widgets
 }
 
 
