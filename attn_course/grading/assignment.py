@@ -71,7 +71,11 @@ def load_assignment(data: bytes, slug: str) -> Assignment:
     notebook = json.loads(data)
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError(f"{slug}: expected a notebook with cells")
-    tests, manual, locked, solutions, kinds = [], {}, {}, {}, {}
+    tests: list[TestCell] = []
+    manual: dict[str, float] = {}
+    locked: dict[str, str] = {}
+    solutions: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     forbidden: dict[str, tuple[str, ...]] = {}
     for cell in notebook["cells"]:
         meta, source = grade_metadata(cell), cell_source(cell)

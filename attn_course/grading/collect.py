@@ -1,10 +1,13 @@
 """Find the submissions: nbgrader's folders, one notebook, or a zip of Canvas or Moodle."""
 
+import contextlib
 import dataclasses
 import datetime
+import lzma
 import re
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
@@ -13,8 +16,8 @@ from attn_course.grading.submission import MAX_BYTES, Unreadable, read_file
 MAX_MEMBERS = 20_000
 MAX_TOTAL = 4 << 30
 MAX_RATIO = 300
-CANVAS = re.compile(r"(?P<name>[^_/]+)_(?P<late>LATE_)?(?P<id>\d+)_\d+_(?P<file>[^/]+)")
-MOODLE = re.compile(r"(?P<name>[^_/]+)_(?P<id>\d+)_assignsubmission_file_?")
+CANVAS = re.compile(r"(?P<name>[^/]+?)_(?P<late>(?i:late)_)?(?P<id>\d+)_\d+_(?P<file>[^/]+)")
+MOODLE = re.compile(r"(?P<name>[^/]+)_(?P<id>\d+)_assignsubmission_file(?:_(?P<file>[^/]*))?")
 
 
 class CollectError(ValueError):
@@ -58,8 +61,13 @@ def collect(source: Path, slug: str) -> list[Handed]:
         found = [_folder(path, slug) for path in sorted(source.iterdir()) if _is_student(path)]
     elif source.suffix == ".ipynb":
         found = [Handed(student=source.stem, data=_read(source))]
-    elif zipfile.is_zipfile(source):
-        found = _archive(source, slug)
+    elif source.is_file() and zipfile.is_zipfile(source):
+        try:
+            found = _archive(source, slug)
+        except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as error:
+            raise CollectError(
+                f"{source.name}: the zip is damaged ({error}): export it again"
+            ) from None
     else:
         raise CollectError(
             f"SUBMISSIONS: expected a folder, a notebook or a zip, got {source.name}"
@@ -86,6 +94,8 @@ def _read(path: Path) -> bytes | str:
 def _folder(student: Path, slug: str) -> Handed:
     """One student's folder in nbgrader's layout; one notebook of another name is taken for it."""
     folder = student / slug
+    if folder.is_symlink():
+        return Handed(student=student.name, data=f"{slug}: it is a symbolic link, not a folder")
     submitted = _timestamp(folder / "timestamp.txt")
     notebook, note = folder / f"{slug}.ipynb", ""
     if not notebook.exists() and not notebook.is_symlink():
@@ -102,11 +112,14 @@ def _folder(student: Path, slug: str) -> Handed:
 def _timestamp(path: Path) -> datetime.datetime | None:
     """nbgrader's time of collection, as naive UTC."""
     try:
-        text = path.read_text(encoding="utf-8").strip()[:64]
-        text = re.sub(r"\s*UTC$", "+00:00", text)
-        found = datetime.datetime.fromisoformat(text)
-    except (OSError, ValueError):
+        return _parse_time(read_file(path).decode())
+    except (Unreadable, ValueError):
         return None
+
+
+def _parse_time(text: str) -> datetime.datetime:
+    text = re.sub(r"\s*UTC$", "+00:00", text.strip()[:64])
+    found = datetime.datetime.fromisoformat(text)
     return found.astimezone(datetime.UTC).replace(tzinfo=None) if found.tzinfo else found
 
 
@@ -115,25 +128,63 @@ def _archive(source: Path, slug: str) -> list[Handed]:
     with zipfile.ZipFile(source) as archive:
         members = [info for info in archive.infolist() if not info.is_dir()]
         check_archive(members, source.name)
-        best: dict[str, tuple[bool, Handed]] = {}
+        by_student: dict[str, list[_Member]] = {}
         for info in members:
             path = PurePosixPath(info.filename)
-            if path.suffix != ".ipynb" or path.name.startswith("._") or "__MACOSX" in path.parts:
+            if path.name.startswith("._") or {"__MACOSX", ".ipynb_checkpoints"} & set(path.parts):
                 continue
-            student, name, late = _platform_name(path, slug)
-            exact = (
-                path.stem == slug or re.search(rf"{re.escape(slug)}(-\d+)?$", path.stem) is not None
-            )
-            if student in best and best[student][0] >= exact:
-                continue
-            try:
-                data: bytes | str = _member(archive, info)
-            except (RuntimeError, zipfile.BadZipFile, OSError, EOFError) as error:
-                data = f"{path.name}: damaged in the zip: {error}"
-            submitted = datetime.datetime(*info.date_time) if info.date_time[0] > 1980 else None
-            handed = Handed(student=student, data=data, submitted=submitted, late=late, name=name)
-            best[student] = (exact, handed)
-    return [handed for _, handed in best.values()]
+            member = _platform_name(path, slug, info)
+            if member is not None:
+                by_student.setdefault(member.student, []).append(member)
+        return [_best(archive, slug, found) for found in by_student.values()]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Member:
+    student: str
+    name: str
+    late: bool
+    file: str
+    info: zipfile.ZipInfo
+
+
+def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> Handed:
+    """The notebook of one student: the assignment's own name first, its last attempt, else one."""
+    first = members[0]
+    late = any(member.late for member in members)
+    submitted = None
+    for member in members:
+        if member.file == "timestamp.txt":
+            with contextlib.suppress(ValueError, UnicodeDecodeError):
+                data = _member(archive, member.info)
+                submitted = _parse_time(data.decode()) if isinstance(data, bytes) else None
+
+    def handed(data: bytes | str, note: str = "") -> Handed:
+        return Handed(
+            student=first.student,
+            data=data,
+            submitted=submitted,
+            late=late,
+            note=note,
+            name=first.name,
+        )
+
+    notebooks = [member for member in members if member.file.lower().endswith(".ipynb")]
+    pattern = re.compile(rf"{re.escape(slug)}(?:-(\d+))?\.ipynb", re.IGNORECASE)
+    attempts = [(int(m[1] or 0), n) for n in notebooks if (m := pattern.fullmatch(n.file))]
+    if attempts:
+        best = max(attempts, key=lambda pair: pair[0])[1]
+        others = len(notebooks) - 1
+        return handed(
+            _member(archive, best.info), f"{best.file} was taken of {others + 1}" if others else ""
+        )
+    if len(notebooks) == 1:
+        note = f"the file was named {notebooks[0].file}"
+        return handed(_member(archive, notebooks[0].info), note)
+    names = ", ".join(sorted(member.file for member in notebooks or members)[:3])
+    if notebooks:
+        return handed(f"{slug}.ipynb is missing and {len(notebooks)} others are there: {names}")
+    return handed(f"no notebook was handed in, only {names}")
 
 
 def check_archive(members: Iterable[zipfile.ZipInfo], name: str) -> None:
@@ -162,18 +213,27 @@ def check_archive(members: Iterable[zipfile.ZipInfo], name: str) -> None:
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes | str:
-    with archive.open(info) as file:
-        data = file.read(MAX_BYTES + 1)
-    return data if len(data) <= MAX_BYTES else f"{info.filename}: larger than {MAX_BYTES >> 20} MiB"
+    name = PurePosixPath(info.filename).name
+    try:
+        with archive.open(info) as file:
+            data = file.read(MAX_BYTES + 1)
+    except (RuntimeError, zipfile.BadZipFile, OSError, EOFError, zlib.error, ValueError) as error:
+        return f"{name}: damaged in the zip: {error}"
+    except lzma.LZMAError as error:
+        return f"{name}: damaged in the zip: {error}"
+    return data if len(data) <= MAX_BYTES else f"{name}: larger than {MAX_BYTES >> 20} MiB"
 
 
-def _platform_name(path: PurePosixPath, slug: str) -> tuple[str, str, bool]:
-    """Student id, display name and late mark from a member's path."""
-    for part in path.parts[:-1]:
+def _platform_name(path: PurePosixPath, slug: str, info: zipfile.ZipInfo) -> _Member | None:
+    """Student, display name, late mark and file name from a member's path; None for no student."""
+    for part in path.parts:
         if found := MOODLE.fullmatch(part):
-            return found["id"], found["name"], False
+            file = found["file"] if part == path.name and found["file"] else path.name
+            return _Member(found["id"], found["name"], False, file, info)
     if found := CANVAS.fullmatch(path.name):
-        return found["id"], found["name"], found["late"] is not None
+        late = found["late"] is not None
+        return _Member(found["id"], found["name"], late, found["file"], info)
     folders = [part for part in path.parts[:-1] if part != slug]
-    name = folders[-1] if folders else path.stem
-    return name, "", False
+    if path.suffix.lower() != ".ipynb" and not (folders and path.parts[-2] == slug):
+        return None
+    return _Member(folders[-1] if folders else path.stem, "", False, path.name, info)

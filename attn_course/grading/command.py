@@ -15,7 +15,8 @@ from attn_course.grading.collect import CollectError, collect
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.feedback import write_feedback
 from attn_course.grading.gradebook import GradebookError
-from attn_course.grading.run import AssignmentError, grade_class
+from attn_course.grading.journal import JournalError
+from attn_course.grading.run import grade_class
 from attn_course.grading.sandbox import Limits
 from attn_course.grading.verdict import Result
 
@@ -93,8 +94,6 @@ def grade(
         The exit status.
     """
     journal = root / ".attn-grading" / f"{exports.file_name(slug)}.jsonl"
-    if fresh:
-        journal.unlink(missing_ok=True)
     try:
         if csv_form not in exports.FORMS:
             raise CollectError(
@@ -114,6 +113,7 @@ def grade(
             slug=slug,
             gradebook=None if gradebook == "none" else gradebook,
             journal=journal,
+            fresh=fresh,
             seed=seed,
             limits=Limits(wall_seconds=timeout, call_seconds=call_timeout),
             sandbox=sandbox,
@@ -128,9 +128,40 @@ def grade(
         hint = "" if scheduler else " (--no-sandbox grades without it, at your own risk)"
         print(f"attn-course: error: {error}{hint}", file=sys.stderr)
         return 3
-    except (CollectError, AssignmentError, GradebookError, ValueError) as error:
+    except (GradebookError, JournalError, OSError, ValueError) as error:
         print(f"attn-course: error: {error}", file=sys.stderr)
         return 2
+    try:
+        _export(
+            results,
+            slug=slug,
+            json_path=json_path,
+            junit=junit,
+            gradescope=gradescope,
+            csv_path=csv_path,
+            csv_form=csv_form,
+            feedback=feedback,
+        )
+    except OSError as error:
+        print(f"attn-course: error: graded, but not written: {error}", file=sys.stderr)
+        return 2
+    if json_path != "-":
+        _table(results)
+    return 0 if all(result.status == "graded" for result in results) else 1
+
+
+def _export(
+    results: list[Result],
+    *,
+    slug: str,
+    json_path: str | None,
+    junit: Path | None,
+    gradescope: Path | None,
+    csv_path: Path | None,
+    csv_form: str,
+    feedback: Path | None,
+) -> None:
+    """Write the results in every form that was asked for."""
     if junit is not None:
         exports.write_text(junit, exports.to_junit(results, slug))
     if gradescope is not None:
@@ -145,9 +176,6 @@ def grade(
             print(text)
         else:
             exports.write_text(Path(json_path), text)
-    if json_path != "-":
-        _table(results)
-    return 0 if all(result.status == "graded" for result in results) else 1
 
 
 def _table(results: list[Result]) -> None:

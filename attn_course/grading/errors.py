@@ -3,6 +3,9 @@
 import builtins
 from typing import Any
 
+# Python's own exceptions that cannot be made from a text alone.
+AWKWARD = (SyntaxError, UnicodeError, BaseExceptionGroup)
+
 
 class SandboxError(RuntimeError):
     """The jail cannot be used on this machine; the text says what to do."""
@@ -52,8 +55,9 @@ def student_error(described: Any) -> Exception:
 
 def _builtin(name: object) -> type[Exception] | None:
     found = getattr(builtins, name, None) if type(name) is str else None
-    is_error = isinstance(found, type) and issubclass(found, Exception)
-    return found if is_error and not issubclass(found, SyntaxError | UnicodeError) else None
+    if not isinstance(found, type) or not issubclass(found, Exception):
+        return None
+    return None if issubclass(found, AWKWARD) else found
 
 
 def _named(name: str, nearest: type[Exception]) -> type[Exception]:

@@ -1,16 +1,20 @@
 """Results in the forms that other programs read: JSON, JUnit, Gradescope, CSV."""
 
 import csv
+import hashlib
 import io
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from xml.etree import ElementTree
 
 from attn_course.grading.verdict import Result, TestResult
 
 FORMS = ("plain", "canvas", "moodle")
+_NOT_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_json(results: Sequence[Result], assignment: str) -> dict[str, Any]:
@@ -85,9 +89,7 @@ def to_junit(results: Sequence[Result], assignment: str) -> bytes:
 
 def _clean(text: str) -> str:
     """Text without the control characters that XML 1.0 forbids."""
-    return "".join(
-        c if c in "\t\n" or 32 <= ord(c) < 0xD800 or ord(c) > 0xDFFF else "?" for c in text
-    )
+    return _NOT_XML.sub("?", text)
 
 
 def to_gradescope(result: Result) -> dict[str, Any]:
@@ -174,8 +176,11 @@ def _inert(cell: str) -> str:
 
 def file_name(student: str) -> str:
     """A file name for a student's id: letters, digits, ``.``, ``_`` and ``-`` stay."""
-    safe = "".join(c if c.isalnum() or c in "._-" else f"%{ord(c):02x}" for c in student)
-    return safe.lstrip(".")[:120] or "student"
+    safe = quote(student, safe="._-", errors="surrogatepass")
+    if not safe or safe.startswith(".") or len(safe) > 100:
+        digest = hashlib.sha256(student.encode(errors="surrogatepass")).hexdigest()
+        return f"{safe.lstrip('.')[:80]}-{digest[:12]}"
+    return safe
 
 
 def write_text(path: Path, text: str | bytes) -> None:

@@ -43,19 +43,28 @@ class GradebookWriter:
         try:
             self._book = api.Gradebook(driver_url(url))
         except (SQLAlchemyError, api.InvalidEntry, OSError, ImportError) as error:
-            reason = str(getattr(error, "orig", error)).splitlines()[0]
             raise GradebookError(
-                f"the gradebook {_without_password(url)} cannot be opened: {reason}"
+                f"the gradebook {_without_password(url)} cannot be opened: {_reason(error)}"
             ) from None
         self._session = self._book.db
+        self._where = _without_password(url)
         with self._transaction():
             self._notebook = self._add_assignment()
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
+        from sqlalchemy.exc import SQLAlchemyError
+
         try:
             yield
             self._session.commit()
+        except SQLAlchemyError as error:
+            with contextlib.suppress(SQLAlchemyError):
+                self._session.rollback()
+            raise GradebookError(
+                f"the gradebook {self._where} cannot be written: {_reason(error)}; what was "
+                "graded so far is kept: run the same command again to go on"
+            ) from None
         except BaseException:
             self._session.rollback()
             raise
@@ -101,6 +110,15 @@ class GradebookWriter:
         rows = self._session.query(model.name, model.id).filter(model.notebook_id == notebook.id)
         return dict(rows.all())
 
+    def students(self) -> set[str]:
+        """Who has a sheet of this assignment in the gradebook."""
+        api = self._api
+        query = self._session.query(api.SubmittedAssignment.student_id).join(
+            api.SubmittedNotebook, api.SubmittedNotebook.assignment_id == api.SubmittedAssignment.id
+        )
+        rows = query.filter(api.SubmittedNotebook.notebook_id == self._notebook.id)
+        return {row[0] for row in rows}
+
     def write(self, result: Result, *, submitted: datetime.datetime | None = None) -> None:
         """Record one result; a submission that is missing leaves no row.
 
@@ -124,7 +142,8 @@ class GradebookWriter:
             handed_in.timestamp = submitted
         keys = {"assignment_id": handed_in.id, "notebook_id": self._notebook.id}
         sheet = self._ensure(api.SubmittedNotebook, keys)
-        sheet.flagged = result.status != "graded"
+        if result.status != "graded":  # a flag that a person set stays
+            sheet.flagged = True
         scores = {test.grade_id: test for test in result.tests}
         grades = {
             g.cell_id: g for g in self._session.query(api.Grade).filter_by(notebook_id=sheet.id)
@@ -135,8 +154,11 @@ class GradebookWriter:
                 grade = api.Grade(cell_id=cell_id, notebook_id=sheet.id, needs_manual_grade=True)
                 self._session.add(grade)
             test = scores.get(name)
-            grade.auto_score = test.score if test is not None else None
-            grade.needs_manual_grade = grade.manual_score is None and grade.auto_score is None
+            before, grade.auto_score = grade.auto_score, test.score if test is not None else None
+            if grade.manual_score is None:
+                grade.needs_manual_grade = grade.auto_score is None
+            elif before != grade.auto_score:  # the manual score was given for something else
+                grade.needs_manual_grade = True
         comments = {
             c.cell_id: c for c in self._session.query(api.Comment).filter_by(notebook_id=sheet.id)
         }
@@ -168,6 +190,11 @@ class GradebookWriter:
 
     def __exit__(self, *args: object) -> None:
         self.close()
+
+
+def _reason(error: BaseException) -> str:
+    text = str(getattr(error, "orig", None) or error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
 
 
 def tools_on_path() -> None:

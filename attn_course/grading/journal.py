@@ -10,13 +10,17 @@ import json
 import os
 import secrets
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from attn_course.grading.assignment import Assignment
 from attn_course.grading.sandbox import Limits
 from attn_course.grading.verdict import Result, TestResult
 
-VERSION = 1
+VERSION = 2
+
+
+class JournalError(RuntimeError):
+    """The journal cannot be used; the text says why."""
 
 
 def result_to_json(result: Result) -> dict[str, Any]:
@@ -45,6 +49,27 @@ def file_key(data: bytes | str | None) -> str:
     return hashlib.sha256(type(data).__name__.encode() + content).hexdigest()
 
 
+def _locked(path: Path) -> IO[bytes]:
+    """A lock that the system drops when this process ends, however it ends.
+
+    Raises:
+        JournalError: another process holds it.
+    """
+    file = path.open("ab")
+    try:
+        import fcntl
+    except ImportError:  # Windows, where the jail cannot start either
+        return file
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise JournalError(
+            f"another run is grading with {path.with_suffix('')}: wait for it, or end it"
+        ) from None
+    return file
+
+
 class Journal:
     """Results so far, kept in a file that survives a kill at any moment.
 
@@ -52,26 +77,45 @@ class Journal:
         path: the file; created when missing.
         key: of the run; a journal of another run is set aside as ``<name>.old``.
         seed: of the random inputs; None keeps the journal's, or draws one.
+        fresh: set what is there aside.
+
+    Raises:
+        JournalError: another run holds it.
     """
 
-    def __init__(self, path: Path, *, key: str, seed: int | None = None) -> None:
+    def __init__(
+        self, path: Path, *, key: str, seed: int | None = None, fresh: bool = False
+    ) -> None:
         self.path = path
         self.results: dict[str, tuple[str, Result]] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(path.with_name(path.name + ".lock"))
+        try:
+            self._open(key, seed, fresh)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _open(self, key: str, seed: int | None, fresh: bool) -> None:
         header, lines, length = self._read()
-        same = header.get("key") == key and seed in (None, header.get("seed"))
-        if header and not same:
-            os.replace(path, path.with_name(path.name + ".old"))
-        if header and same:
-            self.seed = int(header["seed"])
-            for line in lines:
-                self.results[line["student"]] = (line["file"], result_from_json(line["result"]))
-            with path.open("r+b") as file:
+        same = not fresh and header.get("key") == key and seed in (None, header.get("seed"))
+        if same:
+            try:
+                self.seed = int(header["seed"])
+                for line in lines:
+                    self.results[line["student"]] = (line["file"], result_from_json(line["result"]))
+            except (KeyError, TypeError, ValueError):
+                same = False
+                self.results.clear()
+        if same:
+            with self.path.open("r+b") as file:
                 file.truncate(length)  # a line cut short by a kill
-            self._file = path.open("ab")
+            self._file = self.path.open("ab")
             return
+        if self.path.exists() and self.path.stat().st_size:
+            os.replace(self.path, self.path.with_name(self.path.name + ".old"))
         self.seed = secrets.randbits(31) if seed is None else seed
-        self._file = path.open("wb")
+        self._file = self.path.open("wb")
         self._append({"key": key, "seed": self.seed})
 
     def _read(self) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
@@ -84,7 +128,7 @@ class Journal:
                 parsed = json.loads(line)
             except ValueError:
                 break
-            if not line.endswith(b"\n"):
+            if not line.endswith(b"\n") or not isinstance(parsed, dict):
                 break
             lines.append(parsed)
             length += len(line)
@@ -105,8 +149,9 @@ class Journal:
         self._append({"student": result.student, "file": key, "result": result_to_json(result)})
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file and let the next run have it."""
         self._file.close()
+        self._lock.close()
 
     def __enter__(self) -> "Journal":
         return self

@@ -22,6 +22,9 @@ class NotAPlainValue(StudentError, TypeError):
 class Remote:
     """Common to functions known by name and to objects known by handle."""
 
+    _session: Session
+    _description: str
+
     def __init__(self, session: Session, description: str) -> None:
         object.__setattr__(self, "_session", session)
         object.__setattr__(self, "_description", description)
@@ -48,7 +51,8 @@ class Remote:
         request = {"helper": operation, "args": list(args), "kwargs": kwargs, "options": options}
         if operation != "peak_memory":
             return self._request("call", **request)
-        self(*args, **kwargs)  # the first call pays for caches and lazy imports
+        # the first call pays for caches and lazy imports
+        self._request("call", args=list(args), kwargs=kwargs)
         self._session.memory(reset=True)
         before = self._session.memory()
         reported = self._request("call", **request)
@@ -63,7 +67,7 @@ class Remote:
     def _refuse(self, *args: Any) -> NoReturn:
         raise NotAPlainValue(f"got {self._description} where a plain value is needed")
 
-    __bool__ = __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = _refuse  # type: ignore[assignment]
+    __bool__ = __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = _refuse
     __len__ = __contains__ = __float__ = __int__ = __index__ = __complex__ = _refuse
     __array__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
     __truediv__ = __rtruediv__ = __neg__ = __abs__ = __round__ = __matmul__ = _refuse
@@ -78,6 +82,9 @@ class RemoteFunction(Remote):
         name: the global name in its notebook.
         forbidden: library calls refused while it runs.
     """
+
+    __name__: str
+    _forbidden: tuple[str, ...]
 
     def __init__(self, session: Session, name: str, *, forbidden: tuple[str, ...] = ()) -> None:
         super().__init__(session, f"{name}")
@@ -113,7 +120,7 @@ class RemoteObject(Remote):
         return {"$": "object", "id": self._number}
 
     def _address(self) -> dict[str, Any]:
-        return {"object": self, "path": list(self._path)}
+        return {"object": self, "id": self._number, "path": list(self._path)}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._request("call", args=list(args), kwargs=kwargs)
@@ -121,7 +128,8 @@ class RemoteObject(Remote):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self._session.call({"op": "get", "object": self, "path": [*self._path, name]}, _hold)
+        request = {"op": "get", **self._address(), "path": [*self._path, name]}
+        return self._session.call(request, _hold)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise NotAPlainValue("attributes of a submission's object cannot be set from a test")
@@ -130,12 +138,19 @@ class RemoteObject(Remote):
         if self._kind != "iterator":
             self._refuse()
         while True:
-            found = self._request("next")
-            if type(found) is not list or len(found) > 1:
-                self._refuse()
-            if not found:
+            try:
+                value = next(self)
+            except StopIteration:
                 return
-            yield found[0]
+            yield value
+
+    def __next__(self) -> Any:
+        found = self._request("next") if self._kind == "iterator" else None
+        if type(found) is not list or len(found) > 1:
+            self._refuse()
+        if not found:
+            raise StopIteration
+        return found[0]
 
 
 def _hold(value: object) -> Any:

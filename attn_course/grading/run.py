@@ -27,6 +27,7 @@ def grade_class(
     slug: str,
     gradebook: str | None = None,
     journal: Path | None = None,
+    fresh: bool = False,
     seed: int | None = None,
     limits: Limits | None = None,
     sandbox: bool = True,
@@ -42,6 +43,7 @@ def grade_class(
         slug: name of the assignment.
         gradebook: SQLAlchemy address of an nbgrader gradebook to fill; None fills none.
         journal: file that lets a rerun go on; None keeps none.
+        fresh: set an earlier run's journal aside and grade everyone again.
         seed: of the random inputs; drawn, and kept in the journal, when None.
         limits: wall clock and resources of a submission.
         sandbox: False grades without the jail, which any submission can then leave.
@@ -56,6 +58,7 @@ def grade_class(
         AssignmentError: the instructor's solution does not earn full marks.
         CollectError: there is nothing to grade.
         GradebookError: the gradebook cannot be used.
+        JournalError: another run is grading with the same journal.
         SandboxError: the jail or the cluster cannot be used.
     """
     assignment = load_assignment(notebook, slug)
@@ -64,10 +67,13 @@ def grade_class(
     keys = {item.student: file_key(item.data) for item in handed}
     settings = pool.Settings(assignment=assignment, limits=limits or Limits(), sandbox=sandbox)
     with contextlib.ExitStack() as stack:
+        log = _open_journal(stack, journal, settings, seed, fresh=fresh)
         book = _open_gradebook(stack, gradebook, assignment)
-        log = _open_journal(stack, journal, settings, seed)
         done = {name: log.results[name][1] for name in by_student if log.has(name, keys[name])}
         seed = log.seed
+        if book is not None:
+            for name in sorted(done.keys() - book.students()):  # another gradebook than last time
+                book.write(done[name], submitted=by_student[name].submitted)
         tasks = [
             pool.Task(student=item.student, data=item.data, seed=seed)
             for item in handed
@@ -76,7 +82,11 @@ def grade_class(
         if not tasks:
             return [done[name] for name in sorted(done)]
         check = pool.Task(student=INSTRUCTOR, data=notebook, seed=seed)
-        results = pool.run([check, *tasks], settings, workers=workers, scheduler=scheduler)
+        results = stack.enter_context(
+            contextlib.closing(
+                pool.run([check, *tasks], settings, workers=workers, scheduler=scheduler)
+            )
+        )
         for result in _checked(results, assignment):
             item = by_student[result.student]
             result = _annotated(result, item)
@@ -95,14 +105,19 @@ def _open_gradebook(
 
 
 def _open_journal(
-    stack: contextlib.ExitStack, path: Path | None, settings: pool.Settings, seed: int | None
+    stack: contextlib.ExitStack,
+    path: Path | None,
+    settings: pool.Settings,
+    seed: int | None,
+    *,
+    fresh: bool,
 ) -> Journal:
     if path is None:
         import tempfile
 
         path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "journal.jsonl"
     key = run_key(settings.assignment, settings.limits, sandbox=settings.sandbox)
-    return stack.enter_context(Journal(path, key=key, seed=seed))
+    return stack.enter_context(Journal(path, key=key, seed=seed, fresh=fresh))
 
 
 def _annotated(result: Result, item: Handed) -> Result:

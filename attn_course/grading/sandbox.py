@@ -30,6 +30,7 @@ OPEN_PARTS = (
 )
 START_SECONDS = 60.0
 MAX_CALLBACKS = 100_000
+MAX_SESSION_BYTES = 2 << 30  # all that one submission may send to the trusted side
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -210,6 +211,7 @@ class Session:
         zygote: the jail to fork from.
         cells: ``{"id", "source"}`` of each cell, in order.
         limits: wall clock and resources.
+        seed: of the random numbers that the submission draws itself; known to it.
 
     Raises:
         StudentTimeout: the cells did not end in time.
@@ -217,9 +219,15 @@ class Session:
     """
 
     def __init__(
-        self, zygote: Zygote, cells: Sequence[Mapping[str, str]], *, limits: Limits
+        self,
+        zygote: Zygote,
+        cells: Sequence[Mapping[str, str]],
+        *,
+        limits: Limits,
+        seed: int = 0,
     ) -> None:
-        self.zygote, self.limits = zygote, limits
+        self.zygote, self.limits, self.seed = zygote, limits, seed
+        self.bytes_left = MAX_SESSION_BYTES
         self.deadline = time.monotonic() + limits.wall_seconds
         self.cells = [dict(cell) for cell in cells]
         self.errors: dict[str, Any] = {}
@@ -243,8 +251,15 @@ class Session:
 
     def _boot(self) -> None:
         self._connection, self._life = self.zygote.spawn(self.limits)
-        request = {"op": "cells", "cells": self.cells}
-        report = self._exchange(request, seconds=self.seconds_left, what="the notebook's own cells")
+        request = {"op": "cells", "cells": self.cells, "seed": self.seed}
+        what = "the notebook's own cells"
+        try:
+            report = self._exchange(request, seconds=self.seconds_left, what=what)
+        except SubmissionLost:
+            raise
+        except Exception:  # an honest worker reports what a cell raises, it does not raise it
+            report = None
+        report = report if type(report) is dict else {}
         errors, names = report.get("errors"), report.get("names")
         if type(errors) is not dict or type(names) is not list:
             self.end()
@@ -293,17 +308,17 @@ class Session:
                 return {"$": "callback", "id": len(callbacks) - 1}
             raise wire.WireError(f"a {type(value).__name__} cannot be given to a submission")
 
+        frame = wire.pack(request, keep)  # raises before the conversation begins
         try:
-            wait()
-            wire.send(connection, request, keep)
+            wire.send_frame(connection, frame, wait)
             for _ in range(MAX_CALLBACKS):
-                reply = wire.receive(connection, self._resolve, wait=wait)
+                reply = wire.receive(connection, self._resolve, wait=wait, count=self._count)
                 if type(reply) is not dict:
                     raise wire.WireError("reply is not a mapping")
                 if "callback" not in reply:
                     break
-                wait()
-                wire.send(connection, self._call_back(callbacks, reply), keep)
+                answer = self._packed(self._call_back(callbacks, reply), keep)
+                wire.send_frame(connection, answer, wait)
             else:
                 raise wire.WireError("too many callbacks")
             if "exc" not in reply:
@@ -314,9 +329,26 @@ class Session:
         except (EOFError, OSError, wire.WireError) as error:
             self.end()
             raise SubmissionLost(self._cause(error)) from None
+        except BaseException:  # the conversation is cut in its middle: nothing can follow
+            self.end()
+            raise
         if "exc" in reply:  # raised outside the block above, which takes an OSError for a dead jail
             raise student_error(reply["exc"])
         return reply["ok"]
+
+    def _count(self, size: int) -> None:
+        self.bytes_left -= size
+        if self.bytes_left < 0:
+            raise wire.WireError(f"more than {MAX_SESSION_BYTES >> 20} MiB in one submission")
+
+    @staticmethod
+    def _packed(answer: dict[str, Any], keep: wire.Hold) -> wire.Buffers:
+        """The frame for what a callback gave; what cannot cross is an error of the callback."""
+        try:
+            return wire.pack(answer, keep)
+        except (wire.WireError, TypeError) as error:
+            text = f"the callback's result cannot cross: {error}"
+            return wire.pack({"exc": {"type": "TypeError", "text": text}})
 
     @staticmethod
     def _call_back(callbacks: list[Callable[..., Any]], reply: dict[str, Any]) -> dict[str, Any]:

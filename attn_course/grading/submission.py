@@ -91,8 +91,9 @@ def parse_notebook(data: bytes) -> dict[str, Any]:
         raise Unreadable("its JSON is no notebook")
     if "cells" not in notebook and isinstance(notebook.get("worksheets"), list):
         sheets = [s for s in notebook["worksheets"] if isinstance(s, dict)]
-        cells = [c for s in sheets for c in s.get("cells", []) if isinstance(c, dict)]
-        notebook["cells"] = [{**c, "source": c.get("input", c.get("source", ""))} for c in cells]
+        lists = [s["cells"] for s in sheets if isinstance(s.get("cells"), list)]
+        old = [c for cells in lists for c in cells if isinstance(c, dict)]
+        notebook["cells"] = [{**c, "source": c.get("input", c.get("source", ""))} for c in old]
     cells = notebook.get("cells")
     if not isinstance(cells, list):
         raise Unreadable("it has no list of cells")

@@ -3,10 +3,13 @@
 import ast
 import contextlib
 import dataclasses
+import hashlib
 import io
 import math
+import numbers
 import os
 import random
+import re
 import time
 import warnings
 from collections.abc import Iterator
@@ -24,6 +27,10 @@ from attn_course.probes.draw import SEED_VARIABLE
 from attn_course.probes.failure import ProbeFailure
 
 MAX_MESSAGE = 8000
+ROUNDING = 1e-9
+_BAD_TEXT = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +96,7 @@ def grade_notebook(
             student=student,
             assignment=assignment.slug,
             status=status,
-            reason=reason,
+            reason=plain_text(reason),
             max_score=assignment.max_score,
             seed=seed,
             sandboxed=zygote.sandbox,
@@ -113,7 +120,7 @@ def grade_notebook(
             notes=submission.notes,
         )
     try:
-        session = Session(zygote, submission.cells, limits=limits)
+        session = Session(zygote, submission.cells, limits=limits, seed=_students_seed(seed))
     except StudentTimeout as error:
         return result("timeout", str(error), notes=submission.notes)
     except SubmissionLost as error:
@@ -130,9 +137,19 @@ def grade_notebook(
             score=sum(scores) if scores else None,
             tests=tests,
             notes=submission.notes,
-            answers=submission.answers,
-            output=session.output,
+            answers={name: plain_text(text) for name, text in submission.answers.items()},
+            output=plain_text(session.output),
         )
+
+
+def _students_seed(seed: int) -> int:
+    """For what a submission draws itself; the seed of the hidden inputs cannot be had from it."""
+    return int.from_bytes(hashlib.sha256(f"submission {seed}".encode()).digest()[:4], "big")
+
+
+def plain_text(text: str) -> str:
+    """Text that every file, database and terminal takes and that reads as it is written."""
+    return _BAD_TEXT.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
 def _status(
@@ -183,10 +200,10 @@ def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:
 def _run_tests(
     assignment: Assignment, submission: Submission, session: Session, seed: int
 ) -> Iterator[TestResult]:
-    names: dict[str, Any] = {"__name__": "__main__"}
+    names: dict[str, Any] = {"__name__": "__main__", **_stubs(assignment, session)}
     with _seeded(seed):
         for identity, source in assignment.locked.items():
-            exec(compile(source, f"<{identity}>", "exec"), names)
+            _run_locked(identity, source, names)
         for test in assignment.tests:
             needed = _mentioned(test, assignment)
             gone = [
@@ -200,7 +217,7 @@ def _run_tests(
                 continue
             begun = time.monotonic()
             if not session.alive and session.seconds_left > 0:
-                with contextlib.suppress(SubmissionLost):
+                with contextlib.suppress(SubmissionLost, SandboxError):
                     session.restart()
             if session.seconds_left <= 0:
                 yield TestResult(test.grade_id, None, test.points, "not graded: out of time")
@@ -208,6 +225,20 @@ def _run_tests(
             names.update(_stubs(assignment, session))
             outcome = run_test(test, names)
             yield dataclasses.replace(outcome, seconds=time.monotonic() - begun)
+
+
+def _run_locked(identity: str, source: str, names: dict[str, Any]) -> None:
+    """A cell of the instructor that is no test; one that shows a learner's result may fail.
+
+    A cell that fails for the instructor's own solution is found before anybody is graded: the
+    tests that need its names fail.
+    """
+    with (
+        contextlib.suppress(Exception),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        exec(compile(source, f"<{identity}>", "exec"), names)
 
 
 def _mentioned(test: TestCell, assignment: Assignment) -> list[str]:
@@ -228,17 +259,21 @@ def run_test(test: TestCell, names: dict[str, Any]) -> TestResult:
             value = None if last is None else eval(compile(last, where, "eval"), names)
         score = _score(value, test)
     except ProbeFailure as failure:
-        return TestResult(
-            test.grade_id, 0.0, test.points, str(failure)[:MAX_MESSAGE], failure.misconception
-        )
+        text = plain_text(str(failure)[:MAX_MESSAGE])
+        return TestResult(test.grade_id, 0.0, test.points, text, failure.misconception)
     except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-        return TestResult(test.grade_id, 0.0, test.points, text[:MAX_MESSAGE])
-    return TestResult(test.grade_id, score, test.points, said.getvalue()[:MAX_MESSAGE].strip())
+        text = plain_text(f"{type(error).__name__}: {error}"[:MAX_MESSAGE])
+        return TestResult(test.grade_id, 0.0, test.points, text)
+    text = plain_text(said.getvalue()[:MAX_MESSAGE]).strip()
+    return TestResult(test.grade_id, score, test.points, text)
 
 
 def _score(value: object, test: TestCell) -> float:
     """Points from the last value of a test cell.
+
+    None, text and anything else that is no single number are full marks, as in nbgrader; a truth
+    value is all or nothing. A number above the points, beyond rounding, is no score: capping it
+    would let a submission that the cell trusts too much buy full marks.
 
     Raises:
         ValueError: it is a number that can be no score.
@@ -249,18 +284,19 @@ def _score(value: object, test: TestCell) -> float:
         value = value.item()
     if type(value) is bool:
         return test.points if value else 0.0
-    if type(value) not in (int, float):
+    if not isinstance(value, numbers.Number):
         return test.points
-    if not math.isfinite(value) or value < 0:  # type: ignore[arg-type]
+    score = float(value) if isinstance(value, numbers.Real) else math.nan
+    if not -ROUNDING <= score <= test.points + ROUNDING * max(1.0, test.points):
         raise ValueError(f"{test.grade_id}: expected a score from 0 to {test.points}, got {value}")
-    return min(float(value), test.points)  # type: ignore[arg-type]
+    return min(max(score, 0.0), test.points)
 
 
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """Every source of randomness of a test cell from one seed; all restored afterwards."""
     before = os.environ.get(SEED_VARIABLE)
-    state = torch.get_rng_state()
+    states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
     os.environ[SEED_VARIABLE] = str(seed)
     torch.manual_seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002  a test cell may use the old interface
@@ -270,7 +306,9 @@ def _seeded(seed: int) -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        torch.set_rng_state(state)
+        torch.set_rng_state(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        random.setstate(states[2])
         if before is None:
             os.environ.pop(SEED_VARIABLE, None)
         else:

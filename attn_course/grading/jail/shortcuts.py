@@ -31,7 +31,7 @@ class _PublicNames(TorchFunctionMode):
         self.names = names
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = resolve_name(func) or ""
+        name = resolve_name(func) or getattr(func, "__name__", "")
         if name in self.names or name.split(".")[-1] in self.names:
             _refuse(name)
         return func(*args, **(kwargs or {}))

@@ -23,6 +23,8 @@ MAX_BYTES: Final = 256 << 20
 MAX_DEPTH: Final = 40
 MAX_DIMS: Final = 32
 MAX_INT_DIGITS: Final = 4096
+MAX_ITEMS: Final = 1_000_000
+MAX_KEYS: Final = 5000
 SAFE_INT: Final = 2**53
 
 TORCH_DTYPES: Final[dict[str, torch.dtype]] = {
@@ -71,9 +73,9 @@ def encode(value: object, buffers: Buffers, hold: Hold | None = None, depth: int
     if kind is int:
         return _encode_int(value)  # type: ignore[arg-type]
     if kind is float:
-        return value if math.isfinite(value) else {"$": "float", "v": repr(value)}  # type: ignore[arg-type]
+        return value if math.isfinite(value) else {"$": "float", "v": _hex(value)}  # type: ignore[arg-type]
     if kind is complex:
-        return {"$": "complex", "v": [repr(value.real), repr(value.imag)]}  # type: ignore[attr-defined]
+        return {"$": "complex", "v": [_hex(value.real), _hex(value.imag)]}  # type: ignore[attr-defined]
     if isinstance(value, torch.Tensor):
         return _encode_tensor(value, buffers)
     if isinstance(value, np.ndarray | np.generic) and str(value.dtype) in NUMPY_DTYPES:
@@ -110,6 +112,17 @@ def encode(value: object, buffers: Buffers, hold: Hold | None = None, depth: int
     if hold is not None:
         return hold(value)
     raise WireError(f"a value of type {kind.__name__} cannot cross the wire")
+
+
+def _hex(value: float) -> str:
+    """The eight bytes of a float: exact for the payload of a NaN as well."""
+    return struct.pack("<d", value).hex()
+
+
+def _unhex(text: object) -> float:
+    if type(text) is not str or len(text) != 16:
+        raise WireError("malformed float")
+    return float(struct.unpack("<d", bytes.fromhex(text))[0])
 
 
 def _encode_int(value: int) -> Node:
@@ -188,16 +201,16 @@ def _decode(node: Node, rest: Buffers, resolve: Resolve | None, strides: bool, d
             pairs = items()
             if any(type(pair) is not list or len(pair) != 2 for pair in pairs):
                 raise WireError("malformed dict")
+            _check_keys([k for k, _ in pairs])
             return {_key(k): v for k, v in pairs}
         case "set":
-            return {_key(x) for x in items()}
+            _check_keys(members := items())
+            return {_key(x) for x in members}
         case "float":
-            if node["v"] not in ("nan", "inf", "-inf"):
-                raise WireError("malformed float")
-            return float(node["v"])
+            return _unhex(node["v"])
         case "complex":
             real, imag = node["v"]
-            return complex(float(real), float(imag))
+            return complex(_unhex(real), _unhex(imag))
         case "int":
             if type(node["v"]) is not str or len(node["v"]) > MAX_INT_DIGITS:
                 raise WireError("malformed integer")
@@ -215,6 +228,12 @@ def _decode(node: Node, rest: Buffers, resolve: Resolve | None, strides: bool, d
         case "object" | "callback" if resolve is not None:
             return resolve(node)
     raise WireError(f"unknown kind {str(node['$'])[:40]!r}")
+
+
+def _check_keys(keys: list[Any]) -> None:
+    """Numbers and tuples can be chosen to share one hash; texts cannot, so they may be many."""
+    if sum(type(key) not in (str, bytes) for key in keys) > MAX_KEYS:
+        raise WireError(f"more than {MAX_KEYS} keys that are no text")
 
 
 def _key(value: object) -> Any:
@@ -240,10 +259,19 @@ def _decode_tensor(node: dict[str, Any], data: bytes, strides: bool) -> torch.Te
         raise WireError("a boolean tensor holds other bytes than 0 and 1")
     flat = torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype)
     tensor = flat.reshape(shape)
-    if strides and list(tensor.stride()) != node["st"] and 0 not in node["st"]:
-        tensor = torch.empty_strided(shape, node["st"], dtype=dtype).copy_(tensor)
+    if strides and tensor.numel() and list(tensor.stride()) != node["st"]:
+        tensor = _with_strides(tensor, node["st"])
     wants_grad = node["g"] is True and (dtype.is_floating_point or dtype.is_complex)
     return tensor.requires_grad_(wants_grad)
+
+
+def _with_strides(tensor: torch.Tensor, strides: list[int]) -> torch.Tensor:
+    """The same values in another memory layout; an axis of stride 0 is expanded."""
+    kept = [slice(None) if stride else slice(0, 1) for stride in strides]
+    narrow = tensor[tuple(kept)]
+    laid = torch.empty_strided(narrow.shape, strides, dtype=tensor.dtype)
+    laid.as_strided(laid.shape, laid.stride()).copy_(narrow)
+    return laid.expand(tensor.shape)
 
 
 def _decode_array(node: dict[str, Any], data: bytes) -> Any:
@@ -256,8 +284,12 @@ def _decode_array(node: dict[str, Any], data: bytes) -> Any:
     return array[()] if node.get("scalar") is True and not shape else array
 
 
-def send(connection: socket.socket, message: object, hold: Hold | None = None) -> None:
-    """Send one message; raises before the first byte if it cannot be sent whole."""
+def pack(message: object, hold: Hold | None = None) -> Buffers:
+    """The parts of the frame of one message.
+
+    Raises:
+        WireError: it cannot be sent whole.
+    """
     buffers: Buffers = []
     node = encode(message, buffers, hold)
     header = json.dumps(node, allow_nan=False).encode()
@@ -266,9 +298,22 @@ def send(connection: socket.socket, message: object, hold: Hold | None = None) -
     if sum(map(len, buffers)) > MAX_BYTES:
         raise WireError(f"message too large: more than {MAX_BYTES >> 20} MiB")
     lengths = struct.pack(f"<{len(buffers)}Q", *map(len, buffers))
-    connection.sendall(MAGIC + struct.pack("<II", len(header), len(buffers)) + lengths + header)
-    for buffer in buffers:
-        connection.sendall(buffer)
+    head = MAGIC + struct.pack("<II", len(header), len(buffers)) + lengths + header
+    return [head, *buffers]
+
+
+def send_frame(
+    connection: socket.socket, frame: Buffers, wait: Callable[[], None] = lambda: None
+) -> None:
+    """Send what :func:`pack` made; ``wait`` sets the time-out that is left for each part."""
+    for part in frame:
+        wait()
+        connection.sendall(part)
+
+
+def send(connection: socket.socket, message: object, hold: Hold | None = None) -> None:
+    """Send one message; raises before the first byte if it cannot be sent whole."""
+    send_frame(connection, pack(message, hold))
 
 
 def receive(
@@ -277,6 +322,7 @@ def receive(
     *,
     strides: bool = False,
     wait: Callable[[], None] = lambda: None,
+    count: Callable[[int], None] = lambda size: None,
 ) -> Any:
     """Receive one message.
 
@@ -285,19 +331,23 @@ def receive(
         resolve: see :func:`decode`.
         strides: see :func:`decode`.
         wait: called before each read; sets the time-out that is left.
+        count: called with the size of the message before it is taken.
 
     Raises:
         EOFError: the peer has closed.
         WireError: the frame breaks the protocol.
     """
     head = _read(connection, 12, wait)
-    header_length, count = struct.unpack("<II", head[4:])
-    if head[:4] != MAGIC or header_length > MAX_HEADER or count > MAX_BUFFERS:
+    header_length, parts = struct.unpack("<II", head[4:])
+    if head[:4] != MAGIC or header_length > MAX_HEADER or parts > MAX_BUFFERS:
         raise WireError("not a frame of this protocol")
-    lengths = struct.unpack(f"<{count}Q", _read(connection, 8 * count, wait))
+    lengths = struct.unpack(f"<{parts}Q", _read(connection, 8 * parts, wait))
+    count(header_length + sum(lengths))
     if sum(lengths) > MAX_BYTES:
         raise WireError(f"message too large: more than {MAX_BYTES >> 20} MiB")
     header = _read(connection, header_length, wait)
+    if sum(map(header.count, (b",", b"[", b"{"))) > MAX_ITEMS:  # each becomes an object of ours
+        raise WireError(f"header with more than {MAX_ITEMS} items")
     buffers = [_read(connection, length, wait) for length in lengths]
     try:
         node = json.loads(header, parse_constant=_no_constant)

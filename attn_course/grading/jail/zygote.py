@@ -28,7 +28,7 @@ def keep(worker_pid: int, life: socket.socket) -> None:
     """Wait for the worker; answer ``b"m"`` (peak memory) and ``b"r"`` (reset it); then report."""
     exited = os.pidfd_open(worker_pid)
     while True:
-        ready, _, _ = select.select([life, exited], [], [])
+        ready, _, _ = select.select([life.fileno(), exited], [], [])
         if exited in ready:
             break
         request = life.recv(1)
