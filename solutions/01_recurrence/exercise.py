@@ -859,6 +859,6 @@ probe.judges(
 # The LSTM opens a path whose factor is the forget gate, but at the start that gate is σ(about 0) = 0.5, and 0.5 to the power 200 is nothing either.
 # I would measure the gradient norm by lag, the size of the states (saturation) and the mean forget gate.
 # I would first set the forget bias to 3 to 5 (σ(3) = 0.95, σ(5) = 0.993), perhaps train on shorter sequences first, and measure again.
-# A gate below 1 only moves the horizon: 0.993 to the power 200 is 0.24, but to the power 2000 it is 1e-6; and the state must hold the word through 200 updates.
+# Along the cell a gate below 1 only moves the horizon: 0.993 to the power 200 is 0.24, but to the power 2000 it is 1e-6; and the state must hold the word through 200 updates.
 # A direct path from the answer to the word would not have this limit.
 # Full marks: product named, the ratio argument for clipping, the gate at 0.5, a measured number, a limit.

@@ -151,6 +151,16 @@ def lstm_ifog(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
+@misconception(of="lstm_cell", name="forget gate and content exchanged", fails=ALL_LSTM)
+def lstm_igfo(input, state, *weights):
+    """You read the blocks in the order input, content, forget, output, as TensorFlow once stacked
+    them. Look at the order that the exercise states.
+    """
+    i, g, f, o = lstm_blocks(input, state, *weights)
+    cell = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+    return o.sigmoid() * cell.tanh(), cell
+
+
 @misconception(of="lstm_cell", name="input and forget gate exchanged", fails=ALL_LSTM)
 def lstm_figo(input, state, *weights):
     """Your input gate keeps the old cell and your forget gate lets the new content in.
@@ -450,6 +460,14 @@ def bptt_old_slope(*args):
     return walk_back(*args, slope=lambda before, after: 1 - before**2)
 
 
+@misconception(of="rnn_bptt", name="tanh applied once more", fails=ALL_BPTT)
+def bptt_double_tanh(*args):
+    """You put the state through tanh again before you take the slope, but it has been there.
+    Look at whether you kept the values before or after the squashing.
+    """
+    return walk_back(*args, slope=lambda before, after: 1 - after.tanh() ** 2)
+
+
 @misconception(of="rnn_bptt", name="recurrent gradient with the new state", fails=ALL_BPTT)
 def bptt_new_state(*args):
     """For `weight_hh` you multiply the blame of step t with the state of the same step.
@@ -736,6 +754,28 @@ def clip_nan(grads, max_norm):
     """
     norm = global_norm(grads)
     return [g / norm * torch.clamp(norm, max=max_norm) for g in grads], norm
+
+
+@misconception(
+    of="clip_by_global_norm",
+    name="always rescaled, and divided by zero",
+    fails=cells("clip_by_global_norm", "short_gradients", "all_zero"),
+)
+def clip_unguarded(grads, max_norm):
+    """You bring every gradient to the maximum norm. Short ones are stretched, so training never
+    settles, and a gradient of zeros becomes NaN. Ask when nothing is to happen.
+    """
+    norm = global_norm(grads)
+    return [g * max_norm / norm for g in grads], norm
+
+
+@misconception(of="clip_by_global_norm", name="the largest entry as norm", fails=CLIP_NOT_ZERO)
+def clip_largest_entry(grads, max_norm):
+    """Your norm is the largest absolute entry. Check it on (3, 4), whose length is 5.
+    Look at which norm the exercise describes.
+    """
+    norm = max(g.abs().max() for g in grads)
+    return shrink(grads, norm, max_norm), norm
 
 
 # 7. The reader to be mended
