@@ -138,7 +138,8 @@ def _encode_tensor(value: torch.Tensor, buffers: Buffers) -> Node:
     if str(value.dtype) not in TORCH_DTYPES or value.layout != torch.strided:
         raise WireError(f"a tensor of dtype {value.dtype}, layout {value.layout} cannot cross")
     plain = value.detach().cpu()
-    data = plain.contiguous().resolve_conj().resolve_neg()
+    # clone, not contiguous(): that keeps the odd stride of a one-element slice, and view refuses it
+    data = plain.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
     buffers.append(data.reshape(-1).view(torch.uint8).numpy().tobytes() if data.numel() else b"")
     return {
         "$": "tensor",

@@ -252,7 +252,8 @@ def _error(described: dict[str, Any]) -> BaseException:
 
 def _bytes(value: Any) -> bytes:
     if isinstance(value, torch.Tensor):
-        flat = value.detach().contiguous().reshape(-1)
+        # clone, not contiguous(): that keeps the odd stride of a one-element slice
+        flat = value.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
         return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
     return bytes(value.tobytes())
 
