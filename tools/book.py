@@ -47,10 +47,12 @@ def main(arguments: list[str] | None = None) -> int:
     for name, help_text in (("html", "build the site"), ("serve", "serve the built site")):
         command = commands.add_parser(name, help=help_text)
         command.add_argument("--book", type=Path, help="another book folder (for tests)")
+        command.add_argument("--package", type=Path, help="another package folder (for tests)")
         if name == "serve":
             command.add_argument("--port", type=int, default=int(os.environ.get("PORT", "8000")))
     chosen = parser.parse_args(arguments)
-    book = Book(source=chosen.book.resolve()) if chosen.book else Book()
+    chosen_folders = {"source": chosen.book, "package": chosen.package}
+    book = Book(**{name: path.resolve() for name, path in chosen_folders.items() if path})
     try:
         if chosen.command == "html":
             html(book)
