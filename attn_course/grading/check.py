@@ -366,7 +366,11 @@ def _print(result: NotebookResult) -> None:
                 console.print(Text(f"  {label}: {text}"), soft_wrap=not sys.stdout.isatty())
         else:
             console.print(Text(f"  {test.message}"), soft_wrap=not sys.stdout.isatty())
-    console.print(Text(f"\n{result.score:g} of {result.points:g} points", style="bold"))
+    console.print(
+        Text(f"\n{result.score:g} of {result.points:g} points", style="bold"),
+        Text("on the tests in this notebook; a grader adds hidden inputs", style="dim"),
+        soft_wrap=True,
+    )
 
 
 def _short(grade_id: str) -> str:

@@ -35,6 +35,7 @@ from attn_course.probes import Probe, from_numpy, properties
 #
 # </details>
 
+
 # %% nbgrader={"grade_id": "stable_softmax", "solution": true}
 def stable_softmax(scores, dim=-1):
     ### BEGIN SOLUTION
@@ -118,6 +119,7 @@ probe.gradient(probe.normal(3, 5), dim=0)
 #
 # </details>
 
+
 # %% nbgrader={"grade_id": "logsumexp", "solution": true}
 def logsumexp(scores, dim=-1):
     ### BEGIN SOLUTION
@@ -199,6 +201,7 @@ probe.gradient(probe.normal(2, 3, 2), dim=1)
 # Give it to the forbidden positions *before* anything else, and then look at what happens to a row that holds nothing else.
 #
 # </details>
+
 
 # %% nbgrader={"grade_id": "masked_softmax", "solution": true}
 def masked_softmax(scores, attn_mask, dim=-1):
@@ -300,6 +303,7 @@ probe.gradient(probe.normal(3, 5), mask)
 #
 # By hand: `[3, 4]` and `[4, 3]` have dot product 24 and lengths 5 and 5, so the cosine is 0.96.
 
+
 # %% nbgrader={"grade_id": "cosine_similarity", "solution": true}
 def cosine_similarity(a, b):
     ### BEGIN SOLUTION
@@ -311,17 +315,23 @@ def cosine_similarity(a, b):
 
 # %% nbgrader={"grade_id": "cosine_similarity-values", "grade": true, "points": 1}
 # The example by hand, opposite vectors, and vectors of different lengths.
-probe = Probe("00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity)
+probe = Probe(
+    "00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity
+)
 probe.equals(torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0]))
 probe.equals(torch.tensor([1.0, 2.0]), torch.tensor([-3.0, -6.0]))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(7), probe.normal(7))
-probe.equals(probe.normal(5, dtype=torch.float64, mean=2.0), 100.0 * probe.normal(5, dtype=torch.float64))
+probe.equals(
+    probe.normal(5, dtype=torch.float64, mean=2.0), 100.0 * probe.normal(5, dtype=torch.float64)
+)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "cosine_similarity-shapes", "grade": true, "points": 1}
 # Many vectors at once: row by row, and every row with every other one.
-probe = Probe("00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity)
+probe = Probe(
+    "00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity
+)
 a = torch.tensor([[3.0, 4.0], [1.0, 0.0]])
 b = torch.tensor([[4.0, 3.0], [1.0, 1.0]])
 probe.equals(a, b)
@@ -335,7 +345,9 @@ probe.equals(probe.normal(5, 3).t(), probe.normal(5, 3).t())
 
 # %% nbgrader={"grade_id": "cosine_similarity-zero_vector", "grade": true, "points": 1}
 # A zero vector, on either side.
-probe = Probe("00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity)
+probe = Probe(
+    "00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity
+)
 probe.equals(torch.tensor([0.0, 0.0]), torch.tensor([4.0, 3.0]))
 ### BEGIN HIDDEN TESTS
 vectors = probe.uniform(3, 5)
@@ -346,7 +358,9 @@ probe.equals(vectors, vectors)
 
 # %% nbgrader={"grade_id": "cosine_similarity-gradient", "grade": true, "points": 1}
 # Gradients with respect to both arguments.
-probe = Probe("00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity)
+probe = Probe(
+    "00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity
+)
 probe.gradient(torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0]), wrt=(0, 1))
 ### BEGIN HIDDEN TESTS
 probe.gradient(1.0 + probe.uniform(3, 5), 1.0 + probe.uniform(3, 5), wrt=(0, 1))
@@ -365,6 +379,7 @@ probe.gradient(1.0 + probe.uniform(3, 5), 1.0 + probe.uniform(3, 5), wrt=(0, 1))
 #
 # By hand: the vectors `[1, 0]` and `[5, 8]` with weights 3 and 1 have the mean `[2, 2]`.
 
+
 # %% nbgrader={"grade_id": "weighted_mean", "solution": true}
 def weighted_mean(weights, value):
     ### BEGIN SOLUTION
@@ -380,7 +395,9 @@ probe = Probe("00_warm_up", "weighted_mean", weighted_mean, oracle=reference.wei
 probe.equals(torch.tensor([0.75, 0.25]), torch.tensor([[1.0, 0.0], [5.0, 8.0]]))
 ### BEGIN HIDDEN TESTS
 probe.equals(torch.softmax(probe.normal(5), 0), probe.normal(5, 3))
-probe.equals(torch.softmax(probe.normal(3, dtype=torch.float64), 0), probe.normal(3, 7, dtype=torch.float64))
+probe.equals(
+    torch.softmax(probe.normal(3, dtype=torch.float64), 0), probe.normal(3, 7, dtype=torch.float64)
+)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "weighted_mean-any_weights", "grade": true, "points": 1}
@@ -437,6 +454,7 @@ probe.gradient(0.2 + probe.uniform(2, 3), probe.normal(2, 3, 5), wrt=(0, 1))
 #
 # By hand: two words at a right angle have cosines 1 with themselves and 0 with each other, so each weighs its own vector with $e / (e + 1) \approx 0.731$.
 
+
 # %% nbgrader={"grade_id": "broken", "locked": true}
 def broken_word_in_context(words):
     lengths = words.norm(dim=-1, keepdim=True)
@@ -472,13 +490,17 @@ probe.equals(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
 probe = Probe("00_warm_up", "fixed_word_in_context", fixed_word_in_context)
 words = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 0.0]])
 probe.holds(properties.permutation_equivariant(at=(0,), dim=0), words)
+
+
 ### BEGIN HIDDEN TESTS
 def right_words(words):
     cosines = reference.cosine_similarity(words[:, None], words)
     return reference.weighted_mean(reference.softmax(cosines), words)
 
 
-probe = Probe("00_warm_up", "fixed_word_in_context", fixed_word_in_context, oracle=from_numpy(right_words))
+probe = Probe(
+    "00_warm_up", "fixed_word_in_context", fixed_word_in_context, oracle=from_numpy(right_words)
+)
 words = probe.normal(5, 3, std=2.0)
 words[2] = 0.0
 probe.equals(words)
@@ -497,6 +519,7 @@ probe.equals(probe.normal(3, 3))
 # - Here you may use `torch.softmax` to compare with.
 #
 # Your points grow with the number of wrong ones that you catch.
+
 
 # %% nbgrader={"grade_id": "check_softmax", "solution": true}
 def check_softmax(candidate):
@@ -521,7 +544,9 @@ probe = Probe("00_warm_up", "check_softmax", check_softmax)
 probe.judges(
     right=[torch.softmax],
     wrong={
-        "every weight is the same": lambda scores, dim=-1: torch.full_like(scores, 1 / scores.shape[dim]),
+        "every weight is the same": lambda scores, dim=-1: torch.full_like(
+            scores, 1 / scores.shape[dim]
+        ),
         "the scores themselves": lambda scores, dim=-1: scores.clone(),
     },
     points=1,
@@ -535,6 +560,8 @@ probe.judges(
     wrong={"each score by itself": lambda scores, dim=-1: torch.sigmoid(scores)},
     points=5,
 )
+
+
 ### BEGIN HIDDEN TESTS
 def overflowing(scores, dim=-1):
     return scores.exp() / scores.exp().sum(dim, keepdim=True)
@@ -552,8 +579,12 @@ probe.judges(
         "no protection against overflow": overflowing,
         "the input is changed in place": writing,
         "dim is ignored": lambda scores, dim=-1: torch.softmax(scores, -1),
-        "one total for the whole tensor": lambda scores, dim=-1: torch.softmax(scores.flatten(), 0).view_as(scores),
-        "powers of two instead of e": lambda scores, dim=-1: torch.softmax(scores * math.log(2.0), dim),
+        "one total for the whole tensor": lambda scores, dim=-1: torch.softmax(
+            scores.flatten(), 0
+        ).view_as(scores),
+        "powers of two instead of e": lambda scores, dim=-1: torch.softmax(
+            scores * math.log(2.0), dim
+        ),
     },
     points=5,
 )
