@@ -1,4 +1,4 @@
-"""Build the book, or serve it: ``python tools/book.py html`` and ``python tools/book.py serve``.
+"""Build the book or serve it: ``python tools/book.py html`` and ``python tools/book.py serve``.
 
 ``html`` runs the pages whose code, package or versions changed, renders the site into
 ``book/_build/html`` and checks what came out. ``serve`` shows it on 127.0.0.1.
@@ -44,7 +44,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; every failure is one line on stderr and status 1."""
     parser = argparse.ArgumentParser(prog="tools/book.py", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, help_text in (("html", "build the site"), ("serve", "serve the built site")):
+    for name, help_text in (
+        ("html", "build the site"),
+        ("serve", "serve the built site"),
+        ("binder", "add Binder's environment to the built site, for publishing"),
+    ):
         command = commands.add_parser(name, help=help_text)
         command.add_argument("--book", type=Path, help="another book folder (for tests)")
         command.add_argument("--package", type=Path, help="another package folder (for tests)")
@@ -56,6 +60,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if chosen.command == "html":
             html(book)
+        elif chosen.command == "binder":
+            from bookbuild.binder import write_environment
+
+            write_environment(book)
         else:
             from bookbuild.serve import serve
 
