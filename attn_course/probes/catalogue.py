@@ -117,7 +117,7 @@ def witnesses(*, of: str) -> Callable[[Any], Any]:
 
 
 def call(*args: Any, via: Callable[..., Any] | None = None, **kwargs: Any) -> Call:
-    """Write down a call for :func:`witnesses`, in the form that ``Probe.equals`` takes."""
+    """Write down a call for ``witnesses``, in the form that ``Probe.equals`` takes."""
     return Call(args, kwargs, via)
 
 

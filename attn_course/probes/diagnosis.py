@@ -62,7 +62,7 @@ def name_misconceptions(
 
 
 def explain(found: Sequence[Misconception]) -> str:
-    """Write the likely cause from what :func:`name_misconceptions` returned."""
+    """Write the likely cause from what ``name_misconceptions`` returned."""
     if not found:
         return ""
     if len(found) == 1:

@@ -28,7 +28,7 @@ class Probe(Draw):
     """Test one function of a learner, and say what is wrong with it.
 
     Every test method returns None when the function is right and raises
-    :class:`ProbeFailure` (:class:`NotStarted` for an untouched stub) when it is not.
+    ``ProbeFailure`` (``NotStarted`` for an untouched stub) when it is not.
     A probe is also a source of fresh random inputs (``normal``, ``uniform``, ``integers``,
     ``mask``) from one seed, which every failure message names.
 

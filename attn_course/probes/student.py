@@ -4,7 +4,7 @@ In Jupyter and under stock nbgrader the learner's function lives in this process
 done here.
 A grader that keeps the learner's code in another process hands test cells a stub instead; when the
 type of the stub has a method ``__attn_remote__(operation, args, kwargs, options)``, every helper
-here passes its work to that method, and the other side calls :func:`perform`.
+here passes its work to that method, and the other side calls ``perform``.
 """
 
 import inspect
@@ -55,7 +55,7 @@ def grad(*wrt: int | str) -> Callable[..., Any]:
 
     Returns:
         A function of ``(function, *args, **kwargs)`` that returns one gradient, or a tuple of
-        them when several arguments are named.  It raises :class:`GradientMissing` when the result
+        them when several arguments are named.  It raises ``GradientMissing`` when the result
         is cut off from a named argument.
     """
     return _Gradient(wrt or (0,))
