@@ -133,6 +133,7 @@ def main(argv: list[str]) -> int:
         [*jail_command(Path.cwd()), sys.executable, f"{INSIDE_CODE}/kernel.py", number],
         pass_fds=[theirs.fileno()],
         stdin=subprocess.DEVNULL,
+        env={"PATH": os.environ.get("PATH", os.defpath)},  # the jail sees its first process's
     )
     theirs.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # interrupts go by message, into the jail

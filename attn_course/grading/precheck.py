@@ -18,7 +18,7 @@ from typing import Any
 from attn_course.grading.assignment import Assignment, cell_source, grade_metadata, load_assignment
 from attn_course.grading.collect import CollectError, Handed, collect
 from attn_course.grading.mend import Cell, Templates, known_id, mended, recovered_ids
-from attn_course.grading.submission import Unreadable, parse_notebook
+from attn_course.grading.submission import MAX_SOURCE, Unreadable, parse_notebook
 
 SCHEMA = 3
 HUGE_OUTPUT = 1 << 20
@@ -98,21 +98,30 @@ def _problems(
         text = f"the file is of notebook format {notebook.get('nbformat')}"
         yield "old format", "note", text, "save it in a current Jupyter", True
     elif len(cells) == len(notebook["cells"]) and (wrong := _invalid(notebook)):
-        yield "malformed", "submission", wrong, "save it in a current Jupyter", True
+        lost = any(not isinstance(cell.get("metadata"), dict) for cell in cells)
+        effect = "submission" if lost else "note"
+        yield "malformed", effect, wrong, "save it in a current Jupyter", True
     yield from _kernel(notebook, templates)
     yield from _metadata(cells, assignment, templates)
     yield from _outputs(cells, templates)
     for number, cell in enumerate(cells, start=1):
         name = known_id(cell, templates)
-        if cell.get("cell_type") == "code" and not (name and templates.ours(name)):
+        if len(cell_source(cell)) > MAX_SOURCE:
+            text = f"the cell {name or number} has {len(cell_source(cell))} characters"
+            yield "huge cell", "note", text, "ask what it is for", False
+        elif cell.get("cell_type") == "code" and not (name and templates.ours(name)):
             yield from _code(cell_source(cell), f"the cell {name or number}")
 
 
 def _invalid(notebook: dict[str, Any]) -> str:
+    import warnings
+
     import nbformat
 
     try:
-        nbformat.validate(json.loads(json.dumps(notebook)), relax_add_props=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # cell ids that it corrects
+            nbformat.validate(json.loads(json.dumps(notebook)), relax_add_props=True)
     except nbformat.ValidationError as error:
         return f"it is no valid notebook: {str(error).splitlines()[0][:160]}"
     except Exception as error:
@@ -134,6 +143,10 @@ def _kernel(notebook: dict[str, Any], templates: Templates) -> Iterator[Problem]
 
 def _metadata(cells: list[Cell], assignment: Assignment, templates: Templates) -> Iterator[Problem]:
     counts = Counter(name for cell in cells if (name := known_id(cell, templates)))
+    given = Counter(json.dumps(grade_metadata(cell).get("grade_id")) for cell in cells)
+    if any(count > 1 for _, count in _unknown(given, templates)):
+        text = "cells share a grade_id that the assignment does not have"
+        yield "duplicate id", "batch", text, "remove their nbgrader metadata", True
     recovered = set(recovered_ids(cells, templates, assignment.solutions).values())
     for name, count in counts.items():
         if count > 1:
@@ -158,12 +171,14 @@ def _metadata(cells: list[Cell], assignment: Assignment, templates: Templates) -
             if name in recovered:
                 kind, remedy = "stripped", "give the cell its metadata back"
             yield kind, "points", text, remedy, ours or name in recovered
+    strange = [cell for cell in cells if grade_metadata(cell) and not known_id(cell, templates)]
+    if strange:
+        ids = [_short(grade_metadata(cell).get("grade_id")) for cell in strange]
+        text = f"{len(ids)} cells have a grade_id that the assignment does not have: {ids[0]}"
+        yield "unknown id", "submission", text, "remove their nbgrader metadata", True
     for cell in cells:
         name = known_id(cell, templates)
         if name is None:
-            if grade_metadata(cell):
-                text = f"nbgrader metadata without a known grade_id: {_short(grade_metadata(cell))}"
-                yield "unknown id", "submission", text, "remove that metadata", True
             continue
         template = templates.cells[name]
         if cell.get("cell_type") != template["cell_type"]:
@@ -172,6 +187,11 @@ def _metadata(cells: list[Cell], assignment: Assignment, templates: Templates) -
         elif templates.ours(name) and _plain(cell_source(cell)) != _plain(template["source"]):
             text = f"the cell {name} was edited"
             yield "edited cell", "note", text, "nothing: nbgrader takes the original", True
+
+
+def _unknown(given: Counter[str], templates: Templates) -> list[tuple[str, int]]:
+    known = {json.dumps(name) for name in templates.cells} | {"null"}
+    return [(name, count) for name, count in given.items() if name not in known]
 
 
 def _schema(cell: Cell) -> object:
