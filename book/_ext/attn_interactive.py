@@ -148,9 +148,7 @@ class Block(SphinxDirective):
         for letter, option in zip(blocks.LETTERS, options, strict=False):
             key = f"{name}-{letter.lower()}"
             words = self.inline(option.text, f"the text of option {letter}")
-            marker = element(
-                "span", letter, class_="attn-letter", aria_hidden="true", html_only=True
-            )
+            marker = element("span", letter, class_="attn-letter", html_only=True)
             label = element("label", marker, " ", element("span", *words), for_=key)
             radio = element("input", type="radio", name=name, id=key, value=letter, html_only=True)
             row = element(

@@ -146,6 +146,16 @@ def name_toggles(
     context["generate_toctree_html"] = generate
 
 
+def plain_references(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Sphinx calls the references a list, but gives its entries a role that no list may hold."""
+    if "body" in context:
+        context["body"] = context["body"].replace(
+            '<div role="list" class="citation-list">', '<div class="citation-list">'
+        )
+
+
 def silence_thebe(app: Sphinx) -> None:
     """sphinx-thebe, which jupyter-book always loads, writes its settings into every page."""
     for name in ("doctree-resolved", "env-before-read-docs", "builder-inited"):
@@ -160,5 +170,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", add_buttons, priority=900)
     app.connect("html-page-context", add_meta, priority=900)
     app.connect("html-page-context", name_toggles, priority=901)
+    app.connect("html-page-context", plain_references, priority=901)
     app.connect("html-page-context", drop_unwanted, priority=901)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
