@@ -78,7 +78,10 @@ def broken_property(
     """Return the symptom of the first universal property that the oracle keeps and this breaks."""
     if oracle is None or call.via is not None:
         return None
+    shares = _symptom(properties.rows_sum_to_one, oracle, call) is None
     for claim in properties.UNIVERSAL:
+        if claim is properties.non_negative and not shares:
+            continue  # a right answer that happens to be positive here may be negative elsewhere
         if _symptom(claim, oracle, call) is None:
             found = _symptom(claim, function, call)
             if found:

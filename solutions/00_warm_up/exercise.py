@@ -105,7 +105,7 @@ probe.gradient(probe.normal(3, 5), dim=0)
 #
 # `logsumexp(scores, dim=-1)` returns $\log \sum_j e^{s_j}$ along the axis `dim`: a smooth maximum, and the number by which a softmax divides.
 #
-# - The axis `dim` disappears: scores of shape `(2, 3, 5)` with `dim=1` give a result of shape `(2, 5)`, in the dtype of `scores`.
+# - The axis `dim` disappears, and no other one: scores of shape `(2, 3, 5)` with `dim=1` give a result of shape `(2, 5)`, in the dtype of `scores`.
 # - It is right for every finite score, however large: `[1000, 1000]` gives $1000 + \ln 2$.
 # - A score of `-inf` adds nothing; a row of nothing but `-inf` gives `-inf`, not NaN.
 # - `scores` stays as it was, and gradients flow through.
@@ -145,11 +145,13 @@ probe = Probe("00_warm_up", "logsumexp", logsumexp, oracle=reference.logsumexp)
 scores = torch.tensor([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]])
 probe.equals(scores, dim=0)
 probe.equals(scores, dim=1)
+probe.equals(scores[:1], dim=1)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 3), dim=-2)
 probe.equals(probe.normal(2, 3, 5), dim=1)
 probe.equals(probe.normal(5, 3, 2).transpose(0, 2), dim=-3)
 probe.equals(probe.normal(2, 3, 5, 7))
+probe.equals(probe.normal(1, 3, 1), dim=1)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "logsumexp-large_scores", "grade": true, "points": 1}
@@ -314,17 +316,19 @@ def cosine_similarity(a, b):
 
 
 # %% nbgrader={"grade_id": "cosine_similarity-values", "grade": true, "points": 1}
-# The example by hand, opposite vectors, and vectors of different lengths.
+# The example by hand, opposite vectors, and short vectors against long ones.
 probe = Probe(
     "00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity
 )
 probe.equals(torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0]))
 probe.equals(torch.tensor([1.0, 2.0]), torch.tensor([-3.0, -6.0]))
+probe.equals(torch.tensor([0.03, 0.04]), torch.tensor([0.4, 0.3]))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(7), probe.normal(7))
 probe.equals(
     probe.normal(5, dtype=torch.float64, mean=2.0), 100.0 * probe.normal(5, dtype=torch.float64)
 )
+probe.equals(0.05 * probe.normal(5), 0.05 * probe.normal(5))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "cosine_similarity-shapes", "grade": true, "points": 1}
@@ -341,6 +345,7 @@ probe.equals(probe.normal(5), probe.normal(3, 5))
 probe.equals(probe.normal(3, 1, 5), probe.normal(7, 5))
 probe.equals(probe.normal(2, 3, 5), probe.normal(2, 3, 5))
 probe.equals(probe.normal(5, 3).t(), probe.normal(5, 3).t())
+probe.equals(0.05 * probe.normal(1, 5), probe.normal(5))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "cosine_similarity-zero_vector", "grade": true, "points": 1}
@@ -350,9 +355,9 @@ probe = Probe(
 )
 probe.equals(torch.tensor([0.0, 0.0]), torch.tensor([4.0, 3.0]))
 ### BEGIN HIDDEN TESTS
-vectors = probe.uniform(3, 5)
+vectors = 1.0 + probe.uniform(3, 5)
 vectors[1] = 0.0
-probe.equals(probe.uniform(3, 5), vectors)
+probe.equals(1.0 + probe.uniform(3, 5), vectors)
 probe.equals(vectors, vectors)
 ### END HIDDEN TESTS
 
@@ -374,7 +379,7 @@ probe.gradient(1.0 + probe.uniform(3, 5), 1.0 + probe.uniform(3, 5), wrt=(0, 1))
 # - `weights` has shape `(..., S)` and is not negative; `value` has shape `(..., S, E)`; the result has shape `(..., E)`.
 #   The leading axes broadcast: one set of `S` vectors serves many rows of weights.
 # - The weights need not add up to one: twice the weights give the same mean.
-# - Where all weights are 0 the result is 0, not NaN.
+# - Where all weights are 0 the result is 0, not NaN, and `value` gets gradient 0 there.
 # - The inputs stay as they were, and gradients flow to both.
 #
 # By hand: the vectors `[1, 0]` and `[5, 8]` with weights 3 and 1 have the mean `[2, 2]`.
@@ -401,12 +406,15 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "weighted_mean-any_weights", "grade": true, "points": 1}
-# Weights that do not add up to one: the example by hand.
+# Weights that add up to more than one (the example by hand), or to less.
 probe = Probe("00_warm_up", "weighted_mean", weighted_mean, oracle=reference.weighted_mean)
 probe.equals(torch.tensor([3.0, 1.0]), torch.tensor([[1.0, 0.0], [5.0, 8.0]]))
+probe.equals(torch.tensor([0.3, 0.1]), torch.tensor([[1.0, 0.0], [5.0, 8.0]]))
 ### BEGIN HIDDEN TESTS
 probe.equals(0.1 + probe.uniform(5), probe.normal(5, 3))
 probe.equals(0.1 + 7.0 * probe.uniform(5), probe.normal(5, 3))
+probe.equals(0.1 * (0.1 + probe.uniform(5)), probe.normal(5, 3))
+probe.equals(0.001 * (0.5 + probe.uniform(5)), probe.normal(5, 3))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "weighted_mean-shapes", "grade": true, "points": 1}
@@ -419,6 +427,7 @@ probe.equals(torch.softmax(probe.normal(3, 5), -1), probe.normal(3, 5, 7))
 probe.equals(torch.softmax(probe.normal(2, 3, 5), -1), probe.normal(2, 1, 5, 7))
 probe.equals(torch.softmax(probe.normal(3, 3), -1), probe.normal(3, 3))
 probe.equals(torch.softmax(probe.normal(5), -1), probe.normal(2, 5, 3))
+probe.equals(torch.softmax(probe.normal(1, 5), -1), probe.normal(5, 3))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "weighted_mean-zero_weights", "grade": true, "points": 1}
@@ -436,7 +445,10 @@ probe.equals(weights, probe.normal(5, 7))
 probe = Probe("00_warm_up", "weighted_mean", weighted_mean, oracle=reference.weighted_mean)
 probe.gradient(torch.tensor([3.0, 1.0]), torch.tensor([[1.0, 0.0], [5.0, 8.0]]), wrt=(0, 1))
 ### BEGIN HIDDEN TESTS
-probe.gradient(0.2 + probe.uniform(2, 3), probe.normal(2, 3, 5), wrt=(0, 1))
+probe.gradient(0.4 + probe.uniform(2, 3), probe.normal(2, 3, 5), wrt=(0, 1))
+weights = 0.4 + probe.uniform(2, 3)
+weights[1] = 0.0
+probe.gradient(weights, probe.normal(2, 3, 5), wrt=(1,))
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -481,13 +493,28 @@ probe = Probe(
     "00_warm_up",
     "fixed_word_in_context",
     fixed_word_in_context,
-    oracle=lambda words: words.new_tensor([[e, 2.0], [1.0, 2.0 * e]]) / (e + 1.0),
+    oracle=lambda words: words.new_tensor([[e, 1.0], [1.0, e]]) / (e + 1.0) @ words,
 )
 probe.equals(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
 
 # %% nbgrader={"grade_id": "fixed_word_in_context-sentences", "grade": true, "points": 2}
-# Whole sentences: reordering the words reorders the result. (Hidden: the values, for fresh words.)
-probe = Probe("00_warm_up", "fixed_word_in_context", fixed_word_in_context)
+# Whole sentences: two words that point the same way, one that does not; then the words reordered.
+e = math.e
+probe = Probe(
+    "00_warm_up",
+    "fixed_word_in_context",
+    fixed_word_in_context,
+    oracle=lambda words: (
+        words.new_tensor(
+            [
+                [e / (e + 2), 1 / (e + 2), 1 / (e + 2)],
+                *[[1 / (1 + 2 * e), e / (1 + 2 * e), e / (1 + 2 * e)]] * 2,
+            ]
+        )
+        @ words
+    ),
+)
+probe.equals(torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 1.0]]))
 words = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 0.0]])
 probe.holds(properties.permutation_equivariant(at=(0,), dim=0), words)
 
@@ -593,13 +620,13 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# Take *the river bank* and *the bank loan* from the chapter.
+# Take *the river bank* and *she opened a bank account* from the chapter.
 # In about 150 words: which numbers decide that *bank* moves towards water in the one and towards money in the other?
 # What would happen to the result if every score were multiplied by 10, and what if it were multiplied by 0?
 # Name one thing about word order that this way of mixing words cannot see.
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 4}
-# *bank* has equal parts of water and money; its dot product with *river* or *loan* is as large as with itself, while *the* scores 0.
+# *bank* has equal parts of water and money; its dot product with *river* or *account* is as large as with itself, while *the* scores 0.
 # So about half of the weight moves to the neighbour, and with it the mean moves along the neighbour's axis.
 # Ten times the scores makes the softmax almost an argmax: *the* vanishes, the ties between *bank* and its neighbour stay even.
 # Scores times zero give equal weights: the plain mean of the sentence.

@@ -153,6 +153,7 @@ def logsumexp_calls(draw):
     yield call(torch.tensor([[500.0, 499.0], [-500.0, -501.0]]), dim=1)
     yield call(torch.tensor([[0.0, -torch.inf], [-torch.inf, -torch.inf]]), dim=1)
     yield call(draw.normal(3, 4), dim=1, via=student.grad(0))
+    yield call(draw.normal(1, 3), dim=1)
 
 
 @misconception(of="logsumexp", name="no max subtraction", fails=["logsumexp-large_scores"])
@@ -200,6 +201,14 @@ def logsumexp_nan(scores, dim=-1):
     """
     largest = scores.amax(dim, keepdim=True)
     return (scores - largest).exp().sum(dim).log() + largest.squeeze(dim)
+
+
+@misconception(of="logsumexp", name="every axis of size 1 is dropped", fails=["logsumexp-axis"])
+def logsumexp_squeezed(scores, dim=-1):
+    """A bare `squeeze()` drops every axis of size 1, not only the one that you summed over.
+    A batch of one sentence loses its batch axis that way.
+    """
+    return torch.logsumexp(scores, dim, keepdim=True).squeeze()
 
 
 @misconception(of="logsumexp", name="mean instead of sum", fails=but(LOGSUMEXP, "gradient"))
@@ -351,6 +360,7 @@ def masked_last_axis(scores, attn_mask, dim=-1):
 
 @witnesses(of="cosine_similarity")
 def cosine_calls(draw):
+    yield call(torch.tensor([0.03, 0.04]), torch.tensor([0.4, 0.3]))
     yield call(torch.tensor([1.0, 2.0]), torch.tensor([2.0, 3.0]))
     yield call(torch.tensor([1.0, 2.0]), torch.tensor([-4.0, -5.0]))
     yield call(draw.normal(3, 3), draw.normal(3, 3))
@@ -442,6 +452,18 @@ def cosine_nan(a, b):
     return (a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1))
 
 
+@misconception(
+    of="cosine_similarity",
+    name="only long vectors are divided by their length",
+    fails=["cosine_similarity-values", "cosine_similarity-shapes"],
+)
+def cosine_clamped(a, b):
+    """You divide by at least 1, which avoids zero over zero.
+    Short vectors have a direction as well: their lengths have to be divided out too.
+    """
+    return (a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1)).clamp(min=1.0)
+
+
 @misconception(of="cosine_similarity", name="correlation instead of cosine", fails=COSINE)
 def cosine_centred(a, b):
     """You take the mean away from each vector first; the result is a correlation.
@@ -476,7 +498,9 @@ def mean_calls(draw):
     yield call(draw.uniform(3, 3), draw.normal(3, 3))
     yield call(draw.uniform(2, 3, 5), draw.normal(2, 1, 5, 7))
     yield call(draw.uniform(5, dtype=torch.float64), draw.normal(2, 5, 3, dtype=torch.float64))
+    yield call(torch.tensor([0.3, 0.1]), torch.tensor([[1.0, 2.0], [3.0, 5.0]]))
     yield call(torch.zeros(2), draw.normal(2, 3))
+    yield call(torch.zeros(2), draw.normal(2, 3), via=student.grad(1))
     yield call(draw.uniform(2, 3), draw.normal(2, 3, 2), via=student.grad(0, 1))
 
 
@@ -540,13 +564,36 @@ def mean_global_total(weights, value):
 
 
 @misconception(
-    of="weighted_mean", name="zero weight is forgotten", fails=["weighted_mean-zero_weights"]
+    of="weighted_mean",
+    name="zero weight is forgotten",
+    fails=["weighted_mean-zero_weights", "weighted_mean-gradient"],
 )
 def mean_nan(weights, value):
     """Where all weights are 0 you divide zero by zero, which is NaN.
     Look at what to divide by in that case.
     """
     return (weights[..., None] * value).sum(-2) / weights.sum(-1, keepdim=True)
+
+
+@misconception(of="weighted_mean", name="NaN repaired afterwards", fails=["weighted_mean-gradient"])
+def mean_patched(weights, value):
+    """You divide zero by zero and put a 0 over the NaN.
+    The result looks right, but its gradient still passes through the NaN.
+    Look at what to divide by in that case, before you divide.
+    """
+    return ((weights / weights.sum(-1, keepdim=True))[..., None] * value).sum(-2).nan_to_num(0.0)
+
+
+@misconception(
+    of="weighted_mean",
+    name="only large totals are divided out",
+    fails=["weighted_mean-any_weights"],
+)
+def mean_clamped(weights, value):
+    """You divide by at least 1, which avoids zero over zero.
+    A total between 0 and 1 has to be divided out too: half the weights give the same mean.
+    """
+    return (weights[..., None] * value).sum(-2) / weights.sum(-1, keepdim=True).clamp(min=1.0)
 
 
 @misconception(of="weighted_mean", name="squared weights", fails=MEAN)
