@@ -1,0 +1,377 @@
+"""The same honest class through stock nbgrader and through ours: time, agreement, worst case.
+
+``attn-course bench grading --run`` runs it (about 10 minutes on 2 cores). Stock nbgrader is
+measured on part of the class and extrapolated in a straight line, which the results say.
+"""
+
+import argparse
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import harness
+
+from attn_course.grading.source import read_exercise, solution_names
+
+SEED = 7
+SETS = ("00_warm_up", "01_recurrence", "02_seq2seq_bottleneck")
+TIMED = SETS[0]
+PACKAGES = ("nbgrader", "nbclient", "ipykernel", "torch", "numpy", "distributed")
+ENVIRONMENT = {
+    **os.environ,
+    "PATH": os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)]),
+    "ATTN_COURSE_SEED": str(SEED),
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+}
+
+
+# The class
+
+
+def solutions(slug: str) -> dict[str, str]:
+    """Right answers by grade id."""
+    notebook = read_exercise(harness.ROOT / "solutions" / slug / "exercise.py")
+    metas = [(cell, cell.metadata.get("nbgrader", {})) for cell in notebook.cells]
+    return {
+        m["grade_id"]: c.source for c, m in metas if c.cell_type == "code" and m.get("solution")
+    }
+
+
+def wrong_answers(slug: str) -> list[tuple[str, str]]:
+    """Every misconception that stands alone, as (function, source of a cell)."""
+    tree = ast.parse((harness.ROOT / "solutions" / slug / "misconceptions.py").read_text())
+    imports = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom) and "attn_course" not in ast.unparse(node)
+    ]
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    helpers: dict[str, ast.stmt] = {
+        n.name: n for n in tree.body if isinstance(n, kinds) and not n.decorator_list
+    }
+    helpers |= {
+        n.targets[0].id: n
+        for n in tree.body
+        if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)
+    }
+    outside = {"functional", "student", "call", "nn", "reference"}
+    found = []
+    for node in tree.body:
+        marks = node.decorator_list if isinstance(node, kinds) else []
+        if not marks or "misconception" not in ast.unparse(marks[0]):
+            continue
+        of = next(k.value.value for k in marks[0].keywords if k.arg == "of")  # type: ignore[attr-defined]
+        node.decorator_list = []  # type: ignore[union-attr]
+        parts, waiting = [], [node]
+        while waiting:
+            parts.append(waiting.pop())
+            needed = _names(parts[-1])
+            waiting += [helpers[n] for n in needed if n in helpers and helpers[n] not in parts]
+        needed = set().union(*map(_names, parts))
+        if needed & outside:
+            continue
+        text = "\n\n".join(ast.unparse(part) for part in [*imports, *reversed(parts)])
+        found.append((of, f"{text}\n\n{of} = {node.name}"))  # type: ignore[union-attr]
+    return found
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def students(slug: str, count: int) -> Iterator[tuple[str, dict[str, str]]]:
+    """A mixed class: (student, answers by grade id), the kinds in turn."""
+    right, wrong = solutions(slug), wrong_answers(slug)
+    notebook = read_exercise(harness.ROOT / "solutions" / slug / "exercise.py")
+    cell_of = solution_names(notebook)
+    names = list(right)
+    for number in range(count):
+        kind = number % 6
+        answers = dict(right)
+        if kind == 1:  # one answer is wrong
+            of, source = wrong[number * 7 % len(wrong)]
+            answers[cell_of[of]] = source
+        elif kind == 2:  # several are
+            for step in range(4):
+                of, source = wrong[(number * 5 + step * 11) % len(wrong)]
+                answers[cell_of[of]] = source
+        elif kind == 3:  # half of them are not started
+            answers = {name: right[name] for name in names[: len(names) // 2]}
+        elif kind == 4:  # nothing is, or one cell is no Python
+            answers = {} if number % 12 == 4 else {**right, names[number % len(names)]: "def f(x:"}
+        elif kind == 5:  # one wrong, some not started, and prints
+            of, source = wrong[number * 3 % len(wrong)]
+            answers = {name: right[name] for name in names[::2]} | {cell_of[of]: source}
+            answers[cell_of[of]] += "\nprint('trying', 6 * 7)"
+        yield f"{'ab'[number % 2]}{number:03d}", answers
+
+
+def hand_in(folder: Path, slug: str, count: int) -> None:
+    """Write ``folder/<student>/<slug>/<slug>.ipynb`` for a class."""
+    release = (harness.ROOT / "exercises" / slug / f"{slug}.ipynb").read_text()
+    for student, answers in students(slug, count):
+        notebook = json.loads(release)
+        for cell in notebook["cells"]:
+            name = cell["metadata"].get("nbgrader", {}).get("grade_id")
+            if name in answers:
+                cell["source"] = answers[name]
+        place = folder / student / slug
+        place.mkdir(parents=True)
+        (place / f"{slug}.ipynb").write_text(json.dumps(notebook))
+
+
+# The graders
+
+
+def run(command: list[str], folder: Path, *, allow: tuple[int, ...] = (0,)) -> None:
+    """Run a program to its end; anything but an expected status stops the benchmark."""
+    done = subprocess.run(
+        command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    if done.returncode not in allow:
+        raise RuntimeError(f"{' '.join(command)}: {done.returncode}\n{done.stderr[-3000:]}")
+
+
+def timed(work: Callable[[], Any]) -> float:
+    """Wall-clock seconds of one call."""
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def course(folder: Path, slug: str, count: int) -> Path:
+    """A course for stock nbgrader with a class in it, assignment generated."""
+    from attn_course.grading.release import build_sources
+
+    folder.mkdir(parents=True)
+    shutil.copy(harness.ROOT / "nbgrader_config.py", folder)
+    (folder / "solutions").symlink_to(harness.ROOT / "solutions")
+    build_sources(folder, [slug])
+    run(["nbgrader", "generate_assignment", slug], folder)
+    hand_in(folder / "build/submitted", slug, count)
+    return folder
+
+
+def stock(folder: Path, slug: str, who: str = "*") -> None:
+    """Autograde and make feedback, as an instructor does."""
+    run(["nbgrader", "autograde", slug, f"--student={who}"], folder)
+    run(["nbgrader", "generate_feedback", slug, f"--student={who}"], folder)
+
+
+def stock_two(folder: Path, slug: str) -> None:
+    """Two nbgraders at once, each with half of the class, one gradebook."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda who: stock(folder, slug, who), ("a*", "b*")))
+
+
+def stock_scores(folder: Path, slug: str) -> dict[tuple[str, str], float | None]:
+    """Automatic scores in nbgrader's gradebook by (student, cell)."""
+    from nbgrader.api import Gradebook
+
+    with Gradebook(f"sqlite:///{folder}/build/gradebook.db") as book:
+        return {
+            (submission.student.id, grade.name): grade.auto_score
+            for submission in book.assignment_submissions(slug)
+            for grade in submission.notebooks[0].grades
+        }
+
+
+def ours(folder: Path, submissions: Path, slug: str, *options: str) -> dict[str, Any]:
+    """Grade with ``attn-course grade``: gradebook, feedback, CSV and JSON into a new folder."""
+    folder.mkdir(parents=True)
+    command = [sys.executable, "-m", "attn_course.cli", "grade", str(submissions)]
+    command += ["--assignment", slug, "--seed", str(SEED), "--json", "marks.json"]
+    command += ["--source", str(_instructor(folder, slug))]
+    command += ["--gradebook", "sqlite:///gradebook.db", "--feedback", "feedback"]
+    run([*command, "--csv", "marks.csv", *options], folder, allow=(0, 1))
+    return dict(json.loads((folder / "marks.json").read_text()))
+
+
+def _instructor(folder: Path, slug: str) -> Path:
+    from attn_course.grading.command import instructor_notebook
+
+    path = folder / "instructor.ipynb"
+    path.write_bytes(instructor_notebook(slug, harness.ROOT, None))
+    return path
+
+
+# The measurements
+
+
+def time_stock(base: Path, count: int, of: int) -> list[dict[str, Any]]:
+    """One and two nbgrader processes on ``of`` submissions, extrapolated to ``count``."""
+    rows = []
+    first = course(base / "stock-1", TIMED, of)
+    alone = timed(lambda: stock(first, TIMED, "a000"))
+    rest = timed(lambda: stock(first, TIMED))  # those that are not graded yet
+    each = (rest - alone) / (of - 2) if rest > alone else rest / (of - 1)
+    rows.append(_row("stock nbgrader, 1 process", of, alone + rest, each, alone, count))
+    second = course(base / "stock-2", TIMED, of)
+    both = timed(lambda: stock_two(second, TIMED))
+    each_two = max(both - alone, 0.0) / (of - 2)
+    rows.append(_row("stock nbgrader, 2 processes", of, both, each_two, alone, count))
+    return rows
+
+
+def _row(
+    name: str, of: int, seconds: float, each: float, fixed: float, count: int
+) -> dict[str, Any]:
+    total = seconds if of == count else fixed + (count - 1) * each
+    return {
+        "grader": name,
+        "measured_on": of,
+        "measured_seconds": round(seconds, 2),
+        "seconds_for_class": round(total, 1),
+        "extrapolated": of != count,
+        "seconds_each": round(each, 3),
+        "load": harness.load(),
+    }
+
+
+def time_ours(base: Path, count: int, repeats: int) -> list[dict[str, Any]]:
+    """1 and 2 workers and dask on the whole class: the fastest of some interleaved runs."""
+    hand_in(base / "class", TIMED, count)
+    hand_in(base / "one", TIMED, 1)
+    cases = {"ours, 1 worker": ["--workers", "1"], "ours, 2 workers": ["--workers", "2"]}
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        cases["ours, dask LocalCluster, 2 workers"] = ["--scheduler", cluster.scheduler_address]
+        best: dict[str, float] = {}
+        alone: dict[str, float] = {}
+        loads: dict[str, list[float]] = {}
+        for repeat in range(repeats):
+            for number, (name, options) in enumerate(cases.items()):
+                place = base / f"ours-{number}-{repeat}"
+                one = timed(lambda p=place, o=options: ours(p / "1", base / "one", TIMED, *o))
+                now = harness.load()
+                whole = timed(lambda p=place, o=options: ours(p / "n", base / "class", TIMED, *o))
+                alone[name] = min(alone.get(name, one), one)
+                if whole < best.get(name, float("inf")):
+                    best[name], loads[name] = whole, now
+                print(f"{name}: {whole:.1f} s, one {one:.1f} s", file=sys.stderr)
+    rows = []
+    for name, whole in best.items():
+        each = max(whole - alone[name], 0.0) / (count - 1)
+        row = _row(name, count, whole, each, alone[name], count)
+        rows.append(row | {"load": loads[name], "repeats": repeats})
+    return rows
+
+
+def agreement(base: Path, counts: dict[str, int]) -> dict[str, Any]:
+    """Cell by cell: our score against stock nbgrader's, on the same random inputs."""
+    cells, differences = 0, []
+    for slug, count in counts.items():
+        folder = base / "stock-1" if slug == TIMED else course(base / slug, slug, count)
+        if slug != TIMED:
+            run(["nbgrader", "autograde", slug], folder)
+        theirs = stock_scores(folder, slug)
+        found = ours(base / f"agree-{slug}", folder / "build/submitted", slug)
+        for submission in found["submissions"]:
+            for test in submission["tests"]:
+                cells += 1
+                other = theirs[submission["student"], test["grade_id"]]
+                if other is None or test["score"] is None or abs(other - test["score"]) > 1e-9:
+                    differences.append(
+                        {
+                            "assignment": slug,
+                            "student": submission["student"],
+                            "cell": test["grade_id"],
+                            "stock": other,
+                            "ours": test["score"],
+                            "message": test["message"][:300],
+                        }
+                    )
+    submissions = sum(counts.values())
+    return {"submissions": submissions, "cells": cells, "differences": differences}
+
+
+HOSTILE = {
+    "a loop at top level": "while True:\n    pass",
+    "every call loops": "def {name}(*args, **kwargs):\n    while True:\n        pass",
+}
+
+
+def worst_case(budget: float) -> list[dict[str, Any]]:
+    """Wall clock of submissions that never end, and the processes that they leave."""
+    import psutil
+
+    from attn_course.grading.collect import Handed
+    from attn_course.grading.command import instructor_notebook
+    from attn_course.grading.pool import zygote_of_this_process
+    from attn_course.grading.run import grade_class
+    from attn_course.grading.sandbox import Limits
+
+    notebook = instructor_notebook(TIMED, harness.ROOT, None)
+    zygote_of_this_process(sandbox=True)
+    release = json.loads((harness.ROOT / "exercises" / TIMED / f"{TIMED}.ipynb").read_text())
+    rows = []
+    for name, source in HOSTILE.items():
+        cells = json.loads(json.dumps(release))
+        for cell in cells["cells"]:
+            meta = cell["metadata"].get("nbgrader", {})
+            if meta.get("solution") and cell["cell_type"] == "code":
+                cell["source"] = source.format(name=meta["grade_id"])
+        before = {p.pid for p in psutil.Process().children(recursive=True)}
+        handed = [Handed(student="mallory", data=json.dumps(cells).encode())]
+        begun = time.perf_counter()
+        limits = Limits(wall_seconds=budget)
+        result = grade_class(handed, notebook=notebook, slug=TIMED, limits=limits)[0]
+        seconds = time.perf_counter() - begun
+        time.sleep(1.0)
+        left = {p.pid for p in psutil.Process().children(recursive=True)} - before
+        rows.append(
+            {
+                "submission": name,
+                "budget_seconds": budget,
+                "wall_seconds": round(result.seconds, 2),
+                "with_instructors_check": round(seconds, 2),
+                "status": result.status,
+                "score": result.score,
+                "processes_left": len(left),
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    """Measure everything and write ``results/grading.json``."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--stock", type=int, default=12, help="submissions given to stock nbgrader")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--budget", type=float, default=60.0)
+    given = parser.parse_args()
+    begin = harness.load()
+    with tempfile.TemporaryDirectory(prefix="attn-bench-") as name:
+        base = Path(name)
+        own = time_ours(base, given.count, given.repeats)
+        rows = time_stock(base, given.count, given.stock)
+        agreed = agreement(base, {TIMED: given.stock, SETS[1]: 4, SETS[2]: 4})
+    results = {
+        "assignment": TIMED,
+        "submissions": given.count,
+        "load_before": begin,
+        "rows": [*rows, *own],
+        "agreement": agreed,
+        "worst_case": worst_case(given.budget),
+        "load_after": harness.load(),
+    }
+    harness.write("grading", results, seed=SEED, packages=PACKAGES)
+
+
+if __name__ == "__main__":
+    main()

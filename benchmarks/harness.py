@@ -1,0 +1,73 @@
+"""What every benchmark writes beside its numbers: machine, versions, date, seed, commit, load."""
+
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, memory, system."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        model = names[0].split(":", 1)[1].strip() if names else model
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "processor": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(pages / 2**30, 1),
+        "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """Python and the packages that matter to a benchmark."""
+    found = {name: importlib.metadata.version(name) for name in packages}
+    return {"python": platform.python_version(), **found}
+
+
+def commit() -> str:
+    """The commit measured, with ``+changes`` when tracked files differ from it."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", "attn_course", "solutions")
+    return git("rev-parse", "--short", "HEAD") + ("+changes" if changed else "")
+
+
+def load() -> list[float]:
+    """Load averages over 1, 5 and 15 minutes: a busy machine measures slow."""
+    return [round(value, 2) for value in os.getloadavg()]
+
+
+def write(name: str, results: dict[str, Any], *, seed: int, packages: Sequence[str]) -> Path:
+    """Write ``results/<name>.json``."""
+    record = {
+        "benchmark": name,
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": commit(),
+        "seed": seed,
+        "machine": machine(),
+        "versions": versions(packages),
+        **results,
+    }
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"wrote {path.relative_to(ROOT)}", file=sys.stderr)
+    return path
