@@ -357,8 +357,13 @@ class Session:
             raise wire.WireError("unknown callback")
         if type(args) is not list or type(kwargs) is not dict:
             raise wire.WireError("malformed callback")
+        given = wire.arrays([args, kwargs])
+        before = [wire.raw(x) for x in given]
         try:
-            return {"ok": callbacks[number](*args, **kwargs)}
+            answer = {"ok": callbacks[number](*args, **kwargs)}
+            if any(wire.raw(x) != old for x, old in zip(given, before, strict=True)):
+                answer["written"] = given
+            return answer
         except Exception as error:
             return {"exc": {"type": type(error).__name__, "text": str(error)[:2000]}}
 

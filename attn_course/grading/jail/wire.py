@@ -370,3 +370,23 @@ def _read(connection: socket.socket, count: int, wait: Callable[[], None]) -> by
             raise EOFError("the other side has closed the connection")
         out += chunk
     return bytes(out)
+
+
+def raw(value: Any) -> bytes:
+    """The elements of a tensor or an array, to see whether they were changed."""
+    if isinstance(value, torch.Tensor):
+        # clone, not contiguous(): that keeps the odd stride of a one-element slice
+        flat = value.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
+        return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+    return bytes(value.tobytes())
+
+
+def arrays(value: Any) -> list[Any]:
+    """Tensors and arrays inside plain containers, in the order of the wire."""
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return [value]
+    if type(value) in (list, tuple):
+        return [x for item in value for x in arrays(item)]
+    if type(value) is dict:
+        return [x for item in value.values() for x in arrays(item)]
+    return []

@@ -160,11 +160,11 @@ class Worker:
         args, kwargs = request["args"], request["kwargs"]
         if operation_asked := request.get("helper"):
             target = _helped(operation_asked, target, request["options"])
-        watched = wire_arrays([args, kwargs])
-        before = [_bytes(x) for x in watched]
+        watched = wire.arrays([args, kwargs])
+        before = [wire.raw(x) for x in watched]
         with shortcuts.forbidden(self.now):
             result = target(*args, **kwargs)
-        changed = any(_bytes(x) != old for x, old in zip(watched, before, strict=True))
+        changed = any(wire.raw(x) != old for x, old in zip(watched, before, strict=True))
         return {"ok": result, "changed": changed, "output": self.output.take()}
 
     def target(self, request: dict[str, Any]) -> Any:
@@ -201,6 +201,8 @@ class Worker:
                 self.reply(reply)  # the callback calls back into this notebook
             if "exc" in reply:
                 raise _error(reply["exc"])
+            if "written" in reply:
+                _write_back(wire.arrays([args, kwargs]), reply["written"])
             return reply["ok"]
 
         return callback
@@ -242,31 +244,22 @@ def _helped(operation: str, function: Any, options: dict[str, Any]) -> Any:
     return lambda *args, **kwargs: student.perform(operation, function, args, kwargs, options)
 
 
+def _write_back(ours: list[Any], written: list[Any]) -> None:
+    """What a callback wrote into its arguments, which crossed as copies."""
+    for old, new in zip(ours, written, strict=True):
+        if isinstance(old, torch.Tensor):
+            with torch.no_grad():
+                old.copy_(new)
+        else:
+            old[...] = new
+
+
 def _error(described: dict[str, Any]) -> BaseException:
     kind = getattr(builtins, described["type"], None)
     known = described["type"] in BUILTIN_ERRORS
     return (
         kind(described["text"]) if known and kind is not None else RuntimeError(described["text"])
     )
-
-
-def _bytes(value: Any) -> bytes:
-    if isinstance(value, torch.Tensor):
-        # clone, not contiguous(): that keeps the odd stride of a one-element slice
-        flat = value.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
-        return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
-    return bytes(value.tobytes())
-
-
-def wire_arrays(value: Any) -> list[Any]:
-    """Tensors and arrays inside plain containers, in the order of the wire."""
-    if isinstance(value, torch.Tensor | np.ndarray):
-        return [value]
-    if type(value) in (list, tuple):
-        return [x for item in value for x in wire_arrays(item)]
-    if type(value) is dict:
-        return [x for item in value.values() for x in wire_arrays(item)]
-    return []
 
 
 def describe(error: BaseException) -> dict[str, Any]:
