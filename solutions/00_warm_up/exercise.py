@@ -300,7 +300,7 @@ probe.gradient(probe.normal(3, 5), mask)
 # - `a` and `b` are floating tensors whose last axes agree; the other axes broadcast.
 #   Shapes `(3, 1, 5)` and `(7, 5)` give a result of shape `(3, 7)`.
 # - The result does not depend on how long the vectors are.
-# - A zero vector points nowhere: its cosine with anything is 0, not NaN.
+# - A zero vector points nowhere: its cosine with anything is 0, not NaN, and the other vector gets gradient 0 from it.
 # - The inputs stay as they were, and gradients flow to both.
 #
 # By hand: `[3, 4]` and `[4, 3]` have dot product 24 and lengths 5 and 5, so the cosine is 0.96.
@@ -369,6 +369,9 @@ probe = Probe(
 probe.gradient(torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0]), wrt=(0, 1))
 ### BEGIN HIDDEN TESTS
 probe.gradient(1.0 + probe.uniform(3, 5), 1.0 + probe.uniform(3, 5), wrt=(0, 1))
+vectors = 1.0 + probe.uniform(3, 5)
+vectors[1] = 0.0
+probe.gradient(vectors, 1.0 + probe.uniform(3, 5), wrt=(1,))
 ### END HIDDEN TESTS
 
 # %% [markdown]

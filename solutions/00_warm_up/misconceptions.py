@@ -367,6 +367,7 @@ def cosine_calls(draw):
     yield call(draw.normal(3, 1, 5), draw.normal(7, 5))
     yield call(draw.normal(2, 3, dtype=torch.float64), draw.normal(2, 3, dtype=torch.float64))
     yield call(torch.zeros(3), draw.normal(3))
+    yield call(torch.zeros(3), draw.normal(3), via=student.grad(1))
     yield call(
         draw.uniform(3, low=1, high=2), draw.uniform(3, low=1, high=2), via=student.grad(0, 1)
     )
@@ -443,13 +444,24 @@ def cosine_absolute(a, b):
 @misconception(
     of="cosine_similarity",
     name="zero vectors are forgotten",
-    fails=["cosine_similarity-zero_vector"],
+    fails=["cosine_similarity-zero_vector", "cosine_similarity-gradient"],
 )
 def cosine_nan(a, b):
     """A zero vector has length 0, and zero over zero is NaN.
     Look at what to divide by in that case.
     """
     return (a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1))
+
+
+@misconception(
+    of="cosine_similarity", name="NaN repaired afterwards", fails=["cosine_similarity-gradient"]
+)
+def cosine_patched(a, b):
+    """You divide zero by zero and put a 0 over the NaN.
+    The result looks right, but its gradient still passes through the NaN.
+    Look at what to divide by in that case, before you divide.
+    """
+    return ((a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1))).nan_to_num(0.0)
 
 
 @misconception(
