@@ -50,13 +50,18 @@ def read_file(path: Path) -> bytes:
         if path.is_symlink():
             raise Unreadable("it is a symbolic link, not a file") from None
         raise Unreadable(f"it cannot be opened: {error.strerror}") from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             raise Unreadable("it is not a regular file")
         if about.st_size > MAX_BYTES:
             raise Unreadable(f"it has {about.st_size >> 20} MiB, the limit is {MAX_BYTES >> 20}")
-        return file.read(MAX_BYTES + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise Unreadable(f"it cannot be read: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
 
 
 def parse_notebook(data: bytes) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from attn_course.probes.draw import SEED_VARIABLE
 from attn_course.probes.failure import ProbeFailure
 
 MAX_MESSAGE = 8000
-ROUNDING = 1e-9
+ROUNDING = 1e-6  # of a float32 that holds the points
 _BAD_TEXT = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
@@ -278,9 +278,9 @@ def _score(value: object, test: TestCell) -> float:
     Raises:
         ValueError: it is a number that can be no score.
     """
-    if value is None:
-        return test.points
-    if isinstance(value, np.bool_ | np.number | np.ndarray | torch.Tensor) and np.size(value) == 1:
+    if isinstance(value, torch.Tensor):
+        value = value.item() if value.numel() == 1 else None
+    if isinstance(value, np.bool_ | np.number | np.ndarray) and np.size(value) == 1:
         value = value.item()
     if type(value) is bool:
         return test.points if value else 0.0

@@ -1,0 +1,108 @@
+"""A small assignment and a class that hands it in, for the tests of the grader's own machinery."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from attn_course.grading.collect import Handed
+from attn_course.grading.sandbox import Limits
+
+SLUG = "small"
+LIMITS = Limits(wall_seconds=60.0, call_seconds=20.0, cpu_seconds=40)
+SETUP = "import torch"
+SOLUTIONS = {
+    "double": "def double(x):\n    return 2 * x",
+    "squares": "def squares(n):\n    return [i * i for i in range(n)]",
+}
+TESTS = {
+    "double-values": """x = torch.randn(5)
+torch.testing.assert_close(double(x), 2 * x)
+### BEGIN HIDDEN TESTS
+hidden_word = "unlikely-word-5b1e"
+torch.testing.assert_close(double(-x), -2 * x)
+### END HIDDEN TESTS""",
+    "squares-share": """n = int(torch.randint(5, 20, ()))
+got = squares(n)
+sum(a == i * i for i, a in enumerate(got)) / n * 3.0""",
+}
+POINTS = {"double-values": 2.0, "squares-share": 3.0}
+ANSWERS = {
+    "right": SOLUTIONS,
+    "half": {"double": "def double(x):\n    return x + x * 1.5", "squares": SOLUTIONS["squares"]},
+    "share": {
+        "double": SOLUTIONS["double"],
+        "squares": "def squares(n):\n    return [i * i if i < 3 else -1 for i in range(n)]",
+    },
+    "random": {
+        "double": "import random\ndef double(x):\n    return 2 * x + round(random.random())",
+        "squares": "def squares(n):\n    return [int(torch.randint(0, 5, ())) for _ in range(n)]",
+    },
+    "raises": {"double": "def double(x):\n    raise ValueError('no \\ud800 \\0 \\x1b[31m')"},
+    "dies": {"squares": "import os\ndef squares(n):\n    os._exit(3)"},
+}
+
+
+def cell(kind: str, source: str, grade_id: str, **meta: Any) -> dict[str, Any]:
+    """A cell with nbgrader metadata."""
+    flags = {"grade": False, "locked": False, "solution": False, "task": False, **meta}
+    extra = flags.pop("attn_course", None)
+    nbgrader = {"grade_id": grade_id, "schema_version": 3, "cell_type": kind, **flags}
+    metadata = {"nbgrader": nbgrader} | ({"attn_course": extra} if extra else {})
+    made = {"cell_type": kind, "id": grade_id, "metadata": metadata, "source": source}
+    return made | ({"execution_count": None, "outputs": []} if kind == "code" else {})
+
+
+def notebook(
+    solutions: dict[str, str] = SOLUTIONS,
+    tests: dict[str, str] = TESTS,
+    points: dict[str, float] = POINTS,
+    *,
+    setup: str = SETUP,
+    forbidden: dict[str, list[str]] | None = None,
+) -> dict[str, Any]:
+    """An instructor's version, with solutions and hidden tests."""
+    cells = [cell("code", setup, "setup", locked=True)]
+    for name, source in solutions.items():
+        refused = {"forbidden": forbidden[name]} if forbidden and name in forbidden else None
+        cells.append(cell("code", source, name, solution=True, attn_course=refused))
+    for name, source in tests.items():
+        made = cell("code", source, name, grade=True, locked=True, points=points.get(name, 1.0))
+        cells.append(made)
+    cells.append(cell("markdown", "Write here.", "report", grade=True, solution=True, points=4.0))
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    meta = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    return {"cells": cells, "metadata": meta, "nbformat": 4, "nbformat_minor": 5}
+
+
+def answered(sources: dict[str, str], base: dict[str, Any] | None = None) -> bytes:
+    """A submission: the notebook with some cells, by grade id, holding other source."""
+    found = json.loads(json.dumps(base or notebook()))
+    for one in found["cells"]:
+        one["source"] = sources.get(one["metadata"]["nbgrader"]["grade_id"], one["source"])
+    return as_bytes(found)
+
+
+def as_bytes(found: dict[str, Any]) -> bytes:
+    """A notebook as a file's bytes."""
+    return json.dumps(found).encode()
+
+
+def handed(count: int) -> list[Handed]:
+    """What a class of ``count`` hands in: every kind of answer in turn, one missing, one broken."""
+    kinds = list(ANSWERS)
+    found = [
+        Handed(student=f"s{i:02d}", data=answered(ANSWERS[kinds[i % len(kinds)]]))
+        for i in range(count - 2)
+    ]
+    found.append(Handed(student="t-missing", data=None))
+    found.append(Handed(student="u-broken", data=b"{ not json"))
+    return found
+
+
+def write_class(folder: Path, count: int) -> None:
+    """The same class as files in nbgrader's layout."""
+    for item in handed(count):
+        place = folder / item.student / SLUG
+        place.mkdir(parents=True)
+        if isinstance(item.data, bytes):
+            (place / f"{SLUG}.ipynb").write_bytes(item.data)

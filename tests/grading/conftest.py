@@ -1,0 +1,46 @@
+"""One jail for all tests of a worker process of pytest, and the small assignment."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import classroom
+
+from attn_course.grading.assignment import Assignment, load_assignment
+from attn_course.grading.sandbox import Zygote, sandbox_problem
+from attn_course.grading.verdict import Result, grade_notebook
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    problem = sandbox_problem()
+    assert problem is None, f"these tests need the jail: {problem}"
+    with Zygote() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def assignment() -> Assignment:
+    return load_assignment(classroom.as_bytes(classroom.notebook()), classroom.SLUG)
+
+
+@pytest.fixture
+def grade(zygote: Zygote) -> Callable[..., Result]:
+    """Grade answers to an instructor's notebook; the solution itself unless told otherwise."""
+
+    def graded(
+        notebook: dict[str, Any] | None = None, answers: dict[str, str] | None = None, **more: Any
+    ) -> Result:
+        notebook = notebook or classroom.notebook()
+        data = more.pop("data", classroom.answered(answers or {}, notebook))
+        settings = {"student": "ada", "seed": 7, "limits": classroom.LIMITS, **more}
+        return grade_notebook(
+            data, load_assignment(classroom.as_bytes(notebook), "small"), zygote, **settings
+        )
+
+    return graded

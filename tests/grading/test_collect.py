@@ -1,0 +1,274 @@
+"""What is handed in is found, named and bounded, whatever it looks like."""
+
+import io
+import os
+import stat
+import struct
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from classroom import SLUG, as_bytes, notebook
+
+from attn_course.grading import collect as module
+from attn_course.grading.collect import CollectError, Handed, collect
+
+GOOD = as_bytes(notebook())
+
+
+def layout(folder: Path, student: str, name: str = f"{SLUG}.ipynb", data: bytes = GOOD) -> Path:
+    place = folder / student / SLUG
+    place.mkdir(parents=True, exist_ok=True)
+    (place / name).write_bytes(data)
+    return place
+
+
+def zipped(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def by_student(source: Path) -> dict[str, Handed]:
+    return {item.student: item for item in collect(source, SLUG)}
+
+
+def test_the_layout_of_nbgrader(tmp_path: Path) -> None:
+    place = layout(tmp_path, "ada")
+    (place / "timestamp.txt").write_text("2026-03-01 12:30:00.5 UTC")
+    layout(tmp_path, "bob")
+    (tmp_path / "carol").mkdir()
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / "notes.txt").write_text("no student")
+    found = by_student(tmp_path)
+    assert {name: item.data for name, item in found.items()} == {
+        "ada": GOOD,
+        "bob": GOOD,
+        "carol": None,
+    }
+    assert str(found["ada"].submitted) == "2026-03-01 12:30:00.500000"
+    assert found["bob"].submitted is None
+
+
+def test_one_notebook(tmp_path: Path) -> None:
+    path = tmp_path / "ada.ipynb"
+    path.write_bytes(GOOD)
+    assert by_student(path)["ada"].data == GOOD
+
+
+def test_a_renamed_notebook_is_taken_and_several_are_not(tmp_path: Path) -> None:
+    layout(tmp_path, "ada", "final (2).ipynb")
+    layout(tmp_path, "bob", "a.ipynb")
+    layout(tmp_path, "bob", "b.ipynb")
+    found = by_student(tmp_path)
+    assert (found["ada"].data, found["ada"].note) == (GOOD, "the file was named final (2).ipynb")
+    assert "2 notebooks of other names" in str(found["bob"].data)
+
+
+@pytest.mark.timeout(20)
+def test_links_pipes_and_devices_are_refused_without_waiting(tmp_path: Path) -> None:
+    secret = layout(tmp_path / "elsewhere", "x") / f"{SLUG}.ipynb"
+    class_folder = tmp_path / "class"
+    for name in ("link", "loop", "fifo", "folder", "device"):
+        (class_folder / name / SLUG).mkdir(parents=True)
+    (class_folder / "link" / SLUG / f"{SLUG}.ipynb").symlink_to(secret)
+    loop = class_folder / "loop" / SLUG / f"{SLUG}.ipynb"
+    loop.symlink_to(loop)
+    os.mkfifo(class_folder / "fifo" / SLUG / f"{SLUG}.ipynb")
+    os.mkfifo(class_folder / "fifo" / SLUG / "timestamp.txt")
+    (class_folder / "folder" / SLUG / f"{SLUG}.ipynb").mkdir()
+    (class_folder / "device" / SLUG / f"{SLUG}.ipynb").symlink_to("/dev/zero")
+    (class_folder / "neighbour").mkdir()
+    (class_folder / "neighbour" / SLUG).symlink_to(secret.parent)
+    (class_folder / "student-link").symlink_to(secret.parent.parent)
+    found = by_student(class_folder)
+    assert sorted(found) == ["device", "fifo", "folder", "link", "loop", "neighbour"]
+    for name, word in {
+        "link": "symbolic link",
+        "loop": "symbolic link",
+        "device": "symbolic link",
+        "neighbour": "symbolic link",
+        "fifo": "not a regular file",
+        "folder": "not a regular file",
+    }.items():
+        assert isinstance(found[name].data, str)
+        assert word in found[name].data, (name, found[name].data)
+
+
+def test_a_file_larger_than_the_limit_is_not_read(tmp_path: Path) -> None:
+    path = layout(tmp_path, "ada") / f"{SLUG}.ipynb"
+    os.truncate(path, 3 << 30)  # sparse
+    begun = time.monotonic()
+    assert "3072 MiB" in str(by_student(tmp_path)["ada"].data)
+    assert time.monotonic() - begun < 5
+
+
+CANVAS = {
+    "lovelaceada_12345_678901_small.ipynb": ("12345", "lovelaceada", False, GOOD),
+    "turingalan_LATE_23456_678902_small-2.ipynb": ("23456", "turingalan", True, GOOD),
+    "hopper_grace_34567_678903_homework.ipynb": ("34567", "hopper_grace", False, GOOD),
+    "noetheremmy_late_45678_678904_small.ipynb": ("45678", "noetheremmy", True, GOOD),
+}
+
+
+def test_a_zip_of_canvas(tmp_path: Path) -> None:
+    members = {name: found[3] for name, found in CANVAS.items()}
+    members |= {
+        "turingalan_LATE_23456_678899_small-1.ipynb": b"an older attempt",
+        "curiemarie_56789_678905_answers.pdf": b"%PDF",
+        "__MACOSX/._lovelaceada_12345_678901_small.ipynb": b"x",
+    }
+    found = by_student(zipped(tmp_path / "canvas.zip", members))
+    for student, name, late, data in CANVAS.values():
+        item = found[student]
+        assert (item.name, item.late, item.data) == (name, late, data)
+    assert found["34567"].note == "the file was named homework.ipynb"
+    assert found["56789"].data == "no notebook was handed in, only answers.pdf"
+    assert len(found) == 5
+
+
+def test_a_zip_of_moodle(tmp_path: Path) -> None:
+    members = {
+        "Ada Lovelace_101_assignsubmission_file_/small.ipynb": GOOD,
+        "Alan_Turing_102_assignsubmission_file/work/small.ipynb": GOOD,
+        "Grace Hopper_103_assignsubmission_file_small.ipynb": GOOD,
+        "Emmy Noether_104_assignsubmission_file_/one.ipynb": GOOD,
+        "Emmy Noether_104_assignsubmission_file_/two.ipynb": GOOD,
+    }
+    found = by_student(zipped(tmp_path / "moodle.zip", members))
+    names = {key: (item.name, item.data == GOOD) for key, item in found.items()}
+    assert names == {
+        "101": ("Ada Lovelace", True),
+        "102": ("Alan_Turing", True),
+        "103": ("Grace Hopper", True),
+        "104": ("Emmy Noether", False),
+    }
+    assert "one.ipynb, two.ipynb" in str(found["104"].data)
+
+
+def test_a_zip_in_the_layout_of_nbgrader(tmp_path: Path) -> None:
+    members = {
+        f"submitted/ada/{SLUG}/{SLUG}.ipynb": GOOD,
+        f"submitted/ada/{SLUG}/timestamp.txt": b"2026-03-01 12:30:00 UTC",
+        f"submitted/ada/{SLUG}/.ipynb_checkpoints/{SLUG}-checkpoint.ipynb": b"old",
+        f"submitted/bob/{SLUG}/{SLUG}.ipynb": GOOD,
+    }
+    found = by_student(zipped(tmp_path / "class.zip", members))
+    assert sorted(found) == ["ada", "bob"]
+    assert (found["ada"].data, str(found["ada"].submitted)) == (GOOD, "2026-03-01 12:30:00")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../evil.ipynb", "/etc/evil.ipynb", "a/../../evil.ipynb", "C:\\evil.ipynb", "..\\e.ipynb"],
+)
+def test_a_zip_whose_member_would_escape_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(CollectError, match="leaves the zip"):
+        collect(zipped(tmp_path / "slip.zip", {"ok_1_2_small.ipynb": GOOD, name: GOOD}), SLUG)
+
+
+def test_a_zip_with_a_link_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "link.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        info = zipfile.ZipInfo(f"ada/{SLUG}/{SLUG}.ipynb")
+        info.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(info, "/etc/passwd")
+    with pytest.raises(CollectError, match="is a link"):
+        collect(path, SLUG)
+
+
+def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: Any) -> None:
+    path = zipped(tmp_path / "bomb.zip", {"a_1_2_small.ipynb": bytes(40 << 20)})
+    begun = time.monotonic()
+    with pytest.raises(CollectError, match="zip bomb"):
+        collect(path, SLUG)
+    assert time.monotonic() - begun < 2
+    monkeypatch.setattr(module, "MAX_MEMBERS", 10)
+    many = zipped(tmp_path / "many.zip", {f"s{i}_{i}_2_small.ipynb": b"x" for i in range(11)})
+    with pytest.raises(CollectError, match="11 members"):
+        collect(many, SLUG)
+
+
+def test_a_member_that_lies_about_its_size_is_only_damaged(tmp_path: Path) -> None:
+    """The directory says 10 bytes, the data unpack to 40 MiB."""
+    path = zipped(
+        tmp_path / "liar.zip", {"a_1_2_small.ipynb": bytes(40 << 20), "b_3_4_small.ipynb": GOOD}
+    )
+    data = bytearray(path.read_bytes())
+    for sign, offset in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
+        at = data.find(sign)
+        struct.pack_into("<I", data, at + offset, 10)
+    path.write_bytes(data)
+    found = by_student(path)
+    assert "damaged in the zip" in str(found["1"].data)
+    assert found["3"].data == GOOD
+
+
+def test_a_damaged_member_costs_only_its_own_student(tmp_path: Path) -> None:
+    noise = os.urandom(4000)
+    path = zipped(
+        tmp_path / "hurt.zip", {"a_1_2_small.ipynb": GOOD * 3 + noise, "b_3_4_small.ipynb": GOOD}
+    )
+    data = bytearray(path.read_bytes())
+    for at in range(60, 400):
+        data[at] ^= 0x5A
+    path.write_bytes(data)
+    found = by_student(path)
+    assert "damaged in the zip" in str(found["1"].data)
+    assert found["3"].data == GOOD
+
+
+@pytest.mark.parametrize("cut", [0.2, 0.5, 0.9, 0.999])
+def test_a_zip_cut_short_is_one_clear_line(tmp_path: Path, cut: float) -> None:
+    path = zipped(tmp_path / "cut.zip", {"a_1_2_small.ipynb": GOOD})
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * cut)])
+    with pytest.raises(CollectError) as caught:
+        collect(path, SLUG)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_any_byte_of_a_zip_may_be_wrong(tmp_path: Path) -> None:
+    """Only a CollectError or a list of submissions comes out."""
+    import random
+
+    whole = zipped(
+        tmp_path / "a.zip", {"a_1_2_small.ipynb": GOOD, "b_3_4_x.ipynb": b"{}"}
+    ).read_bytes()
+    draw, outcomes = random.Random(5), set()
+    for _ in range(300):
+        data = bytearray(whole)
+        for _ in range(draw.randrange(1, 4)):
+            data[-draw.randrange(1, 330)] = draw.randrange(256)
+        (tmp_path / "b.zip").write_bytes(data)
+        try:
+            collect(tmp_path / "b.zip", SLUG)
+            outcomes.add("read")
+        except CollectError:
+            outcomes.add("refused")
+    assert outcomes == {"read", "refused"}
+
+
+def test_an_encrypted_member_is_a_reason(tmp_path: Path) -> None:
+    buffer = io.BytesIO(zipped(tmp_path / "a.zip", {"a_1_2_small.ipynb": GOOD}).read_bytes())
+    data = bytearray(buffer.getvalue())
+    for sign, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.find(sign) + offset] |= 1
+    (tmp_path / "b.zip").write_bytes(data)
+    assert "encrypted" in str(by_student(tmp_path / "b.zip")["1"].data)
+
+
+@pytest.mark.parametrize("make", ["nothing", "empty folder", "text file", "empty zip"])
+def test_nothing_to_grade_is_one_clear_line(tmp_path: Path, make: str) -> None:
+    path = tmp_path / "given"
+    if make == "empty folder":
+        path.mkdir()
+    elif make == "text file":
+        path.write_text("hello")
+    elif make == "empty zip":
+        zipped(path, {})
+    with pytest.raises(CollectError) as caught:
+        collect(path, SLUG)
+    assert len(str(caught.value).splitlines()) == 1
