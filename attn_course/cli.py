@@ -242,6 +242,38 @@ def jailed_remove(user: ForUser = False, prefix: Prefix = None) -> None:
         fail(str(error))
 
 
+bench = typer.Typer(help="Show or repeat the measurements.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+@bench.command("grading")
+def bench_grading(
+    run: Annotated[
+        bool, typer.Option("--run", help="Measure again; about 10 minutes on 2 quiet cores.")
+    ] = False,
+) -> None:
+    """The grader beside stock nbgrader: time, agreement, worst case."""
+    import json
+    import subprocess
+    import sys
+
+    from attn_course.grading.bench import markdown
+
+    root, _ = _checkout(None)
+    if run:
+        _need("nbgrader", "grading")
+        _need("distributed", "cluster")
+        done = subprocess.run(
+            [sys.executable, str(root / "benchmarks" / "grading.py")], check=False
+        )
+        if done.returncode:
+            fail("the benchmark stopped; its last lines say why", code=1)
+    path = root / "benchmarks" / "results" / "grading.json"
+    if not path.is_file():
+        fail(f"no results in {path}: run 'attn-course bench grading --run'")
+    typer.echo(markdown(json.loads(path.read_text())), nl=False)
+
+
 data = typer.Typer(help="Find and download the real data sets.", no_args_is_help=True)
 app.add_typer(data, name="data")
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import harness
 
+from attn_course.grading.bench import markdown
 from attn_course.grading.source import read_exercise, solution_names
 
 SEED = 7
@@ -296,7 +297,12 @@ def agreement(base: Path, counts: dict[str, int]) -> dict[str, Any]:
                         }
                     )
     submissions = sum(counts.values())
-    return {"submissions": submissions, "cells": cells, "differences": differences}
+    return {
+        "assignments": list(counts),
+        "submissions": submissions,
+        "cells": cells,
+        "differences": differences,
+    }
 
 
 HOSTILE = {
@@ -370,7 +376,7 @@ def main() -> None:
         "worst_case": worst_case(given.budget),
         "load_after": harness.load(),
     }
-    harness.write("grading", results, seed=SEED, packages=PACKAGES)
+    harness.write("grading", results, seed=SEED, packages=PACKAGES, table=markdown)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,15 @@ def load() -> list[float]:
     return [round(value, 2) for value in os.getloadavg()]
 
 
-def write(name: str, results: dict[str, Any], *, seed: int, packages: Sequence[str]) -> Path:
-    """Write ``results/<name>.json``."""
+def write(
+    name: str,
+    results: dict[str, Any],
+    *,
+    seed: int,
+    packages: Sequence[str],
+    table: Callable[[dict[str, Any]], str],
+) -> Path:
+    """Write ``results/<name>.json``, and its table for the book, ``results/<name>.md``."""
     record = {
         "benchmark": name,
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -69,5 +76,6 @@ def write(name: str, results: dict[str, Any], *, seed: int, packages: Sequence[s
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(record, indent=1) + "\n")
+    path.with_suffix(".md").write_text(table(record))
     print(f"wrote {path.relative_to(ROOT)}", file=sys.stderr)
     return path
