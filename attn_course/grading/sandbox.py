@@ -68,9 +68,11 @@ def sandbox_problem() -> str | None:
 def _bubblewrap() -> list[str]:
     """The bubblewrap command up to the program; what it mounts is all that a submission sees."""
     command = mounts.system_mounts()
+    frozen = ["/", "/dev"]  # bubblewrap builds these in memory, and every submission meets them
     for installed in {Path(sysconfig.get_path(n)) / "attn_course" for n in ("purelib", "platlib")}:
         if installed.is_dir():  # installed from a wheel: the answers would lie in site-packages
             command += ["--tmpfs", str(installed)]
+            frozen.append(str(installed))
     command += ["--ro-bind", str(JAIL_CODE), INSIDE_CODE]
     for part in OPEN_PARTS:
         if (PACKAGE / part).exists():
@@ -81,6 +83,8 @@ def _bubblewrap() -> list[str]:
     command += ["--tmpfs", HOME, "--chdir", HOME, "--clearenv"]
     for name, value in mounts.environment(HOME, f"{INSIDE_PACKAGE}").items():
         command += ["--setenv", name, value]
+    for place in frozen:
+        command += ["--remount-ro", place]
     return command
 
 
