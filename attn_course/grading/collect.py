@@ -16,8 +16,15 @@ from attn_course.grading.submission import MAX_BYTES, Unreadable, read_file
 MAX_MEMBERS = 20_000
 MAX_TOTAL = 4 << 30
 MAX_RATIO = 300
-CANVAS = re.compile(r"(?P<name>[^/]+?)_(?P<late>(?i:late)_)?(?P<id>\d+)_\d+_(?P<file>[^/]+)")
-MOODLE = re.compile(r"(?P<name>[^/]+)_(?P<id>\d+)_assignsubmission_file(?:_(?P<file>[^/]*))?")
+# Canvas: name_[late_]id_number_file. Moodle: name_id_assignsubmission_file_[file]. The first of the
+# marks counts, whichever it is: what follows it is a file name, and that the student chooses.
+PLATFORM = re.compile(
+    r"(?P<name>[^/]+?)_(?:(?P<late>(?i:late)_)?(?P<canvas>\d+)_\d+_(?P<sent>[^/]+)"
+    r"|(?P<moodle>\d+)_assignsubmission_file(?:_(?P<file>[^/]*))?)"
+)
+_UNSPEAKABLE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
 
 
 class CollectError(ValueError):
@@ -77,7 +84,18 @@ def collect(source: Path, slug: str) -> list[Handed]:
             f"no submission in {source}: expected <student>/{slug}/{slug}.ipynb, "
             "or a zip as Canvas or Moodle export it"
         )
-    return sorted(found, key=lambda handed: handed.student)
+    return sorted(map(_written_down, found), key=lambda handed: handed.student)
+
+
+def _written_down(handed: Handed) -> Handed:
+    """Names as text that a database, a file and a terminal take, the same in every run."""
+
+    def plain(text: str) -> str:
+        return _UNSPEAKABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+    return dataclasses.replace(
+        handed, student=plain(handed.student), note=plain(handed.note), name=plain(handed.name)
+    )
 
 
 def _is_student(path: Path) -> bool:
@@ -120,7 +138,10 @@ def _timestamp(path: Path) -> datetime.datetime | None:
 def _parse_time(text: str) -> datetime.datetime:
     text = re.sub(r"\s*UTC$", "+00:00", text.strip()[:64])
     found = datetime.datetime.fromisoformat(text)
-    return found.astimezone(datetime.UTC).replace(tzinfo=None) if found.tzinfo else found
+    try:
+        return found.astimezone(datetime.UTC).replace(tzinfo=None) if found.tzinfo else found
+    except OverflowError as error:  # the first or the last day of the calendar
+        raise ValueError(str(error)) from None
 
 
 def _archive(source: Path, slug: str) -> list[Handed]:
@@ -226,14 +247,15 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes | str:
 
 def _platform_name(path: PurePosixPath, slug: str, info: zipfile.ZipInfo) -> _Member | None:
     """Student, display name, late mark and file name from a member's path; None for no student."""
-    for part in path.parts:
-        if found := MOODLE.fullmatch(part):
-            file = found["file"] if part == path.name and found["file"] else path.name
-            return _Member(found["id"], found["name"], False, file, info)
-    if found := CANVAS.fullmatch(path.name):
-        late = found["late"] is not None
-        return _Member(found["id"], found["name"], late, found["file"], info)
-    folders = [part for part in path.parts[:-1] if part != slug]
-    if path.suffix.lower() != ".ipynb" and not (folders and path.parts[-2] == slug):
+    for number, folder in enumerate(path.parts[:-1]):
+        if (found := PLATFORM.fullmatch(folder)) and found["moodle"]:
+            return _Member(found["moodle"], found["name"], False, path.name, info)
+        if folder == slug and number > 0:  # nbgrader's: what lies deeper is the student's own
+            return _Member(path.parts[number - 1], "", False, path.name, info)
+    if found := PLATFORM.fullmatch(path.name):
+        late, file = found["late"] is not None, found["sent"] or found["file"] or path.name
+        return _Member(found["canvas"] or found["moodle"], found["name"], late, file, info)
+    if path.suffix.lower() != ".ipynb":
         return None
+    folders = [part for part in path.parts[:-1] if part != slug]
     return _Member(folders[-1] if folders else path.stem, "", False, path.name, info)

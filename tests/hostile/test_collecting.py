@@ -1,0 +1,84 @@
+"""What a student may choose (a file's name, a folder, a time) is never another's identity."""
+
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from attn_course.grading.collect import Handed, collect
+from attn_course.grading.exports import file_name
+
+SLUG = "small"
+
+
+def found(path: Path, members: list[str]) -> dict[str, Handed]:
+    with zipfile.ZipFile(path / "class.zip", "w") as archive:
+        for name in members:
+            archive.writestr(name, json.dumps({"cells": [], "sent": name}))
+    return {item.student: item for item in collect(path / "class.zip", SLUG)}
+
+
+VICTIMS = {  # the honest one has id 222, the one who wants to be 222 has 111
+    "moodle": ("Ada_222_assignsubmission_file_", "Mal_111_assignsubmission_file_"),
+    "canvas": ("ada_222_9001_", "mal_111_9002_"),
+    "moodle folders": ("Ada_222_assignsubmission_file_/", "Mal_111_assignsubmission_file_/"),
+    "nbgrader": (f"222/{SLUG}/", f"111/{SLUG}/"),
+}
+TRICKS = [
+    f"x_222_assignsubmission_file_{SLUG}-9.ipynb",
+    f"x_222_5_{SLUG}-9.ipynb",
+    f"x_LATE_222_5_{SLUG}-9.ipynb",
+    f"x_222_assignsubmission_file_/{SLUG}-9.ipynb",
+    f"222/{SLUG}/{SLUG}-9.ipynb",
+    f"222/{SLUG}-9.ipynb",
+]
+
+
+CASES = [(p, t) for p in VICTIMS for t in TRICKS if not (p == "canvas" and "/" in t)]
+
+
+@pytest.mark.parametrize(("platform", "trick"), CASES)
+def test_a_file_name_does_not_hand_in_for_somebody_else(
+    tmp_path: Path, platform: str, trick: str
+) -> None:
+    victim, attacker = VICTIMS[platform]
+    honest = f"{victim}{SLUG}.ipynb"
+    handed = found(tmp_path, [honest, attacker + trick])
+    assert sorted(handed) == ["111", "222"]
+    data = handed["222"].data
+    assert isinstance(data, bytes)
+    assert json.loads(data)["sent"] == honest
+    assert not handed["222"].late
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
+def test_a_time_outside_the_calendar_does_not_stop_the_class(tmp_path: Path, time: str) -> None:
+    """``nbgrader submit`` runs as the student, so the file is the student's."""
+    for student in ("ada", "mal"):
+        place = tmp_path / "class" / student / SLUG
+        place.mkdir(parents=True)
+        (place / f"{SLUG}.ipynb").write_text("{}")
+    (tmp_path / "class" / "mal" / SLUG / "timestamp.txt").write_text(time)
+    handed = collect(tmp_path / "class", SLUG)
+    assert [(item.student, item.submitted) for item in handed] == [("ada", None), ("mal", None)]
+    with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
+        archive.writestr(f"mal/{SLUG}/{SLUG}.ipynb", "{}")
+        archive.writestr(f"mal/{SLUG}/timestamp.txt", time)
+    assert [item.submitted for item in collect(tmp_path / "class.zip", SLUG)] == [None]
+
+
+@pytest.mark.parametrize("name", [b"ad\xff\xfea", b"ad\x1b[2Ja", b"a\rb", "a\u202eb".encode()])
+def test_a_folder_of_any_name_is_a_student_that_can_be_written_down(
+    tmp_path: Path, name: bytes
+) -> None:
+    """A database, a terminal and a file take the id; it stays the same from run to run."""
+    place = os.fsencode(tmp_path) + b"/class/" + name + b"/" + SLUG.encode()
+    os.makedirs(place)
+    Path(os.fsdecode(place), f"{SLUG}.ipynb").write_text("{}")
+    once, again = (collect(tmp_path / "class", SLUG)[0] for _ in range(2))
+    assert once == again
+    assert once.student.encode().decode().isprintable()
+    assert file_name(once.student)
+    assert once.data == b"{}"
