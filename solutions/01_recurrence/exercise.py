@@ -823,6 +823,11 @@ def largest_entry(grads, max_norm):
     return [g * torch.clamp(max_norm / (top + 1e-6), max=1.0) for g in grads], total(grads)
 
 
+def vectors_only(grads, max_norm):
+    flat = torch.cat(list(grads)) * factor(grads, max_norm)
+    return list(flat.split([len(g) for g in grads])), total(grads)
+
+
 def flattened(grads, max_norm):
     return [g.flatten() * factor(grads, max_norm) for g in grads], total(grads)
 
@@ -840,6 +845,7 @@ probe.judges(
         "zero gradients become NaN": nan_at_zero,
         "the largest entry is taken for the norm": largest_entry,
         "shapes are lost": flattened,
+        "anything but vectors is an error": vectors_only,
     },
     points=4,
 )

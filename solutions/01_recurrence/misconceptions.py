@@ -93,6 +93,28 @@ def rnn_one_bias(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return torch.tanh(F.linear(input, weight_ih, bias_ih) + F.linear(hidden, weight_hh))
 
 
+@misconception(
+    of="rnn_cell",
+    name="biases added after the squashing",
+    fails=cells("rnn_cell", "biases", "gradient"),
+)
+def rnn_bias_outside(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
+    """You add the biases to the squashed state, so it can leave (-1, 1).
+    Look at where the bracket of the tanh closes.
+    """
+    return torch.tanh(F.linear(input, weight_ih) + F.linear(hidden, weight_hh)) + bias_ih + bias_hh
+
+
+@misconception(
+    of="rnn_cell", name="one bias is added twice", fails=cells("rnn_cell", "biases", "gradient")
+)
+def rnn_bias_twice(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
+    """You add `bias_ih` twice and `bias_hh` never, as happens when a line is copied.
+    Go through the arguments and tick off where each one enters.
+    """
+    return torch.tanh(F.linear(input, weight_ih, bias_ih) + F.linear(hidden, weight_hh, bias_ih))
+
+
 @misconception(of="rnn_cell", name="cut off from the graph", fails=cells("rnn_cell", "gradient"))
 def rnn_detached(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """The result has lost its connection to the inputs: no gradient can flow back.
@@ -230,6 +252,16 @@ def lstm_coupled(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
+@misconception(of="lstm_cell", name="the forget gate plays no part", fails=LSTM_BUT_MEMORY)
+def lstm_coupled_input(input, state, *weights):
+    """You keep one minus the input gate, as a GRU does; the forget gate plays no part.
+    Look at how many gates act on the cell.
+    """
+    i, _, g, o = lstm_blocks(input, state, *weights)
+    cell = (1 - i.sigmoid()) * state[1] + i.sigmoid() * g.tanh()
+    return o.sigmoid() * cell.tanh(), cell
+
+
 @misconception(of="lstm_cell", name="the content goes through a sigmoid", fails=LSTM_BUT_MEMORY)
 def lstm_sigmoid_content(input, state, *weights):
     """You treat all four blocks as gates, so the content can never be negative.
@@ -258,6 +290,21 @@ def lstm_one_bias(input, state, weight_ih, weight_hh, bias_ih, bias_hh):
     Go through the arguments and tick off where each one enters.
     """
     return functional.lstm_cell(input, state, weight_ih, weight_hh, bias_ih, 0 * bias_hh)
+
+
+@misconception(
+    of="lstm_cell",
+    name="every fourth number to one gate",
+    fails=cells("lstm_cell", "memory", "weights", "gradient"),
+)
+def lstm_interleaved(input, state, *weights):
+    """You deal the numbers out in turn, one to each gate. With one unit nobody notices.
+    Each gate is a block: its H numbers stand next to each other.
+    """
+    dealt = torch.cat(lstm_blocks(input, state, *weights), dim=-1).unflatten(-1, (-1, 4))
+    i, f, g, o = dealt.unbind(-1)
+    cell = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+    return o.sigmoid() * cell.tanh(), cell
 
 
 @misconception(of="lstm_cell", name="cut off from the graph", fails=cells("lstm_cell", "gradient"))
@@ -343,6 +390,16 @@ def gru_adds(input, hidden, *weights):
     return (1 - z) * torch.tanh(i_n + torch.sigmoid(ir + hr) * hn) + hidden
 
 
+@misconception(of="gru_cell", name="the proposal is added in full", fails=ALL_GRU)
+def gru_adds_new(input, hidden, *weights):
+    """You add the proposal without weighing it, so old and new together can exceed 1.
+    Look at what z and 1 - z add up to, and where each of them belongs.
+    """
+    (ir, iz, i_n), (hr, hz, hn) = gru_halves(input, hidden, *weights)
+    z = torch.sigmoid(iz + hz)
+    return torch.tanh(i_n + torch.sigmoid(ir + hr) * hn) + z * hidden
+
+
 @misconception(of="gru_cell", name="reset before the matrix", fails=GRU_BUT_HAND)
 def gru_paper(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You reset the old state before it meets its matrix, as in the paper of Cho et al.
@@ -351,6 +408,17 @@ def gru_paper(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     (ir, iz, i_n), (hr, hz, _) = gru_halves(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh)
     r, z = torch.sigmoid(ir + hr), torch.sigmoid(iz + hz)
     old = F.linear(r * hidden, weight_hh.chunk(3)[2], bias_hh.chunk(3)[2])
+    return (1 - z) * torch.tanh(i_n + old) + z * hidden
+
+
+@misconception(of="gru_cell", name="reset before the matrix, its bias lost", fails=GRU_BUT_HAND)
+def gru_paper_no_bias(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
+    """You reset the old state before it meets its matrix, and its bias got lost on the way.
+    This exercise follows torch: look at what the reset gate is multiplied with.
+    """
+    (ir, iz, i_n), (hr, hz, _) = gru_halves(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh)
+    r, z = torch.sigmoid(ir + hr), torch.sigmoid(iz + hz)
+    old = F.linear(r * hidden, weight_hh.chunk(3)[2])
     return (1 - z) * torch.tanh(i_n + old) + z * hidden
 
 
@@ -425,6 +493,8 @@ def walk_back(
     back=None,
     multiplied=lambda before, after: before,
     direct=lambda grads, t: grads[:, t],
+    join=lambda direct, carried, slope: (direct + carried) * slope,
+    first=lambda delta, carried: carried,
 ):
     """The right walk, with the places where one can go wrong left open."""
     back = weight_hh if back is None else back
@@ -435,13 +505,14 @@ def walk_back(
     grad_ih, grad_hh = torch.zeros_like(weight_ih), torch.zeros_like(weight_hh)
     grad_bias, carried = torch.zeros_like(bias_ih), torch.zeros_like(hidden)
     for t in reversed(range(inputs.shape[1])):
-        delta = (direct(grad_outputs, t) + carried) * slope(states[t], states[t + 1])
+        delta = join(direct(grad_outputs, t), carried, slope(states[t], states[t + 1]))
         grad_inputs[:, t] = delta @ weight_ih
         grad_ih += delta.T @ inputs[:, t]
         grad_hh += delta.T @ multiplied(states[t], states[t + 1])
         grad_bias += delta.sum(0)
         carried = delta @ back
-    return grad_inputs, carried, grad_ih, grad_hh, grad_bias, grad_bias.clone()
+    first_grad = first(delta, carried)
+    return grad_inputs, first_grad, grad_ih, grad_hh, grad_bias, grad_bias.clone()
 
 
 @misconception(of="rnn_bptt", name="the slope of tanh is forgotten", fails=ALL_BPTT)
@@ -485,6 +556,26 @@ def bptt_no_hidden(*args):
     return (grads[0], torch.zeros_like(grads[1]), *grads[2:])
 
 
+@misconception(of="rnn_bptt", name="the first state gets the blame as it is", fails=ALL_BPTT)
+def bptt_blame_to_first(*args):
+    """For the first state you return the blame of the first step, which stands inside the tanh.
+    Between that number and the state lies one more matrix, as between any two steps.
+    """
+    return walk_back(*args, first=lambda delta, carried: delta)
+
+
+@misconception(
+    of="rnn_bptt",
+    name="what is carried back skips the tanh",
+    fails=cells("rnn_bptt", "by_hand", "last_output", "every_output"),
+)
+def bptt_carried_unsquashed(*args):
+    """You multiply with the slope of tanh only what the loss reads directly, and then add the rest.
+    Both reach the state first; look at what lies between the state and the blame.
+    """
+    return walk_back(*args, join=lambda direct, carried, slope: direct * slope + carried)
+
+
 @misconception(
     of="rnn_bptt",
     name="nothing is carried back",
@@ -514,6 +605,14 @@ def bptt_mean(*args):
     """
     grads = walk_back(*args)
     return (*grads[:2], *(g / len(args[0]) for g in grads[2:]))
+
+
+@misconception(of="rnn_bptt", name="everything averaged over the batch", fails=BPTT_VECTORS)
+def bptt_mean_of_all(*args):
+    """You divide all gradients by the number of sequences, as a mean loss would.
+    The exercise asks for sums; `grad_outputs` holds all that the loss has to say.
+    """
+    return tuple(g / len(args[0]) for g in walk_back(*args))
 
 
 @misconception(
@@ -836,6 +935,27 @@ def reader_half_carried(inputs, hidden, cell, *weights):
     An LSTM has two states; follow both through the loop.
     """
     return read(inputs, hidden, cell, weights, carry=(True, False), show=0)
+
+
+@misconception(of="fixed_reader", name="the outputs come one step late", fails=BOTH_CELLS)
+def reader_late(inputs, hidden, cell, *weights):
+    """Your outputs start with the state from before the first step and miss the last one.
+    Look at whether you put the state into the list before or after the step.
+    """
+    shown, *final = read(inputs, hidden, cell, weights, carry=(True, True), show=0)
+    return torch.cat([hidden[:, None], shown[:, :-1]], dim=1), *final
+
+
+@misconception(of="fixed_reader", name="the pair is handed over turned round", fails=BOTH_CELLS)
+def reader_swapped(inputs, hidden, cell, *weights):
+    """You hand the cell over as hidden state and the hidden state as cell; both fit in shape.
+    Look at the order of the pair that `lstm_cell` takes.
+    """
+    outputs = []
+    for x in inputs.unbind(1):
+        hidden, cell = functional.lstm_cell(x, (cell, hidden), *weights)
+        outputs.append(hidden)
+    return torch.stack(outputs, dim=1), hidden, cell
 
 
 # 8. The test to be written
