@@ -83,9 +83,14 @@ probe.equals(probe.normal(4, 3, dtype=torch.float64, std=2000.0), dim=-1)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "stable_softmax-minus_infinity", "grade": true, "points": 1}
-# A score of minus infinity gets weight zero.
+# A score of minus infinity gets weight zero, exactly.
+def where_exactly_zero(softmax, scores, dim):
+    return softmax(scores, dim=dim) == 0
+
+
 probe = Probe("00_warm_up", "stable_softmax", stable_softmax, oracle=reference.softmax)
 probe.equals(torch.tensor([0.0, float("-inf"), 0.0]), dim=0)
+probe.equals(torch.tensor([0.0, float("-inf"), 0.0]), dim=0, via=where_exactly_zero)
 ### BEGIN HIDDEN TESTS
 scores = probe.normal(3, 5).masked_fill(~probe.mask(3, 5), float("-inf"))
 probe.equals(scores, dim=-1)

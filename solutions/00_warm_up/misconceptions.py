@@ -56,6 +56,20 @@ def softmax_naive(scores, dim=-1):
 
 @misconception(
     of="stable_softmax",
+    name="a small constant added to every exponential",
+    fails=["stable_softmax-minus_infinity"],
+)
+def softmax_with_epsilon(scores, dim=-1):
+    """You add a small constant to the exponentials, perhaps to avoid a division by zero.
+    A position that must get nothing, with a score of minus infinity, then gets a little.
+    Look at whether the sum of a row can be zero at all once its maximum is subtracted.
+    """
+    weights = (scores - scores.amax(dim, keepdim=True)).exp() + 1e-9
+    return weights / weights.sum(dim, keepdim=True)
+
+
+@misconception(
+    of="stable_softmax",
     name="one maximum for the whole tensor",
     fails=["stable_softmax-large_scores"],
 )
