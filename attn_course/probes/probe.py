@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
+import torch
 
 from attn_course.probes import student
 from attn_course.probes.catalogue import Call, Catalogue, load_catalogue
@@ -216,10 +217,13 @@ class Probe(Draw):
         Raises:
             ProbeFailure: If no point is earned.
         """
+        asked = [(None, candidate) for candidate in right] + list(wrong.items())
+        # In an order of chance: else a function that counts its calls would know every verdict.
+        order = torch.randperm(len(asked), generator=self.rng).tolist()
+        answers = {i: self._verdict(asked[i][1]) for i in order}
         verdicts: list[tuple[str | None, bool | None, Record]] = [
-            (None, *self._verdict(candidate)) for candidate in right
+            (name, *answers[i]) for i, (name, _) in enumerate(asked)
         ]
-        verdicts += [(name, *self._verdict(candidate)) for name, candidate in wrong.items()]
         # All of them first: the pattern of verdicts is what tells one faulty test from another.
         self.records.extend(record for _, _, record in verdicts)
         for name, verdict, record in verdicts:
