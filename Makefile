@@ -17,7 +17,7 @@ export PYTHONUNBUFFERED ?= 1
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help book html serve test lint types unit notebooks exercises exercises-check site browser setup lock wheel clean
+.PHONY: help book html serve test lint types unit notebooks exercises exercises-check site browser system setup lock wheel clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -43,7 +43,7 @@ lint: setup ## style and import rules
 types: setup ## static types of the package
 	@echo "== types" && $(BIN)/mypy
 
-unit: setup ## package and exercise tests, in parallel
+unit: setup system ## package and exercise tests, in parallel
 	@echo "== unit tests" && $(BIN)/pytest -n $(JOBS) --dist loadfile -q -m "not nbgrader and not book and not browser"
 
 notebooks: setup ## stock nbgrader on real submissions
@@ -57,6 +57,9 @@ exercises-check: setup ## fail when exercises/ is stale or leaks an answer
 
 site: browser ## check the built site, page by page, in Chromium
 	@echo "== site" && $(BIN)/pytest -q -m "book or browser"
+
+system: setup
+	@$(PYTHON) tools/setup.py system
 
 browser: setup
 	@$(PYTHON) tools/setup.py browser

@@ -1,10 +1,12 @@
-"""Make the environment with nothing but Python 3.11+: ``python3 tools/setup.py [browser]``.
+"""Make the environment with nothing but Python 3.11+: ``python3 tools/setup.py [system|browser]``.
 
 Without an argument: creates ``.venv``, installs ``requirements.lock`` and the package itself.
+With ``system``: installs bubblewrap, PostgreSQL and libseccomp for the grader's tests.
 With ``browser``: finds a Chromium for the browser tests, or installs one.
 Safe to interrupt and to repeat; a finished set-up is recognised by a hash and skipped at once.
 """
 
+import ctypes.util
 import hashlib
 import os
 import shutil
@@ -135,6 +137,40 @@ def find_chromium() -> str | None:
     return path if path and Path(path).exists() else None
 
 
+def missing_packages() -> list[str]:
+    """Debian packages that the grader's tests need and that are not there."""
+    needs = {
+        "bubblewrap": shutil.which("bwrap") is not None,
+        "postgresql": any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+        or shutil.which("initdb") is not None,
+        "libseccomp2": ctypes.util.find_library("seccomp") is not None
+        or any(Path("/usr/lib").glob("*/libseccomp.so.2")),
+    }
+    return [name for name, found in needs.items() if not found]
+
+
+def system() -> None:
+    """Install what the tests of the grader need from the system; readers need none of it."""
+    missing = missing_packages()
+    if not missing:
+        return
+    install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing]
+    if shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
+        # Debian would start a server of its own after the installation; the tests start theirs
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+        for command in (["apt-get", "update", "-qq"], install):
+            say(f"running: {' '.join(command)}")
+            subprocess.run(
+                command, cwd=ROOT, env=quiet, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+            )
+        missing = missing_packages()
+    if missing:
+        fail(
+            f"the tests of the grader need {', '.join(missing)}: "
+            f"sudo apt-get install {' '.join(missing)} (or your system's packages of that name)"
+        )
+
+
 def browser() -> None:
     """Find or install Chromium: Debian's package for root, else Playwright's own build."""
     if os.environ.get("ATTN_NO_BROWSER") == "1":
@@ -167,6 +203,7 @@ def browser() -> None:
 
 if __name__ == "__main__":
     try:
-        {"environment": environment, "browser": browser}[(sys.argv[1:] or ["environment"])[0]]()
+        steps = {"environment": environment, "browser": browser, "system": system}
+        steps[(sys.argv[1:] or ["environment"])[0]]()
     except KeyboardInterrupt:
         fail("interrupted: run the same command again to continue")

@@ -64,6 +64,7 @@ def to_junit(results: Sequence[Result], assignment: str) -> bytes:
             tests=str(max(1, len(result.tests))),
             failures=str(failed),
             errors=str(int(not result.tests)),
+            skipped=str(sum(test.score is None for test in result.tests)),
             time=f"{result.seconds:.3f}",
         )
         if not result.tests:

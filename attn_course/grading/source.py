@@ -22,6 +22,8 @@ def read_exercise(path: Path) -> Any:
 
     A cell's nbgrader metadata needs only what differs from the defaults: ``grade_id``, and
     ``solution`` for a learner's cell, ``grade`` and ``points`` for a graded one.
+    ``attn_course={"forbidden": ["softmax"]}`` on a learner's cell names library calls that the
+    grader refuses to it (see ``grading/jail/shortcuts.py`` for the forms of a name).
     Test cells and cells that are neither are locked.
 
     Raises:
@@ -35,7 +37,10 @@ def read_exercise(path: Path) -> Any:
     for number, cell in enumerate(notebook.cells, start=1):
         given = cell.metadata.get("nbgrader")
         where = f"{path.parent.name}/{path.name}, cell {number}"
+        ours = cell.metadata.get("attn_course")
         cell.metadata = {}
+        if ours is not None:
+            cell.metadata["attn_course"] = {"forbidden": _forbidden(ours, given, where)}
         if given is not None:
             cell.metadata["nbgrader"] = _complete(given, cell, where)
             name = given["grade_id"]
@@ -103,6 +108,16 @@ def _table_of_cells(notebook: Any, slug: str) -> dict[str, Any]:
             )
     solutions = [m["grade_id"] for m in metas if m["solution"]]
     return {"slug": slug, "solutions": solutions, "tests": tests}
+
+
+def _forbidden(ours: Any, given: Any, where: str) -> list[str]:
+    names = ours.get("forbidden") if isinstance(ours, dict) else None
+    good = isinstance(names, list) and all(isinstance(n, str) and n for n in names) and names
+    if not good or set(ours) != {"forbidden"}:
+        raise ValueError(f'{where}: attn_course: expected {{"forbidden": [names]}}, got {ours!r}')
+    if not (given and given.get("solution")):
+        raise ValueError(f"{where}: forbidden calls belong on a learner's cell")
+    return list(names)
 
 
 def _complete(given: dict[str, Any], cell: Any, where: str) -> dict[str, Any]:

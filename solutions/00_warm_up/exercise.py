@@ -36,7 +36,7 @@ from attn_course.probes import Probe, from_numpy, properties
 # </details>
 
 
-# %% nbgrader={"grade_id": "stable_softmax", "solution": true}
+# %% nbgrader={"grade_id": "stable_softmax", "solution": true} attn_course={"forbidden": ["softmax", "log_softmax", "softmin", "aten::_softmax", "aten::_log_softmax"]}
 def stable_softmax(scores, dim=-1):
     ### BEGIN SOLUTION
     shifted = scores - scores.amax(dim, keepdim=True)

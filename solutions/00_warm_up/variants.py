@@ -21,11 +21,6 @@ def softmax_by_moving_the_axis(scores, dim=-1):
     return (weights / total[..., None]).movedim(-1, dim)
 
 
-@variant(of="stable_softmax")
-def softmax_of_torch(scores, dim=-1):
-    return torch.softmax(scores, dim)
-
-
 @variant(of="logsumexp")
 def logsumexp_of_torch(scores, dim=-1):
     return scores.logsumexp(dim)

@@ -5,6 +5,7 @@
 # A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
 # Throughout, `B` is the batch, `L` the length, `D` the size of an input and `H` the size of a state.
 # Weights have torch's layouts: `weight_ih` is `(H, D)` and `weight_hh` is `(H, H)` per gate, vectors are rows.
+# Results have the dtype of the inputs (the tests use `float32` and `float64`), and inputs stay as they were.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -34,7 +35,7 @@ from attn_course.probes import Probe
 # </details>
 
 
-# %% nbgrader={"grade_id": "rnn_cell", "solution": true}
+# %% nbgrader={"grade_id": "rnn_cell", "solution": true} attn_course={"forbidden": ["rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell", "rnn_tanh", "rnn_relu", "gru", "lstm"]}
 def rnn_cell(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     ### BEGIN SOLUTION
     return torch.tanh(input @ weight_ih.T + bias_ih + hidden @ weight_hh.T + bias_hh)
@@ -141,7 +142,7 @@ probe.gradient(
 # </details>
 
 
-# %% nbgrader={"grade_id": "lstm_cell", "solution": true}
+# %% nbgrader={"grade_id": "lstm_cell", "solution": true} attn_course={"forbidden": ["rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell", "rnn_tanh", "rnn_relu", "gru", "lstm"]}
 def lstm_cell(input, state, weight_ih, weight_hh, bias_ih, bias_hh):
     ### BEGIN SOLUTION
     hidden, cell = state
@@ -243,7 +244,7 @@ probe.gradient(
 # </details>
 
 
-# %% nbgrader={"grade_id": "gru_cell", "solution": true}
+# %% nbgrader={"grade_id": "gru_cell", "solution": true} attn_course={"forbidden": ["rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell", "rnn_tanh", "rnn_relu", "gru", "lstm"]}
 def gru_cell(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     ### BEGIN SOLUTION
     new_r, new_z, new_n = (input @ weight_ih.T + bias_ih).chunk(3, dim=-1)

@@ -1,0 +1,168 @@
+"""Every form of the results says the same, and none of them can be made to act."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attn_course.grading import exports
+from attn_course.grading.verdict import Result
+from attn_course.grading.verdict import TestResult as One
+
+quick = settings(max_examples=100, deadline=None, derandomize=True)
+EVIL = "=cmd|'/c calc'!A1"
+
+
+def result(student: str = "ada", **more: object) -> Result:
+    tests = (
+        One("f-a", 2.0, 2.0),
+        One("f-b", 0.5, 1.0, "half\x00 <b>&]]>\ud800", "swapped the axes", 0.25),
+        One("f-c", None, 1.0, "not graded: its cell is missing"),
+    )
+    known = {"assignment": "small", "status": "graded", "score": 2.5, "max_score": 4.0, "seed": 9}
+    return Result(student=student, **{**known, "tests": tests, **more})  # type: ignore[arg-type]
+
+
+LOST = result("bob", status="unreadable", reason="it is not JSON", score=None, tests=())
+MISSING = result("eve", status="missing", reason="no notebook", score=None, tests=())
+CLASS = [result(), LOST, MISSING]
+
+
+def test_json_has_the_documented_fields_and_types() -> None:
+    found = json.loads(json.dumps(exports.to_json(CLASS, "small")))
+    assert {"assignment", "seed", "submissions"} == set(found)
+    assert (found["assignment"], found["seed"]) == ("small", 9)
+    fields = {
+        "student": str,
+        "assignment": str,
+        "status": str,
+        "reason": str,
+        "max_score": float,
+        "seed": int,
+        "sandboxed": bool,
+        "seconds": float,
+        "notes": list,
+        "tests": list,
+    }
+    for one in found["submissions"]:
+        assert set(one) == {*fields, "score"}
+        assert {name: type(one[name]) for name in fields} == fields
+        assert one["score"] is None or type(one["score"]) is float
+        for test in one["tests"]:
+            assert list(test) == ["grade_id", "score", "max", "message", "misconception", "seconds"]
+    assert [one["score"] for one in found["submissions"]] == [2.5, None, None]
+    assert found["submissions"][0]["tests"][1]["misconception"] == "swapped the axes"
+    assert found["submissions"][0]["tests"][2]["score"] is None
+
+
+def test_junit_counts_what_it_lists() -> None:
+    root = ElementTree.fromstring(exports.to_junit(CLASS, "small"))
+    assert root.tag == "testsuites"
+    for suite in root:
+        cases = suite.findall("testcase")
+        assert suite.get("tests") == str(len(cases))
+        assert suite.get("failures") == str(len(suite.findall("testcase/failure")))
+        assert suite.get("errors") == str(len(suite.findall("testcase/error")))
+        assert suite.get("skipped", "0") == str(len(suite.findall("testcase/skipped")))
+    ada, bob, _ = root
+    assert [len(case) for case in ada] == [0, 1, 1], "what was not graded is no success"
+    assert bob[0][0].tag == "error"
+    assert ada[1][0].get("message") == "swapped the axes"
+
+
+@given(st.text(alphabet=st.characters(codec=None), max_size=40))
+@quick
+def test_junit_is_xml_whatever_a_submission_says(text: str) -> None:
+    evil = result(text, tests=(One("f-a", 0.0, 1.0, text, text),), reason=text)
+    lost = result(text, tests=(), score=None, status="timeout", reason=text)
+    root = ElementTree.fromstring(exports.to_junit([evil, lost], "small"))
+    assert len(root.findall(".//testcase")) == 2
+
+
+def test_gradescope_has_no_score_where_nothing_was_graded(tmp_path: Path) -> None:
+    ada, bob = exports.to_gradescope(result()), exports.to_gradescope(LOST)
+    assert ada["score"] == 2.5
+    assert "score" not in bob
+    assert bob["output"] == "unreadable: it is not JSON"
+    for test in ada["tests"]:
+        assert test["visibility"] == "visible"
+        assert test.get("status") in (None, "passed", "failed")
+    assert "score" not in ada["tests"][2]
+    exports.write_gradescope([result()], tmp_path / "results.json")
+    assert json.loads((tmp_path / "results.json").read_text())["score"] == 2.5
+    exports.write_gradescope(CLASS, tmp_path / "all")
+    assert sorted(p.name for p in (tmp_path / "all").iterdir()) == ["ada.json", "bob.json", "eve.json"]
+
+
+def read(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text)))
+
+
+def test_csv_leaves_the_mark_empty_where_nothing_was_graded() -> None:
+    rows = read(exports.to_csv(CLASS, "small"))
+    assert rows[0] == ["student", "assignment", "score", "max_score", "status", "reason"]
+    assert [row[2] for row in rows[1:]] == ["2.5", "", ""]
+
+
+def test_csv_in_the_form_of_canvas() -> None:
+    rows = read(exports.to_csv([result("123"), LOST], "small", form="canvas"))
+    assert rows[0] == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "small"]
+    assert rows[1][0].strip() == "Points Possible"
+    assert rows[1][-1] == "4"
+    assert [(row[1], row[-1]) for row in rows[2:]] == [("123", "2.5"), ("bob", "")]
+
+
+def test_csv_in_the_form_of_moodle() -> None:
+    rows = read(exports.to_csv([result("123"), LOST], "small", form="moodle"))
+    assert rows[0] == ["Identifier", "Grade", "Maximum Grade", "Feedback comments"]
+    assert rows[1] == ["Participant 123", "2.5", "4", "swapped the axes"]
+    assert rows[2] == ["bob", "", "4", "unreadable: it is not JSON"]
+
+
+def test_an_unknown_form_is_refused() -> None:
+    with pytest.raises(ValueError, match="canvas"):
+        exports.to_csv(CLASS, "small", form="excel")
+
+
+@pytest.mark.parametrize("form", exports.FORMS)
+@given(st.text(max_size=8), st.sampled_from(["=", "+", "-", "@", "\t=", "\r=", " =", "\n@", "="]))
+@quick
+def test_no_cell_of_a_csv_is_a_formula(form: str, rest: str, start: str) -> None:
+    evil = start + EVIL + rest
+    one = result(evil, status="unreadable", reason=evil, score=None)
+    two = result(evil, tests=(One("f-a", 0.0, 1.0, "", evil),))
+    for row in read(exports.to_csv([one, two], "small", form=form)):
+        for cell in row:
+            assert cell.lstrip()[:1] not in ("=", "+", "-", "@"), cell
+
+
+NAMES = ["ada", "Ada Lovelace", "a/b", "..", ".", "", ".ada", "a%2fb", "\ud800", "é", "名" * 90, "x" * 300]
+
+
+def test_file_names_stay_in_their_folder_and_apart(tmp_path: Path) -> None:
+    names = [exports.file_name(name) for name in NAMES]
+    assert len(set(names)) == len(NAMES)
+    for name in names:
+        assert not name.startswith(".")
+        exports.write_text(tmp_path / name / f"{name}.html", "x")
+    assert len(list(tmp_path.iterdir())) == len(NAMES)
+
+
+@given(st.text(), st.text())
+@quick
+def test_two_students_never_share_a_file(one: str, other: str) -> None:
+    assert (exports.file_name(one) == exports.file_name(other)) == (one == other)
+    assert "/" not in exports.file_name(one)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    exports.write_text(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        exports.write_text(path, "\ud800")
+    assert path.read_text() == "old"

@@ -1,0 +1,297 @@
+"""However the work is spread, and whatever dies, the results are the same."""
+
+import dataclasses
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import classroom
+import psutil
+import pytest
+
+from attn_course.grading import pool
+from attn_course.grading.errors import SandboxError
+from attn_course.grading.run import AssignmentError, grade_class
+from attn_course.grading.sandbox import Limits
+from attn_course.grading.verdict import Result
+
+COUNT = 14
+SEED = 11
+LIMITS = Limits(wall_seconds=300.0, call_seconds=100.0)
+
+
+def graded(**more: Any) -> list[Result]:
+    notebook = classroom.as_bytes(classroom.notebook())
+    handed = more.pop("handed", classroom.handed(COUNT))
+    return grade_class(handed, notebook=notebook, slug=classroom.SLUG, seed=SEED, limits=LIMITS, **more)
+
+
+def essence(results: list[Result]) -> list[Any]:
+    """Everything but the times."""
+    return [
+        dataclasses.replace(
+            result,
+            seconds=0.0,
+            tests=tuple(dataclasses.replace(test, seconds=0.0) for test in result.tests),
+        )
+        for result in results
+    ]
+
+
+@pytest.fixture(scope="module")
+def alone() -> list[Any]:
+    results = graded(workers=1)
+    assert len({result.score for result in results}) >= 4
+    return essence(results)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2,
+        threads_per_worker=2,
+        processes=True,
+        dashboard_address=None,
+        silence_logs=50,
+    ) as found:
+        yield found
+
+
+def test_two_workers_give_the_results_of_one(alone: list[Any]) -> None:
+    assert essence(graded(workers=2)) == alone
+
+
+def test_a_dask_cluster_with_threads_gives_the_results_of_one(
+    alone: list[Any], cluster: Any
+) -> None:
+    assert essence(graded(scheduler=cluster.scheduler_address)) == alone
+
+
+def test_a_dask_worker_killed_in_mid_run_changes_nothing(alone: list[Any], cluster: Any) -> None:
+    killed: list[int] = []
+
+    def kill(result: Result, done: int, total: int) -> None:
+        if done == 3:
+            worker = next(iter(cluster.workers.values()))
+            killed.append(worker.pid)
+            os.kill(worker.pid, signal.SIGKILL)
+
+    assert essence(graded(scheduler=cluster.scheduler_address, progress=kill)) == alone
+    assert len(killed) == 1
+
+
+def workers_of_this_process() -> list[psutil.Process]:
+    children = psutil.Process().children()
+    return [p for p in children if "spawn_main" in " ".join(p.cmdline())]
+
+
+def test_a_worker_process_killed_in_mid_run_changes_nothing(alone: list[Any]) -> None:
+    killed: list[int] = []
+
+    def kill(result: Result, done: int, total: int) -> None:
+        if done in (3, 7):
+            victim = workers_of_this_process()[-1]
+            killed.append(victim.pid)
+            victim.kill()
+
+    assert essence(graded(workers=2, progress=kill)) == alone
+    assert len(killed) == 2
+    assert workers_of_this_process() == []
+
+
+def poison(task: pool.Task, settings: pool.Settings) -> Result:
+    """In place of ``grade_task``: one submission ends the process that grades it."""
+    if task.student == "s03":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Result(student=task.student, assignment="small", status="graded", score=5.0)
+
+
+def test_a_submission_that_kills_its_grader_is_given_up_and_the_batch_goes_on(
+    monkeypatch: Any, assignment: Any
+) -> None:
+    monkeypatch.setattr(pool, "grade_task", poison)
+    tasks = [pool.Task(student=f"s{i:02d}", data=None, seed=1) for i in range(7)]
+    settings = pool.Settings(assignment=assignment, sandbox=False)
+    results = {r.student: r for r in pool.run_processes(tasks, settings, workers=2)}
+    assert len(results) == 7
+    assert (results["s03"].status, results["s03"].score) == ("sandbox_error", None)
+    assert "died each time" in results["s03"].reason
+    assert all(r.score == 5.0 for name, r in results.items() if name != "s03")
+
+
+def test_an_abandoned_run_leaves_no_process(assignment: Any) -> None:
+    tasks = [pool.Task(student=f"s{i}", data=None, seed=1) for i in range(9)]
+    running = pool.run_processes(tasks, pool.Settings(assignment=assignment), workers=2)
+    next(running)
+    assert len(workers_of_this_process()) == 2
+    running.close()
+    assert workers_of_this_process() == []
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    program = f"""
+import sys, time
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import classroom
+from attn_course.grading import pool
+from attn_course.grading.assignment import load_assignment
+if __name__ == "__main__":
+    found = load_assignment(classroom.as_bytes(classroom.notebook()), "small")
+    tasks = [pool.Task(student=str(i), data=None, seed=1) for i in range(5)]
+    running = pool.run_processes(tasks, pool.Settings(assignment=found), workers=1)
+    next(running)
+    print("graded", flush=True)
+    time.sleep(60)
+"""
+    (tmp_path / "program.py").write_text(program)
+    parent = subprocess.Popen(
+        [sys.executable, tmp_path / "program.py"], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "graded\n"
+    family = psutil.Process(parent.pid).children(recursive=True)
+    assert len(family) >= 3  # the worker, bubblewrap, the zygote
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    _, alive = psutil.wait_procs(family, timeout=15)
+    assert alive == []
+
+
+def test_no_scheduler_is_one_clear_line(monkeypatch: Any) -> None:
+    monkeypatch.setattr(pool, "CONNECT_SECONDS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts and never answers
+        port = silent.getsockname()[1]
+        with pytest.raises(SandboxError, match="no dask scheduler answers") as caught:
+            graded(scheduler=f"tcp://127.0.0.1:{port}")
+    assert len(str(caught.value).splitlines()) == 1
+    for address in (f"tcp://127.0.0.1:{port}", "nonsense://x"):
+        with pytest.raises(SandboxError, match="no dask scheduler answers"):
+            graded(scheduler=address)
+
+
+def test_a_scheduler_without_workers_is_one_clear_line(monkeypatch: Any) -> None:
+    from distributed import LocalCluster
+
+    monkeypatch.setattr(pool, "WORKER_SECONDS", 1)
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty,
+        pytest.raises(SandboxError, match="has no worker after 1 s"),
+    ):
+        graded(scheduler=empty.scheduler_address)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_fewer_than_one_worker_is_refused(workers: int) -> None:
+    with pytest.raises(ValueError, match="workers: expected at least 1"):
+        graded(workers=workers - 2)
+
+
+def command(folder: Path, *options: str, path: str | None = None) -> "subprocess.CompletedProcess[str]":
+    source = folder / "source" / classroom.SLUG / f"{classroom.SLUG}.ipynb"
+    if not source.exists():
+        source.parent.mkdir(parents=True)
+        source.write_bytes(classroom.as_bytes(classroom.notebook()))
+        classroom.write_class(folder / "submitted", 4)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if path is not None:
+        environment["PATH"] = path
+    return subprocess.run(
+        [sys.executable, "-m", "attn_course.cli", "grade", "submitted"]
+        + ["--assignment", classroom.SLUG, "--gradebook", "none", "--seed", "1", *options],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_without_bubblewrap_grading_is_refused_with_the_fix(tmp_path: Path, workers: str) -> None:
+    done = command(tmp_path, "--workers", workers, path=str(tmp_path))
+    assert done.returncode == 3
+    assert len(done.stderr.strip().splitlines()) == 1
+    for word in ("bubblewrap is not installed", "apt-get install bubblewrap", "--no-sandbox"):
+        assert word in done.stderr
+    assert not (tmp_path / ".attn-grading").exists() or "student" not in (
+        tmp_path / ".attn-grading" / "small.jsonl"
+    ).read_text()
+
+
+def test_where_bubblewrap_cannot_make_namespaces_the_reason_is_told(tmp_path: Path) -> None:
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    done = command(tmp_path, path=f"{tmp_path}:/usr/bin:/bin")
+    assert done.returncode == 3
+    assert "No permissions to create a new namespace" in done.stderr
+    assert "userns" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_no_sandbox_grades_and_says_so_on_every_result(tmp_path: Path) -> None:
+    import json
+
+    done = command(
+        tmp_path, "--no-sandbox", "--json", "-", "--feedback", "pages", path=str(tmp_path)
+    )
+    assert done.returncode == 1, done.stderr
+    assert "warning: --no-sandbox" in done.stderr
+    found = json.loads(done.stdout)["submissions"]
+    assert [one["sandboxed"] for one in found] == [False] * 4
+    assert [one["score"] for one in found] == [5.0, 3.0, None, None]
+    page = (tmp_path / "pages" / "s00" / "small.html").read_text()
+    assert "without a sandbox" in page
+    leftovers = [
+        p for p in psutil.process_iter(["cmdline"]) if "zygote.py" in " ".join(p.info["cmdline"] or [])
+    ]
+    assert [p for p in leftovers if not p.children() and p.cwd() == str(tmp_path)] == []
+
+
+def test_a_solution_that_fails_its_own_tests_grades_nobody() -> None:
+    wrong = {**classroom.SOLUTIONS, "double": "def double(x):\n    return 3 * x"}
+    done: list[str] = []
+    for workers in (1, 2):
+        with pytest.raises(AssignmentError, match="double-values"):
+            grade_class(
+                classroom.handed(4),
+                notebook=classroom.as_bytes(classroom.notebook(wrong)),
+                slug=classroom.SLUG,
+                workers=workers,
+                progress=lambda result, *counts: done.append(result.student),
+            )
+    assert done == []
+
+
+def test_two_threads_of_one_process_do_not_mix(alone: list[Any]) -> None:
+    """A dask worker may run two tasks in one process."""
+    from attn_course.grading.assignment import load_assignment
+
+    found = load_assignment(classroom.as_bytes(classroom.notebook()), classroom.SLUG)
+    settings = pool.Settings(assignment=found, limits=LIMITS)
+    tasks = [
+        pool.Task(student=h.student, data=h.data, seed=SEED) for h in classroom.handed(COUNT)
+    ]
+    results: dict[str, Result] = {}
+
+    def work(part: list[pool.Task]) -> None:
+        for task in part:
+            results[task.student] = pool.grade_task(task, settings)
+
+    threads = [threading.Thread(target=work, args=(tasks[i::2],)) for i in range(2)]
+    begun = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert essence([results[name] for name in sorted(results)]) == alone, time.monotonic() - begun

@@ -1,0 +1,305 @@
+"""A run that is killed at any moment and repeated leaves what an undisturbed run leaves."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import classroom
+import pytest
+from nbgrader import api
+from sqlalchemy import text
+
+from attn_course.grading import command, pool
+from attn_course.grading.journal import Journal, JournalError, file_key
+from attn_course.grading.run import grade_class
+from attn_course.grading.verdict import Result
+
+COUNT = 12
+KILLS = 20
+PROGRAM = [sys.executable, "-m", "attn_course.cli"]
+
+
+def make_course(folder: Path) -> Path:
+    source = folder / "source" / classroom.SLUG / f"{classroom.SLUG}.ipynb"
+    source.parent.mkdir(parents=True)
+    source.write_bytes(classroom.as_bytes(classroom.notebook()))
+    classroom.write_class(folder / "submitted", COUNT)
+    return folder
+
+
+class Fork:
+    """A run in a fork of this warm process and in a group of its own: starts in milliseconds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pid = os.fork()
+        if self.pid == 0:
+            status = 70
+            try:
+                os.setsid()
+                os.chdir(folder)
+                null = os.open("/dev/null", os.O_RDWR)
+                for number in (0, 1, 2):
+                    os.dup2(null, number)
+                pool._zygotes.clear()
+                status = run_grade(folder)
+            finally:
+                os._exit(status)
+        self.status: int | None = None
+
+    def poll(self) -> int | None:
+        """The status when it has ended."""
+        if self.status is None:
+            found, status = os.waitpid(self.pid, os.WNOHANG)
+            self.status = os.waitstatus_to_exitcode(status) if found else None
+        return self.status
+
+    def wait(self) -> int:
+        """The status, once it has ended."""
+        while self.poll() is None:
+            time.sleep(0.002)
+        assert self.status is not None
+        return self.status
+
+
+def run_grade(folder: Path) -> int:
+    """What ``attn-course grade submitted --assignment small --seed 11`` calls."""
+    return command.grade(
+        Path("submitted"),
+        slug=classroom.SLUG,
+        root=folder,
+        source=None,
+        workers=1,
+        scheduler=None,
+        gradebook="sqlite:///gradebook.db",
+        json_path=None,
+        junit=None,
+        gradescope=None,
+        csv_path=None,
+        csv_form="plain",
+        feedback=None,
+        timeout=60,
+        call_timeout=30,
+        seed=11,
+        sandbox=True,
+        fresh=False,
+    )
+
+
+def start(folder: Path, *options: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [*PROGRAM, "grade", "submitted", "--assignment", classroom.SLUG, "--seed", "11"]
+        + ["--call-timeout", "30", *options],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def finish(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    _, said = process.communicate(timeout=240)
+    return process.returncode, said
+
+
+def content(folder: Path) -> list[tuple[Any, ...]]:
+    """What the gradebook says of everyone, without random ids."""
+    book = api.Gradebook(f"sqlite:///{folder}/gradebook.db")
+    query = """SELECT sa.student_id, sn.flagged, bc.name, g.auto_score, g.manual_score,
+      g.needs_manual_grade, NULL FROM submitted_assignment sa
+      JOIN submitted_notebook sn ON sn.assignment_id = sa.id
+      JOIN grade g ON g.notebook_id = sn.id JOIN base_cell bc ON bc.id = g.cell_id
+      UNION ALL SELECT sa.student_id, sn.flagged, bc.name, NULL, NULL, NULL, c.auto_comment
+      FROM submitted_assignment sa JOIN submitted_notebook sn ON sn.assignment_id = sa.id
+      JOIN comment c ON c.notebook_id = sn.id JOIN base_cell bc ON bc.id = c.cell_id"""
+    found = sorted((tuple(row) for row in book.db.execute(text(query))), key=repr)
+    tables = [
+        tuple(row)
+        for name in ("student", "submitted_assignment", "submitted_notebook", "grade", "comment")
+        for row in book.db.execute(text(f"SELECT '{name}', COUNT(*) FROM {name}"))
+    ]
+    book.close()
+    return found + tables
+
+
+def wait_for_line(process: "Fork | subprocess.Popen[str]", journal: Path, count: int) -> bool:
+    """Until the journal has that many lines; False when the run ended before."""
+    while process.poll() is None:
+        if journal.exists() and journal.read_bytes().count(b"\n") >= count:
+            return True
+        time.sleep(0.003)
+    return False
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: Any) -> Path:
+    folder = make_course(tmp_path_factory.mktemp("whole"))
+    status, said = finish(start(folder))
+    assert status == 1, said  # one submission is broken, one missing
+    return folder
+
+
+def test_killed_at_20_moments_and_run_again_nothing_is_lost_or_doubled(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    """SIGKILL to the whole process group: before, between and inside submissions and writes."""
+    draw = random.Random(20_170_612)
+    wanted = content(undisturbed)
+    kills, finished, seen = 0, 0, set()
+    while kills < KILLS:
+        folder = make_course(tmp_path / f"run{finished}")
+        journal = folder / ".attn-grading" / f"{classroom.SLUG}.jsonl"
+        while True:
+            lines = journal.read_bytes().count(b"\n") if journal.exists() else 0
+            process = Fork(folder)
+            # the next one to three results; then a moment later, inside a write or a submission
+            if kills < KILLS and wait_for_line(process, journal, lines + draw.randrange(0, 3)):
+                time.sleep(draw.random() * 0.12)
+            if kills < KILLS and process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                assert process.wait() == -signal.SIGKILL
+                kills += 1
+                seen.add(journal.read_bytes().count(b"\n") if journal.exists() else 0)
+                continue
+            assert process.wait() == 1
+            break
+        finished += 1
+        assert content(folder) == wanted
+    assert len(seen) >= 5, f"the kills fell on the same moments: {seen}"
+
+
+def test_ctrl_c_ends_with_130_and_a_rerun_goes_on(undisturbed: Path, tmp_path: Path) -> None:
+    folder = make_course(tmp_path)
+    journal = folder / ".attn-grading" / f"{classroom.SLUG}.jsonl"
+    process = start(folder, "--workers", "2")
+    assert wait_for_line(process, journal, 3)
+    begun = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    status, said = finish(process)
+    assert (status, said.strip().splitlines()[-1]) == (
+        130,
+        "attn-course: interrupted; run the same command again to go on",
+    )
+    assert "Traceback" not in said
+    assert time.monotonic() - begun < 30
+    done = journal.read_bytes().count(b"\n") - 1
+    assert 2 <= done < COUNT - 1
+    status, said = finish(start(folder, "--json", "marks.json"))
+    assert status == 1, said
+    assert content(folder) == content(undisturbed)
+    marks = json.loads((folder / "marks.json").read_text())
+    assert len(marks["submissions"]) == COUNT - 1
+
+
+def small(folder: Path, **more: Any) -> list[Result]:
+    settings = {"notebook": classroom.as_bytes(classroom.notebook()), "slug": classroom.SLUG}
+    return grade_class(
+        more.pop("handed", classroom.handed(4)),
+        **{**settings, "journal": folder / "journal.jsonl", "sandbox": True, **more},
+    )
+
+
+def test_a_truncated_line_is_graded_again_and_only_that(tmp_path: Path) -> None:
+    first = small(tmp_path)
+    path = tmp_path / "journal.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-40])
+    graded: list[str] = []
+    again = small(tmp_path, progress=lambda result, done, total: graded.append(result.student))
+    assert graded == [json.loads(whole.splitlines()[-1])["student"]]
+    assert [(r.student, r.score, r.seed) for r in again] == [
+        (r.student, r.score, r.seed) for r in first
+    ]
+    assert path.read_bytes().count(b"\n") == whole.count(b"\n")
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"", b"\n", b"[]\n", b"\xff\xfe\n", b'{"key": 1}\n', b'{"seed": 1}\n{"student": "s00"}\n', b"42"],
+)
+def test_a_journal_of_garbage_is_set_aside(tmp_path: Path, garbage: bytes) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(garbage)
+    with Journal(path, key="k", seed=5) as journal:
+        assert (journal.results, journal.seed) == ({}, 5)
+    with Journal(path, key="k") as journal:
+        assert journal.seed == 5
+    assert not garbage or path.with_name("journal.jsonl.old").read_bytes() == garbage
+
+
+def test_a_line_of_another_shape_sets_the_journal_aside(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text('{"key": "k", "seed": 3}\n{"student": "a", "file": "f", "result": {"old": 1}}\n')
+    with Journal(path, key="k") as journal:
+        assert journal.results == {}
+
+
+def test_a_changed_file_is_graded_again(tmp_path: Path) -> None:
+    small(tmp_path)
+    handed = classroom.handed(4)
+    changed = [
+        type(item)(student=item.student, data=classroom.answered(classroom.ANSWERS["half"]))
+        if item.student == "s00"
+        else item
+        for item in handed
+    ]
+    graded: list[str] = []
+    again = small(
+        tmp_path, handed=changed, progress=lambda result, done, total: graded.append(result.student)
+    )
+    assert graded == ["s00"]
+    assert {r.student: r.score for r in again}["s00"] == 3.0
+    assert file_key(None) != file_key(b"") != file_key("")
+
+
+def test_another_seed_assignment_or_limit_grades_everyone_again(tmp_path: Path) -> None:
+    first = small(tmp_path, seed=1)
+    assert [r.seed for r in small(tmp_path)] == [r.seed for r in first], "no seed keeps the seed"
+    assert {r.seed for r in small(tmp_path, seed=2)} == {2}
+
+
+def test_another_gradebook_is_filled_from_the_journal(tmp_path: Path) -> None:
+    """Deleting the gradebook, or naming another, must not leave it empty."""
+    small(tmp_path, gradebook=f"sqlite:///{tmp_path}/one.db")
+    graded: list[str] = []
+    small(
+        tmp_path,
+        gradebook=f"sqlite:///{tmp_path}/two.db",
+        progress=lambda result, done, total: graded.append(result.student),
+    )
+    assert graded == []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        os.rename(tmp_path / f"{name}.db", tmp_path / name / "gradebook.db")
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+def test_a_second_run_on_the_same_journal_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    with (
+        Journal(path, key="k", seed=1),
+        pytest.raises(JournalError, match="another run is grading"),
+    ):
+        Journal(path, key="k", seed=1)
+    with Journal(path, key="k") as journal:
+        assert journal.seed == 1
+
+
+def test_a_second_command_is_refused_with_one_line(undisturbed: Path) -> None:
+    key = undisturbed / ".attn-grading" / f"{classroom.SLUG}.jsonl"
+    before = content(undisturbed)
+    lines = key.read_bytes()
+    with Journal(key, key="held", seed=1):
+        status, said = finish(start(undisturbed))
+    assert status == 2
+    assert len(said.strip().splitlines()) == 1
+    assert "another run is grading" in said
+    key.write_bytes(lines)
+    assert content(undisturbed) == before
