@@ -23,7 +23,7 @@ JAIL_CODE = Path(__file__).resolve().parent / "jail"
 INSIDE_CODE, HOME, SOCKETS = "/opt/attn/jail", "/jail", "/opt/attn/run/k"
 CHANNELS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
 MAX_FILES = 200
-HOME_BYTES = 256 << 20
+MEMORY_FOLDERS = {HOME: 256 << 20, "/tmp": 256 << 20, "/dev/shm": 64 << 20}
 LIMITS = {
     "memory_bytes": 8 << 30,
     "file_bytes": 64 << 20,
@@ -60,10 +60,11 @@ def jail_command(folder: Path) -> list[str]:
         catalogue = sorted((PACKAGE.parent / "solutions").glob("*/misconceptions.py"))
         for path in catalogue:
             command += ["--ro-bind", str(path), str(path)]
-    command += ["--size", str(HOME_BYTES), "--tmpfs", HOME]
+    for folder_in_memory, size in MEMORY_FOLDERS.items():
+        command += ["--size", str(size), "--tmpfs", folder_in_memory]
     for path in shared_files(folder):
         command += ["--ro-bind", str(path), f"{HOME}/{path.name}"]
-    command += ["--chdir", HOME, "--clearenv"]
+    command += ["--remount-ro", "/", "--remount-ro", "/dev", "--chdir", HOME, "--clearenv"]
     environment = mounts.environment(HOME, str(PACKAGE.parent)) | {"JPY_PARENT_PID": "1"}
     del environment["MPLBACKEND"]  # figures are shown in the notebook
     passed = ("ATTN_COURSE_SEED", "NBGRADER_EXECUTION", "NBGRADER_VALIDATING")
