@@ -223,6 +223,16 @@ def lstm_squashed_cell(input, state, *weights):
     return o.sigmoid() * cell, cell
 
 
+@misconception(of="lstm_cell", name="the gates are not squashed", fails=ALL_LSTM)
+def lstm_raw_gates(input, state, *weights):
+    """You multiply with the gates as they come out of the sum, so one can be 3 or -30.
+    A gate is a share between 0 and 1; look at what makes it one.
+    """
+    i, f, g, o = lstm_blocks(input, state, *weights)
+    cell = f * state[1] + i * g.tanh()
+    return o * cell.tanh(), cell
+
+
 @misconception(of="lstm_cell", name="the pair is turned round", fails=ALL_LSTM)
 def lstm_swapped_pair(input, state, *weights):
     """You return the cell first and the hidden state second; both have the same shape.
@@ -368,6 +378,16 @@ def gru_reset_all(input, hidden, *weights):
     (ir, iz, i_n), (hr, hz, hn) = gru_halves(input, hidden, *weights)
     z = torch.sigmoid(iz + hz)
     return (1 - z) * torch.tanh(torch.sigmoid(ir + hr) * (i_n + hn)) + z * hidden
+
+
+@misconception(of="gru_cell", name="the reset gate closes the wrong half", fails=ALL_GRU)
+def gru_reset_input(input, hidden, *weights):
+    """Your reset gate multiplies what comes from the new input and leaves the past as it is.
+    It is to hide the past, not the present.
+    """
+    (ir, iz, i_n), (hr, hz, hn) = gru_halves(input, hidden, *weights)
+    z = torch.sigmoid(iz + hz)
+    return (1 - z) * torch.tanh(torch.sigmoid(ir + hr) * i_n + hn) + z * hidden
 
 
 @misconception(of="gru_cell", name="the proposal goes through a sigmoid", fails=ALL_GRU)
@@ -598,6 +618,15 @@ def bptt_transposed(*args):
     return walk_back(*args, back=args[3].T)
 
 
+@misconception(of="rnn_bptt", name="recurrent gradient transposed", fails=BPTT_VECTORS)
+def bptt_hh_transposed(*args):
+    """Your gradient for `weight_hh` is transposed: the matrix is square, so the shape does not tell.
+    Compare the order of the two factors with that in your line for `weight_ih`.
+    """
+    grads = walk_back(*args)
+    return (*grads[:3], grads[3].T.contiguous(), *grads[4:])
+
+
 @misconception(of="rnn_bptt", name="averaged over the batch", fails=BPTT_VECTORS)
 def bptt_mean(*args):
     """You divide the gradients of the weights by the number of sequences.
@@ -703,6 +732,14 @@ def jacobian_columns(hiddens, weight_hh, first, last):
     return chain(
         hiddens, weight_hh, range(first + 1, last + 1), lambda h, w, t: w * (1 - h[t] ** 2)
     )
+
+
+@misconception(of="jacobian_product", name="the matrix is transposed", fails=JACOBIAN_VECTORS)
+def jacobian_matrix_transposed(hiddens, weight_hh, first, last):
+    """You use the transpose of the recurrent matrix, as the code of the cell does for its rows.
+    Look at what entry (i, j) of the matrix says, and at what entry (i, j) of the result is to say.
+    """
+    return chain(hiddens, weight_hh.T, range(first + 1, last + 1))
 
 
 @misconception(of="jacobian_product", name="the result is transposed", fails=JACOBIAN_VECTORS)
@@ -935,6 +972,15 @@ def reader_half_carried(inputs, hidden, cell, *weights):
     An LSTM has two states; follow both through the loop.
     """
     return read(inputs, hidden, cell, weights, carry=(True, False), show=0)
+
+
+@misconception(of="fixed_reader", name="the given state is not used", fails=BOTH_CELLS)
+def reader_from_zero(inputs, hidden, cell, *weights):
+    """You start from zeros, whatever state is given.
+    Look at where `hidden` and `cell` enter your first step.
+    """
+    zeros = torch.zeros_like(hidden), torch.zeros_like(cell)
+    return read(inputs, *zeros, weights, carry=(True, True), show=0)
 
 
 @misconception(of="fixed_reader", name="the outputs come one step late", fails=BOTH_CELLS)
