@@ -13,7 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ OPEN_PARTS = (
 )
 START_SECONDS = 60.0
 MAX_CALLBACKS = 100_000
+MAX_CALLBACK_BYTES = 1 << 30  # what a callback may take while it runs
 MAX_SESSION_BYTES = 2 << 30  # all that one submission may send to the trusted side
 
 
@@ -208,6 +209,24 @@ class Zygote:
         self.close()
 
 
+@contextlib.contextmanager
+def _bounded_memory() -> Iterator[None]:
+    """A callback computes with what a submission chose, and two columns broadcast to gigabytes."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as file:
+        mapped = int(file.read().split()[0]) * resource.getpagesize()
+    limit = mapped + MAX_CALLBACK_BYTES
+    if soft != resource.RLIM_INFINITY:
+        limit = min(limit, soft)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
 class Session:
     """One submission in the jail: run its cells, then call what they defined.
 
@@ -350,7 +369,7 @@ class Session:
         """The frame for what a callback gave; what cannot cross is an error of the callback."""
         try:
             return wire.pack(answer, keep)
-        except (wire.WireError, TypeError) as error:
+        except (wire.WireError, TypeError, MemoryError) as error:
             text = f"the callback's result cannot cross: {error}"
             return wire.pack({"exc": {"type": "TypeError", "text": text}})
 
@@ -364,7 +383,8 @@ class Session:
         given = wire.arrays([args, kwargs])
         before = [wire.raw(x) for x in given]
         try:
-            answer = {"ok": callbacks[number](*args, **kwargs)}
+            with _bounded_memory():
+                answer = {"ok": callbacks[number](*args, **kwargs)}
             if any(wire.raw(x) != old for x, old in zip(given, before, strict=True)):
                 answer["written"] = given
             return answer

@@ -40,7 +40,8 @@ class Outcome:
         """
         if type(self.error) is not NotImplementedError:
             return False
-        return not self.error.args or "NotImplementedError" in _last_line(self.error)
+        line = getattr(self.error, "__attn_place__", None) or _last_line(self.error)
+        return not self.error.args or "NotImplementedError" in line
 
     def error_text(self) -> str:
         """Say type, message and the learner's own line of the exception."""

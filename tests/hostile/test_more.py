@@ -1,11 +1,17 @@
 """Attacks that need more than one hostile cell: two submissions, several calls, the real sets."""
 
 import contextlib
+import json
+import resource
+import time
 from collections.abc import Callable
+from functools import partial
 
 import target
 
-from attn_course.grading.verdict import Result
+from attn_course.grading.assignment import Assignment, load_assignment
+from attn_course.grading.sandbox import Zygote
+from attn_course.grading.verdict import Result, grade_notebook
 from attn_course.probes import Probe, ProbeFailure
 
 Grade = Callable[..., Result]
@@ -44,10 +50,84 @@ def test_counting_the_calls_does_not_earn_the_points_of_a_written_test() -> None
     earned = []
     for seed in range(30):
         for answers in ([True] * 2 + [False] * 5, [False] * 5 + [True] * 2):
-            verdicts = iter(answers)
-            probe = Probe(
-                "00_warm_up", "check_softmax", lambda candidate: next(verdicts), seed=seed
-            )  # noqa: B023
+            counting = partial(lambda verdicts, candidate: next(verdicts), iter(answers))
+            probe = Probe("00_warm_up", "check_softmax", counting, seed=seed)
             with contextlib.suppress(ProbeFailure):
                 earned.append(probe.judges(right=[abs, abs], wrong=wrong, points=5.0))
     assert sum(earned) / 60 < 1.0
+
+
+WIDE = """
+def apply(step, x):
+    n = 40_000
+    return step(torch.zeros(n, 1), torch.zeros(1, n))
+"""
+ADD = "apply(lambda a, b=1.0: a + b, torch.zeros(2))"
+
+
+def test_a_callback_cannot_be_made_to_fill_the_memory_of_the_grader(zygote: Zygote) -> None:
+    """Two columns of 160 kB broadcast to 6.4 GB, on the trusted side."""
+    found = target.notebook()
+    cell = next(c for c in found["cells"] if c["id"] == "apply-test")
+    cell["source"] = ADD + "\n"
+    wide = json.loads(json.dumps(found))
+    next(c for c in wide["cells"] if c["id"] == "apply")["source"] = WIDE
+    begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    result = grade_notebook(
+        target.as_bytes(wide),
+        load_assignment(target.as_bytes(found), target.SLUG),
+        zygote,
+        student="mallory",
+        seed=1,
+        limits=target.LIMITS,
+    )
+    test = next(t for t in result.tests if t.grade_id == "apply-test")
+    assert (test.score, "memory" in test.message) == (0.0, True), test.message
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 2 << 20, f"{grown >> 10} MiB"
+    assert time.monotonic() - begun < target.LIMITS.wall_seconds
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+
+
+def test_a_deleted_cell_costs_nothing_in_the_tests_of_another(zygote: Zygote) -> None:
+    """A helper that the tests of the deleted function define is used by later tests as well."""
+    found = target.notebook()
+    for cell in found["cells"]:
+        if cell["id"] == "double-test":
+            cell["source"] = "def twice(x):\n    return 2 * x\n\n\nassert double(2) == twice(2)"
+        if cell["id"] == "partial-test":
+            cell["source"] = "assert squares(3)[2] == twice(2)"
+    sent = json.loads(json.dumps(found))
+    sent["cells"] = [cell for cell in sent["cells"] if cell["id"] != "double"]
+    result = grade_notebook(
+        target.as_bytes(sent),
+        load_assignment(target.as_bytes(found), target.SLUG),
+        zygote,
+        student="ada",
+        seed=1,
+        limits=target.LIMITS,
+    )
+    scores = {test.grade_id: test.score for test in result.tests}
+    assert (result.status, scores["double-test"]) == ("needs_review", None)
+    assert scores["partial-test"] == target.POINTS["partial"]
+
+
+def test_an_untouched_stub_is_called_not_started(grade: Grade) -> None:
+    result = grade(target.as_bytes(target.released()))
+    said = next(t.message for t in result.tests if t.grade_id == "softmax-test")
+    assert "not started" in said
+
+
+def test_the_seed_of_the_hidden_inputs_cannot_be_had_from_the_submissions_own(
+    zygote: Zygote, assignment: Assignment
+) -> None:
+    """31 bits behind a hash of their own are found by a table that is made once."""
+    tell = "def double(x):\n    raise ValueError(torch.initial_seed())"
+    data = target.as_bytes(target.submission(double=tell))
+    told = {
+        grade_notebook(data, assignment, zygote, student="mallory", seed=seed, limits=target.LIMITS)
+        .tests[0]
+        .message
+        for seed in range(5)
+    }
+    assert len(told) == 1

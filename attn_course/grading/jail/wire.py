@@ -137,6 +137,8 @@ def _encode_int(value: int) -> Node:
 def _encode_tensor(value: torch.Tensor, buffers: Buffers) -> Node:
     if str(value.dtype) not in TORCH_DTYPES or value.layout != torch.strided:
         raise WireError(f"a tensor of dtype {value.dtype}, layout {value.layout} cannot cross")
+    if value.numel() * value.element_size() > MAX_BYTES:  # before it is copied
+        raise WireError(f"a tensor of more than {MAX_BYTES >> 20} MiB cannot cross")
     plain = value.detach().cpu()
     # clone, not contiguous(): that keeps the odd stride of a one-element slice, and view refuses it
     data = plain.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
