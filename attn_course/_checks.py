@@ -19,6 +19,38 @@ def check_size(name: str, value: Shaped[Tensor, "..."], axis: int, expected: int
         )
 
 
+def check_axes(name: str, value: Shaped[Tensor, "..."], axes: str) -> None:
+    """Refuse a tensor with another number of axes than ``axes`` names, such as ``"B L D"``."""
+    if value.ndim != len(axes.split()):
+        raise ValueError(f"{name}: expected axes ({axes}), got shape {tuple(value.shape)}")
+
+
+def check_dim(value: Shaped[Tensor, "..."], dim: int) -> None:
+    """Refuse an axis that the tensor does not have."""
+    if not -value.ndim <= dim < value.ndim:
+        raise ValueError(f"dim: expected an axis of shape {tuple(value.shape)}, got {dim}")
+
+
+def check_broadcast(name: str, shape: tuple[int, ...], other: tuple[int, ...]) -> None:
+    """Refuse shapes of which one cannot be stretched to fit the other."""
+    for have, want in zip(reversed(shape), reversed(other), strict=False):
+        if have != want and 1 not in (have, want):
+            raise ValueError(
+                f"{name}: expected axes that broadcast with {tuple(other)}, got {tuple(shape)}"
+            )
+
+
+def check_ids(name: str, ids: Shaped[Tensor, "..."], vocab_size: int) -> None:
+    """Refuse ids that are not integers from 0 to ``vocab_size - 1``."""
+    if ids.is_floating_point() or ids.dtype == torch.bool:
+        raise ValueError(f"{name}: expected integers, got {ids.dtype}")
+    if ids.numel() and (int(ids.min()) < 0 or int(ids.max()) >= vocab_size):
+        raise ValueError(
+            f"{name}: expected ids from 0 to {vocab_size - 1}, "
+            f"got {int(ids.min())} to {int(ids.max())}"
+        )
+
+
 def check_attn_mask(attn_mask: Shaped[Tensor, "..."], scores: Shaped[Tensor, "..."]) -> None:
     """Refuse a mask that is not boolean or does not broadcast to the shape of ``scores``."""
     if attn_mask.dtype != torch.bool:
@@ -38,7 +70,7 @@ def check_attn_mask(attn_mask: Shaped[Tensor, "..."], scores: Shaped[Tensor, "..
 
 def check_lengths(lengths: Shaped[Tensor, "..."], batch_size: int, longest: int) -> None:
     """Refuse lengths that are not one integer from 0 to ``longest`` per row."""
-    if lengths.shape != (batch_size,) or lengths.is_floating_point():
+    if lengths.shape != (batch_size,) or lengths.is_floating_point() or lengths.dtype == torch.bool:
         raise ValueError(
             f"lengths: expected {batch_size} integers, one per row, "
             f"got {lengths.dtype} of shape {tuple(lengths.shape)}"

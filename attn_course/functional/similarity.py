@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attn_course._checks import check_floating, check_size
+from attn_course._checks import check_broadcast, check_dim, check_floating, check_size
 
 
 def _unit(name: str, vector: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -32,9 +32,11 @@ def cosine_similarity(a: Float[Tensor, "*#A E"], b: Float[Tensor, "*#A E"]) -> F
         which divides by at least ``eps = 1e-8``: there very short vectors look alike to none.
 
     Raises:
-        ValueError: If the vectors are not floating point or differ in size.
+        ValueError: If the vectors are not floating point, differ in size or do not broadcast.
     """
+    check_dim(a, -1)
     check_size("b", b, -1, a.shape[-1])
+    check_broadcast("b", b.shape, a.shape)
     cosine = (_unit("a", a) * _unit("b", b)).sum(-1)
     return cosine.to(torch.promote_types(a.dtype, b.dtype))
 
@@ -50,19 +52,25 @@ def weighted_mean(
 
     Args:
         weights: One number per vector, not negative.
-        value: Vectors.
+        value: Vectors. NaN and infinity count even at weight 0: fill padding with numbers.
 
     Returns:
         One vector per row of weights; 0 (gradient 0) where the weights sum to 0.
 
     Raises:
-        ValueError: If an argument is not floating point, or the numbers of weights and of vectors
-            differ.
+        ValueError: If an argument is not floating point, the numbers of weights and of vectors
+            differ, or the other axes do not broadcast.
     """
     check_floating("weights", weights)
     check_floating("value", value)
+    check_dim(weights, -1)
     check_size("value", value, -2, weights.shape[-1])
+    check_broadcast("value", value.shape[:-2], weights.shape[:-1])
+    dtype = torch.promote_types(weights.dtype, value.dtype)
+    # half precision sums overflow at 65504: widen, and cast back once at the end
+    wide = torch.promote_types(dtype, torch.float32)
+    weights, value = weights.to(wide), value.to(wide)
     total = weights.sum(-1, keepdim=True)
     shares = weights / total.masked_fill(total == 0, 1.0)
     mean = (shares.unsqueeze(-2) @ value).squeeze(-2)  # (..., E)
-    return mean.masked_fill(total == 0, 0.0)
+    return mean.masked_fill(total == 0, 0.0).to(dtype)

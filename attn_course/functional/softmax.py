@@ -4,12 +4,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attn_course._checks import check_attn_mask, check_floating
+from attn_course._checks import check_attn_mask, check_dim, check_floating
 
 
-def _widen(scores: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+def _widen(scores: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
     """The same scores in float32 at least."""
     check_floating("scores", scores)
+    check_dim(scores, dim)
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
@@ -43,9 +44,9 @@ def softmax(scores: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*s
         weights; see :func:`masked_softmax` for rows that may be empty.
 
     Raises:
-        ValueError: If ``scores`` is not floating point.
+        ValueError: If ``scores`` is not floating point or has no axis ``dim``.
     """
-    wide = _widen(scores)
+    wide = _widen(scores, dim)
     exponentials = torch.exp(wide - _maximum(wide, dim))
     return (exponentials / exponentials.sum(dim, keepdim=True)).to(scores.dtype)
 
@@ -66,9 +67,9 @@ def logsumexp(scores: Float[Tensor, "..."], dim: int = -1) -> Float[Tensor, "...
         One number per row; ``-inf`` (gradient 0) for a row of ``-inf`` and for an empty row.
 
     Raises:
-        ValueError: If ``scores`` is not floating point.
+        ValueError: If ``scores`` is not floating point or has no axis ``dim``.
     """
-    wide = _widen(scores)
+    wide = _widen(scores, dim)
     shift = _finite_maximum(wide, dim)
     total = torch.exp(wide - shift).sum(dim)
     empty = total == 0
@@ -94,9 +95,9 @@ def log_softmax(scores: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor,
         Log-weights of the same shape and dtype, finite even where the weight underflows to 0.
 
     Raises:
-        ValueError: If ``scores`` is not floating point.
+        ValueError: If ``scores`` is not floating point or has no axis ``dim``.
     """
-    wide = _widen(scores)
+    wide = _widen(scores, dim)
     shifted = wide - _maximum(wide, dim)
     return (shifted - shifted.exp().sum(dim, keepdim=True).log()).to(scores.dtype)
 
@@ -122,11 +123,11 @@ def masked_softmax(
         from torch, where such a row is NaN and poisons every parameter in the backward pass.
 
     Raises:
-        ValueError: If ``scores`` is not floating point, or the mask is not boolean or does not
-            broadcast to the shape of ``scores``.
+        ValueError: If ``scores`` is not floating point or has no axis ``dim``, or the mask is not
+            boolean or does not broadcast to the shape of ``scores``.
     """
     check_attn_mask(attn_mask, scores)
-    wide = _widen(scores).masked_fill(~attn_mask, -torch.inf)
+    wide = _widen(scores, dim).masked_fill(~attn_mask, -torch.inf)
     exponentials = torch.exp(wide - _finite_maximum(wide, dim))
     total = exponentials.sum(dim, keepdim=True)
     return (exponentials / total.masked_fill(total == 0, 1.0)).to(scores.dtype)

@@ -236,8 +236,8 @@ def rnn_bptt(
     return RNNGradients(
         inputs=deltas @ weight_ih,
         hidden=carried,
-        weight_ih=rows.T @ inputs.reshape(-1, inputs.shape[-1]),
-        weight_hh=rows.T @ before.reshape(-1, before.shape[-1]),
+        weight_ih=rows.T @ inputs.reshape(len(rows), inputs.shape[-1]),
+        weight_hh=rows.T @ before.reshape(len(rows), before.shape[-1]),
         bias_ih=bias,
         bias_hh=bias.copy(),
     )

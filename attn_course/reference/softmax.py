@@ -5,8 +5,11 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 
-def _scores(scores: ArrayLike) -> Float[np.ndarray, "..."]:
-    return np.asarray(scores, dtype=np.float64)
+def _scores(scores: ArrayLike, dim: int) -> Float[np.ndarray, "..."]:
+    s = np.asarray(scores, dtype=np.float64)
+    if not -s.ndim <= dim < s.ndim:
+        raise ValueError(f"dim: expected an axis of shape {s.shape}, got {dim}")
+    return s
 
 
 def softmax(scores: ArrayLike, dim: int = -1) -> Float[np.ndarray, "..."]:
@@ -21,8 +24,11 @@ def softmax(scores: ArrayLike, dim: int = -1) -> Float[np.ndarray, "..."]:
 
     Returns:
         Weights of the same shape.
+
+    Raises:
+        ValueError: If there is no axis ``dim``.
     """
-    s = _scores(scores)
+    s = _scores(scores, dim)
     if s.shape[dim] == 0:
         return s
     with np.errstate(invalid="ignore"):
@@ -43,8 +49,11 @@ def logsumexp(scores: ArrayLike, dim: int = -1) -> Float[np.ndarray, "..."]:
 
     Returns:
         One number per row; ``-inf`` for a row of ``-inf`` and for an empty row.
+
+    Raises:
+        ValueError: If there is no axis ``dim``.
     """
-    s = _scores(scores)
+    s = _scores(scores, dim)
     m = s.max(axis=dim, keepdims=True, initial=-np.inf)
     m = np.where(np.isfinite(m), m, 0.0)
     with np.errstate(divide="ignore"):
@@ -63,9 +72,12 @@ def log_softmax(scores: ArrayLike, dim: int = -1) -> Float[np.ndarray, "..."]:
 
     Returns:
         Log-weights of the same shape.
+
+    Raises:
+        ValueError: If there is no axis ``dim``.
     """
-    s = _scores(scores)
-    with np.errstate(invalid="ignore"):
+    s = _scores(scores, dim)
+    with np.errstate(invalid="ignore", divide="ignore"):
         shifted = s - s.max(axis=dim, keepdims=True, initial=-np.inf)
         logs: np.ndarray = shifted - np.log(np.exp(shifted).sum(axis=dim, keepdims=True))
     return logs
@@ -88,9 +100,10 @@ def masked_softmax(
         Weights of the shape of ``scores``; a fully masked row is 0.
 
     Raises:
-        ValueError: If the mask is not boolean or does not broadcast to ``scores``.
+        ValueError: If there is no axis ``dim``, or the mask is not boolean or does not broadcast to
+            ``scores``.
     """
-    s = _scores(scores)
+    s = _scores(scores, dim)
     mask = np.asarray(attn_mask)
     if mask.dtype != np.bool_:
         raise ValueError(

@@ -190,3 +190,27 @@ def test_other_sizes_are_refused() -> None:
         reference.cosine_similarity([0.0] * 5, [0.0] * 3)
     with pytest.raises(ValueError, match="weights: expected one per vector"):
         reference.weighted_mean([0.0] * 5, [[0.0]] * 3)
+    with pytest.raises(ValueError, match=r"b: expected axes that broadcast with \(2, 5\)"):
+        cosine(torch.zeros(2, 5), torch.zeros(3, 5))
+    with pytest.raises(ValueError, match=r"value: expected axes that broadcast with \(2,\)"):
+        mean(torch.zeros(2, 3), torch.zeros(7, 3, 5))
+    for scalar in (lambda: cosine(torch.tensor(1.0), torch.tensor(1.0)),
+                   lambda: mean(torch.tensor(1.0), torch.zeros(3, 2))):  # fmt: skip
+        with pytest.raises(ValueError, match=r"dim: expected an axis of shape \(\), got -1"):
+            scalar()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_mean_over_many_rows_does_not_overflow_half_precision(dtype: torch.dtype) -> None:
+    # 70,000 weights of 1 sum to more than float16 holds, and to 256 where bfloat16 adds them up
+    weights = torch.ones(70_000, dtype=dtype)
+    value = torch.tensor([[1.0, -3.0]], dtype=dtype).expand(70_000, 2)
+    assert_close(functional.weighted_mean(weights, value), value[0])
+
+
+def test_a_mean_takes_the_wider_dtype() -> None:
+    weights, value = torch.rand(3), torch.randn(3, 2, dtype=torch.float64)
+    exact = reference.weighted_mean(weights.numpy(), value.numpy())
+    assert_close(
+        functional.weighted_mean(weights, value), torch.from_numpy(exact), atol=1e-12, rtol=1e-12
+    )

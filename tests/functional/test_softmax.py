@@ -303,3 +303,13 @@ def test_integers_are_refused() -> None:
     for name in NAMES:
         with pytest.raises(ValueError, match="scores: expected a floating point tensor"):
             mutant("attn_course.functional.softmax", name, "dim", "dim")(torch.arange(3))
+
+
+@pytest.mark.parametrize("name", [*NAMES, "masked_softmax"])
+@pytest.mark.parametrize(("shape", "dim"), [((2, 3), 2), ((2, 3), -3), ((), -1)])
+def test_an_axis_that_is_not_there_is_refused(name: str, shape: tuple[int, ...], dim: int) -> None:
+    mask = (torch.ones(shape, dtype=torch.bool),) if name == "masked_softmax" else ()
+    with pytest.raises(ValueError, match=r"dim: expected an axis of shape \(.*\), got -?\d"):
+        getattr(functional, name)(torch.zeros(shape), *mask, dim=dim)
+    with pytest.raises(ValueError, match=r"dim: expected an axis of shape \(.*\), got -?\d"):
+        getattr(reference, name)(np.zeros(shape), *(m.numpy() for m in mask), dim=dim)

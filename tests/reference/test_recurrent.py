@@ -111,3 +111,13 @@ def test_bptt_agrees_with_finite_differences(rng: np.random.Generator) -> None:
 def test_bptt_oracles_reject_a_changed_line(old: str, new: str, rng: np.random.Generator) -> None:
     with pytest.raises(AssertionError):
         check_bptt(mutant("attn_course.reference.recurrent", "rnn_bptt", old, new), rng)
+
+
+def test_bptt_of_an_empty_batch_is_zero(rng: np.random.Generator) -> None:
+    values, _ = arguments(rng)
+    values = [np.zeros((0, *values[0].shape[1:])), np.zeros((0, *values[1].shape[1:])), *values[2:]]
+    size = values[1].shape[-1]
+    gradients = rnn_bptt(*values, np.zeros((0, values[0].shape[1], size)))
+    for gradient, value in zip(gradients, values, strict=True):
+        assert gradient.shape == value.shape
+        assert not gradient.any()
