@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attn_course._checks import check_size
+from attn_course._checks import check_axes, check_lengths, check_size
 from attn_course.functional.recurrent import gru_cell, lstm_cell, rnn_cell
 from attn_course.masks import padding_mask
 
@@ -77,6 +77,10 @@ class RNNCell(nn.Module):
         self.input_size, self.hidden_size = input_size, hidden_size
         _add_parameters(self, input_size, hidden_size, num_gates=1)
 
+    def extra_repr(self) -> str:
+        """The sizes, for ``print``."""
+        return f"input_size={self.input_size}, hidden_size={self.hidden_size}"
+
     def initial_state(self, input: Float[Tensor, "B D"]) -> Float[Tensor, "B H"]:
         """Zeros, for the batch, dtype and device of ``input``."""
         return input.new_zeros(input.shape[0], self.hidden_size)
@@ -85,6 +89,7 @@ class RNNCell(nn.Module):
         self, input: Float[Tensor, "B D"], state: Float[Tensor, "B H"] | None = None
     ) -> Float[Tensor, "B H"]:
         """The next state; from zeros if none is given."""
+        check_axes("input", input, "B D")
         check_size("input", input, -1, self.input_size)
         state = self.initial_state(input) if state is None else state
         return rnn_cell(input, state, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
@@ -113,6 +118,10 @@ class LSTMCell(nn.Module):
         self.input_size, self.hidden_size = input_size, hidden_size
         _add_parameters(self, input_size, hidden_size, num_gates=4)
 
+    def extra_repr(self) -> str:
+        """The sizes, for ``print``."""
+        return f"input_size={self.input_size}, hidden_size={self.hidden_size}"
+
     def initial_state(
         self, input: Float[Tensor, "B D"]
     ) -> tuple[Float[Tensor, "B H"], Float[Tensor, "B H"]]:
@@ -126,6 +135,7 @@ class LSTMCell(nn.Module):
         state: tuple[Float[Tensor, "B H"], Float[Tensor, "B H"]] | None = None,
     ) -> tuple[Float[Tensor, "B H"], Float[Tensor, "B H"]]:
         """The next hidden state and cell; from zeros if none are given."""
+        check_axes("input", input, "B D")
         check_size("input", input, -1, self.input_size)
         state = self.initial_state(input) if state is None else state
         return lstm_cell(input, state, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
@@ -154,6 +164,10 @@ class GRUCell(nn.Module):
         self.input_size, self.hidden_size = input_size, hidden_size
         _add_parameters(self, input_size, hidden_size, num_gates=3)
 
+    def extra_repr(self) -> str:
+        """The sizes, for ``print``."""
+        return f"input_size={self.input_size}, hidden_size={self.hidden_size}"
+
     def initial_state(self, input: Float[Tensor, "B D"]) -> Float[Tensor, "B H"]:
         """Zeros, for the batch, dtype and device of ``input``."""
         return input.new_zeros(input.shape[0], self.hidden_size)
@@ -162,9 +176,24 @@ class GRUCell(nn.Module):
         self, input: Float[Tensor, "B D"], state: Float[Tensor, "B H"] | None = None
     ) -> Float[Tensor, "B H"]:
         """The next state; from zeros if none is given."""
+        check_axes("input", input, "B D")
         check_size("input", input, -1, self.input_size)
         state = self.initial_state(input) if state is None else state
         return gru_cell(input, state, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+
+
+def _check_state(name: str, state: Any, like: State) -> None:
+    """Refuse a state that is not built like another: broadcasting would carry on silently."""
+    if isinstance(like, Tensor):
+        got = tuple(state.shape) if isinstance(state, Tensor) else type(state).__name__
+        if got != tuple(like.shape):
+            raise ValueError(f"{name}: expected shape {tuple(like.shape)}, got {got}")
+        return
+    if not isinstance(state, tuple) or len(state) != len(like):
+        got = f"a tuple of {len(state)}" if isinstance(state, tuple) else type(state).__name__
+        raise ValueError(f"{name}: expected a tuple of {len(like)}, got {got}")
+    for place, (part, want) in enumerate(zip(state, like, strict=True)):
+        _check_state(f"{name}[{place}]", part, want)
 
 
 def _where(active: Bool[Tensor, " B"], new: State, old: State) -> State:
@@ -213,19 +242,25 @@ class Recurrent(nn.Module):
 
         Raises:
             ValueError: If there is no position, the inputs have another size than the cell
-                expects, or a length is out of range.
+                expects, the state has other parts or shapes than ``initial_state`` gives, or there
+                is not one length from 0 to ``L`` per row. Differs from ``torch.nn.LSTM``, whose
+                states have a leading axis of layers.
         """
+        check_axes("inputs", inputs, "B L D")
         check_size("inputs", inputs, -1, self.cell.input_size)
         longest = inputs.shape[1]
         if longest == 0:
             raise ValueError(f"inputs: expected at least one position, got {tuple(inputs.shape)}")
         real = None
         if lengths is not None:
+            check_lengths(lengths, inputs.shape[0], longest)
             real = padding_mask(lengths, longest)  # (B, L)
             # even NaN in the padding must not reach the weights' gradients (0 * NaN = NaN)
             inputs = inputs.masked_fill(~real.unsqueeze(-1), 0.0)
+        zeros = self.cell.initial_state(inputs[:, 0])
         if state is None:
-            state = self.cell.initial_state(inputs[:, 0])
+            state = zeros
+        _check_state("state", state, zeros)
         outputs: list[Tensor] = [inputs] * longest
         for t in reversed(range(longest)) if self.reverse else range(longest):
             after = self.cell(inputs[:, t], state)

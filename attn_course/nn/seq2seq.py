@@ -7,9 +7,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from attn_course._checks import check_axes, check_ids, check_size
 from attn_course.nn.recurrent import Cell, GRUCell, Recurrent, hidden_of
 
 CellFactory = Callable[..., Cell]
+
+
+def _check_positive(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name}: expected at least 1, got {size}")
 
 
 class Encoder(nn.Module):
@@ -26,6 +33,9 @@ class Encoder(nn.Module):
         hidden_size: Size of the context vector.
         cell: Class of the cell, called as ``cell(input_size=..., hidden_size=...)``.
         reverse: Read the source backwards (Sutskever et al., 2014, section 3.3).
+
+    Raises:
+        ValueError: If a size is below 1.
     """
 
     def __init__(
@@ -38,6 +48,7 @@ class Encoder(nn.Module):
         reverse: bool = False,
     ) -> None:
         super().__init__()
+        _check_positive(vocab_size=vocab_size, embed_dim=embed_dim, hidden_size=hidden_size)
         self.hidden_size = hidden_size
         self.embedding = nn.Embedding(vocab_size, embed_dim)
         self.recurrent = Recurrent(
@@ -57,8 +68,10 @@ class Encoder(nn.Module):
             The hidden states of every position, which this model throws away, and the context.
 
         Raises:
-            ValueError: If a length is out of range, or the source is empty.
+            ValueError: If an id or a length is out of range, or the source is empty.
         """
+        check_axes("source", source, "B S")
+        check_ids("source", source, self.embedding.num_embeddings)
         outputs, state = self.recurrent(self.embedding(source), lengths=source_lengths)
         return outputs, hidden_of(state)
 
@@ -82,6 +95,9 @@ class Decoder(nn.Module):
         context_size: Size of the context vector.
         hidden_size: Size of the decoder's state.
         cell: Class of the cell, called as ``cell(input_size=..., hidden_size=...)``.
+
+    Raises:
+        ValueError: If a size is below 1.
     """
 
     def __init__(
@@ -94,6 +110,12 @@ class Decoder(nn.Module):
         cell: CellFactory = GRUCell,
     ) -> None:
         super().__init__()
+        _check_positive(
+            vocab_size=vocab_size,
+            embed_dim=embed_dim,
+            context_size=context_size,
+            hidden_size=hidden_size,
+        )
         self.embedding = nn.Embedding(vocab_size, embed_dim)
         self.initial = nn.Linear(context_size, hidden_size)
         self.recurrent = Recurrent(
@@ -105,7 +127,12 @@ class Decoder(nn.Module):
         """The state before the first step: the context, and the state of the cell.
 
         An LSTM starts with :math:`s_0` as its hidden state and with an empty cell.
+
+        Raises:
+            ValueError: If the context has another size than ``context_size``.
         """
+        check_axes("context", context, "B C")
+        check_size("context", context, -1, self.initial.in_features)
         hidden = torch.tanh(self.initial(context))
         state = self.recurrent.cell.initial_state(hidden)
         return context, hidden if isinstance(state, Tensor) else (hidden, *state[1:])
@@ -119,8 +146,14 @@ class Decoder(nn.Module):
             target_in: The target, shifted right: position ``t`` holds :math:`y_{t-1}`, the first
                 one ``BOS``. The logits at ``t`` depend on the positions up to ``t`` only.
             state: From :meth:`init_state`, or from an earlier call.
+
+        Raises:
+            ValueError: If an id is out of range, or the state is one of another number of rows.
         """
         context, before = state
+        check_axes("target_in", target_in, "B L")
+        check_size("target_in", target_in, 0, context.shape[0])
+        check_ids("target_in", target_in, self.embedding.num_embeddings)
         words = self.embedding(target_in)  # (B, L, embed_dim)
         contexts = context.unsqueeze(1).expand(-1, words.shape[1], -1)  # (B, L, C)
         hiddens, after = self.recurrent(torch.cat([words, contexts], dim=-1), before)
@@ -173,5 +206,6 @@ class EncoderDecoder(nn.Module):
         self, token: Int[Tensor, " B"], state: tuple[Float[Tensor, "B C"], Any]
     ) -> tuple[Float[Tensor, "B V"], tuple[Float[Tensor, "B C"], Any]]:
         """Logits for the next token after ``token``, and the next state: one step of decoding."""
+        check_axes("token", token, "B")
         logits, state = self.decoder(token.unsqueeze(1), state)
         return logits.squeeze(1), state

@@ -210,3 +210,33 @@ def test_bad_arguments_are_refused() -> None:
             cell(input_size=3, hidden_size=0)
         with pytest.raises(ValueError, match="input: expected size 3 on axis -1"):
             cell.forward.__wrapped__(cell(input_size=3, hidden_size=2), torch.zeros(5, 4))
+        with pytest.raises(ValueError, match=r"input: expected axes \(B D\), got shape \(3,\)"):
+            cell.forward.__wrapped__(cell(input_size=3, hidden_size=2), torch.zeros(3))
+    with pytest.raises(ValueError, match=r"inputs: expected axes \(B L D\), got shape \(11, 3\)"):
+        forward(layer, torch.zeros(L, D))
+    for lengths in (torch.tensor([4]), torch.ones(2, dtype=torch.bool)):
+        with pytest.raises(ValueError, match="lengths: expected 2 integers, one per row"):
+            forward(layer, torch.zeros(2, L, D), lengths=lengths)
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "message"),
+    [
+        # what torch.nn.GRU returns, with its axis of layers, and what would broadcast
+        ("gru", torch.zeros(1, 2, H), r"state: expected shape \(2, 7\), got \(1, 2, 7\)"),
+        ("gru", torch.zeros(1, H), r"state: expected shape \(2, 7\), got \(1, 7\)"),
+        ("gru", torch.zeros(2, H + 1), r"state: expected shape \(2, 7\), got \(2, 8\)"),
+        ("gru", (torch.zeros(2, H),), r"state: expected shape \(2, 7\), got tuple"),
+        ("lstm", torch.zeros(2, H), "state: expected a tuple of 2, got Tensor"),
+        ("lstm", (torch.zeros(2, H),), "state: expected a tuple of 2, got a tuple of 1"),
+        ("lstm", (torch.zeros(2, H), torch.zeros(1, H)), r"state\[1\]: expected shape \(2, 7\)"),
+    ],
+)
+def test_a_state_of_another_shape_is_refused(kind: str, state: Any, message: str) -> None:
+    layer = Recurrent(cell=KINDS[kind][0](input_size=D, hidden_size=H))
+    with pytest.raises(ValueError, match=message):
+        layer(torch.zeros(2, L, D), state)
+
+
+def test_printing_a_cell_shows_its_sizes() -> None:
+    assert str(GRUCell(input_size=3, hidden_size=5)) == "GRUCell(input_size=3, hidden_size=5)"

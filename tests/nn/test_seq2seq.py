@@ -182,3 +182,31 @@ def test_it_learns_to_repeat_a_word() -> None:
         loss.backward()
         optimizer.step()
     assert float(loss.detach()) < 0.2
+
+
+def test_bad_arguments_are_refused() -> None:
+    model = EncoderDecoder(
+        encoder=Encoder(vocab_size=5, embed_dim=2, hidden_size=3),
+        decoder=Decoder(vocab_size=7, embed_dim=2, context_size=3, hidden_size=3),
+    )
+    ids, step = torch.ones(2, 3, dtype=torch.long), EncoderDecoder.step.__wrapped__
+    encode = Encoder.forward.__wrapped__
+    decode = Decoder.forward.__wrapped__
+    with pytest.raises(ValueError, match="source: expected ids from 0 to 4, got 5 to 5"):
+        model(5 * ids, None, ids)
+    with pytest.raises(ValueError, match="target_in: expected ids from 0 to 6, got -1 to -1"):
+        model(ids, None, -ids)
+    with pytest.raises(ValueError, match=r"source: expected integers, got torch\.float32"):
+        encode(model.encoder, ids.float())
+    with pytest.raises(ValueError, match=r"source: expected axes \(B S\), got shape \(3,\)"):
+        encode(model.encoder, ids[0])
+    with pytest.raises(ValueError, match=r"target_in: expected size 2 on axis 0, got shape \(1, 3"):
+        decode(model.decoder, ids[:1], model.init_state(ids))
+    with pytest.raises(ValueError, match=r"token: expected axes \(B\), got shape \(2, 3\)"):
+        step(model, ids, model.init_state(ids))
+    with pytest.raises(ValueError, match=r"context: expected size 3 on axis -1, got shape \(2, 4"):
+        model.decoder.init_state(torch.zeros(2, 4))
+    with pytest.raises(ValueError, match="vocab_size: expected at least 1, got 0"):
+        Encoder(vocab_size=0, embed_dim=2, hidden_size=3)
+    with pytest.raises(ValueError, match="context_size: expected at least 1, got 0"):
+        Decoder(vocab_size=5, embed_dim=2, context_size=0, hidden_size=3)
