@@ -1,5 +1,6 @@
 """From a model that scores the next token to whole sequences: greedy and beam search."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -36,19 +37,38 @@ def _select(state: Any, rows: Int[Tensor, " N"]) -> Any:
 
 
 def _batch_size(state: Any) -> tuple[int, torch.device]:
-    """Size of axis 0 of the first tensor of a nested tuple, and its device."""
-    while not isinstance(state, Tensor):
-        if not isinstance(state, tuple) or not state:
-            raise ValueError(
-                f"state: expected a tensor or a nested tuple of tensors, got {type(state).__name__}"
-            )
-        state = state[0]
-    return state.shape[0], state.device
+    """Size of axis 0 of the tensors of a nested tuple, and the device of the first."""
+    if isinstance(state, Tensor):
+        if state.ndim == 0:
+            raise ValueError("state: expected the batch on axis 0, got shape ()")
+        return state.shape[0], state.device
+    if not isinstance(state, tuple) or not state:
+        raise ValueError(
+            f"state: expected a tensor or a nested tuple of tensors, got {type(state).__name__}"
+        )
+    sizes = [_batch_size(part) for part in state]
+    if len({size for size, _ in sizes}) > 1:
+        raise ValueError(
+            f"state: expected one batch size on axis 0, got {[size for size, _ in sizes]}"
+        )
+    return sizes[0]
 
 
-def _log_probabilities(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
+def _log_probabilities(
+    logits: Float[Tensor, "..."], live: Bool[Tensor, " N"], eos: int
+) -> Float[Tensor, "N V"]:
+    """Log-softmax of the logits; 0 in rows that are not live, whatever the model says there."""
+    if logits.ndim != 2 or logits.shape[0] != live.shape[0]:
+        raise ValueError(
+            f"step: expected logits of shape ({live.shape[0]}, V), got {tuple(logits.shape)}"
+        )
+    if not 0 <= eos < logits.shape[1]:
+        raise ValueError(f"eos: expected an id from 0 to {logits.shape[1] - 1}, got {eos}")
     # float64: sums over long sequences must not make ties that the model did not make
-    return logits.double().log_softmax(dim=-1)
+    logs = logits.double().log_softmax(dim=-1).masked_fill(~live.unsqueeze(1), 0.0)
+    if bool(logs.isnan().any()):
+        raise ValueError("step: expected logits that give probabilities, got NaN or inf")
+    return logs
 
 
 @torch.no_grad()
@@ -71,7 +91,8 @@ def greedy_decode(
         One sequence per row, with its log-probability as score.
 
     Raises:
-        ValueError: If ``max_length`` is below 1 or the state holds no tensor.
+        ValueError: If ``max_length`` is below 1, the state holds no tensor or several batch sizes,
+            or the logits are not one row each, hold NaN, or have no place for ``eos``.
     """
     if max_length < 1:
         raise ValueError(f"max_length: expected at least 1, got {max_length}")
@@ -83,7 +104,7 @@ def greedy_decode(
     tokens = []
     for _ in range(max_length):
         logits, state = step(token, state)
-        best, token = _log_probabilities(logits).max(dim=-1)
+        best, token = _log_probabilities(logits, ~finished, eos).max(dim=-1)
         scores += best.masked_fill(finished, 0.0)
         lengths += ~finished
         tokens.append(token.masked_fill(finished, pad))
@@ -147,11 +168,15 @@ def beam_search(
         ``K`` sequences per row, best first: the answer is ``tokens[:, 0]``.
 
     Raises:
-        ValueError: If ``beam_size`` or ``max_length`` is below 1 or the state holds no tensor.
+        ValueError: If ``beam_size`` or ``max_length`` is below 1, ``length_penalty`` is not finite,
+            the state holds no tensor or several batch sizes, or the logits are not one row each,
+            hold NaN, or have no place for ``eos``.
     """
     for name, value in (("beam_size", beam_size), ("max_length", max_length)):
         if value < 1:
             raise ValueError(f"{name}: expected at least 1, got {value}")
+    if not math.isfinite(length_penalty):
+        raise ValueError(f"length_penalty: expected a finite number, got {length_penalty}")
     batch, device = _batch_size(state)
     k = beam_size
     rows = torch.arange(batch, device=device).unsqueeze(1)  # (B, 1)
@@ -172,7 +197,8 @@ def beam_search(
     for t in range(max_length):
         logits, state = step(last.flatten(), state)
         vocab = logits.shape[-1]
-        extended = live_scores.unsqueeze(-1) + _log_probabilities(logits).view(batch, k, vocab)
+        logs = _log_probabilities(logits, (live_scores > -torch.inf).flatten(), eos)
+        extended = live_scores.unsqueeze(-1) + logs.view(batch, k, vocab)
         # at most K of the best 2K end in EOS (one per live hypothesis): K others are left
         width = min(2 * k, k * vocab)
         scores, places = _best(extended.flatten(1), width)
@@ -197,7 +223,7 @@ def beam_search(
         done = _merge(
             done, live_tokens, live_scores, enters, max_length, length_penalty, finished=False
         )
-    return done._replace(tokens=done.tokens[:, :, : max(1, int(done.lengths.max()))])
+    return done._replace(tokens=done.tokens[:, :, : max([1, *done.lengths.flatten().tolist()])])
 
 
 def _best(scores: Float[Tensor, "B N"], k: int) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"]]:

@@ -313,3 +313,56 @@ def test_bad_arguments_are_refused() -> None:
         beam_search(model.step, model.init(), bos=BOS, eos=EOS, beam_size=0, max_length=3)
     with pytest.raises(ValueError, match="state: expected a tensor or a nested tuple"):
         greedy_decode(model.step, {"hidden": 1}, bos=BOS, eos=EOS, max_length=3)
+
+
+@pytest.mark.parametrize("search", [greedy_decode, beam_search])
+@pytest.mark.parametrize(
+    ("logits", "eos", "message"),
+    [
+        (torch.zeros(1, 5), 5, "eos: expected an id from 0 to 4, got 5"),
+        (torch.zeros(1, 5), -1, "eos: expected an id from 0 to 4, got -1"),
+        (torch.zeros(1, 1, 5), 2, r"step: expected logits of shape \(\d, V\), got \(\d, 1, 5\)"),
+        (torch.tensor([[0.0, math.nan, 0.0]]), 2, "step: expected logits that give probabilities"),
+        (torch.full((1, 3), -math.inf), 2, "step: expected logits that give probabilities"),
+    ],
+)
+def test_logits_that_cannot_be_searched_are_refused(
+    search: Any, logits: Tensor, eos: int, message: str
+) -> None:
+    options = {"beam_size": 3} if search is beam_search else {}
+
+    def step(token: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        return logits.expand(len(token), *logits.shape[1:]), state
+
+    with pytest.raises(ValueError, match=message):
+        search(step, torch.zeros(2, 1), bos=1, eos=eos, max_length=4, **options)
+
+
+def test_greedy_ignores_what_the_model_says_of_a_row_that_has_ended() -> None:
+    # row 0 ends at once, and from then on its logits are NaN; row 1 goes on
+    def step(token: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        logits = torch.tensor([[0.0, 0.0, 50.0], [50.0, 0.0, 0.0]])[state[:, 0]]
+        ended = (state[:, 0] == 0) & (state[:, 1] > 0)
+        return logits.masked_fill(ended[:, None], math.nan), state + torch.tensor([0, 1])
+
+    decoded = greedy_decode(step, torch.tensor([[0, 0], [1, 0]]), bos=1, eos=2, max_length=3)
+    assert decoded.lengths.tolist() == [1, 3]
+    assert decoded.scores.isfinite().all()
+
+
+def test_other_states_and_penalties_are_refused() -> None:
+    options = {"bos": BOS, "eos": EOS, "beam_size": 2, "max_length": 3}
+    with pytest.raises(ValueError, match=r"state: expected one batch size on axis 0, got \[2, 3\]"):
+        beam_search(table_step, (torch.zeros(2, 1), torch.zeros(3, 1)), **options)
+    with pytest.raises(ValueError, match="state: expected the batch on axis 0"):
+        beam_search(table_step, torch.tensor(0.0), **options)
+    with pytest.raises(ValueError, match="length_penalty: expected a finite number, got nan"):
+        beam_search(table_step, torch.zeros(2, 1), length_penalty=math.nan, **options)
+
+
+def test_an_empty_batch_decodes_to_nothing() -> None:
+    def step(token: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.zeros(len(token), 5), state
+
+    decoded = beam_search(step, torch.zeros(0, 1), bos=1, eos=2, beam_size=3, max_length=4)
+    assert decoded.tokens.shape[:2] == decoded.scores.shape == (0, 3)
