@@ -236,7 +236,7 @@ def run_dask(tasks: Sequence[Task], settings: Settings, *, address: str) -> Resu
             ) from None
         waiting = {client.submit(grade_task, task, settings, pure=False): task for task in tasks}
         try:
-            for future in as_completed(list(waiting)):
+            for future in as_completed(list(waiting), loop=client.loop):
                 yield _dask_result(future, waiting.pop(future), settings)
         except (OSError, TimeoutError, concurrent.futures.CancelledError) as error:
             raise SandboxError(

@@ -51,8 +51,8 @@ class Remote:
         request = {"helper": operation, "args": list(args), "kwargs": kwargs, "options": options}
         if operation != "peak_memory":
             return self._request("call", **request)
-        # the first call pays for caches and lazy imports
-        self._request("call", args=list(args), kwargs=kwargs)
+        # the first time pays for caches, lazy imports and pages of libraries
+        self._request("call", **request)
         self._session.memory(reset=True)
         before = self._session.memory()
         reported = self._request("call", **request)

@@ -96,7 +96,11 @@ def test_gradescope_has_no_score_where_nothing_was_graded(tmp_path: Path) -> Non
     exports.write_gradescope([result()], tmp_path / "results.json")
     assert json.loads((tmp_path / "results.json").read_text())["score"] == 2.5
     exports.write_gradescope(CLASS, tmp_path / "all")
-    assert sorted(p.name for p in (tmp_path / "all").iterdir()) == ["ada.json", "bob.json", "eve.json"]
+    assert sorted(p.name for p in (tmp_path / "all").iterdir()) == [
+        "ada.json",
+        "bob.json",
+        "eve.json",
+    ]
 
 
 def read(text: str) -> list[list[str]]:
@@ -141,7 +145,20 @@ def test_no_cell_of_a_csv_is_a_formula(form: str, rest: str, start: str) -> None
             assert cell.lstrip()[:1] not in ("=", "+", "-", "@"), cell
 
 
-NAMES = ["ada", "Ada Lovelace", "a/b", "..", ".", "", ".ada", "a%2fb", "\ud800", "é", "名" * 90, "x" * 300]
+NAMES = [
+    "ada",
+    "Ada Lovelace",
+    "a/b",
+    "..",
+    ".",
+    "",
+    ".ada",
+    "a%2fb",
+    "\ud800",
+    "é",
+    "名" * 90,
+    "x" * 300,
+]
 
 
 def test_file_names_stay_in_their_folder_and_apart(tmp_path: Path) -> None:

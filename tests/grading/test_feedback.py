@@ -127,13 +127,25 @@ def double(x):
     ]
     for one in answers:
         page = feedback_page(grade(answers=one))
-        for secret in ("unlikely-word-5b1e", "assert_close(", "HIDDEN TESTS", "torch.randint(5, 20"):
+        for secret in (
+            "unlikely-word-5b1e",
+            "assert_close(",
+            "HIDDEN TESTS",
+            "torch.randint(5, 20",
+        ):
             assert secret not in page
 
 
 def test_a_page_says_score_cause_and_what_was_not_graded(grade: Callable[..., Result]) -> None:
     page = Page(feedback_page(grade(answers=classroom.ANSWERS["half"]))).text
-    for words in ("feedback for ada", "3 of 5 points", "double-values", "0 of 2", "3 of 3", "seed 7"):
+    for words in (
+        "feedback for ada",
+        "3 of 5 points",
+        "double-values",
+        "0 of 2",
+        "3 of 3",
+        "seed 7",
+    ):
         assert words in page, words
     lost = Result(student="bob", assignment="small", status="unreadable", reason="no JSON")
     page = Page(feedback_page(lost)).text

@@ -30,7 +30,9 @@ LIMITS = Limits(wall_seconds=300.0, call_seconds=100.0)
 def graded(**more: Any) -> list[Result]:
     notebook = classroom.as_bytes(classroom.notebook())
     handed = more.pop("handed", classroom.handed(COUNT))
-    return grade_class(handed, notebook=notebook, slug=classroom.SLUG, seed=SEED, limits=LIMITS, **more)
+    return grade_class(
+        handed, notebook=notebook, slug=classroom.SLUG, seed=SEED, limits=LIMITS, **more
+    )
 
 
 def essence(results: list[Result]) -> list[Any]:
@@ -196,7 +198,9 @@ def test_fewer_than_one_worker_is_refused(workers: int) -> None:
         graded(workers=workers - 2)
 
 
-def command(folder: Path, *options: str, path: str | None = None) -> "subprocess.CompletedProcess[str]":
+def command(
+    folder: Path, *options: str, path: str | None = None
+) -> "subprocess.CompletedProcess[str]":
     source = folder / "source" / classroom.SLUG / f"{classroom.SLUG}.ipynb"
     if not source.exists():
         source.parent.mkdir(parents=True)
@@ -223,14 +227,17 @@ def test_without_bubblewrap_grading_is_refused_with_the_fix(tmp_path: Path, work
     assert len(done.stderr.strip().splitlines()) == 1
     for word in ("bubblewrap is not installed", "apt-get install bubblewrap", "--no-sandbox"):
         assert word in done.stderr
-    assert not (tmp_path / ".attn-grading").exists() or "student" not in (
-        tmp_path / ".attn-grading" / "small.jsonl"
-    ).read_text()
+    assert (
+        not (tmp_path / ".attn-grading").exists()
+        or "student" not in (tmp_path / ".attn-grading" / "small.jsonl").read_text()
+    )
 
 
 def test_where_bubblewrap_cannot_make_namespaces_the_reason_is_told(tmp_path: Path) -> None:
     fake = tmp_path / "bwrap"
-    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
+    fake.write_text(
+        "#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n"
+    )
     fake.chmod(0o755)
     done = command(tmp_path, path=f"{tmp_path}:/usr/bin:/bin")
     assert done.returncode == 3
@@ -253,7 +260,9 @@ def test_no_sandbox_grades_and_says_so_on_every_result(tmp_path: Path) -> None:
     page = (tmp_path / "pages" / "s00" / "small.html").read_text()
     assert "without a sandbox" in page
     leftovers = [
-        p for p in psutil.process_iter(["cmdline"]) if "zygote.py" in " ".join(p.info["cmdline"] or [])
+        p
+        for p in psutil.process_iter(["cmdline"])
+        if "zygote.py" in " ".join(p.info["cmdline"] or [])
     ]
     assert [p for p in leftovers if not p.children() and p.cwd() == str(tmp_path)] == []
 
@@ -279,9 +288,7 @@ def test_two_threads_of_one_process_do_not_mix(alone: list[Any]) -> None:
 
     found = load_assignment(classroom.as_bytes(classroom.notebook()), classroom.SLUG)
     settings = pool.Settings(assignment=found, limits=LIMITS)
-    tasks = [
-        pool.Task(student=h.student, data=h.data, seed=SEED) for h in classroom.handed(COUNT)
-    ]
+    tasks = [pool.Task(student=h.student, data=h.data, seed=SEED) for h in classroom.handed(COUNT)]
     results: dict[str, Result] = {}
 
     def work(part: list[pool.Task]) -> None:

@@ -164,7 +164,9 @@ def test_killed_at_20_moments_and_run_again_nothing_is_lost_or_doubled(
                 time.sleep(draw.random() * 0.12)
             if kills < KILLS and process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-                assert process.wait() == -signal.SIGKILL
+                if process.wait() == 1:  # it ended first
+                    break
+                assert process.status == -signal.SIGKILL
                 kills += 1
                 seen.add(journal.read_bytes().count(b"\n") if journal.exists() else 0)
                 continue
@@ -222,7 +224,15 @@ def test_a_truncated_line_is_graded_again_and_only_that(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "garbage",
-    [b"", b"\n", b"[]\n", b"\xff\xfe\n", b'{"key": 1}\n', b'{"seed": 1}\n{"student": "s00"}\n', b"42"],
+    [
+        b"",
+        b"\n",
+        b"[]\n",
+        b"\xff\xfe\n",
+        b'{"key": 1}\n',
+        b'{"seed": 1}\n{"student": "s00"}\n',
+        b"42",
+    ],
 )
 def test_a_journal_of_garbage_is_set_aside(tmp_path: Path, garbage: bytes) -> None:
     path = tmp_path / "journal.jsonl"
@@ -236,7 +246,9 @@ def test_a_journal_of_garbage_is_set_aside(tmp_path: Path, garbage: bytes) -> No
 
 def test_a_line_of_another_shape_sets_the_journal_aside(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    path.write_text('{"key": "k", "seed": 3}\n{"student": "a", "file": "f", "result": {"old": 1}}\n')
+    path.write_text(
+        '{"key": "k", "seed": 3}\n{"student": "a", "file": "f", "result": {"old": 1}}\n'
+    )
     with Journal(path, key="k") as journal:
         assert journal.results == {}
 

@@ -1,0 +1,353 @@
+"""What crosses between a test cell and the jail, and that the real sets grade alike on both sides."""
+
+import inspect
+import random
+import textwrap
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from classroom import SOLUTIONS, TESTS, notebook
+
+from attn_course.grading.assignment import Assignment, load_assignment
+from attn_course.grading.sandbox import Limits, Zygote
+from attn_course.grading.source import find_slugs, read_exercise, solution_names
+from attn_course.grading.trial import Trial
+from attn_course.grading.verdict import Result, grade_notebook
+from attn_course.probes.catalogue import collect, collect_variants, load_module
+
+ROOT = Path(__file__).resolve().parents[2]
+SLUGS = find_slugs(ROOT)
+Grade = Callable[..., Result]
+
+MODULE = """class Gate(torch.nn.Module):
+    def __init__(self, *, size):
+        super().__init__()
+        self.linear = torch.nn.Linear(size, size)
+    def forward(self, x, *, scale=1.0):
+        return torch.sigmoid(self.linear(x)) * x * scale"""
+# name: (the learner's cell, the test cell); all of them must earn their point
+CROSSES = {
+    "a module: construct, load, forward, parameters": (
+        MODULE,
+        """gate = Gate(size=3)
+weight, bias = torch.randn(3, 3), torch.randn(3)
+gate.load_state_dict({"linear.weight": weight, "linear.bias": bias})
+x = torch.randn(2, 3)
+expected = torch.sigmoid(x @ weight.T + bias) * x * 2.0
+torch.testing.assert_close(gate(x, scale=2.0), expected)
+assert sum(p.numel() for p in gate.parameters()) == 12
+state = gate.state_dict()
+assert torch.equal(state["linear.weight"], weight)
+assert gate.linear.in_features == 3""",
+    ),
+    "gradients of a module": (
+        MODULE,
+        """from attn_course.probes import student
+gate = Gate(size=3)
+gate.load_state_dict({"linear.weight": torch.zeros(3, 3), "linear.bias": torch.zeros(3)})
+x = torch.randn(2, 3)
+def half(x):
+    return x / 2
+torch.testing.assert_close(student.grad(0)(gate, x), student.grad(0)(half, x))""",
+    ),
+    "a generator": (
+        "def count(n):\n    for i in range(n):\n        yield i, torch.full((2,), float(i))",
+        """found = [(i, row.tolist()) for i, row in count(3)]
+assert found == [(0, [0.0, 0.0]), (1, [1.0, 1.0]), (2, [2.0, 2.0])]
+endless = count(10**9)
+assert next(endless)[0] == 0 and next(endless)[0] == 1
+assert list(count(0)) == []""",
+    ),
+    "a callback": (
+        "def twice(step, x):\n    return step(step(x))",
+        "x = torch.randn(3)\ntorch.testing.assert_close(twice(lambda y: 3 * y + 1, x), 9 * x + 4)",
+    ),
+    "a callback that raises": (
+        "def safe(f):\n    try:\n        return f()\n    except ValueError as error:\n        return str(error)",
+        """def fail():
+    raise ValueError("seen")
+assert safe(fail) == 'seen'""",
+    ),
+    "a callback that calls the submission again": (
+        "def double(x):\n    return 2 * x\ndef twice(step, x):\n    return step(step(x))",
+        "assert twice(lambda y: double(y) + 1, 5) == 23",
+    ),
+    "a callback whose result cannot cross": (
+        "def call(f):\n    try:\n        f()\n    except TypeError:\n        return 'told'",
+        "assert call(lambda: (i for i in range(3))) == 'told'\nassert call(lambda: None) is None",
+    ),
+    "nested plain values": (
+        "def echo(*args, **kwargs):\n    return args, kwargs",
+        """given = ([1, 2.5, None], {"a": (True, b"x")}), {"key": {1, 2}, "size": torch.Size([2])}
+args, kwargs = echo(*given[0], **given[1])
+assert (args, kwargs) == given and type(args) is tuple""",
+    ),
+    "builtin exceptions": (
+        "def check(x):\n    if x < 0:\n        raise ValueError('negative')\n    return [][x]",
+        """for value, error in ((-1, ValueError), (0, IndexError)):
+    try:
+        check(value)
+    except error:
+        continue
+    raise AssertionError(value)""",
+    ),
+    "a strided argument": (
+        "def layout(x):\n    return x.stride(), x.is_contiguous(), x.requires_grad",
+        """x = torch.randn(3, 4, requires_grad=True)
+assert layout(x.detach().T) == ((1, 4), False, False)
+assert layout(x) == ((4, 1), True, True)""",
+    ),
+    "student.source, student.seed, student.peak_memory": (
+        "def noisy(n):\n    held = torch.ones(n, n)\n    return torch.rand(3) + held[0, 0]",
+        """from attn_course.probes import student
+student.seed(noisy, 5)
+first = noisy(2)
+student.seed(noisy, 5)
+assert torch.equal(noisy(2), first)
+assert "torch.ones(n, n)" in student.source(noisy)
+small, large = student.peak_memory(noisy, 8), student.peak_memory(noisy, 1024)
+assert 4 * 1024**2 <= large < 3 * 4 * 1024**2, large
+assert small < 1 << 20, small""",
+    ),
+}
+
+
+def first_name(source: str) -> str:
+    return source.split("(")[0].split()[-1]
+
+
+@pytest.mark.parametrize("name", CROSSES)
+def test_it_crosses(name: str, grade: Grade) -> None:
+    source, test = CROSSES[name]
+    made = notebook({"cell": source}, {f"{first_name(source)}-works": test})
+    result = grade(made)
+    assert result.score == 1.0, result.tests
+
+
+@pytest.mark.parametrize("name", CROSSES)
+def test_the_same_cells_work_in_one_process(name: str) -> None:
+    source, test = CROSSES[name]
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec("import torch", names)
+    import linecache
+
+    linecache.cache["<learner>"] = (len(source), None, source.splitlines(True), "<learner>")
+    exec(compile(source, "<learner>", "exec"), names)
+    exec(test, names)
+
+
+REFUSED = {
+    "an object compared": "assert make() == 1",
+    "an object as truth": "assert make()",
+    "an object as number": "assert float(make()) == 1",
+    "an object in a list": "assert [make()] == [1]",
+    "an object as tensor": "torch.testing.assert_close(torch.as_tensor(make()), torch.tensor(1.0))",
+    "an object added": "assert torch.equal(make() + torch.ones(1), torch.ones(1))",
+    "an object with a length": "assert len(make()) == 1",
+    "an object iterated": "assert list(make()) == [1]",
+    "an object as a torch argument": "assert torch.equal(make(), torch.ones(1))",
+}
+AGREES = """class Yes(torch.Tensor):
+    pass
+class Agrees:
+    def __getattribute__(self, name): return lambda *a, **k: True
+    __eq__ = __bool__ = lambda *a: True
+    __float__ = lambda s: 1.0
+    __len__ = lambda s: 1
+    __iter__ = lambda s: iter([1])
+    __add__ = __radd__ = lambda s, o: o
+    def __torch_function__(self, *a, **k): return True
+def make():
+    return Agrees()"""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_object_that_agrees_with_everything_earns_nothing(name: str, grade: Grade) -> None:
+    made = notebook({"cell": AGREES}, {"make-x": REFUSED[name]})
+    assert grade(made).score == 0.0
+
+
+# name: (forbidden, the learner's cell, test cell, refused?)
+SHORTCUTS = {
+    "torch.softmax": (["softmax"], "def f(x):\n    return torch.softmax(x, 0)", True),
+    "the method": (["softmax"], "def f(x):\n    return x.softmax(0)", True),
+    "nn.functional": (["softmax"], "def f(x):\n    return torch.nn.functional.softmax(x, 0)", True),
+    "the module": (["softmax"], "def f(x):\n    return torch.nn.Softmax(0)(x)", True),
+    "another name": (["softmax"], "s = torch.softmax\ndef f(x):\n    return s(x, 0)", True),
+    "torch.special": (["softmax"], "def f(x):\n    return torch.special.softmax(x, 0)", True),
+    "the operator": (["aten::_softmax"], "def f(x):\n    return torch._softmax(x, 0, False)", True),
+    "a helper of the learner": (
+        ["softmax"],
+        "def h(x):\n    return x.softmax(0)\ndef f(x):\n    return h(x)",
+        True,
+    ),
+    "by hand": (["softmax"], "def f(x):\n    return x.exp() / x.exp().sum()", False),
+    "another function": (["log_softmax"], "def f(x):\n    return x.softmax(0)", False),
+    "a cell of torch.nn": (
+        ["gru_cell"],
+        "def f(x):\n    torch.nn.GRUCell(2, 2)(torch.ones(1, 2))\n    return x.softmax(0)",
+        True,
+    ),
+    "numpy": (
+        ["numpy.exp"],
+        "import numpy as np\ndef f(x):\n    np.exp(1)\n    return x.softmax(0)",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHORTCUTS)
+def test_a_forbidden_shortcut_is_refused_and_explained(name: str, grade: Grade) -> None:
+    refused, source, caught = SHORTCUTS[name]
+    test = "x = torch.randn(4)\ntorch.testing.assert_close(f(x), x.softmax(0))"
+    result = grade(notebook({"f": source}, {"f-x": test}, forbidden={"f": refused}))
+    assert (result.score == 0.0) == caught, result.tests
+    assert ("write it yourself" in result.tests[0].message) == caught
+
+
+def test_a_forbidden_shortcut_is_refused_later_too(grade: Grade) -> None:
+    """In a module's forward and in a generator's body, after the first call has returned."""
+    module = "class M(torch.nn.Module):\n    def forward(self, x):\n        return x.softmax(0)"
+    loop = "def g(x):\n    yield 1\n    yield x.softmax(0)"
+    tests = {
+        "M-x": "assert M()(torch.ones(2)).tolist() == [0.5, 0.5]",
+        "g-x": "assert len(list(g(torch.ones(2)))) == 2",
+        "h-x": "h(torch.ones(2))",
+    }
+    cells = {"M": module, "g": loop, "h": "def h(x):\n    return x.softmax(0)"}
+    found = grade(notebook(cells, tests, forbidden={"M": ["softmax"], "g": ["softmax"]}))
+    assert [t.score for t in found.tests] == [0.0, 0.0, 1.0]
+    assert all("write it yourself" in t.message for t in found.tests[:2])
+
+
+def test_a_locked_cell_that_shows_a_result_costs_nothing(grade: Grade) -> None:
+    """An ungraded cell of the instructor may call the learner's function, finished or not."""
+    made = notebook(SOLUTIONS, TESTS, setup="import torch")
+    shown = "print(double(torch.ones(2)))"
+    cell = {"cell_type": "code", "metadata": {}, "source": shown, "outputs": [], "id": "show"}
+    made["cells"].insert(2, {**cell, "execution_count": None})
+    assert grade(made).score == 5.0
+    unfinished = {"double": "def double(x):\n    raise NotImplementedError"}
+    assert grade(made, unfinished).score == 3.0
+
+
+# --- the real sets -----------------------------------------------------------------------------
+
+
+@cache
+def source(slug: str) -> Any:
+    return read_exercise(ROOT / "solutions" / slug / "exercise.py")
+
+
+@cache
+def assignment(slug: str) -> Assignment:
+    return load_assignment(nbformat.writes(source(slug)).encode(), slug)
+
+
+def submitted(slug: str, of: str, text: str) -> bytes:
+    """The solution with one function replaced."""
+    made = nbformat.from_dict(source(slug))
+    target = solution_names(made)[of]
+    for cell in made.cells:
+        if cell.metadata.get("nbgrader", {}).get("grade_id") == target:
+            cell.source = text
+    return nbformat.writes(made).encode()
+
+
+def through_the_jail(slug: str, data: bytes, zygote: Zygote) -> Result:
+    limits = Limits(wall_seconds=240.0, call_seconds=60.0, cpu_seconds=200)
+    return grade_notebook(data, assignment(slug), zygote, student="a", seed=0, limits=limits)
+
+
+def whole_module(slug: str, name: str, one: Any) -> str:
+    text = (ROOT / "solutions" / slug / f"{name}.py").read_text()
+    stubs = "def misconception(**k):\n    return lambda f: f\nvariant = misconception\n"
+    lines = [line for line in text.splitlines() if not line.startswith("from attn_course.probes")]
+    return stubs + "\n".join(lines) + f"\n\n{one.of} = {one.function.__name__}\n"
+
+
+def sample(load: Callable[[str], list[Any]], count: int) -> list[Any]:
+    draw = random.Random(3)
+    found = []
+    for slug in SLUGS:
+        of: dict[str, Any] = {}
+        known = load(slug)
+        draw.shuffle(known)
+        for one in known:
+            of.setdefault(one.of, one)
+        chosen = list(of.values())[:count]
+        found += [pytest.param(slug, one, id=f"{slug}-{one.function.__name__}") for one in chosen]
+    return found
+
+
+def misconceptions(slug: str) -> list[Any]:
+    module = load_module(ROOT / "solutions" / slug / "misconceptions.py", f"jail_mis_{slug}")
+    return [one for one in collect(module).misconceptions if not shortcut(slug, one)]
+
+
+def variants(slug: str) -> list[Any]:
+    module = load_module(ROOT / "solutions" / slug / "variants.py", f"jail_var_{slug}")
+    return list(collect_variants(module))
+
+
+def shortcut(slug: str, one: Any) -> bool:
+    """A misconception made with what its question forbids: the jail says that instead."""
+    text = textwrap.dedent(inspect.getsource(one.function))
+    return any(name in text for name in assignment(slug).forbidden.get(one.of, ()))
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_a_solution_earns_full_marks_through_the_jail(slug: str, zygote: Zygote) -> None:
+    result = through_the_jail(slug, nbformat.writes(source(slug)).encode(), zygote)
+    assert (result.status, result.score) == ("graded", result.max_score), result.tests
+
+
+@pytest.mark.parametrize(("slug", "wrong"), sample(misconceptions, 4))
+def test_a_misconception_gives_what_it_gives_in_one_process(
+    slug: str, wrong: Any, zygote: Zygote
+) -> None:
+    here = Trial(source(slug), seed=0).run_with(wrong.of, wrong.function)
+    data = submitted(slug, wrong.of, whole_module(slug, "misconceptions", wrong))
+    there = {t.grade_id: t for t in through_the_jail(slug, data, zygote).tests}
+    for name, result in here.items():
+        assert there[name].score == result.score, (name, there[name].message)
+        assert there[name].misconception == result.misconception, name
+
+
+@pytest.mark.parametrize(("slug", "right"), sample(variants, 3))
+def test_another_right_answer_earns_full_marks_through_the_jail(
+    slug: str, right: Any, zygote: Zygote
+) -> None:
+    data = submitted(slug, right.of, whole_module(slug, "variants", right))
+    result = through_the_jail(slug, data, zygote)
+    assert result.score == result.max_score, [t for t in result.tests if t.score != t.max]
+
+
+def test_the_sets_name_their_forbidden_shortcuts() -> None:
+    named = {
+        name: calls for slug in SLUGS for name, calls in assignment(slug).forbidden.items() if calls
+    }
+    assert {"stable_softmax", "rnn_cell", "lstm_cell", "gru_cell"} <= set(named)
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ('attn_course={"forbidden": "softmax"}', "forbidden"),
+        ('attn_course={"forbidden": []}', "forbidden"),
+        ('attn_course={"refused": ["softmax"]}', "forbidden"),
+    ],
+)
+def test_a_misspelt_list_of_shortcuts_is_refused(tmp_path: Path, header: str, said: str) -> None:
+    path = tmp_path / "x" / "exercise.py"
+    path.parent.mkdir()
+    path.write_text(
+        f'# %% nbgrader={{"grade_id": "f", "solution": true}} {header}\n'
+        "def f():\n    ### BEGIN SOLUTION\n    pass\n    ### END SOLUTION\n"
+    )
+    with pytest.raises(ValueError, match=said):
+        read_exercise(path)
