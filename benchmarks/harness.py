@@ -55,27 +55,31 @@ def load() -> list[float]:
     return [round(value, 2) for value in os.getloadavg()]
 
 
-def write(
+def keep(
     name: str,
-    results: dict[str, Any],
+    part: str,
+    measured: Any,
+    about: dict[str, Any],
     *,
     seed: int,
     packages: Sequence[str],
     table: Callable[[dict[str, Any]], str],
 ) -> Path:
-    """Write ``results/<name>.json``, and its table for the book, ``results/<name>.md``."""
-    record = {
-        "benchmark": name,
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": commit(),
-        "seed": seed,
-        "machine": machine(),
-        "versions": versions(packages),
-        **results,
-    }
+    """Put one part into ``results/<name>.json``, and renew its table, ``results/<name>.md``.
+
+    Every part carries its own date, commit and load: parts may come from different runs.
+    """
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
+    record = json.loads(path.read_text()) if path.exists() else {"benchmark": name, "parts": {}}
+    record |= {**about, "machine": machine(), "versions": versions(packages), "seed": seed}
+    record["parts"][part] = {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": commit(),
+        "load": load(),
+        "measured": measured,
+    }
     path.write_text(json.dumps(record, indent=1) + "\n")
     path.with_suffix(".md").write_text(table(record))
-    print(f"wrote {path.relative_to(ROOT)}", file=sys.stderr)
+    print(f"{part}: kept in {path.relative_to(ROOT)}", file=sys.stderr)
     return path

@@ -1,5 +1,6 @@
 """The table of ``benchmarks/results/grading.json``, for the command line and the book."""
 
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -7,58 +8,84 @@ def markdown(results: dict[str, Any]) -> str:
     """Tables of time, agreement and worst case in Markdown, with what they were measured on.
 
     Args:
-        results: the parsed JSON.
+        results: the parsed JSON; parts that were not measured are left out.
     """
-    machine, versions = results["machine"], results["versions"]
-    lines = [
-        f"| grader | submissions measured | seconds | {results['submissions']} submissions "
-        "| seconds for each more | load average |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    parts = results["parts"]
+    lines = [*_times(results)]
+    if "agreement" in parts:
+        lines += [*_agreement(parts["agreement"])]
+    if "worst_case" in parts:
+        lines += [*_worst(parts["worst_case"])]
+    machine = results["machine"]
+    named = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
+    lines += [
+        "",
+        f"Machine: {machine['cores']} cores of {machine['processor']}, "
+        f"{machine['memory_gib']} GiB, {machine['system']}; {named}; seed {results['seed']}.",
     ]
-    for row in results["rows"]:
+    return "\n".join(lines).strip() + "\n"
+
+
+def _when(part: dict[str, Any]) -> str:
+    return f"Measured {part['date']} at commit {part['commit']}, load average {part['load'][0]}."
+
+
+def _times(results: dict[str, Any]) -> Iterator[str]:
+    found = [results["parts"][name] for name in ("stock", "ours") if name in results["parts"]]
+    rows = [row for part in found for row in part["measured"]]
+    if not rows:
+        return
+    yield (
+        f"| grader | measured on | seconds | {results['submissions']} submissions "
+        "| each further one | load average |"
+    )
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for row in rows:
         about = "about " if row["extrapolated"] else ""
-        lines.append(
-            f"| {row['grader']} | {row['measured_on']} | {row['measured_seconds']:.1f} "
-            f"| {about}{row['seconds_for_class']:.0f} s | {row['seconds_each']:.2f} "
+        yield (
+            f"| {row['grader']} | {row['measured_on']} | {row['measured_seconds']:.1f} s "
+            f"| {about}{row['seconds_for_class']:.0f} s | {row['seconds_each']:.2f} s "
             f"| {row['load'][0]:.1f} |"
         )
-    agreed = results["agreement"]
-    lines += [
-        "",
-        f"Gradebook and feedback included. *About* is a straight line through fewer submissions. "
-        f"Cells scored by both on the same inputs: {agreed['cells']}, of "
+    yield ""
+    yield (
+        f"Set `{results['assignment']}`; start of the program, gradebook and feedback included. "
+        "*About* is a straight line through fewer submissions."
+    )
+    for part in found:
+        yield _when(part)
+    cores = results["machine"]["cores"]
+    busy = max(row["load"][0] for row in rows)
+    if busy > 1.5 * cores:
+        yield (
+            f"The machine was busy with other work (load average up to {busy:.1f} on {cores} "
+            "cores), so every time is longer than on a quiet one, and rows are hard to compare."
+        )
+
+
+def _agreement(part: dict[str, Any]) -> Iterator[str]:
+    agreed = part["measured"]
+    yield ""
+    yield (
+        f"Cells scored by both graders on the same random inputs: {agreed['cells']}, of "
         f"{agreed['submissions']} submissions to {len(agreed['assignments'])} sets; "
-        f"different: {len(agreed['differences'])}.",
-    ]
+        f"scored differently: {len(agreed['differences'])}. {_when(part)}"
+    )
     for one in agreed["differences"]:
-        why = one.get("why") or "not explained"
-        lines.append(
+        yield (
             f"- `{one['cell']}` of {one['student']}: nbgrader {one['stock']}, ours "
-            f"{one['ours']}: {why}"
+            f"{one['ours']}: {one.get('why') or 'not explained'}"
         )
-    lines += [
-        "",
-        "| submission that never ends | budget | wall clock | status | processes left |",
-        "| --- | ---: | ---: | --- | ---: |",
-    ]
-    for row in results["worst_case"]:
-        lines.append(
+
+
+def _worst(part: dict[str, Any]) -> Iterator[str]:
+    yield ""
+    yield "| submission that never ends | budget | wall clock | status | processes left |"
+    yield "| --- | ---: | ---: | --- | ---: |"
+    for row in part["measured"]:
+        yield (
             f"| {row['submission']} | {row['budget_seconds']:.0f} s | {row['wall_seconds']:.1f} s "
-            f"| {row['status']} | {row['processes_left']} |"
+            f"| `{row['status']}` | {row['processes_left']} |"
         )
-    named = ", ".join(f"{name} {version}" for name, version in versions.items())
-    lines += [
-        "",
-        f"Measured {results['date']} at commit {results['commit']} on {machine['cores']} cores of "
-        f"{machine['processor']}, {machine['memory_gib']} GiB, {machine['system']}; {named}; "
-        f"seed {results['seed']}; set `{results['assignment']}`.",
-    ]
-    busy = max(row["load"][0] for row in results["rows"])
-    if busy > 1.5 * machine["cores"]:
-        lines += [
-            "",
-            f"The machine was busy with other work (load average up to {busy:.1f} on "
-            f"{machine['cores']} cores), so every time is longer than on a quiet one: compare "
-            "rows, not seconds.",
-        ]
-    return "\n".join(lines) + "\n"
+    yield ""
+    yield _when(part)
