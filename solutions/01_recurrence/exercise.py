@@ -636,7 +636,7 @@ probe.equals([torch.zeros(2), torch.zeros(3, 1)], 1.0)
 # - `inputs` is `(B, L, D)`; `hidden` and `cell` are `(B, H)`, the state before the first step; the weights are those of an LSTM cell.
 # - The result is three tensors: the hidden state after each step, `(B, L, H)`, and the final hidden state and final cell, `(B, H)` each.
 #
-# Write `fixed_reader` with the same arguments. `functional.lstm_cell` is right; you may use it.
+# Write `fixed_reader` with the same arguments. `torch.lstm_cell`, with the arguments of your own cell, is right; you may use it.
 
 
 # %% nbgrader={"grade_id": "broken_reader", "locked": true}
@@ -644,7 +644,7 @@ def broken_reader(inputs, hidden, cell, weight_ih, weight_hh, bias_ih, bias_hh):
     outputs = []
     for t in range(inputs.shape[1]):
         state = (hidden, cell)
-        last_hidden, last_cell = functional.lstm_cell(
+        last_hidden, last_cell = torch.lstm_cell(
             inputs[:, t], state, weight_ih, weight_hh, bias_ih, bias_hh
         )
         outputs.append(last_cell)
@@ -656,7 +656,7 @@ def fixed_reader(inputs, hidden, cell, weight_ih, weight_hh, bias_ih, bias_hh):
     ### BEGIN SOLUTION
     outputs = []
     for t in range(inputs.shape[1]):
-        hidden, cell = functional.lstm_cell(
+        hidden, cell = torch.lstm_cell(
             inputs[:, t], (hidden, cell), weight_ih, weight_hh, bias_ih, bias_hh
         )
         outputs.append(hidden)

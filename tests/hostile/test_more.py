@@ -6,11 +6,15 @@ import resource
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
+import nbformat
+import pytest
 import target
 
 from attn_course.grading.assignment import Assignment, load_assignment
-from attn_course.grading.sandbox import Zygote
+from attn_course.grading.sandbox import Limits, Zygote
+from attn_course.grading.source import read_exercise
 from attn_course.grading.verdict import Result, grade_notebook
 from attn_course.probes import Probe, ProbeFailure
 
@@ -129,3 +133,14 @@ def test_the_seed_of_the_hidden_inputs_cannot_be_had_from_the_submissions_own(
             data, assignment, zygote, student="mallory", seed=seed, limits=target.LIMITS
         )
         assert int(told.tests[0].message.removeprefix("ValueError: ")) < 256
+
+
+@pytest.mark.parametrize("slug", ["00_warm_up", "01_recurrence", "02_seq2seq_bottleneck"])
+def test_the_solutions_of_the_course_earn_everything_in_the_jail(slug: str, zygote: Zygote) -> None:
+    """Else nobody of a class is graded: a solution may use nothing that the jail has sealed."""
+    path = Path(__file__).parents[2] / "solutions" / slug / "exercise.py"
+    data = nbformat.writes(read_exercise(path)).encode()
+    found = load_assignment(data, slug)
+    result = grade_notebook(data, found, zygote, student="key", seed=3, limits=Limits())
+    lost = [(test.grade_id, test.message) for test in result.tests if test.score != test.max]
+    assert (result.status, lost) == ("graded", [])
