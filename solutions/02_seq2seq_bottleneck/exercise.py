@@ -112,6 +112,24 @@ SHORT = table(
         6: {6: 0.7, 4: 0.2, 2: 0.1},
     }
 )
+# here one prefix ends at once, and the better one takes its time
+SLOW = table(
+    {
+        1: {3: 0.4, 2: 0.32, 4: 0.28},
+        3: {5: 0.95, 4: 0.05},
+        4: {4: 0.55, 3: 0.45},
+        5: {5: 0.9, 2: 0.1},
+    }
+)
+# and here the second one to end stops the search
+STOP = table(
+    {
+        1: {3: 0.5, 2: 0.2, 4: 0.18, 6: 0.12},
+        3: {5: 0.95, 6: 0.05},
+        4: {2: 0.97, 3: 0.03},
+        5: {2: 0.95, 3: 0.05},
+    }
+)
 ENDLESS = table({1: {3: 0.6, 4: 0.4}, 3: {3: 0.48, 4: 0.52}, 4: {5: 0.95, 3: 0.05}, 5: {5: 1.0}})
 fixed = torch.Generator().manual_seed(45)
 remembering = writer(
@@ -130,6 +148,7 @@ remembering = writer(
 # - `source` is `(B, S)`, `lengths` is `(B,)`: row `b` has `lengths[b]` symbols, and whatever stands behind them is filling.
 # - `state` is `(B, H)`, the states before the first symbol.
 # - The result is `(B, H)`: for every row the state right after *its own* last symbol, and the state it came with for a row of length 0.
+# - The rows stay in their order, and `state` itself stays as it was.
 #
 # By hand, with the step "twice the state plus the token", from 0: the row `[4, 5]` gives $2 \cdot 4 + 5 = 13$, and the row `[6, <pad>]` of length 1 gives $6$.
 #
@@ -170,6 +189,7 @@ probe.equals(step, probe.integers(4, 11, 3, 7), torch.full((3,), 7), torch.zeros
 # Rows of several lengths: the filling must not touch the state.
 probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
 probe.equals(count, torch.tensor([[4, 5], [6, 0]]), torch.tensor([2, 1]), torch.zeros(2, 1))
+probe.equals(count, torch.tensor([[6, 0], [4, 5]]), torch.tensor([1, 2]), torch.zeros(2, 1))
 ### BEGIN HIDDEN TESTS
 step = reader(probe.normal(11, 5), 0.5)
 filled = probe.integers(4, 11, 3, 7)  # the filling may be anything
@@ -361,6 +381,7 @@ probe.gradient(probe.normal(2, 3, 5), torch.tensor([[1, 4, 2], [3, 0, 0]]))
 # - `step(token, state)` is given: tokens `(B,)` and states `(B, H)` in, the pair of logits `(B, V)` and new states `(B, H)` out.
 # - `state` is `(B, H)`, the context vectors; `target_in` is `(B, L)` and starts with `<bos>`.
 # - The result is `(B, L, V)`: the logits at every position, when the decoder reads the given targets and nothing else.
+# - The logits are returned as `step` gives them, without a softmax.
 
 
 # %% nbgrader={"grade_id": "unroll", "solution": true}
@@ -505,8 +526,8 @@ probe.equals(markov(moved), torch.zeros(2, 1), 3, 4, 5, pad=7)
 # - Its logits are not normalised: take the log-softmax over the vocabulary. Keep the dtype of the logits.
 # - Start with one empty prefix. At every step extend every live prefix by every token; a candidate scores the sum of its log-probabilities. Then
 #     1. of the `beam_size` best candidates, those that end in `eos` are finished and set aside;
-#     2. the `beam_size` best candidates that do *not* end in `eos` live on, each with the state of the prefix it came from;
-#     3. stop when at least `beam_size` candidates are finished, or after `max_length` steps. In the latter case the live prefixes count as finished as they are.
+#     2. the `beam_size` best candidates that do *not* end in `eos` live on, each with the state of the prefix it came from (what has finished takes nobody's place);
+#     3. stop when at least `beam_size` candidates are finished, or after `max_length` steps. In the latter case the live prefixes count as finished too, as they are.
 # - Of all finished ones, return the one with the highest $\log p \,/\, ((5 + n) / 6)^{\alpha}$, where $n$ counts its tokens with `eos` and $\alpha$ is `length_penalty`.
 # - The result is the pair `(tokens, score)`: a one-axis integer tensor without `bos`, with `eos` if it was said, and that highest value as a number.
 #
@@ -591,6 +612,8 @@ for _ in range(3):
 probe = Probe("02_seq2seq_bottleneck", "beam_search", beam_search, oracle=right_beam)
 probe.equals(markov(FORK), torch.zeros(1, 1), 1, 2, 2, 4)
 probe.equals(markov(LATE), torch.zeros(1, 1), 1, 2, 2, 5)
+probe.equals(markov(STOP), torch.zeros(1, 1), 1, 2, 2, 5)  # over when two have finished
+probe.equals(markov(SLOW), torch.zeros(1, 1), 1, 2, 2, 3)
 ### BEGIN HIDDEN TESTS
 for width in (2, 3, 5):
     probe.equals(markov(draw_table(probe, 7)), torch.zeros(1, 1), 1, 2, width, 6)
@@ -599,7 +622,7 @@ for width in (2, 3, 5):
 # %% nbgrader={"grade_id": "beam_search-states_follow", "grade": true, "points": 2}
 # A decoder with a memory: each prefix goes on with the state of the prefix it came from.
 probe = Probe("02_seq2seq_bottleneck", "beam_search", beam_search, oracle=right_beam)
-for width in (2, 3):
+for width in (2, 3, 5):
     probe.equals(remembering, torch.zeros(1, 5, dtype=torch.float64), 1, 2, width, 6)
 ### BEGIN HIDDEN TESTS
 for width in (2, 3, 4):
@@ -617,6 +640,8 @@ probe = Probe("02_seq2seq_bottleneck", "beam_search", beam_search, oracle=right_
 probe.equals(markov(SHORT), torch.zeros(1, 1), 1, 2, 3, 6, length_penalty=1.0)
 probe.equals(markov(TREE), torch.zeros(1, 1), 1, 2, 2, 4, length_penalty=1.0)
 probe.equals(markov(FORK), torch.zeros(1, 1), 1, 2, 2, 4, length_penalty=1.0)
+for width in (2, 3):
+    probe.equals(markov(SLOW), torch.zeros(1, 1), 1, 2, width, 5, length_penalty=1.0)
 ### BEGIN HIDDEN TESTS
 for alpha in (0.6, 2.0):
     probe.equals(markov(SHORT), torch.zeros(1, 1), 1, 2, 3, 7, length_penalty=alpha)
@@ -628,6 +653,7 @@ for alpha in (0.6, 2.0):
 probe = Probe("02_seq2seq_bottleneck", "beam_search", beam_search, oracle=right_beam)
 probe.equals(markov(ENDLESS), torch.zeros(1, 1), 1, 2, 2, 3)
 probe.equals(markov(FORK), torch.zeros(1, 1), 1, 2, 2, 3)
+probe.equals(markov(SLOW), torch.zeros(1, 1), 1, 2, 2, 2)  # one finished, and a better one alive
 ### BEGIN HIDDEN TESTS
 never = draw_table(probe, 7)
 never[:, 2] = -60.0
@@ -665,8 +691,8 @@ probe = Probe(
     "02_seq2seq_bottleneck",
     "fixed_beam_step",
     fixed_beam_step,
-    oracle=lambda *given: (
-        torch.tensor([0.5, 0.3]).log(),
+    oracle=lambda scores, *rest: (
+        scores[0] + torch.tensor([0.5, 0.3]).log(),
         torch.tensor([0, 0]),
         torch.tensor([1, 2]),
     ),
@@ -679,14 +705,14 @@ probe = Probe(
     "02_seq2seq_bottleneck",
     "fixed_beam_step",
     fixed_beam_step,
-    oracle=lambda *given: (
-        torch.tensor([0.54, 0.27]).log(),
+    oracle=lambda scores, *rest: (
+        scores[0] + torch.tensor([0.6, 0.3]).log(),
         torch.tensor([0, 0]),
-        torch.tensor([0, 1]),
+        torch.tensor([2, 1]),
     ),
 )
 probe.equals(
-    torch.tensor([0.9, 0.1]).log(), torch.tensor([[0.6, 0.3, 0.1], [0.05, 0.05, 0.9]]).log(), 2
+    torch.tensor([0.9, 0.1]).log(), torch.tensor([[0.1, 0.3, 0.6], [0.9, 0.05, 0.05]]).log(), 2
 )
 
 

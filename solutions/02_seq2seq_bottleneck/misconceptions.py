@@ -131,6 +131,34 @@ def encode_wiped(step, source, lengths, state):
 
 @misconception(
     of="encode",
+    name="rows are left in another order",
+    fails=cells("encode", "padding", "empty_row"),
+)
+def encode_sorted(step, source, lengths, state):
+    """You sort the rows by their length and never put them back, so a row gets the state of another
+    one. Look at the order in which the rows leave the function.
+    """
+    order = lengths.argsort(descending=True, stable=True)
+    source, lengths, state = source[order], lengths[order], state[order]
+    for t in range(source.shape[1]):
+        state = torch.where((t < lengths)[:, None], step(source[:, t], state), state)
+    return state
+
+
+@misconception(of="encode", name="an empty row becomes zero", fails=cells("encode", "empty_row"))
+def encode_empty_zero(step, source, lengths, state):
+    """Your rows of length 0 come out as zeros. A row that reads nothing has no reason to change;
+    look at what your result holds before the first symbol is read.
+    """
+    out = torch.zeros_like(state)
+    for t in range(source.shape[1]):
+        state = step(source[:, t], state)
+        out = torch.where((lengths == t + 1)[:, None], state, out)
+    return out
+
+
+@misconception(
+    of="encode",
     name="read from right to left",
     fails=cells("encode", "order", "padding", "start", "empty_row"),
 )
@@ -199,6 +227,20 @@ def shift_exchanged(target, lengths, bos=1, eos=2, pad=0):
     """
     target_in, target_out = shifted(target, lengths, bos, eos, pad)
     return target_out, target_in
+
+
+@misconception(
+    of="shift_targets", name="the end is looked for", fails=cells("shift_targets", *SHIFT)
+)
+def shift_first_pad(target, lengths, bos=1, eos=2, pad=0):
+    """You put `eos` where the first `pad` stands. A row that fills all columns has none, and then your
+    search points at its first symbol; the end of each row is given to you.
+    """
+    rows = torch.arange(len(target))
+    read = torch.cat([target.new_full((len(target), 1), bos), target], dim=1)
+    said = torch.cat([target, target.new_full((len(target), 1), pad)], dim=1)
+    said[rows, (target == pad).int().argmax(dim=1)] = eos
+    return read, said
 
 
 @misconception(
@@ -334,6 +376,19 @@ def loss_fixed_pad(logits, target_out, pad=0):
 
 @misconception(
     of="sequence_loss",
+    name="divided by the number of rows",
+    fails=cells("sequence_loss", "values", "padding", "other_pad", "gradient"),
+)
+def loss_per_row(logits, target_out, pad=0):
+    """You divide the sum by the number of rows. That is a loss per sentence, and long sentences cost
+    more; look at what N counts.
+    """
+    chosen = logits.log_softmax(-1).gather(-1, target_out[..., None])[..., 0]
+    return -chosen.masked_fill(target_out == pad, 0).sum() / len(logits)
+
+
+@misconception(
+    of="sequence_loss",
     name="sum in place of the mean",
     fails=cells("sequence_loss", "values", "padding", "other_pad", "gradient"),
 )
@@ -434,6 +489,20 @@ def unroll_stateless(step, state, target_in):
     Look at what becomes of the second thing that `step` returns.
     """
     return torch.stack([step(token, state)[0] for token in target_in.T], dim=1)
+
+
+@misconception(
+    of="unroll", name="log-probabilities in place of logits", fails=cells("unroll", *UNROLL)
+)
+def unroll_log_probs(step, state, target_in):
+    """You took a softmax on the way. What is asked for are the logits as `step` gives them; the loss
+    does its own log-softmax.
+    """
+    logits = []
+    for token in target_in.unbind(1):
+        scores, state = step(token, state)
+        logits.append(scores.log_softmax(-1))
+    return torch.stack(logits, dim=1)
 
 
 @misconception(of="unroll", name="time comes first", fails=cells("unroll", *UNROLL))
@@ -589,6 +658,20 @@ def greedy_bos(step, state, bos, eos, max_length, pad=0):
     return greedy(step, state, bos, eos, max_length, pad, feed=False)
 
 
+@misconception(
+    of="greedy_decode",
+    name="the filling behind the last end is missing",
+    fails=cells("greedy_decode", "rows_end_apart", "other_ids"),
+)
+def greedy_too_few_columns(step, state, bos, eos, max_length, pad=0):
+    """Your result ends with its longest row. The contract asks for `max_length` columns, whenever the
+    rows end; look at the shape.
+    """
+    written = greedy(step, state, bos, eos, max_length, pad)
+    ends = (written == eos).cumsum(1).gt(0).all(0)
+    return written[:, : int((~ends).sum()) + 1]
+
+
 @misconception(of="greedy_decode", name="bos is written", fails=cells("greedy_decode", *GREEDY))
 def greedy_with_bos(step, state, bos, eos, max_length, pad=0):
     """Your rows begin with `bos`. It is what the decoder reads first and no part of the output, and
@@ -629,6 +712,13 @@ def beam_calls(draw):
         [0.1, 0.5, 0.4, 0.3, 0.3, 0.4, 0.9, 0.04, 0.06], dtype=torch.float64
     )
     yield call(markov(small.log()), start, 1, 2, 2, 4)
+    # one prefix ends at once, a better one takes three steps
+    late = torch.full((6, 6), 1e-6, dtype=torch.float64) * torch.arange(1, 7)
+    late[[1, 1, 1, 3, 3, 4, 4, 5, 5], [2, 3, 4, 5, 4, 4, 3, 2, 5]] = torch.tensor(
+        [0.32, 0.4, 0.28, 0.95, 0.05, 0.55, 0.45, 0.9, 0.1], dtype=torch.float64
+    )
+    for length in (2, 5):
+        yield call(markov(late.log()), start, 1, 2, 2, length)
     for width in (1, 2, 3, 5):
         table = draw.normal(7, 7, dtype=torch.float64, std=0.5)
         for alpha in (0.0, 0.7, 2.0):
@@ -648,6 +738,10 @@ def gnmt(n, alpha):
     return ((5 + n) / 6) ** alpha
 
 
+def gnmt_of(tokens, alpha):
+    return gnmt(len(tokens), alpha)
+
+
 def beam(
     step,
     state,
@@ -663,7 +757,10 @@ def beam(
     per_parent=False,
     history=True,
     first_end=False,
-    lp=gnmt,
+    any_end=False,
+    shrink=False,
+    drop_live=False,
+    lp=gnmt_of,
 ):
     prefixes, scores, last, done = [()], torch.zeros(1), torch.tensor([bos]), []
     for _ in range(max_length):
@@ -673,12 +770,15 @@ def beam(
             extended = scores[:, None] + extended
         ranked, places = extended.flatten().sort(descending=True)
         kept, parents, kept_scores, used = [], [], [], set()
+        places_left = width - len(done) if shrink else width
         for rank, (score, place) in enumerate(zip(ranked.tolist(), places.tolist(), strict=True)):
             parent, token = divmod(place, logits.shape[-1])
             if per_parent and len(prefixes) > 1 and parent in used:
                 continue
             tokens = (*prefixes[parent], token)
-            if token == eos and rank < width:
+            if shrink and rank >= places_left:
+                break
+            if token == eos and (rank < width or any_end):
                 used.add(parent)
                 done.append((score, tokens))
             elif token != eos and len(kept) < width:
@@ -693,8 +793,9 @@ def beam(
         state = state[parents if reorder else old_order]
         last = torch.tensor([tokens[-1] for tokens in kept])
     else:
-        done += list(zip(scores.tolist(), prefixes, strict=True))
-    score, tokens = max((s / lp(len(t), alpha), t) for s, t in done)
+        if not (done and drop_live):
+            done += list(zip(scores.tolist(), prefixes, strict=True))
+    score, tokens = max((s / lp(t, alpha), t) for s, t in done)
     return torch.tensor(tokens), score
 
 
@@ -751,13 +852,71 @@ def beam_per_parent(step, state, bos, eos, beam_size, max_length, length_penalty
 @misconception(
     of="beam_search",
     name="the first finished one wins",
-    fails=cells("beam_search", "width", "states_follow", "length_penalty"),
+    fails=cells("beam_search", "width", "states_follow", "length_penalty", "cut_off"),
 )
 def beam_first_end(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """You stop as soon as one candidate has finished. A prefix that is still alive may be the
     better one; look at when the contract says to stop.
     """
     return beam(step, state, bos, eos, beam_size, max_length, length_penalty, first_end=True)
+
+
+@misconception(
+    of="beam_search",
+    name="every end counts as finished",
+    fails=cells("beam_search", *BEAM[1:]),
+)
+def beam_any_end(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
+    """You set aside every candidate that ends in `eos`, however far down the list it stands.
+    Then the search is over after a step or two, with whatever ends first; look at which candidates
+    may finish.
+    """
+    return beam(step, state, bos, eos, beam_size, max_length, length_penalty, any_end=True)
+
+
+@misconception(
+    of="beam_search",
+    name="finished prefixes use up the beam",
+    fails=cells("beam_search", "width", "states_follow", "length_penalty"),
+)
+def beam_shrinking(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
+    """Every prefix that finishes leaves you with one live prefix less. What is set aside is no part
+    of the beam any more; look at how many prefixes live on after a step in which one has finished.
+    """
+    return beam(step, state, bos, eos, beam_size, max_length, length_penalty, shrink=True)
+
+
+@misconception(
+    of="beam_search",
+    name="live prefixes are dropped at the end",
+    fails=cells("beam_search", "width", "states_follow", "length_penalty", "cut_off"),
+)
+def beam_drops_live(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
+    """At `max_length` you look at the finished candidates only, if there are any. A prefix that was
+    cut off may be better than all of them; look at what the contract says about the last step.
+    """
+    return beam(step, state, bos, eos, beam_size, max_length, length_penalty, drop_live=True)
+
+
+@misconception(
+    of="beam_search",
+    name="eos is not counted in the length",
+    fails=cells("beam_search", "length_penalty"),
+)
+def beam_length_without_eos(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
+    """The length in your correction leaves out the end symbol, so every finished output is taken for
+    one token shorter than it is. Look at what n counts in the contract.
+    """
+    return beam(
+        step,
+        state,
+        bos,
+        eos,
+        beam_size,
+        max_length,
+        length_penalty,
+        lp=lambda tokens, alpha: gnmt(len(tokens) - (tokens[-1] == eos), alpha),
+    )
 
 
 @misconception(
@@ -782,7 +941,14 @@ def beam_by_length(step, state, bos, eos, beam_size, max_length, length_penalty=
     from 5 + n over 6, which treats short outputs more gently.
     """
     return beam(
-        step, state, bos, eos, beam_size, max_length, length_penalty, lp=lambda n, alpha: n**alpha
+        step,
+        state,
+        bos,
+        eos,
+        beam_size,
+        max_length,
+        length_penalty,
+        lp=lambda tokens, alpha: len(tokens) ** alpha,
     )
 
 
@@ -849,6 +1015,20 @@ def history_missing(scores, log_probs, beam_size):
     """
     best, places = log_probs.flatten().topk(beam_size)
     return best, places // log_probs.shape[1], places % log_probs.shape[1]
+
+
+@misconception(
+    of="fixed_beam_step",
+    name="one extension per prefix",
+    fails=cells("fixed_beam_step", "first_step", "later_steps"),
+)
+def step_per_prefix(scores, log_probs, beam_size):
+    """You take the best token of each prefix. All extensions of all prefixes compete in one list, and
+    the best ones may come from the same prefix.
+    """
+    best, token = (scores[:, None] + log_probs).max(dim=1)
+    best, prefix = best.topk(min(beam_size, len(best)))
+    return best, prefix, token[prefix]
 
 
 @misconception(
