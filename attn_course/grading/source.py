@@ -117,7 +117,7 @@ def _forbidden(ours: Any, given: Any, where: str) -> list[str]:
         raise ValueError(f'{where}: attn_course: expected {{"forbidden": [names]}}, got {ours!r}')
     if not (given and given.get("solution")):
         raise ValueError(f"{where}: forbidden calls belong on a learner's cell")
-    return list(names)
+    return [str(name) for name in names or ()]
 
 
 def _complete(given: dict[str, Any], cell: Any, where: str) -> dict[str, Any]:

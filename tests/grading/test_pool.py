@@ -24,6 +24,7 @@ from attn_course.grading.verdict import Result
 
 COUNT = 14
 SEED = 11
+EARLIER: set[int] = set()
 LIMITS = Limits(wall_seconds=300.0, call_seconds=100.0)
 
 
@@ -93,7 +94,14 @@ def test_a_dask_worker_killed_in_mid_run_changes_nothing(alone: list[Any], clust
 
 def workers_of_this_process() -> list[psutil.Process]:
     children = psutil.Process().children()
-    return [p for p in children if "spawn_main" in " ".join(p.cmdline())]
+    return [p for p in children if p.pid not in EARLIER and "spawn_main" in " ".join(p.cmdline())]
+
+
+@pytest.fixture(autouse=True)
+def processes_of_earlier_tests() -> None:
+    """The cluster's own processes are no workers of a pool."""
+    EARLIER.clear()
+    EARLIER.update(p.pid for p in psutil.Process().children())
 
 
 def test_a_worker_process_killed_in_mid_run_changes_nothing(alone: list[Any]) -> None:
