@@ -10,7 +10,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-FIX = "PostgreSQL is needed by this test: apt-get install postgresql (or: python3 tools/setup.py system)"
+FIX = (
+    "PostgreSQL is needed by this test: apt-get install postgresql "
+    "(or: python3 tools/setup.py system)"
+)
 
 
 def programs() -> Path | None:
@@ -39,8 +42,19 @@ def server() -> Iterator[str]:
             os.chmod(scratch, 0o755)
             shutil.chown(data, user)
         made = subprocess.run(
-            [folder / "initdb", "-D", data, "-A", "trust", "-U", "course", "-E", "UTF8"]
-            + ["--locale=C", "--no-sync"],
+            [
+                folder / "initdb",
+                "-D",
+                data,
+                "-A",
+                "trust",
+                "-U",
+                "course",
+                "-E",
+                "UTF8",
+                "--locale=C",
+                "--no-sync",
+            ],
             capture_output=True,
             text=True,
             cwd="/",
@@ -49,10 +63,9 @@ def server() -> Iterator[str]:
         assert made.returncode == 0, made.stderr
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        log = open(Path(scratch) / "log", "w")
+        log = open(Path(scratch) / "log", "w")  # noqa: SIM115  closed with the server
         process = subprocess.Popen(
-            [folder / "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", ""]
-            + ["-F"],
+            [folder / "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", "", "-F"],
             stdout=log,
             stderr=log,
             cwd="/",

@@ -1,4 +1,4 @@
-"""What crosses between a test cell and the jail, and that the real sets grade alike on both sides."""
+"""What crosses between a test cell and the jail; the real sets grade alike on both sides."""
 
 import inspect
 import random
@@ -67,7 +67,7 @@ assert list(count(0)) == []""",
         "x = torch.randn(3)\ntorch.testing.assert_close(twice(lambda y: 3 * y + 1, x), 9 * x + 4)",
     ),
     "a callback that raises": (
-        "def safe(f):\n    try:\n        return f()\n    except ValueError as error:\n        return str(error)",
+        "def safe(f):\n    try:\n        return f()\n    except ValueError as error:\n        return str(error)",  # noqa: E501
         """def fail():
     raise ValueError("seen")
 assert safe(fail) == 'seen'""",

@@ -40,7 +40,7 @@ def database(server: str) -> Iterator[str]:
     name = f"book_{os.urandom(4).hex()}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{name}"')
-    yield server.rsplit("/", 1)[0] + "/" + name
+    return server.rsplit("/", 1)[0] + "/" + name
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -242,7 +242,7 @@ def test_an_assignment_that_changed_is_refused(url: str, assignment: Assignment)
         assignment,
         tests=(dataclasses.replace(assignment.tests[0], points=7.0), assignment.tests[1]),
     )
-    with pytest.raises(GradebookError, match="double-values: expected 7.0 points"):
+    with pytest.raises(GradebookError, match=r"double-values: expected 7\.0 points"):
         write(url, other, [])
 
 

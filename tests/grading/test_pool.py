@@ -218,8 +218,20 @@ def command(
     if path is not None:
         environment["PATH"] = path
     return subprocess.run(
-        [sys.executable, "-m", "attn_course.cli", "grade", "submitted"]
-        + ["--assignment", classroom.SLUG, "--gradebook", "none", "--seed", "1", *options],
+        [
+            sys.executable,
+            "-m",
+            "attn_course.cli",
+            "grade",
+            "submitted",
+            "--assignment",
+            classroom.SLUG,
+            "--gradebook",
+            "none",
+            "--seed",
+            "1",
+            *options,
+        ],
         cwd=folder,
         env=environment,
         capture_output=True,

@@ -93,8 +93,18 @@ def run_grade(folder: Path) -> int:
 
 def start(folder: Path, *options: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [*PROGRAM, "grade", "submitted", "--assignment", classroom.SLUG, "--seed", "11"]
-        + ["--call-timeout", "30", *options],
+        [
+            *PROGRAM,
+            "grade",
+            "submitted",
+            "--assignment",
+            classroom.SLUG,
+            "--seed",
+            "11",
+            "--call-timeout",
+            "30",
+            *options,
+        ],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -121,7 +121,7 @@ def test_a_submission_earns_the_sum_of_its_cells(zygote: Any, shares: list[float
 def test_a_submission_cannot_return_its_own_score(grade: Any) -> None:
     """Where a cell trusts the answer too much, a large one buys nothing."""
     greedy = {
-        "squares": "def squares(n):\n    return [i * i for i in range(n)] + [j * j for j in range(n, 9 * n)]"
+        "squares": "def squares(n):\n    return [i * i for i in range(n)] + [j * j for j in range(n, 9 * n)]"  # noqa: E501
     }
     result = grade(answers=greedy)
     assert result.tests[1].score == 0.0

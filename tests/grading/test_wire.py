@@ -340,6 +340,7 @@ class Peer(Zygote):
 
 HONEST = {"ok": {"errors": {}, "names": ["double"], "output": ""}}
 LIMITS = Limits(wall_seconds=3.0, call_seconds=0.3)
+KNOWN = ("builtins", "attn_course.grading.errors")
 SHORT = Limits(wall_seconds=0.3, call_seconds=0.1)
 
 
@@ -359,8 +360,8 @@ def test_fuzz_of_a_session_ends_in_an_error_of_the_submission() -> None:
         except SubmissionLost:
             pass
         except Exception as error:
-            assert type(error).__mro__[-2] is BaseException and round_number % 2, repr(error)
-            assert type(error).__module__ in ("builtins", "attn_course.grading.errors"), error
+            if not round_number % 2 or type(error).__module__ not in KNOWN:
+                raise
         assert time.monotonic() - begun < SHORT.wall_seconds + 2
     assert all(isinstance(value, np.ndarray) for value in executed)
 
