@@ -102,7 +102,12 @@ def date_pairs(number: int, generator: Generator) -> list[DatePair]:
     Args:
         number: How many.
         generator: Source of all randomness; the same state gives the same dates.
+
+    Raises:
+        ValueError: If ``number`` is negative.
     """
+    if number < 0:
+        raise ValueError(f"number: expected at least 0, got {number}")
     days = torch.randint((LAST_DAY - FIRST_DAY).days + 1, (number,), generator=generator)
     forms = torch.randint(len(FORMATS), (number,), generator=generator)
     return [

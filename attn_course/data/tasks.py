@@ -13,7 +13,13 @@ from attn_course.data.vocabulary import BOS, EOS, PAD, SPECIALS, Vocabulary
 
 
 def symbol_vocabulary(num_symbols: int = 8) -> Vocabulary:
-    """Names for the symbols of ``reversal``, ``copy`` and ``sort``: ``a b ... z s26 s27 ...``."""
+    """Names for the symbols of ``reversal``, ``copy`` and ``sort``: ``a b ... z s26 s27 ...``.
+
+    Raises:
+        ValueError: If ``num_symbols < 1``.
+    """
+    if num_symbols < 1:
+        raise ValueError(f"num_symbols: expected at least 1, got {num_symbols}")
     letters = "abcdefghijklmnopqrstuvwxyz"
     return Vocabulary([*letters[:num_symbols], *(f"s{i}" for i in range(26, num_symbols))])
 

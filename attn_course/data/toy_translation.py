@@ -124,8 +124,11 @@ def translation_pairs(
         max_adjectives: Most adjectives of one noun; 0 to this many are drawn, each at most once.
 
     Raises:
-        ValueError: If ``max_adjectives`` is not between 0 and the number of adjectives.
+        ValueError: If ``number`` is negative, or ``max_adjectives`` is not between 0 and the number
+            of adjectives.
     """
+    if number < 0:
+        raise ValueError(f"number: expected at least 0, got {number}")
     if not 0 <= max_adjectives <= len(ADJECTIVES):
         raise ValueError(f"max_adjectives: expected 0 to {len(ADJECTIVES)}, got {max_adjectives}")
 

@@ -92,6 +92,29 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise
 
 
+def require_writable(name: str, path: str | os.PathLike[str]) -> None:
+    """Refuse a file that could not be written later, when the work would be lost.
+
+    Args:
+        name: Name of the argument, for the message.
+        path: File that will be written; missing parent folders are made.
+
+    Raises:
+        ValueError: If its folder cannot be made or written, or the path is a folder.
+    """
+    target = Path(path)
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(f"{target} is a folder")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        raise ValueError(f"{name}: expected a file that can be written, got {path}: {error}") from (
+            error
+        )
+
+
 def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read what ``save_atomic`` wrote, as tensors and plain values only (no code is run).
 

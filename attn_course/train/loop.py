@@ -15,6 +15,7 @@ from attn_course.train.checkpoint import (
     load_checkpoint,
     random_state,
     random_state_kept,
+    require_writable,
     save_atomic,
     set_random_state,
 )
@@ -76,13 +77,16 @@ def fit(
         Loss, gradient norm, learning rate and seconds of every step.
 
     Raises:
-        ValueError: If arguments contradict each other, the loss is no scalar, the batches run out,
-            or the checkpoint belongs to another run.
+        ValueError: If arguments contradict each other, the checkpoint cannot be written (said
+            before the first step) or belongs to another run, the loss is no scalar that depends on
+            parameters, the schedule gives no rate, or the batches run out.
         FloatingPointError: If loss or gradient norm is not finite; names the step. The parameters
             are those before that step.
         KeyboardInterrupt: After Ctrl-C, once the running step is finished and the checkpoint saved.
     """
     _check(steps, clip_norm, checkpoint_path, checkpoint_every, resume, evaluate, eval_every)
+    if checkpoint_path is not None:
+        require_writable("checkpoint_path", checkpoint_path)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     source, history = BatchSource(batches), History()
     if seed is not None:
@@ -105,16 +109,20 @@ def fit(
                 model.train()
                 batch = source.draw()
                 value = loss(model, batch)
-                if value.numel() != 1:
-                    raise ValueError(f"loss: expected a scalar, got shape {tuple(value.shape)}")
+                _require_scalar(value)
                 _require_finite("loss", value, step)
                 optimizer.zero_grad(set_to_none=True)
                 value.backward()
                 norm = nn.utils.clip_grad_norm_(parameters, clip_norm or math.inf)
                 _require_finite("gradient norm", norm, step)
                 if schedule is not None:
+                    rate = schedule(step)
+                    if not (math.isfinite(rate) and rate >= 0):
+                        raise ValueError(
+                            f"schedule: expected a rate >= 0 at step {step}, got {rate}"
+                        )
                     for group in optimizer.param_groups:
-                        group["lr"] = schedule(step)
+                        group["lr"] = rate
                 optimizer.step()
 
                 history.record(
@@ -148,6 +156,15 @@ def fit(
 
 def _due(done: int, every: int | None, steps: int) -> bool:
     return done == steps or (every is not None and done % every == 0)
+
+
+def _require_scalar(value: object) -> None:
+    if not isinstance(value, Tensor):
+        raise ValueError(f"loss: expected a tensor, got {type(value).__name__}")
+    if value.numel() != 1:
+        raise ValueError(f"loss: expected a scalar, got shape {tuple(value.shape)}")
+    if not value.requires_grad:
+        raise ValueError("loss: expected a tensor that depends on parameters, got a constant")
 
 
 def _require_finite(name: str, value: Tensor, step: int) -> None:

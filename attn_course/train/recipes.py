@@ -25,7 +25,7 @@ from attn_course.data import (
     translation,
 )
 from attn_course.nn import Decoder, Encoder, EncoderDecoder
-from attn_course.train.checkpoint import write_atomic
+from attn_course.train.checkpoint import require_writable, write_atomic
 from attn_course.train.decoding import greedy_decode
 from attn_course.train.history import History
 from attn_course.train.loop import fit
@@ -159,7 +159,8 @@ def run_recipe(
 
     Raises:
         ValueError: If there is no such recipe, ``steps < 1``, ``seed < 0``, there is a run in
-            ``folder`` that would be overwritten, or nothing to resume.
+            ``folder`` that would be overwritten, nothing to resume, or ``folder`` cannot be
+            written.
     """
     if name not in RECIPES:
         raise ValueError(f"name: expected one of {', '.join(RECIPES)}, got {name}")
@@ -177,7 +178,7 @@ def run_recipe(
             raise ValueError(f"resume: expected the settings of {folder}, {found}, got {wanted}")
     elif checkpoint.exists():
         raise ValueError(f"folder: {folder} holds a run: resume it or choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    require_writable("folder", settings)
     write_atomic(json.dumps(wanted).encode(), settings)
 
     model, held_out = recipe.build(seed), recipe.held_out()

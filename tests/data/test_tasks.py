@@ -293,3 +293,11 @@ def test_collate_allows_an_empty_target():
 def test_collate_refuses_rows_that_do_not_fit(sources, targets, alignments, name):
     with pytest.raises(ValueError, match=f"^{name}: expected"):
         collate(sources, targets, alignments=alignments)
+
+
+def test_negative_numbers_of_examples_are_refused():
+    for draw in (date_pairs, translation_pairs):
+        with pytest.raises(ValueError, match=r"^number: expected at least 0, got -1"):
+            draw(-1, torch.Generator())
+    with pytest.raises(ValueError, match=r"^num_symbols: expected at least 1, got 0"):
+        symbol_vocabulary(0)

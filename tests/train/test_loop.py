@@ -476,3 +476,35 @@ def test_fit_resumes_bit_for_bit_in_another_process_after_sigkill(tmp_path):
     for key, state in first["optimizer"]["state"].items():
         for name in state:
             assert torch.equal(state[name], second["optimizer"]["state"][key][name]), name
+
+
+@pytest.mark.parametrize("path", ["folder", "file/run.pt"])
+def test_fit_says_before_the_first_step_that_the_checkpoint_cannot_be_written(tmp_path, path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    calls = []
+    with pytest.raises(ValueError, match=r"^checkpoint_path: expected a file that can be written"):
+        run(2, tmp_path / path, loss=lambda *arguments: calls.append(arguments))
+    assert not calls
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(1.0, "loss: expected a tensor, got float"), (torch.ones(()), "loss: .*got a constant")],
+)
+def test_fit_refuses_a_loss_without_gradient(value, message):
+    with pytest.raises(ValueError, match=message):
+        run(1, loss=lambda model, batch: value)
+
+
+@pytest.mark.parametrize("rate", [math.nan, math.inf, -0.1])
+def test_fit_refuses_a_schedule_that_gives_no_rate_before_it_harms_the_model(rate):
+    model, optimizer = build()
+    before = [parameter.clone() for parameter in model.parameters()]
+    with pytest.raises(ValueError, match=r"^schedule: expected a rate >= 0 at step 0, got"):
+        fit(
+            model, stream(), cross_entropy, optimizer=optimizer, steps=2, schedule=lambda step: rate
+        )
+    for ours, theirs in zip(model.parameters(), before, strict=True):
+        assert torch.equal(ours, theirs)

@@ -120,3 +120,11 @@ def test_report_shows_examples_in_words(tmp_path):
     lines = report("translation", model, history)
     assert lines[0].startswith("2 steps")
     assert sum("->" in line for line in lines) == 3
+
+
+def test_train_command_says_that_the_folder_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "inside"):
+        asked = CliRunner().invoke(app, ["train", "reversal", "--steps", "2", "--out", str(folder)])
+        assert asked.exit_code == 2
+        assert "folder: expected a file that can be written" in asked.stderr
