@@ -223,6 +223,7 @@ def run_dask(tasks: Sequence[Task], settings: Settings, *, address: str) -> Resu
             "--scheduler needs dask.distributed: pip install 'attn-course[cluster]'"
         ) from None
     try:
+        _knock(address)
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -246,6 +247,24 @@ def run_dask(tasks: Sequence[Task], settings: Settings, *, address: str) -> Resu
         finally:
             with contextlib.suppress(Exception):
                 client.cancel(list(waiting))
+
+
+def _knock(address: str) -> None:
+    """Shake hands with a scheduler: a client would wait for ever for a port that stays silent.
+
+    Raises:
+        OSError: nobody answers in time.
+        ValueError: it is no address.
+    """
+    import asyncio
+
+    from distributed.comm import connect
+
+    async def shake_hands() -> None:
+        comm = await connect(address, timeout=CONNECT_SECONDS)
+        comm.abort()
+
+    asyncio.run(asyncio.wait_for(shake_hands(), CONNECT_SECONDS + 1))
 
 
 def _dask_result(future: Any, task: Task, settings: Settings) -> Result:

@@ -78,7 +78,9 @@ def answered(sources: dict[str, str], base: dict[str, Any] | None = None) -> byt
     """A submission: the notebook with some cells, by grade id, holding other source."""
     found = json.loads(json.dumps(base or notebook()))
     for one in found["cells"]:
-        one["source"] = sources.get(one["metadata"]["nbgrader"]["grade_id"], one["source"])
+        one["source"] = sources.get(
+            one["metadata"].get("nbgrader", {}).get("grade_id", ""), one["source"]
+        )
     return as_bytes(found)
 
 

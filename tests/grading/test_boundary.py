@@ -1,5 +1,6 @@
 """What crosses between a test cell and the jail; the real sets grade alike on both sides."""
 
+import ast
 import inspect
 import random
 import textwrap
@@ -128,7 +129,7 @@ def test_it_crosses(name: str, grade: Grade) -> None:
     assert result.score == 1.0, result.tests
 
 
-@pytest.mark.parametrize("name", CROSSES)
+@pytest.mark.parametrize("name", [name for name in CROSSES if "cannot cross" not in name])
 def test_the_same_cells_work_in_one_process(name: str) -> None:
     source, test = CROSSES[name]
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -264,10 +265,19 @@ def through_the_jail(slug: str, data: bytes, zygote: Zygote) -> Result:
 
 
 def whole_module(slug: str, name: str, one: Any) -> str:
-    text = (ROOT / "solutions" / slug / f"{name}.py").read_text()
-    stubs = "def misconception(**k):\n    return lambda f: f\nvariant = misconception\n"
-    lines = [line for line in text.splitlines() if not line.startswith("from attn_course.probes")]
-    return stubs + "\n".join(lines) + f"\n\n{one.of} = {one.function.__name__}\n"
+    """The module that holds an answer as a student's cell: without what only the catalogue needs."""
+    tree = ast.parse((ROOT / "solutions" / slug / f"{name}.py").read_text())
+    kept: list[ast.stmt] = []
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("attn_course"):
+            continue
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            if any("witnesses" in ast.unparse(d) for d in node.decorator_list):
+                continue
+            node.decorator_list = []
+        kept.append(node)
+    tree.body = kept
+    return ast.unparse(tree) + f"\n\n{one.of} = {one.function.__name__}\n"
 
 
 def sample(load: Callable[[str], list[Any]], count: int) -> list[Any]:
@@ -295,9 +305,10 @@ def variants(slug: str) -> list[Any]:
 
 
 def shortcut(slug: str, one: Any) -> bool:
-    """A misconception made with what its question forbids: the jail says that instead."""
+    """A misconception made with what the jail refuses or seals: it says that instead."""
     text = textwrap.dedent(inspect.getsource(one.function))
-    return any(name in text for name in assignment(slug).forbidden.get(one.of, ()))
+    sealed = ("functional.", "reference.", "decoding.")
+    return any(name in text for name in (*assignment(slug).forbidden.get(one.of, ()), *sealed))
 
 
 @pytest.mark.parametrize("slug", SLUGS)
