@@ -258,7 +258,7 @@ def _knock(address: str) -> None:
     """
     import asyncio
 
-    from distributed.comm import connect
+    from distributed.comm.core import connect
 
     async def shake_hands() -> None:
         comm = await connect(address, timeout=CONNECT_SECONDS)

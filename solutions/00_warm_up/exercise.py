@@ -82,6 +82,7 @@ probe.equals(levels + probe.normal(3, 5), dim=-1)
 probe.equals(probe.normal(4, 3, dtype=torch.float64, std=2000.0), dim=-1)
 ### END HIDDEN TESTS
 
+
 # %% nbgrader={"grade_id": "stable_softmax-minus_infinity", "grade": true, "points": 1}
 # A score of minus infinity gets weight zero, exactly.
 def where_exactly_zero(softmax, scores, dim):

@@ -265,7 +265,7 @@ def through_the_jail(slug: str, data: bytes, zygote: Zygote) -> Result:
 
 
 def whole_module(slug: str, name: str, one: Any) -> str:
-    """The module that holds an answer as a student's cell: without what only the catalogue needs."""
+    """The module that holds an answer, as a student's cell: without the catalogue's own parts."""
     tree = ast.parse((ROOT / "solutions" / slug / f"{name}.py").read_text())
     kept: list[ast.stmt] = []
     for node in tree.body:
@@ -306,7 +306,9 @@ def variants(slug: str) -> list[Any]:
 
 def shortcut(slug: str, one: Any) -> bool:
     """A misconception made with what the jail refuses or seals: it says that instead."""
-    text = textwrap.dedent(inspect.getsource(one.function))
+    helpers = [one.function.__globals__.get(name) for name in one.function.__code__.co_names]
+    functions = [one.function, *filter(inspect.isfunction, helpers)]
+    text = "".join(textwrap.dedent(inspect.getsource(f)) for f in functions)
     sealed = ("functional.", "reference.", "decoding.")
     return any(name in text for name in (*assignment(slug).forbidden.get(one.of, ()), *sealed))
 
