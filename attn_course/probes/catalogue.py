@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -142,6 +143,13 @@ def load_catalogue(slug: str) -> Catalogue:
     path = catalogue_path(slug)
     if path is None:
         return Catalogue()
+    about = path.stat()
+    return _load_once(slug, path, (about.st_mtime_ns, about.st_size))
+
+
+@lru_cache(maxsize=64)
+def _load_once(slug: str, path: Path, version: tuple[int, int]) -> Catalogue:
+    """Run the file once for each version of it: every probe of a notebook asks for it."""
     return collect(load_module(path, f"attn_course_catalogue_{slug}"))
 
 
