@@ -8,12 +8,15 @@ numbers come from the package::
     explorers.show("softmax_temperature")
 """
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from attn_course.explorers._source import NAMES, check_name, esm, stylesheet
-from attn_course.explorers.bottleneck import Bottleneck
-from attn_course.explorers.gradient_reach import GradientReach
-from attn_course.explorers.softmax_temperature import SoftmaxTemperature
+
+if TYPE_CHECKING:
+    from attn_course.explorers.bottleneck import Bottleneck
+    from attn_course.explorers.gradient_reach import GradientReach
+    from attn_course.explorers.softmax_temperature import SoftmaxTemperature
 
 __all__ = [
     "NAMES",
@@ -25,7 +28,18 @@ __all__ = [
     "stylesheet",
 ]
 
-_WIDGETS = dict(zip(NAMES, (SoftmaxTemperature, GradientReach, Bottleneck), strict=True))
+_MODULES = {
+    "SoftmaxTemperature": "softmax_temperature",
+    "GradientReach": "gradient_reach",
+    "Bottleneck": "bottleneck",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # The widgets need anywidget, the modules' JavaScript does not: load them when asked for.
+    if name in _MODULES:
+        return getattr(import_module(f"attn_course.explorers.{_MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def show(name: str, **state: Any) -> Any:
@@ -42,4 +56,5 @@ def show(name: str, **state: Any) -> Any:
         ValueError: If there is no such explorer.
     """
     check_name(name)
-    return _WIDGETS[name](**state)
+    classes = {module: kind for kind, module in _MODULES.items()}
+    return __getattr__(classes[name])(**state)

@@ -23,7 +23,8 @@ JAIL_CODE = Path(__file__).resolve().parent / "jail"
 INSIDE_CODE, HOME, SOCKETS = "/opt/attn/jail", "/jail", "/opt/attn/run/k"
 CHANNELS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
 MAX_FILES = 200
-MEMORY_FOLDERS = {HOME: 256 << 20, "/tmp": 256 << 20, "/dev/shm": 64 << 20}
+TMP_BYTES = 256 << 20
+MEMORY_FOLDERS = {HOME: 256 << 20, "/dev/shm": 64 << 20}
 LIMITS = {
     "memory_bytes": 8 << 30,
     "file_bytes": 64 << 20,
@@ -53,7 +54,7 @@ def jail_command(folder: Path) -> list[str]:
     The whole package is there, and the catalogue of misconceptions: stock test cells import them
     in this kernel. Solutions are not.
     """
-    command = mounts.system_mounts()
+    command = mounts.system_mounts(tmp_bytes=TMP_BYTES)
     command += ["--ro-bind", str(JAIL_CODE), INSIDE_CODE, "--tmpfs", str(Path(SOCKETS).parent)]
     if not any(PACKAGE.is_relative_to(root) for root in mounts.python_roots()):
         command += ["--ro-bind", str(PACKAGE), str(PACKAGE)]

@@ -14,12 +14,17 @@ def python_roots() -> list[Path]:
     return sorted(r for r in roots if not any(o != r and r.is_relative_to(o) for o in roots))
 
 
-def system_mounts() -> list[str]:
-    """Bubblewrap with new namespaces, no network, and the system and this Python read-only."""
-    command = [
-        *("bwrap", "--unshare-all", "--die-with-parent", "--new-session"),
-        *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
-    ]
+def system_mounts(*, tmp_bytes: int | None = None) -> list[str]:
+    """Bubblewrap with new namespaces, no network, and the system and this Python read-only.
+
+    Args:
+        tmp_bytes: size of /tmp. It is mounted before anything that may lie below it, such as a
+            checkout in /tmp.
+    """
+    command = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
+    command += ["--proc", "/proc", "--dev", "/dev"]
+    command += [] if tmp_bytes is None else ["--size", str(tmp_bytes)]
+    command += ["--tmpfs", "/tmp"]
     roots = [root for root in python_roots() if not root.is_relative_to("/usr")]
     command += ["--ro-bind", "/usr", "/usr"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):

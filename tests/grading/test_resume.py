@@ -1,5 +1,6 @@
 """A run that is killed at any moment and repeated leaves what an undisturbed run leaves."""
 
+import contextlib
 import json
 import os
 import random
@@ -173,7 +174,8 @@ def test_killed_at_20_moments_and_run_again_nothing_is_lost_or_doubled(
             if kills < KILLS and wait_for_line(process, journal, lines + draw.randrange(0, 3)):
                 time.sleep(draw.random() * 0.12)
             if kills < KILLS and process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it may just have ended by itself
+                    os.killpg(process.pid, signal.SIGKILL)
                 if process.wait() == 1:  # it ended first
                     break
                 assert process.status == -signal.SIGKILL
@@ -207,7 +209,7 @@ def test_ctrl_c_ends_with_130_and_a_rerun_goes_on(undisturbed: Path, tmp_path: P
     assert status == 1, said
     assert content(folder) == content(undisturbed)
     marks = json.loads((folder / "marks.json").read_text())
-    assert len(marks["submissions"]) == COUNT - 1
+    assert len(marks["submissions"]) == COUNT
 
 
 def small(folder: Path, **more: Any) -> list[Result]:
