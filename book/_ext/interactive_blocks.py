@@ -340,11 +340,11 @@ def read_exercises(slug: str, root: Path) -> list[Function]:
     for header, body in zip(cells[::2], cells[1::2], strict=True):
         if heading := re.search(r"^# ##+ (?:\d+[.)]? *)?(.+)$", body, re.M):
             title = heading[1].strip()
-        metadata = re.search(r"nbgrader=(\{.*\})", header)
+        metadata = re.search(r"nbgrader=(\{.*)", header)
         if metadata is None:
             continue
         try:
-            cell = json.loads(metadata[1])
+            cell, _ = json.JSONDecoder().raw_decode(metadata[1])  # other keys may follow
         except json.JSONDecodeError as error:
             raise BlockError(
                 f"{slug}: cell metadata is not JSON: {metadata[1]} ({error})"
