@@ -1,6 +1,9 @@
 """Every test sees the package with its shapes checked, one thread, and a fixed seed."""
 
+import os
 import random
+import shutil
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -27,3 +30,35 @@ def seed() -> int:
 def rng(seed: int) -> np.random.Generator:
     """NumPy's generator for float64 inputs."""
     return np.random.default_rng(seed)
+
+
+def chromium_path() -> str | None:
+    """``$CHROMIUM``, one on PATH, or None for Playwright's own."""
+    if given := os.environ.get("CHROMIUM"):
+        return given
+    names = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[object]:
+    """One browser for the whole session; without one the tests fail, unless told to be left out."""
+    if os.environ.get("ATTN_NO_BROWSER") == "1":
+        pytest.skip("ATTN_NO_BROWSER=1: browser tests are left out on request")
+    from playwright.sync_api import Error, sync_playwright
+
+    with sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(
+                executable_path=chromium_path(), args=["--no-sandbox", "--disable-gpu"]
+            )
+        except Error as error:
+            reason = str(error).strip().splitlines()[0]
+            pytest.fail(
+                "the browser tests need Chromium: install it (Debian: apt-get install chromium), "
+                "set CHROMIUM=/path/to/it, or leave them out with ATTN_NO_BROWSER=1 "
+                f"({reason})",
+                pytrace=False,
+            )
+        yield browser
+        browser.close()

@@ -42,6 +42,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def show(name: str, **state: Any) -> Any:
     """An explorer as a live widget, to be displayed by Jupyter.
 

@@ -1,6 +1,5 @@
 """A feedback page tells a student what to look at, and nothing on it can act or give away."""
 
-import os
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -78,10 +77,8 @@ def test_what_a_student_wrote_is_text_and_nothing_else(text: str) -> None:
 
 
 @pytest.mark.browser
-def test_nothing_runs_in_a_browser(tmp_path: Path) -> None:
+def test_nothing_runs_in_a_browser(tmp_path: Path, chromium: Any) -> None:
     """Chromium, first with the page as it is, then without its policy: escaping alone holds."""
-    from playwright.sync_api import sync_playwright
-
     files = write_feedback([evil_result(text) for text in EVIL], tmp_path)
     assert len(set(files)) == len(EVIL)
     bare = []
@@ -92,23 +89,18 @@ def test_nothing_runs_in_a_browser(tmp_path: Path) -> None:
         bare[-1].write_text(source.replace("Content-Security-Policy", "X-Nothing"))
     control = tmp_path / "control.html"
     control.write_text(f"<body>{EVIL[0]}</body>")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"),
-            args=["--no-sandbox", "--disable-gpu"],
-        )
-        page = browser.new_page()
-        requests: list[str] = []
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(control.as_uri())
-        assert page.evaluate("window.ran") == 1, "the control must run"
-        for path in [*files, *bare]:
-            page.goto(path.as_uri())
-            assert page.evaluate("window.ran") is None, path
-            assert page.evaluate("document.scripts.length") == 0
-            assert page.is_visible("h1")
-        assert all(url.startswith("file:") for url in requests)
-        browser.close()
+    page = chromium.new_page()
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(control.as_uri())
+    assert page.evaluate("window.ran") == 1, "the control must run"
+    for path in [*files, *bare]:
+        page.goto(path.as_uri())
+        assert page.evaluate("window.ran") is None, path
+        assert page.evaluate("document.scripts.length") == 0
+        assert page.is_visible("h1")
+    assert all(url.startswith("file:") for url in requests)
+    page.close()
 
 
 def test_no_source_of_a_hidden_test_is_told(grade: Callable[..., Result]) -> None:
