@@ -56,7 +56,7 @@ exercises-check: setup ## fail when exercises/ is stale or leaks an answer
 	@echo "== exercises in step" && $(BIN)/attn-course exercises build --check
 
 site: browser ## check the built site, page by page, in Chromium
-	@echo "== site" && $(BIN)/pytest -q -m "book or browser"
+	@echo "== site" && $(BIN)/pytest -n $(JOBS) --dist load -q -m "book or browser"
 
 system: setup
 	@$(PYTHON) tools/setup.py system
