@@ -7,14 +7,16 @@ from pathlib import Path
 
 from .common import ROOT, Book, fail, say
 
-#: Sources of the machine itself: a change here renders every page anew.
-MACHINE = ("_config.yml", "_toc.yml", "_ext", "_templates", "vendor/inventory")
+#: What shapes pages but is no page: a change here renders every page anew.
+MACHINE = ("_config.yml", "_toc.yml", "_ext", "_static", "_templates", "vendor/inventory.yml")
+#: The same outside the book: tables of exercises and explorers come from here.
+AROUND = ("tools/bookbuild", "solutions", "attn_course/explorers")
 
 
 def machine_hash(book: Book) -> str:
     """Hash of all that shapes pages but is not a page."""
     digest = hashlib.sha256(sys.version.encode() + book.lock.read_bytes())
-    roots = [book.source / name for name in MACHINE] + [ROOT / "tools" / "bookbuild"]
+    roots = [book.source / name for name in MACHINE] + [ROOT / name for name in AROUND]
     for root in roots:
         for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
             if path.is_file() and "__pycache__" not in path.parts:
