@@ -281,9 +281,13 @@ app.add_typer(data, name="data")
 @data.command("list")
 def data_list() -> None:
     """List the files of the data sets and whether they are on this machine."""
+    from attn_course.data import DataError
     from attn_course.data.cli import listing
 
-    typer.echo("\n".join(listing()))
+    try:
+        typer.echo("\n".join(listing()))
+    except DataError as error:
+        fail(str(error), code=1)
 
 
 @data.command("fetch")
@@ -305,9 +309,13 @@ def data_fetch(
 @data.command("where")
 def data_where() -> None:
     """Print the folders in which data sets are looked for."""
+    from attn_course.data import DataError
     from attn_course.data.cli import where
 
-    typer.echo("\n".join(where()))
+    try:
+        typer.echo("\n".join(where()))
+    except DataError as error:
+        fail(str(error), code=1)
 
 
 @app.command()

@@ -36,9 +36,21 @@ class RemoteFile:
 
 
 def data_folder() -> Path | None:
-    """The folder that ``ATTN_COURSE_DATA`` names, if it is set."""
+    """The folder that ``ATTN_COURSE_DATA`` names, if it is set.
+
+    Raises:
+        DataError: If it names no folder: who sets it does not want a download behind their back.
+    """
     value = os.environ.get(FOLDER_VARIABLE)
-    return Path(value).expanduser() if value else None
+    if not value:
+        return None
+    folder = Path(value).expanduser()
+    if not folder.is_dir():
+        raise DataError(
+            f"{FOLDER_VARIABLE}: expected a folder, got {folder}, which is none\n"
+            f"Make it, correct the variable, or unset it to download into {cache_folder()}."
+        )
+    return folder
 
 
 def cache_folder() -> Path:
@@ -52,6 +64,15 @@ def find(file: RemoteFile) -> Path | None:
         if folder is not None and (folder / file.path).is_file():
             return folder / file.path
     return None
+
+
+def state(file: RemoteFile) -> str:
+    """``here``, ``not yet``, or ``damaged`` for a file whose length or checksum is wrong."""
+    path = find(file)
+    if path is None:
+        return "not yet"
+    whole = path.stat().st_size == file.size and file_sha256(path) == file.sha256
+    return "here" if whole else "damaged"
 
 
 def fetch(file: RemoteFile) -> Path:

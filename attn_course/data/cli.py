@@ -1,6 +1,6 @@
 """What ``attn-course data`` does."""
 
-from attn_course.data._fetch import RemoteFile, cache_folder, data_folder, fetch, find
+from attn_course.data._fetch import RemoteFile, cache_folder, data_folder, fetch, state
 from attn_course.data.multi30k import FILES
 from attn_course.data.shakespeare import FILE
 
@@ -11,12 +11,15 @@ DATASETS: dict[str, tuple[RemoteFile, ...]] = {
 
 
 def listing() -> list[str]:
-    """One line per file: data set, state, size, name."""
+    """One line per file: state, size, name.
+
+    Raises:
+        DataError: If ``ATTN_COURSE_DATA`` names no folder.
+    """
     lines = []
     for files in DATASETS.values():
         for file in files:
-            state = "here" if find(file) is not None else "not yet"
-            lines.append(f"{state:8}{file.size:>10,} bytes  {file.path}")
+            lines.append(f"{state(file):8}{file.size:>10,} bytes  {file.path}")
     return lines
 
 

@@ -69,6 +69,15 @@ def write_atomic(content: bytes, path: str | os.PathLike[str]) -> None:
         file.write(content)
 
 
+def _usual_mode(target: Path) -> int:
+    """The mode of the file that is replaced, or what a new file of this user gets."""
+    if target.exists():
+        return target.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A new file in the same folder, flushed to disk and renamed if the block ends well.
@@ -83,6 +92,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
+            os.chmod(partial, _usual_mode(target))
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -27,6 +27,13 @@ SPELLINGS = {
     "~torch._C.Generator": "~torch.Generator",
     "~matplotlib.axes._axes.Axes": "~matplotlib.axes.Axes",
 }
+#: Defaults that are no Python, and what the source writes: without them the types stay unread.
+DEFAULTS = {
+    re.compile(r"<class '(?:\w+\.)*(\w+)'>"): r"\1",
+    re.compile(r"<function (?:\w+\.)*(\w+)(?: at 0x[0-9a-f]+)?>"): r"\1",
+    re.compile(r"<method '(\w+)' of '(\w+)' objects>"): r"\2.\1",
+    re.compile(r"<factory>"): "...",
+}
 #: Where a class says it lives, and where its documentation has it.
 ALIASES = {
     "Tensor": "torch.Tensor",
@@ -62,6 +69,8 @@ def shorten(
     for long, short in SPELLINGS.items():
         signature = signature.replace(long, short)
         returns = returns.replace(long, short) if returns else returns
+    for pattern, default in DEFAULTS.items():
+        signature = pattern.sub(default, signature)
     return signature, returns
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from attn_course.data import DataError, _download, _fetch
-from attn_course.data._fetch import RemoteFile, fetch
+from attn_course.data._fetch import RemoteFile, fetch, state
 
 CONTENT = bytes((7 * i * i + i // 251) % 256 for i in range(200_003))
 CUT = 90_001
@@ -280,6 +280,29 @@ def test_fetch_refuses_another_file_in_the_named_folder(cache, tmp_path, monkeyp
     with pytest.raises(DataError, match=r"expected sha256 [0-9a-f]{64} \(200003 bytes\)"):
         fetch(remote("http://127.0.0.1:1/file.bin"))
     assert (tmp_path / "set" / "file.bin").read_bytes() == CONTENT[:-1] + b"!"
+
+
+def test_a_variable_that_names_no_folder_is_refused_before_any_download(
+    serve, cache, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("ATTN_COURSE_DATA", str(tmp_path / "nowhere"))
+    server = serve("good")
+    with pytest.raises(DataError, match=r"ATTN_COURSE_DATA: expected a folder, got .*nowhere"):
+        fetch(remote(server.url))
+    assert server.log == []
+
+
+def test_state_tells_a_whole_file_from_a_damaged_and_a_missing_one(cache):
+    file = remote("http://127.0.0.1:1/file.bin")
+    assert state(file) == "not yet"
+    final(cache).parent.mkdir(parents=True)
+    for content, expected in [
+        (CONTENT, "here"),
+        (CONTENT[:-1], "damaged"),
+        (CONTENT[:-1] + bytes([CONTENT[-1] ^ 1]), "damaged"),
+    ]:
+        final(cache).write_bytes(content)
+        assert state(file) == expected
 
 
 def test_fetch_says_when_the_cache_cannot_be_written(serve, cache):

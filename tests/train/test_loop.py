@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from attn_course.data import Batch, BatchStream, reversal
 from attn_course.train import History, fit, load_checkpoint, warmup_cosine
+from attn_course.train.checkpoint import write_atomic
 
 
 class Tagger(nn.Module):
@@ -337,6 +338,19 @@ def test_checkpoint_is_whole_when_saving_is_cut(tmp_path, monkeypatch):
         run(6, path, resume=True)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["run.pt"]
+
+
+def test_a_checkpoint_can_be_read_by_whom_the_umask_allows(tmp_path):
+    path = tmp_path / "run.pt"
+    before = os.umask(0o027)
+    try:
+        write_atomic(b"first", path)
+        assert path.stat().st_mode & 0o777 == 0o640
+        path.chmod(0o604)
+        write_atomic(b"second", path)
+        assert path.stat().st_mode & 0o777 == 0o604
+    finally:
+        os.umask(before)
 
 
 def test_fit_refuses_checkpoints_of_other_runs(tmp_path):
