@@ -17,7 +17,7 @@ export PYTHONUNBUFFERED ?= 1
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help book html serve test lint types unit notebooks exercises exercises-check site browser system setup lock wheel clean
+.PHONY: help book html serve test lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -34,7 +34,7 @@ html: setup ## execute what changed and build the site into book/_build/html
 serve: setup ## serve the built site
 	@$(BIN)/python tools/book.py serve --port $(PORT)
 
-test: lint types unit notebooks exercises-check html site ## everything that CI runs
+test: lint types unit sets grading notebooks exercises-check html site ## everything that CI runs
 	@echo "all checks passed"
 
 lint: setup ## style and import rules
@@ -43,8 +43,15 @@ lint: setup ## style and import rules
 types: setup ## static types of the package
 	@echo "== types" && $(BIN)/mypy
 
-unit: setup system ## package and exercise tests, in parallel
-	@echo "== unit tests" && $(BIN)/pytest -n $(JOBS) --dist loadfile -q -m "not nbgrader and not book and not browser"
+unit: setup ## tests of the package and of the build, in parallel
+	@echo "== unit tests" && $(BIN)/pytest -n $(JOBS) --dist loadfile -q -m "not nbgrader and not book and not browser" \
+		--ignore tests/exercises --ignore tests/grading --ignore tests/hostile
+
+sets: setup ## exercises: solutions, variants, misconceptions, releases
+	@echo "== exercise sets" && $(BIN)/pytest -n $(JOBS) --dist load -q tests/exercises
+
+grading: setup system ## the grader: jail, verdicts, gradebook, hostile submissions
+	@echo "== grader" && $(BIN)/pytest -n $(JOBS) --dist loadfile -q -m "not nbgrader" tests/grading tests/hostile
 
 notebooks: setup ## stock nbgrader on real submissions
 	@echo "== stock nbgrader" && $(BIN)/pytest -n $(JOBS) --dist loadfile -q -m nbgrader
