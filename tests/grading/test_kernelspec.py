@@ -1,5 +1,6 @@
 """The jailed kernel works like any other, and its code reaches neither files nor network."""
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
+import time
 from pathlib import Path
 
 import nbformat
@@ -78,6 +80,31 @@ def server():
     listener.close()
 
 
+def outlived(before, patience=5.0):
+    """Commands of the jail that were started since ``before`` and do not end by themselves."""
+    until = time.monotonic() + patience
+    while True:
+        commands = []
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                if process.pid not in before and process.status() != psutil.STATUS_ZOMBIE:
+                    commands.append(" ".join(process.cmdline()))
+        left = [c for c in commands if "bwrap" in c or "jailed_kernel" in c]
+        if not left or time.monotonic() > until:
+            return left
+        time.sleep(0.05)
+
+
+def test_a_process_of_a_kernel_that_outlives_it_is_seen():
+    """The check of the next test can fail: a jail that is still there is found."""
+    before = {p.pid for p in psutil.Process().children(recursive=True)}
+    command = ["bwrap", "--ro-bind", "/", "/", "--die-with-parent", "sleep", "30"]
+    with subprocess.Popen(command) as left:
+        assert any("bwrap" in c for c in outlived(before, 0.2))
+        left.kill()
+    assert outlived(before) == []
+
+
 def test_a_notebook_runs_and_its_code_is_shut_in(
     installed, tmp_path, tmp_path_factory, server, monkeypatch
 ):
@@ -86,6 +113,7 @@ def test_a_notebook_runs_and_its_code_is_shut_in(
     outside.write_text(SECRET)
     monkeypatch.setenv("ATTN_CANARY", SECRET)
     (tmp_path / "points.csv").write_text("1,2")
+    before = {p.pid for p in psutil.Process().children(recursive=True)}  # other tests' jails
     # a student's file of this name must not be what starts the kernel outside the jail
     (tmp_path / "json.py").write_text(f"open({str(outside)!r}, 'w').write('stolen')")
     look = f"""
@@ -135,8 +163,7 @@ print("read", found)
     assert int(told[7].split("processes ")[1].split("\\")[0]) <= 4
     assert "42" in told[9], "an endless loop was not interrupted"
     assert outside.read_text() == SECRET
-    commands = [" ".join(p.cmdline()) for p in psutil.Process().children(recursive=True)]
-    assert not [c for c in commands if "bwrap" in c or "jailed_kernel" in c]
+    assert outlived(before) == []
     assert not (tmp_path / "mine.txt").exists()
 
 
