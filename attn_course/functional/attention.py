@@ -1,0 +1,74 @@
+"""The three steps of every attention: score, normalise, mix."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attn_course._checks import check_attn_mask, check_broadcast, check_floating, check_size
+from attn_course.functional.scores import scaled_dot_score
+from attn_course.functional.softmax import masked_softmax
+
+
+def attention(
+    query: Float[Tensor, "*#B L Eq"],
+    key: Float[Tensor, "*#B S Ek"],
+    value: Float[Tensor, "*#B S Ev"],
+    *,
+    score: Callable[..., Tensor] = scaled_dot_score,
+    attn_mask: Bool[Tensor, "..."] | None = None,
+    normalize: Callable[..., Tensor] | None = masked_softmax,
+) -> tuple[Float[Tensor, "*#B L Ev"], Float[Tensor, "*#B L S"]]:
+    r"""Mix the values by how well their keys fit the query.
+
+    .. math:: w_{i\cdot} = \mathrm{normalize}(\mathrm{score}(q_i, k_\cdot)), \qquad
+       o_i = \sum_j w_{ij} v_j
+
+    With :func:`additive_score` this is Bahdanau et al. (2015), equations 5 and 6, where keys and
+    values are both the annotations :math:`h_j`; with a score of Luong et al. (2015) their equation
+    7; with :func:`scaled_dot_score` Vaswani et al. (2017), equation 1.
+
+    Args:
+        query: What is looked for.
+        key: What it is compared with.
+        value: What is mixed, one row per key.
+        score: Any function or module that maps query and key to one score per pair.
+        attn_mask: True = may attend; broadcasts to the scores. Everything may, if none is given.
+        normalize: Maps scores and mask to weights. None takes the scores themselves as weights, 0
+            where masked: attention without its softmax.
+
+    Returns:
+        Output and weights. Keys and values that no query may attend to do not matter, NaN
+        included, neither forward nor backward.
+
+    Raises:
+        ValueError: If the numbers of keys and of values differ, the leading axes do not broadcast,
+            or the mask is not boolean or does not broadcast to the scores.
+    """
+    check_floating("value", value)
+    check_size("value", value, -2, key.shape[-2] if key.ndim > 1 else 0)
+    check_broadcast("value", value.shape[:-2], key.shape[:-2])
+    if attn_mask is None:
+        attn_mask = torch.ones((), dtype=torch.bool, device=query.device)
+    else:
+        key, value = (_without_padding(rows, attn_mask) for rows in (key, value))
+    scores = score(query, key)
+    check_attn_mask(attn_mask, scores)
+    if normalize is None:
+        weights = scores.masked_fill(~attn_mask, 0.0)
+    else:
+        weights = normalize(scores, attn_mask)
+    dtype = torch.promote_types(weights.dtype, value.dtype)
+    return weights.to(dtype) @ value.to(dtype), weights
+
+
+def _without_padding(
+    rows: Float[Tensor, "*#B S E"], attn_mask: Bool[Tensor, "..."]
+) -> Float[Tensor, "*#B S E"]:
+    """Zeros in place of the rows that nobody attends to: 0 * NaN = NaN would reach every sum."""
+    if attn_mask.dtype != torch.bool or attn_mask.ndim < 2:
+        return rows
+    attended = attn_mask.any(dim=-2)  # (..., S)
+    check_broadcast("attn_mask", attended.shape, rows.shape[:-1])
+    return torch.where(attended.unsqueeze(-1), rows, 0.0)

@@ -1,0 +1,131 @@
+"""Attention to a window of the source: which places, and how much each counts.
+
+Luong et al. (2015), section 3.2. Their :math:`p_t` is ``position``, :math:`D` is ``half_width``,
+:math:`S` is ``source_lengths``; places count from 0.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attn_course._checks import check_axes, check_floating, check_size
+from attn_course.functional.softmax import masked_softmax
+from attn_course.masks import padding_mask
+
+
+def local_m_mask(
+    steps: Int[Tensor, "*#B L"], source_lengths: Int[Tensor, " B"], half_width: float, longest: int
+) -> Bool[Tensor, "B L S"]:
+    r"""The window of *monotonic* local attention: target step ``t`` looks around place ``t``.
+
+    .. math:: m_{bts} = [\, |s - t| \le D \,]\,[\, s < S_b \,]
+
+    Luong et al. (2015), section 3.2, local-m: :math:`p_t = t`. The part of a window beyond the
+    sentence is ignored; a window that lies wholly beyond it is empty.
+
+    Args:
+        steps: Numbers of the target steps, from 0: the same for all rows, or row by row.
+        source_lengths: How many places of each row count.
+        half_width: :math:`D`; the window has at most :math:`2 D + 1` places.
+        longest: Width :math:`S` of the padded batch.
+
+    Returns:
+        True where a step may attend.
+
+    Raises:
+        ValueError: If ``half_width`` is negative, a length is out of range, or ``steps`` does not
+            have one or two axes.
+    """
+    if not half_width >= 0:
+        raise ValueError(f"half_width: expected at least 0, got {half_width}")
+    real = padding_mask(source_lengths, longest)  # (B, S)
+    if steps.ndim != 1:
+        check_axes("steps", steps, "B L")
+        if steps.shape[0] != 1:
+            check_size("steps", steps, 0, real.shape[0])
+    distance = torch.arange(longest, device=steps.device) - steps.unsqueeze(-1)  # (..., L, S)
+    return (distance.abs() <= half_width) & real.unsqueeze(1)
+
+
+def local_p_position(
+    hidden: Float[Tensor, "B L H"],
+    weight: Float[Tensor, "A H"],
+    v: Float[Tensor, " A"],
+    source_lengths: Int[Tensor, " B"],
+) -> Float[Tensor, "B L"]:
+    r"""The *predicted* centre of the window, a real number of places.
+
+    .. math:: p = S_b \cdot \sigma(v^\top \tanh(W h))
+
+    Luong et al. (2015), equation 9; :math:`W, v` are their :math:`W_p, v_p`.
+
+    Args:
+        hidden: States of the decoder.
+        weight: :math:`W`.
+        v: One weight per hidden unit.
+        source_lengths: :math:`S_b`, how many places of each row count.
+
+    Returns:
+        Places from 0 to :math:`S_b`; differentiable.
+
+    Raises:
+        ValueError: If the sizes of ``hidden``, ``weight`` and ``v`` do not fit, or there is not one
+            length per row.
+    """
+    check_floating("hidden", hidden)
+    check_axes("hidden", hidden, "B L H")
+    check_axes("weight", weight, "A H")
+    check_size("weight", weight, -1, hidden.shape[-1])
+    check_axes("v", v, "A")
+    check_size("v", v, 0, weight.shape[0])
+    check_axes("source_lengths", source_lengths, "B")
+    check_size("source_lengths", source_lengths, 0, hidden.shape[0])
+    share = torch.sigmoid(torch.tanh(hidden @ weight.mT) @ v)  # (B, L)
+    return source_lengths.unsqueeze(-1) * share
+
+
+def local_p_weights(
+    scores: Float[Tensor, "*#B L S"],
+    position: Float[Tensor, "*#B L"],
+    half_width: float,
+    attn_mask: Bool[Tensor, "..."] | None = None,
+) -> Float[Tensor, "*#B L S"]:
+    r"""Softmax inside the window, times a Gaussian around its centre.
+
+    .. math:: w_s = \mathrm{softmax}_{|s - p| \le D}(\mathrm{scores})_s
+       \exp\left(-\frac{(s - p)^2}{2 \sigma^2}\right), \qquad \sigma = D / 2
+
+    Luong et al. (2015), equation 10. The softmax is over the window only, and its weights are not
+    normalised again after the Gaussian. The window itself has a hard edge that carries no gradient;
+    the Gaussian is how the loss moves the centre.
+
+    Args:
+        scores: One number per step and place.
+        position: The centre :math:`p` of each step's window, a real number.
+        half_width: :math:`D`, more than 0.
+        attn_mask: True = may attend; broadcasts to the scores. Everything may, if none is given.
+
+    Returns:
+        Weights; a row sums to at most 1, and to 0 where no place lies in the window.
+
+    Raises:
+        ValueError: If ``half_width`` is not positive, there is not one centre per row of scores, or
+            the mask is not boolean or does not broadcast to the scores.
+    """
+    if not half_width > 0:
+        raise ValueError(f"half_width: expected more than 0, got {half_width}")
+    check_floating("scores", scores)
+    check_floating("position", position)
+    check_size("position", position, -1, scores.shape[-2] if scores.ndim > 1 else 1)
+    places = torch.arange(scores.shape[-1], device=scores.device)
+    distance = places - position.unsqueeze(-1)  # (..., L, S)
+    window = distance.detach().abs() <= half_width
+    if attn_mask is not None:
+        if attn_mask.dtype != torch.bool:
+            raise ValueError(
+                f"attn_mask: expected a boolean mask (True = may attend), got {attn_mask.dtype}"
+            )
+        window = window & attn_mask
+    sigma = half_width / 2
+    gaussian = torch.exp(-distance.square() / (2 * sigma**2))
+    return (masked_softmax(scores, window) * gaussian).to(scores.dtype)
