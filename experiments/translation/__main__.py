@@ -1,0 +1,82 @@
+"""``python -m experiments.translation``."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+def fail(message: str, *, code: int = 2) -> NoReturn:
+    """Print one line to stderr and leave."""
+    typer.echo(f"translation: error: {message}", err=True)
+    raise typer.Exit(code)
+
+
+@app.command()
+def main(
+    setting: Annotated[
+        str, typer.Option(help="reduced (one CPU core) or full (a GPU).")
+    ] = "reduced",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="JSON file [default: experiments/results/translation_SETTING.json]."),
+    ] = None,
+    work: Annotated[Path, typer.Option(help="Folder of the checkpoints.")] = Path(
+        "runs/translation"
+    ),
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    models: Annotated[
+        str | None, typer.Option(help="Some of the models, with commas between; default: all.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of parameters and data.", min=0)] = 0,
+    threads: Annotated[int, typer.Option(help="CPU threads of torch.", min=1)] = 1,
+) -> None:
+    """Train and measure all models; Ctrl-C saves, and the same command goes on."""
+    for module in ("sentencepiece", "sacrebleu"):
+        if find_spec(module) is None:
+            fail(f"this needs {module}: pip install -e '.[experiments]'")
+    import torch
+
+    from attn_course.data import DataError
+    from experiments.translation.corpus import multi30k
+    from experiments.translation.report import RESULTS, print_table, write_table
+    from experiments.translation.run import run, say
+    from experiments.translation.settings import SETTINGS
+
+    if setting not in SETTINGS:
+        fail(f"--setting: expected one of {', '.join(SETTINGS)}, got {setting}")
+    chosen = SETTINGS[setting]
+    out = RESULTS / f"translation_{setting}.json" if out is None else out
+    name = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    torch.set_num_threads(threads)
+    try:
+        place = torch.device(name)
+        torch.empty(1, device=place)
+        say(f"setting {setting}, seed {seed}, {place}: checkpoints in {work}, results in {out}")
+        corpus = multi30k(vocab_size=chosen.vocab_size, train_pairs=chosen.train_pairs)
+        result = run(
+            chosen,
+            corpus,
+            work=work,
+            out=out,
+            seed=seed,
+            device=place,
+            models=None if models is None else [each.strip() for each in models.split(",")],
+            progress=True,
+        )
+    except KeyboardInterrupt:
+        fail("stopped; the same command goes on from here", code=130)
+    except DataError as error:
+        fail(str(error), code=1)
+    except (ValueError, FloatingPointError, RuntimeError) as error:
+        fail(str(error))
+    print_table(result)
+    if out.parent.resolve() == RESULTS:
+        write_table()
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,318 @@
+"""Train every model of a setting, measure it, and write one JSON file; safe to stop and repeat."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest, Result
+
+from attn_course.data import PairStream
+from attn_course.train import History, fit, teacher_forcing_loss, warmup_cosine
+from attn_course.train.checkpoint import require_writable, write_atomic
+from experiments.translation import measure, record
+from experiments.translation.corpus import Corpus
+from experiments.translation.models import Sizes, build, count, fitted_hidden_size
+from experiments.translation.settings import Setting
+
+
+class Clock(AbstractContextManager["Clock"]):
+    """CPU and wall seconds of a model over all the starts of its run, kept in a file.
+
+    Args:
+        path: Where they are kept; what stands there is added to.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        before = json.loads(path.read_text()) if path.exists() else {"cpu": 0.0, "wall": 0.0}
+        self._cpu, self._wall = before["cpu"], before["wall"]
+
+    def __enter__(self) -> "Clock":
+        self._started = time.process_time(), time.perf_counter()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.save()
+
+    def read(self) -> dict[str, float]:
+        """Seconds so far."""
+        cpu, wall = self._started
+        return {
+            "cpu": round(self._cpu + time.process_time() - cpu, 2),
+            "wall": round(self._wall + time.perf_counter() - wall, 2),
+        }
+
+    def save(self) -> None:
+        """Keep them."""
+        write_atomic(json.dumps(self.read()).encode(), self.path)
+
+
+def say(text: str) -> None:
+    """One line of progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(
+    setting: Setting,
+    corpus: Corpus,
+    *,
+    work: Path,
+    out: Path,
+    seed: int = 0,
+    device: torch.device | None = None,
+    models: Sequence[str] | None = None,
+    progress: bool | None = None,
+) -> dict[str, Any]:
+    """Train and measure; after every model the results so far are in ``out``.
+
+    What a model was trained to lies in ``work/<setting>-seed<seed>/<model>``: a finished model is
+    not trained again, a stopped one goes on at its checkpoint, exactly as if it had not stopped.
+
+    Args:
+        setting: Sizes and steps.
+        corpus: Made for this setting.
+        work: Folder of checkpoints and of results by model.
+        out: The JSON file.
+        seed: Of parameters and of the order of the data: all models see the same batches.
+        device: Where to train; the CPU, if None.
+        models: Some of those of the setting; all, if None. Those finished before stay in ``out``.
+        progress: As in ``attn_course.train.fit``.
+
+    Returns:
+        What was written.
+
+    Raises:
+        ValueError: If a model is not one of the setting, ``work`` holds a run with other settings,
+            or a file cannot be written.
+        KeyboardInterrupt: After Ctrl-C; the checkpoint is saved.
+    """
+    device = device or torch.device("cpu")
+    chosen = list(setting.models if models is None else models)
+    for name in chosen:
+        if name not in setting.models:
+            raise ValueError(f"models: expected some of {', '.join(setting.models)}, got {name}")
+    require_writable("out", out)
+    folder = work / f"{setting.name}-seed{seed}"
+    for number, name in enumerate(chosen, start=1):
+        if not (folder / name / "result.json").exists():
+            say(f"[{number}/{len(chosen)}] {name}")
+        train_and_measure(
+            name, setting, corpus, folder / name, seed=seed, device=device, progress=progress
+        )
+        collected = collect(setting, corpus, folder, seed=seed)
+        write_atomic((json.dumps(collected, indent=1, ensure_ascii=False) + "\n").encode(), out)
+    return collected
+
+
+def sizes_of(setting: Setting, corpus: Corpus) -> Sizes:
+    """What the models of a setting have in common."""
+    splits = (corpus.train, corpus.val, corpus.test)
+    return Sizes(
+        source_vocab=len(corpus.source_pieces),
+        target_vocab=len(corpus.target_pieces),
+        embed_dim=setting.embed_dim,
+        max_source=max(len(source) for split in splits for source in split.sources),
+    )
+
+
+def train_and_measure(
+    name: str,
+    setting: Setting,
+    corpus: Corpus,
+    folder: Path,
+    *,
+    seed: int,
+    device: torch.device,
+    progress: bool | None = None,
+) -> dict[str, Any]:
+    """One model, from its checkpoint if there is one; its entry in the JSON file.
+
+    Raises:
+        ValueError: If ``folder`` holds a run with other settings.
+        KeyboardInterrupt: After Ctrl-C; the checkpoint is saved.
+    """
+    sizes = sizes_of(setting, corpus)
+    hidden_size = fitted_hidden_size(name, sizes, parameters=setting.parameters)
+    _claim(folder, name, setting, corpus, seed)
+    result = folder / "result.json"
+    if result.exists():
+        found: dict[str, Any] = json.loads(result.read_text())
+        return found
+
+    torch.manual_seed(seed)
+    model = build(name, sizes, hidden_size=hidden_size).to(device)
+    with Clock(folder / "seconds.json") as clock:
+        history = _train(model, setting, corpus, folder, clock, seed, device, progress)
+        trained = clock.read()
+        model.eval()
+        greedy, said = (
+            measure.translate(
+                model,
+                corpus,
+                device=device,
+                beam_size=beam_size,
+                length_penalty=setting.length_penalty,
+                max_length=setting.max_length,
+            )
+            for beam_size in (1, setting.beam_size)
+        )
+        entry = {
+            "hidden_size": hidden_size,
+            "parameters": count(model),
+            "steps": len(history),
+            "train_loss": round(sum(history.loss[-100:]) / len(history.loss[-100:]), 4),
+            "val_loss": [
+                {"step": each["step"], "loss": round(each["loss"], 4)}
+                for each in history.evaluations
+            ],
+            **measure.bleu(said, corpus.test.references),
+            "greedy_bleu": measure.bleu(greedy, corpus.test.references)["bleu"],
+            "by_length": measure.bleu_by_length(said, corpus.test),
+            "examples": measure.examples(
+                model,
+                corpus,
+                measure.chosen_rows(corpus.test),
+                device=device,
+                max_length=setting.max_length,
+            ),
+            "training_seconds": trained,
+            "seconds": clock.read(),
+            "date": record.today(),
+            "commit": record.commit(),
+            **record.where(device),
+        }
+    write_atomic("".join(line + "\n" for line in said).encode(), folder / "test.en")
+    write_atomic(json.dumps(entry, ensure_ascii=False).encode(), result)
+    return entry
+
+
+def _claim(folder: Path, name: str, setting: Setting, corpus: Corpus, seed: int) -> None:
+    """Say whose folder it is, or refuse one that belongs to another run."""
+    shared = {key: value for key, value in setting.as_json().items() if key != "models"}
+    wanted = {
+        "model": name,
+        "seed": seed,
+        "setting": shared,
+        "pieces": [corpus.source_pieces.digest, corpus.target_pieces.digest],
+    }
+    path = folder / "settings.json"
+    if not path.exists():
+        require_writable("work", path)
+        write_atomic(json.dumps(wanted, indent=1).encode(), path)
+    elif json.loads(path.read_text()) != wanted:
+        raise ValueError(
+            f"work: {folder} holds a run with other settings (its settings.json says which): "
+            "name another folder with --work, or delete this one"
+        )
+
+
+def _train(
+    model: Any,
+    setting: Setting,
+    corpus: Corpus,
+    folder: Path,
+    clock: Clock,
+    seed: int,
+    device: torch.device,
+    progress: bool | None,
+) -> History:
+    def kept(step: int, history: History) -> None:
+        if step % setting.checkpoint_every == 0:
+            clock.save()
+
+    return fit(
+        model,
+        PairStream(
+            corpus.train.sources, corpus.train.targets, batch_size=setting.batch_size, seed=seed
+        ),
+        lambda trained, batch: teacher_forcing_loss(trained, batch.to(device)),
+        optimizer=torch.optim.Adam(model.parameters(), lr=setting.learning_rate),
+        steps=setting.steps,
+        clip_norm=setting.clip_norm,
+        schedule=warmup_cosine(
+            peak=setting.learning_rate, warmup=setting.warmup, steps=setting.steps
+        ),
+        seed=seed,
+        checkpoint_path=folder / "checkpoint.pt",
+        checkpoint_every=setting.checkpoint_every,
+        resume=True,
+        progress=progress,
+        evaluate=lambda trained: {
+            "loss": measure.loss_per_piece(trained, corpus.val, device=device)
+        },
+        eval_every=setting.eval_every,
+        callbacks=[kept],
+    )
+
+
+def collect(setting: Setting, corpus: Corpus, folder: Path, *, seed: int) -> dict[str, Any]:
+    """The results of all finished models of a run, and how they compare."""
+    done = {
+        name: json.loads((folder / name / "result.json").read_text())
+        for name in setting.models
+        if (folder / name / "result.json").exists()
+    }
+    said = {name: (folder / name / "test.en").read_text().splitlines() for name in done}
+    best = max(done, key=lambda name: done[name]["bleu"])
+    for baseline in {"plain", best} & set(done):
+        for name, p_value in _paired(baseline, said, corpus.test.references).items():
+            done[name].setdefault("p_value_against", {})[baseline] = p_value
+    shared = [each.pop("signature") for each in done.values()]
+    return {
+        "experiment": "German to English on Multi30k, test set 2016",
+        "setting": setting.as_json(),
+        "seed": seed,
+        "signature": shared[0],
+        "missing": [name for name in setting.models if name not in done],
+        "date": max(each["date"] for each in done.values()),
+        "commit": ", ".join(sorted({each["commit"] for each in done.values()})),
+        "machine": done[best]["machine"],
+        "versions": done[best]["versions"],
+        "cpu_seconds": round(sum(each["seconds"]["cpu"] for each in done.values())),
+        "corpus": {
+            "train_pairs": len(corpus.train),
+            "val_pairs": len(corpus.val),
+            "test_pairs": len(corpus.test),
+            "epochs": round(setting.steps * setting.batch_size / len(corpus.train), 2),
+            "source_pieces_per_sentence": _mean(corpus.train.sources),
+            "target_pieces_per_sentence": _mean(corpus.train.targets),
+            "source_model_sha256": corpus.source_pieces.digest,
+            "target_model_sha256": corpus.target_pieces.digest,
+        },
+        "models": done,
+    }
+
+
+def _mean(rows: Sequence[Sequence[int]]) -> float:
+    return round(sum(map(len, rows)) / len(rows), 2)
+
+
+def _paired(
+    baseline: str, said: dict[str, list[str]], references: Sequence[str]
+) -> dict[str, float]:
+    """sacrebleu's paired bootstrap: how likely is a BLEU difference this large by chance?"""
+    others = [name for name in said if name != baseline]
+    if not others:
+        return {}
+    _, scores = PairedTest(
+        [(name, said[name]) for name in [baseline, *others]],
+        {"BLEU": BLEU()},
+        [list(references)],
+        test_type="bs",
+        n_samples=measure.BOOTSTRAP,
+    )()
+    p_values = [result.p_value for result in scores["BLEU"] if isinstance(result, Result)]
+    # the baseline comes first and has none
+    return {name: round(float(p or 0.0), 4) for name, p in zip(others, p_values[1:], strict=True)}
