@@ -10,6 +10,7 @@ from attn_course.data.dates import (
     date_pairs,
     write_date,
 )
+from attn_course.data.digits import Digits, Scenes, digit_scenes, load_digits
 from attn_course.data.embeddings import SENSE_EXAMPLES, SenseExample, WordVectors, word_vectors
 from attn_course.data.multi30k import load_multi30k, words
 from attn_course.data.shakespeare import load_shakespeare
@@ -39,7 +40,9 @@ __all__ = [
     "BatchStream",
     "DataError",
     "DatePair",
+    "Digits",
     "PairStream",
+    "Scenes",
     "SenseExample",
     "TranslationPair",
     "Vocabulary",
@@ -48,6 +51,8 @@ __all__ = [
     "copy",
     "date_normalisation",
     "date_pairs",
+    "digit_scenes",
+    "load_digits",
     "load_multi30k",
     "load_shakespeare",
     "reversal",

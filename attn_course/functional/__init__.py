@@ -1,7 +1,26 @@
 """Stateless functions on torch tensors, with the names of :mod:`attn_course.reference`."""
 
+from attn_course.functional.agreement import (
+    equivalent_weights,
+    js_divergence,
+    kendall_tau,
+    permute_weights,
+    spearman,
+    total_variation,
+)
 from attn_course.functional.attention import attention
 from attn_course.functional.gradient_clipping import clip_by_global_norm
+from attn_course.functional.hard_attention import (
+    attention_log_prob,
+    best_baseline,
+    expected_attention,
+    reinforce_loss,
+    sample_attention,
+    score_function_gradient,
+    score_function_moments,
+    straight_through,
+    weight_entropy,
+)
 from attn_course.functional.local_window import local_m_mask, local_p_position, local_p_weights
 from attn_course.functional.recurrent import (
     gru_cell,
@@ -9,6 +28,13 @@ from attn_course.functional.recurrent import (
     lstm_cell,
     rnn_cell,
     rnn_jacobian,
+)
+from attn_course.functional.saliency import (
+    grad_cam,
+    gradient_times_input,
+    input_gradient,
+    input_jacobian,
+    integrated_gradients,
 )
 from attn_course.functional.scores import (
     additive_score,
@@ -26,14 +52,25 @@ from attn_course.functional.softmax import log_softmax, logsumexp, masked_softma
 __all__ = [
     "additive_score",
     "attention",
+    "attention_log_prob",
+    "best_baseline",
     "clip_by_global_norm",
     "concat_score",
     "cosine_score",
     "cosine_similarity",
     "dot_score",
+    "equivalent_weights",
+    "expected_attention",
     "general_score",
+    "grad_cam",
+    "gradient_times_input",
     "gru_cell",
+    "input_gradient",
+    "input_jacobian",
+    "integrated_gradients",
     "jacobian_product",
+    "js_divergence",
+    "kendall_tau",
     "local_m_mask",
     "local_p_position",
     "local_p_weights",
@@ -42,10 +79,19 @@ __all__ = [
     "logsumexp",
     "lstm_cell",
     "masked_softmax",
+    "permute_weights",
+    "reinforce_loss",
     "rnn_cell",
     "rnn_jacobian",
+    "sample_attention",
     "scaled_dot_score",
+    "score_function_gradient",
+    "score_function_moments",
     "softmax",
+    "spearman",
+    "straight_through",
     "tanh_score",
+    "total_variation",
+    "weight_entropy",
     "weighted_mean",
 ]

@@ -1,7 +1,23 @@
 """NumPy in float64, loops welcome: the oracle that everything else is compared with."""
 
+from attn_course.reference.agreement import (
+    js_divergence,
+    kendall_tau,
+    spearman,
+    total_variation,
+)
 from attn_course.reference.attention import attention
 from attn_course.reference.gradient_clipping import clip_by_global_norm
+from attn_course.reference.hard_attention import (
+    attention_log_prob,
+    best_baseline,
+    expected_attention,
+    sample_attention,
+    score_function_gradient,
+    score_function_moments,
+    straight_through,
+    weight_entropy,
+)
 from attn_course.reference.local_window import local_m_mask, local_p_position, local_p_weights
 from attn_course.reference.recurrent import (
     RNNGradients,
@@ -12,6 +28,13 @@ from attn_course.reference.recurrent import (
     rnn_cell,
     rnn_forward,
     rnn_jacobian,
+)
+from attn_course.reference.saliency import (
+    grad_cam,
+    gradient_times_input,
+    input_gradient,
+    input_jacobian,
+    integrated_gradients,
 )
 from attn_course.reference.scores import (
     additive_score,
@@ -29,14 +52,24 @@ __all__ = [
     "RNNGradients",
     "additive_score",
     "attention",
+    "attention_log_prob",
+    "best_baseline",
     "clip_by_global_norm",
     "concat_score",
     "cosine_score",
     "cosine_similarity",
     "dot_score",
+    "expected_attention",
     "general_score",
+    "grad_cam",
+    "gradient_times_input",
     "gru_cell",
+    "input_gradient",
+    "input_jacobian",
+    "integrated_gradients",
     "jacobian_product",
+    "js_divergence",
+    "kendall_tau",
     "local_m_mask",
     "local_p_position",
     "local_p_weights",
@@ -49,7 +82,14 @@ __all__ = [
     "rnn_cell",
     "rnn_forward",
     "rnn_jacobian",
+    "sample_attention",
     "scaled_dot_score",
+    "score_function_gradient",
+    "score_function_moments",
     "softmax",
+    "spearman",
+    "straight_through",
+    "total_variation",
+    "weight_entropy",
     "weighted_mean",
 ]

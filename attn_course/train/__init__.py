@@ -1,5 +1,6 @@
 """One plain training loop, schedules, checkpoints; decoding and metrics of sequence models."""
 
+from attn_course.train.baseline import RunningBaseline
 from attn_course.train.checkpoint import load_checkpoint, save_atomic
 from attn_course.train.decoding import Decoded, beam_search, greedy_decode
 from attn_course.train.history import History
@@ -11,6 +12,7 @@ from attn_course.train.schedules import constant, warmup_cosine, warmup_inverse_
 __all__ = [
     "Decoded",
     "History",
+    "RunningBaseline",
     "beam_search",
     "constant",
     "fit",

@@ -1,0 +1,201 @@
+"""Do two explanations agree, and would other weights have done as well?"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Generator, Tensor
+
+from attn_course._checks import check_attn_mask, check_dim, check_floating, check_size
+
+
+def _signs(name: str, values: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S S"]:
+    """+1, 0 or -1 for every pair of entries: which one is larger."""
+    check_floating(name, values)
+    check_dim(values, -1)
+    # comparisons, not differences: inf - inf would be NaN, and tiny differences would vanish
+    a, b = values.detach().unsqueeze(-1), values.detach().unsqueeze(-2)
+    return (a > b).double() - (a < b).double()
+
+
+def _correlation(a: Float[Tensor, "..."], b: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Cosine over the last axis; 0 where one of the two is constant."""
+    norms = (a.square().sum(-1) * b.square().sum(-1)).sqrt()
+    return ((a * b).sum(-1) / norms.masked_fill(norms == 0, 1.0)).clamp(-1.0, 1.0)
+
+
+def kendall_tau(a: Float[Tensor, "*B S"], b: Float[Tensor, "*B S"]) -> Float[Tensor, "*B"]:
+    r"""How many pairs two rankings put in the same order (tau-b).
+
+    .. math:: \tau = \frac{\#\text{pairs in the same order} - \#\text{pairs in opposite order}}
+       {\sqrt{\#\text{pairs untied in } a}\,\sqrt{\#\text{pairs untied in } b}}
+
+    Args:
+        a: Importance of each place by one explanation.
+        b: The same by another one.
+
+    Returns:
+        Numbers from -1 (opposite) to 1 (same order); 0 where an explanation is constant: it ranks
+        nothing. Memory grows with the square of S.
+
+    Raises:
+        ValueError: If an argument is not floating point, or the sizes differ.
+    """
+    check_size("b", b, -1, a.shape[-1])
+    tau = _correlation(_signs("a", a).flatten(-2), _signs("b", b).flatten(-2))
+    return tau.to(torch.promote_types(a.dtype, b.dtype))
+
+
+def spearman(a: Float[Tensor, "*B S"], b: Float[Tensor, "*B S"]) -> Float[Tensor, "*B"]:
+    r"""Correlation of the ranks of two explanations; equal entries share their mean rank.
+
+    Args:
+        a: Importance of each place by one explanation.
+        b: The same by another one.
+
+    Returns:
+        Numbers from -1 to 1; 0 where an explanation is constant.
+
+    Raises:
+        ValueError: If an argument is not floating point, or the sizes differ.
+    """
+    check_size("b", b, -1, a.shape[-1])
+    # the sum of a row of signs is twice the rank, counted from the mean rank
+    rho = _correlation(_signs("a", a).sum(-1), _signs("b", b).sum(-1))
+    return rho.to(torch.promote_types(a.dtype, b.dtype))
+
+
+def total_variation(p: Float[Tensor, "*B S"], q: Float[Tensor, "*B S"]) -> Float[Tensor, "*B"]:
+    r"""Largest difference that two distributions give to any event.
+
+    .. math:: \mathrm{TV}(p, q) = \tfrac12 \sum_s |p_s - q_s|
+
+    Args:
+        p: Probabilities.
+        q: Probabilities.
+
+    Returns:
+        Numbers from 0 (equal) to 1 (nothing in common).
+
+    Raises:
+        ValueError: If an argument is not floating point, or the sizes differ.
+    """
+    check_floating("p", p)
+    check_floating("q", q)
+    check_dim(p, -1)
+    check_size("q", q, -1, p.shape[-1])
+    return (p - q).abs().sum(-1) / 2
+
+
+def js_divergence(p: Float[Tensor, "*B S"], q: Float[Tensor, "*B S"]) -> Float[Tensor, "*B"]:
+    r"""Jensen-Shannon divergence, in nats.
+
+    .. math:: \mathrm{JS}(p, q) = \tfrac12 \sum_s p_s \ln \frac{p_s}{m_s}
+       + \tfrac12 \sum_s q_s \ln \frac{q_s}{m_s}, \qquad m = \tfrac12 (p + q)
+
+    Args:
+        p: Probabilities.
+        q: Probabilities.
+
+    Returns:
+        Numbers from 0 (equal) to :math:`\ln 2 = 0.693` (nothing in common). Zeros are allowed.
+
+    Raises:
+        ValueError: If an argument is not floating point, or the sizes differ.
+    """
+    check_floating("p", p)
+    check_floating("q", q)
+    check_dim(p, -1)
+    check_size("q", q, -1, p.shape[-1])
+    mean = (p + q) / 2
+
+    def towards_mean(part: Tensor) -> Tensor:
+        there = part > 0
+        ratio = torch.where(there, part, torch.ones_like(part)) / torch.where(
+            there, mean, torch.ones_like(mean)
+        )
+        return (torch.where(there, part, torch.zeros_like(part)) * ratio.log()).sum(-1)
+
+    return (towards_mean(p) + towards_mean(q)) / 2
+
+
+def permute_weights(
+    weights: Float[Tensor, "*B S"],
+    generator: Generator | None = None,
+    *,
+    attn_mask: Bool[Tensor, "..."] | None = None,
+) -> Float[Tensor, "*B S"]:
+    r"""The same weights at other places: each row in an order of chance.
+
+    The first test of Jain and Wallace 2019 (section 4.2.1): if the output stays, the weights did
+    not say where it came from.
+
+    Args:
+        weights: Rows to be reordered, each by itself.
+        generator: Source of the randomness; torch's own when None.
+        attn_mask: True = may attend; only these places exchange their weights.
+
+    Returns:
+        Rows with the same entries.
+
+    Raises:
+        ValueError: If ``weights`` is not floating point, or the mask is not boolean or does not
+            broadcast.
+    """
+    check_floating("weights", weights)
+    check_dim(weights, -1)
+    allowed = torch.ones_like(weights, dtype=torch.bool)
+    if attn_mask is not None:
+        check_attn_mask(attn_mask, weights)
+        allowed = attn_mask.expand_as(weights)
+    keys = torch.rand(weights.shape, generator=generator, device=weights.device)
+    # allowed places first, in their order and in one of chance; the others behind, left in place
+    places = (~allowed).double().argsort(dim=-1, stable=True)
+    sources = keys.masked_fill(~allowed, 2.0).argsort(dim=-1, stable=True)
+    return torch.empty_like(weights).scatter(-1, places, weights.gather(-1, sources))
+
+
+def equivalent_weights(
+    weights: Float[Tensor, " S"], value: Float[Tensor, "S E"]
+) -> Float[Tensor, " S"]:
+    r"""Other weights with the same output, and as little as possible at the largest weight's place.
+
+    .. math:: \alpha' \ge 0, \qquad \textstyle\sum_s \alpha'_s = \sum_s \alpha_s, \qquad
+       \sum_s \alpha'_s v_s = \sum_s \alpha_s v_s
+
+    These are E + 1 equations for S weights. With more places than that, weights are not determined
+    by what attention hands on (Brunner and others 2020, section 3). We walk from
+    :math:`\alpha` along the directions that change nothing, until no more can be taken away.
+
+    Args:
+        weights: Not negative.
+        value: One vector per weight.
+
+    Returns:
+        The new weights; the old ones where the equations leave no freedom.
+
+    Raises:
+        ValueError: If an argument is not floating point, or the sizes differ.
+    """
+    check_floating("weights", weights)
+    check_floating("value", value)
+    check_size("value", value, -2, weights.shape[-1])
+    w, v = weights.detach().double(), value.detach().double()
+    equations = torch.cat([v / v.abs().amax().clamp(min=1e-30), torch.ones_like(v[:, :1])], dim=1)
+    top, free = int(w.argmax()), torch.ones_like(w, dtype=torch.bool)
+    for _ in range(len(w)):
+        kept = equations[free]  # (F, E + 1)
+        away = -(torch.arange(len(w)) == top)[free].double()
+        away = away - kept @ (torch.linalg.pinv(kept) @ away)
+        if away.abs().max() < 1e-9:
+            break
+        falling = away < 0
+        share = (w[free] / -away.where(falling, torch.full_like(away, -1.0))).where(
+            falling, torch.full_like(away, torch.inf)
+        )
+        step, first = share.min(dim=0)
+        places = free.nonzero().squeeze(-1)
+        w[places] = (w[places] + step * away).clamp(min=0.0)
+        w[places[first]] = 0.0
+        free[places[first]] = False
+        if int(places[first]) == top or not bool(free.any()):
+            break
+    return w.to(weights.dtype)

@@ -1,0 +1,293 @@
+"""Hard attention: one place is drawn, and its gradient has to be estimated."""
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from attn_course._checks import check_broadcast, check_dim, check_floating, check_size
+
+
+def _pair(
+    name: str, value: Float[Tensor, "..."], weights: Float[Tensor, "..."], axis: int
+) -> tuple[Tensor, Tensor]:
+    """Both arguments, checked against each other, in float32 at least."""
+    check_floating("weights", weights)
+    check_floating(name, value)
+    check_dim(weights, -1)
+    check_size(name, value, axis, weights.shape[-1])
+    lead = value.shape[:-1] if axis == -1 else value.shape[:-2]
+    check_broadcast(name, lead, weights.shape[:-1])
+    wide = torch.promote_types(torch.promote_types(weights.dtype, value.dtype), torch.float32)
+    return weights.to(wide), value.to(wide)
+
+
+def expected_attention(
+    weights: Float[Tensor, "*#B S"], value: Float[Tensor, "*#B S E"]
+) -> Float[Tensor, "*#B E"]:
+    r"""The mean of what a random look-up returns: soft attention.
+
+    .. math:: \mathbb{E}_{s \sim \alpha}[v_s] = \sum_s \alpha_s v_s
+
+    With a one-hot row from :func:`sample_attention` it is the look-up itself (Xu and others 2015,
+    equation 9); with the weights it is their equation 13. Their :math:`a_i` are our ``value``.
+
+    Args:
+        weights: Probabilities, or a one-hot row.
+        value: What stands at each place.
+
+    Returns:
+        One vector per row; 0 where all weights are 0.
+
+    Raises:
+        ValueError: If an argument is not floating point, or the shapes do not fit.
+    """
+    w, v = _pair("value", value, weights, -2)
+    dtype = torch.promote_types(weights.dtype, value.dtype)
+    return (w.unsqueeze(-2) @ v).squeeze(-2).to(dtype)
+
+
+def sample_attention(
+    weights: Float[Tensor, "*B S"],
+    generator: Generator | None = None,
+    *,
+    uniform: Float[Tensor, "*B"] | None = None,
+) -> Float[Tensor, "*B S"]:
+    r"""Draw one place per row with its weight as probability, as a one-hot vector.
+
+    .. math:: s = \min \Big\{ k : \textstyle\sum_{j \le k} \alpha_j > u \sum_j \alpha_j \Big\},
+       \qquad u \sim \mathcal U[0, 1)
+
+    Xu and others 2015, equation 8. A place of weight 0 is never drawn.
+
+    Args:
+        weights: Not negative; rows need not sum to one.
+        generator: Source of the randomness; torch's own when None.
+        uniform: The numbers :math:`u` themselves, in place of a generator.
+
+    Returns:
+        A single 1 in every row, in the dtype of ``weights``, without gradient; zeros where all
+        weights are 0, as for a fully masked row of soft attention.
+
+    Raises:
+        ValueError: If a weight is negative or not finite, or ``uniform`` does not have one number
+            in :math:`[0, 1)` per row.
+    """
+    check_floating("weights", weights)
+    check_dim(weights, -1)
+    w = weights.detach().double()
+    if not bool((w.isfinite() & (w >= 0)).all()):
+        raise ValueError("weights: expected finite numbers of at least 0")
+    if uniform is None:
+        uniform = torch.rand(
+            w.shape[:-1], generator=generator, dtype=torch.float64, device=w.device
+        )
+    elif uniform.shape != w.shape[:-1] or not bool(((uniform >= 0) & (uniform < 1)).all()):
+        raise ValueError(
+            f"uniform: expected numbers in [0, 1) of shape {tuple(w.shape[:-1])}, "
+            f"got shape {tuple(uniform.shape)}"
+        )
+    if w.shape[-1] == 0:
+        return torch.zeros_like(weights)
+    reached = w.cumsum(-1)  # (*B, S)
+    target = uniform.double().unsqueeze(-1) * reached[..., -1:]
+    # the number of places passed by: one of weight 0 is passed together with the one before it
+    place = (reached <= target).sum(-1, keepdim=True)
+    sample = torch.zeros_like(weights).scatter(-1, place.clamp(max=w.shape[-1] - 1), 1.0)
+    return sample.masked_fill(reached[..., -1:] == 0, 0.0)
+
+
+def attention_log_prob(
+    weights: Float[Tensor, "*#B S"], sample: Float[Tensor, "*#B S"]
+) -> Float[Tensor, "*#B"]:
+    r"""Log-probability of the drawn places, :math:`\log \alpha_s`, with its gradient.
+
+    Args:
+        weights: Probabilities.
+        sample: One-hot rows, from :func:`sample_attention`.
+
+    Returns:
+        One number per row; 0 (gradient 0) for a row that drew nothing.
+
+    Raises:
+        ValueError: If an argument is not floating point, or the shapes do not fit.
+    """
+    w, one_hot = _pair("sample", sample.detach(), weights, -1)
+    # only the drawn weight enters: log 0 elsewhere would be 0 * -inf = NaN in the backward pass
+    drawn = torch.where(one_hot > 0, w, torch.ones_like(w))
+    return drawn.log().sum(-1).to(torch.promote_types(weights.dtype, sample.dtype))
+
+
+def score_function_gradient(
+    weights: Float[Tensor, "*#B S"],
+    sample: Float[Tensor, "*#B S"],
+    reward: Float[Tensor, "*#B"],
+    baseline: Float[Tensor, "*#B"] | float = 0.0,
+) -> Float[Tensor, "*#B S"]:
+    r"""One draw's estimate of the gradient of the expected reward, by the scores.
+
+    .. math:: \hat g = (r - b)\, \nabla_e \log \alpha_s = (r - b)\,(\mathbf 1_s - \alpha),
+       \qquad \alpha = \operatorname{softmax}(e), \qquad
+       \mathbb{E}[\hat g] = \nabla_e \sum_s \alpha_s r_s
+
+    Williams 1992, theorem 1 (REINFORCE): reward :math:`r`, reinforcement baseline :math:`b`,
+    characteristic eligibility :math:`\mathbf 1_s - \alpha`. The second term of equation 11 of Xu
+    and others 2015, whose reward is :math:`\log p(y \mid s, a)`.
+
+    Args:
+        weights: Probabilities :math:`\alpha`.
+        sample: One-hot rows drawn from them.
+        reward: One per row.
+        baseline: A number, or one per row; it must not depend on the sample.
+
+    Returns:
+        One estimate per row, without gradient.
+
+    Raises:
+        ValueError: If an argument is not floating point, or the shapes do not fit.
+    """
+    w, one_hot = _pair("sample", sample.detach(), weights.detach(), -1)
+    advantage = (reward.detach() - torch.as_tensor(baseline).detach()).to(w.dtype)
+    check_broadcast("reward", advantage.shape, w.shape[:-1])
+    dtype = torch.promote_types(torch.promote_types(weights.dtype, sample.dtype), reward.dtype)
+    return (advantage.unsqueeze(-1) * (one_hot - w)).to(dtype)
+
+
+def score_function_moments(
+    weights: Float[Tensor, " S"], rewards: Float[Tensor, " S"], baseline: float = 0.0
+) -> tuple[Float[Tensor, " S"], float]:
+    r"""Exact mean and total variance of the estimate, by enumeration of the places.
+
+    .. math:: \mathbb{E}[\hat g] = \sum_s \alpha_s \hat g_s, \qquad
+       \mathbb{V} = \sum_s \alpha_s \lVert \hat g_s \rVert^2 - \lVert \mathbb{E}[\hat g] \rVert^2
+
+    Args:
+        weights: Probabilities.
+        rewards: The reward of each place.
+        baseline: A constant.
+
+    Returns:
+        The mean, and the variances of its entries added up.
+
+    Raises:
+        ValueError: If an argument is not floating point, or the shapes do not fit.
+    """
+    w, r = _pair("rewards", rewards, weights, -1)
+    one_hot = torch.eye(len(w), dtype=w.dtype, device=w.device)
+    each = score_function_gradient(w.expand_as(one_hot), one_hot, r, baseline)  # (S, S)
+    mean = w @ each
+    return mean, float(w @ each.square().sum(-1) - mean @ mean)
+
+
+def best_baseline(weights: Float[Tensor, " S"], rewards: Float[Tensor, " S"]) -> float:
+    r"""The constant baseline with the smallest total variance.
+
+    .. math:: b^\star = \frac{\sum_s \alpha_s \lVert \mathbf 1_s - \alpha \rVert^2\, r_s}
+       {\sum_s \alpha_s \lVert \mathbf 1_s - \alpha \rVert^2}
+
+    It is not the mean reward :math:`\sum_s \alpha_s r_s`: rare places count for more, because their
+    gradient is longer.
+
+    Args:
+        weights: Probabilities.
+        rewards: The reward of each place.
+
+    Returns:
+        The baseline; the reward of the only place where there is no choice.
+
+    Raises:
+        ValueError: If an argument is not floating point, or the shapes do not fit.
+    """
+    w, r = _pair("rewards", rewards, weights, -1)
+    one_hot = torch.eye(len(w), dtype=w.dtype, device=w.device)
+    size = w * (one_hot - w).square().sum(-1)
+    return float(size @ r / size.sum()) if bool(size.sum() > 0) else float(w @ r)
+
+
+def reinforce_loss(
+    log_prob: Float[Tensor, "*B"],
+    reward: Float[Tensor, "*B"],
+    baseline: Float[Tensor, "*#B"] | float = 0.0,
+) -> Float[Tensor, ""]:
+    r"""A loss whose gradient is minus the score-function estimate, averaged over the rows.
+
+    .. math:: -\frac1B \sum_b (r_b - b_b)\, \log p(s_b)
+
+    Its *value* means nothing: it does not fall as the policy gets better. No gradient goes into
+    ``reward`` or ``baseline``; where the reward itself has parameters (Xu and others 2015, first
+    term of equation 11), add its own loss.
+
+    Args:
+        log_prob: Log-probability of what was drawn; several draws of one example are added up.
+        reward: One per row.
+        baseline: A number, or one per row; it must not depend on the sample.
+
+    Returns:
+        A scalar to call ``backward`` on.
+
+    Raises:
+        ValueError: If the shapes do not fit; a reward of another shape would silently broadcast.
+    """
+    check_floating("log_prob", log_prob)
+    check_floating("reward", reward)
+    if reward.shape != log_prob.shape:
+        raise ValueError(
+            f"reward: expected shape {tuple(log_prob.shape)}, got {tuple(reward.shape)}"
+        )
+    baseline = torch.as_tensor(baseline, dtype=reward.dtype, device=reward.device)
+    check_broadcast("baseline", baseline.shape, reward.shape)
+    return -((reward - baseline).detach() * log_prob).mean()
+
+
+def straight_through(
+    weights: Float[Tensor, "*B S"],
+    generator: Generator | None = None,
+    *,
+    uniform: Float[Tensor, "*B"] | None = None,
+) -> Float[Tensor, "*B S"]:
+    r"""Forward a drawn place, backward as if the weights themselves had been passed on.
+
+    .. math:: y = \mathbf 1_s, \qquad \frac{\partial y}{\partial \alpha} := I
+
+    Bengio, Léonard and Courville 2013. Cheap and of low variance, but biased wherever
+    what follows is not linear in :math:`y`.
+
+    Args:
+        weights: Probabilities.
+        generator: As for :func:`sample_attention`.
+        uniform: As for :func:`sample_attention`.
+
+    Returns:
+        One-hot rows, exactly, with the gradient of the weights.
+
+    Raises:
+        ValueError: As for :func:`sample_attention`.
+    """
+    sample = sample_attention(weights, generator, uniform=uniform)
+    # in this order the forward value is exactly 0 or 1: the bracket is exactly 0
+    return sample + (weights - weights.detach())
+
+
+def weight_entropy(weights: Float[Tensor, "..."], dim: int = -1) -> Float[Tensor, "..."]:
+    r"""How spread out weights are, in nats: 0 for one place, :math:`\ln S` for all alike.
+
+    .. math:: H(\alpha) = -\sum_s \alpha_s \ln \alpha_s, \qquad 0 \ln 0 = 0
+
+    :math:`e^{H}` is the number of places that weights attend to, so to speak. Xu and others 2015
+    add :math:`\lambda_e H` to what hard attention maximises (section 4.1).
+
+    Args:
+        weights: Probabilities along ``dim``.
+        dim: Axis that sums to one.
+
+    Returns:
+        One number per row. A weight of exactly 0 gets gradient 0, not the infinite one of the
+        formula, so that masked places do no harm.
+
+    Raises:
+        ValueError: If ``weights`` is not floating point or has no axis ``dim``.
+    """
+    check_floating("weights", weights)
+    check_dim(weights, dim)
+    wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
+    positive = torch.where(wide > 0, wide, torch.ones_like(wide))
+    return -(positive * positive.log()).sum(dim).to(weights.dtype)

@@ -1,0 +1,176 @@
+"""Implicit attention: what a network's output depends on, read off from derivatives."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attn_course._checks import check_floating
+
+Function = Callable[[Tensor], Tensor]
+
+
+def input_jacobian(function: Function, inputs: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    r"""Derivative of every output by every input: the attention a network has without a module.
+
+    .. math:: J_{o,i} = \frac{\partial f_o(x)}{\partial x_i}
+
+    Args:
+        function: Takes one example and returns a tensor of any shape.
+        inputs: The example.
+
+    Returns:
+        A tensor whose axes are those of the output, then those of the input; 0 where an output does
+        not depend on the input at all. Without gradient of its own.
+
+    Raises:
+        ValueError: If ``inputs`` or what the function returns is not floating point.
+    """
+    check_floating("inputs", inputs)
+    x = inputs.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        outputs = function(x)
+        check_floating("function", outputs)
+        rows = [_gradient(output, x) for output in outputs.reshape(-1)]
+    if not rows:
+        return x.new_zeros(*outputs.shape, *x.shape)
+    return torch.stack(rows).reshape(*outputs.shape, *x.shape)
+
+
+def input_gradient(function: Function, inputs: Float[Tensor, "B ..."]) -> Float[Tensor, "..."]:
+    r"""Gradient of one number per example by that example, for a whole batch at once.
+
+    .. math:: g_b = \nabla_{x_b} f(x_b)
+
+    Its absolute value is the saliency map of Simonyan, Vedaldi and Zisserman 2014 (section 3).
+
+    Args:
+        function: Takes the batch and returns one number per example, each of its own row alone (so
+            no batch normalisation in training mode).
+        inputs: The batch.
+
+    Returns:
+        Gradients of the shape of ``inputs``; 0 where nothing depends on them.
+
+    Raises:
+        ValueError: If ``inputs`` is not floating point, or the function does not return one number
+            per example.
+    """
+    check_floating("inputs", inputs)
+    x = inputs.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        return _gradient(_one_per_row(function(x), x).sum(), x)
+
+
+def gradient_times_input(
+    function: Function, inputs: Float[Tensor, "B ..."]
+) -> Float[Tensor, "..."]:
+    r"""First-order share of each input in the output.
+
+    .. math:: a_i = x_i\, \frac{\partial f(x)}{\partial x_i}
+
+    For a linear function without bias the shares add up to the output; for others see
+    :func:`integrated_gradients`. An input of 0 always gets 0.
+
+    Args:
+        function: As for :func:`input_gradient`.
+        inputs: The batch.
+
+    Returns:
+        Shares of the shape of ``inputs``.
+
+    Raises:
+        ValueError: As for :func:`input_gradient`.
+    """
+    return inputs.detach() * input_gradient(function, inputs)
+
+
+def integrated_gradients(
+    function: Function,
+    inputs: Float[Tensor, "B ..."],
+    baseline: Float[Tensor, "..."] | None = None,
+    *,
+    steps: int = 64,
+) -> Float[Tensor, "..."]:
+    r"""Shares of the inputs in the change of the output from a baseline.
+
+    .. math:: a_i = (x_i - x'_i) \int_0^1
+       \frac{\partial f\big(x' + t\,(x - x')\big)}{\partial x_i}\, dt, \qquad
+       \sum_i a_i = f(x) - f(x')
+
+    Sundararajan, Taly and Yan 2017, equation 1 and proposition 1 (completeness). The integral is
+    taken by the midpoint rule, whose error falls with ``steps`` squared where f is smooth; their
+    equation 3 takes the right ends of the intervals.
+
+    Args:
+        function: As for :func:`input_gradient`.
+        inputs: The batch :math:`x`.
+        baseline: Where the path starts, :math:`x'`: broadcasts to ``inputs``; zeros when None.
+        steps: Intervals of the path.
+
+    Returns:
+        Shares of the shape of ``inputs``.
+
+    Raises:
+        ValueError: As for :func:`input_gradient`, or if ``steps`` is below 1.
+    """
+    if steps < 1:
+        raise ValueError(f"steps: expected at least 1, got {steps}")
+    check_floating("inputs", inputs)
+    x = inputs.detach()
+    start = torch.zeros_like(x) if baseline is None else baseline.detach().expand_as(x)
+    total = torch.zeros_like(x)
+    for k in range(steps):
+        total += input_gradient(function, start + (k + 0.5) / steps * (x - start))
+    return (x - start) * total / steps
+
+
+def grad_cam(
+    activations: Float[Tensor, "*B C height width"],
+    gradients: Float[Tensor, "*B C height width"],
+) -> Float[Tensor, "*B height width"]:
+    r"""Where in its last feature maps a convolutional network finds evidence for a class.
+
+    .. math:: w_k = \frac1Z \sum_{i,j} \frac{\partial y}{\partial A^k_{ij}}, \qquad
+       L = \operatorname{ReLU}\Big( \sum_k w_k A^k \Big)
+
+    Selvaraju and others 2017, equations 1 and 2; their :math:`\alpha_k^c` is our :math:`w_k`. The
+    sum over the channels comes before the ReLU.
+
+    Args:
+        activations: Feature maps :math:`A^k` of a layer.
+        gradients: Derivatives of the class score *before* the softmax by these feature maps.
+
+    Returns:
+        One map per example, not negative, at the resolution of the feature maps.
+
+    Raises:
+        ValueError: If an argument is not floating point, or the shapes differ.
+    """
+    check_floating("activations", activations)
+    check_floating("gradients", gradients)
+    if activations.shape != gradients.shape or activations.ndim < 3:
+        raise ValueError(
+            f"gradients: expected the shape of activations {tuple(activations.shape)}, "
+            f"(..., C, height, width), got {tuple(gradients.shape)}"
+        )
+    weights = gradients.mean((-2, -1), keepdim=True)  # (*B, C, 1, 1)
+    return (weights * activations).sum(-3).relu()
+
+
+def _gradient(output: Tensor, x: Tensor) -> Tensor:
+    """Gradient of a scalar, 0 where it does not depend on ``x``."""
+    if not output.requires_grad:
+        return torch.zeros_like(x)
+    (found,) = torch.autograd.grad(output, x, retain_graph=True, allow_unused=True)
+    return torch.zeros_like(x) if found is None else found
+
+
+def _one_per_row(outputs: Tensor, inputs: Tensor) -> Tensor:
+    if outputs.shape != inputs.shape[:1]:
+        raise ValueError(
+            f"function: expected one number per example, shape {tuple(inputs.shape[:1])}, "
+            f"got {tuple(outputs.shape)}"
+        )
+    return outputs
