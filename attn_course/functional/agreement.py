@@ -156,14 +156,15 @@ def permute_weights(
 def equivalent_weights(
     weights: Float[Tensor, " S"], value: Float[Tensor, "S E"]
 ) -> Float[Tensor, " S"]:
-    r"""Other weights with the same output, and as little as possible at the largest weight's place.
+    r"""Other weights with the same output, and little at the place of the largest weight.
 
     .. math:: \alpha' \ge 0, \qquad \textstyle\sum_s \alpha'_s = \sum_s \alpha_s, \qquad
        \sum_s \alpha'_s v_s = \sum_s \alpha_s v_s
 
     These are E + 1 equations for S weights. With more places than that, weights are not determined
     by what attention hands on (Brunner and others 2020, section 3). We walk from
-    :math:`\alpha` along the directions that change nothing, until no more can be taken away.
+    :math:`\alpha` along the directions that change nothing and take most from the largest weight,
+    from edge to edge. A linear program would sometimes take a little more.
 
     Args:
         weights: Not negative.
@@ -178,7 +179,7 @@ def equivalent_weights(
     check_floating("weights", weights)
     check_floating("value", value)
     check_size("value", value, -2, weights.shape[-1])
-    w, v = weights.detach().double(), value.detach().double()
+    w, v = weights.detach().clone().double(), value.detach().double()
     equations = torch.cat([v / v.abs().amax().clamp(min=1e-30), torch.ones_like(v[:, :1])], dim=1)
     top, free = int(w.argmax()), torch.ones_like(w, dtype=torch.bool)
     for _ in range(len(w)):

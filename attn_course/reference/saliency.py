@@ -62,7 +62,8 @@ def gradient_times_input(function: Function, inputs: ArrayLike) -> Float[np.ndar
     Returns:
         Shares of the shape of ``inputs``.
     """
-    return np.asarray(inputs, dtype=np.float64) * input_gradient(function, inputs)
+    shares: np.ndarray = np.asarray(inputs, dtype=np.float64) * input_gradient(function, inputs)
+    return shares
 
 
 def integrated_gradients(
