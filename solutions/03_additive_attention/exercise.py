@@ -1,0 +1,689 @@
+# %% [markdown]
+# # Exercises: additive attention
+#
+# You write attention the way it came into the world: the score, the weights over the real positions, the context vector, one step of a decoder that uses them, and the number that says how good an alignment is.
+# All functions work on plain tensors, so that each can be followed by hand.
+#
+# Shapes: `B` rows of a batch, `L` queries, `S` positions that are looked at, `A` hidden units of the score.
+#
+# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# Nothing here needs a network or a GPU.
+
+# %% nbgrader={"grade_id": "setup", "locked": true}
+import numpy as np
+import torch
+
+from attn_course import reference
+from attn_course.probes import Probe, from_numpy, properties
+
+
+def tanh_cell(weight_ih, weight_hh):
+    """A plain recurrent cell: `cell(input, hidden)` gives the new hidden state."""
+
+    def cell(input, hidden):
+        return torch.tanh(input @ weight_ih.T + hidden @ weight_hh.T)  # (B, H)
+
+    return cell
+
+
+def adding_cell(input, hidden):
+    """A cell for work by hand: ten times the state, plus the sum of what comes in."""
+    return 10 * hidden + input.sum(dim=-1, keepdim=True)
+
+
+def right_score(query, key, weight_query, weight_key, v):
+    return reference.additive_score(
+        query, key, weight_query=weight_query, weight_key=weight_key, v=v
+    )
+
+
+def right_weights(scores, lengths):
+    real = np.arange(scores.shape[-1]) < lengths[:, None, None]
+    return reference.masked_softmax(scores, real)
+
+
+def ones(*shape):
+    return torch.ones(shape)
+
+
+# %% [markdown]
+# ## 1. The score
+#
+# `additive_score(query, key, weight_query, weight_key, v)` compares every query with every key:
+#
+# $$e_{ij} = v^\top \tanh(W q_i + U k_j), \qquad W = \texttt{weight\_query},\ U = \texttt{weight\_key}.$$
+#
+# - `query` is `(..., L, E_q)` and `key` is `(..., S, E_k)`, with the same leading axes, none or several.
+# - `weight_query` is `(A, E_q)`, `weight_key` is `(A, E_k)`, `v` is `(A,)`.
+# - The result is `(..., L, S)`, of the dtype of the inputs: a row per query, a column per key. These are scores: any real number, no softmax.
+# - Gradients reach all five arguments.
+#
+# By hand, all sizes 1 and all weights 1 but $v = 2$: the query $0.5$ and the keys $0$ and $-0.5$ give $2 \tanh 0.5 = 0.924$ and $2 \tanh 0 = 0$.
+#
+# <details><summary>Hint</summary>
+#
+# Before the sum, one of the two needs an axis of size 1 for the queries of the other, and the other one for the keys.
+# Write the shape of each piece as a comment: `(..., L, 1, A)`, `(..., 1, S, A)`.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "additive_score", "solution": true}
+def additive_score(query, key, weight_query, weight_key, v):
+    ### BEGIN SOLUTION
+    asked = (query @ weight_query.T).unsqueeze(-2)  # (..., L, 1, A)
+    offered = (key @ weight_key.T).unsqueeze(-3)  # (..., 1, S, A)
+    return torch.tanh(asked + offered) @ v  # (..., L, S)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "additive_score-by_hand", "grade": true, "points": 1}
+# One query, sizes small enough for a pencil.
+probe = Probe(
+    "03_additive_attention", "additive_score", additive_score, oracle=from_numpy(right_score)
+)
+probe.equals(
+    torch.tensor([[0.5]]),
+    torch.tensor([[0.0], [-0.5]]),
+    ones(1, 1),
+    ones(1, 1),
+    torch.tensor([2.0]),
+)
+probe.equals(
+    torch.tensor([[1.0, -1.0]]),
+    torch.tensor([[0.0, 2.0, 1.0], [1.0, 1.0, -1.0], [0.5, 0.0, 0.0]]),
+    torch.tensor([[1.0, 0.0], [0.5, 2.0]]),
+    torch.tensor([[1.0, -1.0, 0.0], [0.0, 1.0, 1.0]]),
+    torch.tensor([1.0, -2.0]),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    probe.normal(1, 3), probe.normal(7, 5), probe.normal(2, 3), probe.normal(2, 5), probe.normal(2)
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "additive_score-many_queries", "grade": true, "points": 2}
+# Every query meets every key.
+probe = Probe(
+    "03_additive_attention", "additive_score", additive_score, oracle=from_numpy(right_score)
+)
+probe.equals(
+    torch.tensor([[0.5], [-1.0]]),
+    torch.tensor([[0.0], [-0.5], [1.0]]),
+    ones(1, 1),
+    ones(1, 1),
+    torch.tensor([2.0]),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    probe.normal(5, 3),
+    probe.normal(7, 2),
+    probe.normal(11, 3),
+    probe.normal(11, 2),
+    probe.normal(11),
+)
+# as many queries as keys, and all sizes equal: nothing but the values can tell
+probe.equals(
+    probe.normal(3, 3), probe.normal(3, 3), probe.normal(3, 3), probe.normal(3, 3), probe.normal(3)
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "additive_score-batch", "grade": true, "points": 1}
+# Leading axes: rows of a batch know nothing of each other.
+probe = Probe(
+    "03_additive_attention", "additive_score", additive_score, oracle=from_numpy(right_score)
+)
+weights = probe.normal(5, 3), probe.normal(5, 2), probe.normal(5)
+probe.equals(probe.normal(2, 1, 3), probe.normal(2, 7, 2), *weights)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 5, 3), probe.normal(2, 3, 7, 2), *weights)
+weights = [part.double() for part in weights]
+probe.equals(
+    probe.normal(3, 4, 3, dtype=torch.float64), probe.normal(3, 4, 2, dtype=torch.float64), *weights
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "additive_score-gradient", "grade": true, "points": 1}
+# Everything that is learned gets its gradient.
+probe = Probe(
+    "03_additive_attention", "additive_score", additive_score, oracle=from_numpy(right_score)
+)
+probe.gradient(
+    probe.normal(2, 3),
+    probe.normal(5, 2),
+    probe.normal(3, 3),
+    probe.normal(3, 2),
+    probe.normal(3),
+    wrt=(0, 1, 2, 3, 4),
+)
+
+# %% [markdown]
+# ## 2. Weights over what is really there
+#
+# `padded_weights(scores, lengths)` turns scores into weights and leaves the padding out.
+#
+# - `scores` is `(B, L, S)` and floating, `lengths` is `(B,)`: in row `b` the first `lengths[b]` of the `S` positions are real, for each of the `L` queries.
+# - The result has the shape and the dtype of `scores`: along the last axis a softmax over the real positions, and exactly 0 at the others.
+# - So the real weights of a row sum to one, whatever the padding holds. What stands there does not matter, be it a large number.
+# - A row of length 0 has no real position: all its weights are 0, and not NaN.
+# - It is right for every finite score, however large, and gradients flow to the scores of real positions.
+#
+# By hand: scores $[\ln 1, \ln 3, 5]$ with length 2 give $[0.25, 0.75, 0]$.
+
+
+# %% nbgrader={"grade_id": "padded_weights", "solution": true}
+def padded_weights(scores, lengths):
+    ### BEGIN SOLUTION
+    real = torch.arange(scores.shape[-1]) < lengths[:, None, None]  # (B, 1, S)
+    scores = scores.masked_fill(~real, -torch.inf)
+    highest = scores.amax(dim=-1, keepdim=True)
+    highest = highest.masked_fill(highest == -torch.inf, 0.0)
+    weights = (scores - highest).exp()
+    total = weights.sum(dim=-1, keepdim=True)
+    return weights / total.masked_fill(total == 0, 1.0)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "padded_weights-values", "grade": true, "points": 1}
+# Nothing is padding: a softmax over the positions, for every query by itself.
+probe = Probe(
+    "03_additive_attention", "padded_weights", padded_weights, oracle=from_numpy(right_weights)
+)
+probe.equals(torch.tensor([[[1.0, 3.0]]]).log(), torch.tensor([2]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5, 7), torch.full((3,), 7))
+probe.equals(probe.normal(2, 3, 3, dtype=torch.float64), torch.full((2,), 3))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "padded_weights-padding", "grade": true, "points": 2}
+# Rows of several lengths.
+probe = Probe(
+    "03_additive_attention", "padded_weights", padded_weights, oracle=from_numpy(right_weights)
+)
+probe.equals(torch.tensor([[[0.0, 1.0986123, 5.0]]]), torch.tensor([2]))
+probe.holds(properties.rows_sum_to_one, probe.normal(2, 3, 5), torch.tensor([3, 5]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5, 7), torch.tensor([7, 2, 4]))
+probe.equals(probe.normal(4, 4, 4), torch.tensor([1, 3, 4, 2]))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "padded_weights-filling", "grade": true, "points": 1}
+# What stands in the padding is larger than everything else.
+probe = Probe(
+    "03_additive_attention", "padded_weights", padded_weights, oracle=from_numpy(right_weights)
+)
+probe.equals(torch.tensor([[[0.0, 1.0986123, 500.0]]]), torch.tensor([2]))
+### BEGIN HIDDEN TESTS
+filled = probe.normal(3, 2, 5)
+filled[:, :, 3:] = 300.0 + probe.normal(3, 2, 2)
+probe.equals(filled, torch.tensor([3, 2, 1]))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "padded_weights-large_scores", "grade": true, "points": 1}
+# Real scores whose exponentials do not fit into a float.
+probe = Probe(
+    "03_additive_attention", "padded_weights", padded_weights, oracle=from_numpy(right_weights)
+)
+probe.equals(torch.tensor([[[200.0, 199.0, 0.0]]]), torch.tensor([3]))
+### BEGIN HIDDEN TESTS
+probe.equals(400.0 + probe.integers(0, 3, 2, 3, 5).float(), torch.tensor([4, 2]))
+probe.equals(-400.0 + probe.integers(0, 3, 2, 3, 5).float(), torch.tensor([3, 5]))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "padded_weights-empty_row", "grade": true, "points": 1}
+# A row with nothing to look at.
+probe = Probe(
+    "03_additive_attention", "padded_weights", padded_weights, oracle=from_numpy(right_weights)
+)
+probe.equals(torch.tensor([[[0.0, 1.0]], [[2.0, 3.0]]]), torch.tensor([2, 0]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 2, 5), torch.tensor([0, 4, 0]))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "padded_weights-gradient", "grade": true, "points": 1}
+# Gradients reach the real positions and no others.
+probe = Probe(
+    "03_additive_attention", "padded_weights", padded_weights, oracle=from_numpy(right_weights)
+)
+probe.gradient(torch.tensor([[[0.0, 1.0, 2.0]]]), torch.tensor([2]))
+### BEGIN HIDDEN TESTS
+probe.gradient(probe.normal(2, 3, 4), torch.tensor([3, 2]))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. The context vector
+#
+# `context_vector(weights, value)` takes the weighted sum of what stands at the positions:
+#
+# $$c_i = \sum_j \alpha_{ij}\, h_j .$$
+#
+# - `weights` is `(B, L, S)`, `value` is `(B, S, E)`; the result is `(B, L, E)`.
+# - The weights are taken as they are. They need not sum to one here (think of a row that is all padding), and they may even be negative: the function is linear in both arguments.
+#
+# By hand: the weights $0.25, 0.75$ and the values $[4, 0]$ and $[0, 8]$ give $[1, 6]$.
+
+
+# %% nbgrader={"grade_id": "context_vector", "solution": true}
+def context_vector(weights, value):
+    ### BEGIN SOLUTION
+    return weights @ value
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "context_vector-by_hand", "grade": true, "points": 1}
+# One row, one query.
+def right_context(weights, value):
+    pieces = weights[..., None] * value[:, None]  # (B, L, S, E)
+    return pieces.sum(dim=2)
+
+
+probe = Probe("03_additive_attention", "context_vector", context_vector, oracle=right_context)
+probe.equals(torch.tensor([[[0.25, 0.75]]]), torch.tensor([[[4.0, 0.0], [0.0, 8.0]]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(1, 1, 7).softmax(-1), probe.normal(1, 7, 3))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "context_vector-batch", "grade": true, "points": 1}
+# Several rows and queries.
+probe = Probe("03_additive_attention", "context_vector", context_vector, oracle=right_context)
+probe.equals(probe.normal(2, 3, 5).softmax(-1), probe.normal(2, 5, 7))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 3, 3).softmax(-1), probe.normal(3, 3, 3))
+probe.equals(
+    probe.normal(2, 5, 3, dtype=torch.float64).softmax(-1),
+    probe.normal(2, 3, 2, dtype=torch.float64),
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "context_vector-as_they_are", "grade": true, "points": 1}
+# Weights that do not sum to one: all zero, half, negative.
+probe = Probe("03_additive_attention", "context_vector", context_vector, oracle=right_context)
+probe.equals(
+    torch.tensor([[[0.0, 0.0], [0.25, 0.25], [1.0, -1.0]]]),
+    torch.tensor([[[4.0, 0.0], [0.0, 8.0]]]),
+)
+### BEGIN HIDDEN TESTS
+weights = probe.normal(2, 3, 5)
+weights[1, 2] = 0.0
+probe.equals(weights, probe.normal(2, 5, 4))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "context_vector-gradient", "grade": true, "points": 1}
+# Gradients reach the weights and the values.
+probe = Probe("03_additive_attention", "context_vector", context_vector, oracle=right_context)
+probe.gradient(probe.normal(2, 3, 5).softmax(-1), probe.normal(2, 5, 4), wrt=(0, 1))
+
+# %% [markdown]
+# ## 4. One step of the decoder
+#
+# `decoder_step(cell, word, state, annotations, lengths, score)` is one step of Bahdanau's decoder, without the output layer:
+#
+# $$\alpha_i = \operatorname{softmax}_{j \le n}\, a(s_{i-1}, h_j), \qquad c_i = \sum_j \alpha_{ij} h_j, \qquad s_i = f(s_{i-1}, [y_{i-1}; c_i]).$$
+#
+# - `cell(input, hidden)` is given, the function $f$: input `(B, D + E)` and state `(B, H)` in, new state `(B, H)` out.
+#   Its input is the word first, then the context.
+# - `score(query, key)` is given, the function $a$: `(B, L, H)` and `(B, S, E)` in, scores `(B, L, S)` out.
+# - `word` `(B, D)` is the embedded $y_{i-1}$, `state` `(B, H)` is $s_{i-1}$, `annotations` `(B, S, E)` are the $h_j$ with `lengths` `(B,)`, all at least 1.
+# - The result is the triple `(new_state, context, weights)` of shapes `(B, H)`, `(B, E)`, `(B, S)`. Padding has weight 0.
+# - Mind the order: the weights come from the state *before* the update.
+#
+# You may use your functions of exercises 2 and 3. Their tests do not depend on this one, but this one depends on them.
+#
+# By hand, with the cell "ten times the state, plus the sum of its input" and the score $q\,k$ (all sizes 1): state $0$, annotations $2$ and $4$, word $1$.
+# The scores are $0, 0$, the weights $0.5, 0.5$, the context $3$, the new state $10 \cdot 0 + 1 + 3 = 4$.
+
+
+# %% nbgrader={"grade_id": "decoder_step", "solution": true}
+def decoder_step(cell, word, state, annotations, lengths, score):
+    ### BEGIN SOLUTION
+    scores = score(state[:, None], annotations)  # (B, 1, S)
+    real = torch.arange(annotations.shape[1]) < lengths[:, None, None]
+    weights = scores.masked_fill(~real, -torch.inf).softmax(dim=-1)  # (B, 1, S)
+    context = (weights @ annotations)[:, 0]  # (B, E)
+    new_state = cell(torch.cat([word, context], dim=-1), state)
+    return new_state, context, weights[:, 0]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "decoder_step-by_hand", "grade": true, "points": 1}
+# All sizes 1.
+def product_score(query, key):
+    return query @ key.transpose(-1, -2)  # (B, L, S)
+
+
+def mlp_score(weight_query, weight_key, v):
+    def score(query, key):
+        return from_numpy(right_score)(query, key, weight_query, weight_key, v)
+
+    return score
+
+
+def right_step(cell, word, state, annotations, lengths, score):
+    weights = from_numpy(right_weights)(score(state[:, None], annotations), lengths)
+    context = right_context(weights, annotations)[:, 0]
+    return cell(torch.cat([word, context], dim=1), state), context, weights[:, 0]
+
+
+probe = Probe("03_additive_attention", "decoder_step", decoder_step, oracle=right_step)
+annotations = torch.tensor([[[2.0], [4.0]]])
+probe.equals(
+    adding_cell, ones(1, 1), torch.zeros(1, 1), annotations, torch.tensor([2]), product_score
+)
+probe.equals(
+    adding_cell, ones(1, 1), torch.tensor([[0.5]]), annotations, torch.tensor([2]), product_score
+)
+
+# %% nbgrader={"grade_id": "decoder_step-no_padding", "grade": true, "points": 2}
+# Sizes that are all different.
+probe = Probe("03_additive_attention", "decoder_step", decoder_step, oracle=right_step)
+cell = tanh_cell(probe.normal(5, 3 + 7, std=0.5), probe.normal(5, 5, std=0.5))
+score = mlp_score(probe.normal(11, 5), probe.normal(11, 7), probe.normal(11))
+probe.equals(
+    cell, probe.normal(2, 3), probe.normal(2, 5), probe.normal(2, 4, 7), torch.full((2,), 4), score
+)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    cell, probe.normal(6, 3), probe.normal(6, 5), probe.normal(6, 1, 7), torch.ones(6).long(), score
+)
+# word, state and annotations of one size: only the values can tell them apart
+cell = tanh_cell(probe.normal(3, 3 + 3, std=0.5), probe.normal(3, 3, std=0.5))
+score = mlp_score(probe.normal(2, 3), probe.normal(2, 3), probe.normal(2))
+probe.equals(
+    cell, probe.normal(3, 3), probe.normal(3, 3), probe.normal(3, 3, 3), torch.full((3,), 3), score
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "decoder_step-padding", "grade": true, "points": 2}
+# Sources of several lengths.
+probe = Probe("03_additive_attention", "decoder_step", decoder_step, oracle=right_step)
+padded = torch.tensor([[[2.0], [4.0], [9.0]], [[2.0], [9.0], [9.0]]])
+probe.equals(
+    adding_cell,
+    ones(2, 1),
+    torch.tensor([[0.5], [1.0]]),
+    padded,
+    torch.tensor([2, 1]),
+    product_score,
+)
+### BEGIN HIDDEN TESTS
+cell = tanh_cell(probe.normal(5, 3 + 7, std=0.5), probe.normal(5, 5, std=0.5))
+score = mlp_score(probe.normal(2, 5), probe.normal(2, 7), probe.normal(2))
+lengths = torch.tensor([4, 1, 3])
+probe.equals(cell, probe.normal(3, 3), probe.normal(3, 5), probe.normal(3, 4, 7), lengths, score)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. The alignment error rate
+#
+# `alignment_error_rate(weights, alignment)` says how often the largest weight stands in the wrong place.
+#
+# - `weights` is `(B, L, S)`: for each of the `L` target positions a row of weights.
+# - `alignment` is `(B, L)` and integer: the source position that the target position comes from, or -1 where there is none.
+# - The position with the largest weight is where the model looks; of equal ones the first.
+# - The result is a Python `float`: the share of target positions *with a known source position* at which the model looks elsewhere. It is `0.0` when there are none.
+#
+# By hand: three target positions come from 1, 0 and nowhere; the model looks at 1, 2 and 0. One of two is wrong: `0.5`.
+
+
+# %% nbgrader={"grade_id": "alignment_error_rate", "solution": true}
+def alignment_error_rate(weights, alignment):
+    ### BEGIN SOLUTION
+    known = alignment >= 0
+    if not bool(known.any()):
+        return 0.0
+    looks = weights.argmax(dim=-1)  # (B, L)
+    return float((looks != alignment)[known].double().mean())
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "alignment_error_rate-values", "grade": true, "points": 1}
+# Every target position has a source position.
+def right_rate(weights, alignment):
+    wrong, total = 0, 0
+    for rows, places in zip(weights.tolist(), alignment.tolist(), strict=True):
+        for row, place in zip(rows, places, strict=True):
+            if place >= 0:
+                total += 1
+                wrong += row.index(max(row)) != place
+    return wrong / total if total else 0.0
+
+
+probe = Probe(
+    "03_additive_attention", "alignment_error_rate", alignment_error_rate, oracle=right_rate
+)
+three = torch.tensor([[[0.1, 0.8, 0.1], [0.1, 0.3, 0.6], [0.2, 0.5, 0.3]]])
+probe.equals(three, torch.tensor([[1, 0, 1]]))
+### BEGIN HIDDEN TESTS
+guess = probe.normal(3, 7, 5).softmax(-1)
+truth = torch.where(probe.uniform(3, 7) < 0.6, guess.argmax(-1), probe.integers(0, 5, 3, 7))
+probe.equals(guess, truth)
+square = probe.normal(2, 5, 5).softmax(-1)
+probe.equals(square, torch.where(probe.uniform(2, 5) < 0.6, square.argmax(-1), 0))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "alignment_error_rate-no_source", "grade": true, "points": 2}
+# Positions that come from nowhere do not count.
+probe = Probe(
+    "03_additive_attention", "alignment_error_rate", alignment_error_rate, oracle=right_rate
+)
+probe.equals(
+    torch.tensor([[[0.1, 0.8, 0.1], [0.1, 0.3, 0.6], [0.9, 0.0, 0.1]]]), torch.tensor([[1, 0, -1]])
+)
+### BEGIN HIDDEN TESTS
+guess = probe.normal(3, 7, 5).softmax(-1)
+truth = torch.where(probe.uniform(3, 7) < 0.6, guess.argmax(-1), probe.integers(0, 5, 3, 7))
+lengths = torch.tensor([7, 2, 4])
+truth = truth.masked_fill(torch.arange(7) >= lengths[:, None], -1)
+truth[0, 3] = -1
+probe.equals(guess, truth)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "alignment_error_rate-none_known", "grade": true, "points": 1}
+# Nothing is known, so nothing is wrong.
+probe = Probe(
+    "03_additive_attention", "alignment_error_rate", alignment_error_rate, oracle=right_rate
+)
+probe.equals(three, torch.full((1, 3), -1))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 5).softmax(-1), torch.full((2, 3), -1))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. Repair: attention with two faults
+#
+# `broken_attend` should score the keys, weigh the real ones with a softmax and return the weighted sum of the values.
+# `query` is `(B, E_q)`, one per row, `key` is `(B, S, E_k)`, `value` is `(B, S, E)`, `lengths` is `(B,)` with all entries at least 1; the result is `(B, E)`.
+# It runs, it trains a little, and it has two faults. Find them, and write `fixed_attend`.
+
+
+# %% nbgrader={"grade_id": "broken_attend", "locked": true}
+def broken_attend(query, key, value, lengths, weight_query, weight_key, v):
+    hidden = (query @ weight_query.T)[:, None] + key @ weight_key.T  # (B, S, A)
+    scores = torch.tanh(hidden @ v)  # (B, S)
+    real = torch.arange(key.shape[1]) < lengths[:, None]  # (B, S)
+    weights = scores.softmax(dim=-1) * real  # (B, S)
+    return (weights[:, None] @ value)[:, 0]  # (B, E)
+
+
+# %% nbgrader={"grade_id": "fixed_attend", "solution": true}
+def fixed_attend(query, key, value, lengths, weight_query, weight_key, v):
+    ### BEGIN SOLUTION
+    hidden = (query @ weight_query.T)[:, None] + key @ weight_key.T  # (B, S, A)
+    scores = torch.tanh(hidden) @ v  # (B, S)
+    real = torch.arange(key.shape[1]) < lengths[:, None]  # (B, S)
+    weights = scores.masked_fill(~real, -torch.inf).softmax(dim=-1)  # (B, S)
+    return (weights[:, None] @ value)[:, 0]  # (B, E)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_attend-scores", "grade": true, "points": 1}
+# No padding: only one of the two faults shows.
+def right_attend(query, key, value, lengths, weight_query, weight_key, v):
+    scores = from_numpy(right_score)(query[:, None], key, weight_query, weight_key, v)
+    return right_context(from_numpy(right_weights)(scores, lengths), value)[:, 0]
+
+
+probe = Probe("03_additive_attention", "fixed_attend", fixed_attend, oracle=right_attend)
+weights = probe.normal(7, 2), probe.normal(7, 5), probe.normal(7, std=2.0)
+probe.equals(
+    probe.normal(3, 2), probe.normal(3, 4, 5), probe.normal(3, 4, 6), torch.full((3,), 4), *weights
+)
+
+# %% nbgrader={"grade_id": "fixed_attend-padding", "grade": true, "points": 2}
+# With padding. The filling of the keys and values may be anything.
+probe = Probe("03_additive_attention", "fixed_attend", fixed_attend, oracle=right_attend)
+flat = torch.zeros(1, 1), torch.zeros(1, 1), torch.ones(1)  # every score is 0
+probe.equals(
+    ones(1, 1), ones(1, 3, 1), torch.tensor([[[2.0], [4.0], [90.0]]]), torch.tensor([2]), *flat
+)
+### BEGIN HIDDEN TESTS
+weights = probe.normal(7, 2), probe.normal(7, 5), probe.normal(7, std=2.0)
+lengths = torch.tensor([4, 1, 2])
+probe.equals(
+    probe.normal(3, 2), probe.normal(3, 4, 5, std=3.0), probe.normal(3, 4, 6), lengths, *weights
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. Write the test
+#
+# `check_score(candidate)` takes somebody's `additive_score(query, key, weight_query, weight_key, v)` (contract in exercise 1, two or more axes) and returns `True` if it is right, `False` if it is wrong.
+#
+# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Many wrong scores agree with the right one on some inputs: with one query, with one hidden unit, with inputs near 0, with equal sizes and equal weights.
+# Choose inputs on which they all differ, and compute the right value without calling anybody's score.
+# A candidate may also raise an error on your inputs: then it is wrong.
+
+
+# %% nbgrader={"grade_id": "check_score", "solution": true}
+def check_score(candidate):
+    ### BEGIN SOLUTION
+    generator = torch.Generator().manual_seed(0)
+    for lead, queries, keys, sizes in [((), 2, 3, (3, 3, 3)), ((2,), 3, 3, (2, 3, 5))]:
+        query_size, key_size, hidden = sizes
+        shapes = [
+            (*lead, queries, query_size),
+            (*lead, keys, key_size),
+            (hidden, query_size),
+            (hidden, key_size),
+            (hidden,),
+        ]
+        inputs = [torch.randn(shape, generator=generator) for shape in shapes]
+        q, k, w, u, v = inputs
+        expected = torch.einsum(
+            "...lsa,a->...ls",
+            torch.tanh(
+                torch.einsum("...le,ae->...la", q, w)[..., :, None, :]
+                + torch.einsum("...se,ae->...sa", k, u)[..., None, :, :]
+            ),
+            v,
+        )
+        try:
+            got = candidate(*inputs)
+        except Exception:
+            return False
+        if got.shape != expected.shape or not torch.allclose(got, expected, atol=1e-5):
+            return False
+    return True
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "check_score-plain", "grade": true, "points": 1}
+# A right one, and three that are plainly wrong.
+def by_hand(query, key, weight_query, weight_key, v):
+    return from_numpy(right_score)(query, key, weight_query, weight_key, v)
+
+
+probe = Probe("03_additive_attention", "check_score", check_score)
+probe.judges(
+    right=[by_hand],
+    wrong={
+        "always 0": lambda query, key, *weights: torch.zeros(
+            *query.shape[:-1], key.shape[-2], dtype=query.dtype
+        ),
+        "always 1": lambda query, key, *weights: torch.ones(
+            *query.shape[:-1], key.shape[-2], dtype=query.dtype
+        ),
+        "the sign is turned": lambda *inputs: -by_hand(*inputs),
+    },
+    points=1,
+)
+
+# %% nbgrader={"grade_id": "check_score-mutants", "grade": true, "points": 6}
+# Wrong ones that are harder to see. (Hidden: which.)
+probe = Probe("03_additive_attention", "check_score", check_score)
+probe.judges(
+    right=[by_hand],
+    wrong={"always 0": lambda query, key, *weights: torch.zeros(query.shape[-2], key.shape[-2])},
+    points=6,
+)
+
+
+### BEGIN HIDDEN TESTS
+def hidden_of(query, key, weight_query, weight_key):
+    return (query @ weight_query.T).unsqueeze(-2) + (key @ weight_key.T).unsqueeze(-3)
+
+
+def another_right_one(query, key, weight_query, weight_key, v):
+    return (torch.tanh(hidden_of(query, key, weight_query, weight_key)) * v).sum(-1)
+
+
+def without_tanh(query, key, weight_query, weight_key, v):
+    return hidden_of(query, key, weight_query, weight_key) @ v
+
+
+def tanh_outside(query, key, weight_query, weight_key, v):
+    return torch.tanh(without_tanh(query, key, weight_query, weight_key, v))
+
+
+def two_tanhs(query, key, weight_query, weight_key, v):
+    asked = torch.tanh(query @ weight_query.T).unsqueeze(-2)
+    return (asked + torch.tanh(key @ weight_key.T).unsqueeze(-3)) @ v
+
+
+def weights_exchanged(query, key, weight_query, weight_key, v):
+    if weight_query.shape != weight_key.shape:
+        return another_right_one(query, key, weight_query, weight_key, v)
+    return another_right_one(query, key, weight_key, weight_query, v)
+
+
+def transposed(query, key, weight_query, weight_key, v):
+    right = another_right_one(query, key, weight_query, weight_key, v)
+    return right.transpose(-1, -2) if right.shape[-1] == right.shape[-2] else right
+
+
+def mean_over_units(query, key, weight_query, weight_key, v):
+    return another_right_one(query, key, weight_query, weight_key, v) / len(v)
+
+
+probe.judges(
+    right=[by_hand, another_right_one],
+    wrong={
+        "no tanh": without_tanh,
+        "the tanh stands outside": tanh_outside,
+        "a tanh for each": two_tanhs,
+        "the two matrices exchanged, where the sizes allow it": weights_exchanged,
+        "transposed, where the sizes allow it": transposed,
+        "a mean over the hidden units": mean_over_units,
+    },
+    points=6,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 8. Report
+#
+# Train a decoder with attention on a task of your own (sorting, doubling every symbol, dates in another format), or take the numbers of the chapter.
+# In about 200 words:
+#
+# 1. Show accuracy against length with and without attention, at the same number of parameters and steps, with one control that separates "there are weights" from "there are more states to look at". Say what the control would have shown if the second were enough.
+# 2. Someone says: "Attention eliminates vanishing gradients." What is right and what is wrong about it? Give one measurement for each.
+# 3. Someone shows one alignment map and says that the model has learned to align. What do you ask for?
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
+# 1. With attention, words of 20 symbols are right nearly everywhere; without it about one symbol in four, with no fewer parameters and the same steps.
+# Control: the same network with all weights equal. It has the same annotations and the same parameters and can only take their mean; it falls with length like the plain one.
+# If more states alone were enough, it would not fall.
+# 2. Right: there is a path from every source position to every output whose length does not depend on the distance; the gradient by position is flat where without attention it falls by orders of magnitude.
+# Wrong: the recurrent paths inside encoder and decoder are as they were (cut the direct path and the old curve is back), and the weight is a factor on the direct path: a position with weight 0 gets no gradient, however near.
+# 3. A map is one example, often a picked one. Ask for the alignment error rate on many sentences with known alignment, next to a control: uniform weights, the diagonal, and the same model untrained.
