@@ -21,19 +21,24 @@ class Decoded(NamedTuple):
         scores: Log-probability, divided by the length penalty; ``-inf`` where there are fewer than
             ``K`` hypotheses.
         finished: True where the hypothesis ends in ``EOS``, False where ``max_length`` cut it off.
+        alignments: Weights over the source for each token, 0 after the end, of a model whose state
+            has a field ``alignment``; else ``None``.
     """
 
     tokens: Int[Tensor, "*B T"]
     lengths: Int[Tensor, "*B"]
     scores: Float[Tensor, "*B"]
     finished: Bool[Tensor, "*B"]
+    alignments: Float[Tensor, "*B T S"] | None = None
 
 
 def _select(state: Any, rows: Int[Tensor, " N"]) -> Any:
     """The given rows of every tensor of a nested tuple."""
     if isinstance(state, Tensor):
         return state.index_select(0, rows)
-    return tuple(_select(part, rows) for part in state)
+    parts = [_select(part, rows) for part in state]
+    # a named tuple keeps its names: decoding looks for ``alignment``
+    return type(state)._make(parts) if hasattr(state, "_make") else tuple(parts)
 
 
 def _batch_size(state: Any) -> tuple[int, torch.device]:
@@ -101,9 +106,11 @@ def greedy_decode(
     finished = torch.zeros(batch, dtype=torch.bool, device=device)
     scores = torch.zeros(batch, dtype=torch.float64, device=device)
     lengths = torch.zeros(batch, dtype=torch.long, device=device)
-    tokens = []
+    tokens, alignments = [], []
     for _ in range(max_length):
         logits, state = step(token, state)
+        if (alignment := getattr(state, "alignment", None)) is not None:
+            alignments.append(alignment.masked_fill(finished.unsqueeze(1), 0.0))
         best, token = _log_probabilities(logits, ~finished, eos).max(dim=-1)
         scores += best.masked_fill(finished, 0.0)
         lengths += ~finished
@@ -111,7 +118,8 @@ def greedy_decode(
         finished = finished | (token == eos)
         if bool(finished.all()):
             break
-    return Decoded(torch.stack(tokens, dim=1), lengths, scores, finished)
+    aligned = torch.stack(alignments, dim=1) if alignments else None
+    return Decoded(torch.stack(tokens, dim=1), lengths, scores, finished, aligned)
 
 
 def length_normaliser(length: Int[Tensor, "*B"], length_penalty: float) -> Float[Tensor, "*B"]:
@@ -187,6 +195,7 @@ def beam_search(
     live_scores = torch.full((batch, k), -torch.inf, dtype=torch.float64, device=device)
     live_scores[:, 0] = 0.0  # all K start alike: only the first may be extended
     last = torch.full((batch, k), bos, device=device)
+    live_alignments = None
     done = Decoded(
         tokens=live_tokens.clone(),
         lengths=torch.zeros(batch, k, dtype=torch.long, device=device),
@@ -196,6 +205,10 @@ def beam_search(
 
     for t in range(max_length):
         logits, state = step(last.flatten(), state)
+        looked = _alignment(state, batch, k)  # (B, K, S)
+        if looked is not None and live_alignments is None:
+            live_alignments = looked.new_zeros(batch, k, max_length, looked.shape[-1])
+            done = done._replace(alignments=live_alignments)
         vocab = logits.shape[-1]
         logs = _log_probabilities(logits, (live_scores > -torch.inf).flatten(), eos)
         extended = live_scores.unsqueeze(-1) + logs.view(batch, k, vocab)
@@ -205,25 +218,44 @@ def beam_search(
         parents, token = places // vocab, places % vocab  # (B, 2K)
         tokens = live_tokens[rows, parents]  # (B, 2K, max_length)
         tokens[:, :, t] = token
+        alignments = None
+        if live_alignments is not None and looked is not None:
+            alignments = live_alignments[rows, parents]  # (B, 2K, max_length, S)
+            alignments[:, :, t] = looked[rows, parents]
         ended = token == eos
 
         open_rows = ~done.finished.all(dim=1, keepdim=True)
         enters = ended & open_rows & (torch.arange(width, device=device) < k)
-        done = _merge(done, tokens, scores, enters, t + 1, length_penalty, finished=True)
+        found = Decoded(tokens, torch.full_like(token, t + 1), scores, ended, alignments)
+        done = _merge(done, found, enters, length_penalty)
         if bool(done.finished.all()):
             break
 
         live_scores, chosen = _best(scores.masked_fill(ended, -torch.inf), k)
         live_tokens, last = tokens[rows, chosen], token[rows, chosen]
+        if alignments is not None:
+            live_alignments = alignments[rows, chosen]
         flat = (rows * k + parents[rows, chosen]).flatten()
         state = _select(state, flat)
     else:
         open_rows = ~done.finished.all(dim=1, keepdim=True)
         enters = open_rows.expand(batch, k)
-        done = _merge(
-            done, live_tokens, live_scores, enters, max_length, length_penalty, finished=False
-        )
-    return done._replace(tokens=done.tokens[:, :, : max([1, *done.lengths.flatten().tolist()])])
+        lengths = torch.full_like(last, max_length)
+        unfinished = torch.zeros_like(enters)
+        found = Decoded(live_tokens, lengths, live_scores, unfinished, live_alignments)
+        done = _merge(done, found, enters, length_penalty)
+    longest = max([1, *done.lengths.flatten().tolist()])
+    if done.alignments is not None:
+        beyond = torch.arange(longest, device=device) >= done.lengths.unsqueeze(-1)
+        kept = done.alignments[:, :, :longest].masked_fill(beyond.unsqueeze(-1), 0.0)
+        done = done._replace(alignments=kept)
+    return done._replace(tokens=done.tokens[:, :, :longest])
+
+
+def _alignment(state: Any, batch: int, k: int) -> Float[Tensor, "B K S"] | None:
+    """Where each hypothesis looked in the last step, if the state says so."""
+    alignment = getattr(state, "alignment", None)
+    return None if alignment is None else alignment.view(batch, k, -1)
 
 
 def _best(scores: Float[Tensor, "B N"], k: int) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"]]:
@@ -239,25 +271,25 @@ def _best(scores: Float[Tensor, "B N"], k: int) -> tuple[Float[Tensor, "B k"], I
 
 
 def _merge(
-    done: Decoded,
-    tokens: Int[Tensor, "B N T"],
-    scores: Float[Tensor, "B N"],
-    enters: Bool[Tensor, "B N"],
-    length: int,
-    length_penalty: float,
-    *,
-    finished: bool,
+    done: Decoded, found: Decoded, enters: Bool[Tensor, "B N"], length_penalty: float
 ) -> Decoded:
-    """The best ``K`` of the hypotheses that are there and those that enter, all of one length."""
-    possible = enters & (scores > -torch.inf)
-    lengths = torch.full_like(tokens[:, :, 0], length)
-    normalised = scores / length_normaliser(lengths, length_penalty)
+    """The best ``K`` of the hypotheses that are there and those found that enter."""
+    possible = enters & (found.scores > -torch.inf)
+    normalised = found.scores / length_normaliser(found.lengths, length_penalty)
     normalised = normalised.masked_fill(~possible, -torch.inf)
     kept, places = _best(torch.cat([done.scores, normalised], dim=1), done.scores.shape[1])
     rows = torch.arange(places.shape[0], device=places.device).unsqueeze(1)
+
+    def choose(old: Tensor, new: Tensor) -> Tensor:
+        return torch.cat([old, new], dim=1)[rows, places]
+
+    alignments = None
+    if done.alignments is not None and found.alignments is not None:
+        alignments = choose(done.alignments, found.alignments)
     return Decoded(
-        tokens=torch.cat([done.tokens, tokens], dim=1)[rows, places],
-        lengths=torch.cat([done.lengths, lengths * possible], dim=1)[rows, places],
+        tokens=choose(done.tokens, found.tokens),
+        lengths=choose(done.lengths, found.lengths * possible),
         scores=kept,
-        finished=torch.cat([done.finished, possible & finished], dim=1)[rows, places],
+        finished=choose(done.finished, possible & found.finished),
+        alignments=alignments,
     )

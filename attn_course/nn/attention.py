@@ -1,0 +1,126 @@
+"""Attention as a module: a score, a normalisation and up to three projections, all passed in."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from attn_course._checks import check_size
+from attn_course.functional.attention import attention
+from attn_course.functional.softmax import masked_softmax
+from attn_course.nn.scores import ScaledDotScore
+
+
+class Memory(NamedTuple):
+    """What is attended to, made once per sentence: batch on axis 0 throughout.
+
+    Attributes:
+        keys: Keys as the score's ``prepare`` left them.
+        values: What is mixed.
+        mask: True = a place that counts.
+    """
+
+    keys: Float[Tensor, "B S Ep"]
+    values: Float[Tensor, "B S Ev"]
+    mask: Bool[Tensor, "B S"]
+
+
+class Attention(nn.Module):
+    r"""Mix values by how well their keys fit a query: :func:`attn_course.functional.attention`.
+
+    .. math:: w = \mathrm{normalize}(\mathrm{score}(W_Q q, W_K k)), \qquad o = \sum_s w_s W_V v_s
+
+    A projection that is not given is not there: without all three, and with keys that serve as
+    values, this is the attention of Bahdanau et al. (2015) and Luong et al. (2015).
+
+    Args:
+        score: Module that maps query and key to scores; scaled dot product if none is given.
+        query_projection: :math:`W_Q`, for example ``torch.nn.Linear``.
+        key_projection: :math:`W_K`.
+        value_projection: :math:`W_V`.
+        normalize: Maps scores and mask to weights; None takes the scores themselves.
+    """
+
+    def __init__(
+        self,
+        *,
+        score: nn.Module | None = None,
+        query_projection: nn.Module | None = None,
+        key_projection: nn.Module | None = None,
+        value_projection: nn.Module | None = None,
+        normalize: Callable[..., Tensor] | None = masked_softmax,
+    ) -> None:
+        super().__init__()
+        self.score: Any = ScaledDotScore() if score is None else score  # a Score: duck-typed
+        self.query_projection = query_projection
+        self.key_projection = key_projection
+        self.value_projection = value_projection
+        self.normalize = normalize
+
+    def forward(
+        self,
+        query: Float[Tensor, "*#B L Dq"],
+        key: Float[Tensor, "*#B S Dk"],
+        value: Float[Tensor, "*#B S Dv"] | None = None,
+        attn_mask: Bool[Tensor, "..."] | None = None,
+    ) -> tuple[Float[Tensor, "*#B L Ev"], Float[Tensor, "*#B L S"]]:
+        """Output and weights.
+
+        Args:
+            query: What is looked for.
+            key: What it is compared with.
+            value: What is mixed; the keys, before their projection, if none are given.
+            attn_mask: True = may attend; broadcasts to the scores.
+
+        Raises:
+            ValueError: If shapes do not fit, or the mask is not boolean.
+        """
+        value = key if value is None else value
+        query = query if self.query_projection is None else self.query_projection(query)
+        key = key if self.key_projection is None else self.key_projection(key)
+        value = value if self.value_projection is None else self.value_projection(value)
+        return attention(
+            query, key, value, score=self.score, attn_mask=attn_mask, normalize=self.normalize
+        )
+
+    def prepare(self, annotations: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Memory:
+        """Keys and values of a sentence, both made from its annotations, ready for :meth:`attend`.
+
+        The score must have the methods of :class:`attn_course.nn.Score`.
+
+        Args:
+            annotations: One vector per place.
+            mask: True = a place that counts. What stands at the others does not matter.
+
+        Raises:
+            ValueError: If the mask does not have one entry per place.
+        """
+        check_size("mask", mask, -1, annotations.shape[1])
+        annotations = torch.where(mask.unsqueeze(-1), annotations, 0.0)
+        key = annotations if self.key_projection is None else self.key_projection(annotations)
+        value = annotations if self.value_projection is None else self.value_projection(annotations)
+        return Memory(self.score.prepare(key), value, mask)
+
+    def scores(self, query: Float[Tensor, "B L Dq"], memory: Memory) -> Float[Tensor, "B L S"]:
+        """Scores of queries against a prepared memory, before mask and softmax."""
+        query = query if self.query_projection is None else self.query_projection(query)
+        scores: Tensor = self.score.compare(query, memory.keys)
+        return scores
+
+    def attend(
+        self, query: Float[Tensor, "B L Dq"], memory: Memory
+    ) -> tuple[Float[Tensor, "B L Ev"], Float[Tensor, "B L S"]]:
+        """What :meth:`forward` gives, with the keys' part of the work done before.
+
+        Args:
+            query: One or several queries per row.
+            memory: From :meth:`prepare`.
+        """
+        scores, mask = self.scores(query, memory), memory.mask.unsqueeze(1)  # (B, L, S), (B, 1, S)
+        if self.normalize is None:
+            weights = scores.masked_fill(~mask, 0.0)
+        else:
+            weights = self.normalize(scores, mask)
+        return weights @ memory.values, weights

@@ -1,0 +1,275 @@
+"""Encoder and decoder with attention, after Bahdanau, Cho and Bengio."""
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from attn_course._checks import check_axes, check_ids, check_size
+from attn_course.masks import padding_mask
+from attn_course.nn.attention import Attention, Memory
+from attn_course.nn.recurrent import Cell, GRUCell, Recurrent, hidden_of
+from attn_course.nn.scores import AdditiveScore
+from attn_course.nn.seq2seq import CellFactory, _check_positive
+
+
+class BidirectionalEncoder(nn.Module):
+    r"""Read the source in both directions: one annotation per word, which knows what is around it.
+
+    .. math:: h_j = [\overrightarrow h_j; \overleftarrow h_j]
+
+    Bahdanau, Cho and Bengio (2015), section 3.2 and appendix A.2.1.
+
+    Args:
+        vocab_size: Number of source ids.
+        embed_dim: Size of an embedding, shared by both directions.
+        hidden_size: Size :math:`H` of each direction; an annotation has twice that.
+        cell: Class of the cells, called as ``cell(input_size=..., hidden_size=...)``.
+
+    Raises:
+        ValueError: If a size is below 1.
+    """
+
+    def __init__(
+        self, *, vocab_size: int, embed_dim: int, hidden_size: int, cell: CellFactory = GRUCell
+    ) -> None:
+        super().__init__()
+        _check_positive(vocab_size=vocab_size, embed_dim=embed_dim, hidden_size=hidden_size)
+        self.hidden_size = hidden_size
+        self.embedding = nn.Embedding(vocab_size, embed_dim)
+        self.forwards = Recurrent(cell=cell(input_size=embed_dim, hidden_size=hidden_size))
+        self.backwards = Recurrent(
+            cell=cell(input_size=embed_dim, hidden_size=hidden_size), reverse=True
+        )
+
+    def forward(
+        self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None
+    ) -> tuple[Float[Tensor, "B S C"], Float[Tensor, "B H"]]:
+        r"""Annotations, 0 at padding, and the summary :math:`\overleftarrow h_1`.
+
+        The summary is the backward state at the first word, which has read the whole sentence;
+        from it the paper starts its decoder (appendix A.2.2).
+
+        Args:
+            source: Padded ids.
+            source_lengths: How many ids of each row count; all, if none are given.
+
+        Raises:
+            ValueError: If an id or a length is out of range, or the source is empty.
+        """
+        check_axes("source", source, "B S")
+        check_ids("source", source, self.embedding.num_embeddings)
+        words = self.embedding(source)
+        ahead, _ = self.forwards(words, lengths=source_lengths)
+        back, summary = self.backwards(words, lengths=source_lengths)
+        return torch.cat([ahead, back], dim=-1), hidden_of(summary)
+
+
+def _start(cell: Cell, hidden: Float[Tensor, "B H"]) -> Any:
+    """A cell's state with a given hidden part; an LSTM starts with an empty cell."""
+    state = cell.initial_state(hidden)
+    return hidden if isinstance(state, Tensor) else (hidden, *state[1:])
+
+
+def _embed(
+    embedding: nn.Embedding, target_in: Int[Tensor, "B L"], alignment: Float[Tensor, "B S"]
+) -> Float[Tensor, "B L D"]:
+    """Target words, after a look at their ids."""
+    check_axes("target_in", target_in, "B L")
+    check_size("target_in", target_in, 0, alignment.shape[0])
+    if target_in.shape[1] == 0:
+        raise ValueError(f"target_in: expected at least one position, got {tuple(target_in.shape)}")
+    check_ids("target_in", target_in, embedding.num_embeddings)
+    words: Tensor = embedding(target_in)
+    return words
+
+
+class BahdanauState(NamedTuple):
+    """Where a :class:`BahdanauDecoder` stands; batch on axis 0 throughout.
+
+    Attributes:
+        recurrent: State of the cell.
+        memory: The prepared source.
+        alignment: Weights of the step that led here; 0 before the first.
+    """
+
+    recurrent: Any
+    memory: Memory
+    alignment: Float[Tensor, "B S"]
+
+
+class BahdanauDecoder(nn.Module):
+    r"""Look first, then move: the previous state asks, the answer enters the next state.
+
+    .. math::
+       \alpha_i &= \mathrm{softmax}_j\, a(s_{i-1}, h_j) \\
+       c_i &= \textstyle\sum_j \alpha_{ij} h_j \\
+       s_i &= f(s_{i-1}, [y_{i-1}; c_i]) \\
+       p(y_i \mid y_{<i}, x) &= \mathrm{softmax}(W_o [s_i; y_{i-1}; c_i] + b_o)
+
+    Bahdanau, Cho and Bengio (2015), equations 4 to 6 and appendix A.2.2, with
+    :math:`s_0 = \tanh(W_s \overleftarrow h_1 + b_s)`. Differs from the paper: the output is one
+    linear layer in place of the maxout layer, and sees :math:`s_i` as in equation 4, where the
+    appendix writes :math:`s_{i-1}`.
+
+    Args:
+        vocab_size: Number of target ids.
+        embed_dim: Size of an embedding.
+        context_size: Size of an annotation, which is that of the context vector.
+        summary_size: Size of the encoder's summary, from which the first state is made.
+        hidden_size: Size of the decoder's state.
+        score: The alignment model :math:`a`, with the methods of :class:`attn_course.nn.Score`;
+            :class:`attn_course.nn.AdditiveScore` with ``hidden_size`` units, if ``None``.
+        cell: Class of the cell, called as ``cell(input_size=..., hidden_size=...)``.
+
+    Raises:
+        ValueError: If a size is below 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        vocab_size: int,
+        embed_dim: int,
+        context_size: int,
+        summary_size: int,
+        hidden_size: int,
+        score: nn.Module | None = None,
+        cell: CellFactory = GRUCell,
+    ) -> None:
+        super().__init__()
+        _check_positive(
+            vocab_size=vocab_size,
+            embed_dim=embed_dim,
+            context_size=context_size,
+            summary_size=summary_size,
+            hidden_size=hidden_size,
+        )
+        if score is None:
+            score = AdditiveScore(
+                query_size=hidden_size, key_size=context_size, hidden_size=hidden_size
+            )
+        self.context_size = context_size
+        self.embedding = nn.Embedding(vocab_size, embed_dim)
+        self.initial = nn.Linear(summary_size, hidden_size)
+        self.attention = Attention(score=score)
+        self.cell = cell(input_size=embed_dim + context_size, hidden_size=hidden_size)
+        self.output = nn.Linear(hidden_size + embed_dim + context_size, vocab_size)
+
+    def init_state(
+        self,
+        annotations: Float[Tensor, "B S C"],
+        summary: Float[Tensor, "B Z"],
+        source_mask: Bool[Tensor, "B S"],
+    ) -> BahdanauState:
+        """The state before the first step; the keys are projected here, once per sentence.
+
+        Raises:
+            ValueError: If annotations or summary have another size than the decoder expects.
+        """
+        check_size("annotations", annotations, -1, self.context_size)
+        check_size("summary", summary, -1, self.initial.in_features)
+        memory = self.attention.prepare(annotations, source_mask)
+        hidden = torch.tanh(self.initial(summary))
+        alignment = annotations.new_zeros(source_mask.shape)
+        return BahdanauState(_start(self.cell, hidden), memory, alignment)
+
+    def forward(
+        self, target_in: Int[Tensor, "B L"], state: BahdanauState
+    ) -> tuple[Float[Tensor, "B L V"], Float[Tensor, "B L S"], BahdanauState]:
+        """Logits and weights for every position of a known target, and the state at its end.
+
+        Args:
+            target_in: The target, shifted right, starting with ``BOS``. Logits and weights at
+                ``t`` depend on the positions up to ``t`` only.
+            state: From :meth:`init_state`, or from an earlier call.
+
+        Raises:
+            ValueError: If there is no position, an id is out of range, or the state is one of
+                another number of rows.
+        """
+        words = _embed(self.embedding, target_in, state.alignment)
+        recurrent, memory = state.recurrent, state.memory
+        joined, alignments = [], []
+        for t in range(words.shape[1]):
+            query = hidden_of(recurrent).unsqueeze(1)  # (B, 1, H)
+            context, weights = self.attention.attend(query, memory)
+            context = context.squeeze(1)
+            recurrent = self.cell(torch.cat([words[:, t], context], dim=-1), recurrent)
+            joined.append(torch.cat([hidden_of(recurrent), words[:, t], context], dim=-1))
+            alignments.append(weights.squeeze(1))
+        logits: Tensor = self.output(torch.stack(joined, dim=1))
+        state = BahdanauState(recurrent, memory, alignments[-1])
+        return logits, torch.stack(alignments, dim=1), state
+
+
+class AttentionEncoderDecoder(nn.Module):
+    r"""A conditional language model of the target that looks back at the source at every step.
+
+    .. math:: p(y \mid x) = \prod_{t=1}^{T_y} p(y_t \mid y_1, \ldots, y_{t-1}, x)
+
+    Bahdanau et al. (2015), equation 4: the context :math:`c_t` is another one for each target word.
+
+    Args:
+        encoder: Maps source and lengths to annotations, one per source word, and a summary:
+            :class:`BidirectionalEncoder` or :class:`attn_course.nn.Encoder`.
+        decoder: :class:`BahdanauDecoder` or :class:`attn_course.nn.LuongDecoder`.
+    """
+
+    def __init__(self, *, encoder: nn.Module, decoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.decoder: Any = decoder  # duck-typed
+
+    def forward(
+        self,
+        source: Int[Tensor, "B S"],
+        source_lengths: Int[Tensor, " B"] | None,
+        target_in: Int[Tensor, "B L"],
+    ) -> Float[Tensor, "B L V"]:
+        """Logits for every position of a known target: teacher forcing.
+
+        Args:
+            source: Padded source ids.
+            source_lengths: How many ids of each source row count; all, if ``None``.
+            target_in: Target ids shifted right, starting with ``BOS``.
+        """
+        logits: Tensor = self.decoder(target_in, self.init_state(source, source_lengths))[0]
+        return logits
+
+    def align(
+        self,
+        source: Int[Tensor, "B S"],
+        source_lengths: Int[Tensor, " B"] | None,
+        target_in: Int[Tensor, "B L"],
+    ) -> Float[Tensor, "B L S"]:
+        """Weights for every position of a known target: the soft alignment, 0 at padding.
+
+        Args:
+            source: Padded source ids.
+            source_lengths: How many ids of each source row count; all, if ``None``.
+            target_in: Target ids shifted right, starting with ``BOS``.
+        """
+        weights: Tensor = self.decoder(target_in, self.init_state(source, source_lengths))[1]
+        return weights
+
+    def init_state(
+        self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None
+    ) -> Any:
+        """Read the source; the state from which :meth:`step` starts. Batch on axis 0 throughout."""
+        annotations, summary = self.encoder(source, source_lengths)
+        if source_lengths is None:
+            mask = torch.ones(source.shape, dtype=torch.bool, device=source.device)
+        else:
+            mask = padding_mask(source_lengths, source.shape[1])
+        return self.decoder.init_state(annotations, summary, mask)
+
+    def step(self, token: Int[Tensor, " B"], state: Any) -> tuple[Float[Tensor, "B V"], Any]:
+        """Logits for the next token after ``token``, and the next state: one step of decoding.
+
+        The weights of the step are ``state.alignment`` of the state that is returned.
+        """
+        check_axes("token", token, "B")
+        logits, _, state = self.decoder(token.unsqueeze(1), state)
+        return logits.squeeze(1), state

@@ -1,0 +1,97 @@
+"""Windows for Luong's decoder: from scores of all places to weights of a few."""
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from attn_course.functional.local_window import local_m_mask, local_p_position, local_p_weights
+from attn_course.functional.softmax import masked_softmax
+from attn_course.nn.scores import _parameter
+
+
+class LocalM(nn.Module):
+    """Monotonic local attention: step ``t`` looks around place ``t``. No parameters.
+
+    See :func:`attn_course.functional.local_m_mask`. A step whose window lies beyond the end of the
+    source has no weights, and a context of zeros.
+
+    Args:
+        half_width: :math:`D`.
+
+    Raises:
+        ValueError: If ``half_width`` is negative.
+    """
+
+    def __init__(self, *, half_width: float) -> None:
+        super().__init__()
+        if not half_width >= 0:
+            raise ValueError(f"half_width: expected at least 0, got {half_width}")
+        self.half_width = half_width
+
+    def forward(
+        self,
+        scores: Float[Tensor, "B L S"],
+        hidden: Float[Tensor, "B L H"],
+        steps: Int[Tensor, "B L"],
+        mask: Bool[Tensor, "B S"],
+    ) -> Float[Tensor, "B L S"]:
+        """Weights from scores.
+
+        Args:
+            scores: Of all places.
+            hidden: States of the decoder; not used.
+            steps: Numbers of the target steps, from 0.
+            mask: True = a place that counts; these come first.
+        """
+        window = local_m_mask(steps, mask.sum(-1), self.half_width, mask.shape[-1])
+        return masked_softmax(scores, window)
+
+
+class LocalP(nn.Module):
+    """Predictive local attention: the state of the decoder says where to look.
+
+    See :func:`attn_course.functional.local_p_position` and
+    :func:`attn_course.functional.local_p_weights`.
+
+    Args:
+        half_width: :math:`D`.
+        query_size: Size :math:`H` of the decoder's state.
+        hidden_size: Size :math:`A` of the predictor's hidden layer; ``query_size``, if ``None``.
+
+    Raises:
+        ValueError: If a size is below 1 or ``half_width`` is not positive.
+    """
+
+    def __init__(
+        self, *, half_width: float, query_size: int, hidden_size: int | None = None
+    ) -> None:
+        super().__init__()
+        if not half_width > 0:
+            raise ValueError(f"half_width: expected more than 0, got {half_width}")
+        hidden_size = query_size if hidden_size is None else hidden_size
+        self.half_width = half_width
+        self.weight = _parameter(hidden_size, query_size, fan_in=query_size)
+        self.v = _parameter(hidden_size, fan_in=hidden_size)
+
+    def position(
+        self, hidden: Float[Tensor, "B L H"], mask: Bool[Tensor, "B S"]
+    ) -> Float[Tensor, "B L"]:
+        """The predicted centres."""
+        return local_p_position(hidden, self.weight, self.v, mask.sum(-1))
+
+    def forward(
+        self,
+        scores: Float[Tensor, "B L S"],
+        hidden: Float[Tensor, "B L H"],
+        steps: Int[Tensor, "B L"],
+        mask: Bool[Tensor, "B S"],
+    ) -> Float[Tensor, "B L S"]:
+        """Weights from scores.
+
+        Args:
+            scores: Of all places.
+            hidden: States of the decoder.
+            steps: Numbers of the target steps; not used.
+            mask: True = a place that counts; these come first.
+        """
+        centre = self.position(hidden, mask)
+        return local_p_weights(scores, centre, self.half_width, mask.unsqueeze(1))

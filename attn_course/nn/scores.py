@@ -1,0 +1,316 @@
+"""Score functions with their parameters: how well a query fits each key.
+
+Every score is called as ``score(query, key)``. For decoders, which meet the same keys at every
+step, it also comes in two parts: ``prepare(key)`` does once what needs no query, and
+``compare(query, prepared)`` does the rest; ``score(query, key)`` is one after the other.
+"""
+
+import math
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from attn_course._checks import check_size
+from attn_course.functional.scores import (
+    cosine_score,
+    dot_score,
+    location_score,
+    scaled_dot_score,
+    tanh_score,
+)
+
+
+@runtime_checkable
+class Score(Protocol):
+    """What attention asks of a score: any module with these members will do."""
+
+    def __call__(
+        self, query: Float[Tensor, "*#B L Eq"], key: Float[Tensor, "*#B S Ek"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and key."""
+        ...
+
+    def prepare(self, key: Float[Tensor, "*#B S Ek"]) -> Float[Tensor, "*#B S Ep"]:
+        """What can be done to the keys before any query is known."""
+        ...
+
+    def compare(
+        self, query: Float[Tensor, "*#B L Eq"], prepared: Float[Tensor, "*#B S Ep"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and prepared key."""
+        ...
+
+
+def _parameter(*shape: int, fan_in: int) -> nn.Parameter:
+    r"""Uniform in :math:`\pm 1/\sqrt{\mathrm{fan\_in}}`, as ``torch.nn.Linear`` is."""
+    if min(shape) < 1:
+        raise ValueError(f"sizes: expected at least 1, got {shape}")
+    bound = 1 / math.sqrt(fan_in)
+    return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound))
+
+
+class DotScore(nn.Module):
+    """The dot product, without parameters: :func:`attn_course.functional.dot_score`."""
+
+    def forward(
+        self, query: Float[Tensor, "*#B L E"], key: Float[Tensor, "*#B S E"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and key."""
+        return self.compare(query, self.prepare(key))
+
+    def prepare(self, key: Float[Tensor, "*#B S E"]) -> Float[Tensor, "*#B S E"]:
+        """The keys as they are."""
+        return key
+
+    def compare(
+        self, query: Float[Tensor, "*#B L E"], prepared: Float[Tensor, "*#B S E"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and prepared key."""
+        return dot_score(query, prepared)
+
+
+class ScaledDotScore(nn.Module):
+    """The scaled dot product: :func:`attn_course.functional.scaled_dot_score`.
+
+    Args:
+        scale: Factor in place of one over the root of the size.
+    """
+
+    def __init__(self, *, scale: float | None = None) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(
+        self, query: Float[Tensor, "*#B L E"], key: Float[Tensor, "*#B S E"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and key."""
+        return self.compare(query, self.prepare(key))
+
+    def prepare(self, key: Float[Tensor, "*#B S E"]) -> Float[Tensor, "*#B S E"]:
+        """The keys as they are."""
+        return key
+
+    def compare(
+        self, query: Float[Tensor, "*#B L E"], prepared: Float[Tensor, "*#B S E"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and prepared key."""
+        return scaled_dot_score(query, prepared, scale=self.scale)
+
+
+class GeneralScore(nn.Module):
+    """A dot product through a matrix: :func:`attn_course.functional.general_score`.
+
+    Args:
+        query_size: Size :math:`E_q` of a query.
+        key_size: Size :math:`E_k` of a key.
+
+    Raises:
+        ValueError: If a size is below 1.
+    """
+
+    def __init__(self, *, query_size: int, key_size: int) -> None:
+        super().__init__()
+        self.weight = _parameter(query_size, key_size, fan_in=key_size)
+
+    def forward(
+        self, query: Float[Tensor, "*#B L Eq"], key: Float[Tensor, "*#B S Ek"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and key."""
+        return self.compare(query, self.prepare(key))
+
+    def prepare(self, key: Float[Tensor, "*#B S Ek"]) -> Float[Tensor, "*#B S Eq"]:
+        """Each key seen through the matrix."""
+        check_size("key", key, -1, self.weight.shape[1])
+        return key @ self.weight.mT
+
+    def compare(
+        self, query: Float[Tensor, "*#B L Eq"], prepared: Float[Tensor, "*#B S Eq"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and prepared key."""
+        check_size("query", query, -1, self.weight.shape[0])
+        return dot_score(query, prepared)
+
+
+class AdditiveScore(nn.Module):
+    """One hidden layer over query and key: :func:`attn_course.functional.additive_score`.
+
+    Args:
+        query_size: Size :math:`E_q` of a query.
+        key_size: Size :math:`E_k` of a key.
+        hidden_size: Size :math:`A` of the hidden layer.
+
+    Raises:
+        ValueError: If a size is below 1.
+    """
+
+    def __init__(self, *, query_size: int, key_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.weight_query = _parameter(hidden_size, query_size, fan_in=query_size)
+        self.weight_key = _parameter(hidden_size, key_size, fan_in=key_size)
+        self.bias = _parameter(hidden_size, fan_in=key_size)
+        self.v = _parameter(hidden_size, fan_in=hidden_size)
+
+    def forward(
+        self, query: Float[Tensor, "*#B L Eq"], key: Float[Tensor, "*#B S Ek"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and key."""
+        return self.compare(query, self.prepare(key))
+
+    def prepare(self, key: Float[Tensor, "*#B S Ek"]) -> Float[Tensor, "*#B S A"]:
+        """The keys' part of the hidden layer, bias included."""
+        check_size("key", key, -1, self.weight_key.shape[1])
+        return nn.functional.linear(key, self.weight_key, self.bias)
+
+    def compare(
+        self, query: Float[Tensor, "*#B L Eq"], prepared: Float[Tensor, "*#B S A"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and prepared key."""
+        check_size("query", query, -1, self.weight_query.shape[1])
+        return tanh_score(query @ self.weight_query.mT, prepared, self.v)
+
+
+class ConcatScore(nn.Module):
+    """The hidden layer over the concatenation: :func:`attn_course.functional.concat_score`.
+
+    Args:
+        query_size: Size :math:`E_q` of a query.
+        key_size: Size :math:`E_k` of a key.
+        hidden_size: Size :math:`A` of the hidden layer.
+
+    Raises:
+        ValueError: If a size is below 1.
+    """
+
+    def __init__(self, *, query_size: int, key_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.query_size, self.key_size = query_size, key_size
+        self.weight = _parameter(hidden_size, query_size + key_size, fan_in=query_size + key_size)
+        self.v = _parameter(hidden_size, fan_in=hidden_size)
+
+    def forward(
+        self, query: Float[Tensor, "*#B L Eq"], key: Float[Tensor, "*#B S Ek"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and key."""
+        return self.compare(query, self.prepare(key))
+
+    def prepare(self, key: Float[Tensor, "*#B S Ek"]) -> Float[Tensor, "*#B S A"]:
+        """The keys' part of the hidden layer: the right-hand columns of the matrix."""
+        check_size("key", key, -1, self.key_size)
+        return key @ self.weight[:, self.query_size :].mT
+
+    def compare(
+        self, query: Float[Tensor, "*#B L Eq"], prepared: Float[Tensor, "*#B S A"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and prepared key."""
+        check_size("query", query, -1, self.query_size)
+        return tanh_score(query @ self.weight[:, : self.query_size].mT, prepared, self.v)
+
+
+class LocationScore(nn.Module):
+    """Places, blind to the keys: :func:`attn_course.functional.location_score`.
+
+    Args:
+        query_size: Size :math:`E_q` of a query.
+        max_length: Most keys there can be.
+
+    Raises:
+        ValueError: If a size is below 1.
+    """
+
+    def __init__(self, *, query_size: int, max_length: int) -> None:
+        super().__init__()
+        self.weight = _parameter(max_length, query_size, fan_in=query_size)
+
+    def forward(
+        self, query: Float[Tensor, "*#B L Eq"], key: Float[Tensor, "*#B S Ek"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and place."""
+        return self.compare(query, self.prepare(key))
+
+    def prepare(self, key: Float[Tensor, "*#B S Ek"]) -> Float[Tensor, "*#B S Ek"]:
+        """The keys as they are: only their number counts."""
+        return key
+
+    def compare(
+        self, query: Float[Tensor, "*#B L Eq"], prepared: Float[Tensor, "*#B S Ek"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and place."""
+        return location_score(query, prepared, weight=self.weight)
+
+
+class CosineScore(nn.Module):
+    r"""The cosine times a learned sharpness: :func:`attn_course.functional.cosine_score`.
+
+    The parameter is :math:`\log \beta`, so that :math:`\beta` stays positive. In Graves et al.
+    (2014) a controller emits :math:`\beta` anew at every step; here it is one number.
+
+    Args:
+        sharpness: :math:`\beta` at the start.
+
+    Raises:
+        ValueError: If the sharpness is not positive.
+    """
+
+    def __init__(self, *, sharpness: float = 1.0) -> None:
+        super().__init__()
+        if not sharpness > 0:
+            raise ValueError(f"sharpness: expected more than 0, got {sharpness}")
+        self.log_sharpness = nn.Parameter(torch.tensor(math.log(sharpness)))
+
+    def forward(
+        self, query: Float[Tensor, "*#B L E"], key: Float[Tensor, "*#B S E"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and key."""
+        return self.compare(query, self.prepare(key))
+
+    def prepare(self, key: Float[Tensor, "*#B S E"]) -> Float[Tensor, "*#B S E"]:
+        """The keys as they are; their lengths are divided out in :meth:`compare`."""
+        return key
+
+    def compare(
+        self, query: Float[Tensor, "*#B L E"], prepared: Float[Tensor, "*#B S E"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and prepared key."""
+        return cosine_score(query, prepared, sharpness=self.log_sharpness.exp())
+
+
+SCORES: dict[str, type[nn.Module]] = {
+    "dot": DotScore,
+    "scaled_dot": ScaledDotScore,
+    "general": GeneralScore,
+    "additive": AdditiveScore,
+    "concat": ConcatScore,
+    "location": LocationScore,
+    "cosine": CosineScore,
+}
+
+
+def make_score(
+    name: str, *, query_size: int, key_size: int, hidden_size: int, max_length: int
+) -> nn.Module:
+    """A score by its name, so that one loop can try them all.
+
+    Args:
+        name: One of ``SCORES``.
+        query_size: Size of a query.
+        key_size: Size of a key; dot products and the cosine need it to be that of the query.
+        hidden_size: Of the hidden layer of additive and concat.
+        max_length: Most keys there can be, for location.
+
+    Raises:
+        ValueError: If there is no such score, a size is below 1, or a score that compares query
+            and key directly is asked for vectors of two sizes.
+    """
+    if name not in SCORES:
+        raise ValueError(f"name: expected one of {', '.join(SCORES)}, got {name}")
+    if name in ("dot", "scaled_dot", "cosine"):
+        if query_size != key_size:
+            raise ValueError(f"key_size: expected that of the query, {query_size}, got {key_size}")
+        return SCORES[name]()
+    if name == "general":
+        return GeneralScore(query_size=query_size, key_size=key_size)
+    if name == "location":
+        return LocationScore(query_size=query_size, max_length=max_length)
+    return SCORES[name](query_size=query_size, key_size=key_size, hidden_size=hidden_size)
