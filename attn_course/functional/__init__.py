@@ -22,6 +22,12 @@ from attn_course.functional.hard_attention import (
     weight_entropy,
 )
 from attn_course.functional.local_window import local_m_mask, local_p_position, local_p_weights
+from attn_course.functional.memory import (
+    memory_hop,
+    position_encoding,
+    sentence_ages,
+    sentence_vectors,
+)
 from attn_course.functional.recurrent import (
     gru_cell,
     jacobian_product,
@@ -79,7 +85,9 @@ __all__ = [
     "logsumexp",
     "lstm_cell",
     "masked_softmax",
+    "memory_hop",
     "permute_weights",
+    "position_encoding",
     "reinforce_loss",
     "rnn_cell",
     "rnn_jacobian",
@@ -87,6 +95,8 @@ __all__ = [
     "scaled_dot_score",
     "score_function_gradient",
     "score_function_moments",
+    "sentence_ages",
+    "sentence_vectors",
     "softmax",
     "spearman",
     "straight_through",

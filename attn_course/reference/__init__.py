@@ -19,6 +19,13 @@ from attn_course.reference.hard_attention import (
     weight_entropy,
 )
 from attn_course.reference.local_window import local_m_mask, local_p_position, local_p_weights
+from attn_course.reference.memory import (
+    memory_hop,
+    memory_network,
+    position_encoding,
+    sentence_ages,
+    sentence_vectors,
+)
 from attn_course.reference.recurrent import (
     RNNGradients,
     gru_cell,
@@ -78,6 +85,9 @@ __all__ = [
     "logsumexp",
     "lstm_cell",
     "masked_softmax",
+    "memory_hop",
+    "memory_network",
+    "position_encoding",
     "rnn_bptt",
     "rnn_cell",
     "rnn_forward",
@@ -86,6 +96,8 @@ __all__ = [
     "scaled_dot_score",
     "score_function_gradient",
     "score_function_moments",
+    "sentence_ages",
+    "sentence_vectors",
     "softmax",
     "spearman",
     "straight_through",

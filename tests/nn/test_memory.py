@@ -1,0 +1,349 @@
+"""Memory network: the formula sentence by sentence, padding, tying, and a memory never written."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor
+from torch.testing import assert_close
+
+from attn_course import reference
+from attn_course.nn import MemoryNetwork
+
+MODULE = "attn_course.nn.memory"
+V, D, AGES, B, N, J, JQ = 11, 3, 7, 2, 5, 4, 3
+TYINGS = ["adjacent", "layer-wise", "untied"]
+
+
+def build(kind: Any = MemoryNetwork, **options: Any) -> Any:
+    options = {"hops": 2, "vocab_size": V, "embed_dim": D, "max_sentences": AGES} | options
+    torch.manual_seed(5)
+    model = kind(**options).double()
+    for parameter in model.parameters():  # larger than at the start, so that every part matters
+        torch.nn.init.normal_(parameter, std=0.7)
+    return model
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    """Padding at the end of sentences, of questions and of a story, an empty sentence within."""
+    story, question = torch.randint(1, V, (B, N, J)), torch.randint(1, V, (B, JQ))
+    story[0, 1, 2:], story[0, 3, 1:], story[0, 4], question[0, 2] = 0, 0, 0, 0
+    story[1, 2] = 0
+    return story, question
+
+
+def parameters_by_paper(model: Any) -> dict[str, list[np.ndarray]]:
+    """A, C, T_A, T_C for each hop, B, W, H, from the tying rules of the paper."""
+    words, ages = ([t.weight.detach().numpy() for t in ts] for ts in (model.words, model.ages))
+    hops = range(model.hops)
+    places = {
+        "adjacent": (list(hops), [k + 1 for k in hops]),
+        "layer-wise": ([0 for _ in hops], [1 for _ in hops]),
+        "untied": ([2 * k for k in hops], [2 * k + 1 for k in hops]),
+    }[model.tying]
+    found = {"A": [words[i] for i in places[0]], "C": [words[i] for i in places[1]]}
+    if ages:
+        found |= {"TA": [ages[i] for i in places[0]], "TC": [ages[i] for i in places[1]]}
+    if model.tying == "adjacent":
+        found |= {"B": [found["A"][0]], "W": [found["C"][-1]]}
+    else:
+        found |= {
+            "B": [model.question.weight.detach().numpy()],
+            "W": [model.answer.weight.detach().numpy()],
+        }
+    if model.tying == "layer-wise":
+        found["H"] = [model.update.weight.detach().numpy()]
+    return found
+
+
+def by_formula(
+    p: dict[str, list[np.ndarray]],
+    story: Tensor,
+    question: Tensor,
+    *,
+    positions: bool,
+    linear: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Equations 1 to 4 with the encodings of section 4.1, one story at a time."""
+
+    def vector(table: np.ndarray, ids: list[int]) -> np.ndarray:
+        rows = table[[i for i in ids if i]]
+        scale = reference.position_encoding(*rows.shape) if positions else np.ones(rows.shape)
+        return (scale * rows).sum(axis=0)
+
+    logits, looked = [], []
+    for sentences, asked in zip(story.tolist(), question.tolist(), strict=True):
+        real = [ids for ids in sentences if any(ids)]
+        ages = range(len(real) - 1, -1, -1)
+        u, weights = vector(p["B"][0], asked), []
+        for k in range(len(p["A"])):
+            m = np.array([vector(p["A"][k], ids) for ids in real])
+            c = np.array([vector(p["C"][k], ids) for ids in real])
+            if "TA" in p:
+                m, c = m + p["TA"][k][list(ages)], c + p["TC"][k][list(ages)]
+            scores = m @ u
+            q = scores if linear else reference.softmax(scores)
+            u = (p["H"][0] @ u if "H" in p else u) + q @ c
+            row = np.zeros(len(sentences))
+            row[[i for i, ids in enumerate(sentences) if any(ids)]] = q
+            weights.append(row)
+        logits.append(p["W"][0] @ u)
+        looked.append(weights)
+    return np.array(logits), np.array(looked)
+
+
+def check_formula(kind: Any = MemoryNetwork) -> None:
+    """Values and gradients of every parameter, for each tying, phase and encoding."""
+    story, question = batch()
+    settings_ = [
+        {"tying": tying, "linear_start": linear} for tying in TYINGS for linear in (False, True)
+    ]
+    settings_ += [{"position_encoding": False}, {"temporal_encoding": False}, {"hops": 1}]
+    for options in settings_:
+        model = build(kind, **options)
+        flags = {
+            "positions": options.get("position_encoding", True),
+            "linear": options.get("linear_start", False),
+        }
+        logits, weights = model.read(story, question)
+        paper = parameters_by_paper(model)
+        expected = by_formula(paper, story, question, **flags)
+        assert_close(logits.detach(), torch.from_numpy(expected[0]), **FLOAT64)
+        assert_close(weights.detach(), torch.from_numpy(expected[1]), **FLOAT64)
+        assert_close(model(story, question), logits, rtol=0, atol=0)
+        mix_l = torch.randn(logits.shape, dtype=torch.float64)
+        mix_w = torch.randn(weights.shape, dtype=torch.float64)
+        grads = torch.autograd.grad(
+            (logits * mix_l).sum() + (weights * mix_w).sum(), list(model.parameters())
+        )
+        for parameter, grad in zip(model.parameters(), grads, strict=True):
+            # along one random direction: a central difference of the formula
+            direction = torch.randn_like(parameter)
+            totals = []
+            for step in (1e-5, -1e-5):
+                with torch.no_grad():
+                    parameter += step * direction
+                    out = by_formula(parameters_by_paper(model), story, question, **flags)
+                    parameter -= step * direction
+                totals.append((out[0] * mix_l.numpy()).sum() + (out[1] * mix_w.numpy()).sum())
+            slope = torch.tensor((totals[0] - totals[1]) / 2e-5)
+            assert_close((grad * direction).sum(), slope, rtol=1e-6, atol=1e-7)
+
+
+def test_network_is_the_formula_of_the_paper_forward_and_in_its_gradients() -> None:
+    check_formula()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("return hop, hop + 1", "return hop, hop"),
+        ("return hop, hop + 1", "return 0, hop + 1"),
+        ("(2 * hop, 2 * hop + 1)", "(2 * hop + 1, 2 * hop)"),
+        ("return (0, 1) if", "return (0, 0) if"),
+        ("self.words[0] if self.question is None", "self.words[1] if self.question is None"),
+        ("= self.words[-1].weight", "= self.words[0].weight"),
+        ("(query if self.update is None else self.update(query)) + output", "query + output"),
+        ("else self.update(query)) + output", "else self.update(query + output))"),
+        (
+            "(query if self.update is None else self.update(query)) + output",
+            "(output if self.update is None else self.update(query) + output)",
+        ),
+        ("linear=self.linear", "linear=False"),
+        ("memory_out, mask, linear", "memory_out, None, linear"),
+        ("self.ages[table](ages.clamp(min=0))", "self.ages[0](ages.clamp(min=0))"),
+        ("sentence_ages(word_mask.any(-1))", "sentence_ages(word_mask.any(-1)).flip(-1)"),
+        ("question != 0, positions=self.positions", "question != 0, positions=False"),
+        ("question != 0, positions", "question >= 0, positions"),
+        ("word_mask = story != 0", "word_mask = story >= 0"),
+    ],
+)
+def test_formula_rejects_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises((AssertionError, IndexError, RuntimeError)):
+        check_formula(mutant(MODULE, "MemoryNetwork", old, new))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sentences=st.lists(st.lists(st.integers(1, V - 1), min_size=1, max_size=4), max_size=5),
+    asked=st.lists(st.integers(1, V - 1), min_size=1, max_size=3),
+    tying=st.sampled_from(TYINGS),
+    linear=st.booleans(),
+    order=st.randoms(use_true_random=False),
+)
+def test_padding_anywhere_changes_no_answer(
+    sentences: list[list[int]], asked: list[int], tying: str, linear: bool, order: Any
+) -> None:
+    """One story as it is, against the same story spread over a rectangle, beside another one."""
+    model = build(tying=tying, linear_start=linear)
+    wide = max([len(words) for words in sentences], default=1)
+    dense = torch.zeros(1, len(sentences), wide, dtype=torch.long)
+    for row, words in enumerate(sentences):
+        dense[0, row, : len(words)] = torch.tensor(words)
+    spread = torch.randint(1, V, (2, len(sentences) + 2, wide + 2))
+    spread[0] = 0
+    places = sorted(order.sample(range(len(sentences) + 2), len(sentences)))
+    for place, words in zip(places, sentences, strict=True):
+        columns = sorted(order.sample(range(wide + 2), len(words)))
+        spread[0, place, columns] = torch.tensor(words)
+    question = torch.zeros(2, len(asked) + 2, dtype=torch.long)
+    question[0, sorted(order.sample(range(len(asked) + 2), len(asked)))] = torch.tensor(asked)
+    alone, weights_alone = model.read(dense, torch.tensor([asked]))
+    beside, weights_beside = model.read(spread, question)
+    assert_close(beside[:1], alone, **FLOAT64)
+    assert_close(weights_beside[:1, :, places], weights_alone, **FLOAT64)
+    elsewhere = [row for row in range(len(sentences) + 2) if row not in places]
+    assert (weights_beside[0, :, elsewhere] == 0).all()
+    mix = torch.randn(V, dtype=torch.float64)
+    ours = torch.autograd.grad((beside[0] * mix).sum(), list(model.parameters()))
+    theirs = torch.autograd.grad((alone[0] * mix).sum(), list(model.parameters()))
+    assert_close(ours, theirs, **FLOAT64)
+
+
+def roles(model: Any) -> Iterator[tuple[str, Tensor]]:
+    """Every matrix by its name in the paper; tied ones come more than once."""
+    for hop in range(model.hops):
+        into, out = model.tables_of(hop)
+        yield f"A{hop}", model.words[into].weight
+        yield f"C{hop}", model.words[out].weight
+        yield f"TA{hop}", model.ages[into].weight
+        yield f"TC{hop}", model.ages[out].weight
+    yield "B", model.words[0].weight if model.question is None else model.question.weight
+    yield "W", model.words[-1].weight if model.answer is None else model.answer.weight
+
+
+@pytest.mark.parametrize("tying", ["adjacent", "layer-wise"])
+def test_a_tied_matrix_is_one_parameter_whose_gradient_is_the_sum_over_its_roles(
+    tying: str,
+) -> None:
+    tied, free = build(tying=tying, hops=3), build(tying="untied", hops=3)
+    if tying == "layer-wise":
+        torch.nn.init.eye_(tied.update.weight)  # the untied network has no H
+    with torch.no_grad():
+        for (name, ours), (same, theirs) in zip(roles(tied), roles(free), strict=True):
+            assert name == same
+            theirs.copy_(ours)
+    story, question = batch()
+    assert_close(tied(story, question), free(story, question), **FLOAT64)
+    mix = torch.randn(B, V, dtype=torch.float64)
+    (tied(story, question) * mix).sum().backward()
+    (free(story, question) * mix).sum().backward()
+    summed: dict[int, Tensor] = {}
+    for (_, ours), (_, theirs) in zip(roles(tied), roles(free), strict=True):
+        summed[id(ours)] = summed.get(id(ours), torch.zeros_like(ours)) + theirs.grad
+    for _, ours in roles(tied):
+        assert_close(ours.grad, summed[id(ours)], **FLOAT64)
+    assert len(summed) == {"adjacent": 8, "layer-wise": 6}[tying]
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+def test_parameter_counts(hops: int) -> None:
+    def count(tying: str, **options: Any) -> int:
+        return sum(p.numel() for p in build(tying=tying, hops=hops, **options).parameters())
+
+    assert count("adjacent") == (hops + 1) * (V + AGES) * D
+    assert count("layer-wise") == 2 * (V + AGES) * D + 2 * V * D + D * D
+    assert count("untied") == 2 * hops * (V + AGES) * D + 2 * V * D
+    assert count("adjacent", temporal_encoding=False) == (hops + 1) * V * D
+
+
+def test_weights_start_small_as_in_the_paper() -> None:
+    torch.manual_seed(0)
+    model = MemoryNetwork(vocab_size=503, embed_dim=31, max_sentences=11, tying="layer-wise")
+    for parameter in model.parameters():
+        bound = 5 * 0.1 / parameter.numel() ** 0.5
+        assert abs(parameter.mean()) < bound
+        assert parameter.std().item() == pytest.approx(0.1, abs=bound)
+
+
+def test_order_of_words_counts_with_position_encoding_only() -> None:
+    story, question = torch.randint(1, V, (B, N, J)), torch.randint(1, V, (B, JQ))
+    bag, placed = build(position_encoding=False), build()
+    assert_close(bag(story.flip(-1), question.flip(-1)), bag(story, question), **FLOAT64)
+    assert (placed(story.flip(-1), question) - placed(story, question)).abs().min() > 1e-6
+    assert (placed(story, question.flip(-1)) - placed(story, question)).abs().min() > 1e-6
+
+
+def test_order_of_sentences_counts_with_temporal_encoding_only() -> None:
+    story, question = torch.randint(1, V, (B, N, J)), torch.randint(1, V, (B, JQ))
+    timeless, timed = build(temporal_encoding=False), build()
+    assert_close(timeless(story.flip(1), question), timeless(story, question), **FLOAT64)
+    assert (timed(story.flip(1), question) - timed(story, question)).abs().min() > 1e-6
+
+
+def test_the_memory_is_read_and_never_written() -> None:
+    model = build(hops=3)
+    story, question = batch()
+    written: list[Tensor] = []
+
+    def spy(story: Tensor, table: int) -> Tensor:
+        written.append(MemoryNetwork.memory(model, story, table))
+        return written[-1]
+
+    model.memory = spy
+    model.read(story, question)
+    first = [m.detach().clone() for m in written]
+    assert len(first) == model.hops + 1  # each table is applied once, before anything is asked
+    written.clear()
+    model.read(story, torch.randint(1, V, (B, JQ)))
+    assert all(torch.equal(a, b) for a, b in zip(first, written, strict=True))
+
+
+def test_linear_start_is_a_switch_that_a_checkpoint_remembers() -> None:
+    story, question = batch()
+    model, plain = build(linear_start=True), build()
+    assert (model(story, question) - plain(story, question)).abs().max() > 1e-3
+    assert model.read(story, question)[1].sum(-1).sub(1).abs().min() > 1e-6
+    other = build()
+    other.load_state_dict(model.state_dict())
+    assert other.linear is True
+    assert torch.equal(other(story, question), model(story, question))
+    model.linear = False
+    assert torch.equal(model(story, question), plain(story, question))
+    other.load_state_dict(model.state_dict())
+    assert other.linear is False
+
+
+def test_an_empty_story_is_answered_from_the_question_alone() -> None:
+    model = build()
+    story, question = batch()
+    story[0] = 0
+    logits, weights = model.read(story, question)
+    assert (weights[0] == 0).all()
+    assert_close(logits[0], model.ask(question)[0] @ model.words[-1].weight.T, **FLOAT64)
+    assert logits.isfinite().all()
+
+
+def test_bad_arguments_are_refused() -> None:
+    model, read = build(max_sentences=4), MemoryNetwork.read.__wrapped__
+    story, question = torch.ones(2, 4, 3, dtype=torch.long), torch.ones(2, 3, dtype=torch.long)
+    with pytest.raises(ValueError, match="tying: expected one of adjacent, layer-wise, untied"):
+        MemoryNetwork.__init__.__wrapped__(
+            MemoryNetwork.__new__(MemoryNetwork),
+            vocab_size=3,
+            embed_dim=2,
+            max_sentences=2,
+            tying="rnn",
+        )
+    for name in ("vocab_size", "embed_dim", "max_sentences", "hops"):
+        with pytest.raises(ValueError, match=f"{name}: expected at least 1, got 0"):
+            build(**{name: 0})
+    with pytest.raises(ValueError, match="story: expected at most 4 sentences, got 5"):
+        model(torch.ones(2, 5, 3, dtype=torch.long), question)
+    with pytest.raises(ValueError, match="story: expected ids from 0 to 10, got 11 to 11"):
+        model(11 * story, question)
+    with pytest.raises(ValueError, match="question: expected ids from 0 to 10, got -1 to -1"):
+        model(story, -question)
+    with pytest.raises(ValueError, match=r"story: expected axes \(B N J\), got shape \(2, 3\)"):
+        read(model, question, question)
+    with pytest.raises(ValueError, match="question: expected size 2 on axis 0"):
+        read(model, story, question[:1])
+    # more padding than the table of ages has rows is no fault
+    padded = torch.nn.functional.pad(story, (0, 0, 3, 3))
+    assert_close(model(padded, question), model(story, question), **FLOAT64)
