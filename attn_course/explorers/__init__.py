@@ -16,12 +16,16 @@ from attn_course.explorers._source import NAMES, check_name, esm, stylesheet
 if TYPE_CHECKING:
     from attn_course.explorers.bottleneck import Bottleneck
     from attn_course.explorers.gradient_reach import GradientReach
+    from attn_course.explorers.local_window import LocalWindow
+    from attn_course.explorers.score_playground import ScorePlayground
     from attn_course.explorers.softmax_temperature import SoftmaxTemperature
 
 __all__ = [
     "NAMES",
     "Bottleneck",
     "GradientReach",
+    "LocalWindow",
+    "ScorePlayground",
     "SoftmaxTemperature",
     "esm",
     "show",
@@ -32,6 +36,8 @@ _MODULES = {
     "SoftmaxTemperature": "softmax_temperature",
     "GradientReach": "gradient_reach",
     "Bottleneck": "bottleneck",
+    "ScorePlayground": "score_playground",
+    "LocalWindow": "local_window",
 }
 
 

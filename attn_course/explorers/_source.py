@@ -3,7 +3,13 @@
 from functools import cache
 from importlib.resources import files
 
-NAMES = ("softmax_temperature", "gradient_reach", "bottleneck")
+NAMES = (
+    "softmax_temperature",
+    "gradient_reach",
+    "bottleneck",
+    "score_playground",
+    "local_window",
+)
 
 
 @cache

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from attn_course import explorers
+
 ROOT = Path(__file__).resolve().parents[2]
 CONF = f"""
 import sys
@@ -80,6 +82,7 @@ tolerance: 0.05
 why: One of four.
 ```
 """
+EXPLORERS = explorers.NAMES
 EXPLORER = """
 ```{explorer} softmax_temperature
 :caption: Move the scores of $z$.
@@ -253,9 +256,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             QUIZ,
             QUIZ.replace("q-one", "q-two"),
             "\n\n".join(["Filling."] * 60),
-            EXPLORER,
-            EXPLORER.replace("softmax_temperature", "gradient_reach"),
-            EXPLORER.replace("softmax_temperature", "bottleneck"),
+            *(EXPLORER.replace("softmax_temperature", name) for name in EXPLORERS),
             "```{exercise-set} 00_warm_up\n```",
         ]
     )
@@ -447,9 +448,6 @@ def test_boxes_and_links(browser: Any, site: str) -> None:
     assert "nbformat" in notebook.text()
 
 
-EXPLORERS = ("softmax_temperature", "gradient_reach", "bottleneck")
-
-
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 390])
 def test_explorers_load_late_and_keep_their_place(browser: Any, site: str, width: int) -> None:
@@ -509,6 +507,93 @@ def test_the_bottleneck_explorer_takes_typed_letters(browser: Any, site: str) ->
     assert "Only the letters" in figure.get_by_role("status").inner_text()
     field.fill("")
     assert figure.locator(".attn-x-spelled").first.inner_text() == "bac"
+    assert page.errors == []
+
+
+@pytest.mark.browser
+def test_a_longer_vector_moves_the_dot_and_not_the_cosine(browser: Any, site: str) -> None:
+    page, figure = explorer(browser, site, "score_playground")
+
+    def weights(row: str) -> list[str]:
+        line = figure.get_by_role("row", name=re.compile(f"^{row} "))
+        return line.locator(".attn-x-number-in").all_inner_texts()
+
+    before = {row: weights(row) for row in ("dot", "cosine", "location")}
+    assert len(before["dot"]) == 4
+    figure.get_by_role("combobox", name="Vector").select_option("key 2")
+    length = figure.get_by_role("slider", name="Length", exact=True)
+    length.focus()
+    page.keyboard.press("Home")  # a vector of length 0
+    assert figure.get_by_role("spinbutton", name="x", exact=True).input_value() == "0"
+    page.keyboard.press("End")  # of length 4, in the direction it had
+    page.wait_for_timeout(300)
+    assert weights("dot") != before["dot"]
+    assert weights("cosine") == before["cosine"]
+    assert weights("location") == before["location"]
+    assert "same weights: location, cosine." in figure.locator("[aria-live]").inner_text()
+    figure.get_by_role("button", name="Reset").click()
+    assert weights("dot") == before["dot"]
+    assert page.errors == []
+
+
+@pytest.mark.browser
+def test_vectors_move_by_pointer_and_by_arrow_keys(browser: Any, site: str) -> None:
+    page, figure = explorer(browser, site, "score_playground")
+    tip = figure.get_by_role("slider", name="key 3")
+    x = figure.get_by_role("spinbutton", name="x", exact=True)
+    y = figure.get_by_role("spinbutton", name="y", exact=True)
+    tip.focus()
+    assert figure.get_by_role("combobox", name="Vector").input_value() == "3"
+    assert (x.input_value(), y.input_value()) == ("-1.5", "1.5")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Shift+ArrowUp")
+    assert (x.input_value(), y.input_value()) == ("-1.4", "2")
+    assert tip.get_attribute("aria-valuetext") == "-1.40, 2.00, length 2.44"
+    box, plane = tip.bounding_box(), figure.locator(".attn-x-plane").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(plane["x"] + plane["width"] / 2, plane["y"] - 200, steps=5)
+    page.mouse.up()
+    # beyond the circle that vectors may reach, straight up
+    assert abs(float(x.input_value())) < 0.1
+    assert float(y.input_value()) == pytest.approx(4, abs=0.01)
+    x.fill("9")
+    x.blur()
+    assert float(x.input_value()) < 4
+    assert page.errors == []
+
+
+@pytest.mark.browser
+def test_the_local_window_is_dragged_and_runs_off_the_edge(browser: Any, site: str) -> None:
+    page, figure = explorer(browser, site, "local_window")
+    centre = figure.get_by_role("spinbutton", name="Centre p")
+    width = figure.get_by_role("spinbutton", name="Half-width D")
+    chart = figure.locator(".attn-x-windows").bounding_box()
+    y = chart["y"] + 0.3 * chart["height"]
+
+    def place(position: float) -> float:
+        return chart["x"] + chart["width"] * (30 + (position + 0.5) * (640 - 38) / 25) / 640
+
+    page.mouse.move(place(1), y)
+    page.mouse.down()
+    page.mouse.move(place(12), y, steps=4)
+    page.mouse.up()
+    assert float(centre.input_value()) == pytest.approx(12, abs=0.11)
+    page.mouse.move(place(16), y)  # on the right edge
+    page.mouse.down()
+    page.mouse.move(place(14), y, steps=4)
+    page.mouse.up()
+    assert width.input_value() == "2"
+    sums = figure.get_by_role("row", name="sum of the weights").locator("td")
+    assert sums.all_inner_texts()[:2] == ["1.000", "1.000"]
+    assert 0.3 < float(sums.nth(2).inner_text()) < 1
+    figure.get_by_role("slider", name="Centre p").focus()
+    page.keyboard.press("End")  # 24, behind a source of 20
+    assert sums.all_inner_texts() == ["1.000", "0", "0"]
+    page.wait_for_timeout(300)
+    assert "wholly behind the end" in figure.locator("[aria-live]").inner_text()
+    figure.get_by_text("All numbers as a table").click()
+    assert figure.get_by_role("table").last.locator("tbody tr").count() == 20
     assert page.errors == []
 
 

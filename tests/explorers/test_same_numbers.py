@@ -79,18 +79,67 @@ def bottleneck_states() -> list[dict[str, Any]]:
     return [fixed | {"text": text} for text in texts]
 
 
+def score_states() -> list[dict[str, Any]]:
+    module = import_module("attn_course.explorers.score_playground")
+    state = {key: module.default_state()[key] for key in module.INPUTS}
+    rng = random.Random(7)
+
+    def vector(reach: float) -> list[float]:
+        return [rng.uniform(-reach, reach) for _ in range(2)]
+
+    def matrix(rows: int, columns: int) -> list[list[float]]:
+        return [[rng.uniform(-2, 2) for _ in range(columns)] for _ in range(rows)]
+
+    states = [state, state | {"joined": True}, state | {"query": [0, 0], "key": [[0, 0]] * 4}]
+    for sharpness in (0, 1, 2.5, 10):
+        keys = [vector(4) for _ in range(4)]
+        parameters = {
+            "general": {"weight": matrix(2, 2)},
+            "additive": {
+                "weight_query": matrix(3, 2),
+                "weight_key": matrix(3, 2),
+                "v": matrix(1, 3)[0],
+            },
+            "concat": {"weight": matrix(5, 4), "v": matrix(1, 5)[0]},
+            "location": {"weight": matrix(7, 2)},
+        }
+        own = {"query": vector(4), "key": keys, "sharpness": sharpness, "joined": sharpness == 10}
+        states.append(state | own | {"parameters": parameters})
+    return states
+
+
+def window_states() -> list[dict[str, Any]]:
+    rng = random.Random(11)
+    # whole, half and odd centres, windows over both ends and wholly behind the source
+    cases = [(20, 6.4, 4), (20, 0, 3), (20, 0.5, 1), (20, 19.5, 10), (13, 12.9, 2), (7, 2.5, 10)]
+    cases += [(20, 24, 1), (5, 24, 10), (1, 0, 1), (12, 11, 4), (20, 23.9, 4)]
+    return [
+        {
+            "scores": [round(rng.uniform(-4, 4), 1) for _ in range(20)],
+            "length": length,
+            "position": position,
+            "half_width": half_width,
+        }
+        for length, position, half_width in cases
+    ]
+
+
 CASES = {
     # float32 on both sides: exp and sums may round differently in the last digit
     "softmax_temperature": (softmax_states, 2e-6),
     # float64; at a scale of 2 errors grow along the sequence
     "gradient_reach": (reach_states, 1e-9),
     "bottleneck": (bottleneck_states, 1e-9),
+    "score_playground": (score_states, 1e-12),
+    "local_window": (window_states, 1e-12),
 }
 # One fault for each module, of the kind that a picture would hide.
 FAULTS = {
     "softmax_temperature": ("value - top", "value - 0 * top"),
     "gradient_reach": ("(before[k] - n[k])", "(n[k] - before[k])"),
     "bottleneck": ("(1 - update) *", "(1 - 0.999 * update) *"),
+    "score_playground": ("/ Math.sqrt(query.length)", "/ query.length"),
+    "local_window": ("sigma = half_width / 2", "sigma = half_width / 2.001"),
 }
 
 
@@ -131,3 +180,11 @@ def test_softmax_states_meet_overflow_and_underflow() -> None:
     assert any("inf" in result["exps"] for result in results)
     assert any("nan" in result["naive"] and 0.0 in result["exps"] for result in results)
     assert all(abs(sum(result["weights"]) - 1) < 1e-6 for result in results)
+
+
+def test_window_states_meet_empty_and_cut_windows() -> None:
+    results = package("local_window", window_states())
+    sums = [(sum(result["local_m"]), sum(result["local_p"])) for result in results]
+    assert (0, 0) in sums
+    assert any(0 < local_p < 0.5 for _, local_p in sums)
+    assert all(local_m in (0, pytest.approx(1)) for local_m, _ in sums)
