@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from attn_course._checks import check_attn_mask, check_broadcast, check_floating, check_size
@@ -64,8 +64,8 @@ def attention(
 
 
 def _without_padding(
-    rows: Float[Tensor, "*#B S E"], attn_mask: Bool[Tensor, "..."]
-) -> Float[Tensor, "*#B S E"]:
+    rows: Shaped[Tensor, "*#B S E"], attn_mask: Shaped[Tensor, "..."]
+) -> Shaped[Tensor, "*#B S E"]:
     """Zeros in place of the rows that nobody attends to: 0 * NaN = NaN would reach every sum."""
     if attn_mask.dtype != torch.bool or attn_mask.ndim < 2:
         return rows

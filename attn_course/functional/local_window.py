@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attn_course._checks import check_axes, check_floating, check_size
+from attn_course._checks import check_attn_mask, check_axes, check_floating, check_size
 from attn_course.functional.softmax import masked_softmax
 from attn_course.masks import padding_mask
 
@@ -121,10 +121,7 @@ def local_p_weights(
     distance = places - position.unsqueeze(-1)  # (..., L, S)
     window = distance.detach().abs() <= half_width
     if attn_mask is not None:
-        if attn_mask.dtype != torch.bool:
-            raise ValueError(
-                f"attn_mask: expected a boolean mask (True = may attend), got {attn_mask.dtype}"
-            )
+        check_attn_mask(attn_mask, scores)
         window = window & attn_mask
     sigma = half_width / 2
     gaussian = torch.exp(-distance.square() / (2 * sigma**2))

@@ -13,7 +13,7 @@ any mask or softmax. Sources, with the names of this module in brackets:
 """
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from attn_course._checks import check_broadcast, check_floating, check_size
@@ -21,7 +21,7 @@ from attn_course.functional.similarity import _unit
 
 
 def _checked(
-    query: Float[Tensor, "*#B L Eq"], key: Float[Tensor, "*#B S Ek"]
+    query: Shaped[Tensor, "..."], key: Shaped[Tensor, "..."]
 ) -> tuple[Tensor, Tensor]:
     """Query and key in their common dtype, after a look at their shapes."""
     for name, vectors in (("query", query), ("key", key)):

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from attn_course._checks import check_axes, check_ids, check_size
@@ -73,7 +73,7 @@ def _start(cell: Cell, hidden: Float[Tensor, "B H"]) -> Any:
 
 
 def _embed(
-    embedding: nn.Embedding, target_in: Int[Tensor, "B L"], alignment: Float[Tensor, "B S"]
+    embedding: nn.Embedding, target_in: Shaped[Tensor, "..."], alignment: Float[Tensor, "B S"]
 ) -> Float[Tensor, "B L D"]:
     """Target words, after a look at their ids."""
     check_axes("target_in", target_in, "B L")

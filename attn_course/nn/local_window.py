@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from attn_course.functional.local_window import local_m_mask, local_p_position, local_p_weights
 from attn_course.functional.softmax import masked_softmax
 from attn_course.nn.scores import _parameter
+from attn_course.nn.seq2seq import _check_positive
 
 
 class LocalM(nn.Module):
@@ -68,6 +69,7 @@ class LocalP(nn.Module):
         if not half_width > 0:
             raise ValueError(f"half_width: expected more than 0, got {half_width}")
         hidden_size = query_size if hidden_size is None else hidden_size
+        _check_positive(query_size=query_size, hidden_size=hidden_size)
         self.half_width = half_width
         self.weight = _parameter(hidden_size, query_size, fan_in=query_size)
         self.v = _parameter(hidden_size, fan_in=hidden_size)

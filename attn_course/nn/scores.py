@@ -20,6 +20,7 @@ from attn_course.functional.scores import (
     scaled_dot_score,
     tanh_score,
 )
+from attn_course.nn.seq2seq import _check_positive
 
 
 @runtime_checkable
@@ -45,8 +46,6 @@ class Score(Protocol):
 
 def _parameter(*shape: int, fan_in: int) -> nn.Parameter:
     r"""Uniform in :math:`\pm 1/\sqrt{\mathrm{fan\_in}}`, as ``torch.nn.Linear`` is."""
-    if min(shape) < 1:
-        raise ValueError(f"sizes: expected at least 1, got {shape}")
     bound = 1 / math.sqrt(fan_in)
     return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound))
 
@@ -112,6 +111,7 @@ class GeneralScore(nn.Module):
 
     def __init__(self, *, query_size: int, key_size: int) -> None:
         super().__init__()
+        _check_positive(query_size=query_size, key_size=key_size)
         self.weight = _parameter(query_size, key_size, fan_in=key_size)
 
     def forward(
@@ -147,6 +147,7 @@ class AdditiveScore(nn.Module):
 
     def __init__(self, *, query_size: int, key_size: int, hidden_size: int) -> None:
         super().__init__()
+        _check_positive(query_size=query_size, key_size=key_size, hidden_size=hidden_size)
         self.weight_query = _parameter(hidden_size, query_size, fan_in=query_size)
         self.weight_key = _parameter(hidden_size, key_size, fan_in=key_size)
         self.bias = _parameter(hidden_size, fan_in=key_size)
@@ -185,6 +186,7 @@ class ConcatScore(nn.Module):
 
     def __init__(self, *, query_size: int, key_size: int, hidden_size: int) -> None:
         super().__init__()
+        _check_positive(query_size=query_size, key_size=key_size, hidden_size=hidden_size)
         self.query_size, self.key_size = query_size, key_size
         self.weight = _parameter(hidden_size, query_size + key_size, fan_in=query_size + key_size)
         self.v = _parameter(hidden_size, fan_in=hidden_size)
@@ -221,6 +223,7 @@ class LocationScore(nn.Module):
 
     def __init__(self, *, query_size: int, max_length: int) -> None:
         super().__init__()
+        _check_positive(query_size=query_size, max_length=max_length)
         self.weight = _parameter(max_length, query_size, fan_in=query_size)
 
     def forward(

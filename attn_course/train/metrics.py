@@ -1,7 +1,7 @@
 """How often a model is right, counted over positions that are not padding."""
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 
@@ -74,7 +74,7 @@ def sequence_accuracy(
 
 
 def _links(
-    weights: Float[Tensor, "B L S"], alignment: Int[Tensor, "B L"]
+    weights: Shaped[Tensor, "..."], alignment: Shaped[Tensor, "..."]
 ) -> tuple[Bool[Tensor, "B L"], Int[Tensor, "B L"]]:
     """Where a target position has a known source position, and which."""
     if weights.ndim != 3 or alignment.shape != weights.shape[:2]:

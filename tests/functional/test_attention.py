@@ -1,0 +1,142 @@
+"""The toolkit: score, normalise, mix, against NumPy, torch, by hand, and blind to padding."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from attn_course import functional, reference
+
+MODULE = "attn_course.functional.attention"
+B, L, S, E, EV = 2, 3, 7, 5, 4
+
+
+def inputs() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    query = torch.randn(B, 1, L, E, dtype=torch.float64, requires_grad=True)
+    key = torch.randn(3, S, E, dtype=torch.float64, requires_grad=True)
+    value = torch.randn(B, 3, S, EV, dtype=torch.float64, requires_grad=True)
+    mask = torch.rand(B, 3, L, S) < 0.6
+    mask[..., 0] = True
+    mask[1, 2, 0] = False  # a query that may attend to nothing
+    return query, key, value, mask
+
+
+def check(attention: Callable[..., tuple[Tensor, Tensor]]) -> None:
+    """All oracles for attention."""
+    # by hand: scores ln 1 and ln 3, so weights 1/4 and 3/4
+    query = torch.tensor([[1.0]])
+    key, value = torch.tensor([[0.0], [math.log(3.0)]]), torch.tensor([[8.0, 0.0], [0.0, 4.0]])
+    output, weights = attention(query, key, value, score=functional.dot_score)
+    assert_close(weights, torch.tensor([[0.25, 0.75]]))
+    assert_close(output, torch.tensor([[2.0, 3.0]]))
+
+    query, key, value, mask = inputs()
+    by_torch = F.scaled_dot_product_attention(
+        query.expand(B, 3, L, E), key.expand(B, 3, S, E), value, attn_mask=mask
+    )
+    by_torch = torch.where(mask.any(-1, keepdim=True), by_torch, 0.0)
+    output, weights = attention(query, key, value, attn_mask=mask)
+    assert_close(output, by_torch, **FLOAT64)
+    assert_close(weights.sum(-1), mask.any(-1).double(), **FLOAT64)
+    assert (weights[~mask] == 0).all()
+    for normalize, plain in (
+        (functional.masked_softmax, reference.masked_softmax),
+        (None, None),
+    ):
+        arrays = [t.detach().numpy() for t in (query, key, value)]
+        theirs = reference.attention(
+            *arrays, score=reference.dot_score, attn_mask=mask.numpy(), normalize=plain
+        )
+        ours = attention(
+            query, key, value, score=functional.dot_score, attn_mask=mask, normalize=normalize
+        )
+        for mine, other in zip(ours, theirs, strict=True):
+            assert_close(mine.detach(), torch.from_numpy(other), **FLOAT64)
+
+    def output_of(*args: Tensor) -> Tensor:
+        return attention(*args, attn_mask=mask)[0]
+
+    assert torch.autograd.gradcheck(output_of, (query, key, value))
+
+    # rows that nobody attends to: NaN there changes neither the output nor a gradient
+    mask[..., -2:] = False
+    clean = attention(query, key, value, attn_mask=mask)[0]
+    fill = torch.arange(S).unsqueeze(-1) >= S - 2
+    dirty = [rows.detach().masked_fill(fill, torch.nan).requires_grad_() for rows in (key, value)]
+    output, _ = attention(query, *dirty, attn_mask=mask)
+    assert_close(output, clean, **FLOAT64)
+    want = torch.autograd.grad(clean.square().sum(), (query, key, value))
+    got = torch.autograd.grad(output.square().sum(), (query, *dirty))
+    assert_close(got, want, **FLOAT64)
+
+
+def test_attention_agrees_with_every_oracle() -> None:
+    check(functional.attention)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "weights = normalize(scores, attn_mask)",
+            "weights = normalize(scores, attn_mask, dim=-2)",
+        ),
+        ("weights = normalize(scores, attn_mask)", "weights = scores.softmax(-1)"),
+        ("weights = normalize(scores, attn_mask)", "weights = scores.softmax(-1) * attn_mask"),
+        ("scores.masked_fill(~attn_mask, 0.0)", "scores"),
+        ("weights.to(dtype) @ value.to(dtype)", "weights.mT @ value.to(dtype)"),
+        ("(_without_padding(rows, attn_mask) for rows in (key, value))", "(key, value)"),
+        (
+            "(_without_padding(rows, attn_mask) for rows in (key, value))",
+            "(_without_padding(key, attn_mask), value)",
+        ),
+        ("attn_mask.any(dim=-2)", "attn_mask.all(dim=-2)"),
+        ("attn_mask.any(dim=-2)", "attn_mask[..., -1, :]"),
+    ],
+)
+def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check(mutant(MODULE, "attention", old, new))
+
+
+def test_a_mask_may_speak_of_each_key_of_each_query_or_of_all() -> None:
+    query, key, value, _ = inputs()
+    row = torch.tensor([True, True, False, True, False, False, True])
+    full, _ = functional.attention(query, key, value, attn_mask=row.expand(B, 3, L, S))
+    for mask in (row, row.expand(1, S), row.expand(L, S), row.expand(B, 1, 1, S)):
+        assert_close(functional.attention(query, key, value, attn_mask=mask)[0], full, **FLOAT64)
+    nothing = torch.zeros((), dtype=torch.bool)
+    assert (functional.attention(query, key, value, attn_mask=nothing)[0] == 0).all()
+
+
+def test_the_score_is_handed_in() -> None:
+    query, key, value = torch.randn(L, E), torch.randn(S, EV), torch.randn(S, 2)
+    weight = torch.randn(E, EV)
+    score = partial(functional.general_score, weight=weight)
+    output, weights = functional.attention(query, key, value, score=score)
+    assert_close(weights, torch.softmax(query @ weight @ key.T, dim=-1))
+    assert_close(output, weights @ value)
+
+
+def test_bad_arguments_are_refused() -> None:
+    attention = functional.attention.__wrapped__
+    q, k, v = torch.zeros(L, E), torch.zeros(S, E), torch.zeros(S, EV)
+    with pytest.raises(ValueError, match=r"value: expected size 7 on axis -2, got shape \(6, 4\)"):
+        attention(q, k, v[:-1])
+    with pytest.raises(ValueError, match="attn_mask: expected a boolean mask"):
+        attention(q, k, v, attn_mask=torch.ones(L, S))
+    with pytest.raises(ValueError, match="attn_mask: expected"):
+        attention(q, k, v, attn_mask=torch.ones(L, S - 1, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"attn_mask: expected a shape that broadcasts to \(3, 7"):
+        attention(q, k, v, attn_mask=torch.ones(L + 1, S, dtype=torch.bool))
+    with pytest.raises(ValueError, match="value: expected a floating point"):
+        attention(q, k, v.long())
+    with pytest.raises(ValueError, match="value: expected one row per key"):
+        reference.attention(q.numpy(), k.numpy(), v[:-1].numpy())

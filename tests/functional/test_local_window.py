@@ -1,0 +1,187 @@
+"""Local windows against hand values, NumPy, finite differences, and padding."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor
+from torch.testing import assert_close
+
+from attn_course import functional, reference
+
+MODULE = "attn_course.functional.local_window"
+B, L, S, H, A = 3, 5, 11, 7, 2
+
+
+def check_mask(local_m_mask: Callable[..., Tensor]) -> None:
+    """All oracles for local_m_mask."""
+    by_hand = local_m_mask(torch.tensor([0, 2, 6]), torch.tensor([4]), 1, 5)
+    assert_close(
+        by_hand[0],
+        torch.tensor(
+            [
+                [True, True, False, False, False],  # the part before the sentence is ignored
+                [False, True, True, True, False],
+                [False, False, False, False, False],  # places 5 to 7 of a sentence of 4
+            ]
+        ),
+    )
+    lengths = torch.tensor([4, 11, 1])
+    for steps in (torch.arange(3, 3 + L), torch.randint(0, S, (B, L)), torch.arange(L)[None]):
+        for half_width in (0, 2, 2.5, 30):
+            ours = local_m_mask(steps, lengths, half_width, S)
+            theirs = reference.local_m_mask(steps.numpy(), lengths.numpy(), half_width, S)
+            assert_close(ours, torch.from_numpy(theirs))
+            assert ours.shape == (B, L, S)
+
+
+def check_position(local_p_position: Callable[..., Tensor]) -> None:
+    """All oracles for local_p_position."""
+    # v.tanh(W h) = ln 3 makes the sigmoid 3/4
+    h = torch.tensor([[[1.0, 2.0]]])
+    weight, v = torch.tensor([[2.0, -1.0], [0.0, 20.0]]), torch.tensor([5.0, math.log(3.0)])
+    assert_close(local_p_position(h, weight, v, torch.tensor([8])), torch.tensor([[6.0]]))
+    hidden = torch.randn(B, L, H, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(A, H, dtype=torch.float64, requires_grad=True)
+    v = torch.randn(A, dtype=torch.float64, requires_grad=True)
+    lengths = torch.tensor([4, 11, 1])
+    arrays = [t.detach().numpy() for t in (hidden, weight, v, lengths)]
+    theirs = reference.local_p_position(*arrays)
+    ours = local_p_position(hidden, weight, v, lengths)
+    assert_close(ours.detach(), torch.from_numpy(theirs), **FLOAT64)
+    assert torch.autograd.gradcheck(
+        lambda *args: local_p_position(*args, lengths), (hidden, weight, v)
+    )
+
+
+def check_weights(local_p_weights: Callable[..., Tensor]) -> None:
+    """All oracles for local_p_weights."""
+    # D = 2, so sigma = 1; equal scores: 1/4 each of the places 1 to 4 within 2 of 2.5
+    got = local_p_weights(torch.zeros(1, 6), torch.tensor([2.5]), 2.0)
+    near, far = 0.25 * math.exp(-0.125), 0.25 * math.exp(-1.125)
+    assert_close(got, torch.tensor([[0.0, far, near, near, far, 0.0]]))
+    # the edge counts: places 0 and 4 are exactly 2 from 2
+    got = local_p_weights(torch.zeros(1, 6), torch.tensor([2.0]), 2.0)
+    edge = 0.2 * math.exp(-2.0)
+    assert_close(got[0, [0, 2, 4, 5]], torch.tensor([edge, 0.2, edge, 0.0]))
+    scores = torch.randn(B, L, S, dtype=torch.float64, requires_grad=True)
+    position = (torch.rand(B, L, dtype=torch.float64) * 8).requires_grad_()
+    lengths = torch.tensor([4, 11, 1])
+    mask = (torch.arange(S) < lengths[:, None]).unsqueeze(1)
+    for half_width in (1.0, 3.0, 2.5):
+        for attn_mask in (None, mask):
+            theirs = reference.local_p_weights(
+                scores.detach().numpy(),
+                position.detach().numpy(),
+                half_width,
+                None if attn_mask is None else attn_mask.numpy(),
+            )
+            ours = local_p_weights(scores, position, half_width, attn_mask)
+            assert_close(ours.detach(), torch.from_numpy(theirs), **FLOAT64)
+            assert (ours.sum(-1) <= 1 + 1e-12).all()
+
+    def masked(scores: Tensor, position: Tensor) -> Tensor:
+        return local_p_weights(scores, position, 2.5, mask)
+
+    assert torch.autograd.gradcheck(masked, (scores, position))
+
+
+CHECKS: dict[str, Callable[[Any], None]] = {
+    "local_m_mask": check_mask,
+    "local_p_position": check_position,
+    "local_p_weights": check_weights,
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_agrees_with_every_oracle(name: str) -> None:
+    CHECKS[name](getattr(functional, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("local_m_mask", "<= half_width) &", "< half_width) &"),
+        ("local_m_mask", "(distance.abs() <= half_width) & real.unsqueeze(1)",
+         "(distance.abs() <= half_width).expand(len(real), -1, -1)"),
+        ("local_m_mask", "distance.abs()", "distance"),
+        ("local_p_position", "source_lengths.unsqueeze(-1) *", "source_lengths.max() *"),
+        ("local_p_position", "source_lengths.unsqueeze(-1) *", "(source_lengths.unsqueeze(-1) - 1) *"),  # noqa: E501
+        ("local_p_position", "torch.tanh(hidden @ weight.mT)", "hidden @ weight.mT"),
+        ("local_p_position", "torch.sigmoid(", "("),
+        ("local_p_weights", "sigma = half_width / 2", "sigma = half_width"),
+        ("local_p_weights", "(2 * sigma**2)", "(sigma**2)"),
+        ("local_p_weights", "window = window & attn_mask", "pass"),
+        ("local_p_weights", ".abs() <= half_width", ".abs() < half_width"),
+        ("local_p_weights", "masked_softmax(scores, window)", "scores.softmax(-1)"),
+        ("local_p_weights", "masked_softmax(scores, window)", "scores.softmax(-1) * window"),
+        ("local_p_weights", "masked_softmax(scores, window) * gaussian",
+         "torch.nn.functional.normalize(masked_softmax(scores, window) * gaussian, p=1, dim=-1)"),
+        ("local_p_weights", "position.unsqueeze(-1)  #", "position.detach().unsqueeze(-1)  #"),
+    ],
+)  # fmt: skip
+def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        CHECKS[name](mutant(MODULE, name, old, new))
+
+
+@given(
+    length=st.integers(1, 7), padding=st.integers(1, 4), half_width=st.sampled_from([0.5, 1.0, 3.0])
+)
+@settings(max_examples=40, deadline=None)
+def test_padding_never_changes_an_unpadded_weight(
+    length: int, padding: int, half_width: float
+) -> None:
+    scores = torch.randn(1, L, length + padding, dtype=torch.float64)
+    position = torch.rand(1, L, dtype=torch.float64) * length
+    mask = torch.arange(length + padding) < length
+    padded = functional.local_p_weights(scores, position, half_width, mask)
+    alone = functional.local_p_weights(scores[..., :length], position, half_width)
+    assert_close(padded[..., :length], alone, **FLOAT64)
+    assert (padded[..., length:] == 0).all()
+    steps, lengths = torch.arange(L), torch.tensor([length])
+    wide = functional.local_m_mask(steps, lengths, half_width, length + padding)
+    assert_close(wide[..., :length], functional.local_m_mask(steps, lengths, half_width, length))
+    assert not wide[..., length:].any()
+
+
+def test_bad_arguments_are_refused() -> None:
+    mask = functional.local_m_mask.__wrapped__
+    position = functional.local_p_position.__wrapped__
+    weights = functional.local_p_weights.__wrapped__
+    steps, lengths = torch.arange(L), torch.tensor([2, 3])
+    with pytest.raises(ValueError, match="half_width: expected at least 0, got -1"):
+        mask(steps, lengths, -1, 5)
+    with pytest.raises(ValueError, match="half_width: expected at least 0, got nan"):
+        mask(steps, lengths, float("nan"), 5)
+    with pytest.raises(ValueError, match="lengths: expected values from 0 to 2, got 2 to 3"):
+        mask(steps, lengths, 1, 2)
+    with pytest.raises(ValueError, match="steps: expected size 2 on axis 0"):
+        mask(torch.zeros(3, L).long(), lengths, 1, 5)
+    hidden, weight, v = torch.zeros(2, L, H), torch.zeros(A, H), torch.zeros(A)
+    with pytest.raises(ValueError, match=r"weight: expected size 7 on axis -1, got shape \(2, 6"):
+        position(hidden, weight[:, 1:], v, lengths)
+    with pytest.raises(ValueError, match="v: expected size 2 on axis 0"):
+        position(hidden, weight, torch.zeros(A + 1), lengths)
+    with pytest.raises(ValueError, match="source_lengths: expected size 2 on axis 0"):
+        position(hidden, weight, v, lengths[:1])
+    scores = torch.zeros(2, L, S)
+    for width in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="half_width: expected more than 0"):
+            weights(scores, torch.zeros(2, L), width)
+    with pytest.raises(ValueError, match="position: expected size 5 on axis -1"):
+        weights(scores, torch.zeros(2, L + 1), 1.0)
+    with pytest.raises(ValueError, match="attn_mask: expected a boolean mask"):
+        weights(scores, torch.zeros(2, L), 1.0, torch.ones(S))
+    with pytest.raises(ValueError, match="half_width: expected at least 0"):
+        reference.local_m_mask([0], [1], -1, 2)
+    with pytest.raises(ValueError, match="half_width: expected more than 0"):
+        reference.local_p_weights([[0.0]], [0.0], 0)
+    with pytest.raises(ValueError, match="weight: expected shape"):
+        reference.local_p_position([[[0.0]]], [[1.0, 2.0]], [1.0], [3])

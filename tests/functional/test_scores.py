@@ -1,0 +1,302 @@
+"""The seven scores against hand values, NumPy, finite differences, each other, and padding."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor
+from torch.testing import assert_close
+
+from attn_course import functional, reference
+
+MODULE = "attn_course.functional.scores"
+EQ, EK, A, L, S = 5, 3, 7, 2, 11
+Score = Callable[..., Tensor]
+SAME_SIZE = ("dot_score", "scaled_dot_score", "cosine_score")
+
+
+def parameters(name: str, eq: int, ek: int, longest: int = S) -> dict[str, Tensor]:
+    """Random parameters in float64 for vectors of these sizes."""
+    shapes: dict[str, dict[str, tuple[int, ...]]] = {
+        "dot_score": {},
+        "scaled_dot_score": {},
+        "general_score": {"weight": (eq, ek)},
+        "additive_score": {"weight_query": (A, eq), "weight_key": (A, ek), "v": (A,), "bias": (A,)},
+        "concat_score": {"weight": (A, eq + ek), "v": (A,)},
+        "location_score": {"weight": (longest + 2, eq)},
+        "cosine_score": {"sharpness": (L,)},
+    }
+    return {key: torch.randn(shape, dtype=torch.float64) for key, shape in shapes[name].items()}
+
+
+NAMES = list(reference.__all__)
+SCORES = [name for name in NAMES if name.endswith("_score")]
+
+# query (1, 2), keys (3, -1) and (0, 2); every number below is worked out on the chapter's page
+QUERY, KEYS = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, -1.0], [0.0, 2.0]])
+BY_HAND: dict[str, tuple[dict[str, Any], list[float]]] = {
+    "dot_score": ({}, [1.0, 4.0]),
+    "scaled_dot_score": ({}, [1 / 2**0.5, 4 / 2**0.5]),
+    # q W = (1 + 2, 2): against (3, -1) 9 - 2, against (0, 2) 4
+    "general_score": ({"weight": torch.tensor([[1.0, 0.0], [1.0, 1.0]])}, [7.0, 4.0]),
+    # W q = (1, 2), U k = (3, 1) and (0, -2): tanh(4) + 2 tanh(3), tanh(1) + 2 tanh(0)
+    "additive_score": (
+        {
+            "weight_query": torch.eye(2),
+            "weight_key": torch.tensor([[1.0, 0.0], [0.0, -1.0]]),
+            "v": torch.tensor([1.0, 2.0]),
+        },
+        [2.989438, 0.761594],
+    ),
+    "concat_score": (
+        {
+            "weight": torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]]),
+            "v": torch.tensor([1.0, 2.0]),
+        },
+        [2.989438, 0.761594],
+    ),
+    # row by row: 1 * 1 + 1 * 2, 3 * 1 - 1 * 2; the third row is for a third word
+    "location_score": ({"weight": torch.tensor([[1.0, 1.0], [3.0, -1.0], [9.0, 9.0]])}, [3.0, 1.0]),
+    # lengths sqrt 5, sqrt 10, 2
+    "cosine_score": ({"sharpness": 10.0}, [10 / 50**0.5, 40 / 20**0.5]),
+}
+
+
+def check(name: str, score: Score) -> None:
+    """All oracles for one score."""
+    kwargs, expected = BY_HAND[name]
+    assert_close(score(QUERY, KEYS, **kwargs), torch.tensor([expected]))
+
+    ek = EQ if name in SAME_SIZE else EK
+    query = torch.randn(3, 1, L, EQ, dtype=torch.float64)
+    key = torch.randn(2, S, ek, dtype=torch.float64)
+    given_parameters = parameters(name, EQ, ek)
+    numbers = {key: value.numpy() for key, value in given_parameters.items()}
+    expected_scores = getattr(reference, name)(query.numpy(), key.numpy(), **numbers)
+    assert expected_scores.shape == (3, 2, L, S)
+    before = [query.clone(), key.clone(), *(v.clone() for v in given_parameters.values())]
+    scores = score(query, key, **given_parameters)
+    assert_close(scores, torch.from_numpy(expected_scores), **FLOAT64)
+    assert_close([query, key, *given_parameters.values()], before, rtol=0, atol=0)
+
+    leaves = [query[:2, 0], key[:, :3], *given_parameters.values()]
+    leaves = [leaf.clone().requires_grad_() for leaf in leaves]
+    names = list(given_parameters)
+
+    def function(q: Tensor, k: Tensor, *rest: Tensor) -> Tensor:
+        return score(q, k, **dict(zip(names, rest, strict=True)))
+
+    # location does not look at the keys: their gradient is 0, which gradcheck calls an error
+    if name == "location_score":
+        leaves[1].requires_grad_(False)
+    assert torch.autograd.gradcheck(function, tuple(leaves))
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_score_agrees_with_every_oracle(name: str) -> None:
+    check(name, getattr(functional, name))
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_reference_agrees_with_the_hand(name: str) -> None:
+    kwargs, expected = BY_HAND[name]
+    scores = getattr(reference, name)(QUERY.numpy(), KEYS.numpy(), **kwargs)
+    assert_close(torch.from_numpy(scores), torch.tensor([expected], dtype=torch.float64),
+                 rtol=1e-6, atol=1e-6)  # fmt: skip
+
+
+def _concat_without_tanh(q: Tensor, k: Tensor, *, weight: Tensor, v: Tensor) -> Tensor:
+    query, key = weight.split([q.shape[-1], k.shape[-1]], dim=-1)
+    return ((q @ query.mT).unsqueeze(-2) + (k @ key.mT).unsqueeze(-3)) @ v
+
+
+def _additive_tanh_twice(q: Tensor, k: Tensor, **p: Tensor) -> Tensor:
+    hidden = (q @ p["weight_query"].mT).tanh().unsqueeze(-2)
+    hidden = hidden + (k @ p["weight_key"].mT).tanh().unsqueeze(-3)
+    return hidden @ p["v"]
+
+
+MUTANTS: dict[str, tuple[str, Score]] = {
+    "transposed": ("general_score", lambda q, k, weight: (k @ weight.mT @ q.mT).mT @ torch.eye(2)),
+    "no scale": ("scaled_dot_score", functional.dot_score),
+    "scale by the size": ("scaled_dot_score", lambda q, k: q @ k.mT / q.shape[-1]),
+    "scale by the keys": ("scaled_dot_score", lambda q, k: q @ k.mT / k.shape[-2] ** 0.5),
+    "query not normalised": (
+        "cosine_score",
+        lambda q, k, sharpness=1.0: q @ torch.nn.functional.normalize(k, dim=-1).mT * sharpness,
+    ),
+    "no tanh": ("concat_score", _concat_without_tanh),
+    "tanh before the sum": ("additive_score", _additive_tanh_twice),
+    "bias forgotten": (
+        "additive_score",
+        lambda q, k, bias=None, **p: functional.additive_score(q, k, **p),
+    ),
+    "location from the last rows": (
+        "location_score",
+        lambda q, k, weight: q @ weight[-k.shape[-2] :].mT,
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MUTANTS)
+def test_oracles_reject(mistake: str) -> None:
+    name, score = MUTANTS[mistake]
+    with pytest.raises((AssertionError, RuntimeError, TypeError)):
+        check(name, score)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("dot_score", "return query @ key.mT", "return key @ query.mT"),
+        ("scaled_dot_score", "query.shape[-1] ** -0.5", "query.shape[-1] ** -1.0"),
+        ("general_score", "(query @ weight.to(query.dtype))", "query"),
+        ("additive_score", "hidden.tanh_()", "hidden"),
+        ("additive_score", "projected + bias.to(key.dtype)", "projected"),
+        ("concat_score", "[query.shape[-1], key.shape[-1]], dim", "[key.shape[-1], query.shape[-1]], dim"),  # noqa: E501
+        ("concat_score", "hidden.tanh_() @ v", "hidden.tanh_() @ v.abs()"),
+        ("location_score", "weight[:places]", "weight[-places:]"),
+        ("location_score", ".expand(*torch.broadcast_shapes(query.shape[:-2], key.shape[:-2]), -1, -1)", ""),  # noqa: E501
+        ("cosine_score", "(sharpness * cosine)", "cosine"),
+        ("cosine_score", '_unit("key", key)', "key"),
+        ("cosine_score", "sharpness = sharpness.unsqueeze(-1)", "pass"),
+    ],
+)  # fmt: skip
+def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError, ValueError)):
+        check(name, mutant(MODULE, name, old, new))
+
+
+@pytest.mark.parametrize("name", SCORES)
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_padding_never_changes_an_unpadded_weight(name: str, data: st.DataObject) -> None:
+    length = data.draw(st.integers(1, 6))
+    padding = data.draw(st.integers(1, 4))
+    filler = data.draw(st.sampled_from([0.0, 1.0, -1e30, 1e30, float("inf"), float("nan")]))
+    torch.manual_seed(data.draw(st.integers(0, 2**31)))
+    ek = EQ if name in SAME_SIZE else EK
+    kwargs = parameters(name, EQ, ek)
+    query = torch.randn(L, EQ, dtype=torch.float64, requires_grad=True)
+    key = torch.randn(length, ek, dtype=torch.float64, requires_grad=True)
+    value = torch.randn(length, 4, dtype=torch.float64, requires_grad=True)
+
+    def score(q: Tensor, k: Tensor) -> Tensor:
+        scores: Tensor = getattr(functional, name)(q, k, **kwargs)
+        return scores
+
+    def padded(rows: Tensor) -> Tensor:
+        return torch.cat([rows, rows.new_full((padding, rows.shape[-1]), filler)])
+
+    mask = torch.arange(length + padding) < length
+    alone, weights_alone = functional.attention(query, key, value, score=score)
+    output, weights = functional.attention(
+        query, padded(key), padded(value), score=score, attn_mask=mask.expand(L, -1)
+    )
+    assert_close(output, alone, **FLOAT64)
+    assert_close(weights[:, :length], weights_alone, **FLOAT64)
+    assert (weights[:, length:] == 0).all()
+    leaves = (query, key, value)
+    ours = torch.autograd.grad(output.square().sum(), leaves, materialize_grads=True)
+    theirs = torch.autograd.grad(alone.square().sum(), leaves, materialize_grads=True)
+    assert_close(ours, theirs, **FLOAT64)
+
+
+def test_general_with_the_identity_is_dot() -> None:
+    query, key = torch.randn(L, EQ), torch.randn(S, EQ)
+    ours = functional.general_score(query, key, weight=torch.eye(EQ))
+    assert_close(ours, functional.dot_score(query, key))
+
+
+def test_concat_is_additive_with_the_matrix_cut_in_two() -> None:
+    query, key = torch.randn(L, EQ).double(), torch.randn(S, EK).double()
+    weight, v = torch.randn(A, EQ + EK).double(), torch.randn(A).double()
+    pairs = torch.cat(
+        [query[:, None].expand(-1, S, -1), key[None].expand(L, -1, -1)], dim=-1
+    )  # (L, S, EQ + EK)
+    by_pairs = torch.tanh(pairs @ weight.mT) @ v
+    assert_close(functional.concat_score(query, key, weight=weight, v=v), by_pairs, **FLOAT64)
+    split = functional.additive_score(
+        query, key, weight_query=weight[:, :EQ], weight_key=weight[:, EQ:], v=v
+    )
+    assert_close(split, by_pairs, **FLOAT64)
+
+
+def test_location_is_blind_to_the_keys() -> None:
+    query, weight = torch.randn(L, EQ), torch.randn(S, EQ)
+    one = functional.location_score(query, torch.randn(S, EK), weight=weight)
+    other = functional.location_score(query, torch.full((S, EK), float("nan")), weight=weight)
+    assert_close(one, other, rtol=0, atol=0)
+
+
+def test_scaled_scores_in_half_precision_do_not_overflow() -> None:
+    # q.k = 90_000 is more than float16 holds; its scaled form, 30_000, is not
+    vectors = torch.full((1, 9), 100.0, dtype=torch.float16)
+    assert_close(functional.scaled_dot_score(vectors, vectors), torch.tensor([[30_000.0]]).half())
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_scores_take_the_wider_dtype(name: str) -> None:
+    ek = EQ if name in SAME_SIZE else EK
+    kwargs = {key: value.float() for key, value in parameters(name, EQ, ek).items()}
+    score = getattr(functional, name).__wrapped__
+    assert score(torch.randn(L, EQ).double(), torch.randn(S, ek), **kwargs).dtype == torch.float64
+    assert score(torch.randn(L, EQ), torch.randn(S, ek), **kwargs).dtype == torch.float32
+
+
+def test_additive_holds_one_large_tensor() -> None:
+    # the hidden layer of every pair, and nothing else of its size, is kept for backward
+    query, key, v = torch.randn(13, 31), torch.randn(17, 31), torch.randn(31)
+    kept: list[int] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        functional.tanh_score(query.requires_grad_(), key, v)
+    distinct_large = {size for size in kept if size >= 13 * 17 * 31}
+    assert distinct_large == {13 * 17 * 31}
+
+
+def test_other_sizes_are_refused() -> None:
+    q, k = torch.zeros(2, 5), torch.zeros(4, 3)
+
+    def refuses(name: str, match: str, *args: Any, **kwargs: Any) -> None:
+        with pytest.raises(ValueError, match=match):
+            getattr(functional, name).__wrapped__(*args, **kwargs)
+
+    for name in SAME_SIZE:
+        refuses(name, r"key: expected size 5 on axis -1, got shape \(4, 3\)", q, k)
+        with pytest.raises(ValueError, match="key: expected vectors of the query's size"):
+            getattr(reference, name)(q.numpy(), k.numpy())
+    refuses("dot_score", r"query: expected vectors in rows, got shape \(5,\)", q[0], k)
+    refuses("dot_score", "query: expected a floating point tensor", q.long(), q)
+    refuses("dot_score", "key: expected axes that broadcast", q.expand(2, 2, 5), q.expand(3, 2, 5))
+    refuses("scaled_dot_score", "size >= 1", q[:, :0], q[:, :0])
+    refuses("general_score", r"weight: expected shape \(5, 3\), got \(3, 5\)", q, k,
+            weight=torch.zeros(3, 5))  # fmt: skip
+    good = {"weight_query": torch.zeros(7, 5), "weight_key": torch.zeros(7, 3), "v": torch.zeros(7)}
+    refuses("additive_score", r"weight_query: expected shape \(7, 5\)", q, k,
+            **{**good, "weight_query": torch.zeros(5, 7)})  # fmt: skip
+    refuses("additive_score", r"weight_key: expected shape \(7, 3\)", q, k,
+            **{**good, "weight_key": torch.zeros(7, 5)})  # fmt: skip
+    refuses("additive_score", r"bias: expected shape \(7,\)", q, k, **good, bias=torch.zeros(1))
+    refuses("additive_score", r"v: expected shape \(1,\), got \(7, 1\)", q, k,
+            **{**good, "v": torch.zeros(7, 1)})  # fmt: skip
+    refuses("concat_score", r"weight: expected shape \(7, 8\), got \(7, 5\)", q, k,
+            weight=torch.zeros(7, 5), v=torch.zeros(7))  # fmt: skip
+    refuses("location_score", "weight: expected at least 4 rows", q, k, weight=torch.zeros(3, 5))
+    refuses("location_score", "weight: expected size 5 on axis -1", q, k, weight=torch.zeros(4, 3))
+    refuses("cosine_score", "sharpness: expected size 2 on axis -1", q, q, sharpness=torch.ones(3))
+    with pytest.raises(ValueError, match="weight: expected shape"):
+        reference.general_score(q.numpy(), k.numpy(), weight=[[1.0]])
+    with pytest.raises(ValueError, match="weight: expected at least 4 rows"):
+        reference.location_score(q.numpy(), k.numpy(), weight=[[1.0] * 5])
+    with pytest.raises(ValueError, match="query: expected vectors in rows"):
+        reference.dot_score([1.0], [[1.0]])

@@ -1,0 +1,467 @@
+"""Decoders with attention: the papers' formulas, padding, no look ahead, one alignment for all."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from attn_course import functional
+from attn_course.nn import (
+    SCORES,
+    AttentionEncoderDecoder,
+    BahdanauDecoder,
+    BidirectionalEncoder,
+    Encoder,
+    GRUCell,
+    LocalM,
+    LocalP,
+    LSTMCell,
+    LuongDecoder,
+    RNNCell,
+    hidden_of,
+    make_score,
+)
+from attn_course.train import beam_search, greedy_decode
+
+SOURCE_VOCAB, VOCAB, E_SOURCE, E_TARGET, H = 13, 11, 3, 5, 6
+LENGTHS, L = [4, 9, 1, 6], 5
+WINDOWS = ("global", "local-m", "local-p")
+
+
+def build(
+    decoder: Any = LuongDecoder,
+    *,
+    score: str = "general",
+    window: str = "global",
+    cell: Any = GRUCell,
+    encoder: Any = BidirectionalEncoder,
+    windows: Any = (LocalM, LocalP),
+    **kwargs: Any,
+) -> AttentionEncoderDecoder:
+    if window == "local-m":
+        kwargs["window"] = windows[0](half_width=1)
+    elif window == "local-p":
+        kwargs["window"] = windows[1](half_width=2, query_size=H)
+    each = H // 2 if encoder is BidirectionalEncoder else H
+    return AttentionEncoderDecoder(
+        encoder=encoder(vocab_size=SOURCE_VOCAB, embed_dim=E_SOURCE, hidden_size=each, cell=cell),
+        decoder=decoder(
+            vocab_size=VOCAB,
+            embed_dim=E_TARGET,
+            context_size=H,
+            summary_size=each,
+            hidden_size=H,
+            score=make_score(score, query_size=H, key_size=H, hidden_size=7, max_length=20),
+            cell=cell,
+            **kwargs,
+        ),
+    ).double()
+
+
+# every decoder there is
+KINDS: dict[str, dict[str, Any]] = {"bahdanau": {"decoder": BahdanauDecoder, "score": "additive"}}
+KINDS |= {
+    f"luong {window}{'' if fed else ' unfed'}": {"window": window, "input_feeding": fed}
+    for window in WINDOWS
+    for fed in (True, False)
+}
+
+
+def batch() -> tuple[Tensor, Tensor, Tensor]:
+    source = torch.randint(0, SOURCE_VOCAB, (len(LENGTHS), max(LENGTHS)))
+    return source, torch.tensor(LENGTHS), torch.randint(3, VOCAB, (len(LENGTHS), L))
+
+
+def gradients(model: nn.Module, logits: Tensor) -> list[Tensor]:
+    weight = torch.linspace(-1, 1, logits.numel(), dtype=torch.float64).view_as(logits)
+    return list(
+        torch.autograd.grad(
+            (logits * weight).sum(), list(model.parameters()), materialize_grads=True
+        )
+    )
+
+
+def check_padding(model: AttentionEncoderDecoder) -> None:
+    """Another padding, and no padding at all, give the same logits, weights and gradients."""
+    source, lengths, target_in = batch()
+    logits, weights = model(source, lengths, target_in), model.align(source, lengths, target_in)
+    grads = gradients(model, logits)
+    other = source.clone()
+    for row, length in enumerate(LENGTHS):
+        other[row, length:] = (other[row, length:] + 1) % SOURCE_VOCAB
+        assert (weights[row, :, length:] == 0).all()
+    other = F.pad(other, (0, 3), value=2)
+    again = model(other, lengths, target_in)
+    assert_close(again, logits, **FLOAT64)
+    assert_close(model.align(other, lengths, target_in)[..., :-3], weights, **FLOAT64)
+    assert_close(gradients(model, again), grads, **FLOAT64)
+    alone = []
+    for row, length in enumerate(LENGTHS):
+        one = (source[row : row + 1, :length], None, target_in[row : row + 1])
+        alone.append(model(*one))
+        assert_close(model.align(*one)[0], weights[row, :, :length], **FLOAT64)
+    assert_close(torch.cat(alone), logits, **FLOAT64)
+    assert_close(gradients(model, torch.cat(alone)), grads, **FLOAT64)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_of_the_source_changes_nothing(kind: str) -> None:
+    check_padding(build(**KINDS[kind]))
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("decoder", [BahdanauDecoder, LuongDecoder])
+def test_padding_changes_nothing_with_any_score(decoder: Any, score: str) -> None:
+    check_padding(build(decoder, score=score))
+
+
+@given(
+    score=st.sampled_from(list(SCORES)),
+    kind=st.sampled_from(list(KINDS)),
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    padding=st.integers(0, 4),
+    seed=st.integers(0, 2**31),
+)
+@settings(max_examples=40, deadline=None)
+def test_a_row_in_any_batch_is_the_row_alone(
+    score: str, kind: str, lengths: list[int], padding: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    model = build(**{**KINDS[kind], "score": score})
+    width = max(lengths) + padding
+    source = torch.randint(0, SOURCE_VOCAB, (len(lengths), width))
+    target_in = torch.randint(0, VOCAB, (len(lengths), 3))
+    logits = model(source, torch.tensor(lengths), target_in)
+    weights = model.align(source, torch.tensor(lengths), target_in)
+    for row, length in enumerate(lengths):
+        one = (source[row : row + 1, :length], None, target_in[row : row + 1])
+        assert_close(model(*one)[0], logits[row], **FLOAT64)
+        assert_close(model.align(*one)[0], weights[row, :, :length], **FLOAT64)
+        assert (weights[row, :, length:] == 0).all()
+
+
+def weights_by_hand(
+    model: AttentionEncoderDecoder, hidden: Tensor, notes: Tensor, t: int
+) -> Tensor:
+    """Weights of one sentence for one state: score, window, softmax, Gaussian, in the open."""
+    decoder = model.decoder
+    scores = decoder.attention.score(hidden.view(1, 1, -1), notes.unsqueeze(0))[0, 0]
+    window = getattr(decoder, "window", None)
+    if window is None:
+        return scores.softmax(-1)
+    places = torch.arange(len(notes), dtype=torch.float64)
+    if isinstance(window, LocalM):
+        inside = [s for s in range(len(notes)) if abs(s - t) <= window.half_width]
+        weights = torch.zeros_like(scores)
+        if inside:
+            weights[inside] = scores[inside].softmax(-1)
+        return weights
+    centre = len(notes) * torch.sigmoid(window.v @ torch.tanh(window.weight @ hidden))
+    inside = [s for s in range(len(notes)) if abs(s - centre.item()) <= window.half_width]
+    weights = torch.zeros_like(scores)
+    if inside:
+        weights[inside] = scores[inside].softmax(-1)
+    return weights * torch.exp(-((places - centre) ** 2) / (2 * (window.half_width / 2) ** 2))
+
+
+def by_formula(
+    model: AttentionEncoderDecoder, source: Tensor, target_in: Tensor
+) -> tuple[Tensor, Tensor]:
+    """One sentence, word by word, with the equations of the two papers."""
+    decoder = model.decoder
+    notes, summary = model.encoder(source.unsqueeze(0))
+    notes = notes[0]
+    state: Any = torch.tanh(decoder.initial(summary))
+    bahdanau = not hasattr(decoder, "combine")
+    cell = decoder.cell if bahdanau else decoder.recurrent.cell
+    if isinstance(cell, LSTMCell):
+        state = (state, torch.zeros_like(state))
+    fed = torch.zeros(H, dtype=torch.float64)
+    logits, alignments = [], []
+    for t, token in enumerate(target_in):
+        word = decoder.embedding.weight[token]
+        if bahdanau:
+            weights = weights_by_hand(model, hidden_of(state)[0], notes, t)
+            context = weights @ notes
+            state = cell(torch.cat([word, context]).unsqueeze(0), state)
+            logits.append(decoder.output(torch.cat([hidden_of(state)[0], word, context])))
+        else:
+            entered = torch.cat([word, fed]) if decoder.input_feeding else word
+            state = cell(entered.unsqueeze(0), state)
+            weights = weights_by_hand(model, hidden_of(state)[0], notes, t)
+            fed = torch.tanh(decoder.combine(torch.cat([weights @ notes, hidden_of(state)[0]])))
+            logits.append(decoder.output(fed))
+        alignments.append(weights)
+    return torch.stack(logits), torch.stack(alignments)
+
+
+def check_decoding(model: AttentionEncoderDecoder) -> None:
+    """Teacher forcing equals the formula, equals step by step, and never looks ahead."""
+    source, lengths, target_in = batch()
+    logits, weights = model(source, lengths, target_in), model.align(source, lengths, target_in)
+    for row, length in enumerate(LENGTHS):
+        want_logits, want_weights = by_formula(model, source[row, :length], target_in[row])
+        assert_close(logits[row], want_logits, **FLOAT64)
+        assert_close(weights[row, :, :length], want_weights, **FLOAT64)
+    state = model.init_state(source, lengths)
+    assert (state.alignment == 0).all()
+    for t in range(L):
+        step, state = model.step(target_in[:, t], state)
+        assert_close(step, logits[:, t], **FLOAT64)
+        assert_close(state.alignment, weights[:, t], **FLOAT64)
+    # in two calls: the state at the end of the first is all the second needs
+    decoder, cut = model.decoder, 2
+    first = decoder(target_in[:, :cut], model.init_state(source, lengths))
+    second = decoder(target_in[:, cut:], first[2])
+    for place, whole in enumerate((logits, weights)):
+        assert_close(torch.cat([first[place], second[place]], dim=1), whole, **FLOAT64)
+    assert_close(first[2].alignment, weights[:, cut - 1], **FLOAT64)
+    for t in range(L):
+        changed = target_in.clone()
+        changed[:, t] = (changed[:, t] + 1) % VOCAB
+        assert_close(model(source, lengths, changed)[:, :t], logits[:, :t], rtol=0, atol=0)
+        assert_close(model.align(source, lengths, changed)[:, :t], weights[:, :t], rtol=0, atol=0)
+        assert (model(source, lengths, changed)[:, t:] != logits[:, t:]).any(dim=-1).all()
+
+
+@pytest.mark.parametrize("cell", [GRUCell, LSTMCell, RNNCell])
+@pytest.mark.parametrize("kind", KINDS)
+def test_teacher_forcing_is_the_formula_and_is_decoding_step_by_step(kind: str, cell: Any) -> None:
+    check_decoding(build(**KINDS[kind], cell=cell))
+
+
+def test_a_plain_encoder_serves_too() -> None:
+    for decoder in (BahdanauDecoder, LuongDecoder):
+        check_decoding(build(decoder, encoder=Encoder))
+
+
+BAHDANAU, LUONG = "attn_course.nn.attention_seq2seq", "attn_course.nn.luong_decoder"
+ATTENTION, LOCAL = "attn_course.nn.attention", "attn_course.nn.local_window"
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [
+        (BAHDANAU, "query = hidden_of(recurrent).unsqueeze(1)", "query = words[:, :1, :1].expand(-1, -1, 6)"),  # noqa: E501
+        (BAHDANAU, "torch.cat([words[:, t], context], dim=-1)", "torch.cat([words[:, t], 0 * context], dim=-1)"),  # noqa: E501
+        (BAHDANAU, "torch.cat([hidden_of(recurrent), words[:, t], context]", "torch.cat([hidden_of(recurrent), words[:, t], 0 * context]"),  # noqa: E501
+        (BAHDANAU, "torch.tanh(self.initial(summary))", "self.initial(summary)"),
+        (BAHDANAU, "BahdanauState(recurrent, memory, alignments[-1])", "BahdanauState(recurrent, memory, alignments[0])"),  # noqa: E501
+        (BAHDANAU, "BahdanauState(recurrent, memory, alignments[-1])", "BahdanauState(state.recurrent, memory, alignments[-1])"),  # noqa: E501
+        (LUONG, "vector = looks[-1][0].squeeze(1)", "pass"),
+        (LUONG, "steps[:, t : t + 1]", "steps[:, :1]"),
+        (LUONG, "torch.tanh(self.combine(", "(self.combine("),
+        (LUONG, "torch.cat([context, hidden], dim=-1)", "torch.cat([hidden, context], dim=-1)"),
+        (LUONG, "steps=state.steps + length", "steps=state.steps"),
+        (LUONG, "attentional=vectors[:, -1]", "attentional=vectors[:, 0] * 0"),
+        (LUONG, "alignment=weights[:, -1]", "alignment=weights[:, 0] * 0"),
+        (LUONG, "recurrent=recurrent,", "recurrent=state.recurrent,"),
+    ],
+)  # fmt: skip
+def test_decoding_oracle_rejects_a_changed_line(module: str, old: str, new: str) -> None:
+    name = "BahdanauDecoder" if module == BAHDANAU else "LuongDecoder"
+    for window in ["global"] if module == BAHDANAU else ["local-m"]:
+        with pytest.raises((AssertionError, RuntimeError)):
+            check_decoding(build(mutant(module, name, old, new), window=window))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("LocalM", "local_m_mask(steps, mask.sum(-1)", "local_m_mask(steps, mask.sum(-1) * 0 + mask.shape[-1]"),  # noqa: E501
+        ("LocalP", "local_p_position(hidden, self.weight, self.v, mask.sum(-1))", "local_p_position(hidden, self.weight, self.v, mask.sum(-1) * 0 + mask.shape[-1])"),  # noqa: E501
+        ("LocalP", "self.half_width, mask.unsqueeze(1))", "self.half_width)"),
+    ],
+)  # fmt: skip
+def test_padding_oracle_rejects_a_changed_window(name: str, old: str, new: str) -> None:
+    wrong = mutant(LOCAL, name, old, new)
+    windows = (wrong, LocalP) if name == "LocalM" else (LocalM, wrong)
+    window = "local-m" if name == "LocalM" else "local-p"
+    with pytest.raises(AssertionError):
+        check_padding(build(window=window, windows=windows))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("padding_mask(source_lengths, source.shape[1])", "source >= 0"),
+        ("self.encoder(source, source_lengths)", "self.encoder(source)"),
+    ],
+)
+def test_padding_oracle_rejects_a_forgotten_length(old: str, new: str) -> None:
+    model = build()
+    wrong = mutant(BAHDANAU, "AttentionEncoderDecoder", old, new)
+    with pytest.raises(AssertionError):
+        check_padding(wrong(encoder=model.encoder, decoder=model.decoder))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_are_prepared_once_for_a_sentence(kind: str) -> None:
+    model = build(**KINDS[kind])
+    score, calls = model.decoder.attention.score, 0
+    plain = score.prepare
+
+    def counted(key: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        prepared: Tensor = plain(key)
+        return prepared
+
+    score.prepare = counted
+    source, lengths, target_in = batch()
+    model(source, lengths, target_in)
+    assert calls == 1
+    state = model.init_state(source, lengths)
+    greedy_decode(model.step, state, bos=1, eos=2, max_length=7)
+    assert calls == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_alignments_of_decoding_are_those_of_teacher_forcing(kind: str) -> None:
+    torch.manual_seed(2)
+    model = build(**KINDS[kind])
+    for parameter in model.parameters():
+        nn.init.uniform_(parameter, -1.0, 1.0)
+    model.decoder.output.bias.data[2] += 1.5  # so that some hypotheses end early
+    source, lengths, _ = batch()
+    state = model.init_state(source, lengths)
+    greedy = greedy_decode(model.step, state, bos=1, eos=2, max_length=8)
+    beam = beam_search(model.step, state, bos=1, eos=2, beam_size=3, max_length=8)
+    one = beam_search(model.step, state, bos=1, eos=2, beam_size=1, max_length=8)
+    assert greedy.alignments is not None
+    assert one.alignments is not None
+    assert beam.alignments is not None
+    assert_close(one.alignments[:, 0], greedy.alignments, **FLOAT64)
+    assert len(set(beam.lengths.flatten().tolist())) > 1
+    spread = [greedy._replace(tokens=greedy.tokens[:, None], lengths=greedy.lengths[:, None],
+                              alignments=greedy.alignments[:, None]), beam]  # fmt: skip
+    for decoded in spread:
+        assert decoded.alignments is not None
+        assert decoded.alignments.shape == (*decoded.tokens.shape, max(LENGTHS))
+        for k in range(decoded.tokens.shape[1]):
+            tokens = decoded.tokens[:, k]
+            target_in = torch.cat([torch.ones_like(tokens[:, :1]), tokens[:, :-1]], dim=1)
+            forced = model.align(source, lengths, target_in)
+            said = torch.arange(tokens.shape[1]) < decoded.lengths[:, k, None]
+            want = forced.masked_fill(~said.unsqueeze(-1), 0.0)
+            assert_close(decoded.alignments[:, k], want, **FLOAT64)
+
+
+def test_without_input_feeding_a_step_does_not_know_where_the_last_one_looked() -> None:
+    source, lengths, target_in = batch()
+    for fed in (True, False):
+        model = build(input_feeding=fed)
+        state = model.init_state(source, lengths)
+        values = state.memory.values.detach().requires_grad_()
+        _, state = model.step(
+            target_in[:, 0], state._replace(memory=state.memory._replace(values=values))
+        )
+        hidden = hidden_of(model.step(target_in[:, 1], state)[1].recurrent)
+        (grad,) = torch.autograd.grad(hidden.sum(), values, materialize_grads=True)
+        assert bool((grad != 0).any()) == fed
+
+
+def test_bahdanau_looks_before_and_luong_after_the_state_update() -> None:
+    # the word that is read now cannot change where Bahdanau looks now, only where Luong does
+    source, lengths, target_in = batch()
+    for kind, later in (("bahdanau", False), ("luong global", True)):
+        model = build(**KINDS[kind])
+        changed = target_in.clone()
+        changed[:, 0] = (changed[:, 0] + 1) % VOCAB
+        ours, theirs = (model.align(source, lengths, ids)[:, 0] for ids in (target_in, changed))
+        long = torch.tensor(LENGTHS) > 1  # over one word there is nothing to choose
+        assert bool((ours != theirs)[long].any(-1).all()) == later
+
+
+def test_the_summary_is_the_backward_state_at_the_first_word() -> None:
+    encoder = BidirectionalEncoder(vocab_size=SOURCE_VOCAB, embed_dim=E_SOURCE, hidden_size=H)
+    source, lengths, _ = batch()
+    notes, summary = encoder(source, lengths)
+    assert_close(summary, notes[:, 0, H:], rtol=0, atol=0)
+    theirs = nn.GRU(E_SOURCE, H, bidirectional=True, batch_first=True)
+    ours = dict(encoder.named_parameters())
+    for name, parameter in theirs.named_parameters():
+        kind, back = name.removesuffix("_l0_reverse").removesuffix("_l0"), name.endswith("reverse")
+        parameter.data = ours[f"{'backwards' if back else 'forwards'}.cell.{kind}"].data
+    packed = nn.utils.rnn.pack_padded_sequence(
+        encoder.embedding(source), lengths, batch_first=True, enforce_sorted=False
+    )
+    want, _ = nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
+    assert_close(notes, want)
+
+
+def test_the_toolkit_projects_only_what_it_is_given() -> None:
+    from attn_course.nn import Attention
+
+    query, key, value = torch.randn(2, 3, 5), torch.randn(2, 7, 5), torch.randn(2, 7, 4)
+    mask = torch.rand(2, 3, 7) < 0.7
+    plain = Attention()
+    assert not list(plain.parameters())
+    want = functional.attention(query, key, value, attn_mask=mask)
+    assert_close(plain(query, key, value, mask), want)
+    assert_close(plain(query, key), functional.attention(query, key, key))
+    wq, wk, wv = (nn.Linear(n, m, bias=False) for n, m in ((5, 6), (5, 6), (4, 2)))
+    whole = Attention(query_projection=wq, key_projection=wk, value_projection=wv)
+    want = functional.attention(wq(query), wk(key), wv(value), attn_mask=mask)
+    assert_close(whole(query, key, value, mask), want)
+    for normalize in (functional.masked_softmax, None):
+        both = Attention(key_projection=wk, query_projection=wq, normalize=normalize)
+        real = torch.arange(7) < torch.tensor([[4], [7]])
+        memory = both.prepare(key, real)
+        assert_close(both.attend(query, memory), both(query, key, None, real.unsqueeze(1)))
+
+
+def test_it_learns_to_look() -> None:
+    torch.manual_seed(3)
+    model = build().float()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
+    for _ in range(150):
+        # say the last word: found by position, whatever the length
+        lengths = torch.randint(1, 6, (32,))
+        source = torch.randint(3, VOCAB, (32, 5))
+        last = source.gather(1, lengths.unsqueeze(1) - 1)
+        loss = F.cross_entropy(
+            model(source, lengths, torch.ones_like(last)).flatten(0, 1), last[:, 0]
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert float(loss.detach()) < 0.3
+
+
+def test_bad_arguments_are_refused() -> None:
+    ids = torch.ones(2, 3, dtype=torch.long)
+    for decoder in (BahdanauDecoder, LuongDecoder):
+        model = build(decoder)
+        state = model.init_state(ids)
+        forward = decoder.forward.__wrapped__
+        with pytest.raises(ValueError, match="source: expected ids from 0 to 12, got 13 to 13"):
+            model(13 * ids, None, ids)
+        with pytest.raises(ValueError, match="target_in: expected ids from 0 to 10, got 11 to 11"):
+            model(ids, None, 11 * ids)
+        with pytest.raises(ValueError, match="target_in: expected size 2 on axis 0"):
+            forward(model.decoder, ids[:1], state)
+        with pytest.raises(ValueError, match="target_in: expected at least one position"):
+            model(ids, None, ids[:, :0])
+        with pytest.raises(ValueError, match="lengths: expected values from 0 to 3, got 4 to 4"):
+            model(ids, torch.tensor([4, 4]), ids)
+        with pytest.raises(ValueError, match=r"token: expected axes \(B\)"):
+            AttentionEncoderDecoder.step.__wrapped__(model, ids, state)
+        with pytest.raises(ValueError, match="annotations: expected size 6 on axis -1"):
+            model.decoder.init_state(
+                torch.zeros(2, 3, 5), torch.zeros(2, 3), torch.ones(2, 3, dtype=torch.bool)
+            )
+        sizes = {"vocab_size": 3, "embed_dim": 2, "context_size": 4, "summary_size": 2}
+        with pytest.raises(ValueError, match="hidden_size: expected at least 1, got 0"):
+            decoder(**sizes, hidden_size=0)
+    with pytest.raises(ValueError, match="half_width: expected at least 0, got -1"):
+        LocalM(half_width=-1)
+    with pytest.raises(ValueError, match="half_width: expected more than 0, got 0"):
+        LocalP(half_width=0, query_size=3)
