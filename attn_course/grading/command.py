@@ -16,9 +16,9 @@ from attn_course.grading.errors import SandboxError
 from attn_course.grading.feedback import write_feedback
 from attn_course.grading.gradebook import GradebookError
 from attn_course.grading.journal import JournalError
+from attn_course.grading.results import Result
 from attn_course.grading.run import grade_class
 from attn_course.grading.sandbox import Limits
-from attn_course.grading.verdict import Result
 
 
 def instructor_notebook(slug: str, root: Path, given: Path | None) -> bytes:

@@ -11,12 +11,22 @@ class SandboxError(RuntimeError):
     """The jail cannot be used on this machine; the text says what to do."""
 
 
-class SubmissionLost(RuntimeError):
-    """The submission's process died or answered garbage."""
+class SubmissionLost(Exception):
+    """The submission's process died or answered garbage.
+
+    Not a ``RuntimeError`` or any other kind that a test may expect: a crash is no right answer.
+    """
 
 
 class StudentTimeout(SubmissionLost):
     """The submission did not answer in time."""
+
+
+class CannotCross(Exception):
+    """A test cell gave the submission something that cannot be sent to it.
+
+    Not a ``ValueError``: a test that expects one of the submission must not meet it here.
+    """
 
 
 class StudentError(Exception):

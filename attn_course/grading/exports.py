@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from attn_course.grading.verdict import Result, TestResult
+from attn_course.grading.results import Result, TestResult
 
 FORMS = ("plain", "canvas", "moodle")
 _NOT_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from attn_course.grading.exports import file_name, write_text
-from attn_course.grading.verdict import Result, TestResult
+from attn_course.grading.results import Result, TestResult
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8886; --good: #1a7f37; --bad: #b3261e; --part: #8a5a00 }

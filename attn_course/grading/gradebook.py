@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from attn_course.grading.assignment import Assignment
-from attn_course.grading.verdict import Result
+from attn_course.grading.results import Result
 
 COURSE = "default_course"
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from attn_course.grading.assignment import Assignment
+from attn_course.grading.results import Result, TestResult
 from attn_course.grading.sandbox import Limits
-from attn_course.grading.verdict import Result, TestResult
 
 VERSION = 2
 

@@ -16,8 +16,9 @@ from typing import Any
 
 from attn_course.grading.assignment import Assignment
 from attn_course.grading.errors import SandboxError
+from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote, sandbox_problem
-from attn_course.grading.verdict import Result, grade_notebook
+from attn_course.grading.verdict import grade_notebook
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

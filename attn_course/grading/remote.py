@@ -4,12 +4,13 @@ A stand-in can be called and asked for attributes, and that is all: comparing it
 or taking it for a number would let the submission decide the outcome, so each of these is refused.
 """
 
+import functools
 import inspect
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from attn_course.grading.errors import StudentError
-from attn_course.grading.sandbox import Session
+from attn_course.grading.session import Session
 
 # Bytes of resident memory that Python and the allocator keep for themselves.
 MEMORY_SLACK = 24 << 20
@@ -32,8 +33,15 @@ class Remote:
     def _address(self) -> dict[str, Any]:
         raise TypeError("a bare Remote has no address")
 
+    def _at(self) -> Session:
+        """The process that is asked."""
+        return self._session
+
     def _request(self, operation: str, **more: Any) -> Any:
-        return self._session.call({"op": operation, **self._address(), **more}, _hold)
+        session = self._at()
+        return session.call(
+            {"op": operation, **self._address(), **more}, functools.partial(_hold, session)
+        )
 
     def __attn_mutated__(self) -> bool:
         """Whether a call since the last question wrote into its arguments.
@@ -41,7 +49,8 @@ class Remote:
         The caller's own tensors never change: a submission that could clear the test's input would
         clear the expected value with it.
         """
-        mutated, self._session.mutated = self._session.mutated, False
+        session = self._at()
+        mutated, session.mutated = session.mutated, False
         return bool(mutated)
 
     def __attn_remote__(
@@ -53,10 +62,11 @@ class Remote:
             return self._request("call", **request)
         # the first time pays for caches, lazy imports and pages of libraries
         self._request("call", **request)
-        self._session.memory(reset=True)
-        before = self._session.memory()
+        session = self._at()
+        session.memory(reset=True)
+        before = session.memory()
         reported = self._request("call", **request)
-        seen = ((self._session.memory()["hwm"] - before["rss"]) << 10) - MEMORY_SLACK
+        seen = ((session.memory()["hwm"] - before["rss"]) << 10) - MEMORY_SLACK
         if type(reported) is not int:
             raise NotAPlainValue("the jail reported no peak of memory")
         return max(reported, seen)  # what the kernel saw from outside outvotes the submission
@@ -80,7 +90,7 @@ class RemoteFunction(Remote):
     Args:
         session: the submission.
         name: the global name in its notebook.
-        forbidden: library calls refused while it runs.
+        forbidden: library calls that its process must not have.
     """
 
     __name__: str
@@ -92,7 +102,10 @@ class RemoteFunction(Remote):
         object.__setattr__(self, "_forbidden", forbidden)
 
     def _address(self) -> dict[str, Any]:
-        return {"name": self.__name__, "forbidden": list(self._forbidden)}
+        return {"name": self.__name__}
+
+    def _at(self) -> Session:
+        return self._session.restricted(self._forbidden)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._request("call", args=list(args), kwargs=kwargs)
@@ -128,8 +141,7 @@ class RemoteObject(Remote):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        request = {"op": "get", **self._address(), "path": [*self._path, name]}
-        return self._session.call(request, _hold)
+        return self._request("get", path=[*self._path, name])
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise NotAPlainValue("attributes of a submission's object cannot be set from a test")
@@ -153,9 +165,9 @@ class RemoteObject(Remote):
         return found[0]
 
 
-def _hold(value: object) -> Any:
+def _hold(session: Session, value: object) -> Any:
     """Objects of the submission go back to it as their handle, functions as their name."""
-    if type(value) is RemoteObject:
+    if type(value) is RemoteObject and value._session is session:
         return value._node()
     if isinstance(value, Remote):
         raise NotAPlainValue("a function of the submission cannot be passed back to it")

@@ -10,8 +10,8 @@ from attn_course.grading.assignment import Assignment, load_assignment
 from attn_course.grading.collect import Handed, collect
 from attn_course.grading.gradebook import GradebookWriter
 from attn_course.grading.journal import Journal, file_key, run_key
+from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits
-from attn_course.grading.verdict import Result
 
 INSTRUCTOR = "\0instructor"
 

@@ -14,10 +14,11 @@ import pytest
 from classroom import SOLUTIONS, TESTS, notebook
 
 from attn_course.grading.assignment import Assignment, load_assignment
+from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.source import find_slugs, read_exercise, solution_names
 from attn_course.grading.trial import Trial
-from attn_course.grading.verdict import Result, grade_notebook
+from attn_course.grading.verdict import grade_notebook
 from attn_course.probes.catalogue import collect, collect_variants, load_module
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attn_course.grading import exports
-from attn_course.grading.verdict import Result
-from attn_course.grading.verdict import TestResult as One
+from attn_course.grading.results import Result
+from attn_course.grading.results import TestResult as One
 
 quick = settings(max_examples=100, deadline=None, derandomize=True)
 EVIL = "=cmd|'/c calc'!A1"

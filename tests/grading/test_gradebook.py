@@ -20,8 +20,8 @@ from sqlalchemy import inspect, text
 
 from attn_course.grading.assignment import Assignment
 from attn_course.grading.gradebook import GradebookError, GradebookWriter, driver_url, tools_on_path
-from attn_course.grading.verdict import Result
-from attn_course.grading.verdict import TestResult as One
+from attn_course.grading.results import Result
+from attn_course.grading.results import TestResult as One
 
 WHEN = datetime.datetime(2026, 3, 1, 12, 30)
 

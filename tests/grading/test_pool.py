@@ -18,9 +18,9 @@ import pytest
 
 from attn_course.grading import pool
 from attn_course.grading.errors import SandboxError
+from attn_course.grading.results import Result
 from attn_course.grading.run import AssignmentError, grade_class
 from attn_course.grading.sandbox import Limits
-from attn_course.grading.verdict import Result
 
 COUNT = 14
 SEED = 11

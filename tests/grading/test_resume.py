@@ -18,8 +18,8 @@ from sqlalchemy import text
 
 from attn_course.grading import command, pool
 from attn_course.grading.journal import Journal, JournalError, file_key
+from attn_course.grading.results import Result
 from attn_course.grading.run import grade_class
-from attn_course.grading.verdict import Result
 
 COUNT = 12
 KILLS = 20

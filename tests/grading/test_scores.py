@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from attn_course.grading.assignment import TestCell as Cell
 from attn_course.grading.assignment import load_assignment
-from attn_course.grading.verdict import _score, grade_notebook, run_test
+from attn_course.grading.cells import _score, run_test
+from attn_course.grading.verdict import grade_notebook
 
 quick = settings(max_examples=100, deadline=None, derandomize=True)
 points = st.floats(min_value=0.25, max_value=100, allow_nan=False)

@@ -21,8 +21,9 @@ from hypothesis.extra import numpy as hnp
 
 from attn_course.grading.errors import StudentTimeout, SubmissionLost
 from attn_course.grading.jail import wire
-from attn_course.grading.sandbox import Limits, Session, Zygote
-from attn_course.grading.verdict import Result
+from attn_course.grading.results import Result
+from attn_course.grading.sandbox import Limits, Zygote
+from attn_course.grading.session import Session
 
 quick = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -317,7 +318,7 @@ class Peer(Zygote):
         self.sandbox = True
         self.answers = answers
 
-    def spawn(self, limits: Limits) -> tuple[socket.socket, socket.socket]:
+    def spawn(self, limits: Limits, forbidden: object = ()) -> tuple[socket.socket, socket.socket]:
         ours, theirs = socket.socketpair()
         life, their_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         their_life.send(b'{"exit": 0, "cpu": 0, "peak_kib": 1}')
@@ -390,7 +391,9 @@ def test_a_peer_that_drips_cannot_outlast_the_call(zygote: object) -> None:
     head = b"".join(wire.pack(HONEST))
 
     class Drip(Peer):
-        def spawn(self, limits: Limits) -> tuple[socket.socket, socket.socket]:
+        def spawn(
+            self, limits: Limits, forbidden: object = ()
+        ) -> tuple[socket.socket, socket.socket]:
             ours, theirs = socket.socketpair()
             life, their_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             their_life.send(b'{"exit": 0}')

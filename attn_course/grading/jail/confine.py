@@ -8,12 +8,14 @@ import ctypes
 import errno
 import os
 import resource
+from collections.abc import Sequence
 from typing import Any
 
 CLONE_NEWNS, CLONE_NEWIPC = 0x00020000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
 CLONE_THREAD = 0x00010000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 16384, 1 << 18
+MS_BIND = 4096
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 SIGKILL = 9
 
@@ -108,17 +110,26 @@ def enter_namespaces() -> None:
         file.write(f"{gid} {gid} 1")
 
 
-def private_files(home: str, megabytes: int) -> None:
-    """A file tree of its own: an empty home in memory, no /proc, nothing else writable."""
+def private_files(home: str, megabytes: int, hidden: Sequence[str] = ()) -> None:
+    """A file tree of its own: an empty home in memory, no /proc, nothing else writable.
+
+    Args:
+        home: the only folder that can be written.
+        megabytes: its size.
+        hidden: folders and files of the system that are empty here.
+    """
     _check(_libc.unshare(CLONE_NEWNS), "unshare")
     _check(_libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "mount private")
     quiet = MS_NOSUID | MS_NODEV
     size = f"size={megabytes}m,nr_inodes=4096,mode=700".encode()
     _check(_libc.mount(b"tmpfs", home.encode(), b"tmpfs", quiet, size), f"mount {home}")
-    for hidden in (b"/proc", b"/dev/shm", b"/tmp"):
-        if os.path.isdir(hidden):
+    for place in (*hidden, "/proc", "/dev/shm", "/tmp"):
+        if os.path.isdir(place):
             flags = quiet | MS_NOEXEC | MS_RDONLY
-            _check(_libc.mount(b"tmpfs", hidden, b"tmpfs", flags, b"size=4k,mode=555"), "mount")
+            options = b"size=4k,mode=555"
+            _check(_libc.mount(b"tmpfs", place.encode(), b"tmpfs", flags, options), "mount")
+        elif os.path.exists(place):
+            _check(_libc.mount(b"/dev/null", place.encode(), None, MS_BIND, None), "mount")
     os.chdir(home)
 
 

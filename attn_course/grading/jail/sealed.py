@@ -25,7 +25,7 @@ class Sealed:
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise SealedError(
             f"{self.__name__} is not available to a submission while it is graded: "
-            "it holds the reference answers"
+            "write it yourself (it may hold the reference answers)"
         )
 
     __call__ = __iter__ = __bool__ = __len__ = __getitem__ = _refuse
@@ -46,10 +46,17 @@ class SealedModule(ModuleType):
 
 
 class SealedFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds ``attn_course.*`` modules that the jail does not have."""
+    """Finds a package's modules, and gives ones in which nothing works.
+
+    Args:
+        package: the package, or the module; nothing above it.
+    """
+
+    def __init__(self, package: str) -> None:
+        self.package = package
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name.startswith("attn_course."):
+        if name == self.package or name.startswith(f"{self.package}."):
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 
@@ -61,5 +68,5 @@ class SealedFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install() -> None:
-    """Put the finder behind all others."""
-    sys.meta_path.append(SealedFinder())
+    """Put the finder behind all others: what the jail does not have of the course is sealed."""
+    sys.meta_path.append(SealedFinder("attn_course"))

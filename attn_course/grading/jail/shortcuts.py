@@ -1,96 +1,185 @@
-"""Refuse the library calls that a question forbids, and say so.
+"""Take the library calls that a question forbids out of a process, for good, and say so when used.
 
-Two nets: a ``TorchFunctionMode`` sees the public names (``torch.softmax``, the tensor method, the
-function of ``torch.nn.functional``), a ``TorchDispatchMode`` sees the operator that any other
-route to it ends in. Names outside torch are wrapped where they live.
+It is done before the first line of the submission runs, for the whole process and every thread of
+it: nothing is left that a submission could patch back. Torch's operators are replaced where every
+route to them ends, in the dispatcher; Python functions get another body; modules are hidden, with
+their files. Forms of a name:
+
+- ``softmax``, ``torch.softmax``, ``torch.nn.functional.softmax``: all operators of torch so named,
+  also with a leading underscore, and what torch has under that name in Python
+- ``aten::*softmax*``: operators, with wildcards
+- ``numpy.exp``: a name of a module other than torch
+- ``import scipy``: a module, closed as ``attn_course.reference`` is
+- ``autograd``: all of torch's derivatives
 """
 
 import contextlib
+import ctypes
+import fnmatch
+import gc
 import importlib
-from collections.abc import Iterator, Sequence
+import importlib.util
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode, resolve_name
-from torch.utils._python_dispatch import TorchDispatchMode
+from sealed import SealedFinder
+
+AUTOGRAD = "autograd"
+IMPORT = "import "
+DERIVATIVES = ("aten::_backward", "aten::_make_dual", "aten::_fw_primal")
+PYTHON_HOMES = (
+    *("torch.nn.functional", "torch.nn.utils.clip_grad", "torch.functional"),
+    *("torch.special", "torch.linalg"),
+)
+WRITTEN_OUT = ("torch._refs", "torch._decomp")  # torch's own operators once more, in Python
+WORDS = "this question asks you to write it yourself: using {} is not allowed here"
 
 
 class ForbiddenShortcut(RuntimeError):
     """The submission called what the question asks to be written."""
 
 
-def _refuse(name: str) -> None:
-    raise ForbiddenShortcut(
-        f"this question asks you to write it yourself: calling {name} is not allowed here"
-    )
+def _refusing(name: str) -> Callable[..., Any]:
+    """A function that refuses; it needs no name of this module, so nothing here is worth patching.
+
+    One that lost a default, say, could only fail in another way: there is no way to the original.
+    """
+
+    def refuse(
+        *args: Any, _kind: type = ForbiddenShortcut, _text: str = WORDS.format(name), **kwargs: Any
+    ) -> Any:
+        raise _kind(_text)
+
+    return refuse
 
 
-class _PublicNames(TorchFunctionMode):
-    def __init__(self, names: frozenset[str]) -> None:
-        super().__init__()
-        self.names = names
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = resolve_name(func) or getattr(func, "__name__", "")
-        if name in self.names or name.split(".")[-1] in self.names:
-            _refuse(name)
-        return func(*args, **(kwargs or {}))
-
-
-class _Operators(TorchDispatchMode):
-    def __init__(self, names: frozenset[str]) -> None:
-        super().__init__()
-        self.names = names
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.name()  # "aten::_softmax"
-        if name.split(".")[0] in self.names:
-            _refuse(name)
-        return func(*args, **(kwargs or {}))
+def hidden_folders(names: Sequence[str]) -> list[str]:
+    """Folders and files that must not be read: they hold a forbidden answer as source."""
+    modules = [name.removeprefix(IMPORT) for name in names if name.startswith(IMPORT)]
+    modules += WRITTEN_OUT if len(modules) < len(names) else []
+    found = []
+    for name in modules:
+        with contextlib.suppress(ImportError, AttributeError, ValueError):
+            spec = importlib.util.find_spec(name)
+            if spec is not None:
+                found += spec.submodule_search_locations or [str(spec.origin)]
+    return found
 
 
-def prepare() -> None:
-    """Pay before the forks what torch's modes cost at their first use: a second of imports."""
-    resolve_name(torch.softmax)
-    with forbidden(("nothing", "aten::nothing")):
-        x = torch.randn(2, 3, requires_grad=True)
-        (x.exp() / x.amax(0, keepdim=True)).sum().backward()
-
-
-@contextlib.contextmanager
-def forbidden(names: Sequence[str]) -> Iterator[None]:
-    """Refuse ``names`` while the block runs.
+def remove(names: Sequence[str]) -> None:
+    """Take ``names`` out of this process.
 
     Args:
-        names: dotted names (``torch.softmax``), last parts (``softmax``: any torch function or
-            method so named) or operators (``aten::_softmax``).
+        names: see the head of this file.
+
+    Raises:
+        ValueError: a name stands for nothing.
     """
-    if not names:
-        yield
-        return
-    operators = frozenset(name for name in names if "::" in name)
-    public = frozenset(names) - operators
-    with contextlib.ExitStack() as stack:
-        for name in public:
-            if "." in name and not name.startswith("torch."):
-                stack.enter_context(_replaced(name))
-        stack.enter_context(_PublicNames(public))
-        if operators:
-            stack.enter_context(_Operators(operators))
-        yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch tells that an operator was replaced
+        for name in names:
+            _remove(name)
 
 
-@contextlib.contextmanager
-def _replaced(name: str) -> Iterator[None]:
-    module_name, _, attribute = name.rpartition(".")
-    module = importlib.import_module(module_name)
-    original = getattr(module, attribute)
+def _remove(name: str) -> None:
+    if name.startswith(IMPORT):
+        _hide_module(name.removeprefix(IMPORT))
+    elif name == AUTOGRAD:
+        _remove_autograd()
+    elif "::" in name:
+        operators = fnmatch.filter(_operators(), f"{name}*")
+        _replace_operators([o for o in operators if fnmatch.fnmatch(_base(o), name)], name)
+    elif "." in name and not name.startswith("torch."):
+        module, _, attribute = name.rpartition(".")
+        _replace_name(importlib.import_module(module), attribute, name)
+    else:
+        _remove_torch_name(name)
 
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        _refuse(name)
 
-    setattr(module, attribute, refuse)
-    try:
-        yield
-    finally:
-        setattr(module, attribute, original)
+def _operators() -> list[str]:
+    return list(torch._C._dispatch_get_all_op_names())
+
+
+def _base(operator: str) -> str:
+    """``aten::add`` of ``aten::add.Tensor``."""
+    return operator.partition(".")[0]
+
+
+def _remove_torch_name(name: str) -> None:
+    last = name.rpartition(".")[2]
+    known = {f"aten::{lead}{last}" for lead in ("", "_", "special_", "linalg_")}
+    operators = [operator for operator in _operators() if _base(operator) in known]
+    if operators:
+        _replace_operators(operators, name)
+    places = [*map(importlib.import_module, PYTHON_HOMES), torch, torch.Tensor]
+    found = [vars(place)[last] for place in places if last in vars(place)]
+    for module in [m for n, m in list(sys.modules.items()) if n.startswith(WRITTEN_OUT)]:
+        found += [vars(module)[n] for n in (last, f"_{last}") if n in vars(module)]
+    for function in found:
+        _new_body(function, name)
+    if not operators and not found:
+        raise ValueError(f"forbidden: torch has nothing that is called {name!r}")
+
+
+def _replace_operators(operators: Iterable[str], name: str, keys: Sequence[str] = ("CPU",)) -> None:
+    """A kernel that refuses, in C++ tables that no Python object leads back to."""
+    operators = list(operators)
+    if not operators:
+        raise ValueError(f"forbidden: torch has no operator {name!r}")
+    for key in keys:
+        library = torch._C._dispatch_library("IMPL", "aten", key, __file__, 1)
+        for operator in operators:
+            if operator.startswith("aten::"):
+                library.impl(operator.removeprefix("aten::"), key, _refusing(name))
+        # nobody may let go of it: that would bring the operators back
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
+
+
+def _new_body(function: Any, name: str) -> None:
+    """The same function object, wherever it was copied to, with a body that refuses."""
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    if type(function) is FunctionType:
+        new = _refusing(name)
+        free = function.__code__.co_freevars
+        function.__code__ = new.__code__.replace(co_freevars=free)
+        function.__kwdefaults__ = new.__kwdefaults__
+
+
+def _replace_name(module: ModuleType, attribute: str, name: str) -> None:
+    if not hasattr(module, attribute):
+        raise ValueError(f"forbidden: {module.__name__} has no {attribute!r}")
+    _new_body(getattr(module, attribute), name)
+    setattr(module, attribute, _refusing(name))
+
+
+def _hide_module(name: str) -> None:
+    """Any import of it, or of what is below it, gives names that refuse."""
+    below = [n for n in sys.modules if n == name or n.startswith(f"{name}.")]
+    for module in [sys.modules.pop(n) for n in below]:
+        for value in list(vars(module).values()):
+            members = vars(value).values() if isinstance(value, type) else [value]
+            for member in members:
+                if str(getattr(member, "__module__", "")).startswith(name):
+                    _new_body(member, name)
+    sys.meta_path.insert(0, SealedFinder(name))
+    parent, _, last = name.rpartition(".")
+    if parent in sys.modules and last in vars(sys.modules[parent]):
+        delattr(sys.modules[parent], last)
+
+
+def _remove_autograd() -> None:
+    """Backward: the engine's only entry, a slot of a C type. Forward: the operators of duals."""
+    engine = torch._C._ImperativeEngine
+    slots = gc.get_referents(vars(engine))[0]
+    for name in ("run_backward", "queue_callback"):
+        slots[name] = _refusing(AUTOGRAD)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(engine))
+    operators = [o for o in _operators() if _base(o) in DERIVATIVES]
+    _replace_operators(operators, AUTOGRAD, keys=("CPU", "AutogradCPU"))
+    for name in ("_jit_get_operation", "_jit_get_operations"):  # aten::grad lives there only
+        setattr(torch._C, name, _refusing(AUTOGRAD))

@@ -19,14 +19,20 @@ import traceback
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import confine
+import shortcuts
 import worker
 
 HOME = "/jail"
+EXIT_SECONDS = 1.0  # from hanging up to having exited
 
 
 def keep(worker_pid: int, life: socket.socket) -> None:
-    """Wait for the worker; answer ``b"m"`` (peak memory) and ``b"r"`` (reset it); then report."""
-    exited = os.pidfd_open(worker_pid)
+    """Wait for the worker; answer ``b"m"`` (peak memory) and ``b"r"`` (reset it); then report.
+
+    ``b"e"`` says that the worker has hung up, as it does when it exits: it may finish, so that the
+    report tells its own exit status. ``b"k"``, and a grader that is gone, kill it at once.
+    """
+    exited, told = os.pidfd_open(worker_pid), False
     while True:
         ready, _, _ = select.select([life.fileno(), exited], [], [])
         if exited in ready:
@@ -38,12 +44,16 @@ def keep(worker_pid: int, life: socket.socket) -> None:
             with contextlib.suppress(OSError), open(f"/proc/{worker_pid}/clear_refs", "w") as file:
                 file.write("5")
             life.send(b"{}")
-        else:  # b"" or b"k": the grader is done with it
+        else:
+            if request == b"e" and select.select([exited], [], [], EXIT_SECONDS)[0]:
+                break
+            told = True
             os.kill(worker_pid, signal.SIGKILL)
             break
     _, status, usage = os.wait4(worker_pid, 0)
     code = os.waitstatus_to_exitcode(status)
-    report = {"exit": code, "cpu": usage.ru_utime + usage.ru_stime, "peak_kib": usage.ru_maxrss}
+    cpu = usage.ru_utime + usage.ru_stime
+    report = {"exit": code, "told": told, "cpu": cpu, "peak_kib": usage.ru_maxrss}
     with contextlib.suppress(OSError):
         life.send(json.dumps(report).encode())
     os._exit(0)
@@ -71,6 +81,8 @@ def fork_submission(
     """The keeper's life: confine, fork the worker, wait for it."""
     os.setsid()  # kill(0, ...) must not reach the zygote
     limits = dict(order["limits"]) | {"mapped_bytes": mapped_bytes()}  # type: ignore[call-overload]
+    refused = [str(name) for name in order.get("forbidden", ())]  # type: ignore[attr-defined]
+    hidden = shortcuts.hidden_folders(refused)
     confined = bool(order["confined"])
     if confined:
         confine.enter_namespaces()
@@ -81,17 +93,20 @@ def fork_submission(
     life.close()
     os.setsid()
     if confined:
-        confine.private_files(HOME, int(limits["home_megabytes"]))
+        confine.private_files(HOME, int(limits["home_megabytes"]), hidden)
         confine.drop_privileges()
     null = os.open("/dev/null", os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
+    shortcuts.remove(refused)
     os.closerange(3, connection.fileno())
     os.closerange(connection.fileno() + 1, 256)
     confine.limit_resources(limits)
     if confined:
         confine.filter_system_calls()
-    worker.serve(connection, output_limit=int(limits["output_characters"]))
+    worker.serve(
+        connection, output_limit=int(limits["output_characters"]), restricted=bool(refused)
+    )
 
 
 def main() -> None:

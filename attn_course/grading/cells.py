@@ -1,0 +1,137 @@
+"""Execute the instructor's cells in this process; a test cell gives a score and a message."""
+
+import ast
+import contextlib
+import functools
+import io
+import math
+import numbers
+import os
+import random
+import re
+import types
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from attn_course.grading.assignment import TestCell
+from attn_course.grading.results import TestResult
+from attn_course.probes.draw import SEED_VARIABLE
+from attn_course.probes.failure import ProbeFailure
+
+MAX_MESSAGE = 8000
+ROUNDING = 1e-6  # of a float32 that holds the points
+_BAD_TEXT = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+
+
+def plain_text(text: str) -> str:
+    """Text that every file, database and terminal takes and that reads as it is written."""
+    return _BAD_TEXT.sub("\ufffd", text.replace("\r\n", "\n"))
+
+
+@functools.lru_cache(maxsize=1024)
+def _compiled_locked(identity: str, source: str) -> types.CodeType:
+    return compile(source, f"<{identity}>", "exec")
+
+
+@functools.lru_cache(maxsize=1024)
+def _compiled(test: TestCell) -> tuple[types.CodeType, types.CodeType | None]:
+    """Compiled once for a whole class: the statements, and the last expression if there is one."""
+    tree, where = ast.parse(test.source), f"<{test.grade_id}>"
+    last = None
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        expression = ast.Expression(tree.body.pop().value)  # type: ignore[attr-defined]
+        last = compile(expression, where, "eval")
+    return compile(tree, where, "exec"), last
+
+
+@functools.lru_cache(maxsize=1024)
+def names_used(test: TestCell) -> frozenset[str]:
+    """Every name that a test cell mentions."""
+    tree = ast.parse(test.source)
+    return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
+def run_locked(identity: str, source: str, names: dict[str, Any]) -> None:
+    """Execute a cell of the instructor that is no test; one that shows a learner's result may fail.
+
+    A cell that fails for the instructor's own solution is found before anybody is graded: the
+    tests that need its names fail.
+    """
+    with (
+        contextlib.suppress(Exception),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        exec(_compiled_locked(identity, source), names)
+
+
+def run_test(test: TestCell, names: dict[str, Any]) -> TestResult:
+    """Execute a test cell; an exception is 0, a plain number as last value is partial credit."""
+    said = io.StringIO()
+    try:
+        body, last = _compiled(test)
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
+            exec(body, names)
+            value = None if last is None else eval(last, names)
+        score = _score(value, test)
+    except ProbeFailure as failure:
+        text = plain_text(str(failure)[:MAX_MESSAGE])
+        return TestResult(test.grade_id, 0.0, test.points, text, failure.misconception)
+    except Exception as error:
+        text = plain_text(f"{type(error).__name__}: {error}"[:MAX_MESSAGE])
+        return TestResult(test.grade_id, 0.0, test.points, text)
+    text = plain_text(said.getvalue()[:MAX_MESSAGE]).strip()
+    return TestResult(test.grade_id, score, test.points, text)
+
+
+def _score(value: object, test: TestCell) -> float:
+    """Points from the last value of a test cell.
+
+    None, text and anything else that is no single number are full marks, as in nbgrader; a truth
+    value is all or nothing. A number above the points, beyond rounding, is no score: capping it
+    would let a submission that the cell trusts too much buy full marks.
+
+    Raises:
+        ValueError: it is a number that can be no score.
+    """
+    if isinstance(value, torch.Tensor):
+        value = value.item() if value.numel() == 1 else None
+    if isinstance(value, np.bool_ | np.number | np.ndarray) and np.size(value) == 1:
+        value = value.item()
+    if type(value) is bool:
+        return test.points if value else 0.0
+    if not isinstance(value, numbers.Number):
+        return test.points
+    score = float(value) if isinstance(value, numbers.Real) else math.nan
+    if not -ROUNDING <= score <= test.points + ROUNDING * max(1.0, test.points):
+        raise ValueError(f"{test.grade_id}: expected a score from 0 to {test.points}, got {value}")
+    return min(max(score, 0.0), test.points)
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Every source of randomness of a test cell from one seed; all restored afterwards."""
+    before = os.environ.get(SEED_VARIABLE)
+    states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    os.environ[SEED_VARIABLE] = str(seed)
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002  a test cell may use the old interface
+    random.seed(seed)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.set_rng_state(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        random.setstate(states[2])
+        if before is None:
+            os.environ.pop(SEED_VARIABLE, None)
+        else:
+            os.environ[SEED_VARIABLE] = before

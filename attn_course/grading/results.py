@@ -1,0 +1,39 @@
+"""What the grader found: one result for each submission, one for each of its test cells."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class TestResult:
+    """What one test cell gave; ``score`` is None when it could not be graded."""
+
+    grade_id: str
+    score: float | None
+    max: float
+    message: str = ""
+    misconception: str | None = None
+    seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a submission gave.
+
+    ``status`` is ``graded``, ``needs_review`` (graded as far as its cells allow), ``missing``,
+    ``unreadable``, ``stripped``, ``timeout`` or ``sandbox_error``; only the first two, and a
+    ``timeout`` after some tests, carry a score. ``reason`` says why in a sentence.
+    """
+
+    student: str
+    assignment: str
+    status: str
+    reason: str = ""
+    score: float | None = None
+    max_score: float = 0.0
+    seed: int = 0
+    sandboxed: bool = True
+    tests: tuple[TestResult, ...] = ()
+    notes: tuple[str, ...] = ()
+    answers: dict[str, str] = dataclasses.field(default_factory=dict)
+    output: str = ""
+    seconds: float = 0.0
