@@ -1,14 +1,14 @@
 """Hard attention: one place is drawn, and its gradient has to be estimated."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Generator, Tensor
 
 from attn_course._checks import check_broadcast, check_dim, check_floating, check_size
 
 
 def _pair(
-    name: str, value: Float[Tensor, "..."], weights: Float[Tensor, "..."], axis: int
+    name: str, value: Shaped[Tensor, "..."], weights: Shaped[Tensor, "..."], axis: int
 ) -> tuple[Tensor, Tensor]:
     """Both arguments, checked against each other, in float32 at least."""
     check_floating("weights", weights)
@@ -263,7 +263,7 @@ def straight_through(
         ValueError: As for :func:`sample_attention`.
     """
     sample = sample_attention(weights, generator, uniform=uniform)
-    # in this order the forward value is exactly 0 or 1: the bracket is exactly 0
+    # the bracket is exactly 0, so the forward value is exactly 0 or 1
     return sample + (weights - weights.detach())
 
 

@@ -1,0 +1,80 @@
+"""The digits against scikit-learn, and scenes against what they claim."""
+
+import builtins
+from typing import Any
+
+import pytest
+import torch
+from sklearn import datasets
+
+from attn_course.data import DataError, digit_scenes, load_digits
+
+
+def test_digits_are_those_of_scikit_learn() -> None:
+    theirs = datasets.load_digits()
+    train, test = load_digits("train"), load_digits("test")
+    assert (len(train), len(test)) == (1297, 500)
+    images = torch.cat([train.images, test.images])
+    assert torch.equal((images * 16).double(), torch.from_numpy(theirs.images))
+    assert torch.equal(torch.cat([train.labels, test.labels]), torch.from_numpy(theirs.target))
+    assert images.dtype == torch.float32
+    assert float(images.min()) == 0
+    assert float(images.max()) == 1
+
+
+def test_scenes_hold_one_digit_at_the_place_they_name() -> None:
+    digits = load_digits("test")
+    scenes = digit_scenes(digits, 200, torch.Generator().manual_seed(0), num_tiles=7)
+    assert scenes.tiles.shape == (200, 7, 8, 8)
+    assert len(scenes) == 200
+    originals = {tuple(image.flatten().tolist()): int(y) for image, y in zip(digits.images, digits.labels, strict=True)}  # fmt: skip  # noqa: E501
+    inks = {tuple(sorted(key)) for key in originals}
+    for tiles, label, place in zip(scenes.tiles, scenes.labels, scenes.places, strict=True):
+        found = [originals.get(tuple(tile.flatten().tolist())) for tile in tiles]
+        assert found[int(place)] == int(label)
+        assert sum(digit is not None for digit in found) == 1
+        # the others have the ink of a digit
+        assert all(tuple(sorted(tile.flatten().tolist())) in inks for tile in tiles)
+
+
+def test_places_and_labels_are_spread() -> None:
+    # 5 standard errors of a share for each of 17 numbers: a false alarm in 1e-5 of all seeds
+    scenes = digit_scenes(load_digits("train"), 9000, torch.Generator().manual_seed(1), num_tiles=7)
+    share = torch.bincount(scenes.places, minlength=7) / 9000
+    assert ((share - 1 / 7).abs() < 5 * (1 / 7 * 6 / 7 / 9000) ** 0.5).all()
+    due = torch.bincount(load_digits("train").labels, minlength=10) / 1297
+    found = torch.bincount(scenes.labels, minlength=10) / 9000
+    assert ((found - due).abs() < 5 * (due * (1 - due) / 9000).sqrt()).all()
+
+
+def test_scenes_depend_on_the_generator_alone() -> None:
+    digits = load_digits("train")
+    first = digit_scenes(digits, 3, torch.Generator().manual_seed(2))
+    torch.manual_seed(77)
+    second = digit_scenes(digits, 3, torch.Generator().manual_seed(2))
+    assert torch.equal(first.tiles, second.tiles)
+    assert not torch.equal(
+        digit_scenes(digits, 3, torch.Generator().manual_seed(3)).tiles, first.tiles
+    )
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="split: expected 'train' or 'test', got 'all'"):
+        load_digits("all")
+    for name in ("batch_size", "num_tiles"):
+        sizes: dict[str, Any] = {"batch_size": 2, "num_tiles": 3, name: 0}
+        with pytest.raises(ValueError, match=f"{name}: expected at least 1, got 0"):
+            digit_scenes(load_digits("test"), generator=torch.Generator(), **sizes)
+
+
+def test_a_missing_scikit_learn_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.startswith("sklearn"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(DataError, match="scikit-learn: pip install"):
+        load_digits("train")

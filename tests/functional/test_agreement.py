@@ -1,0 +1,240 @@
+"""Agreement of explanations against hand values, NumPy, SciPy, torch, invariants and mutants."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, spatial, stats
+from tolerances import FLOAT64
+from torch import Tensor
+from torch.testing import assert_close
+
+from attn_course import reference
+from attn_course.functional import (
+    equivalent_weights,
+    js_divergence,
+    kendall_tau,
+    permute_weights,
+    spearman,
+    total_variation,
+)
+
+Function = Callable[..., Any]
+
+
+def with_ties(*shape: int) -> tuple[Tensor, Tensor]:
+    a = torch.randn(*shape, dtype=torch.float64)
+    return a, torch.randint(0, 4, shape).double() + 0.3 * (a > 0)
+
+
+def check_kendall(tau: Function) -> None:
+    """All oracles for kendall_tau."""
+    # 2 of 3 pairs in the same order, 1 in the opposite one
+    assert_close(tau(torch.tensor([1.0, 2, 3]), torch.tensor([1.0, 3, 2])), torch.tensor(1 / 3))
+    a, b = with_ties(2, 5, 11)
+    assert_close(
+        tau(a, b), torch.from_numpy(reference.kendall_tau(a.numpy(), b.numpy())), **FLOAT64
+    )
+    for i in range(5):
+        theirs = stats.kendalltau(a[1, i], b[1, i]).statistic
+        assert float(tau(a[1, i], b[1, i])) == pytest.approx(theirs, rel=1e-11)
+    assert float(tau(torch.ones(5), torch.randn(5))) == 0
+    assert float(tau(torch.tensor([torch.inf, 1.0, -torch.inf]), torch.tensor([3.0, 2, 1]))) == 1
+
+
+def check_spearman(rho: Function) -> None:
+    """All oracles for spearman."""
+    assert_close(rho(torch.tensor([1.0, 2, 9]), torch.tensor([1.0, 3, 2])), torch.tensor(0.5))
+    a, b = with_ties(2, 5, 11)
+    assert_close(rho(a, b), torch.from_numpy(reference.spearman(a.numpy(), b.numpy())), **FLOAT64)
+    for i in range(5):
+        theirs = stats.spearmanr(a[1, i], b[1, i]).statistic
+        assert float(rho(a[1, i], b[1, i])) == pytest.approx(theirs, rel=1e-11)
+    assert float(rho(torch.ones(5), torch.randn(5))) == 0
+
+
+def check_distances(tv: Function, js: Function) -> None:
+    """All oracles for total_variation and js_divergence."""
+    p, q = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.5, 0.0, 0.5])
+    assert_close(tv(p, q), torch.tensor(0.5))
+    # the halves that differ: 1/2 * 1/2 * ln 2, twice
+    assert_close(js(p, q), torch.tensor(0.5 * np.log(2)).float())
+    assert_close(js(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])), torch.tensor(0.6931472))
+    a, b = torch.softmax(3 * torch.randn(2, 4, 5, 11, dtype=torch.float64), -1)
+    a[0, 0, :5], b[0, 0, 3:] = 0, 0
+    a, b = a / a.sum(-1, keepdim=True), b / b.sum(-1, keepdim=True)
+    assert_close(
+        tv(a, b), torch.from_numpy(reference.total_variation(a.numpy(), b.numpy())), **FLOAT64
+    )
+    assert_close(
+        js(a, b), torch.from_numpy(reference.js_divergence(a.numpy(), b.numpy())), **FLOAT64
+    )
+    theirs = spatial.distance.jensenshannon(a.numpy(), b.numpy(), axis=-1) ** 2
+    assert_close(js(a, b), torch.from_numpy(theirs), **FLOAT64)
+    assert_close(tv(a, b), (a - b).clamp(min=0).sum(-1), **FLOAT64)
+    scores = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda e: js(*e.softmax(-1)), scores)
+
+
+def test_measures_agree_with_every_oracle() -> None:
+    check_kendall(kendall_tau)
+    check_spearman(spearman)
+    check_distances(total_variation, js_divergence)
+
+
+def pearson(a: Tensor, b: Tensor) -> Tensor:
+    a, b = a - a.mean(-1, keepdim=True), b - b.mean(-1, keepdim=True)
+    return (a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1))
+
+
+def tau_a(a: Tensor, b: Tensor) -> Tensor:
+    signs = [(x[..., :, None] - x[..., None, :]).sign() for x in (a, b)]
+    return (signs[0] * signs[1]).sum((-2, -1)) / (a.shape[-1] * (a.shape[-1] - 1))
+
+
+@pytest.mark.parametrize("wrong", [tau_a, spearman, pearson, lambda a, b: kendall_tau(a, b).abs()])
+def test_kendall_oracles_reject(wrong: Function) -> None:
+    with pytest.raises(AssertionError):
+        check_kendall(wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pearson,
+        kendall_tau,
+        lambda a, b: pearson(a.argsort(-1).double(), b.argsort(-1).double()),
+        lambda a, b: pearson(
+            a.argsort(-1).argsort(-1).double(), b.argsort(-1).argsort(-1).double()
+        ),
+    ],
+)
+def test_spearman_oracles_reject(wrong: Function) -> None:
+    with pytest.raises(AssertionError):
+        check_spearman(wrong)
+
+
+def kl(p: Tensor, q: Tensor) -> Tensor:
+    return torch.special.xlogy(p, p / q).sum(-1)
+
+
+@pytest.mark.parametrize(
+    ("tv", "js"),
+    [
+        (lambda p, q: (p - q).abs().sum(-1), js_divergence),
+        (lambda p, q: (p - q).abs().amax(-1), js_divergence),
+        (lambda p, q: (p - q).abs().mean(-1), js_divergence),
+        (total_variation, lambda p, q: js_divergence(p, q).sqrt()),
+        (total_variation, lambda p, q: js_divergence(p, q) / np.log(2)),
+        (total_variation, lambda p, q: (kl(p, q) + kl(q, p)) / 2),
+        (total_variation, lambda p, q: kl(p, (p + q) / 2)),
+        (total_variation, lambda p, q: kl(p, (p + q) / 2) + kl(q, (p + q) / 2)),
+    ],
+)
+def test_distance_oracles_reject(tv: Function, js: Function) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_distances(tv, js)
+
+
+ROWS = st.lists(st.integers(-5, 5), min_size=2, max_size=9)
+
+
+@given(row=ROWS)
+@settings(max_examples=60, deadline=None)
+def test_rankings_look_at_order_alone(row: list[int]) -> None:
+    a = torch.tensor(row, dtype=torch.float64)
+    varied = float(a.std()) > 0
+    for measure in (kendall_tau, spearman):
+        assert float(measure(a, a.exp())) == pytest.approx(1.0 if varied else 0.0)
+        assert float(measure(a, -a)) == pytest.approx(-1.0 if varied else 0.0)
+
+
+# --- weights at other places -------------------------------------------------------------------
+
+
+def test_permuted_weights_are_the_same_weights_elsewhere() -> None:
+    weights = torch.softmax(torch.randn(40, 3, 7, dtype=torch.float64), -1)
+    moved = permute_weights(weights, torch.Generator().manual_seed(0))
+    assert_close(moved.sort(-1).values, weights.sort(-1).values, rtol=0, atol=0)
+    assert not torch.equal(moved, weights)
+    # each row by itself
+    assert len({tuple(m.argsort().tolist()) for m in moved.flatten(0, 1)}) > 20
+
+
+def test_masked_places_keep_their_weights() -> None:
+    weights = torch.rand(50, 7)
+    mask = torch.rand(50, 7) < 0.5
+    moved = permute_weights(weights, torch.Generator().manual_seed(0), attn_mask=mask)
+    assert torch.equal(moved[~mask], weights[~mask])
+    for row, before, allowed in zip(moved, weights, mask, strict=True):
+        assert_close(row[allowed].sort().values, before[allowed].sort().values, rtol=0, atol=0)
+
+
+def test_every_order_is_equally_likely() -> None:
+    # 6 orders, 12,000 rows, 5 standard errors each: a false alarm in 3.5e-6 of all seeds
+    rows = torch.tensor([0.0, 1.0, 2.0]).repeat(12_000, 1)
+    moved = permute_weights(rows, torch.Generator().manual_seed(7))
+    counts = torch.bincount((moved @ torch.tensor([9.0, 3.0, 1.0])).long(), minlength=27)
+    counts = counts[counts > 0]
+    assert len(counts) == 6
+    assert ((counts - 2000).abs() <= 5 * (12_000 * (1 / 6) * (5 / 6)) ** 0.5).all()
+
+
+def test_equivalent_weights_by_hand() -> None:
+    # the middle of three values on a line is the mean of the outer two
+    found = equivalent_weights(torch.tensor([0.2, 0.6, 0.2]), torch.tensor([[0.0], [1.0], [2.0]]))
+    assert_close(found, torch.tensor([0.5, 0.0, 0.5]))
+
+
+@pytest.mark.parametrize(("places", "size"), [(7, 1), (7, 3), (13, 3), (23, 11), (5, 4), (5, 7)])
+def test_equivalent_weights_give_the_same_output(places: int, size: int) -> None:
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        weights = torch.randn(places, generator=generator, dtype=torch.float64).softmax(-1)
+        value = torch.randn(places, size, generator=generator, dtype=torch.float64)
+        before = weights.clone()
+        found = equivalent_weights(weights, value)
+        assert torch.equal(weights, before)
+        assert (found >= 0).all()
+        assert_close(found.sum(), weights.sum())
+        assert_close(found @ value, weights @ value, rtol=1e-9, atol=1e-9)
+        top = int(weights.argmax())
+        free = places > size + 1
+        assert (float(total_variation(found, weights)) > 1e-3) == free
+        assert float(found[top]) <= float(weights[top]) + 1e-12
+        # a linear program says how little the largest weight could become
+        least = optimize.linprog(
+            np.eye(places)[top],
+            A_eq=np.vstack([value.numpy().T, np.ones(places)]),
+            b_eq=np.append((weights @ value).numpy(), 1.0),
+        ).fun
+        assert least - 1e-9 <= float(found[top]) <= least + 0.05
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: kendall_tau.__wrapped__(torch.ones(3), torch.ones(4)), "b: expected size 3"),
+        (lambda: spearman.__wrapped__(torch.ones(3), torch.ones(4)), "b: expected size 3"),
+        (lambda: total_variation.__wrapped__(torch.ones(3), torch.ones(4)), "q: expected size 3"),
+        (lambda: js_divergence.__wrapped__(torch.ones(3), torch.ones(4)), "q: expected size 3"),
+        (lambda: permute_weights.__wrapped__(torch.arange(3)), "weights: expected a floating"),
+        (
+            lambda: permute_weights.__wrapped__(torch.ones(3), attn_mask=torch.ones(3)),
+            "attn_mask: expected a boolean",
+        ),
+        (
+            lambda: equivalent_weights.__wrapped__(torch.ones(3), torch.ones(4, 2)),
+            "value: expected size 3",
+        ),
+        (lambda: reference.kendall_tau([1.0], [1.0, 2.0]), "b: expected the shape"),
+        (lambda: reference.js_divergence([1.0], [1.0, 2.0]), "b: expected the shape"),
+    ],
+)
+def test_what_does_not_fit_is_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,543 @@
+"""Hard attention against hand values, NumPy, exact enumeration, statistics, and mutants.
+
+Statistical tests have a fixed seed, so they give one answer for ever. Their bounds are written for
+any seed: 5 standard errors for each of at most 30 numbers is a false alarm in at most 30 * 5.8e-7 <
+2e-5 of all seeds (normal approximation; samples are 20,000 and more).
+"""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor
+from torch.testing import assert_close
+
+from attn_course import functional, reference
+from attn_course.functional import (
+    attention_log_prob,
+    best_baseline,
+    expected_attention,
+    masked_softmax,
+    reinforce_loss,
+    sample_attention,
+    score_function_gradient,
+    score_function_moments,
+    straight_through,
+    weight_entropy,
+)
+
+MODULE = "attn_course.functional.hard_attention"
+Function = Callable[..., Any]
+STANDARD_ERRORS = 5.0
+
+
+def weights_of(*shape: int, spread: float = 1.0) -> Tensor:
+    return torch.softmax(spread * torch.randn(*shape, dtype=torch.float64), dim=-1)
+
+
+def each_place(size: int) -> Tensor:
+    return torch.eye(size, dtype=torch.float64)
+
+
+# --- sampling ----------------------------------------------------------------------------------
+
+
+def check_sample(sample: Function) -> None:
+    """All oracles for sample_attention."""
+    by_hand = torch.tensor([0.5, 0.0, 0.3, 0.2], dtype=torch.float64)
+    for u, place in [(0.0, 0), (0.49, 0), (0.5, 2), (0.79, 2), (0.81, 3), (1 - 2**-53, 3)]:
+        drawn = sample(by_hand, uniform=torch.tensor(u, dtype=torch.float64))
+        assert_close(drawn, each_place(4)[place], rtol=0, atol=0)
+    weights = weights_of(3, 5, 7, spread=3.0)
+    weights[1, 2] = 0
+    weights[0, 0, :3] = 0
+    weights[0, 0, 6] = 0
+    uniform = torch.rand(3, 5, dtype=torch.float64)
+    drawn = sample(weights, uniform=uniform)
+    expected = reference.sample_attention(weights.numpy(), uniform.numpy())
+    assert_close(drawn, torch.from_numpy(expected), rtol=0, atol=0)
+    assert (drawn[1, 2] == 0).all()
+    # rows that do not sum to one are shares all the same
+    assert_close(sample(4 * weights, uniform=uniform), drawn, rtol=0, atol=0)
+
+
+def test_sample_agrees_with_every_oracle() -> None:
+    check_sample(sample_attention)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("reached <= target", "reached < target"),
+        ("reached <= target", "reached <= uniform.double().unsqueeze(-1)"),
+        ("masked_fill(reached[..., -1:] == 0, 0.0)", "masked_fill(reached[..., :1] < 0, 0.0)"),
+        ("w.cumsum(-1)", "w.flip(-1).cumsum(-1)"),
+    ],
+)
+def test_sample_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises(AssertionError):
+        check_sample(mutant(MODULE, "sample_attention", old, new))
+
+
+def test_places_are_drawn_as_often_as_their_weights_say() -> None:
+    weights = torch.tensor([[0.5, 0.0, 0.3, 0.2], [0.01, 0.9, 0.09, 0.0]])
+    draws = 40_000
+    generator = torch.Generator().manual_seed(1)
+    drawn = sample_attention(weights.repeat(draws, 1, 1), generator)
+    share = drawn.mean(0)
+    error = (weights * (1 - weights) / draws).sqrt()
+    assert (share[weights == 0] == 0).all()
+    assert ((share - weights).abs() <= STANDARD_ERRORS * error).all()
+    assert drawn.dtype == weights.dtype
+    assert not drawn.requires_grad
+
+
+def test_rows_are_drawn_independently() -> None:
+    generator = torch.Generator().manual_seed(2)
+    drawn = sample_attention(torch.full((40_000, 2, 2), 0.5), generator)[..., 0]
+    together = (drawn[:, 0] * drawn[:, 1]).mean()
+    assert abs(together - 0.25) <= STANDARD_ERRORS * (0.25 * 0.75 / 40_000) ** 0.5
+
+
+def test_sample_depends_on_the_generator_alone() -> None:
+    weights = weights_of(50, 7)
+    first = sample_attention(weights, torch.Generator().manual_seed(3))
+    torch.manual_seed(99)
+    assert torch.equal(sample_attention(weights, torch.Generator().manual_seed(3)), first)
+    assert not torch.equal(sample_attention(weights, torch.Generator().manual_seed(4)), first)
+
+
+@pytest.mark.parametrize("bad", [[0.5, -0.1], [0.5, torch.nan], [0.5, torch.inf]])
+def test_weights_that_are_no_shares_are_refused(bad: list[float]) -> None:
+    with pytest.raises(ValueError, match="weights: expected finite numbers of at least 0"):
+        sample_attention(torch.tensor(bad))
+    with pytest.raises(ValueError, match="weights: expected finite numbers of at least 0"):
+        reference.sample_attention(bad, 0.5)
+
+
+@pytest.mark.parametrize("bad", [[0.5, 1.0], [-0.1, 0.5], [0.5]])
+def test_numbers_outside_the_unit_interval_are_refused(bad: list[float]) -> None:
+    plain = sample_attention.__wrapped__
+    with pytest.raises(ValueError, match=r"uniform: expected numbers in \[0, 1\) of shape \(2,\)"):
+        plain(torch.ones(2, 3), uniform=torch.tensor(bad))
+
+
+def test_an_empty_row_draws_nothing() -> None:
+    assert sample_attention(torch.zeros(3, 0)).shape == (3, 0)
+    weights = masked_softmax(torch.randn(2, 5), torch.tensor([[True] * 5, [False] * 5]))
+    assert sample_attention(weights).sum(-1).tolist() == [1.0, 0.0]
+
+
+# --- expectation, log-probability, entropy -----------------------------------------------------
+
+
+def check_expected(expected: Function) -> None:
+    """All oracles for expected_attention."""
+    value = torch.tensor([[2.0], [10.0], [0.0]])
+    assert_close(expected(torch.tensor([0.5, 0.3, 0.2]), value), torch.tensor([4.0]))
+    assert_close(expected(torch.tensor([0.0, 1.0, 0.0]), value), torch.tensor([10.0]))
+    weights, values = weights_of(2, 3, 7), torch.randn(2, 1, 7, 5, dtype=torch.float64)
+    oracle = reference.expected_attention(weights.numpy(), values.numpy())
+    assert_close(expected(weights, values), torch.from_numpy(oracle), **FLOAT64)
+    assert_close(expected(torch.zeros(7).double(), values[0, 0]), torch.zeros(5).double())
+    w, v = weights[0].clone().requires_grad_(), values[0].clone().requires_grad_()
+    assert torch.autograd.gradcheck(expected, (w, v))
+
+
+def test_expected_agrees_with_every_oracle() -> None:
+    check_expected(expected_attention)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda w, v: (w.softmax(-1).unsqueeze(-2) @ v).squeeze(-2),
+        lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2) / w.shape[-1],
+        lambda w, v: (w.detach().unsqueeze(-2) @ v).squeeze(-2),
+        lambda w, v: functional.weighted_mean(w.square(), v),
+    ],
+)
+def test_expected_oracles_reject(wrong: Function) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_expected(wrong)
+
+
+def test_soft_attention_is_the_mean_of_hard_attention() -> None:
+    weights, value = weights_of(7), torch.randn(7, 3, dtype=torch.float64)
+    exact = sum(weights[s] * expected_attention(each_place(7)[s], value) for s in range(7))
+    assert_close(expected_attention(weights, value), exact, **FLOAT64)
+    draws = 40_000
+    drawn = sample_attention(weights.expand(draws, 7), torch.Generator().manual_seed(5))
+    looked_up = expected_attention(drawn, value.expand(draws, 7, 3))
+    error = looked_up.std(0) / draws**0.5
+    assert ((looked_up.mean(0) - exact).abs() <= STANDARD_ERRORS * error).all()
+
+
+def check_log_prob(log_prob: Function) -> None:
+    """All oracles for attention_log_prob."""
+    by_hand = log_prob(torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.0, 0.0, 1.0]))
+    assert_close(by_hand, torch.tensor(0.2).log())
+    weights = weights_of(4, 7)
+    sample = sample_attention(weights)
+    sample[2] = 0
+    oracle = reference.attention_log_prob(weights.numpy(), sample.numpy())
+    assert_close(log_prob(weights, sample), torch.from_numpy(oracle), **FLOAT64)
+    # the gradient by the scores is the one-hot sample minus the weights, also beside masked places
+    scores = torch.randn(4, 7, dtype=torch.float64, requires_grad=True)
+    mask = torch.rand(4, 7) < 0.6
+    mask[:, 0] = True
+    masked = masked_softmax(scores, mask)
+    drawn = sample_attention(masked)
+    (grad,) = torch.autograd.grad(log_prob(masked, drawn).sum(), scores)
+    assert_close(grad, drawn - masked.detach(), **FLOAT64)
+
+
+def test_log_prob_agrees_with_every_oracle() -> None:
+    check_log_prob(attention_log_prob)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda w, z: (z * w).sum(-1),
+        lambda w, z: (z * w.log()).sum(-1),
+        lambda w, z: (z * (w + 1e-6).log()).sum(-1),
+        lambda w, z: (z * w.log_softmax(-1)).sum(-1),
+        lambda w, z: torch.where(z > 0, w, torch.ones_like(w)).log().mean(-1),
+        lambda w, z: torch.where(z > 0, w, torch.ones_like(w)).log().sum(-1).detach(),
+    ],
+)
+def test_log_prob_oracles_reject(wrong: Function) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_log_prob(wrong)
+
+
+def check_entropy(entropy: Function) -> None:
+    """All oracles for weight_entropy."""
+    by_hand = entropy(torch.tensor([[0.5, 0.25, 0.25, 0.0], [0.0, 1.0, 0.0, 0.0], [0.25] * 4]))
+    assert_close(by_hand, torch.tensor([1.0397208, 0.0, 1.3862944]))
+    assert_close(by_hand[0], torch.tensor(1.5 * np.log(2)).float())
+    weights = weights_of(3, 5, 7, spread=4.0)
+    for dim in (-1, 1, 0):
+        shares = weights / weights.sum(dim, keepdim=True)
+        oracle = torch.from_numpy(reference.weight_entropy(shares.numpy(), dim))
+        assert_close(entropy(shares, dim), oracle, **FLOAT64)
+        assert_close(entropy(shares, dim), torch.special.entr(shares).sum(dim), **FLOAT64)
+    scores = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda e: entropy(e.softmax(-1)), scores)
+    mask = torch.tensor([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [0, 0, 1, 0, 0]], dtype=torch.bool)
+    (grad,) = torch.autograd.grad(entropy(masked_softmax(scores, mask)).sum(), scores)
+    assert grad.isfinite().all()
+    assert (grad[~mask] == 0).all()
+    assert (grad[0][mask[0]] != 0).all()
+
+
+def test_entropy_agrees_with_every_oracle() -> None:
+    check_entropy(weight_entropy)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda w, dim=-1: torch.special.entr(w).sum(dim),
+        lambda w, dim=-1: -(w * (w + 1e-9).log()).sum(dim),
+        lambda w, dim=-1: (w * w.clamp(min=1e-30).log()).sum(dim),
+        lambda w, dim=-1: weight_entropy(w, dim) / np.log(2),
+        lambda w, dim=-1: weight_entropy(w, dim) / np.log(w.shape[dim]),
+        lambda w, dim=-1: weight_entropy(w, -1),
+        lambda w, dim=-1: weight_entropy(w, dim).mean(),
+        lambda w, dim=-1: 1 - w.square().sum(dim),
+    ],
+)
+def test_entropy_oracles_reject(wrong: Function) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_entropy(wrong)
+
+
+@given(row=st.lists(st.floats(-30, 30), min_size=1, max_size=13))
+@settings(max_examples=60, deadline=None)
+def test_entropy_lies_between_zero_and_the_logarithm_of_the_places(row: list[float]) -> None:
+    weights = torch.tensor(row, dtype=torch.float64).softmax(-1)
+    entropy = float(weight_entropy(weights))
+    assert -1e-12 <= entropy <= np.log(len(row)) + 1e-12
+    assert entropy == pytest.approx(float(weight_entropy(weights.flip(0))), abs=1e-12)
+
+
+# --- the score-function estimator --------------------------------------------------------------
+
+
+def exact_gradient(scores: Tensor, rewards: Tensor) -> Tensor:
+    """By autograd on the expected reward itself: no sampling, no score function."""
+    e = scores.detach().requires_grad_()
+    (grad,) = torch.autograd.grad((e.softmax(-1) * rewards).sum(), e)
+    return grad
+
+
+def check_estimator(estimate: Function) -> None:
+    """All oracles for score_function_gradient: by hand, NumPy, and its mean by enumeration."""
+    by_hand = estimate(
+        torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.0, 1.0, 0.0]), torch.tensor(10.0), 4.0
+    )
+    assert_close(by_hand, torch.tensor([-3.0, 4.2, -1.2]))
+    weights = weights_of(3, 5, 7)
+    sample, reward = sample_attention(weights), torch.randn(3, 5, dtype=torch.float64)
+    for baseline in (0.0, -2.0, torch.randn(3, 5, dtype=torch.float64)):
+        plain = baseline.numpy() if isinstance(baseline, Tensor) else baseline
+        oracle = reference.score_function_gradient(
+            weights.numpy(), sample.numpy(), reward.numpy(), plain
+        )
+        ours = estimate(weights, sample, reward, baseline)
+        assert_close(ours, torch.from_numpy(oracle), **FLOAT64)
+    scores, rewards = torch.randn(2, 7, dtype=torch.float64) * 2
+    weights = scores.softmax(-1)
+    for baseline in (0.0, 3.0):
+        each = estimate(weights.expand(7, 7), each_place(7), rewards, baseline)
+        assert_close(weights @ each, exact_gradient(scores, rewards), **FLOAT64)
+
+
+def test_estimator_agrees_with_every_oracle() -> None:
+    check_estimator(score_function_gradient)
+
+
+ESTIMATOR_MUTANTS: dict[str, Function] = {
+    "minus sign": lambda w, z, r, b=0.0: -score_function_gradient(w, z, r, b),
+    "gradient by the weights": lambda w, z, r, b=0.0: (
+        (r - torch.as_tensor(b)).unsqueeze(-1) * z / w
+    ),
+    "one-hot only": lambda w, z, r, b=0.0: (r - torch.as_tensor(b)).unsqueeze(-1) * z,
+    "baseline added": lambda w, z, r, b=0.0: score_function_gradient(w, z, r, -torch.as_tensor(b)),
+    "baseline ignored": lambda w, z, r, b=0.0: score_function_gradient(w, z, r),
+    "baseline beside the one-hot only": lambda w, z, r, b=0.0: (
+        (r - torch.as_tensor(b)).unsqueeze(-1) * z - r.unsqueeze(-1) * w
+    ),
+    "divided by the probability": lambda w, z, r, b=0.0: (
+        score_function_gradient(w, z, r, b) / (w * z).sum(-1, keepdim=True)
+    ),
+    "weighted again": lambda w, z, r, b=0.0: (
+        score_function_gradient(w, z, r, b) * (w * z).sum(-1, keepdim=True)
+    ),
+    "baseline peeks at the reward": lambda w, z, r, b=0.0: score_function_gradient(w, z, r, r / 2),
+}
+
+
+@pytest.mark.parametrize("mistake", ESTIMATOR_MUTANTS)
+def test_estimator_oracles_reject(mistake: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_estimator(ESTIMATOR_MUTANTS[mistake])
+
+
+def sampled_mean(estimate: Function, baseline: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, standard error and exact gradient over 50,000 draws of a policy of seven places."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(7, generator=generator, dtype=torch.float64)
+    rewards = 10 + 3 * torch.randn(7, generator=generator, dtype=torch.float64)
+    weights = scores.softmax(-1).expand(50_000, 7)
+    sample = sample_attention(weights, generator)
+    drawn = estimate(weights, sample, sample @ rewards, baseline)
+    return drawn.mean(0), drawn.std(0) / len(drawn) ** 0.5, exact_gradient(scores, rewards)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("baseline", [0.0, 10.0])
+def test_estimator_is_unbiased(baseline: float, seed: int) -> None:
+    mean, error, exact = sampled_mean(score_function_gradient, baseline, seed)
+    assert ((mean - exact).abs() <= STANDARD_ERRORS * error).all()
+
+
+@pytest.mark.parametrize("mistake", sorted(set(ESTIMATOR_MUTANTS) - {"baseline ignored"}))
+def test_a_biased_estimator_is_seen(mistake: str) -> None:
+    # "baseline added" is unbiased too, whatever the sign: it is the variance that gives it away
+    mean, error, exact = sampled_mean(ESTIMATOR_MUTANTS[mistake], 10.0, 0)
+    biased = bool(((mean - exact).abs() > STANDARD_ERRORS * error).any())
+    assert biased == (mistake != "baseline added")
+
+
+def test_moments_and_best_baseline() -> None:
+    scores, rewards = torch.randn(7, dtype=torch.float64), 20 + torch.randn(7).double()
+    weights = scores.softmax(-1)
+    mean, variance = score_function_moments(weights, rewards, 1.5)
+    oracle = reference.score_function_moments(weights.numpy(), rewards.numpy(), 1.5)
+    assert_close(mean, torch.from_numpy(oracle[0]), **FLOAT64)
+    assert variance == pytest.approx(oracle[1], rel=1e-11)
+    assert_close(mean, exact_gradient(scores, rewards), **FLOAT64)
+    # against draws
+    drawn = sample_attention(weights.expand(50_000, 7), torch.Generator().manual_seed(6))
+    each = score_function_gradient(weights.expand(50_000, 7), drawn, drawn @ rewards, 1.5)
+    spread = (each - mean).square().sum(-1)
+    error = float(spread.std()) / 50_000**0.5
+    assert abs(float(spread.mean()) - variance) <= STANDARD_ERRORS * error
+    # the best baseline: a parabola's vertex, from three other points
+    b = best_baseline(weights, rewards)
+    assert b == pytest.approx(reference.best_baseline(weights.numpy(), rewards.numpy()), rel=1e-12)
+    v0, v1, v2 = (score_function_moments(weights, rewards, x)[1] for x in (0.0, 10.0, 20.0))
+    vertex = 10 - 10 * (v2 - v0) / (2 * (v2 - 2 * v1 + v0))
+    assert b == pytest.approx(vertex, rel=1e-6)
+    assert b != pytest.approx(float(weights @ rewards), rel=1e-6)
+
+
+def test_no_choice_has_no_variance() -> None:
+    alone = torch.tensor([0.0, 1.0])
+    assert score_function_moments(alone, torch.tensor([3.0, 5.0]))[1] == 0
+    assert best_baseline(alone, torch.tensor([3.0, 5.0])) == 5
+    assert reference.best_baseline([0.0, 1.0], [3.0, 5.0]) == 5
+
+
+def check_loss(loss: Function) -> None:
+    """All oracles for reinforce_loss: its gradient is the estimator's, and nothing else's."""
+    scores = torch.randn(5, 7, dtype=torch.float64, requires_grad=True)
+    weights = scores.softmax(-1)
+    sample = sample_attention(weights)
+    learned = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    reward = learned * 2 + 10
+    for baseline in (0.0, 9.0, torch.randn(5, dtype=torch.float64), learned):
+        value = loss(attention_log_prob(weights, sample), reward, baseline)
+        assert value.shape == ()
+        ours, theirs = torch.autograd.grad(
+            value, (scores, learned), retain_graph=True, allow_unused=True
+        )
+        expected = -score_function_gradient(weights, sample, reward, baseline) / 5
+        assert_close(ours, expected, **FLOAT64)
+        assert theirs is None
+
+
+def test_loss_agrees_with_the_estimator() -> None:
+    check_loss(reinforce_loss)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("-((reward", "((reward"),
+        (".detach() * log_prob", " * log_prob"),
+        ("(reward - baseline).detach()", "reward.detach() - baseline"),
+        (".mean()", ".sum()"),
+        ("reward - baseline", "reward"),
+    ],
+)
+def test_loss_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises(AssertionError):
+        check_loss(mutant(MODULE, "reinforce_loss", old, new))
+
+
+def test_a_reward_of_another_shape_is_refused() -> None:
+    plain = reinforce_loss.__wrapped__
+    with pytest.raises(ValueError, match=r"reward: expected shape \(5,\), got \(5, 1\)"):
+        plain(torch.zeros(5), torch.zeros(5, 1))
+    with pytest.raises(ValueError, match="baseline: expected axes that broadcast"):
+        plain(torch.zeros(5), torch.zeros(5), torch.zeros(3))
+
+
+# --- straight-through --------------------------------------------------------------------------
+
+
+def check_straight(straight: Function) -> None:
+    """All oracles for straight_through: forward exactly one-hot, the gradient passed on."""
+    weights = weights_of(3, 5).requires_grad_()
+    uniform, direction = torch.rand(3, dtype=torch.float64), torch.randn(3, 5, dtype=torch.float64)
+    out = straight(weights, uniform=uniform)
+    (grad,) = torch.autograd.grad((out * direction).sum(), weights)
+    expected, passed = reference.straight_through(
+        weights.detach().numpy(), uniform.numpy(), direction.numpy()
+    )
+    assert_close(out.detach(), torch.from_numpy(expected), rtol=0, atol=0)
+    assert_close(grad, torch.from_numpy(passed), rtol=0, atol=0)
+    single = torch.softmax(torch.randn(1000, 7), -1).requires_grad_()
+    assert set(straight(single).detach().unique().tolist()) == {0.0, 1.0}
+
+
+def test_straight_through_agrees_with_every_oracle() -> None:
+    check_straight(straight_through)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("sample + (weights - weights.detach())", "weights"),
+        ("sample + (weights - weights.detach())", "sample * weights / weights.detach()"),
+        ("sample + (weights - weights.detach())", "sample + 2 * (weights - weights.detach())"),
+    ],
+)
+def test_straight_through_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_straight(mutant(MODULE, "straight_through", old, new))
+
+
+def test_straight_through_is_exact_for_linear_rewards_and_biased_for_others() -> None:
+    p = torch.tensor([0.8, 0.2], dtype=torch.float64, requires_grad=True)
+    value = torch.tensor([0.0, 1.0], dtype=torch.float64)
+
+    def mean_gradient(reward: Callable[[Tensor], Tensor]) -> float:
+        total = torch.zeros(2, dtype=torch.float64)
+        for s, u in ((0, 0.1), (1, 0.9)):
+            out = straight_through(p, uniform=torch.tensor(u, dtype=torch.float64))
+            (grad,) = torch.autograd.grad(reward((out * value).sum()), p)
+            total += p.detach()[s] * grad
+        return float(total[1] - total[0])
+
+    assert mean_gradient(lambda x: 3 * x + 1) == pytest.approx(3.0)
+    # -(x - 0.4)^2: moving mass to place 1 changes the expected reward by -0.36 + 0.16 = -0.2
+    assert mean_gradient(lambda x: -((x - 0.4) ** 2)) == pytest.approx(0.4)
+
+
+# --- shapes and kinds --------------------------------------------------------------------------
+
+
+def test_half_precision_keeps_its_dtype() -> None:
+    for dtype, kind in product((torch.float16, torch.bfloat16), ("entropy", "estimate", "mean")):
+        weights = torch.softmax(torch.randn(3, 7), -1).to(dtype)
+        value = {
+            "entropy": lambda w=weights: weight_entropy(w),
+            "estimate": lambda w=weights: score_function_gradient(
+                w, sample_attention(w), torch.ones(3, dtype=w.dtype)
+            ),
+            "mean": lambda w=weights: expected_attention(w, torch.ones(3, 7, 2, dtype=w.dtype)),
+        }[kind]()
+        assert value.dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: expected_attention.__wrapped__(torch.ones(3), torch.ones(4, 2)), "value: expect"),
+        (lambda: expected_attention.__wrapped__(torch.arange(3), torch.ones(3, 2)), "weights: exp"),
+        (lambda: attention_log_prob.__wrapped__(torch.ones(3), torch.ones(4)), "sample: expected"),
+        (lambda: weight_entropy.__wrapped__(torch.ones(3), 1), "dim: expected an axis"),
+        (lambda: weight_entropy.__wrapped__(torch.arange(3)), "weights: expected a floating"),
+        (
+            lambda: score_function_gradient.__wrapped__(
+                torch.ones(2, 3), torch.ones(2, 3), torch.ones(5)
+            ),
+            "reward: expected axes that broadcast",
+        ),
+        (lambda: reference.expected_attention([0.5, 0.5], [[1.0]]), "value: expected size 2"),
+        (lambda: reference.weight_entropy([0.5], 1), "dim: expected an axis"),
+        (lambda: reference.sample_attention([[0.5]], 0.5), "uniform: expected shape"),
+        (lambda: reference.attention_log_prob([0.5], [0.5, 1]), "sample: expected size 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_inputs_are_left_alone() -> None:
+    weights, rewards = weights_of(7), torch.randn(7, dtype=torch.float64)
+    before = (weights.clone(), rewards.clone())
+    sample = sample_attention(weights)
+    kept = sample.clone()
+    score_function_moments(weights, rewards, 1.0)
+    best_baseline(weights, rewards)
+    weight_entropy(weights)
+    attention_log_prob(weights, sample)
+    score_function_gradient(weights, sample, rewards[0])
+    straight_through(weights)
+    assert torch.equal(weights, before[0])
+    assert torch.equal(rewards, before[1])
+    assert torch.equal(sample, kept)

@@ -1,0 +1,293 @@
+"""Jacobian, gradients, integrated gradients and Grad-CAM: four kinds of oracle, and mutants."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from attn_course import reference
+from attn_course.functional import (
+    grad_cam,
+    gradient_times_input,
+    input_gradient,
+    input_jacobian,
+    integrated_gradients,
+)
+
+MODULE = "attn_course.functional.saliency"
+Function = Callable[..., Any]
+# central differences with a step of 1e-5 on smooth functions of size 1
+DIFFERENCES = {"rtol": 1e-7, "atol": 1e-8}
+
+
+def smooth(x: Tensor) -> Tensor:
+    """One number per row of ``(B, 3, 2)``, curved in every input."""
+    flat = x.flatten(1)
+    return (flat[:, 0] * flat[:, 5]).tanh() + flat.sin().sum(-1) + (flat[:, 1] ** 3) / 3
+
+
+def smooth_numpy(x: np.ndarray) -> np.ndarray:
+    flat = x.reshape(len(x), -1)
+    return np.tanh(flat[:, 0] * flat[:, 5]) + np.sin(flat).sum(-1) + flat[:, 1] ** 3 / 3
+
+
+# --- input_jacobian ----------------------------------------------------------------------------
+
+
+def check_jacobian(jacobian: Function) -> None:
+    """All oracles for input_jacobian."""
+    matrix = torch.tensor([[1.0, 2.0, 3.0], [0.0, -1.0, 5.0]])
+    assert_close(jacobian(lambda x: matrix @ x, torch.randn(3)), matrix)
+    x = torch.randn(2, 3, dtype=torch.float64)
+
+    def function(z: Tensor) -> Tensor:
+        return torch.stack([z.sin().sum(0), z.prod(0), z[0] * z[1].exp()]).unsqueeze(-1)
+
+    def in_numpy(z: np.ndarray) -> np.ndarray:
+        return np.stack([np.sin(z).sum(0), z.prod(0), z[0] * np.exp(z[1])])[..., None]
+
+    ours = jacobian(function, x)
+    assert ours.shape == (3, 3, 1, 2, 3)
+    assert_close(ours, torch.autograd.functional.jacobian(function, x), **FLOAT64)
+    assert_close(
+        ours, torch.from_numpy(reference.input_jacobian(in_numpy, x.numpy())), **DIFFERENCES
+    )
+    assert_close(jacobian(lambda z: z.square().sum(), x), 2 * x, **FLOAT64)
+    # what does not depend on the input has derivative 0
+    assert_close(jacobian(lambda z: torch.ones(2), x[0]), torch.zeros(2, 3, dtype=torch.float64))
+    partly = jacobian(lambda z: torch.stack([z[0], torch.ones_like(z[0])]), x[0])
+    assert_close(partly, torch.tensor([[1.0, 0, 0], [0, 0, 0]], dtype=torch.float64))
+
+
+def test_jacobian_agrees_with_every_oracle() -> None:
+    check_jacobian(input_jacobian)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda f, x: input_jacobian(f, x).abs(),
+        lambda f, x: input_jacobian(lambda z: f(z).sum(), x),
+        lambda f, x: input_jacobian(f, x).movedim(0, -1),
+        lambda f, x: input_jacobian(f, x) * x,
+        lambda f, x: input_jacobian(f, x).reshape(-1, x.numel()),
+        lambda f, x: torch.autograd.functional.jacobian(f, torch.zeros_like(x)),
+    ],
+)
+def test_jacobian_oracles_reject(wrong: Function) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_jacobian(wrong)
+
+
+def test_jacobian_works_where_gradients_are_switched_off() -> None:
+    model = nn.Linear(3, 2)
+    with torch.no_grad():
+        assert_close(input_jacobian(model, torch.randn(3)), model.weight)
+    assert model.weight.grad is None
+
+
+def test_jacobian_of_nothing() -> None:
+    assert input_jacobian(lambda x: x[:0], torch.randn(3)).shape == (0, 3)
+
+
+# --- gradients of a batch ----------------------------------------------------------------------
+
+
+def check_gradient(gradient: Function, times: Function) -> None:
+    """All oracles for input_gradient and gradient_times_input."""
+    weight = torch.tensor([1.0, -2.0, 0.5])
+    x = torch.tensor([[1.0, 1.0, 1.0], [2.0, 0.0, -4.0]])
+    assert_close(gradient(lambda z: z @ weight, x), weight.expand(2, 3))
+    assert_close(times(lambda z: z @ weight, x), torch.tensor([[1.0, -2, 0.5], [2, 0, -2]]))
+    # for a linear function the shares add up to the output
+    assert_close(times(lambda z: z @ weight, x).sum(-1), x @ weight)
+    x = torch.randn(5, 3, 2, dtype=torch.float64)
+    oracle = torch.from_numpy(reference.input_gradient(smooth_numpy, x.numpy()))
+    assert_close(gradient(smooth, x), oracle, **DIFFERENCES)
+    assert_close(times(smooth, x), x * oracle, **DIFFERENCES)
+    oracle = torch.from_numpy(reference.gradient_times_input(smooth_numpy, x.numpy()))
+    assert_close(times(smooth, x), oracle, **DIFFERENCES)
+    each = torch.stack([torch.func.grad(lambda r: smooth(r[None])[0])(row) for row in x])
+    assert_close(gradient(smooth, x), each, **FLOAT64)
+    assert_close(gradient(lambda z: torch.ones(5), x), torch.zeros_like(x))
+
+
+def test_gradient_agrees_with_every_oracle() -> None:
+    check_gradient(input_gradient, gradient_times_input)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "times"),
+    [
+        (lambda f, x: input_gradient(f, x).abs(), gradient_times_input),
+        (lambda f, x: input_gradient(f, x) / len(x), gradient_times_input),
+        (lambda f, x: F.normalize(input_gradient(f, x), dim=-1), gradient_times_input),
+        (gradient_times_input, gradient_times_input),
+        (input_gradient, input_gradient),
+        (input_gradient, lambda f, x: (x * input_gradient(f, x)).abs()),
+        (input_gradient, lambda f, x: x * f(x).view(-1, *[1] * (x.ndim - 1))),
+    ],
+)
+def test_gradient_oracles_reject(gradient: Function, times: Function) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_gradient(gradient, times)
+
+
+# --- integrated gradients ----------------------------------------------------------------------
+
+
+def check_integrated(integrated: Function) -> None:
+    """All oracles for integrated_gradients: by hand, NumPy, completeness, dummy inputs."""
+    # f = x0 * x1 from (0, 0) to (2, 3): both shares are 3; from (1, 0): 3 * 1/2 ... by the integral
+    product = lambda z: z[:, 0] * z[:, 1]  # noqa: E731
+    x = torch.tensor([[2.0, 3.0]], dtype=torch.float64)
+    assert_close(integrated(product, x, steps=1), torch.full_like(x, 3.0))
+    start = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    assert_close(integrated(product, x, start, steps=8), torch.tensor([[1.5, 4.5]]).double())
+    x = torch.randn(5, 3, 2, dtype=torch.float64)
+    baseline = torch.randn(3, 2, dtype=torch.float64)
+    for start in (None, baseline, torch.randn(5, 3, 2, dtype=torch.float64)):
+        for steps in (1, 7):
+            plain = None if start is None else start.numpy()
+            oracle = reference.integrated_gradients(smooth_numpy, x.numpy(), plain, steps=steps)
+            ours = integrated(smooth, x, start, steps=steps)
+            assert_close(ours, torch.from_numpy(oracle), rtol=1e-6, atol=1e-7)
+        # completeness, and the midpoint rule's error of the second order
+        origin = torch.zeros_like(x) if start is None else start.expand_as(x)
+        due = smooth(x) - smooth(origin)
+        gaps = [
+            float((integrated(smooth, x, start, steps=m).flatten(1).sum(-1) - due).abs().max())
+            for m in (32, 64)
+        ]
+        assert gaps[1] < 1e-2
+        assert 3.5 < gaps[0] / gaps[1] < 4.5
+    # an input that does not matter gets exactly 0
+    blind = integrated(lambda z: z[:, 0, 0].exp(), x)
+    assert (blind.flatten(1)[:, 1:] == 0).all()
+    # two networks that compute the same function get the same shares (implementation invariance)
+    other = integrated(lambda z: z.flatten(1)[:, :1].exp().sum(-1) * 2 - z[:, 0, 0].exp(), x)
+    assert_close(other, blind, **FLOAT64)
+
+
+def test_integrated_gradients_agree_with_every_oracle() -> None:
+    check_integrated(integrated_gradients)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(k + 0.5) / steps", "k / steps"),
+        ("(k + 0.5) / steps", "(k + 1) / steps"),
+        ("return (x - start) * total / steps", "return total / steps"),
+        ("return (x - start) * total / steps", "return x * total / steps"),
+        ("return (x - start) * total / steps", "return (x - start) * total"),
+        ("start + (k + 0.5) / steps * (x - start)", "(k + 0.5) / steps * x"),
+        ("start + (k + 0.5) / steps * (x - start)", "x + (k + 0.5) / steps * (x - start)"),
+    ],
+)
+def test_integrated_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises(AssertionError):
+        check_integrated(mutant(MODULE, "integrated_gradients", old, new))
+
+
+def test_integrated_gradients_see_past_a_saturated_unit() -> None:
+    # 1 - relu(1 - x) is flat at 2: the gradient is 0, yet x is all that the output comes from
+    unit = lambda z: 1 - (1 - z[:, 0]).relu()  # noqa: E731
+    x = torch.tensor([[2.0]], dtype=torch.float64)
+    assert float(input_gradient(unit, x)) == 0
+    assert float(integrated_gradients(unit, x, steps=64)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("steps", [0, -3])
+def test_too_few_steps_are_refused(steps: int) -> None:
+    with pytest.raises(ValueError, match=f"steps: expected at least 1, got {steps}"):
+        integrated_gradients(smooth, torch.zeros(1, 3, 2), steps=steps)
+    with pytest.raises(ValueError, match=f"steps: expected at least 1, got {steps}"):
+        reference.integrated_gradients(smooth_numpy, np.zeros((1, 3, 2)), steps=steps)
+
+
+# --- Grad-CAM ----------------------------------------------------------------------------------
+
+
+def check_cam(cam: Function) -> None:
+    """All oracles for grad_cam: by hand, NumPy, and the class activation map of a linear head."""
+    activations = torch.tensor([[[1.0, 0.0], [0.0, 2.0]], [[0.0, 3.0], [1.0, 0.0]]])
+    gradients = torch.tensor([[[1.0, 1.0], [1.0, 1.0]], [[-2.0, 0.0], [0.0, 0.0]]])
+    # channel weights 1 and -1/2: 1*A1 - A2/2 = [[1, -1.5], [-0.5, 2]]
+    assert_close(cam(activations, gradients), torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
+    for shape in ((2, 3, 5, 7), (2, 1, 3, 5, 7)):
+        a, g = torch.randn(2, *shape, dtype=torch.float64)
+        oracle = torch.from_numpy(reference.grad_cam(a.numpy(), g.numpy()))
+        assert_close(cam(a, g), oracle, **FLOAT64)
+    # Zhou and others 2016: after a global mean, CAM = sum_k w_k A_k, and Grad-CAM is CAM / Z
+    features, head = torch.randn(4, 11, 3, 5).double().relu().requires_grad_(), nn.Linear(11, 6)
+    head = head.double()
+    score = head(features.mean((-2, -1)))[:, 2].sum()
+    (g,) = torch.autograd.grad(score, features)
+    by_cam = torch.einsum("k,bkij->bij", head.weight[2], features).relu() / 15
+    assert_close(cam(features, g).detach(), by_cam.detach(), **FLOAT64)
+
+
+def test_cam_agrees_with_every_oracle() -> None:
+    check_cam(grad_cam)
+
+
+CAM_MUTANTS: dict[str, Function] = {
+    "no rectifier": lambda a, g: (g.mean((-2, -1), keepdim=True) * a).sum(-3),
+    "rectified before the sum": lambda a, g: (g.mean((-2, -1), keepdim=True) * a).relu().sum(-3),
+    "only positive gradients": lambda a, g: (
+        (g.relu().mean((-2, -1), keepdim=True) * a).sum(-3).relu()
+    ),
+    "gradients not averaged": lambda a, g: (g * a).sum(-3).relu(),
+    "summed, not averaged": lambda a, g: (g.sum((-2, -1), keepdim=True) * a).sum(-3).relu(),
+    "averaged over the channels": lambda a, g: (g.mean(-3, keepdim=True) * a).sum(-3).relu(),
+    "mean over the channels": lambda a, g: (g.mean((-2, -1), keepdim=True) * a).mean(-3).relu(),
+    "roles exchanged": lambda a, g: (a.mean((-2, -1), keepdim=True) * g).sum(-3).relu(),
+    "scaled to a maximum of 1": lambda a, g: (
+        grad_cam(a, g) / grad_cam(a, g).amax((-2, -1), keepdim=True).clamp(min=1e-9)
+    ),
+    "absolute value": lambda a, g: (g.mean((-2, -1), keepdim=True) * a).sum(-3).abs(),
+}
+
+
+@pytest.mark.parametrize("mistake", CAM_MUTANTS)
+def test_cam_oracles_reject(mistake: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_cam(CAM_MUTANTS[mistake])
+
+
+def test_inputs_are_left_alone() -> None:
+    x = torch.randn(2, 3, 2, requires_grad=True)
+    before = x.detach().clone()
+    input_gradient(smooth, x)
+    integrated_gradients(smooth, x, steps=2)
+    input_jacobian(lambda z: smooth(z), x)
+    assert torch.equal(x, before)
+    assert x.grad is None
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: input_gradient(lambda z: z.sum(), torch.zeros(2, 3)), "one number per example"),
+        (lambda: input_gradient(lambda z: z, torch.zeros(2, 3)), "one number per example"),
+        (lambda: input_jacobian.__wrapped__(lambda z: z, torch.arange(3)), "inputs: expected"),
+        (lambda: input_jacobian(lambda z: z > 0, torch.zeros(3)), "function: expected"),
+        (
+            lambda: grad_cam.__wrapped__(torch.zeros(2, 3, 5), torch.zeros(2, 5, 3)),
+            "gradients: expected the shape of activations",
+        ),
+        (lambda: grad_cam.__wrapped__(torch.zeros(3, 5), torch.zeros(3, 5)), "gradients: expected"),
+        (lambda: reference.grad_cam(np.zeros((3, 5)), np.zeros((3, 5))), "gradients: expected"),
+    ],
+)
+def test_what_does_not_fit_is_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
