@@ -614,7 +614,10 @@ probe.judges(
 probe = Probe("03_additive_attention", "check_score", check_score)
 probe.judges(
     right=[by_hand],
-    wrong={"always 0": lambda query, key, *weights: torch.zeros(query.shape[-2], key.shape[-2])},
+    wrong={
+        "always 0": lambda query, key, *weights: torch.zeros(query.shape[-2], key.shape[-2]),
+        "always 1": lambda query, key, *weights: torch.ones(query.shape[-2], key.shape[-2]),
+    },
     points=6,
 )
 
