@@ -21,7 +21,7 @@ from attn_course.data.dates import (
     date_pairs,
     write_date,
 )
-from attn_course.data.digits import Digits, Scenes, digit_scenes, load_digits
+from attn_course.data.digits import Digits, Scenes, digit_scenes, load_digits, mosaic
 from attn_course.data.embeddings import SENSE_EXAMPLES, SenseExample, WordVectors, word_vectors
 from attn_course.data.multi30k import load_multi30k, words
 from attn_course.data.pointer_chase import pointer_chase
@@ -75,6 +75,7 @@ __all__ = [
     "load_digits",
     "load_multi30k",
     "load_shakespeare",
+    "mosaic",
     "one_supporting_fact",
     "pointer_chase",
     "read_babi",

@@ -1,5 +1,6 @@
 """Handwritten digits of 8 by 8 pixels, and scenes in which one digit hides among scrambled ones."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -41,6 +42,22 @@ class Scenes:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+
+def mosaic(tiles: Float[Tensor, "B S 8 8"]) -> Float[Tensor, "B 1 height width"]:
+    """One picture per scene: the tiles in a square, row by row, with a channel axis.
+
+    Args:
+        tiles: A square number of tiles, such as 9 or 25.
+
+    Raises:
+        ValueError: If the number of tiles is no square.
+    """
+    side = math.isqrt(tiles.shape[1])
+    if side * side != tiles.shape[1]:
+        raise ValueError(f"tiles: expected a square number of tiles, got {tiles.shape[1]}")
+    grid = tiles.unflatten(1, (side, side)).transpose(2, 3)  # (B, rows, 8, columns, 8)
+    return grid.flatten(3, 4).flatten(1, 2).unsqueeze(1)  # (B, 1, height, width)
 
 
 def load_digits(split: str) -> Digits:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn import datasets
 
-from attn_course.data import DataError, digit_scenes, load_digits
+from attn_course.data import DataError, digit_scenes, load_digits, mosaic
 
 
 def test_digits_are_those_of_scikit_learn() -> None:
@@ -45,6 +45,18 @@ def test_places_and_labels_are_spread() -> None:
     due = torch.bincount(load_digits("train").labels, minlength=10) / 1297
     found = torch.bincount(scenes.labels, minlength=10) / 9000
     assert ((found - due).abs() < 5 * (due * (1 - due) / 9000).sqrt()).all()
+
+
+def test_a_mosaic_keeps_the_order_of_the_tiles() -> None:
+    tiles = digit_scenes(load_digits("test"), 2, torch.Generator().manual_seed(4)).tiles
+    picture = mosaic(tiles)
+    assert picture.shape == (2, 1, 24, 24)
+    for s in range(9):
+        row, column = divmod(s, 3)
+        part = picture[:, 0, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8]
+        assert torch.equal(part, tiles[:, s])
+    with pytest.raises(ValueError, match="tiles: expected a square number of tiles, got 7"):
+        mosaic(tiles[:, :7])
 
 
 def test_scenes_depend_on_the_generator_alone() -> None:
