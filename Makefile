@@ -17,7 +17,7 @@ export PYTHONUNBUFFERED ?= 1
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help book html serve test lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean
+.PHONY: help book html serve test lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean translation
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -70,6 +70,10 @@ system: setup
 
 browser: setup
 	@$(PYTHON) tools/setup.py browser
+
+SETTING ?= reduced
+translation: setup ## train the translation experiment (SETTING=full for a GPU); stop and repeat as you like
+	@$(BIN)/python -m experiments.translation --setting $(SETTING) $(if $(OUT),--out $(OUT))
 
 lock: setup ## resolve pyproject.toml into requirements.lock (needs network)
 	@$(BIN)/pip install -q uv && UV=$(BIN)/uv tools/lock.sh

@@ -1,5 +1,6 @@
 """The models by name, and the hidden size that spends a budget of parameters."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +8,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from attn_course.nn import Decoder, Encoder, EncoderDecoder
+from attn_course.nn import (
+    AttentionEncoderDecoder,
+    BahdanauDecoder,
+    BidirectionalEncoder,
+    Decoder,
+    Encoder,
+    EncoderDecoder,
+    LuongDecoder,
+    make_score,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +37,16 @@ class Sizes:
     max_source: int
 
 
+def _forward_encoder(sizes: Sizes, hidden_size: int) -> Encoder:
+    return Encoder(
+        vocab_size=sizes.source_vocab, embed_dim=sizes.embed_dim, hidden_size=hidden_size
+    )
+
+
 def _plain(sizes: Sizes, hidden_size: int) -> nn.Module:
+    """Cho's encoder-decoder: one context vector, seen at every step."""
     return EncoderDecoder(
-        encoder=Encoder(
-            vocab_size=sizes.source_vocab, embed_dim=sizes.embed_dim, hidden_size=hidden_size
-        ),
+        encoder=_forward_encoder(sizes, hidden_size),
         decoder=Decoder(
             vocab_size=sizes.target_vocab,
             embed_dim=sizes.embed_dim,
@@ -41,18 +56,74 @@ def _plain(sizes: Sizes, hidden_size: int) -> nn.Module:
     )
 
 
-BUILDERS: dict[str, Callable[[Sizes, int], nn.Module]] = {"plain": _plain}
+def _bahdanau(sizes: Sizes, hidden_size: int, *, both_ways: bool) -> nn.Module:
+    """Bahdanau's model; read forwards only it is ``plain`` with another context at every step."""
+    return AttentionEncoderDecoder(
+        encoder=BidirectionalEncoder(
+            vocab_size=sizes.source_vocab, embed_dim=sizes.embed_dim, hidden_size=hidden_size
+        )
+        if both_ways
+        else _forward_encoder(sizes, hidden_size),
+        decoder=BahdanauDecoder(
+            vocab_size=sizes.target_vocab,
+            embed_dim=sizes.embed_dim,
+            context_size=2 * hidden_size if both_ways else hidden_size,
+            summary_size=hidden_size,
+            hidden_size=hidden_size,
+        ),
+    )
+
+
+def _luong(sizes: Sizes, hidden_size: int, *, score: str) -> nn.Module:
+    """Luong's global attention with input feeding; the encoder reads forwards, as in the paper."""
+    return AttentionEncoderDecoder(
+        encoder=_forward_encoder(sizes, hidden_size),
+        decoder=LuongDecoder(
+            vocab_size=sizes.target_vocab,
+            embed_dim=sizes.embed_dim,
+            context_size=hidden_size,
+            summary_size=hidden_size,
+            hidden_size=hidden_size,
+            score=make_score(
+                score,
+                query_size=hidden_size,
+                key_size=hidden_size,
+                hidden_size=hidden_size,
+                max_length=sizes.max_source,
+            ),
+        ),
+    )
+
+
+BUILDERS: dict[str, Callable[[Sizes, int], nn.Module]] = {
+    "plain": _plain,
+    "bahdanau": functools.partial(_bahdanau, both_ways=True),
+    "bahdanau_forward": functools.partial(_bahdanau, both_ways=False),
+    **{
+        score: functools.partial(_luong, score=score)
+        for score in ("dot", "general", "concat", "location", "scaled_dot", "cosine")
+    },
+}
 
 
 def build(name: str, sizes: Sizes, *, hidden_size: int) -> Any:
     """An untrained model with ``forward``, ``init_state`` and ``step`` of ``EncoderDecoder``.
+
+    All start alike: embeddings from the standard normal distribution, matrices from Glorot's
+    uniform one, which keeps the signal of Luong's two squashed layers as large as that of the
+    plain decoder, whose output sees the embeddings directly.
 
     Raises:
         ValueError: If there is no such model.
     """
     if name not in BUILDERS:
         raise ValueError(f"name: expected one of {', '.join(BUILDERS)}, got {name}")
-    return BUILDERS[name](sizes, hidden_size)
+    model = BUILDERS[name](sizes, hidden_size)
+    embeddings = {id(each.weight) for each in model.modules() if isinstance(each, nn.Embedding)}
+    for parameter in model.parameters():
+        if parameter.ndim == 2 and id(parameter) not in embeddings:
+            nn.init.xavier_uniform_(parameter)
+    return model
 
 
 def count(model: nn.Module) -> int:

@@ -1,7 +1,7 @@
 """The recorded results as a table and as figures; reads the JSON files only."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ Record = Mapping[str, Any]
 NAMES = {
     "plain": "none (one context vector)",
     "bahdanau": "additive (Bahdanau)",
+    "bahdanau_forward": "additive (Bahdanau, encoder forwards only)",
     "dot": "dot (Luong)",
     "general": "general (Luong)",
     "concat": "concat (Luong)",
@@ -65,8 +66,8 @@ def caption(result: Record) -> str:
         f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}, "
         f"torch {result['versions']['torch']}, {result['date'].split()[0]}, "
         f"commit {result['commit']}. BLEU: `{result['signature']}`; ± is half the bootstrap 95 % "
-        "interval over test sentences, not over seeds. The last columns are BLEU by source length in "
-        "words and punctuation marks."
+        "interval over test sentences, not over seeds. The last columns are BLEU by source length "
+        "in words and punctuation marks."
     )
 
 
@@ -108,3 +109,82 @@ def print_table(result: Record) -> None:
     for line in body:
         table.add_row(*line)
     Console().print(table)
+
+
+def draw_by_length(ax: Any, result: Record, models: Sequence[str] | None = None) -> str:
+    """BLEU against source length, one line per model.
+
+    Args:
+        ax: Where to draw.
+        result: From :func:`load`.
+        models: Which; all, if None.
+
+    Returns:
+        The description of the figure for those who do not see it.
+    """
+    from attn_course import viz
+
+    chosen = list(result["models"] if models is None else models)
+    buckets = {name: result["models"][name]["by_length"] for name in chosen}
+    places: list[float] = [_middle(bucket) for bucket in buckets[chosen[0]]]
+    viz.line(
+        ax,
+        places,
+        {NAMES.get(name, name): [each["bleu"] for each in buckets[name]] for name in chosen},
+        xlabel="source length (words)",
+        ylabel="BLEU",
+        marker="o",
+    )
+    ax.set_xticks(places, [_words(bucket) for bucket in buckets[chosen[0]]])
+    ax.set_ylim(bottom=0)
+    ends = "; ".join(
+        f"{NAMES.get(name, name)} from {buckets[name][0]['bleu']:.0f} to "
+        f"{buckets[name][-1]['bleu']:.0f}"
+        for name in chosen
+    )
+    return f"BLEU from the shortest to the longest source sentences: {ends}."
+
+
+def _middle(bucket: Record) -> float:
+    first, last = bucket["words"]
+    return float(max(first, 5) + min(last, 22)) / 2
+
+
+def draw_alignment(ax: Any, result: Record, model: str, example: int = 0) -> str:
+    """The weights of one kept test sentence: output pieces as rows, source pieces as columns.
+
+    Args:
+        ax: Where to draw.
+        result: From :func:`load`.
+        model: One with attention.
+        example: Which of the kept sentences.
+
+    Returns:
+        The description of the figure for those who do not see it.
+
+    Raises:
+        ValueError: If the model has no weights.
+    """
+    from attn_course import viz
+
+    kept = result["models"][model]["examples"][example]
+    if kept["weights"] is None:
+        raise ValueError(f"model: expected one with attention, got {model}")
+    viz.heatmap(
+        ax,
+        kept["weights"],
+        rows=kept["output"],
+        columns=kept["source"],
+        xlabel="source",
+        ylabel="output",
+        title=NAMES.get(model, model),
+        vmax=1.0,
+        numbers=None,
+    )
+    strongest = [
+        f"{piece.strip('▁')} ← {kept['source'][line.index(max(line))].strip('▁')}"
+        for piece, line in zip(kept["output"], kept["weights"], strict=True)
+    ]
+    return (
+        f"{NAMES.get(model, model)}, source piece with the largest weight: {', '.join(strongest)}"
+    )

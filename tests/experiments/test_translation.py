@@ -1,0 +1,329 @@
+"""The translation experiment on a tiny generated corpus: whole, stopped and resumed, refused."""
+
+import dataclasses
+import json
+import random
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from attn_course.data import BOS, EOS, PAD, UNK
+from experiments.translation import measure, report, run
+from experiments.translation.corpus import Corpus, Pieces, make_corpus
+from experiments.translation.models import Sizes, build, count, fitted_hidden_size
+from experiments.translation.settings import MODELS, SETTINGS, Setting
+
+NOUNS = {"Hund": "dog", "Mann": "man", "Ball": "ball", "Baum": "tree", "Vogel": "bird"}
+VERBS = {"sieht": "sees", "jagt": "chases", "malt": "paints"}
+ADJECTIVES = {"rote": "red", "alte": "old", "kleine": "small", "große": "large"}
+
+TINY = Setting(
+    name="tiny",
+    models=("plain", "bahdanau", "dot"),
+    vocab_size=70,
+    embed_dim=7,
+    parameters=9_000,
+    batch_size=5,
+    steps=12,
+    learning_rate=1e-2,
+    warmup=3,
+    eval_every=5,
+    checkpoint_every=4,
+    beam_size=3,
+    max_length=11,
+    device="a test",
+)
+
+
+def sentences(number: int, seed: int) -> list[tuple[str, str]]:
+    """Der rote Hund sieht den alten ...: grammar of a test, one word for one word."""
+    draw = random.Random(seed)
+    made = []
+    for _ in range(number):
+        pairs = [("Der", "The")]
+        pairs += draw.sample(sorted(ADJECTIVES.items()), draw.randint(0, 2))
+        pairs += [draw.choice(sorted(NOUNS.items())), draw.choice(sorted(VERBS.items()))]
+        pairs += [("einen", "a"), draw.choice(sorted(NOUNS.items()))]
+        made.append(tuple(" ".join(side) + "." for side in zip(*pairs, strict=True)))
+    return made
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return make_corpus(
+        sentences(60, 1), sentences(11, 2), sentences(13, 3), vocab_size=TINY.vocab_size
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(corpus, tmp_path_factory) -> tuple[Path, dict]:
+    """One whole run of the tiny setting."""
+    folder = tmp_path_factory.mktemp("whole")
+    result = run.run(TINY, corpus, work=folder / "work", out=folder / "out.json", seed=3)
+    return folder, result
+
+
+def checkpoint(folder: Path, name: str) -> dict:
+    return torch.load(folder / "tiny-seed3" / name / "checkpoint.pt", weights_only=True)
+
+
+def untimed(result: dict) -> dict:
+    """What must repeat: everything but clocks, dates and the machine's load."""
+    drop = ("training_seconds", "seconds", "date", "commit", "machine", "versions", "cpu_seconds")
+    kept = {key: value for key, value in result.items() if key not in drop}
+    kept["models"] = {
+        name: {key: value for key, value in entry.items() if key not in drop}
+        for name, entry in result["models"].items()
+    }
+    return kept
+
+
+def assert_equal_state(left, right) -> None:
+    assert type(left) is type(right)
+    if isinstance(left, torch.Tensor):
+        torch.testing.assert_close(left, right, rtol=0, atol=0)
+    elif isinstance(left, dict):
+        assert left.keys() == right.keys()
+        for key in left:
+            assert_equal_state(left[key], right[key])
+    elif isinstance(left, list | tuple):
+        assert len(left) == len(right)
+        for one, other in zip(left, right, strict=True):
+            assert_equal_state(one, other)
+    else:
+        assert left == right
+
+
+def test_pieces_are_deterministic_reserve_four_ids_and_come_back():
+    texts = [pair[0] for pair in sentences(60, 1)]
+    one, two = Pieces(texts, vocab_size=60), Pieces(texts, vocab_size=60)
+    assert one.digest == two.digest
+    assert one.digest != Pieces(texts[:40], vocab_size=60).digest
+    assert len(one) == 60
+    assert one.names([PAD, BOS, EOS, UNK]) == ["<pad>", "<s>", "</s>", "<unk>"]
+    for text in texts:
+        ids = one.encode(text)
+        assert min(ids) > UNK
+        assert one.decode([*ids, EOS, 17, 23]) == text
+
+
+def test_pieces_are_trained_on_the_training_text_alone():
+    train = sentences(60, 1)
+    with_more = make_corpus(train, sentences(5, 2), [("Zyx qqq.", "Jjj www.")] * 3, vocab_size=70)
+    without = make_corpus(train, sentences(5, 2), sentences(5, 3), vocab_size=70)
+    assert with_more.source_pieces.digest == without.source_pieces.digest
+    assert with_more.target_pieces.digest == without.target_pieces.digest
+    assert UNK in with_more.test.sources[0]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_every_model_meets_the_budget_within_one_percent(name, setting):
+    chosen = SETTINGS[setting]
+    sizes = Sizes(
+        source_vocab=chosen.vocab_size,
+        target_vocab=chosen.vocab_size,
+        embed_dim=chosen.embed_dim,
+        max_source=71,
+    )
+    hidden_size = fitted_hidden_size(name, sizes, parameters=chosen.parameters)
+    with torch.device("meta"):
+        parameters = count(build(name, sizes, hidden_size=hidden_size))
+    assert abs(parameters / chosen.parameters - 1) <= 0.01
+
+
+def test_a_budget_that_cannot_be_met_is_refused():
+    sizes = Sizes(source_vocab=1009, target_vocab=997, embed_dim=13, max_source=31)
+    with pytest.raises(ValueError, match=r"parameters: .*plain.*within 1%.*nearest is \d+"):
+        fitted_hidden_size("plain", sizes, parameters=31_000)
+
+
+def test_an_unknown_model_is_refused(corpus, tmp_path):
+    with pytest.raises(ValueError, match=r"models: expected some of plain.*got dots"):
+        run.run(TINY, corpus, work=tmp_path, out=tmp_path / "out.json", models=["dots"])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_padding_in_a_batch_changes_no_translation(corpus, name):
+    sizes = run.sizes_of(TINY, corpus)
+    torch.manual_seed(5)
+    model = build(name, sizes, hidden_size=8).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.0)  # decided, so that outputs differ between sentences
+        model.decoder.output.bias[EOS] -= 3.0
+    options = {"device": torch.device("cpu"), "length_penalty": 1.0, "max_length": 9}
+    for beam_size in (1, 3):
+        whole = measure.translate(model, corpus, beam_size=beam_size, batch_size=13, **options)
+        alone = measure.translate(model, corpus, beam_size=beam_size, batch_size=1, **options)
+        assert whole == alone
+        assert len(set(whole)) > 1
+    losses = [
+        measure.loss_per_piece(model, corpus.test, device=torch.device("cpu"), batch_size=size)
+        for size in (1, 13)
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_bleu_is_sacrebleus_and_buckets_hold_every_sentence_once(corpus):
+    references = corpus.test.references
+    perfect = measure.bleu(references, references)
+    assert perfect["bleu"] == 100.0
+    assert perfect["interval"] == 0.0
+    assert "tok:13a" in perfect["signature"]
+    assert "version:" in perfect["signature"]
+    wrong = [*references[:-1], "nothing of the kind"]
+    assert 80 < measure.bleu(wrong, references)["bleu"] < 100
+    buckets = measure.bleu_by_length(wrong, corpus.test)
+    assert sum(bucket["sentences"] for bucket in buckets) == len(references)
+    hurt = [bucket["words"] for bucket in buckets if bucket["bleu"] < 100]
+    ((first, last),) = hurt
+    assert first <= corpus.test.source_words[-1] <= last
+
+
+def test_a_run_records_what_it_needs(finished):
+    folder, result = finished
+    assert json.loads((folder / "out.json").read_text()) == result
+    assert list(result["models"]) == list(TINY.models)
+    assert result["missing"] == []
+    assert {"processor", "cores", "threads", "device"} <= result["machine"].keys()
+    assert {"torch", "sentencepiece", "sacrebleu", "python"} <= result["versions"].keys()
+    assert result["seed"] == 3
+    assert result["commit"]
+    assert result["corpus"]["epochs"] == 1.0
+    for name, entry in result["models"].items():
+        assert abs(entry["parameters"] / TINY.parameters - 1) <= 0.01
+        assert entry["steps"] == TINY.steps
+        assert [each["step"] for each in entry["val_loss"]] == [5, 10, 12]
+        assert entry["val_loss"][-1]["loss"] < entry["val_loss"][0]["loss"]
+        assert 0 < entry["training_seconds"]["cpu"] <= entry["seconds"]["cpu"]
+        for example in entry["examples"]:
+            weights = example["weights"]
+            if name == "plain":
+                assert weights is None
+                continue
+            assert len(weights) == len(example["output"])
+            for line in weights:
+                assert len(line) == len(example["source"])
+                assert sum(line) == pytest.approx(1, abs=5e-4 * len(line))
+
+
+def test_the_same_seed_gives_the_same_numbers(finished, corpus, tmp_path):
+    _, whole = finished
+    again = run.run(TINY, corpus, work=tmp_path / "work", out=tmp_path / "out.json", seed=3)
+    assert untimed(again) == untimed(whole)
+
+
+class Killed(Exception):
+    """Stands for a run that ends without a word."""
+
+
+def stop_by_ctrl_c() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def stop_by_kill() -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize(
+    ("stop", "error", "steps_kept"),
+    [(stop_by_ctrl_c, KeyboardInterrupt, 7), (stop_by_kill, Killed, 4)],
+)
+def test_a_stopped_run_ends_bit_for_bit_like_a_whole_one(
+    finished, corpus, tmp_path, monkeypatch, stop, error, steps_kept
+):
+    """Stopped in step 7 of the second model, between two checkpoints; then the same call again."""
+    folder, whole = finished
+    loss, calls = run.teacher_forcing_loss, 0
+
+    def stopping(model, batch):
+        nonlocal calls
+        calls += 1
+        if calls == TINY.steps + 7:
+            stop()
+        return loss(model, batch)
+
+    def start() -> dict:
+        return run.run(TINY, corpus, work=tmp_path / "work", out=tmp_path / "out.json", seed=3)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "teacher_forcing_loss", stopping)
+        with pytest.raises(error):
+            start()
+    assert json.loads((tmp_path / "out.json").read_text())["missing"] == ["bahdanau", "dot"]
+    assert checkpoint(tmp_path / "work", "bahdanau")["step"] == steps_kept
+
+    torch.manual_seed(99)  # whatever the new process starts with
+    assert untimed(start()) == untimed(whole)
+    for name in TINY.models:
+        one, other = checkpoint(tmp_path / "work", name), checkpoint(folder / "work", name)
+        for state in (one, other):
+            state["history"].pop("seconds")
+        assert_equal_state(one, other)
+
+
+def test_a_finished_run_trains_nothing_again(finished, corpus, monkeypatch):
+    folder, whole = finished
+    monkeypatch.setattr(run, "fit", lambda *a, **k: pytest.fail("trained again"))
+    again = run.run(TINY, corpus, work=folder / "work", out=folder / "out.json", seed=3)
+    assert again == whole
+
+
+def test_models_can_be_run_one_by_one_into_one_file(finished, corpus, tmp_path):
+    _, whole = finished
+    for name in ("dot", "plain", "bahdanau"):
+        result = run.run(
+            TINY, corpus, work=tmp_path / "w", out=tmp_path / "o.json", seed=3, models=[name]
+        )
+    assert untimed(result) == untimed(whole)
+
+
+def test_a_folder_with_other_settings_is_refused(finished, corpus):
+    folder, _ = finished
+    other = dataclasses.replace(TINY, learning_rate=2e-2)
+    with pytest.raises(ValueError, match=r"work: .*other settings.*--work"):
+        run.run(other, corpus, work=folder / "work", out=folder / "out.json", seed=3)
+
+
+def test_the_table_says_what_was_not_run(finished, monkeypatch):
+    folder, whole = finished
+    monkeypatch.setattr(report, "RESULTS", folder)
+    (folder / "translation_reduced.json").write_text(json.dumps(whole))
+    text = report.markdown()
+    assert "Setting *full*: not run, no GPU was at hand" in text
+    table, caption, _ = text.split("\n\n")
+    header, _, *body = (line.strip("|").split("|") for line in table.splitlines())
+    assert {len(line) for line in body} == {len(header)}
+    for line, entry in zip(body, whole["models"].values(), strict=True):
+        assert line[2].strip() == f"{entry['parameters']:,}"
+        assert float(line[3].split("±")[0]) == pytest.approx(entry["bleu"], abs=0.051)
+    assert whole["signature"] in caption
+    assert f"{TINY.steps} steps of {TINY.batch_size} pairs (1 epochs)" in caption
+
+    (folder / "translation_reduced.json").write_text(json.dumps({**whole, "missing": ["cosine"]}))
+    assert "Not run: cosine" in report.markdown()
+
+
+def test_the_recorded_table_is_the_one_of_the_recorded_numbers():
+    assert (report.RESULTS / "translation.md").read_text(encoding="utf-8") == report.markdown()
+
+
+def test_the_recorded_run_is_whole_and_fair():
+    """The claim of chapter 04, on the file that its page shows."""
+    result = report.load("reduced")
+    setting = SETTINGS["reduced"]
+    assert result["setting"] == setting.as_json()
+    assert result["missing"] == []
+    assert result["corpus"]["train_pairs"] == 29_000
+    assert "+changes" not in result["commit"]
+    assert result["cpu_seconds"] < 3600
+    plain = result["models"]["plain"]
+    for name in setting.models:
+        entry = result["models"][name]
+        assert entry["steps"] == setting.steps
+        assert abs(entry["parameters"] / setting.parameters - 1) <= 0.01
+        assert entry["machine"]["processor"] == plain["machine"]["processor"]
+        assert [len(each["output"]) > 0 for each in entry["examples"]] == [True] * 4
