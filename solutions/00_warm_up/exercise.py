@@ -36,7 +36,7 @@ from attn_course.probes import Probe, from_numpy, properties
 # </details>
 
 
-# %% nbgrader={"grade_id": "stable_softmax", "solution": true} attn_course={"forbidden": ["softmax", "log_softmax", "softmin", "aten::_softmax", "aten::_log_softmax"]}
+# %% nbgrader={"grade_id": "stable_softmax", "solution": true} attn_course={"forbidden": ["softmax", "log_softmax", "softmin", "aten::*softmax*", "aten::*scaled_dot_product*", "import scipy"]}
 def stable_softmax(scores, dim=-1):
     ### BEGIN SOLUTION
     shifted = scores - scores.amax(dim, keepdim=True)
@@ -115,6 +115,7 @@ probe.gradient(probe.normal(3, 5), dim=0)
 # - It is right for every finite score, however large: `[1000, 1000]` gives $1000 + \ln 2$.
 # - A score of `-inf` adds nothing; a row of nothing but `-inf` gives `-inf`, not NaN.
 # - `scores` stays as it was, and gradients flow through.
+# - As above, build it yourself: leave `torch.logsumexp` aside.
 #
 # By hand: `[ln 1, ln 3]` gives $\ln 4$.
 #
@@ -126,7 +127,7 @@ probe.gradient(probe.normal(3, 5), dim=0)
 # </details>
 
 
-# %% nbgrader={"grade_id": "logsumexp", "solution": true}
+# %% nbgrader={"grade_id": "logsumexp", "solution": true} attn_course={"forbidden": ["logsumexp", "aten::*logsumexp*", "import scipy"]}
 def logsumexp(scores, dim=-1):
     ### BEGIN SOLUTION
     largest = scores.amax(dim, keepdim=True)

@@ -35,7 +35,7 @@ from attn_course.probes import Probe
 # </details>
 
 
-# %% nbgrader={"grade_id": "rnn_cell", "solution": true} attn_course={"forbidden": ["rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell", "rnn_tanh", "rnn_relu", "gru", "lstm"]}
+# %% nbgrader={"grade_id": "rnn_cell", "solution": true} attn_course={"forbidden": ["rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell", "rnn_tanh", "rnn_relu", "gru", "lstm", "aten::*lstm*", "aten::*gru*", "aten::*rnn*"]}
 def rnn_cell(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     ### BEGIN SOLUTION
     return torch.tanh(input @ weight_ih.T + bias_ih + hidden @ weight_hh.T + bias_hh)
@@ -142,7 +142,7 @@ probe.gradient(
 # </details>
 
 
-# %% nbgrader={"grade_id": "lstm_cell", "solution": true} attn_course={"forbidden": ["rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell", "rnn_tanh", "rnn_relu", "gru", "lstm"]}
+# %% nbgrader={"grade_id": "lstm_cell", "solution": true} attn_course={"forbidden": ["rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell", "rnn_tanh", "rnn_relu", "gru", "lstm", "aten::*lstm*", "aten::*gru*", "aten::*rnn*"]}
 def lstm_cell(input, state, weight_ih, weight_hh, bias_ih, bias_hh):
     ### BEGIN SOLUTION
     hidden, cell = state
@@ -244,7 +244,7 @@ probe.gradient(
 # </details>
 
 
-# %% nbgrader={"grade_id": "gru_cell", "solution": true} attn_course={"forbidden": ["rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell", "rnn_tanh", "rnn_relu", "gru", "lstm"]}
+# %% nbgrader={"grade_id": "gru_cell", "solution": true} attn_course={"forbidden": ["rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell", "rnn_tanh", "rnn_relu", "gru", "lstm", "aten::*lstm*", "aten::*gru*", "aten::*rnn*"]}
 def gru_cell(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     ### BEGIN SOLUTION
     new_r, new_z, new_n = (input @ weight_ih.T + bias_ih).chunk(3, dim=-1)
@@ -336,7 +336,7 @@ probe.gradient(
 # - `inputs` is `(B, L, D)`, `hidden` is $h_0$, `(B, H)`; the weights are as in section 1.
 # - `grad_outputs` is `(B, L, H)`: at step $t$ the gradient of the loss with respect to $h_t$ where the loss reads it *directly*; what comes through later steps is yours to add.
 # - The result is a tuple of six tensors: the gradients with respect to `inputs`, `hidden`, `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`, each in the shape of its argument. They are sums over the batch, not means.
-# - Do it by hand, without autograd; autograd gives the same numbers, so use it to check yourself.
+# - Do it by hand: inside the function autograd is not allowed. Outside it gives the same numbers, so use it there to check yourself.
 #
 # By hand, all sizes 1: inputs 1, 0, −1, $u = 1$, $w = 0.5$, and `grad_outputs` 0, 0, 0.3259 give 0.1234 for $w$ and −0.1616 for $u$.
 #
@@ -348,7 +348,7 @@ probe.gradient(
 # </details>
 
 
-# %% nbgrader={"grade_id": "rnn_bptt", "solution": true}
+# %% nbgrader={"grade_id": "rnn_bptt", "solution": true} attn_course={"forbidden": ["autograd"]}
 def rnn_bptt(inputs, hidden, weight_ih, weight_hh, bias_ih, bias_hh, grad_outputs):
     ### BEGIN SOLUTION
     states = [hidden]
@@ -569,7 +569,7 @@ probe.equals(
 # By hand: gradients $(3, 0)$ and $(4)$ have the norm 5; with `max_norm=1` they become $(0.6, 0)$ and $(0.8)$.
 
 
-# %% nbgrader={"grade_id": "clip_by_global_norm", "solution": true}
+# %% nbgrader={"grade_id": "clip_by_global_norm", "solution": true} attn_course={"forbidden": ["clip_grad_norm_", "clip_grads_with_norm_", "get_total_norm"]}
 def clip_by_global_norm(grads, max_norm):
     ### BEGIN SOLUTION
     norm = torch.sqrt(sum(g.pow(2).sum() for g in grads))

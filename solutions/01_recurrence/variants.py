@@ -60,16 +60,26 @@ def gru_by_lerp(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
 
 
 @variant(of="rnn_bptt")
-def bptt_by_autograd(inputs, hidden, weight_ih, weight_hh, bias_ih, bias_hh, grad_outputs):
-    given = (inputs, hidden, weight_ih, weight_hh, bias_ih, bias_hh)
-    leaves = [g.detach().clone().requires_grad_() for g in given]
-    x, h, wi, wh, bi, bh = leaves
-    total = 0.0
-    with torch.enable_grad():
-        for t in range(x.shape[1]):
-            h = torch.tanh(F.linear(x[:, t], wi, bi) + F.linear(h, wh, bh))
-            total = total + (h * grad_outputs[:, t]).sum()
-        return torch.autograd.grad(total, leaves)
+def bptt_by_recursion(inputs, hidden, weight_ih, weight_hh, bias_ih, bias_hh, grad_outputs):
+    if inputs.shape[1] == 0:
+        given = (inputs, hidden, weight_ih, weight_hh, bias_ih, bias_hh)
+        return tuple(torch.zeros_like(g) for g in given)
+    weights = (weight_ih, weight_hh, bias_ih, bias_hh)
+    new = torch.tanh(
+        F.linear(inputs[:, 0], weight_ih, bias_ih) + F.linear(hidden, weight_hh, bias_hh)
+    )
+    later, blame, ih, hh, bi, bh = bptt_by_recursion(
+        inputs[:, 1:], new, *weights, grad_outputs[:, 1:]
+    )
+    delta = (blame + grad_outputs[:, 0]) * (1 - new * new)
+    return (
+        torch.cat([(delta @ weight_ih)[:, None], later], dim=1),
+        delta @ weight_hh,
+        ih + delta.T @ inputs[:, 0],
+        hh + delta.T @ hidden,
+        bi + delta.sum(0),
+        bh + delta.sum(0),
+    )
 
 
 @variant(of="rnn_bptt")

@@ -226,11 +226,12 @@ probe.equals(step, probe.integers(4, 11, 3, 4), torch.tensor([0, 4, 2]), probe.n
 # - The result is the pair `(target_in, target_out)`, both `(B, L + 1)` and of the dtype of `target`.
 # - `target_in` is `bos, y_1 ... y_n` and then `pad`; `target_out` is `y_1 ... y_n, eos` and then `pad`.
 # - `target` itself stays as it was.
+# - Write it with torch alone: the package's `collate` does the same, and is there for the tests.
 #
 # By hand: the rows `[7, 8, 9]` and `[5, pad, pad]` give the inputs `[1, 7, 8, 9]`, `[1, 5, 0, 0]` and the outputs `[7, 8, 9, 2]`, `[5, 2, 0, 0]`.
 
 
-# %% nbgrader={"grade_id": "shift_targets", "solution": true}
+# %% nbgrader={"grade_id": "shift_targets", "solution": true} attn_course={"forbidden": ["import attn_course.data"]}
 def shift_targets(target, lengths, bos=1, eos=2, pad=0):
     ### BEGIN SOLUTION
     rows = target.shape[0]

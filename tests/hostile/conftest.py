@@ -12,8 +12,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import target
 
 from attn_course.grading.assignment import Assignment, load_assignment
+from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote, sandbox_problem
-from attn_course.grading.verdict import Result, grade_notebook
+from attn_course.grading.verdict import grade_notebook
 
 
 @pytest.fixture(scope="session")

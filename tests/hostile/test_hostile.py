@@ -15,8 +15,8 @@ import pytest
 import target
 
 from attn_course.grading.journal import result_to_json
+from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Zygote
-from attn_course.grading.verdict import Result
 
 Grade = Callable[..., Result]
 IDLE = 2  # bubblewrap's own process 1, and the zygote

@@ -13,9 +13,10 @@ import pytest
 import target
 
 from attn_course.grading.assignment import Assignment, load_assignment
+from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.source import read_exercise
-from attn_course.grading.verdict import Result, grade_notebook
+from attn_course.grading.verdict import grade_notebook
 from attn_course.probes import Probe, ProbeFailure
 
 Grade = Callable[..., Result]

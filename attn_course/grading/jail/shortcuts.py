@@ -16,6 +16,7 @@ their files. Forms of a name:
 import contextlib
 import ctypes
 import fnmatch
+import functools
 import gc
 import importlib
 import importlib.util
@@ -36,6 +37,8 @@ PYTHON_HOMES = (
     *("torch.special", "torch.linalg"),
 )
 WRITTEN_OUT = ("torch._refs", "torch._decomp")  # torch's own operators once more, in Python
+BACKENDS = ("CPU", "SparseCPU", "SparseCsrCPU", "QuantizedCPU", "NestedTensorCPU", "MkldnnCPU")
+SCRIPT = ("_jit_", "_create_function", "parse_ir", "import_ir", "_import_ir", "_load_for")
 WORDS = "this question asks you to write it yourself: using {} is not allowed here"
 
 
@@ -55,6 +58,11 @@ def _refusing(name: str) -> Callable[..., Any]:
         raise _kind(_text)
 
     return refuse
+
+
+def prepare() -> None:
+    """Before the forks: read the list of torch's operators once."""
+    _operators()
 
 
 def hidden_folders(names: Sequence[str]) -> list[str]:
@@ -100,6 +108,7 @@ def _remove(name: str) -> None:
         _remove_torch_name(name)
 
 
+@functools.cache
 def _operators() -> list[str]:
     return list(torch._C._dispatch_get_all_op_names())
 
@@ -116,16 +125,15 @@ def _remove_torch_name(name: str) -> None:
     if operators:
         _replace_operators(operators, name)
     places = [*map(importlib.import_module, PYTHON_HOMES), torch, torch.Tensor]
-    found = [vars(place)[last] for place in places if last in vars(place)]
-    for module in [m for n, m in list(sys.modules.items()) if n.startswith(WRITTEN_OUT)]:
-        found += [vars(module)[n] for n in (last, f"_{last}") if n in vars(module)]
+    places += [module for n, module in list(sys.modules.items()) if n.startswith(WRITTEN_OUT)]
+    found = [vars(at)[n] for at in places for n in (last, f"_{last}") if n in vars(at)]
     for function in found:
         _new_body(function, name)
     if not operators and not found:
         raise ValueError(f"forbidden: torch has nothing that is called {name!r}")
 
 
-def _replace_operators(operators: Iterable[str], name: str, keys: Sequence[str] = ("CPU",)) -> None:
+def _replace_operators(operators: Iterable[str], name: str, keys: Sequence[str] = BACKENDS) -> None:
     """A kernel that refuses, in C++ tables that no Python object leads back to."""
     operators = list(operators)
     if not operators:
@@ -181,5 +189,15 @@ def _remove_autograd() -> None:
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(engine))
     operators = [o for o in _operators() if _base(o) in DERIVATIVES]
     _replace_operators(operators, AUTOGRAD, keys=("CPU", "AutogradCPU"))
-    for name in ("_jit_get_operation", "_jit_get_operations"):  # aten::grad lives there only
-        setattr(torch._C, name, _refusing(AUTOGRAD))
+    _tensor_slots()["grad_fn"] = property(_refusing(AUTOGRAD))  # a node can be called by itself
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(torch._C.TensorBase))
+    for name in [name for name in vars(torch._C) if name.startswith(SCRIPT)]:
+        setattr(torch._C, name, _refusing(AUTOGRAD))  # aten::grad of TorchScript is no operator
+    for name in ("__init__", "define", "create_function"):
+        setattr(torch._C.CompilationUnit, name, _refusing(AUTOGRAD))
+
+
+def _tensor_slots() -> dict[str, Any]:
+    """The namespace of the C type of all tensors."""
+    slots: dict[str, Any] = gc.get_referents(vars(torch._C.TensorBase))[0]
+    return slots

@@ -341,6 +341,9 @@ def receive(
         WireError: the frame breaks the protocol.
     """
     head = _read(connection, 12, wait)
+    if head[:4] == b"FAIL":  # the jail's own code, before any of a submission
+        said = head[4:] + connection.recv(1000)
+        raise WireError(f"it could not begin: {said.decode(errors='replace')}")
     header_length, parts = struct.unpack("<II", head[4:])
     if head[:4] != MAGIC or header_length > MAX_HEADER or parts > MAX_BUFFERS:
         raise WireError("not a frame of this protocol")

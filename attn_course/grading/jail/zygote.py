@@ -115,6 +115,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     worker.warm_up()
+    shortcuts.prepare()
     control.send(b"ready")
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 2)

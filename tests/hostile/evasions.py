@@ -1,0 +1,485 @@
+# ruff: noqa: E501
+"""Ways around a forbidden shortcut, and honest work beside it that must not be refused.
+
+Each is a cell for one function of ``GRADED``; what is forbidden is read from the course's own sets.
+"""
+
+SOFT = "def soft(x):\n"
+THROUGH_A_THREAD = """
+import threading
+def soft(x):
+    out = []
+    worker = threading.Thread(target=lambda: out.append(torch.softmax(x, 0)))
+    worker.start(); worker.join()
+    return out[0]
+"""
+
+# name: the function of the set whose list it is, a test of it
+GRADED = {
+    "soft": (
+        ("00_warm_up", "stable_softmax"),
+        "x = torch.randn(5)\ntorch.testing.assert_close(soft(x), x.softmax(0))",
+    ),
+    "total": (
+        ("00_warm_up", "logsumexp"),
+        "x = torch.randn(5)\ntorch.testing.assert_close(total(x), x.logsumexp(0))",
+    ),
+    "slope": (
+        ("01_recurrence", "rnn_bptt"),
+        "x = torch.randn(5)\ntorch.testing.assert_close(slope(x), 1 - x.tanh() ** 2)",
+    ),
+    "step": (
+        ("01_recurrence", "lstm_cell"),
+        "given = [torch.randn(*s) for s in ((2, 3), (2, 5), (2, 5), (20, 3), (20, 5), (20,), (20,))]\n"
+        "x, h, c, wi, wh, bi, bh = given\n"
+        "want = torch._VF.lstm_cell(x, (h, c), wi, wh, bi, bh)\n"
+        "torch.testing.assert_close(step(x, (h, c), wi, wh, bi, bh), want)",
+    ),
+    "clip": (
+        ("01_recurrence", "clip_by_global_norm"),
+        "g = torch.randn(5)\nwant = g / g.norm()\n"
+        "torch.testing.assert_close(clip([g], 1.0)[0][0], want, atol=1e-5, rtol=1e-5)",
+    ),
+    "shift": (
+        ("02_seq2seq_bottleneck", "shift_targets"),
+        "first = int(torch.randint(4, 90, ()))\n"
+        "got = shift(torch.tensor([[first, 8, 9], [5, 0, 0]]), torch.tensor([3, 1]))\n"
+        "assert got[0].tolist() == [[1, first, 8, 9], [1, 5, 0, 0]]\n"
+        "assert got[1].tolist() == [[first, 8, 9, 2], [5, 2, 0, 0]]",
+    ),
+}
+
+EVASIONS = {
+    "soft": {
+        "plain": SOFT + "    return torch.softmax(x, 0)",
+        "thread": THROUGH_A_THREAD,
+        "raw_thread": """
+import _thread, time
+def soft(x):
+    out = []
+    _thread.start_new_thread(lambda: out.append(x.softmax(0)), ())
+    while not out: time.sleep(0.001)
+    return out[0]
+""",
+        "thread_pool": """
+from concurrent.futures import ThreadPoolExecutor
+pool = ThreadPoolExecutor(1)
+pool.submit(torch.softmax, torch.ones(2), 0)
+def soft(x):
+    return pool.submit(torch.softmax, x, 0).result()
+""",
+        "thread_kept_from_the_cells": """
+import queue, threading
+asked, answered = queue.Queue(), queue.Queue()
+def work():
+    while True: answered.put(torch.softmax(asked.get(), 0))
+threading.Thread(target=work, daemon=True).start()
+def soft(x):
+    asked.put(x)
+    return answered.get(timeout=2)
+""",
+        "asynchronous": """
+import asyncio
+async def later(x): return await asyncio.to_thread(torch.softmax, x, 0)
+def soft(x):
+    return asyncio.run(later(x))
+""",
+        "patch_refuse": """
+import sys
+net = sys.modules["shortcuts"]
+for name in list(vars(net)):
+    if callable(getattr(net, name)) and not isinstance(getattr(net, name), type):
+        setattr(net, name, lambda *a, **k: None)
+net.ForbiddenShortcut = type("Fine", (Exception,), {})
+"""
+        + SOFT
+        + "    return torch.softmax(x, 0)",
+        "patch_kernels": """
+import gc, types
+for found in gc.get_objects():
+    if isinstance(found, types.FunctionType) and "refus" in found.__name__:
+        found.__code__ = (lambda *a, **k: torch.ones(5)).__code__
+"""
+        + SOFT
+        + "    return torch.softmax(x, 0)",
+        "unregister": """
+import gc
+for found in gc.get_objects():
+    if "Dispatch" in type(found).__name__ or "Library" in type(found).__name__:
+        try: found.reset()
+        except BaseException: pass
+        try: found._destroy()
+        except BaseException: pass
+"""
+        + SOFT
+        + "    return torch.softmax(x, 0)",
+        "take_it_before": "before = torch.softmax\n" + SOFT + "    return before(x, 0)",
+        "worker_answers": """
+import sys
+worker = sys.modules["worker"].Worker
+original = worker.target
+worker.restricted = False
+worker.target = lambda self, request: lambda x: torch.softmax(x, 0)
+"""
+        + SOFT
+        + "    return x",
+        "leave_the_modes": """
+def soft(x):
+    with torch._C.DisableTorchFunction(), torch.utils._python_dispatch._disable_current_modes():
+        return torch.softmax(x, 0)
+""",
+        "built_name": SOFT + "    return getattr(torch, 'soft' + 'max')(x, 0)",
+        "reversed_name": SOFT + "    return eval('torch.' + 'xamtfos'[::-1])(x, 0)",
+        "operator": SOFT + "    return torch.ops.aten.softmax.int(x, 0)",
+        "inner_operator": SOFT + "    return torch.ops.aten._softmax.default(x, 0, False)",
+        "out_operator": """
+def soft(x):
+    out = torch.empty_like(x)
+    torch.ops.aten._softmax.out(x, 0, False, out=out)
+    return out
+""",
+        "variable_functions": SOFT + "    return torch._C._VariableFunctions.softmax(x, 0)",
+        "tensor_base": SOFT + "    return torch._C.TensorBase.softmax(x, 0)",
+        "log_softmax": SOFT + "    return torch.log_softmax(x, 0).exp()",
+        "cross_entropy": """
+def soft(x):
+    each = [torch._C._nn.cross_entropy_loss(x, torch.tensor(i)) for i in range(len(x))]
+    return (-torch.stack(each)).exp()
+""",
+        "attention": """
+def soft(x):
+    q, k, v = torch.ones(1, 1, 1, 1), x.view(1, 1, -1, 1), torch.eye(len(x))[None, None]
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=1.0).view(-1)
+""",
+        "sparse": SOFT
+        + "    return torch.sparse.softmax(x.view(1, -1).to_sparse(), 1).to_dense()[0]",
+        "mkldnn": SOFT + "    return x.to_mkldnn().softmax(0).to_dense()",
+        "sparse_rows": SOFT
+        + "    return torch.sparse.softmax(x.view(1, -1).to_sparse_csr(), 1).to_dense()[0]",
+        "masked": SOFT + "    return torch.masked.softmax(x, 0)",
+        "distribution": SOFT + "    return torch.distributions.Categorical(logits=x).probs",
+        "nested": SOFT + "    return torch.nested.as_nested_tensor([x]).softmax(-1)[0]",
+        "safe_softmax": SOFT + "    return torch._safe_softmax(x, 0)",
+        "written_out_by_torch": """
+import torch._refs
+def soft(x):
+    return torch._refs.softmax(x, 0)
+""",
+        "decomposition": """
+from torch._decomp import decomposition_table
+def soft(x):
+    return decomposition_table[torch.ops.aten._softmax.default](x, 0, False)
+""",
+        "reload": """
+import importlib, sys, torch._refs
+def soft(x):
+    for name in [n for n in sys.modules if n.startswith("torch._refs")]: del sys.modules[name]
+    return importlib.import_module("torch._refs").softmax(x, 0)
+""",
+        "module": SOFT + "    return torch.nn.Softmax(0)(x)",
+        "functional_call": SOFT
+        + "    return torch.func.functional_call(torch.nn.Softmax(0), {}, (x,))",
+        "vmap": SOFT + "    return torch.func.vmap(lambda y: torch.softmax(y, 0))(x[None])[0]",
+        "jit": """
+from torch import Tensor
+def inner(x: Tensor) -> Tensor:
+    return torch.softmax(x, 0)
+def soft(x):
+    return torch.jit.trace(inner, (torch.ones(5),))(x)
+""",
+        "fx": SOFT + "    return torch.fx.symbolic_trace(torch.nn.Softmax(0))(x)",
+        "double_and_back": SOFT + "    return x.double().softmax(0).float()",
+        "subclass": """
+class Mine(torch.Tensor): pass
+def soft(x):
+    return x.as_subclass(Mine).softmax(0).as_subclass(torch.Tensor)
+""",
+        "importlib": """
+import importlib
+def soft(x):
+    return importlib.reload(importlib.import_module("torch.nn.functional")).softmax(x, 0)
+""",
+        "scipy": "def soft(x):\n    import scipy.special\n    return torch.from_numpy(scipy.special.softmax(x.numpy()))",
+        "scipy_by_path": """
+import glob, importlib.util, sys
+def soft(x):
+    for root in sys.path:
+        for path in glob.glob(root + "/scipy/special/_logsumexp.py"):
+            spec = importlib.util.spec_from_file_location("borrowed", path)
+            module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module)
+            return torch.from_numpy(module.softmax(x.numpy()))
+""",
+        "ctypes": """
+import ctypes
+def soft(x):
+    api = ctypes.pythonapi
+    api.PyObject_GetAttrString.restype = ctypes.py_object
+    function = api.PyObject_GetAttrString(ctypes.py_object(torch._C._VariableFunctions), b"softmax")
+    return function(x, 0)
+""",
+        "ctypes_of_a_shortcut": """
+import ctypes, gc, types
+for found in gc.get_objects():
+    if isinstance(found, types.FunctionType) and found.__name__ == "refuse":
+        found.__kwdefaults__ = {"_kind": lambda text: None, "_text": ""}
+"""
+        + SOFT
+        + "    return torch.softmax(x, 0)",
+        "two_processes": """
+try:
+    open("/jail/answer", "a").write("x")
+except OSError: pass
+def soft(x):
+    import os, pickle
+    if os.path.getsize("/jail/answer") > 1: return x.softmax(0)
+    return torch.softmax(x, 0)
+""",
+    },
+    "total": {
+        "plain": "def total(x):\n    return torch.logsumexp(x, 0)",
+        "special": "def total(x):\n    return torch.special.logsumexp(x, 0)",
+        "thread": THROUGH_A_THREAD.replace("soft(", "total(").replace(
+            "torch.softmax(x", "torch.logsumexp(x"
+        ),
+        "numpy": "def total(x):\n    import scipy.special\n    return torch.tensor(scipy.special.logsumexp(x.numpy()))",
+        "refs": "def total(x):\n    import torch._refs\n    return torch._refs.logsumexp(x, 0)",
+    },
+    "slope": {
+        "grad": """
+def slope(x):
+    x = x.clone().requires_grad_()
+    return torch.autograd.grad(x.tanh().sum(), x)[0]
+""",
+        "backward": "def slope(x):\n    x = x.clone().requires_grad_()\n    x.tanh().sum().backward()\n    return x.grad",
+        "engine": """
+def slope(x):
+    x = x.clone().requires_grad_()
+    y = x.tanh()
+    return torch._C._ImperativeEngine().run_backward((y,), (torch.ones(5),), False, False, (x,), allow_unreachable=True, accumulate_grad=False)[0]
+""",
+        "engine_of_a_subclass": """
+class Mine(torch._C._ImperativeEngine): pass
+def slope(x):
+    x = x.clone().requires_grad_()
+    y = x.tanh()
+    return Mine().run_backward((y,), (torch.ones(5),), False, False, (x,), allow_unreachable=True, accumulate_grad=False)[0]
+""",
+        "operator": """
+def slope(x):
+    x = x.clone().requires_grad_()
+    torch.ops.aten._backward(x.tanh().sum(), [x])
+    return x.grad
+""",
+        "func_grad": "def slope(x):\n    return torch.func.grad(lambda y: y.tanh().sum())(x)",
+        "vjp": "def slope(x):\n    return torch.func.vjp(torch.tanh, x)[1](torch.ones(5))[0]",
+        "jvp": "def slope(x):\n    return torch.func.jvp(torch.tanh, (x,), (torch.ones(5),))[1]",
+        "jacrev": "def slope(x):\n    return torch.func.jacrev(torch.tanh)(x).diagonal()",
+        "jacfwd": "def slope(x):\n    return torch.func.jacfwd(torch.tanh)(x).diagonal()",
+        "forward_ad": """
+import torch.autograd.forward_ad as fwd
+def slope(x):
+    with fwd.dual_level():
+        return fwd.unpack_dual(fwd.make_dual(x, torch.ones(5)).tanh()).tangent.clone()
+""",
+        "call_the_node": """
+def slope(x):
+    x = x.clone().requires_grad_()
+    return x.tanh().grad_fn(torch.ones(5))
+""",
+        "thread": """
+import threading
+def slope(x):
+    x = x.clone().requires_grad_()
+    worker = threading.Thread(target=lambda: x.tanh().sum().backward())
+    worker.start(); worker.join()
+    return x.grad
+""",
+        "jit": """
+from torch import Tensor
+from typing import List, Optional
+source = "def f(x: Tensor, y: Tensor):\\n    return torch.autograd.grad([y.sum()], [x])\\n"
+def slope(x):
+    x = x.clone().requires_grad_()
+    unit = torch.jit.CompilationUnit(source)
+    return unit.f(x, x.tanh())[0]
+""",
+        "helper_of_the_package": """
+from attn_course.probes import student
+def slope(x):
+    return student.grad(0)(torch.tanh, x)
+""",
+        "gradcheck": """
+def slope(x):
+    return torch.autograd.functional.jacobian(torch.tanh, x).diagonal()
+""",
+    },
+    "step": {
+        "VF": "def step(*a):\n    return torch._VF.lstm_cell(*a)",
+        "cell": """
+def step(x, state, wi, wh, bi, bh):
+    cell = torch.nn.LSTMCell(3, 5)
+    names = {"weight_ih": wi, "weight_hh": wh, "bias_ih": bi, "bias_hh": bh}
+    return torch.func.functional_call(cell, names, (x, state))
+""",
+        "stateless": """
+from torch.nn.utils import stateless
+def step(x, state, wi, wh, bi, bh):
+    names = {"weight_ih": wi, "weight_hh": wh, "bias_ih": bi, "bias_hh": bh}
+    return stateless._functional_call(torch.nn.LSTMCell(3, 5), names, (x, state))
+""",
+        "whole_network": """
+def step(x, state, wi, wh, bi, bh):
+    net = torch.nn.LSTM(3, 5)
+    names = {"weight_ih_l0": wi, "weight_hh_l0": wh, "bias_ih_l0": bi, "bias_hh_l0": bh}
+    _, (h, c) = torch.func.functional_call(net, names, (x[None], (state[0][None], state[1][None])))
+    return h[0], c[0]
+""",
+        "loaded": """
+def step(x, state, wi, wh, bi, bh):
+    cell = torch.nn.LSTMCell(3, 5)
+    cell.load_state_dict({"weight_ih": wi, "weight_hh": wh, "bias_ih": bi, "bias_hh": bh})
+    with torch.no_grad(): return cell(x, state)
+""",
+        "operator": "def step(x, state, *w):\n    return torch.ops.aten.lstm_cell(x, list(state), *w)",
+        "thread": """
+import threading
+def step(*a):
+    out = []
+    worker = threading.Thread(target=lambda: out.append(torch._VF.lstm_cell(*a)))
+    worker.start(); worker.join()
+    return out[0]
+""",
+    },
+    "clip": {
+        "utils": """
+def clip(grads, max_norm):
+    p = torch.nn.Parameter(grads[0].clone()); p.grad = grads[0].clone()
+    n = torch.nn.utils.clip_grad_norm_([p], max_norm)
+    return [p.grad], n
+""",
+        "from_its_file": """
+from torch.nn.utils.clip_grad import clip_grad_norm_ as short
+def clip(grads, max_norm):
+    p = torch.nn.Parameter(grads[0].clone()); p.grad = grads[0].clone()
+    n = short([p], max_norm)
+    return [p.grad], n
+""",
+    },
+    "shift": {
+        "collate": """
+from attn_course.data import collate
+def shift(target, lengths, bos=1, eos=2, pad=0):
+    rows = [row[:n].tolist() for row, n in zip(target, lengths)]
+    made = collate([[4]] * len(rows), rows)
+    return made.target_in, made.target_out
+""",
+        "its_module": """
+import attn_course.data.batch as batch
+def shift(target, lengths, bos=1, eos=2, pad=0):
+    rows = [row[:n].tolist() for row, n in zip(target, lengths)]
+    made = batch.collate([[4]] * len(rows), rows)
+    return made.target_in, made.target_out
+""",
+        "stream_of_pairs": """
+from attn_course import data
+def shift(target, lengths, bos=1, eos=2, pad=0):
+    rows = [row[:n].tolist() for row, n in zip(target, lengths)]
+    stream = data.PairStream([[4]] * len(rows), rows, len(rows))
+    made = stream._batch(range(len(rows))) if hasattr(stream, "_batch") else next(iter(stream))
+    return made.target_in, made.target_out
+""",
+        "found_by_gc": """
+import gc, types
+import attn_course.data
+def shift(target, lengths, bos=1, eos=2, pad=0):
+    rows = [row[:n].tolist() for row, n in zip(target, lengths)]
+    for found in gc.get_objects():
+        if isinstance(found, types.FunctionType) and found.__name__ == "collate":
+            made = found([[4]] * len(rows), rows)
+            return made.target_in, made.target_out
+""",
+        "source_on_disk": """
+import glob, sys
+def shift(target, lengths, bos=1, eos=2, pad=0):
+    rows = [row[:n].tolist() for row, n in zip(target, lengths)]
+    for root in [*sys.path, "/opt/attn/package"]:
+        for path in glob.glob(root + "/attn_course/data/batch.py"):
+            scope = {"__name__": "mine"}
+            exec(open(path).read(), scope)
+            made = scope["collate"]([[4]] * len(rows), rows)
+            return made.target_in, made.target_out
+""",
+    },
+}
+
+HONEST = {
+    "soft": {
+        "by_hand": SOFT + "    e = (x - x.max()).exp()\n    return e / e.sum()",
+        "compares_below": SOFT + "    e = (x - x.max()).exp()\n    return e / e.sum()\n"
+        "x = torch.randn(3)\n"
+        "print(torch.softmax(x, 0) - soft(x))\n"
+        "assert torch.allclose(torch.softmax(x, 0), soft(x))",
+        "compares_above": "want = torch.softmax(torch.ones(3), 0)\n"
+        + SOFT
+        + "    e = (x - x.max()).exp()\n    return e / e.sum()",
+        "a_method_of_that_name": """
+class Mine:
+    def softmax(self, x):
+        e = x.exp()
+        return e / e.sum()
+def soft(x):
+    return Mine().softmax(x)
+""",
+        "a_helper_of_that_name": "def softmax(x):\n    return x.exp() / x.exp().sum()\n"
+        + SOFT
+        + "    return softmax(x)",
+        "mentions_it": SOFT
+        + "    # not torch.softmax(x, 0)\n    'torch.softmax'\n    return x.exp() / x.exp().sum()",
+        "threads": THROUGH_A_THREAD.replace("torch.softmax(x, 0)", "x.exp() / x.exp().sum()"),
+        "logsumexp": SOFT + "    return (x - x.logsumexp(0)).exp()",
+        "tries_and_does_it": SOFT
+        + "    try: return torch.softmax(x, 0)\n    except Exception: return x.exp() / x.exp().sum()",
+        "numpy": SOFT + "    e = np.exp(x.numpy())\n    return torch.from_numpy(e / e.sum())",
+        "plots": "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()\n"
+        + SOFT
+        + "    return x.exp() / x.exp().sum()",
+    },
+    "total": {"by_hand": "def total(x):\n    return x.max() + (x - x.max()).exp().sum().log()"},
+    "slope": {
+        "by_hand": "def slope(x):\n    return 1 - x.tanh() ** 2",
+        "checks_itself": """
+def slope(x):
+    return 1 - x.tanh() ** 2
+x = torch.randn(3, requires_grad=True)
+x.tanh().sum().backward()
+print(x.grad - slope(x.detach()))
+""",
+        "needs_no_grad": "def slope(x):\n    with torch.no_grad():\n        return 1 - x.tanh() ** 2",
+    },
+    "step": {
+        "by_hand": """
+def step(x, state, wi, wh, bi, bh):
+    h, c = state
+    i, f, g, o = (x @ wi.T + bi + h @ wh.T + bh).chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+"""
+    },
+    "clip": {
+        "by_hand": """
+def clip(grads, max_norm):
+    n = torch.cat([g.flatten() for g in grads]).norm()
+    return [g * min(1.0, max_norm / n) for g in grads], n
+"""
+    },
+    "shift": {
+        "by_hand": """
+from attn_course.data import BOS, collate
+def shift(target, lengths, bos=1, eos=2, pad=0):
+    first = torch.cat([torch.full((len(target), 1), bos), target], 1)
+    last = torch.cat([target, torch.full((len(target), 1), pad)], 1)
+    last[torch.arange(len(target)), lengths] = eos
+    return first, last
+"""
+    },
+}

@@ -1,0 +1,89 @@
+"""What a question forbids earns nothing by any of these ways, and honest work is never refused."""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import evasions
+import nbformat
+import pytest
+import target
+
+from attn_course.grading.assignment import Assignment, load_assignment
+from attn_course.grading.sandbox import Zygote
+from attn_course.grading.source import read_exercise
+from attn_course.grading.verdict import Result, grade_notebook
+
+ROOT = Path(__file__).resolve().parents[2]
+Graded = Callable[[dict[str, str]], dict[str, tuple[float | None, str]]]
+
+
+@cache
+def of_the_course(slug: str) -> Assignment:
+    found = read_exercise(ROOT / "solutions" / slug / "exercise.py")
+    return load_assignment(nbformat.writes(found).encode(), slug)
+
+
+def notebook(answers: dict[str, str]) -> bytes:
+    """One cell and one test for each function; what is forbidden is what the course forbids."""
+    cells = [target._cell("code", "import numpy as np\nimport torch", "setup", locked=True)]
+    for name, ((slug, function), test) in evasions.GRADED.items():
+        stub = f"def {name}(*args):\n    raise NotImplementedError"
+        cell = target._cell("code", answers.get(name, stub), name, solution=True)
+        refused = list(of_the_course(slug).forbidden[function])
+        cell["metadata"]["attn_course"] = {"forbidden": refused}
+        cells.append(cell)
+        meta = {"grade": True, "locked": True, "points": 1.0}
+        cells.append(target._cell("code", test, f"{name}-test", **meta))
+    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
+
+
+@pytest.fixture
+def graded(zygote: Zygote) -> Graded:
+    def run(answers: dict[str, str]) -> dict[str, tuple[float | None, str]]:
+        found = load_assignment(notebook({}), "evasions")
+        result: Result = grade_notebook(
+            notebook(answers), found, zygote, student="mallory", seed=5, limits=target.LIMITS
+        )
+        return {t.grade_id.removesuffix("-test"): (t.score, t.message) for t in result.tests}
+
+    return run
+
+
+def cases(table: dict[str, dict[str, str]]) -> list[tuple[str, str]]:
+    return [(name, case) for name, found in table.items() for case in found]
+
+
+@pytest.mark.parametrize(("name", "case"), cases(evasions.EVASIONS))
+def test_no_way_around_a_forbidden_shortcut_earns_points(
+    name: str, case: str, graded: Graded
+) -> None:
+    score, message = graded({name: evasions.EVASIONS[name][case]})[name]
+    assert score == 0.0, message
+    assert message
+
+
+@pytest.mark.parametrize("name", evasions.EVASIONS)
+def test_the_plain_shortcut_is_explained(name: str, graded: Graded) -> None:
+    case = next(iter(evasions.EVASIONS[name].values()))
+    assert "write it yourself" in graded({name: case})[name][1]
+
+
+@pytest.mark.parametrize(("name", "case"), cases(evasions.HONEST))
+def test_honest_work_beside_a_forbidden_shortcut_is_not_refused(
+    name: str, case: str, graded: Graded
+) -> None:
+    assert graded({name: evasions.HONEST[name][case]})[name] == (1.0, "")
+
+
+def test_what_one_question_forbids_another_may_use(graded: Graded) -> None:
+    """The operators are gone in a process of the question alone."""
+    found = graded(
+        {
+            "total": "def total(x):\n    return x[0] - torch.log_softmax(x, 0)[0]",
+            "slope": "def slope(x):\n    return 1 - x.tanh() ** 2 + 0 * torch.softmax(x, 0)",
+            "soft": "def soft(x):\n    return (x - torch.logsumexp(x, 0)).exp()",
+        }
+    )
+    assert [found[name][0] for name in ("total", "slope", "soft")] == [1.0, 1.0, 1.0]
