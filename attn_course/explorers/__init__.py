@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attn_course.explorers._source import NAMES, check_name, esm, stylesheet
 
 if TYPE_CHECKING:
+    from attn_course.explorers.alignment_map import AlignmentMap
     from attn_course.explorers.bottleneck import Bottleneck
     from attn_course.explorers.gradient_reach import GradientReach
     from attn_course.explorers.local_window import LocalWindow
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NAMES",
+    "AlignmentMap",
     "Bottleneck",
     "GradientReach",
     "LocalWindow",
@@ -38,6 +40,7 @@ _MODULES = {
     "Bottleneck": "bottleneck",
     "ScorePlayground": "score_playground",
     "LocalWindow": "local_window",
+    "AlignmentMap": "alignment_map",
 }
 
 

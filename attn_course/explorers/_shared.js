@@ -13,8 +13,8 @@ function put(node, attributes, children) {
 const h = (tag, attributes, ...children) => put(document.createElement(tag), attributes, children);
 const s = (tag, attributes, ...children) => put(document.createElementNS(SVG, tag), attributes, children);
 
-let serial = 0;
-const unique = (name) => `attn-x-${name}-${(serial += 1)}`;
+// Each explorer has its own copy of this text: the count is the page's, so that no two ids are equal.
+const unique = (name) => `attn-x-${name}-${(globalThis.attnExplorerIds = (globalThis.attnExplorerIds ?? 0) + 1)}`;
 
 // A range with a number box beside it, in step with each other: drag, arrow keys or type.
 function slider({ label, min, max, step, value, oninput, short = false }) {

@@ -9,6 +9,7 @@ NAMES = (
     "bottleneck",
     "score_playground",
     "local_window",
+    "alignment_map",
 )
 
 

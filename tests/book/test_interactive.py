@@ -598,6 +598,84 @@ def test_the_local_window_is_dragged_and_runs_off_the_edge(browser: Any, site: s
 
 
 @pytest.mark.browser
+def test_the_alignment_map_follows_a_typed_sentence(browser: Any, site: str) -> None:
+    page, figure = explorer(browser, site, "alignment_map")
+    field = figure.get_by_role("textbox")
+    rows = figure.locator(".attn-x-heat tbody tr")
+    said = figure.locator(".attn-x-said").first
+    status = figure.get_by_role("status")
+    assert said.inner_text().split() == [
+        "le",
+        "chien",
+        "vieux",
+        "une",
+        "maison",
+        "rouge",
+        "petite",
+        "voit",
+    ]
+    field.fill("A cat paints the house!")
+    assert said.inner_text().split() == ["un", "chat", "la", "maison", "peint"]
+    assert figure.locator(".attn-x-heat thead th").all_inner_texts() == [
+        "a",
+        "cat",
+        "paints",
+        "the",
+        "house",
+    ]
+    assert rows.count() == 6  # five words and the end
+    assert rows.locator(".attn-x-true").count() == 5
+    assert status.inner_text() == ""
+    # where the word comes from has the most weight, and a reader of tables hears it
+    verb = rows.nth(4).locator("td").all_inner_texts()
+    assert float(verb[2]) == max(map(float, verb))
+
+    field.fill("the xylophone paints the house")
+    assert "Unknown word: “xylophone”" in status.inner_text()
+    assert "xylophone" in said.inner_text()
+    assert rows.locator("th.attn-x-strange").all_inner_texts() == ["xylophone"]
+    field.fill("cat " * 15)
+    assert "15 words; the map has room for 14" in status.inner_text()
+    assert "xylophone" in said.inner_text()
+    field.fill("")
+    assert "Type 1 to 14 words" in status.inner_text()
+
+    figure.get_by_role("combobox", name="Example").select_option(index=1)
+    region = figure.get_by_role("region")
+    region.focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    assert "For “chien” the weight of “dog” is 0.9" in figure.locator(".attn-x-cell").inner_text()
+    assert page.errors == []
+
+
+@pytest.mark.browser
+def test_the_alignment_map_writes_dates(browser: Any, site: str) -> None:
+    page, figure = explorer(browser, site, "alignment_map", viewport={"width": 390, "height": 700})
+    figure.get_by_role("combobox", name="Model").select_option("dates")
+    said = figure.locator(".attn-x-said").first
+    assert said.inner_text() == "1987-05-03"
+    figure.get_by_role("textbox").fill("The 21st of December 2014")
+    assert said.inner_text() == "2014-12-21"
+    assert figure.locator(".attn-x-heat thead th").count() == 25
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.errors == []
+
+
+@pytest.mark.browser
+def test_labels_of_one_explorer_do_not_name_the_controls_of_another(
+    browser: Any, site: str
+) -> None:
+    page = visit(browser, site)
+    for name in EXPLORERS:
+        page.locator(f"#explorer-{name}").scroll_into_view_if_needed()
+        page.wait_for_selector(f"#explorer-{name}[data-ready]")
+    ids = page.evaluate("[...document.querySelectorAll('.attn-x [id]')].map((one) => one.id)")
+    assert len(ids) > 20
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.browser
 def test_an_explorer_that_fails_says_so_in_its_place(browser: Any, site: str) -> None:
     page = visit(browser, site)
     page.route(

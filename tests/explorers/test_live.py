@@ -4,15 +4,18 @@ import gzip
 import json
 from functools import partial
 from importlib import import_module
+from typing import Any
 
 import pytest
 import torch
 
 from attn_course import explorers
-from attn_course.data import reversal
-from attn_course.explorers import bottleneck
+from attn_course.data import BOS, EOS, UNK, date_normalisation, reversal, translation
+from attn_course.explorers import alignment_map, bottleneck
 from attn_course.explorers.gradient_reach import GradientReach
 from attn_course.explorers.softmax_temperature import SoftmaxTemperature
+from attn_course.nn import AttentionEncoderDecoder
+from attn_course.train import greedy_decode, sequence_accuracy
 from attn_course.train.recipes import by_length
 
 
@@ -77,6 +80,88 @@ def test_the_accuracy_in_the_file_is_that_of_the_weights() -> None:
         expected = saved["accuracy"][str(length)]
         error = 5 * max(expected * (1 - expected), 0.01) ** 0.5 / 200**0.5
         assert share[length] == pytest.approx(expected, abs=error)
+
+
+@pytest.fixture(scope="module")
+def aligners() -> dict[str, tuple[dict[str, Any], AttentionEncoderDecoder]]:
+    """What the file says of each alignment model, and the model."""
+    models = {}
+    for task, content in json.loads(alignment_map.WEIGHTS.read_text("utf-8"))["models"].items():
+        model = alignment_map.build(task)
+        alignment_map.load(model, content["weights"])
+        models[task] = content, model.eval()
+    return models
+
+
+@pytest.mark.parametrize("task", alignment_map.TASKS)
+@torch.no_grad()
+def test_the_alignment_models_are_as_good_as_the_file_says(aligners: Any, task: str) -> None:
+    saved, model = aligners[task]
+    sample = {"translation": translation, "dates": date_normalisation}[task]
+    batch = sample(400, torch.Generator().manual_seed(77))
+    said = saved["accuracy"]["known"]
+    assert said > 0.97
+    state = model.init_state(batch.source, batch.source_lengths)
+    decoded = greedy_decode(model.step, state, bos=BOS, eos=EOS, max_length=alignment_map.STEPS)
+    right = sequence_accuracy(decoded.tokens, batch.target_out)
+    assert right == pytest.approx(said, abs=5 * max(said * (1 - said), 0.002) ** 0.5 / 400**0.5)
+    weights = model.align(batch.source, batch.source_lengths, batch.target_in)
+    assert batch.alignment is not None
+    known = batch.alignment >= 0
+    found = (weights.argmax(-1) == batch.alignment)[known].float().mean().item()
+    assert found == pytest.approx(saved["accuracy"]["place_found"], abs=0.02)
+
+
+@torch.no_grad()
+def test_the_map_is_that_of_a_padded_batch_through_greedy_decoding(aligners: Any) -> None:
+    texts = ["the dog sees a cat", "a happy girl paints the small white flower", "the zebra"]
+    source_vocabulary, target_vocabulary, _ = alignment_map.TASKS["translation"]
+    rows = [source_vocabulary.encode(text.split()) for text in texts]
+    lengths = torch.tensor([len(row) for row in rows])
+    source = torch.nn.utils.rnn.pad_sequence(list(map(torch.tensor, rows)), batch_first=True)
+    model = aligners["translation"][1]
+    state = model.init_state(source, lengths)
+    decoded = greedy_decode(model.step, state, bos=BOS, eos=EOS, max_length=alignment_map.STEPS)
+    for row, text in enumerate(texts):
+        result = alignment_map.compute(task="translation", text=text)
+        tokens = decoded.tokens[row, : decoded.lengths[row]].tolist()
+        words = [target_vocabulary.tokens[token] for token in tokens]
+        assert result["copied"] == [token == UNK for token in tokens]
+        for word, output, copied in zip(words, result["output"], result["copied"], strict=True):
+            assert word == ("<unk>" if copied else output)
+        target_in = torch.tensor([[BOS, *tokens[:-1]]])
+        weights = model.align(source[row : row + 1], lengths[row : row + 1], target_in)
+        ours = torch.tensor(result["weights"], dtype=torch.float32)
+        torch.testing.assert_close(weights[0, :, : lengths[row]], ours, atol=1e-4, rtol=0)
+        logits = model(source[row : row + 1], lengths[row : row + 1], target_in)[0]
+        ours = torch.tensor(result["logits"], dtype=torch.float32)
+        torch.testing.assert_close(logits, ours, atol=1e-4, rtol=1e-5)
+
+
+def test_an_unknown_word_is_copied_from_where_the_model_looks() -> None:
+    result = alignment_map.compute(task="translation", text="the old zebra sees a small house")
+    assert result["known"] == [True, True, False, True, True, True, True]
+    assert result["copied"].count(True) == 1
+    row = result["copied"].index(True)
+    assert result["output"][row] == "zebra"
+    assert result["weights"][row][2] == max(result["weights"][row])
+    assert result["expected"] is None
+
+
+@pytest.mark.parametrize("text", ["", " . ", "dog " * 15])
+def test_a_sentence_without_room_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="text: expected 1 to 14 words"):
+        alignment_map.compute(task="translation", text=text)
+    with pytest.raises(ValueError, match="task: expected"):
+        alignment_map.compute(task="german", text="the dog")
+
+
+def test_the_alignment_weights_are_small_and_say_where_they_come_from() -> None:
+    content = alignment_map.WEIGHTS.read_bytes()
+    assert len(content) < 120 * 1024
+    saved = json.loads(content)
+    assert {"seed", "commit", "date", "machine", "share_unknown"} <= set(saved)
+    assert all("steps" in model and "parameters" in model for model in saved["models"].values())
 
 
 def test_the_weights_are_small_and_say_where_they_come_from() -> None:

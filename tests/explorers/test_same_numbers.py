@@ -124,6 +124,30 @@ def window_states() -> list[dict[str, Any]]:
     ]
 
 
+def alignment_states() -> list[dict[str, Any]]:
+    state = import_module("attn_course.explorers.alignment_map").default_state()
+    sentences = [
+        *state["examples"]["translation"],
+        "the cat",  # no sentence of the language
+        "dog",
+        '  The OLD mouse, follows: a "garden".  ',
+        "a zebra paints zebra zebra sees constructor the toString",
+        "the red green white old small happy book wants a happy small house",
+        "<unk> the <pad> girl ... likes",
+    ]
+    dates = [
+        *state["examples"]["dates"],
+        "7",
+        "1.1.1999",
+        "the  22ND of Octöber 2031!",
+        "4 may 1800",
+    ]
+    fixed = {key: state[key] for key in ("models", "lexicon")}
+    return [fixed | {"task": "translation", "text": text} for text in sentences] + [
+        fixed | {"task": "dates", "text": text} for text in dates
+    ]
+
+
 CASES = {
     # float32 on both sides: exp and sums may round differently in the last digit
     "softmax_temperature": (softmax_states, 2e-6),
@@ -132,6 +156,7 @@ CASES = {
     "bottleneck": (bottleneck_states, 1e-9),
     "score_playground": (score_states, 1e-12),
     "local_window": (window_states, 1e-12),
+    "alignment_map": (alignment_states, 1e-8),
 }
 # One fault for each module, of the kind that a picture would hide.
 FAULTS = {
@@ -140,6 +165,7 @@ FAULTS = {
     "bottleneck": ("(1 - update) *", "(1 - 0.999 * update) *"),
     "score_playground": ("/ Math.sqrt(query.length)", "/ query.length"),
     "local_window": ("sigma = half_width / 2", "sigma = half_width / 2.001"),
+    "alignment_map": ('linear(score("weight_query"), null, state)', 'score("bias")'),
 }
 
 
