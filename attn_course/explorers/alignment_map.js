@@ -140,14 +140,16 @@ function heatmap(tell) {
       at = null;
       const { source, known, output, copied, weights, expected } = result;
       table.classList.toggle("attn-x-fine", characters);
+      // From the first wrong word on, the places of the right answer belong to other rows.
+      const same = expected ? [...output, null].findIndex((word, t) => word !== expected.output[t]) : 0;
       cells = weights.map((row, t) => row.map((weight, j) => {
         const share = weight.toFixed(2);
-        const cell = h("td", { class: expected?.alignment[t] === j ? "attn-x-true" : "", style: `--share: ${(100 * weight).toFixed(1)}%`, title: weight.toFixed(3) }, h("span", {}, share));
+        const cell = h("td", { class: t < same && expected.alignment[t] === j ? "attn-x-true" : "", style: `--share: ${(100 * weight).toFixed(1)}%`, title: weight.toFixed(3) }, h("span", {}, share));
         cell.addEventListener("pointerenter", () => move(t, j));
         return cell;
       }));
       table.replaceChildren(
-        h("caption", {}, "Rows: what it says. Columns: what it reads. Stronger colour: more weight", expected ? "; outlined: where the word comes from." : "."),
+        h("caption", {}, "Rows: what it says. Columns: what it reads. Stronger colour: more weight", expected ? "; outlined: where the right words come from." : "."),
         h("thead", {}, h("tr", {}, h("td"), ...source.map((word, j) => h("th", { scope: "col", class: known[j] ? "" : "attn-x-strange" }, h("span", {}, shown(word)))))),
         h("tbody", {}, ...cells.map((row, t) => h("tr", {}, h("th", { scope: "row", class: copied[t] ? "attn-x-strange" : output[t] === END ? "attn-x-end" : "" }, output[t] === END ? "end" : shown(output[t])), ...row))));
     },
