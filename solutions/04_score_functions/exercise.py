@@ -1,0 +1,748 @@
+# %% [markdown]
+# # Exercises: score functions
+#
+# You write the seven scores of the chapter, the two windows, and the loop that feeds the attentional vector back.
+# All scores have one shape: queries `(..., L, E_q)` and keys `(..., S, E_k)` give scores `(..., L, S)`, one number for each query and each key, before any mask or softmax.
+# The dots stand for any number of leading axes, the same for queries and keys; row by row they know nothing of each other.
+#
+# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# Nothing here needs a network or a GPU.
+
+# %% nbgrader={"grade_id": "setup", "locked": true}
+import math
+
+import torch
+
+from attn_course import reference
+from attn_course.probes import Probe
+
+# the vectors of the chapter: one query, two keys
+QUERY = torch.tensor([[1.0, 2.0]])
+KEYS = torch.tensor([[3.0, -1.0], [0.0, 2.0]])
+
+
+def mixing_cell(weight_input, weight_state):
+    """A cell: `cell(input, state)` is the next state, all rows at once."""
+
+    def cell(entered, state):
+        return torch.tanh(entered @ weight_input + state @ weight_state)
+
+    cell.weight_input, cell.weight_state = weight_input, weight_state
+    return cell
+
+
+def looking(weight, shift):
+    """An attention of which only the result matters here: `look(state)` is the vector."""
+
+    def look(state):
+        return torch.tanh(state @ weight + shift)
+
+    look.weight, look.shift = weight, shift
+    return look
+
+
+# %% [markdown]
+# ## 1. The dot product
+#
+# `dot_score(query, key)` gives $s_{ij} = q_i \cdot k_j$.
+#
+# - `query` is `(..., L, E)`, `key` is `(..., S, E)`, the result `(..., L, S)`.
+# - Nothing is scaled and nothing is normalised.
+#
+# By hand: the query $(1, 2)$ against the keys $(3, -1)$ and $(0, 2)$ gives $3 - 2 = 1$ and $4$.
+
+
+# %% nbgrader={"grade_id": "dot_score", "solution": true}
+def dot_score(query, key):
+    ### BEGIN SOLUTION
+    return query @ key.transpose(-2, -1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "dot_score-values", "grade": true, "points": 1}
+# One set of queries and keys.
+probe = Probe("04_score_functions", "dot_score", dot_score, oracle=reference.dot_score)
+probe.equals(QUERY, KEYS)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(7, 5))
+probe.equals(probe.normal(2, 11, dtype=torch.float64), probe.normal(3, 11, dtype=torch.float64))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "dot_score-batch", "grade": true, "points": 1}
+# Several sets at once, each by itself.
+probe = Probe("04_score_functions", "dot_score", dot_score, oracle=reference.dot_score)
+probe.equals(QUERY[None].expand(3, 1, 2), torch.stack([KEYS, KEYS.flip(0), -2 * KEYS]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 5))
+probe.equals(probe.normal(3, 2, 2, 5), probe.normal(3, 2, 3, 5))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. The scaled dot product
+#
+# `scaled_dot_score(query, key, scale=None)` gives $s_{ij} = \text{scale} \cdot q_i \cdot k_j$, where `scale` is $1/\sqrt{E}$ unless one is given.
+#
+# - Shapes as before; $E$ is the size of a query, whatever the number of keys.
+# - A `scale` that is given takes the place of $1/\sqrt{E}$.
+#
+# By hand: $E = 2$, so the scores of exercise 1 become $1/\sqrt 2 = 0.707$ and $4/\sqrt 2 = 2.828$; with `scale=0.5` they are $0.5$ and $2$.
+
+
+# %% nbgrader={"grade_id": "scaled_dot_score", "solution": true}
+def scaled_dot_score(query, key, scale=None):
+    ### BEGIN SOLUTION
+    if scale is None:
+        scale = 1 / math.sqrt(query.shape[-1])
+    return scale * (query @ key.transpose(-2, -1))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "scaled_dot_score-values", "grade": true, "points": 1}
+# The usual scale.
+probe = Probe(
+    "04_score_functions", "scaled_dot_score", scaled_dot_score, oracle=reference.scaled_dot_score
+)
+probe.equals(QUERY, KEYS)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(7, 5))
+probe.equals(probe.normal(2, 3, 11), probe.normal(2, 5, 11))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "scaled_dot_score-other_scale", "grade": true, "points": 1}
+# A scale that is given, 0 among them.
+probe = Probe(
+    "04_score_functions", "scaled_dot_score", scaled_dot_score, oracle=reference.scaled_dot_score
+)
+probe.equals(QUERY, KEYS, scale=0.5)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(7, 5), scale=0.3)
+probe.equals(probe.normal(3, 5), probe.normal(7, 5), scale=0.0)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. Luong's *general*
+#
+# `general_score(query, key, weight)` gives $s_{ij} = q_i^\top W k_j$.
+#
+# - `query` is `(..., L, E_q)`, `key` is `(..., S, E_k)`, `weight` is `(E_q, E_k)`: the two sizes need not be equal.
+#
+# By hand, with $W = \begin{pmatrix} 1 & 0 \\ 1 & 1 \end{pmatrix}$: $q^\top W = (3, 2)$, so the scores are $9 - 2 = 7$ and $4$.
+
+
+# %% nbgrader={"grade_id": "general_score", "solution": true}
+def general_score(query, key, weight):
+    ### BEGIN SOLUTION
+    return query @ weight @ key.transpose(-2, -1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "general_score-values", "grade": true, "points": 1}
+# Vectors of one size, and a matrix that is not symmetric.
+probe = Probe("04_score_functions", "general_score", general_score, oracle=reference.general_score)
+probe.equals(QUERY, KEYS, weight=torch.tensor([[1.0, 0.0], [1.0, 1.0]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(7, 5), weight=probe.normal(5, 5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "general_score-sizes_and_batch", "grade": true, "points": 1}
+# Queries and keys of different sizes, several sets at once.
+probe = Probe("04_score_functions", "general_score", general_score, oracle=reference.general_score)
+probe.equals(
+    torch.stack([QUERY, -QUERY]),
+    torch.tensor([[[1.0, 0.0, 2.0]], [[0.0, 3.0, 1.0]]]),
+    weight=torch.tensor([[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]]),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 3), weight=probe.normal(5, 3))
+probe.equals(probe.normal(3, 2, 2, 3), probe.normal(3, 2, 5, 7), weight=probe.normal(3, 7))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. The additive score
+#
+# `additive_score(query, key, weight_query, weight_key, v)` gives $s_{ij} = v^\top \tanh(W q_i + U k_j)$.
+#
+# - `weight_query` is $W$, `(A, E_q)`; `weight_key` is $U$, `(A, E_k)`; `v` is `(A,)`. The three sizes may all differ.
+# - Every query meets every key: the hidden layer exists once for each *pair*.
+#
+# By hand, with $W = I$, $U = \operatorname{diag}(1, -1)$, $v = (1, 2)$: the query gives $(1, 2)$, the first key $(3, 1)$, so the score is $\tanh 4 + 2 \tanh 3 = 2.989$; the second key gives $(0, -2)$, so it is $\tanh 1 + 2 \tanh 0 = 0.762$.
+
+
+# %% nbgrader={"grade_id": "additive_score", "solution": true}
+def additive_score(query, key, weight_query, weight_key, v):
+    ### BEGIN SOLUTION
+    asked = (query @ weight_query.T).unsqueeze(-2)  # (..., L, 1, A)
+    answers = (key @ weight_key.T).unsqueeze(-3)  # (..., 1, S, A)
+    return torch.tanh(asked + answers) @ v
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "additive_score-values", "grade": true, "points": 2}
+# One set of queries and keys.
+probe = Probe(
+    "04_score_functions", "additive_score", additive_score, oracle=reference.additive_score
+)
+probe.equals(
+    QUERY,
+    KEYS,
+    weight_query=torch.eye(2),
+    weight_key=torch.tensor([[1.0, 0.0], [0.0, -1.0]]),
+    v=torch.tensor([1.0, 2.0]),
+)
+### BEGIN HIDDEN TESTS
+small = {"weight_query": probe.normal(5, 5), "weight_key": probe.normal(5, 5), "v": probe.normal(5)}
+probe.equals(probe.normal(5, 5), probe.normal(5, 5), **small)
+probe.equals(
+    probe.normal(2, 5),
+    probe.normal(7, 3),
+    weight_query=probe.normal(11, 5),
+    weight_key=probe.normal(11, 3),
+    v=probe.normal(11),
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "additive_score-batch", "grade": true, "points": 1}
+# Several sets at once, each by itself.
+probe = Probe(
+    "04_score_functions", "additive_score", additive_score, oracle=reference.additive_score
+)
+probe.equals(
+    torch.stack([QUERY, -QUERY]),
+    torch.stack([KEYS, KEYS.flip(0)]),
+    weight_query=torch.eye(2),
+    weight_key=torch.tensor([[1.0, 0.0], [0.0, -1.0]]),
+    v=torch.tensor([1.0, 2.0]),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    probe.normal(2, 3, 2, 5),
+    probe.normal(2, 3, 7, 3),
+    weight_query=probe.normal(11, 5),
+    weight_key=probe.normal(11, 3),
+    v=probe.normal(11),
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. Luong's *concat*
+#
+# `concat_score(query, key, weight, v)` gives $s_{ij} = v^\top \tanh(W [q_i; k_j])$, where $[q; k]$ is the query followed by the key.
+#
+# - `weight` is `(A, E_q + E_k)`, `v` is `(A,)`.
+# - For 256 queries and 256 keys of size 64 the concatenated pairs alone would fill 32 MiB. A last test allows 12 MiB in all: look at what a matrix does to the two halves of a concatenation. (Write it out here, without calling your `additive_score`.)
+#
+# By hand, the $W$ of two blocks $[I \;\; \operatorname{diag}(1, -1)]$ gives the numbers of exercise 4.
+
+
+# %% nbgrader={"grade_id": "concat_score", "solution": true}
+def concat_score(query, key, weight, v):
+    ### BEGIN SOLUTION
+    of_query, of_key = weight.split([query.shape[-1], key.shape[-1]], dim=1)
+    hidden = (query @ of_query.T).unsqueeze(-2) + (key @ of_key.T).unsqueeze(-3)
+    return torch.tanh(hidden) @ v
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "concat_score-values", "grade": true, "points": 2}
+# The numbers of exercise 4, then vectors of two sizes.
+probe = Probe("04_score_functions", "concat_score", concat_score, oracle=reference.concat_score)
+probe.equals(
+    QUERY,
+    KEYS,
+    weight=torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]]),
+    v=torch.tensor([1.0, 2.0]),
+)
+probe.equals(
+    QUERY,
+    torch.tensor([[0.5, 1.0, -1.0], [2.0, 0.0, 0.3]]),
+    weight=torch.tensor([[0.1, 0.2, -0.3, 0.4, 0.5], [0.5, -0.4, 0.3, 0.2, 0.1]]),
+    v=torch.tensor([1.0, 2.0]),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 5), probe.normal(7, 3), weight=probe.normal(11, 8), v=probe.normal(11))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "concat_score-batch", "grade": true, "points": 1}
+# Several sets at once, each by itself.
+probe = Probe("04_score_functions", "concat_score", concat_score, oracle=reference.concat_score)
+probe.equals(
+    torch.stack([QUERY, -QUERY]),
+    torch.stack([KEYS, KEYS.flip(0)]),
+    weight=torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]]),
+    v=torch.tensor([1.0, 2.0]),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    probe.normal(3, 2, 2, 5), probe.normal(3, 2, 7, 3), weight=probe.normal(5, 8), v=probe.normal(5)
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "concat_score-memory", "grade": true, "points": 1}
+# 256 queries, 256 keys, 8 hidden units: 2 MiB for the hidden layer, 32 MiB for all pairs.
+probe = Probe("04_score_functions", "concat_score", concat_score, oracle=reference.concat_score)
+probe.memory(
+    probe.normal(256, 64),
+    probe.normal(256, 64),
+    weight=probe.normal(8, 128),
+    v=probe.normal(8),
+    below=12 * 2**20,
+)
+
+# %% [markdown]
+# ## 6. Luong's *location*
+#
+# `location_score(query, key, weight)` gives $s_{ij} = (W q_i)_j$: a score for every place, whatever stands there.
+#
+# - `weight` is `(S_max, E_q)`; with $S \le S_{\max}$ keys the first $S$ rows are used.
+# - Of `key`, `(..., S, E_k)`, only the number of rows counts.
+#
+# By hand, with $W = \begin{pmatrix} 1 & 1 \\ 3 & -1 \\ 9 & 9 \end{pmatrix}$ and two keys: $1 + 2 = 3$ and $3 - 2 = 1$.
+
+
+# %% nbgrader={"grade_id": "location_score", "solution": true}
+def location_score(query, key, weight):
+    ### BEGIN SOLUTION
+    return query @ weight[: key.shape[-2]].T
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "location_score-values", "grade": true, "points": 1}
+# As many keys as rows.
+probe = Probe(
+    "04_score_functions", "location_score", location_score, oracle=reference.location_score
+)
+probe.equals(QUERY, KEYS, weight=torch.tensor([[1.0, 1.0], [3.0, -1.0]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(7, 5), weight=probe.normal(7, 5))
+probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 3), weight=probe.normal(7, 5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "location_score-short_source", "grade": true, "points": 1}
+# Fewer keys than rows.
+probe = Probe(
+    "04_score_functions", "location_score", location_score, oracle=reference.location_score
+)
+probe.equals(QUERY, KEYS, weight=torch.tensor([[1.0, 1.0], [3.0, -1.0], [9.0, 9.0]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(4, 5), weight=probe.normal(11, 5))
+probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 3), weight=probe.normal(9, 5))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. The cosine with a sharpness
+#
+# `cosine_score(query, key, sharpness=1.0)` gives $s_{ij} = \beta \, \frac{q_i \cdot k_j}{\lVert q_i \rVert \lVert k_j \rVert}$.
+#
+# - `sharpness` is the number $\beta$.
+# - A vector of zeros points nowhere: its scores are 0, not NaN. Write it with torch's basic operations; a `clamp` or `torch.where` is enough.
+#
+# By hand: lengths $\sqrt 5$, $\sqrt{10}$ and $2$, so the cosines are $1/\sqrt{50} = 0.141$ and $4/\sqrt{20} = 0.894$.
+
+
+# %% nbgrader={"grade_id": "cosine_score", "solution": true}
+def cosine_score(query, key, sharpness=1.0):
+    ### BEGIN SOLUTION
+    lengths = query.norm(dim=-1)[..., :, None] * key.norm(dim=-1)[..., None, :]  # (..., L, S)
+    dots = query @ key.transpose(-2, -1)
+    return sharpness * torch.where(lengths > 0, dots / lengths, 0.0)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "cosine_score-values", "grade": true, "points": 1}
+# The plain cosine.
+probe = Probe("04_score_functions", "cosine_score", cosine_score, oracle=reference.cosine_score)
+probe.equals(QUERY, KEYS)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(7, 5))
+probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "cosine_score-sharpness", "grade": true, "points": 1}
+# Other sharpness than 1.
+probe = Probe("04_score_functions", "cosine_score", cosine_score, oracle=reference.cosine_score)
+probe.equals(QUERY, KEYS, sharpness=10.0)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(7, 5), sharpness=3.5)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "cosine_score-zero_vector", "grade": true, "points": 1}
+# A query or a key of zeros.
+probe = Probe("04_score_functions", "cosine_score", cosine_score, oracle=reference.cosine_score)
+probe.equals(torch.zeros(1, 2), KEYS)
+probe.equals(QUERY, torch.zeros(2, 2))
+### BEGIN HIDDEN TESTS
+some = probe.normal(3, 5) * torch.tensor([[1.0], [0.0], [1.0]])
+probe.equals(some, probe.normal(7, 5))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 8. The window of local-m
+#
+# `local_m_weights(scores, lengths, half_width)` gives weights from scores: target step $t$ attends to the places $s$ with $|s - t| \le D$, and to nothing else.
+#
+# - `scores` is `(B, L, S)`; row $t = 0, 1, \dots$ of its second axis is target step $t$. `lengths` is `(B,)`: row $b$ has `lengths[b]` real places, what follows is padding. `half_width` is $D$, a whole number.
+# - The softmax is over the places that are left, so that a row sums to one.
+# - A step whose window holds no real place gets zeros, not NaN.
+#
+# By hand: equal scores, $D = 1$, a sentence of 4 words. Step 0 has the places 0 and 1, so $0.5$ each; step 2 has 1, 2 and 3, so $1/3$ each; step 6 would have 5 to 7 and gets zeros.
+
+
+# %% nbgrader={"grade_id": "local_m_weights", "solution": true}
+def local_m_weights(scores, lengths, half_width):
+    ### BEGIN SOLUTION
+    steps, places = torch.arange(scores.shape[1]), torch.arange(scores.shape[2])
+    window = (places - steps[:, None]).abs() <= half_width  # (L, S)
+    mask = window & (places < lengths[:, None, None])  # (B, L, S)
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    return weights.masked_fill(~mask, 0.0)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "local_m_weights-values", "grade": true, "points": 2}
+# As many steps as places, no padding.
+def right_local_m(scores, lengths, half_width):
+    steps = torch.arange(scores.shape[1]).numpy()
+    mask = reference.local_m_mask(steps, lengths.numpy(), half_width, scores.shape[2])
+    weights = reference.masked_softmax(scores.numpy(), mask)
+    return torch.from_numpy(weights).to(scores.dtype)
+
+
+uneven = torch.tensor([[1.0, 0.0, 2.0, 0.0, 3.0]]).expand(1, 5, 5)
+probe = Probe("04_score_functions", "local_m_weights", local_m_weights, oracle=right_local_m)
+probe.equals(uneven, torch.tensor([5]), 1)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 7, 7), torch.full((3,), 7), 2)
+probe.equals(probe.normal(2, 9, 9), torch.full((2,), 9), 3)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "local_m_weights-padding", "grade": true, "points": 1}
+# Sentences of several lengths; every window still holds a real place.
+probe = Probe("04_score_functions", "local_m_weights", local_m_weights, oracle=right_local_m)
+probe.equals(uneven[:, :3].expand(2, 3, 5), torch.tensor([3, 2]), 1)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5, 7), torch.tensor([5, 7, 4]), 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "local_m_weights-beyond_the_end", "grade": true, "points": 1}
+# More target steps than source words.
+probe = Probe("04_score_functions", "local_m_weights", local_m_weights, oracle=right_local_m)
+probe.equals(torch.zeros(1, 7, 5), torch.tensor([4]), 1)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 9, 5), torch.tensor([5, 3]), 2)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 9. The weights of local-p
+#
+# `local_p_weights(scores, position, lengths, half_width)` gives weights around a centre $p$ that need not be a whole number:
+#
+# $$w_s = \operatorname{softmax}_{|s - p| \le D}(\text{scores})_s \cdot \exp\left(-\frac{(s - p)^2}{2 \sigma^2}\right), \qquad \sigma = \frac{D}{2}.$$
+#
+# - `scores` is `(B, L, S)`, `position` is `(B, L)` and holds $p$, `lengths` is `(B,)`, `half_width` is $D > 0$.
+# - The softmax is over the real places inside the window. The result of the product is *not* normalised again.
+# - Every window of the tests holds a real place.
+# - Gradients flow to the scores, and through the Gaussian to the position.
+#
+# By hand: equal scores, $D = 2$, so $\sigma = 1$, $p = 2.5$ in a sentence of 6 words. The places 1 to 4 get $1/4$ each from the softmax; 2 and 3 are $0.5$ away, so their weight is $0.25 \, e^{-0.125} = 0.221$; 1 and 4 are $1.5$ away: $0.25 \, e^{-1.125} = 0.081$.
+
+
+# %% nbgrader={"grade_id": "local_p_weights", "solution": true}
+def local_p_weights(scores, position, lengths, half_width):
+    ### BEGIN SOLUTION
+    places = torch.arange(scores.shape[2])
+    distance = places - position[:, :, None]  # (B, L, S)
+    mask = (distance.abs() <= half_width) & (places < lengths[:, None, None])
+    inside = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    sigma = half_width / 2
+    return inside * torch.exp(-(distance**2) / (2 * sigma**2))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "local_p_weights-values", "grade": true, "points": 2}
+# A centre on a word, no padding.
+def right_local_p(scores, position, lengths, half_width):
+    real = torch.arange(scores.shape[2]) < lengths[:, None, None]
+    distance = torch.arange(scores.shape[2]) - position[:, :, None]
+    window = (distance.detach().abs() <= half_width) & real
+    # softmax of the scores and the log of the Gaussian, undone up to the Gaussian's total
+    inside = torch.where(window, (scores - scores.amax(-1, keepdim=True)).exp(), 0.0)
+    inside = inside / inside.sum(-1, keepdim=True)
+    return inside * torch.exp(-2 * (distance / half_width) ** 2)
+
+
+probe = Probe("04_score_functions", "local_p_weights", local_p_weights, oracle=right_local_p)
+uneven_p = torch.tensor([[[1.0, 0.0, 2.0, 0.0, 1.0, 0.5, 2.0, 1.0, 0.0]]])
+probe.equals(uneven_p, torch.tensor([[4.0]]), torch.tensor([9]), 3.0)
+### BEGIN HIDDEN TESTS
+centres = probe.integers(0, 9, 2, 5).float()
+probe.equals(probe.normal(2, 5, 9), centres, torch.tensor([9, 9]), 3.0)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "local_p_weights-between_words", "grade": true, "points": 1}
+# A centre between two words.
+probe = Probe("04_score_functions", "local_p_weights", local_p_weights, oracle=right_local_p)
+probe.equals(torch.zeros(1, 1, 6), torch.tensor([[2.5]]), torch.tensor([6]), 2.0)
+probe.equals(uneven_p, torch.tensor([[3.3]]), torch.tensor([9]), 3.0)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    probe.normal(2, 3, 9), probe.uniform(2, 3, low=0.5, high=8.0), torch.tensor([9, 9]), 2.7
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "local_p_weights-padding", "grade": true, "points": 1}
+# Windows that reach into the padding.
+probe = Probe("04_score_functions", "local_p_weights", local_p_weights, oracle=right_local_p)
+probe.equals(uneven_p, torch.tensor([[2.4]]), torch.tensor([4]), 3.0)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    probe.normal(2, 3, 9), probe.uniform(2, 3, low=2.2, high=3.8), torch.tensor([4, 5]), 2.6
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "local_p_weights-gradient", "grade": true, "points": 1}
+# How the loss moves the centre.
+probe = Probe("04_score_functions", "local_p_weights", local_p_weights, oracle=right_local_p)
+probe.gradient(uneven_p, torch.tensor([[3.3]]), torch.tensor([9]), 3.0, wrt=1)
+### BEGIN HIDDEN TESTS
+probe.gradient(
+    probe.normal(2, 3, 9), probe.uniform(2, 3, low=0.6, high=7.9), torch.tensor([9, 9]), 2.7, wrt=1
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 10. Input feeding
+#
+# `unroll_fed(cell, look, words, state)` runs Luong's decoder over known target words:
+#
+# $$h_t = \text{cell}([y_t; \tilde h_{t-1}],\; h_{t-1}), \qquad \tilde h_t = \text{look}(h_t), \qquad \tilde h_0 = 0.$$
+#
+# - `cell(input, state)` and `look(state)` are given; both work on all rows at once and return `(B, H)`.
+# - `words` is `(B, L, D)`, the embedded words that the decoder reads; `state` is `(B, H)`, the state before the first step.
+# - The input of the cell is the word followed by the last attentional vector $\tilde h_{t-1}$, `(B, D + H)`; before the first step that vector is zero.
+# - The result is `(B, L, H)`: the attentional vectors $\tilde h_1 \dots \tilde h_L$.
+
+
+# %% nbgrader={"grade_id": "unroll_fed", "solution": true}
+def unroll_fed(cell, look, words, state):
+    ### BEGIN SOLUTION
+    fed, vectors = torch.zeros_like(state), []
+    for t in range(words.shape[1]):
+        state = cell(torch.cat([words[:, t], fed], dim=-1), state)
+        fed = look(state)
+        vectors.append(fed)
+    return torch.stack(vectors, dim=1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "unroll_fed-first_step", "grade": true, "points": 1}
+# One step: the vector that is fed is still zero.
+def right_unroll_fed(cell, look, words, state):
+    fed, vectors = torch.zeros_like(state), words.new_empty(*words.shape[:2], state.shape[1])
+    for t, word in enumerate(words.unbind(1)):
+        entered = (
+            word @ cell.weight_input[: word.shape[1]] + fed @ cell.weight_input[word.shape[1] :]
+        )
+        state = torch.tanh(entered + state @ cell.weight_state)
+        fed = vectors[:, t] = torch.tanh(state @ look.weight + look.shift)
+    return vectors
+
+
+probe = Probe("04_score_functions", "unroll_fed", unroll_fed, oracle=right_unroll_fed)
+half = mixing_cell(torch.tensor([[1.0], [0.5]]), torch.tensor([[0.5]]))
+twice = looking(torch.tensor([[2.0]]), torch.tensor([0.1]))
+probe.equals(half, twice, torch.tensor([[[1.0]]]), torch.tensor([[0.4]]))
+### BEGIN HIDDEN TESTS
+cell = mixing_cell(probe.normal(8, 5), probe.normal(5, 5))
+look = looking(probe.normal(5, 5), probe.normal(5))
+probe.equals(cell, look, probe.normal(3, 1, 3), probe.normal(3, 5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "unroll_fed-later_steps", "grade": true, "points": 2}
+# Several steps: each one is told where the last one looked.
+probe = Probe("04_score_functions", "unroll_fed", unroll_fed, oracle=right_unroll_fed)
+probe.equals(half, twice, torch.tensor([[[1.0], [0.2], [-0.7]]]), torch.tensor([[0.4]]))
+### BEGIN HIDDEN TESTS
+cell = mixing_cell(probe.normal(8, 5, std=0.5), probe.normal(5, 5, std=0.5))
+look = looking(probe.normal(5, 5), probe.normal(5))
+probe.equals(cell, look, probe.normal(3, 4, 3), probe.normal(3, 5))
+probe.equals(cell, look, probe.normal(2, 6, 3), probe.normal(2, 5))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 11. Repair: an attention that leaks
+#
+# `broken_attention(query, key, value, mask)` should be scaled dot-product attention over the places where `mask` is true: `query` `(B, L, E)`, `key` `(B, S, E)`, `value` `(B, S, E_v)`, `mask` `(B, S)`; the result is `(B, L, E_v)`.
+# Every row has a place that counts.
+#
+# It has two faults. Find them, and write `fixed_attention`.
+
+
+# %% nbgrader={"grade_id": "broken_attention", "locked": true}
+def broken_attention(query, key, value, mask):
+    scores = query @ key.transpose(-2, -1) / math.sqrt(key.shape[-2])
+    weights = scores.softmax(dim=-1) * mask[:, None]
+    return weights @ value
+
+
+# %% nbgrader={"grade_id": "fixed_attention", "solution": true}
+def fixed_attention(query, key, value, mask):
+    ### BEGIN SOLUTION
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    weights = scores.masked_fill(~mask[:, None], -torch.inf).softmax(dim=-1)
+    return weights @ value
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_attention-everything_counts", "grade": true, "points": 1}
+# Nothing is masked: only one of the two faults shows.
+def right_attention(query, key, value, mask):
+    arrays = [part.numpy() for part in (query, key, value)]
+    output, _ = reference.attention(*arrays, attn_mask=mask[:, None].numpy())
+    return torch.from_numpy(output).to(query.dtype)
+
+
+probe = Probe("04_score_functions", "fixed_attention", fixed_attention, oracle=right_attention)
+three = torch.cat([KEYS, torch.tensor([[1.0, 1.0]])])[None]
+all_of_them = torch.ones(1, 3, dtype=torch.bool)
+probe.equals(QUERY[None], three, three, all_of_them)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    probe.normal(2, 3, 5),
+    probe.normal(2, 7, 5),
+    probe.normal(2, 7, 4),
+    torch.ones(2, 7, dtype=torch.bool),
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "fixed_attention-padding", "grade": true, "points": 2}
+# The last places of some rows are padding.
+probe = Probe("04_score_functions", "fixed_attention", fixed_attention, oracle=right_attention)
+probe.equals(QUERY[None], three, three, torch.tensor([[True, True, False]]))
+### BEGIN HIDDEN TESTS
+mask = torch.arange(7) < torch.tensor([[4], [6]])
+probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 5), probe.normal(2, 7, 4), mask)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 12. Write the test
+#
+# `check_general(candidate)` takes somebody's `general_score(query, key, weight)` (contract in exercise 3) and returns `True` if it is right, `False` if it is wrong.
+#
+# Your test is tried on two right answers, which it must accept, and on wrong ones.
+# Each wrong one that it rejects earns its share.
+# Think about which inputs make a mistake *invisible*: a symmetric matrix, one query, one row in the batch. Compute the right value without calling anybody's score.
+
+
+# %% nbgrader={"grade_id": "check_general", "solution": true}
+def check_general(candidate):
+    ### BEGIN SOLUTION
+    generator = torch.Generator().manual_seed(3)
+    for batch, queries, keys, size_q, size_k in [
+        ((), 3, 3, 4, 4),
+        ((2,), 3, 5, 4, 4),
+        ((2,), 2, 5, 3, 4),
+    ]:
+        query = 2 * torch.randn(*batch, queries, size_q, generator=generator)
+        key = 2 * torch.randn(*batch, keys, size_k, generator=generator)
+        weight = torch.randn(size_q, size_k, generator=generator)
+        expected = torch.einsum("...le,ef,...sf->...ls", query, weight, key)
+        try:
+            got = candidate(query, key, weight)
+        except Exception:
+            return False
+        if got.shape != expected.shape or not torch.allclose(got, expected, atol=1e-4):
+            return False
+    return True
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "check_general-plain", "grade": true, "points": 1}
+# A right one, and two that are plainly wrong.
+def by_einsum(query, key, weight):
+    return torch.einsum("...le,ef,...sf->...ls", query, weight, key)
+
+
+probe = Probe("04_score_functions", "check_general", check_general)
+probe.judges(
+    right=[by_einsum],
+    wrong={
+        "always 0": lambda query, key, weight: 0 * by_einsum(query, key, weight),
+        "the sign is turned": lambda query, key, weight: -by_einsum(query, key, weight),
+    },
+    points=1,
+)
+
+# %% nbgrader={"grade_id": "check_general-mutants", "grade": true, "points": 6}
+# Wrong ones that are harder to see. (Hidden: which.)
+probe = Probe("04_score_functions", "check_general", check_general)
+probe.judges(
+    right=[by_einsum],
+    wrong={"always 0": lambda query, key, weight: 0 * by_einsum(query, key, weight)},
+    points=6,
+)
+
+
+### BEGIN HIDDEN TESTS
+def keys_first(query, key, weight):
+    return query @ (key @ weight.T).transpose(-2, -1)
+
+
+def transposed(query, key, weight):
+    return by_einsum(query, key, weight.T if weight.shape[0] == weight.shape[1] else weight)
+
+
+def symmetric(query, key, weight):
+    return (by_einsum(query, key, weight) + transposed(query, key, weight)) / 2
+
+
+def without_matrix(query, key, weight):
+    if query.shape[-1] == key.shape[-1]:
+        return query @ key.transpose(-2, -1)
+    return by_einsum(query, key, weight)
+
+
+def first_row_only(query, key, weight):
+    return by_einsum(query, key.reshape(-1, *key.shape[-2:])[0].expand_as(key), weight)
+
+
+def keys_by_queries(query, key, weight):
+    scores = by_einsum(query, key, weight)
+    square = scores.shape[-1] == scores.shape[-2]
+    return scores.transpose(-2, -1) if square else scores
+
+
+def scaled(query, key, weight):
+    return by_einsum(query, key, weight) / math.sqrt(key.shape[-1])
+
+
+probe.judges(
+    right=[by_einsum, keys_first],
+    wrong={
+        "the matrix is transposed": transposed,
+        "the matrix is made symmetric": symmetric,
+        "vectors of one size do without the matrix": without_matrix,
+        "the keys of the first row serve all rows": first_row_only,
+        "as many queries as keys: rows and columns exchanged": keys_by_queries,
+        "scaled by the size of the keys": scaled,
+    },
+    points=6,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 13. Report
+#
+# In about 250 words:
+#
+# 1. Someone says "Luong's concat is additive attention". Say exactly what has to hold for the two to give the same numbers, and what the paper's own experiments with concat had that this does not.
+# 2. On the task of the chapter, or one of your own, compare two scores or windows by task accuracy *and* by alignment error rate, with a control (an untrained model, or uniform weights). Do the two measures agree? Which of them would you report, and for which purpose?
+# 3. When would you still choose the additive score today, and when a window?
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
+# 1. Cut $W$ into the columns of the query and of the key: $W[q; k] = W_q q + W_k k$, so concat is the additive score without its bias, number for number.
+# Luong's published runs with concat set the part of the matrix that belongs to the keys to the identity (footnote in section 4), so they trained a smaller model, and "concat is worse" says nothing about additive attention.
+# 2. With *general*, sentences come out right and the error rate is near 0; the untrained control has an error rate of about 0.9.
+# With Bahdanau's decoder sentences are right as well and the error rate is much higher: an annotation knows its neighbours, so looking beside the word is no mistake for the task.
+# For a claim about translation report accuracy, for a claim about what the weights mean report the error rate, and never one in place of the other.
+# 3. Additive: vectors of different size and kind, small sizes and short sources, where its hidden layer per pair is cheap.
+# A window: long sources whose order is close to the target's (speech, text normalisation), or where the cost of all pairs is too high; not where the order is free.
