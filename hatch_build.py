@@ -1,8 +1,9 @@
-"""What the wheel needs beyond the package folder: the catalogue of misconceptions.
+"""What the wheel needs beyond the package folder: misconceptions and recorded results.
 
 ``solutions/<slug>/misconceptions.py`` becomes ``attn_course/probes/catalogue/<slug>.py``, so that a
 learner who has only the wheel and a notebook is told by name what went wrong. Solutions and
-variants stay out. An editable install reads the files where they are.
+variants stay out. ``experiments/results/*.json`` becomes ``attn_course/data/results/``, where
+``attn_course.data.load_results`` finds it. An editable install reads the files where they are.
 """
 
 from pathlib import Path
@@ -12,7 +13,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CatalogueHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds the catalogue to a standard wheel."""
+    """Adds them to a standard wheel."""
 
     PLUGIN_NAME = "custom"
 
@@ -22,3 +23,5 @@ class CatalogueHook(BuildHookInterface):  # type: ignore[type-arg]
         for source in sorted(Path(self.root).glob("solutions/*/misconceptions.py")):
             target = f"attn_course/probes/catalogue/{source.parent.name}.py"
             build_data["force_include"][str(source)] = target
+        for source in sorted(Path(self.root).glob("experiments/results/*.json")):
+            build_data["force_include"][str(source)] = f"attn_course/data/results/{source.name}"

@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SLUGS = sorted(path.parent.name for path in ROOT.glob("solutions/*/misconceptions.py"))
+RESULTS = sorted(path.name for path in ROOT.glob("experiments/results/*.json"))
 # what a user of the package, and a learner with a notebook, may lack
 OPTIONAL = ["matplotlib", "nbgrader", "jupyter_book", "nbformat", "anywidget", "IPython", "pytest"]
 
@@ -104,6 +105,7 @@ def test_wheel_holds_the_whole_package(wheel_files):
         if path.is_file() and "__pycache__" not in path.parts
     }
     shipped = {f"attn_course/probes/catalogue/{slug}.py" for slug in SLUGS}
+    shipped |= {f"attn_course/data/results/{name}" for name in RESULTS}
     assert set(wheel_files) == package | shipped
     assert "attn_course/py.typed" in wheel_files
     scripts = [name for name in wheel_files if name.startswith("attn_course/explorers/")]

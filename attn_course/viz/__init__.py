@@ -13,9 +13,18 @@
 from attn_course.viz.plots import annotate, bar, heatmap, line
 from attn_course.viz.style import PALETTE, style, subplots
 from attn_course.viz.svg import Picture, save, show
+from attn_course.viz.translation import (
+    TRANSLATION_MODELS,
+    MarkdownTable,
+    translation_alignment,
+    translation_by_length,
+    translation_table,
+)
 
 __all__ = [
     "PALETTE",
+    "TRANSLATION_MODELS",
+    "MarkdownTable",
     "Picture",
     "annotate",
     "bar",
@@ -25,4 +34,7 @@ __all__ = [
     "show",
     "style",
     "subplots",
+    "translation_alignment",
+    "translation_by_length",
+    "translation_table",
 ]

@@ -6,6 +6,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -42,7 +44,7 @@ def main(
 
     from attn_course.data import DataError
     from experiments.translation.corpus import multi30k
-    from experiments.translation.report import RESULTS, print_table, write_table
+    from experiments.translation.report import print_table
     from experiments.translation.run import run, say
     from experiments.translation.settings import SETTINGS
 
@@ -74,8 +76,6 @@ def main(
     except (ValueError, FloatingPointError, RuntimeError) as error:
         fail(str(error))
     print_table(result)
-    if out.parent.resolve() == RESULTS:
-        write_table()
 
 
 if __name__ == "__main__":

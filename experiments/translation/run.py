@@ -1,6 +1,7 @@
 """Train every model of a setting, measure it, and write one JSON file; safe to stop and repeat."""
 
 import json
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ from experiments.translation import measure, record
 from experiments.translation.corpus import Corpus
 from experiments.translation.models import Sizes, build, count, fitted_hidden_size
 from experiments.translation.settings import Setting
+
+_VALUE = r'(?:"(?:[^"\\]|\\.)*"|[\w.+-]+)'
 
 
 class Clock(AbstractContextManager["Clock"]):
@@ -112,8 +115,22 @@ def run(
             name, setting, corpus, folder / name, seed=seed, device=device, progress=progress
         )
         collected = collect(setting, corpus, folder, seed=seed)
-        write_atomic((json.dumps(collected, indent=1, ensure_ascii=False) + "\n").encode(), out)
+        write_atomic(laid_out(collected).encode(), out)
     return collected
+
+
+def laid_out(result: dict[str, Any]) -> str:
+    """JSON with a line per entry, but a list of plain values in one line."""
+    text = json.dumps(result, indent=1, ensure_ascii=False)
+    # no string holds a newline, so this matches lists only
+    return (
+        re.sub(
+            rf"\[\n\s*({_VALUE}(?:,\n\s*{_VALUE})*)\n\s*\]",
+            lambda match: f"[{', '.join(re.findall(_VALUE, match[1]))}]",
+            text,
+        )
+        + "\n"
+    )
 
 
 def sizes_of(setting: Setting, corpus: Corpus) -> Sizes:

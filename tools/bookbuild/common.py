@@ -66,6 +66,11 @@ class Book:
         return self.source / "_build"
 
     @property
+    def records(self) -> Path:
+        """What long runs have left for the pages: ``attn_course.data.load_results``."""
+        return self.package.parent / "experiments" / "results"
+
+    @property
     def html(self) -> Path:
         return self.build / "html"
 

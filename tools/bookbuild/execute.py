@@ -2,8 +2,8 @@
 
 jupyter-cache finds a page by the text of its code cells alone, so a change in ``attn_course``
 would leave old outputs in the book. Here the cache folder is named by a hash of everything else
-that decides an output: package, exact versions, interpreter. Prose is in neither, so an edit of
-prose runs nothing.
+that decides an output: package, recorded results, exact versions, interpreter. Prose is in none of
+them, so an edit of prose runs nothing.
 """
 
 import asyncio
@@ -56,12 +56,14 @@ class Run:
 
 
 def cache_key(book: Book) -> str:
-    """Hash of package, lock file and interpreter: another key is another cache."""
+    """Hash of package, records, lock file and interpreter: another key is another cache."""
     digest = hashlib.sha256(sys.version.encode())
     for path in sorted(book.package.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(path.relative_to(book.package).as_posix().encode() + b"\0")
             digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for path in sorted(book.records.glob("*.json")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
     digest.update(book.lock.read_bytes())
     return digest.hexdigest()[:16]
 

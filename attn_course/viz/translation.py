@@ -1,0 +1,169 @@
+"""The recorded translation runs: the table, BLEU by source length, and where a model looked."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from attn_course.data import load_results
+from attn_course.viz.plots import heatmap, line
+
+TRANSLATION_MODELS = {
+    "plain": "no attention",
+    "bahdanau": "Bahdanau (additive)",
+    "bahdanau_forward": "Bahdanau, encoder forwards only",
+    "dot": "Luong, dot",
+    "general": "Luong, general",
+    "concat": "Luong, concat",
+    "location": "Luong, location",
+    "scaled_dot": "Luong decoder, scaled dot",
+    "cosine": "Luong decoder, cosine",
+}
+
+
+class MarkdownTable(str):
+    """Markdown that a notebook and the book show as such."""
+
+    def _repr_markdown_(self) -> str:
+        return str(self)
+
+
+def translation_table(*records: Mapping[str, Any] | None) -> MarkdownTable:
+    """A row per model of every record, and how it was run; a setting without a record says so.
+
+    Args:
+        records: Results of ``experiments.translation``. None given: the recorded ones of the two
+            settings, *reduced* and *full*.
+    """
+    found = records or tuple(load_results(f"translation_{name}") for name in ("reduced", "full"))
+    parts = []
+    for record in found:
+        if record is None:
+            parts.append(
+                "Setting *full*: not run, no GPU was at hand. "
+                "`python -m experiments.translation --setting full` runs it."
+            )
+            continue
+        first = next(iter(record["models"].values()))
+        lines = [
+            ["attention", "hidden", "parameters", "BLEU", "greedy", "loss"]
+            + [_span(bucket) for bucket in first["by_length"]]
+        ]
+        lines.append([":---"] + ["---:"] * (len(lines[0]) - 1))
+        lines += [
+            [
+                TRANSLATION_MODELS.get(name, name),
+                str(entry["hidden_size"]),
+                f"{entry['parameters']:,}",
+                f"{entry['bleu']:.1f} ± {entry['interval']:.1f}",
+                f"{entry['greedy_bleu']:.1f}",
+                f"{entry['val_loss'][-1]['loss']:.2f}",
+                *(f"{bucket['bleu']:.1f}" for bucket in entry["by_length"]),
+            ]
+            for name, entry in record["models"].items()
+        ]
+        parts += ["\n".join(f"| {' | '.join(cells)} |" for cells in lines), _caption(record)]
+    return MarkdownTable("\n\n".join(parts) + "\n")
+
+
+def _span(bucket: Mapping[str, Any]) -> str:
+    first, last = bucket["words"]
+    return f"{first}–{last}"
+
+
+def _caption(record: Mapping[str, Any]) -> str:
+    setting, corpus, machine = record["setting"], record["corpus"], record["machine"]
+    device = machine["processor"] if machine["device"] == "cpu" else machine["device"]
+    threads = machine["threads"]
+    missing = [TRANSLATION_MODELS.get(name, name) for name in record["missing"]]
+    return (
+        f"{record['experiment']}, setting *{setting['name']}*: {corpus['train_pairs']:,} pairs, "
+        f"{setting['vocab_size']:,} sub-word pieces per language, {setting['steps']:,} steps of "
+        f"{setting['batch_size']} pairs ({corpus['epochs']:g} epochs) for every model. "
+        f"BLEU is that of a beam of {setting['beam_size']}, ± half the bootstrap 95 % interval "
+        "over test sentences (one seed: the spread over seeds is not in it); the last columns are "
+        "BLEU by source length in words and punctuation marks; the loss is that of a validation "
+        f"piece, in nats. `{record['signature']}`. "
+        f"{record['cpu_seconds'] / 60:.0f} CPU minutes in all on {device}, "
+        f"{threads} thread{'s' if threads > 1 else ''}, torch {record['versions']['torch']}, "
+        f"seed {record['seed']}, {record['date'].split()[0]}, commit {record['commit']}."
+        + (f" Not run: {', '.join(missing)}." if missing else "")
+    )
+
+
+def translation_by_length(
+    ax: Axes, record: Mapping[str, Any], models: Sequence[str] | None = None
+) -> str:
+    """BLEU against source length, one line per model.
+
+    Args:
+        ax: Where to draw.
+        record: Result of ``experiments.translation``.
+        models: Which, in order; all, if None.
+
+    Returns:
+        What the figure shows, for ``alt``.
+    """
+    chosen = {
+        name: record["models"][name]["by_length"]
+        for name in (record["models"] if models is None else models)
+    }
+    buckets = next(iter(chosen.values()))
+    places = list(range(len(buckets)))
+    line(
+        ax,
+        places,
+        {
+            TRANSLATION_MODELS.get(name, name): [bucket["bleu"] for bucket in each]
+            for name, each in chosen.items()
+        },
+        xlabel="source length (words and punctuation marks)",
+        ylabel="BLEU",
+        marker="o",
+    )
+    ax.set_xticks(places, [_span(bucket) for bucket in buckets])
+    ax.set_ylim(bottom=0)
+    told = "; ".join(
+        f"{TRANSLATION_MODELS.get(name, name)} {each[0]['bleu']:.0f} to {each[-1]['bleu']:.0f}"
+        for name, each in chosen.items()
+    )
+    return f"BLEU from the shortest to the longest sentences: {told}."
+
+
+def translation_alignment(
+    ax: Axes, record: Mapping[str, Any], model: str, *, example: int = 0
+) -> str:
+    """The weights of one kept test sentence: output pieces as rows, source pieces as columns.
+
+    Args:
+        ax: Where to draw.
+        record: Result of ``experiments.translation``.
+        model: One with attention.
+        example: Which of the kept sentences.
+
+    Returns:
+        What the figure shows, for ``alt``.
+
+    Raises:
+        ValueError: If the model keeps no weights.
+    """
+    kept = record["models"][model]["examples"][example]
+    if kept["weights"] is None:
+        raise ValueError(f"model: expected one with attention, got {model}")
+    name = TRANSLATION_MODELS.get(model, model)
+    heatmap(
+        ax,
+        kept["weights"],
+        rows=kept["output"],
+        columns=kept["source"],
+        xlabel="source pieces",
+        ylabel="output pieces",
+        title=name,
+        vmax=1.0,
+        numbers=None,
+    )
+    strongest = [
+        f"{piece} from {kept['source'][max(range(len(row)), key=row.__getitem__)]}"
+        for piece, row in zip(kept["output"], kept["weights"], strict=True)
+    ]
+    return f"{name}, each output piece and the source piece it weighs most: {', '.join(strongest)}."

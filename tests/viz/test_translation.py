@@ -1,0 +1,124 @@
+"""The recorded translation run as table and figures."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attn_course import viz
+from attn_course.data import load_results, recorded
+
+PLAIN = {
+    "hidden_size": 113,
+    "parameters": 600_123,
+    "bleu": 11.26,
+    "interval": 0.74,
+    "greedy_bleu": 10.13,
+    "val_loss": [{"step": 3, "loss": 4.5}, {"step": 7, "loss": 2.347}],
+    "by_length": [
+        {"words": [1, 8], "sentences": 5, "bleu": 14.04},
+        {"words": [9, 31], "sentences": 3, "bleu": 6.66},
+    ],
+    "examples": [{"source": ["▁Ein"], "output": ["▁A"], "weights": None}],
+}
+DOT = {
+    **PLAIN,
+    "bleu": 23.0,
+    "by_length": [
+        {"words": [1, 8], "sentences": 5, "bleu": 24.0},
+        {"words": [9, 31], "sentences": 3, "bleu": 22.0},
+    ],
+    "examples": [
+        {
+            "source": ["▁Ein", "▁Hund", "."],
+            "output": ["▁A", "▁dog"],
+            "weights": [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1]],
+        }
+    ],
+}
+RECORD = {
+    "experiment": "German to English",
+    "setting": {
+        "name": "reduced", "vocab_size": 1009, "steps": 2003, "batch_size": 31, "beam_size": 5,
+    },
+    "seed": 3,
+    "signature": "nrefs:1|tok:13a",
+    "missing": ["cosine"],
+    "date": "2026-11-21 02:00 UTC",
+    "commit": "abc1234",
+    "machine": {"processor": "A processor", "device": "cpu", "threads": 1},
+    "versions": {"torch": "2.13.0"},
+    "cpu_seconds": 1234,
+    "corpus": {"train_pairs": 29_000, "epochs": 2.14},
+    "models": {"plain": PLAIN, "dot": DOT},
+}  # fmt: skip
+
+
+def test_table_has_a_row_per_model_and_says_how_it_was_run():
+    table, caption = viz.translation_table(RECORD).strip().split("\n\n")
+    header, rule, plain, dot = (
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()
+    )
+    assert header == ["attention", "hidden", "parameters", "BLEU", "greedy", "loss", "1–8", "9–31"]
+    assert len(rule) == len(header)
+    numbers = ["113", "600,123", "11.3 ± 0.7", "10.1", "2.35", "14.0", "6.7"]
+    assert plain == ["no attention", *numbers]
+    assert dot[0] == "Luong, dot"
+    assert dot[3] == "23.0 ± 0.7"
+    for words in (
+        "setting *reduced*", "29,000 pairs", "2,003 steps of 31 pairs (2.14 epochs)", "beam of 5",
+        "nrefs:1|tok:13a", "21 CPU minutes", "A processor, 1 thread", "torch 2.13.0", "seed 3",
+        "2026-11-21", "commit abc1234", "Not run: Luong decoder, cosine",
+    ):  # fmt: skip
+        assert words in caption
+
+
+def test_table_says_that_the_full_setting_was_not_run(monkeypatch, tmp_path):
+    monkeypatch.setattr(recorded, "_CHECKOUT", tmp_path)
+    (tmp_path / "translation_reduced.json").write_text(json.dumps(RECORD))
+    text = viz.translation_table()
+    assert text.startswith(viz.translation_table(RECORD).strip())
+    assert "Setting *full*: not run, no GPU was at hand." in text
+    (tmp_path / "translation_full.json").write_text(json.dumps(RECORD))
+    assert "not run, no GPU" not in viz.translation_table()
+    assert text._repr_markdown_() == text
+
+
+def test_figure_by_length_draws_the_numbers_of_the_record():
+    with viz.style():
+        _, ax = viz.subplots()
+        told = viz.translation_by_length(ax, RECORD, ["dot", "plain"])
+    dot, plain = ax.get_lines()
+    assert list(dot.get_ydata()) == [24.0, 22.0]
+    assert list(plain.get_ydata()) == [14.04, 6.66]
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["1–8", "9–31"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "Luong, dot", "no attention",
+    ]  # fmt: skip
+    assert told.endswith("Luong, dot 24 to 22; no attention 14 to 7.")
+
+
+def test_alignment_has_output_as_rows_and_says_where_it_looked():
+    with viz.style():
+        _, ax = viz.subplots()
+        told = viz.translation_alignment(ax, RECORD, "dot")
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["▁A", "▁dog"]
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["▁Ein", "▁Hund", "."]
+    assert "▁A from ▁Ein, ▁dog from ▁Hund." in told
+    with pytest.raises(ValueError, match=r"model: .*attention, got plain"):
+        viz.translation_alignment(ax, RECORD, "plain")
+
+
+def test_records_are_found_by_name_and_a_path_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(recorded, "_CHECKOUT", tmp_path)
+    assert load_results("nothing_yet") is None
+    (tmp_path / "one.json").write_text('{"bleu": 7}')
+    assert load_results("one") == {"bleu": 7}
+    for name in ("../one", "one.json", ""):
+        with pytest.raises(ValueError, match="name"):
+            load_results(name)
+
+
+def test_the_checkout_is_where_the_experiments_write():
+    root = Path(__file__).parents[2]
+    assert root / "experiments" / "results" == recorded._CHECKOUT
