@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import datetime
+import hashlib
 import lzma
 import re
 import stat
@@ -14,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from attn_course.grading.submission import MAX_BYTES, Unreadable, read_file
 
 MAX_MEMBERS = 20_000
+MAX_NAME = 100  # a gradebook holds 128 characters
 MAX_TOTAL = 4 << 30
 # Canvas: name_[late_]id_number_file. Moodle: name_id_assignsubmission_file_[file]. The first of the
 # marks counts, whichever it is: what follows it is a file name, and that the student chooses.
@@ -92,13 +94,17 @@ def _written_down(handed: Handed) -> Handed:
     def plain(text: str) -> str:
         return _UNSPEAKABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
+    student = plain(handed.student)
+    if student != handed.student or len(student) > MAX_NAME:  # no two may become one
+        digest = hashlib.sha256(handed.student.encode(errors="surrogatepass")).hexdigest()
+        student = f"{student[:MAX_NAME]}-{digest[:8]}"
     return dataclasses.replace(
-        handed, student=plain(handed.student), note=plain(handed.note), name=plain(handed.name)
+        handed, student=student, note=plain(handed.note), name=plain(handed.name)
     )
 
 
 def _is_student(path: Path) -> bool:
-    return not path.name.startswith(".") and path.is_dir() and not path.is_symlink()
+    return not path.name.startswith(".") and path.is_dir()
 
 
 def _read(path: Path) -> bytes | str:
@@ -111,6 +117,9 @@ def _read(path: Path) -> bytes | str:
 def _folder(student: Path, slug: str) -> Handed:
     """One student's folder in nbgrader's layout; one notebook of another name is taken for it."""
     folder = student / slug
+    if student.is_symlink():
+        why = "the student's folder is a symbolic link, which could lead to anyone's work"
+        return Handed(student=student.name, data=why)
     if folder.is_symlink():
         return Handed(student=student.name, data=f"{slug}: it is a symbolic link, not a folder")
     submitted = _timestamp(folder / "timestamp.txt")

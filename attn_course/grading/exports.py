@@ -5,7 +5,9 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,6 +16,7 @@ from xml.etree import ElementTree
 from attn_course.grading.results import Result, TestResult
 
 FORMS = ("plain", "canvas", "moodle")
+_FORMULA = "-=+@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b"  # half and full width
 _NOT_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -100,6 +103,7 @@ def to_gradescope(result: Result) -> dict[str, Any]:
             "name": test.grade_id,
             "max_score": test.max,
             "output": test.message,
+            "output_format": "text",
             "visibility": "visible",
             **({"score": test.score} if test.score is not None else {"status": "failed"}),
         }
@@ -109,7 +113,7 @@ def to_gradescope(result: Result) -> dict[str, Any]:
     if result.score is not None:
         found["score"] = result.score
     if result.status != "graded":
-        found["output"] = f"{result.status}: {result.reason}"
+        found |= {"output": f"{result.status}: {result.reason}", "output_format": "text"}
     return found
 
 
@@ -119,8 +123,9 @@ def write_gradescope(results: Sequence[Result], path: Path) -> None:
         write_text(path, json.dumps(to_gradescope(results[0]), indent=2))
         return
     path.mkdir(parents=True, exist_ok=True)
+    names = file_names(result.student for result in results)
     for result in results:
-        target = path / f"{file_name(result.student)}.json"
+        target = path / f"{names[result.student]}.json"
         write_text(target, json.dumps(to_gradescope(result), indent=2))
 
 
@@ -156,7 +161,8 @@ def to_csv(results: Sequence[Result], assignment: str, *, form: str = "plain") -
         for r in results:
             mark = "" if r.score is None else f"{r.score:g}"
             who = f"Participant {r.student}" if r.student.isdigit() else r.student
-            rows.writerow([_inert(who), mark, f"{r.max_score:g}", _inert(_short(r))])
+            said = escape(_short(r), quote=False)  # Moodle shows it as HTML
+            rows.writerow([_inert(who), mark, f"{r.max_score:g}", _inert(said)])
     else:
         raise ValueError(f"form: expected one of {', '.join(FORMS)}, got {form!r}")
     return out.getvalue()
@@ -170,18 +176,34 @@ def _short(result: Result) -> str:
 
 
 def _inert(cell: str) -> str:
-    """A cell that a spreadsheet takes for text and never for a formula."""
+    """A cell that a spreadsheet takes for text and never for a formula.
+
+    Also where columns are separated by other marks than a comma: there a cell ends in its middle.
+    """
     text = " ".join(str(cell).split())
-    return "'" + text if text[:1] in "=+-@" and text[:1] else text
+    return re.sub(rf"(^|[;|,:\"'])(\s*)(?=[{_FORMULA}])", r"\1\2'", text)
 
 
 def file_name(student: str) -> str:
     """A file name for a student's id: letters, digits, ``.``, ``_`` and ``-`` stay."""
     safe = quote(student, safe="._-", errors="surrogatepass")
     if not safe or safe.startswith(".") or len(safe) > 100:
-        digest = hashlib.sha256(student.encode(errors="surrogatepass")).hexdigest()
-        return f"{safe.lstrip('.')[:80]}-{digest[:12]}"
+        return f"{safe.lstrip('.')[:80]}-{_digest(student)}"
     return safe
+
+
+def file_names(students: Iterable[str]) -> dict[str, str]:
+    """A file name for each student, different from all others also where case is not told apart."""
+    plain = {student: file_name(student) for student in students}
+    count = Counter(name.casefold() for name in plain.values())
+    return {
+        student: name if count[name.casefold()] == 1 else f"{name[:80]}-{_digest(student)}"
+        for student, name in plain.items()
+    }
+
+
+def _digest(student: str) -> str:
+    return hashlib.sha256(student.encode(errors="surrogatepass")).hexdigest()[:12]
 
 
 def write_text(path: Path, text: str | bytes) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from attn_course.grading.exports import file_name, write_text
+from attn_course.grading.exports import file_name, file_names, write_text
 from attn_course.grading.results import Result, TestResult
 
 STYLE = """
@@ -88,8 +88,9 @@ def write_feedback(results: Sequence[Result], folder: Path) -> list[Path]:
         The files, in the order of the results.
     """
     written = []
+    names = file_names(result.student for result in results)
     for result in results:
-        path = folder / file_name(result.student) / f"{file_name(result.assignment)}.html"
+        path = folder / names[result.student] / f"{file_name(result.assignment)}.html"
         write_text(path, feedback_page(result))
         written.append(path)
     return written

@@ -173,12 +173,12 @@ class GradebookWriter:
         """What the learner is told below a solution cell: the messages of its failed tests."""
         names = [name for name, cell in self.assignment.solutions.items() if cell == grade_id]
         told = [
-            test.message
+            _verbatim(test.message)
             for test in result.tests
             if test.message and any(test.grade_id.startswith(f"{name}-") for name in names)
         ]
         if result.status not in ("graded", "needs_review"):
-            told.insert(0, f"{result.status}: {result.reason}")
+            told.insert(0, _verbatim(f"{result.status}: {result.reason}"))
         return "\n\n".join(told) or None
 
     def close(self) -> None:
@@ -190,6 +190,14 @@ class GradebookWriter:
 
     def __exit__(self, *args: object) -> None:
         self.close()
+
+
+def _verbatim(text: str) -> str:
+    """A block of code in Markdown: nbgrader makes HTML of comments, and leaves HTML in them alone.
+
+    An error's text is the student's: as a paragraph it could bring a script to the instructor.
+    """
+    return "\n".join(f"    {line}" for line in text.splitlines())
 
 
 def _reason(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -143,6 +144,49 @@ def test_no_cell_of_a_csv_is_a_formula(form: str, rest: str, start: str) -> None
     for row in read(exports.to_csv([one, two], "small", form=form)):
         for cell in row:
             assert cell.lstrip()[:1] not in ("=", "+", "-", "@"), cell
+
+
+SEPARATED = [
+    "x;=HYPERLINK(1)",
+    'x";=1+1',
+    "x;  -1",
+    "a|@SUM(1)",
+    "x,\t=1",
+    "\uff1d1+1",
+    "\uff0b1",
+    "\uff20A1",
+    "ok;\uff0d1",
+]
+
+
+@pytest.mark.parametrize("evil", SEPARATED)
+@pytest.mark.parametrize("form", exports.FORMS)
+def test_no_part_of_a_cell_is_a_formula_where_columns_are_separated_otherwise(
+    form: str, evil: str
+) -> None:
+    """A spreadsheet of a country with decimal commas cuts lines at semicolons, quoted or not."""
+    one = result(evil, status="unreadable", reason=evil, score=None)
+    told = exports.to_csv([one], "small", form=form)
+    for part in re.split(r"[;|,\n\t]", told):
+        start = part.replace('"', "").strip()[:1]
+        assert start not in tuple("=+-@\uff1d\uff0b\uff0d\uff20"), (part, told)
+
+
+def test_what_moodle_shows_as_html_is_text() -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    one = result("5", status="unreadable", reason=evil, score=None)
+    row = read(exports.to_csv([one], "small", form="moodle"))[1]
+    assert "<" not in row[-1]
+    assert "&lt;img" in row[-1]
+
+
+def test_names_that_differ_in_case_only_have_files_of_their_own() -> None:
+    """Else one student's page overwrites another's where a file system tells no case apart."""
+    students = ["Ada", "ada", "ADA", "bob", "Stra\u00dfe", "strasse"]
+    names = exports.file_names(students)
+    assert len({name.casefold() for name in names.values()}) == len(students)
+    assert names["bob"] == "bob"
+    assert exports.file_names(reversed(students)) == names
 
 
 NAMES = [

@@ -5,6 +5,7 @@ import dataclasses
 import datetime
 import functools
 import os
+import re
 import socket
 import sqlite3
 import subprocess
@@ -183,7 +184,7 @@ def test_nbgraders_own_interface_reads_it(url: str, assignment: Assignment) -> N
     assert (ada.score, ada.max_score, ada.needs_manual_grade) == (5.0, 9.0, True)
     assert ada.timestamp == WHEN
     assert book.find_submission_notebook("small", "small", "bob").score == 1.5
-    assert book.find_comment("double", "small", "small", "bob").auto_comment == "wrong sign"
+    assert book.find_comment("double", "small", "small", "bob").auto_comment == "    wrong sign"
     lost = book.find_grade("double-values", "small", "small", "lost")
     assert (lost.auto_score, lost.needs_manual_grade) == (None, True), "no silent zero"
     for student in ("broken", "slow"):
@@ -192,7 +193,7 @@ def test_nbgraders_own_interface_reads_it(url: str, assignment: Assignment) -> N
         assert all(g.needs_manual_grade and g.auto_score is None for g in sheet.grades)
         assert len(sheet.grades) == 3
     comment = book.find_comment("double", "small", "small", "broken").auto_comment
-    assert comment == "unreadable: it is not JSON"
+    assert comment == "    unreadable: it is not JSON"
     with pytest.raises(api.MissingEntry):
         book.find_submission("small", "none")
     listed = {d["student"]: d for d in book.submission_dicts("small")}  # the formgrader's table
@@ -234,6 +235,35 @@ def test_messages_of_any_text_can_be_written(url: str, grade: Any, assignment: A
     said = book.find_comment("double", "small", "small", "ada").auto_comment
     assert "ValueError: no \ufffd \ufffd \ufffd[31m" in said
     book.close()
+
+
+EVIL = [
+    "<script>alert(1)</script>",
+    "</code></pre><img src=x onerror=alert(1)>",
+    "x\n\n<img src=x onerror=alert(1)>\n\n```\n<b>\n```\n",
+    "[here](javascript:alert(1)) \u2028<svg onload=alert(1)>",
+    "\n> <b>1</b>\n- <i>2</i>\n\n    \n<b>3</b>",
+]
+
+
+@pytest.mark.parametrize("evil", EVIL)
+@pytest.mark.parametrize("status", ["graded", "unreadable"])
+def test_nbgraders_page_of_feedback_shows_a_students_text_as_text(
+    tmp_path: Path, assignment: Assignment, status: str, evil: str
+) -> None:
+    """It makes HTML of a comment as of Markdown, in which HTML is let through."""
+    from nbconvert.filters import markdown2html
+
+    tests = (One("double-values", 0.0, 2.0, f"raised ValueError: {evil}"),)
+    url = f"sqlite:///{tmp_path}/gradebook.db"
+    made = {"student": "mal", "assignment": "small", "score": None, "tests": tests}
+    write(url, assignment, [Result(**made, status=status, reason=evil)])
+    book = api.Gradebook(url)
+    shown = markdown2html(book.find_comment("double", "small", "small", "mal").auto_comment)
+    book.close()
+    found = set(re.findall(r"<\s*/?\s*(\w+)", shown))
+    assert found <= {"pre", "code", "p"}, shown
+    assert "href" not in shown
 
 
 def test_an_assignment_that_changed_is_refused(url: str, assignment: Assignment) -> None:

@@ -82,3 +82,18 @@ def test_a_folder_of_any_name_is_a_student_that_can_be_written_down(
     assert once.student.encode().decode().isprintable()
     assert file_name(once.student)
     assert once.data == b"{}"
+
+
+def test_no_two_students_become_one_by_how_their_names_are_written_down(tmp_path: Path) -> None:
+    """A name that is made printable, or short enough for a gradebook, may be another's already."""
+    names = ["a\x1bb", r"a\x1bb", "n" * 150 + "1", "n" * 150 + "2", "é", "e\u0301"]
+    for name in names:
+        place = tmp_path / "class" / name / SLUG
+        place.mkdir(parents=True)
+        (place / f"{SLUG}.ipynb").write_text(json.dumps({"of": name}))
+    handed = collect(tmp_path / "class", SLUG)
+    assert len({item.student for item in handed}) == len(names)
+    assert all(len(item.student) <= 128 for item in handed), "nbgrader's column"
+    assert found(tmp_path, [f"{name}/{SLUG}/{SLUG}.ipynb" for name in names]).keys() == {
+        item.student for item in handed
+    }
