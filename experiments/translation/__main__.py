@@ -24,7 +24,7 @@ def main(
     ] = "reduced",
     out: Annotated[
         Path | None,
-        typer.Option(help="JSON file [default: experiments/results/translation_SETTING.json]."),
+        typer.Option(help="JSON file (experiments/results/translation_SETTING.json)."),
     ] = None,
     work: Annotated[Path, typer.Option(help="Folder of the checkpoints.")] = Path(
         "runs/translation"
@@ -57,6 +57,9 @@ def main(
     try:
         place = torch.device(name)
         torch.empty(1, device=place)
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+        fail(f"--device: expected one that is there, got {name}: {error}")
+    try:
         say(f"setting {setting}, seed {seed}, {place}: checkpoints in {work}, results in {out}")
         corpus = multi30k(vocab_size=chosen.vocab_size, train_pairs=chosen.train_pairs)
         result = run(
@@ -70,10 +73,11 @@ def main(
             progress=True,
         )
     except KeyboardInterrupt:
-        fail("stopped; the same command goes on from here", code=130)
+        say("translation: stopped; the same command goes on from here")
+        raise typer.Exit(130) from None
     except DataError as error:
         fail(str(error), code=1)
-    except (ValueError, FloatingPointError, RuntimeError) as error:
+    except (ValueError, FloatingPointError) as error:
         fail(str(error))
     print_table(result)
 

@@ -110,7 +110,8 @@ def run(
     folder = work / f"{setting.name}-seed{seed}"
     for number, name in enumerate(chosen, start=1):
         if not (folder / name / "result.json").exists():
-            say(f"[{number}/{len(chosen)}] {name}")
+            goes_on = (folder / name / "checkpoint.pt").exists()
+            say(f"[{number}/{len(chosen)}] {name}{', from its checkpoint' if goes_on else ''}")
         train_and_measure(
             name, setting, corpus, folder / name, seed=seed, device=device, progress=progress
         )
