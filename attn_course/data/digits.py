@@ -57,7 +57,8 @@ def mosaic(tiles: Float[Tensor, "B S 8 8"]) -> Float[Tensor, "B 1 height width"]
     if side * side != tiles.shape[1]:
         raise ValueError(f"tiles: expected a square number of tiles, got {tiles.shape[1]}")
     grid = tiles.unflatten(1, (side, side)).transpose(2, 3)  # (B, rows, 8, columns, 8)
-    return grid.flatten(3, 4).flatten(1, 2).unsqueeze(1)  # (B, 1, height, width)
+    picture: Tensor = grid.flatten(3, 4).flatten(1, 2).unsqueeze(1)  # (B, 1, height, width)
+    return picture
 
 
 def load_digits(split: str) -> Digits:
