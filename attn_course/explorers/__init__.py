@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attn_course.explorers.bottleneck import Bottleneck
     from attn_course.explorers.gradient_reach import GradientReach
     from attn_course.explorers.local_window import LocalWindow
+    from attn_course.explorers.memory_hops import MemoryHops
     from attn_course.explorers.score_playground import ScorePlayground
     from attn_course.explorers.softmax_temperature import SoftmaxTemperature
 
@@ -27,6 +28,7 @@ __all__ = [
     "Bottleneck",
     "GradientReach",
     "LocalWindow",
+    "MemoryHops",
     "ScorePlayground",
     "SoftmaxTemperature",
     "esm",
@@ -41,6 +43,7 @@ _MODULES = {
     "ScorePlayground": "score_playground",
     "LocalWindow": "local_window",
     "AlignmentMap": "alignment_map",
+    "MemoryHops": "memory_hops",
 }
 
 

@@ -10,6 +10,7 @@ NAMES = (
     "score_playground",
     "local_window",
     "alignment_map",
+    "memory_hops",
 )
 
 

@@ -148,6 +148,24 @@ def alignment_states() -> list[dict[str, Any]]:
     ]
 
 
+def memory_states() -> list[dict[str, Any]]:
+    state = import_module("attn_course.explorers.memory_hops").default_state()
+    rng = random.Random(13)
+    states = []
+    for _, thing, sentences in state["stories"]:
+        for hops in (1, 2, 3):
+            order = rng.sample(sentences, len(sentences))
+            marks = [rng.random() < 0.7 for _ in order]
+            marks[rng.randrange(len(marks))] = True
+            other = rng.choice(state["things"])
+            states.append({"sentences": sentences, "told": [True] * len(sentences), "thing": thing})
+            states.append({"sentences": order, "told": marks, "thing": other})
+            states[-2]["hops"] = states[-1]["hops"] = hops
+    states.append({"sentences": sentences[:1], "told": [True], "thing": "milk", "hops": 3})
+    fixed = {key: state[key] for key in ("places", "words", "embed", "most", "weights")}
+    return [one | fixed for one in states]
+
+
 CASES = {
     # float32 on both sides: exp and sums may round differently in the last digit
     "softmax_temperature": (softmax_states, 2e-6),
@@ -157,6 +175,7 @@ CASES = {
     "score_playground": (score_states, 1e-12),
     "local_window": (window_states, 1e-12),
     "alignment_map": (alignment_states, 1e-8),
+    "memory_hops": (memory_states, 1e-9),
 }
 # One fault for each module, of the kind that a picture would hide.
 FAULTS = {
@@ -166,6 +185,7 @@ FAULTS = {
     "score_playground": ("/ Math.sqrt(query.length)", "/ query.length"),
     "local_window": ("sigma = half_width / 2", "sigma = half_width / 2.001"),
     "alignment_map": ('linear(score("weight_query"), null, state)', 'score("bias")'),
+    "memory_hops": ("story.length - 1 - i", "i"),
 }
 
 

@@ -1,0 +1,155 @@
+// Three trained memory networks (one, two, three hops), run in the page in float64 from the weights in
+// its state: attn_course.nn.MemoryNetwork with adjacent tying. A test compares the two.
+function half(bits) {
+  const sign = bits & 0x8000 ? -1 : 1, exponent = (bits >> 10) & 31, fraction = bits & 1023;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15); // trained weights are finite
+}
+
+// Tables of words, then tables of ages, hops + 1 of each: the order of the module's parameters.
+const unpacked = new Map();
+function tables(encoded, hops, words, most, embed) {
+  if (!unpacked.has(encoded)) {
+    const bytes = Uint8Array.from(atob(encoded), (letter) => letter.charCodeAt(0));
+    const view = new DataView(bytes.buffer);
+    let place = 0;
+    const table = (rows) => Array.from({ length: rows }, () => Array.from({ length: embed }, () => half(view.getUint16(2 * (place++), true))));
+    unpacked.set(encoded, {
+      words: Array.from({ length: hops + 1 }, () => table(words)),
+      ages: Array.from({ length: hops + 1 }, () => table(most)),
+    });
+  }
+  return unpacked.get(encoded);
+}
+
+// The sum of the word vectors, each entry weighted by the place of its word.
+function sentence(table, ids, embed) {
+  const sum = new Array(embed).fill(0);
+  ids.forEach((id, i) => {
+    const j = (i + 1) / ids.length;
+    for (let e = 0; e < embed; e += 1) sum[e] += (1 - j - ((e + 1) / embed) * (1 - 2 * j)) * table[id][e];
+  });
+  return sum;
+}
+
+const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);
+function softmax(scores) {
+  const top = Math.max(...scores), powers = scores.map((score) => Math.exp(score - top));
+  const total = powers.reduce((sum, power) => sum + power, 0);
+  return powers.map((power) => power / total);
+}
+
+// Where the thing is by what was told, "" when it was not.
+function follows(sentences, thing) {
+  const at = {};
+  let holder = "", lies = "";
+  for (const text of sentences) {
+    const [who, deed, ...rest] = text.split(" ");
+    if (deed === "moved") at[who] = rest.at(-1);
+    else if (rest.includes(thing)) {
+      holder = deed === "took" ? who : "";
+      lies = at[who] ?? "";
+    }
+    if (holder) lies = at[holder] ?? "";
+  }
+  return lies;
+}
+
+export function compute({ sentences, told, thing, hops, places, words, embed, most, weights }) {
+  const p = tables(weights[hops], hops, words.length, most, embed);
+  const encode = (text) => text.split(" ").map((word) => words.indexOf(word));
+  const heard = sentences.map((_, i) => i).filter((i) => told[i]);
+  const story = heard.map((i) => encode(sentences[i]));
+  // memory k: the story through table k, with the age counted from the last sentence that was told
+  const memories = p.words.map((table, k) => story.map((ids, i) =>
+    sentence(table, ids, embed).map((value, e) => value + p.ages[k][story.length - 1 - i][e])));
+  let query = sentence(p.words[0], encode(`Where is the ${thing}`), embed);
+  const looked = [];
+  for (let hop = 0; hop < hops; hop += 1) {
+    const share = softmax(memories[hop].map((memory) => dot(memory, query)));
+    const row = sentences.map(() => 0);
+    heard.forEach((place, i) => { row[place] = share[i]; });
+    looked.push(row);
+    query = query.map((value, e) => value + share.reduce((sum, weight, i) => sum + weight * memories[hop + 1][i][e], 0));
+  }
+  const chances = softmax(p.words[hops].map((row) => dot(row, query)));
+  return {
+    weights: looked,
+    chances: places.map((place) => chances[words.indexOf(place)]),
+    answer: words[chances.indexOf(Math.max(...chances))],
+    right: follows(heard.map((i) => sentences[i]), thing),
+  };
+}
+
+function render({ model, el }) {
+  el.classList.add("attn-x");
+  const stories = model.get("stories"), places = model.get("places");
+  const inputs = ["sentences", "told", "thing", "hops", "places", "words", "embed", "most", "weights"];
+  const numbers = results(model, compute, inputs), voice = announcer();
+  const head = h("tr", {}), body = h("tbody", {}), measured = h("p", { class: "attn-x-note" });
+  const bars = places.map((place) => {
+    const bar = h("span", { class: "attn-x-bar" }), number = h("span", {});
+    const name = h("td", {}, place);
+    return { place, bar, number, name, node: h("tr", {}, name, h("td", { class: "attn-x-weight" }, bar, number)) };
+  });
+  const swap = (list, i) => { const copy = [...list]; [copy[i - 1], copy[i]] = [copy[i], copy[i - 1]]; return copy; };
+  const cell = (share, there) => {
+    const bar = h("span", { class: "attn-x-bar" });
+    bar.style.width = `${100 * share}%`;
+    return h("td", { class: "attn-x-weight" }, bar, h("span", {}, there ? digits(share, 2) : "–"));
+  };
+  // The rows are built anew at each change; the control that was used keeps the focus.
+  let focus = "";
+  function draw() {
+    const sentences = model.get("sentences"), told = model.get("told"), hops = model.get("hops"), thing = model.get("thing");
+    const { weights, chances, answer, right } = numbers.now();
+    // In Jupyter the kernel answers a moment later: until then the old answer belongs to another story.
+    if (weights.length !== hops || weights[0].length !== sentences.length) return;
+    head.replaceChildren(h("th", { scope: "col" }, "told"), h("th", { scope: "col" }, "sentence"),
+      ...weights.map((_, k) => h("th", { scope: "col" }, `hop ${k + 1}`)));
+    body.replaceChildren(...sentences.map((text, i) => h("tr", {},
+      h("td", {}, h("input", { type: "checkbox", checked: told[i], "data-use": `told ${i}`, "aria-label": `tell it: ${text}`, onchange: (event) => {
+        const next = told.map((heard, j) => (j === i ? event.target.checked : heard));
+        if (!next.some(Boolean)) { event.target.checked = true; return voice.say("At least one sentence must be told."); }
+        focus = `told ${i}`;
+        change({ told: next });
+      } })),
+      h("td", { class: told[i] ? "" : "attn-x-faint" },
+        i ? h("button", { type: "button", class: "attn-x-up", "data-use": `up ${i}`, "aria-label": `earlier: ${text}`, title: "tell it earlier", onclick: () => {
+          focus = i > 1 ? `up ${i - 1}` : "up 1";
+          change({ sentences: swap(sentences, i), told: swap(told, i) });
+        } }, "↑") : h("span", { class: "attn-x-up" }), ` ${text}`),
+      ...weights.map((row) => cell(row[i], told[i])))));
+    if (focus) body.querySelector(`[data-use="${focus}"]`)?.focus();
+    focus = "";
+    bars.forEach(({ place, bar, number, name }, i) => {
+      bar.style.width = `${100 * chances[i]}%`;
+      number.textContent = digits(chances[i], 2);
+      name.className = place === right ? "attn-x-good" : "";
+    });
+    const says = `Where is the ${thing}? With ${hops} ${hops === 1 ? "hop" : "hops"} it says ${answer}`;
+    voice.say(right === "" ? `${says}; the sentences told do not say it.` : right === answer ? `${says}, which is right.` : `${says}; right is ${right}.`);
+    measured.textContent = `Wrong answers of this network on ${model.get("error").stories} new stories: ${digits(100 * model.get("error")[hops], 1)} %.`;
+  }
+  const change = (values) => numbers.change(values, draw);
+  const things = choice({ label: "Where is the", options: model.get("things").map((name) => [name, `${name}?`]), value: model.get("thing"), oninput: (thing) => change({ thing }) });
+  const start = (name) => {
+    const [, thing, sentences] = stories.find(([other]) => other === name);
+    things.querySelector("select").value = thing;
+    change({ sentences, told: sentences.map(() => true), thing });
+  };
+  const picked = choice({ label: "Story", options: stories.map(([name]) => [name, name]), value: stories[0][0], oninput: start });
+  el.append(
+    h("div", { class: "attn-x-top" }, picked, things,
+      choice({ label: "Hops", options: [["1", "1"], ["2", "2"], ["3", "3"]], value: String(model.get("hops")), oninput: (hops) => change({ hops: Number(hops) }) }),
+      h("button", { type: "button", onclick: () => start(picked.querySelector("select").value) }, "Tell it again")),
+    voice.node,
+    h("div", { class: "attn-x-columns" },
+      h("div", { class: "attn-x-scroll" }, h("table", { class: "attn-x-table" }, h("thead", {}, head), body)),
+      h("div", { class: "attn-x-side" },
+        h("table", { class: "attn-x-table" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "place"), h("th", { scope: "col" }, "chance"))), h("tbody", {}, ...bars.map(({ node }) => node))),
+        measured)));
+  numbers.watch(draw);
+  draw();
+}
+export default { render };
