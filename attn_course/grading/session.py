@@ -98,6 +98,7 @@ class Session:
 
     def _boot(self) -> None:
         self.ended = self.lost = None
+        self._ahead = bytearray()
         self._connection, self._life = self.zygote.spawn(self.limits, self.forbidden)
         request = {"op": "cells", "cells": self.cells, "seed": self.seed}
         what = "the notebook's own cells"
@@ -142,7 +143,8 @@ class Session:
             self._restricted[key] = Session(
                 self.zygote, self.cells, limits=limits, seed=self.seed, forbidden=key
             )
-        return self._restricted[key]
+        found = self._restricted[key] = self._restricted.pop(key)  # the latest comes last
+        return found
 
     def why_lost(self) -> str | None:
         """Why one of its processes cannot be called any more; None when all can."""
@@ -150,9 +152,15 @@ class Session:
         return next(reasons, None)
 
     def forget_dead(self) -> None:
-        """Restricted processes that have died are made again when they are needed."""
-        alive = {key: one for key, one in self._restricted.items() if one.alive}
-        self._restricted = alive
+        """Between tests: the restricted process of the last one stays, if it is alive.
+
+        Others are made again when they are needed: each may hold as much memory as this one.
+        """
+        latest = list(self._restricted)[-1:]
+        for key, one in list(self._restricted.items()):
+            if key not in latest or not one.alive:
+                one.end()
+                del self._restricted[key]
 
     def call(self, request: dict[str, Any], hold: wire.Hold | None = None) -> Any:
         """One request within the per-call budget; see ``jail/worker.py`` for the operations."""
@@ -195,7 +203,9 @@ class Session:
         try:
             wire.send_frame(connection, frame, wait)
             for _ in range(MAX_CALLBACKS):
-                reply = wire.receive(connection, self._resolve, wait=wait, count=self._count)
+                reply = wire.receive(
+                    connection, self._resolve, wait=wait, count=self._count, ahead=self._ahead
+                )
                 if type(reply) is not dict:
                     raise wire.WireError("reply is not a mapping")
                 if "callback" not in reply:
@@ -317,8 +327,19 @@ class Session:
 
     def _died(self, error: Exception) -> SubmissionLost:
         """End what is left of a submission that broke off; the exception that says how it ended."""
+        said = self._last_words() if isinstance(error, OSError) else ""
         self.end(b"e" if isinstance(error, EOFError | OSError) else b"k")
-        return self._lost(self._cause(error))
+        return self._lost(said or self._cause(error))
+
+    def _last_words(self) -> str:
+        """What the jail's own code said when it could not begin; it has hung up already."""
+        said = b""
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.settimeout(1.0)
+                said = self._connection.recv(1004)
+        text = said[4:].decode(errors="replace") if said.startswith(b"FAIL") else ""
+        return f"the jail could not begin: {text}" if text else ""
 
     def _lost(self, reason: str, kind: type[SubmissionLost] = SubmissionLost) -> SubmissionLost:
         self.lost = reason

@@ -107,7 +107,18 @@ def _junk(source: str) -> Callable[[list[dict[str, Any]]], None]:
 
 FULL = 10.0
 
+
 # name -> (file, status, score)
+def _below(magic: str) -> Callable[[list[dict[str, Any]]], None]:
+    """The right answer in a cell that begins with a magic."""
+
+    def apply(cells: list[dict[str, Any]]) -> None:
+        cell = _find(cells, "double")
+        cell["source"] = f"{magic}\n{cell['source']}"
+
+    return apply
+
+
 ORDINARY: dict[str, tuple[bytes, str, float | None]] = {
     "honest": (target.as_bytes(target.honest()), "graded", FULL),
     "untouched": (target.as_bytes(target.released()), "graded", 0.0),
@@ -144,6 +155,8 @@ ORDINARY: dict[str, tuple[bytes, str, float | None]] = {
     "shell_command": (_cells(_junk("!ls -la\n%pip install torch\nx = !pwd")), "graded", FULL),
     "magics": (_cells(_junk("%matplotlib inline\n%config InlineBackend.dpi = 90")), "graded", FULL),
     "cell_magic": (_cells(_junk("%%time\nz = 1")), "graded", FULL),
+    "answer_below_time": (_cells(_below("%%time")), "graded", FULL),
+    "answer_below_capture": (_cells(_below("%%capture seen")), "graded", FULL),
     "unknown_magic": (_cells(_junk("%no_such_magic")), "graded", FULL),
     "plots": (
         _cells(_junk("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()")),

@@ -11,9 +11,13 @@ import pytest
 import target
 
 from attn_course.grading.assignment import Assignment, load_assignment
+from attn_course.grading.errors import SubmissionLost
+from attn_course.grading.remote import NotAPlainValue, RemoteFunction
+from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Zygote
+from attn_course.grading.session import Session
 from attn_course.grading.source import read_exercise
-from attn_course.grading.verdict import Result, grade_notebook
+from attn_course.grading.verdict import grade_notebook
 
 ROOT = Path(__file__).resolve().parents[2]
 Graded = Callable[[dict[str, str]], dict[str, tuple[float | None, str]]]
@@ -87,3 +91,32 @@ def test_what_one_question_forbids_another_may_use(graded: Graded) -> None:
         }
     )
     assert [found[name][0] for name in ("total", "slope", "soft")] == [1.0, 1.0, 1.0]
+
+
+def test_a_submission_never_has_more_than_three_processes(zygote: Zygote) -> None:
+    """Each may hold as much memory as one submission may; the set forbids four different things."""
+    session = Session(zygote, [], limits=target.LIMITS)
+    with session:
+        opened = []
+        for name in ("softmax", "logsumexp", "autograd", "gru_cell"):
+            session.forget_dead()
+            opened.append(session.restricted([name]))
+            assert session.restricted([name]) is opened[-1]
+            assert sum(one.alive for one in (session, *opened)) <= 3
+    assert not any(one.alive for one in (session, *opened))
+
+
+def test_an_object_of_one_process_is_not_taken_for_one_of_another(zygote: Zygote) -> None:
+    source = (
+        "class Thing:\n    pass\ndef make():\n    return Thing()\ndef show(x):\n    return repr(x)"
+    )
+    with Session(zygote, [{"id": "c", "source": source}], limits=target.LIMITS) as session:
+        thing = RemoteFunction(session, "make")()
+        assert "Thing" in RemoteFunction(session, "show")(thing)
+        with pytest.raises(NotAPlainValue):
+            RemoteFunction(session, "show", forbidden=("softmax",))(thing)
+
+
+def test_a_misspelt_shortcut_says_so_and_grades_nobody(zygote: Zygote) -> None:
+    with pytest.raises(SubmissionLost, match="torch has nothing that is called 'sofmax'"):
+        Session(zygote, [], limits=target.LIMITS, forbidden=["sofmax"])

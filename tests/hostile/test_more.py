@@ -62,6 +62,25 @@ def test_counting_the_calls_does_not_earn_the_points_of_a_written_test() -> None
     assert sum(earned) / 60 < 1.0
 
 
+def test_the_seed_of_an_earlier_grading_does_not_tell_the_order_of_the_candidates() -> None:
+    """The page of feedback names it, and a second hand-in is graded with the same one."""
+    wrong = {f"wrong {i}": (lambda x, i=i: x + i) for i in range(1, 6)}
+
+    def order() -> list[str]:
+        seen: list[str] = []
+
+        def watching(candidate: Callable[[int], int]) -> bool:
+            seen.append(str(candidate(0)))
+            return seen[-1] == "0"
+
+        Probe("00_warm_up", "check_softmax", watching, seed=3).judges(
+            right=[abs, abs], wrong=wrong, points=5.0
+        )
+        return seen
+
+    assert len({tuple(order()) for _ in range(6)}) > 1
+
+
 WIDE = """
 def apply(step, x):
     n = 40_000

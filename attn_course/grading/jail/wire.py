@@ -6,6 +6,7 @@ otherwise as an object with the key ``"$"`` that names its kind. Decoding runs n
 sender: every kind is known, every size is checked against a cap before memory is taken.
 """
 
+import contextlib
 import json
 import math
 import socket
@@ -26,6 +27,7 @@ MAX_INT_DIGITS: Final = 4096
 MAX_ITEMS: Final = 1_000_000
 MAX_KEYS: Final = 5000
 SAFE_INT: Final = 2**53
+WHOLE: Final = 1 << 16  # a message up to this size is sent, and read, at once
 
 TORCH_DTYPES: Final[dict[str, torch.dtype]] = {
     str(dtype): dtype
@@ -96,6 +98,9 @@ def encode(value: object, buffers: Buffers, hold: Hold | None = None, depth: int
         items = [encode(x, buffers, hold, depth + 1) for x in tuple.__iter__(value)]
         return {"$": "tuple", "v": items}
     if isinstance(value, dict):
+        if all(type(k) is str for k in dict.keys(value)):
+            plain = {k: encode(v, buffers, hold, depth + 1) for k, v in dict.items(value)}
+            return {"$": "map", "v": plain}
         pairs = [
             [encode(k, buffers, hold, depth + 1), encode(v, buffers, hold, depth + 1)]
             for k, v in dict.items(value)
@@ -206,6 +211,10 @@ def _decode(node: Node, rest: Buffers, resolve: Resolve | None, strides: bool, d
                 raise WireError("malformed dict")
             _check_keys([k for k, _ in pairs])
             return {_key(k): v for k, v in pairs}
+        case "map":
+            if type(node["v"]) is not dict:
+                raise WireError("malformed map")
+            return {k: _decode(v, rest, resolve, strides, depth + 1) for k, v in node["v"].items()}
         case "set":
             _check_keys(members := items())
             return {_key(x) for x in members}
@@ -295,7 +304,7 @@ def pack(message: object, hold: Hold | None = None) -> Buffers:
     """
     buffers: Buffers = []
     node = encode(message, buffers, hold)
-    header = json.dumps(node, allow_nan=False).encode()
+    header = _to_json(node).encode()
     if len(header) > MAX_HEADER or len(buffers) > MAX_BUFFERS:
         raise WireError("message too large: more items than the wire allows")
     if sum(map(len, buffers)) > MAX_BYTES:
@@ -309,6 +318,8 @@ def send_frame(
     connection: socket.socket, frame: Buffers, wait: Callable[[], None] = lambda: None
 ) -> None:
     """Send what :func:`pack` made; ``wait`` sets the time-out that is left for each part."""
+    if sum(map(len, frame)) <= WHOLE:  # each part would wake the other side once more
+        frame = [b"".join(frame)]
     for part in frame:
         wait()
         connection.sendall(part)
@@ -326,6 +337,7 @@ def receive(
     strides: bool = False,
     wait: Callable[[], None] = lambda: None,
     count: Callable[[int], None] = lambda size: None,
+    ahead: bytearray | None = None,
 ) -> Any:
     """Receive one message.
 
@@ -335,28 +347,31 @@ def receive(
         strides: see :func:`decode`.
         wait: called before each read; sets the time-out that is left.
         count: called with the size of the message before it is taken.
+        ahead: keeps what was read beyond the message, for the next one; None reads none.
 
     Raises:
         EOFError: the peer has closed.
         WireError: the frame breaks the protocol.
     """
-    head = _read(connection, 12, wait)
+    head = _read(connection, 12, wait, ahead)
     if head[:4] == b"FAIL":  # the jail's own code, before any of a submission
-        said = head[4:] + connection.recv(1000)
+        said = head[4:] + bytes(ahead or b"")
+        with contextlib.suppress(OSError):
+            said += connection.recv(1000)
         raise WireError(f"it could not begin: {said.decode(errors='replace')}")
     header_length, parts = struct.unpack("<II", head[4:])
     if head[:4] != MAGIC or header_length > MAX_HEADER or parts > MAX_BUFFERS:
         raise WireError("not a frame of this protocol")
-    lengths = struct.unpack(f"<{parts}Q", _read(connection, 8 * parts, wait))
+    lengths = struct.unpack(f"<{parts}Q", _read(connection, 8 * parts, wait, ahead))
     count(header_length + sum(lengths))
     if sum(lengths) > MAX_BYTES:
         raise WireError(f"message too large: more than {MAX_BYTES >> 20} MiB")
-    header = _read(connection, header_length, wait)
+    header = _read(connection, header_length, wait, ahead)
     if sum(map(header.count, (b",", b"[", b"{"))) > MAX_ITEMS:  # each becomes an object of ours
         raise WireError(f"header with more than {MAX_ITEMS} items")
-    buffers = [_read(connection, length, wait) for length in lengths]
+    buffers = [_read(connection, length, wait, ahead) for length in lengths]
     try:
-        node = json.loads(header, parse_constant=_no_constant)
+        node = _from_json(str(header, "utf-8"))
     except (ValueError, RecursionError):
         raise WireError("header is not JSON") from None
     return decode(node, buffers, resolve, strides=strides)
@@ -366,15 +381,25 @@ def _no_constant(name: str) -> None:
     raise ValueError(name)
 
 
-def _read(connection: socket.socket, count: int, wait: Callable[[], None]) -> bytes:
-    out = bytearray()
+# Made once: json.dumps and json.loads make new ones at every call.
+_to_json: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+_from_json: Final = json.JSONDecoder(parse_constant=_no_constant).decode
+
+
+def _read(
+    connection: socket.socket, count: int, wait: Callable[[], None], ahead: bytearray | None
+) -> bytes:
+    out = bytearray() if ahead is None else ahead
+    least = 0 if ahead is None else WHOLE
     while len(out) < count:
         wait()
-        chunk = connection.recv(min(1 << 20, count - len(out)))
+        chunk = connection.recv(min(1 << 20, max(least, count - len(out))))
         if not chunk:
             raise EOFError("the other side has closed the connection")
         out += chunk
-    return bytes(out)
+    taken = bytes(out[:count])
+    del out[:count]
+    return taken
 
 
 def raw(value: Any) -> bytes:

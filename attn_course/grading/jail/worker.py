@@ -7,6 +7,7 @@ answers are data that the trusted side checks.
 import ast
 import builtins
 import contextlib
+import gc
 import inspect
 import io
 import linecache
@@ -66,6 +67,8 @@ def warm_up() -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot
 
+    from attn_course.probes import student  # noqa: F401
+
     torch.set_num_threads(1)
     config = Config()
     config.HistoryManager.enabled = False
@@ -76,6 +79,11 @@ def warm_up() -> None:
     x = torch.randn(2, 3, requires_grad=True)
     x.softmax(-1).sum().backward()
     torch.nn.Linear(3, 2)(x.detach())
+    shell.transform_cell("%matplotlib inline")
+    seed(0)
+    # What is here now is never garbage; a collection would write to every page that it looks at.
+    gc.collect()
+    gc.freeze()
 
 
 def quiet_shell(shell: Any) -> None:
@@ -91,6 +99,15 @@ def quiet_shell(shell: Any) -> None:
         shell.register_magic_function(not_run, "line", name)
 
 
+def as_python(shell: Any, source: str) -> str:
+    """A cell without its magics and shell commands; most have none, and are Python as they are."""
+    try:
+        compile(source, "<cell>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except (SyntaxError, ValueError):
+        return str(shell.transform_cell(source))
+    return source if source.endswith("\n") else f"{source}\n"
+
+
 class Worker:
     """The submission's namespace, and the objects that the trusted side holds handles of."""
 
@@ -101,6 +118,7 @@ class Worker:
 
         self.connection = connection
         self.output = output
+        self.ahead = bytearray()
         self.shell = InteractiveShell.instance()
         self.names: dict[str, Any] = self.shell.user_ns
         self.objects: dict[int, object] = {}
@@ -111,6 +129,7 @@ class Worker:
         main = types.ModuleType("__main__")
         main.__dict__.update(self.names)
         self.names = main.__dict__
+        self.shell.user_module, self.shell.user_ns = main, self.names  # %%time runs code there
         sys.modules["__main__"] = main
         errors = {}
         for cell in cells:
@@ -124,7 +143,7 @@ class Worker:
     def run_cell(self, identity: str, source: str) -> None:
         """Compile one cell as IPython would (magics included) and execute it."""
         filename = f"<cell {identity}>"
-        text = self.shell.transform_cell(source)
+        text = as_python(self.shell, source)
         linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
         tree = ast.parse(text, filename)
         if not self.restricted:
@@ -202,7 +221,7 @@ class Worker:
         def callback(*args: Any, **kwargs: Any) -> Any:
             message = {"callback": number, "args": list(args), "kwargs": kwargs}
             wire.send(self.connection, message, self.hold)
-            while "op" in (reply := wire.receive(self.connection, self.resolve, strides=True)):
+            while "op" in (reply := self.receive()):
                 self.reply(reply)  # the callback calls back into this notebook
             if "exc" in reply:
                 raise _error(reply["exc"])
@@ -216,10 +235,14 @@ class Worker:
         """Answer until the trusted side hangs up."""
         while True:
             try:
-                request = wire.receive(self.connection, self.resolve, strides=True)
+                request = self.receive()
             except EOFError:
                 os._exit(0)
             self.reply(request)
+
+    def receive(self) -> Any:
+        """The next message of the trusted side."""
+        return wire.receive(self.connection, self.resolve, strides=True, ahead=self.ahead)
 
     def reply(self, request: dict[str, Any]) -> None:
         """Answer one request, with what it raised when it raised."""
@@ -237,7 +260,7 @@ def seed(value: int) -> None:
     """One seed for everything a submission may draw from, so that a regrade repeats it."""
     random.seed(value)
     np.random.seed(value % 2**32)  # noqa: NPY002  what a notebook may draw from
-    torch.manual_seed(value)
+    torch.default_generator.manual_seed(value)  # torch.manual_seed looks for devices, slowly
 
 
 def _helped(operation: str, function: Any, options: dict[str, Any]) -> Any:

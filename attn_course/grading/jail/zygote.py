@@ -80,6 +80,9 @@ def fork_submission(
 ) -> None:
     """The keeper's life: confine, fork the worker, wait for it."""
     os.setsid()  # kill(0, ...) must not reach the zygote
+    if order.get("cores"):
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, order["cores"])  # type: ignore[arg-type]
     limits = dict(order["limits"]) | {"mapped_bytes": mapped_bytes()}  # type: ignore[call-overload]
     refused = [str(name) for name in order.get("forbidden", ())]  # type: ignore[attr-defined]
     hidden = shortcuts.hidden_folders(refused)

@@ -1,0 +1,152 @@
+"""The command itself, killed with SIGKILL and run again: the gradebook is as if never touched."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import classroom
+import postgres
+import pytest
+from nbgrader import api
+from sqlalchemy import text
+
+from attn_course.grading.gradebook import driver_url, tools_on_path
+
+COUNT = 7
+KILLS = {"sqlite": 20, "postgresql": 3}
+TABLES = ("student", "submitted_assignment", "submitted_notebook", "grade", "comment", "base_cell")
+ROWS = """SELECT sa.student_id, sn.flagged, bc.name, g.auto_score, g.manual_score,
+  g.needs_manual_grade, NULL FROM submitted_assignment sa
+  JOIN submitted_notebook sn ON sn.assignment_id = sa.id
+  JOIN grade g ON g.notebook_id = sn.id JOIN base_cell bc ON bc.id = g.cell_id
+  UNION ALL SELECT sa.student_id, sn.flagged, bc.name, NULL, NULL, NULL, c.auto_comment
+  FROM submitted_assignment sa JOIN submitted_notebook sn ON sn.assignment_id = sa.id
+  JOIN comment c ON c.notebook_id = sn.id JOIN base_cell bc ON bc.id = c.cell_id"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgres.server() as url:
+        yield url
+
+
+@pytest.fixture
+def new_book(request: Any, tmp_path: Path) -> Callable[[str], str]:
+    """Addresses of empty gradebooks, by kind."""
+
+    def made(kind: str) -> str:
+        name = f"book_{os.urandom(4).hex()}"
+        if kind == "sqlite":
+            return f"sqlite:///{tmp_path}/{name}.db"
+        import psycopg
+
+        url = request.getfixturevalue("server")
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"')
+        return str(url.rsplit("/", 1)[0] + "/" + name)
+
+    return made
+
+
+def course(folder: Path) -> Path:
+    source = folder / "source" / classroom.SLUG / f"{classroom.SLUG}.ipynb"
+    source.parent.mkdir(parents=True)
+    source.write_bytes(classroom.as_bytes(classroom.notebook()))
+    classroom.write_class(folder / "submitted", COUNT)
+    return folder
+
+
+def start(folder: Path, url: str) -> "subprocess.Popen[bytes]":
+    """``attn-course grade``, in a process group of its own."""
+    command = ["grade", "submitted", "--assignment", classroom.SLUG, "--seed", "11"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "attn_course.cli", *command, "--gradebook", url],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=(folder / "said.txt").open("ab"),
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def lines(folder: Path) -> int:
+    journal = folder / ".attn-grading" / f"{classroom.SLUG}.jsonl"
+    return journal.read_bytes().count(b"\n") if journal.exists() else 0
+
+
+def content(url: str) -> list[tuple[Any, ...]]:
+    """Everything that the gradebook says, without its random ids."""
+    tools_on_path()
+    book = api.Gradebook(driver_url(url))
+    try:
+        rows = sorted((tuple(row) for row in book.db.execute(text(ROWS))), key=repr)
+        counts = [
+            (name, book.db.execute(text(f"SELECT COUNT(*) FROM {name}")).scalar())
+            for name in TABLES
+        ]
+    finally:
+        book.close()
+    return [*rows, *counts]
+
+
+def killed(process: "subprocess.Popen[bytes]", folder: Path, draw: random.Random) -> bool:
+    """Kill it at a random moment of its start, or of its work; False when it ended before."""
+    target, until = lines(folder) + draw.randrange(0, 3), time.monotonic() + 120
+    if draw.random() < 0.4:
+        time.sleep(draw.random() * 1.5)
+    else:
+        while process.poll() is None and lines(folder) < target and time.monotonic() < until:
+            time.sleep(0.002)
+        time.sleep(draw.random() * 0.1)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    return process.wait(timeout=60) == -signal.SIGKILL
+
+
+def _the_comparison_can_fail(url: str, wanted: list[tuple[Any, ...]]) -> None:
+    """A student too many, a mark lost, a row doubled: each is seen, and undone."""
+    faults = {
+        "INSERT INTO student (id) VALUES ('ghost')": "DELETE FROM student WHERE id = 'ghost'",
+        "UPDATE grade SET auto_score = auto_score + 1": (
+            "UPDATE grade SET auto_score = auto_score - 1"
+        ),
+    }
+    for fault, undo in faults.items():
+        for statement, same in ((fault, False), (undo, True)):
+            book = api.Gradebook(url)
+            book.db.execute(text(statement))
+            book.db.commit()
+            book.close()
+            assert (content(url) == wanted) == same, statement
+
+
+@pytest.mark.parametrize("kind", KILLS)
+def test_the_command_killed_at_random_moments_and_run_again_loses_and_doubles_nothing(
+    kind: str, new_book: Callable[[str], str], tmp_path: Path
+) -> None:
+    whole, url = course(tmp_path / "whole"), new_book(kind)
+    assert start(whole, url).wait(timeout=240) == 1, (whole / "said.txt").read_text()
+    wanted = content(url)
+    assert [row for row in wanted if row[0] == "u-broken"]
+    if kind == "sqlite":
+        _the_comparison_can_fail(url, wanted)
+    draw = random.Random(20_170_612)
+    kills, round_number, progress = 0, 0, set()
+    while kills < KILLS[kind]:
+        folder, url = course(tmp_path / f"run{round_number}"), new_book(kind)
+        while kills < KILLS[kind] and killed(start(folder, url), folder, draw):
+            kills += 1
+            progress.add(lines(folder))
+        assert start(folder, url).wait(timeout=240) == 1, (folder / "said.txt").read_text()
+        assert content(url) == wanted
+        round_number += 1
+    assert len(progress) >= (4 if kind == "sqlite" else 1), (
+        f"all kills at the same moments: {progress}"
+    )
