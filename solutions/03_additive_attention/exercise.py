@@ -324,7 +324,7 @@ probe.gradient(probe.normal(2, 3, 5).softmax(-1), probe.normal(2, 5, 4), wrt=(0,
 #   Its input is the word first, then the context.
 # - `score(query, key)` is given, the function $a$: `(B, L, H)` and `(B, S, E)` in, scores `(B, L, S)` out.
 # - `word` `(B, D)` is the embedded $y_{i-1}$, `state` `(B, H)` is $s_{i-1}$, `annotations` `(B, S, E)` are the $h_j$ with `lengths` `(B,)`, all at least 1.
-# - The result is the triple `(new_state, context, weights)` of shapes `(B, H)`, `(B, E)`, `(B, S)`. Padding has weight 0.
+# - The result is the triple `(new_state, context, weights)` of shapes `(B, H)`, `(B, E)`, `(B, S)`. Padding has weight 0, and gradients flow through all of it.
 # - Mind the order: the weights come from the state *before* the update.
 #
 # You may use your functions of exercises 2 and 3. Their tests do not depend on this one, but this one depends on them.
@@ -347,6 +347,11 @@ def decoder_step(cell, word, state, annotations, lengths, score):
 
 # %% nbgrader={"grade_id": "decoder_step-by_hand", "grade": true, "points": 1}
 # All sizes 1.
+def picking_cell(input, hidden):
+    """A cell that lets only the word through, so that state and source are felt by looking."""
+    return input[:, :5]
+
+
 def product_score(query, key):
     return query @ key.transpose(-1, -2)  # (B, L, S)
 
@@ -411,6 +416,20 @@ score = mlp_score(probe.normal(2, 5), probe.normal(2, 7), probe.normal(2))
 lengths = torch.tensor([4, 1, 3])
 probe.equals(cell, probe.normal(3, 3), probe.normal(3, 5), probe.normal(3, 4, 7), lengths, score)
 ### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "decoder_step-gradient", "grade": true, "points": 1}
+# Training must reach the state that asks and the annotations that answer.
+probe = Probe("03_additive_attention", "decoder_step", decoder_step, oracle=right_step)
+for place in (2, 3):
+    probe.holds(
+        properties.gradient_reaches(place),
+        picking_cell,
+        probe.normal(2, 5),
+        probe.normal(2, 5),
+        probe.normal(2, 4, 5),
+        torch.tensor([4, 3]),
+        product_score,
+    )
 
 # %% [markdown]
 # ## 5. The alignment error rate
@@ -477,6 +496,16 @@ truth = truth.masked_fill(torch.arange(7) >= lengths[:, None], -1)
 truth[0, 3] = -1
 probe.equals(guess, truth)
 ### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "alignment_error_rate-ties", "grade": true, "points": 1}
+# Of equal weights the first counts.
+probe = Probe(
+    "03_additive_attention", "alignment_error_rate", alignment_error_rate, oracle=right_rate
+)
+probe.equals(
+    torch.tensor([[[0.4, 0.4, 0.2], [0.1, 0.45, 0.45], [0.2, 0.6, 0.2]]]),
+    torch.tensor([[0, 1, 0]]),
+)
 
 # %% nbgrader={"grade_id": "alignment_error_rate-none_known", "grade": true, "points": 1}
 # Nothing is known, so nothing is wrong.

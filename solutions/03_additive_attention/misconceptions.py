@@ -476,7 +476,7 @@ def look(state, annotations, lengths, score):
 @misconception(
     of="decoder_step",
     name="alignment after the update",
-    fails=cells("decoder_step", *STEP),
+    fails=cells("decoder_step", *STEP, "gradient"),
 )
 def step_late(cell, word, state, annotations, lengths, score):
     """You update the state first and look at the source with the new one. That is Luong's order, the
@@ -571,7 +571,7 @@ def step_forgets(cell, word, state, annotations, lengths, score):
 @misconception(
     of="decoder_step",
     name="the same weight for every position",
-    fails=cells("decoder_step", *STEP),
+    fails=cells("decoder_step", *STEP, "gradient"),
 )
 def step_uniform(cell, word, state, annotations, lengths, score):
     """You take the mean of the real annotations and never use the scores. A mean is the same at every
@@ -583,6 +583,20 @@ def step_uniform(cell, word, state, annotations, lengths, score):
     )
     context = (weights @ annotations)[:, 0]
     return cell(torch.cat([word, context], dim=-1), state), context, weights[:, 0]
+
+
+@misconception(
+    of="decoder_step",
+    name="the look is cut off from training",
+    fails=cells("decoder_step", "gradient"),
+)
+def step_detached(cell, word, state, annotations, lengths, score):
+    """Your numbers are right, but no gradient comes back through the weights and the context: something
+    detaches them. The score would never be trained, nor the encoder through the direct path.
+    """
+    context, weights = look(state, annotations, lengths, score)
+    context, weights = context.detach(), weights.detach()
+    return cell(torch.cat([word, context], dim=-1), state), context, weights
 
 
 # --- alignment_error_rate ----------------------------------------------------------------------
@@ -636,7 +650,7 @@ def rate_divided_by_all(weights, alignment):
 @misconception(
     of="alignment_error_rate",
     name="accuracy in place of error",
-    fails=cells("alignment_error_rate", "values", "no_source"),
+    fails=cells("alignment_error_rate", "values", "no_source", "ties"),
 )
 def rate_accuracy(weights, alignment):
     """You return the share that is right. An error rate is the other share: 0 is best."""
@@ -663,7 +677,7 @@ def rate_row_means(weights, alignment):
 @misconception(
     of="alignment_error_rate",
     name="the mass in the wrong place",
-    fails=cells("alignment_error_rate", "values", "no_source"),
+    fails=cells("alignment_error_rate", "values", "no_source", "ties"),
 )
 def rate_soft(weights, alignment):
     """You measure how much weight stands in the wrong place. That is a sensible number (it punishes
@@ -679,7 +693,7 @@ def rate_soft(weights, alignment):
 @misconception(
     of="alignment_error_rate",
     name="the largest weight of a column",
-    fails=cells("alignment_error_rate", "values", "no_source"),
+    fails=cells("alignment_error_rate", "values", "no_source", "ties"),
 )
 def rate_columns(weights, alignment):
     """You look for the largest weight along the axis of the targets: for each source position the
@@ -692,6 +706,22 @@ def rate_columns(weights, alignment):
     width = weights.shape[1]
     best = torch.nn.functional.pad(best, (0, max(0, width - best.shape[1])), value=-2)[:, :width]
     return float((best != alignment)[known].double().mean())
+
+
+@misconception(
+    of="alignment_error_rate",
+    name="the last of equal weights",
+    fails=cells("alignment_error_rate", "ties"),
+)
+def rate_last_of_equals(weights, alignment):
+    """Where two weights are equal you take the later position. The contract says which of them
+    counts; look at how your search treats a second maximum.
+    """
+    known = alignment >= 0
+    if not known.any():
+        return 0.0
+    looks = weights.shape[-1] - 1 - weights.flip(-1).argmax(-1)
+    return float((looks != alignment)[known].double().mean())
 
 
 @misconception(
@@ -710,7 +740,7 @@ def rate_nan(weights, alignment):
 @misconception(
     of="alignment_error_rate",
     name="only the sentences without any mistake",
-    fails=cells("alignment_error_rate", "values", "no_source"),
+    fails=cells("alignment_error_rate", "values", "no_source", "ties"),
 )
 def rate_sentences(weights, alignment):
     """You count a sentence as wrong when a single position of it is wrong. The rate counts
