@@ -82,6 +82,28 @@ assert safe(fail) == 'seen'""",
         "def call(f):\n    try:\n        f()\n    except TypeError:\n        return 'told'",
         "assert call(lambda: (i for i in range(3))) == 'told'\nassert call(lambda: None) is None",
     ),
+    "a launcher of a kernel": (  # the form of Triton's: kernel[grid](pointers, sizes)
+        """class Kernel:
+    def __init__(self, function):
+        self.function = function
+    def __getitem__(self, grid):
+        def launch(*args, **kwargs):
+            for number in range(grid[0]):
+                self.function(number, *args, **kwargs)
+        return launch
+
+@Kernel
+def add_block(program, x, y, out, size, BLOCK=2):
+    part = slice(program * BLOCK, min(size, (program + 1) * BLOCK))
+    out[part] = x[part] + y[part]
+
+def add(x, y):
+    out = torch.empty_like(x)
+    add_block[(len(x) + 1) // 2,](x, y, out, len(x), BLOCK=2)
+    return out""",
+        """x, y = torch.randn(2, 7)
+torch.testing.assert_close(add(x, y), x + y)""",
+    ),
     "nested plain values": (
         "def echo(*args, **kwargs):\n    return args, kwargs",
         """given = ([1, 2.5, None], {"a": (True, b"x")}), {"key": {1, 2}, "size": torch.Size([2])}
@@ -365,3 +387,24 @@ def test_a_misspelt_list_of_shortcuts_is_refused(tmp_path: Path, header: str, sa
     )
     with pytest.raises(ValueError, match=said):
         read_exercise(path)
+
+
+TRITON = """import triton
+import triton.language as tl
+
+@triton.jit
+def add_block(x, y, out, size, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < size) + tl.load(y + at, mask=at < size), at < size)
+
+def add(x, y):
+    out = torch.empty_like(x)
+    add_block[(triton.cdiv(x.numel(), 4),)](x, y, out, x.numel(), BLOCK=4)
+    return out"""
+
+
+def test_a_triton_function_crosses_under_the_interpreter(grade: Grade) -> None:
+    pytest.importorskip("triton", reason="the extra `kernels` is not installed")
+    test = "x, y = torch.randn(2, 7)\ntorch.testing.assert_close(add(x, y), x + y)"
+    result = grade(notebook({"add": TRITON}, {"add-x": test}))
+    assert result.score == 1.0, result.tests

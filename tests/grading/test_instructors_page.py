@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from hostile import attacks
+from hostile import attacks, evasions
 from typer.testing import CliRunner
 
 from attn_course.cli import app
@@ -25,6 +25,7 @@ def test_the_hostile_suite_is_counted_right():
     names |= {"exhaustion": "EXHAUST"}
     assert {k: row(k) for k in names} == {k: len(getattr(attacks, v)) for k, v in names.items()}
     assert sum(row(k) for k in names) == len(attacks.ALL)
+    assert row("evasions") == sum(map(len, evasions.EVASIONS.values()))
     malformed, ordinary = text.split("\nMALFORMED")[1].split("\nORDINARY")
     assert row("broken files") == len(re.findall(r'^    "\w+": ', malformed, re.M))
     assert row("ordinary mistakes") == len(re.findall(r'^    "\w+": ', ordinary, re.M))

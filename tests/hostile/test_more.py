@@ -15,7 +15,7 @@ import target
 from attn_course.grading.assignment import Assignment, load_assignment
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote
-from attn_course.grading.source import read_exercise
+from attn_course.grading.source import find_slugs, read_exercise
 from attn_course.grading.verdict import grade_notebook
 from attn_course.probes import Probe, ProbeFailure
 
@@ -155,7 +155,7 @@ def test_the_seed_of_the_hidden_inputs_cannot_be_had_from_the_submissions_own(
         assert int(told.tests[0].message.removeprefix("ValueError: ")) < 256
 
 
-@pytest.mark.parametrize("slug", ["00_warm_up", "01_recurrence", "02_seq2seq_bottleneck"])
+@pytest.mark.parametrize("slug", find_slugs(Path(__file__).parents[2]))
 def test_the_solutions_of_the_course_earn_everything_in_the_jail(slug: str, zygote: Zygote) -> None:
     """Else nobody of a class is graded: a solution may use nothing that the jail has sealed."""
     path = Path(__file__).parents[2] / "solutions" / slug / "exercise.py"

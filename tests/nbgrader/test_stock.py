@@ -13,9 +13,12 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from attn_course.grading.assignment import load_assignment
 from attn_course.grading.release import build_sources
+from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.source import find_slugs, read_exercise, solution_names
 from attn_course.grading.trial import Trial
+from attn_course.grading.verdict import grade_notebook
 from attn_course.probes.catalogue import collect, load_module
 
 pytestmark = pytest.mark.nbgrader
@@ -213,3 +216,48 @@ def test_a_broken_cell_costs_its_own_tests_and_a_loud_one_costs_nothing(graded, 
     told = graded(slug)["feedback"]["broken"]
     assert "raised ValueError: my own mistake" in told
     assert "SyntaxError" in told
+
+
+EXPLAINED = ("write it yourself", "is not available to a submission")
+COMPARED = {}  # cells by set
+STUDENTS = ("right", "untouched", "wrong", "broken")
+
+
+@pytest.fixture(scope="module")
+def zygote():
+    with Zygote() as found:
+        yield found
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_our_grader_gives_every_cell_the_score_of_stock_nbgrader(graded, base, zygote, slug):
+    """Same files, same seed. A mistake made with what we refuse may differ, and says that it is."""
+    theirs = graded(slug)["cells"]
+    notebook = nbformat.writes(read_exercise(ROOT / "solutions" / slug / "exercise.py")).encode()
+    assignment = load_assignment(notebook, slug)
+    differences, compared = [], 0
+    for student in STUDENTS:
+        sent = base / "build" / "submitted" / student / slug / f"{slug}.ipynb"
+        seed = int(ENVIRONMENT["ATTN_COURSE_SEED"])
+        found = grade_notebook(
+            sent.read_bytes(), assignment, zygote, student=student, seed=seed, limits=Limits()
+        )
+        assert found.status == "graded", found.reason
+        for test in found.tests:
+            compared += 1
+            if abs(test.score - theirs[student][test.grade_id]) > 1e-9:
+                differences.append((student, test))
+    unexplained = [
+        (student, test.grade_id, test.score, theirs[student][test.grade_id], test.message)
+        for student, test in differences
+        if student != "wrong" or not any(why in test.message for why in EXPLAINED)
+    ]
+    assert unexplained == []
+    assert len(differences) <= 0.1 * compared
+    COMPARED[slug] = compared - len(differences)
+
+
+def test_at_least_300_cells_were_compared():
+    if set(COMPARED) != set(SLUGS):
+        pytest.skip("some of the sets were left out of this run")
+    assert sum(COMPARED.values()) >= 300, COMPARED
