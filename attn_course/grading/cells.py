@@ -120,7 +120,7 @@ def seeded(seed: int) -> Iterator[None]:
     before = os.environ.get(SEED_VARIABLE)
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
     os.environ[SEED_VARIABLE] = str(seed)
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002  a test cell may use the old interface
     random.seed(seed)
     try:

@@ -7,6 +7,7 @@ what a person entered (manual scores, comments, extra credit) is never touched.
 import contextlib
 import datetime
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +42,8 @@ class GradebookWriter:
         self._api = api
         tools_on_path()
         try:
-            self._book = api.Gradebook(driver_url(url))
+            with _known_head(api):
+                self._book = api.Gradebook(driver_url(url))
         except (SQLAlchemyError, api.InvalidEntry, OSError, ImportError) as error:
             raise GradebookError(
                 f"the gradebook {_without_password(url)} cannot be opened: {_reason(error)}"
@@ -198,6 +200,33 @@ def _verbatim(text: str) -> str:
     An error's text is the student's: as a paragraph it could bring a script to the instructor.
     """
     return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+@contextlib.contextmanager
+def _known_head(api: Any) -> Iterator[None]:
+    """Tell nbgrader the version of its tables, for which it would start a program of seconds."""
+    asked, head = api.get_alembic_version, alembic_head(Path(api.__file__).parent)
+    if head is not None:
+        api.get_alembic_version = lambda: head
+    try:
+        yield
+    finally:
+        api.get_alembic_version = asked
+
+
+def alembic_head(nbgrader: Path) -> str | None:
+    """The newest of nbgrader's table versions, as ``alembic heads`` says; None if that is unclear.
+
+    Args:
+        nbgrader: folder of the package.
+    """
+    said = re.compile(r"^(down_revision|revision)\b[^=\n]*=\s*(?:['\"](\w+)['\"]|None)\s*$", re.M)
+    known: dict[str, set[str]] = {"revision": set(), "down_revision": set()}
+    for path in (nbgrader / "alembic" / "versions").glob("*.py"):
+        for kind, version in said.findall(path.read_text()):
+            known[kind] |= {version} - {""}
+    heads = known["revision"] - known["down_revision"]
+    return heads.pop() if len(heads) == 1 else None
 
 
 def _reason(error: BaseException) -> str:

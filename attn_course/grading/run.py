@@ -68,8 +68,10 @@ def grade_class(
     settings = pool.Settings(assignment=assignment, limits=limits or Limits(), sandbox=sandbox)
     with contextlib.ExitStack() as stack:
         log = _open_journal(stack, journal, settings, seed, fresh=fresh)
-        book = _open_gradebook(stack, gradebook, assignment)
         done = {name: log.results[name][1] for name in by_student if log.has(name, keys[name])}
+        if scheduler is None and len(done) < len(handed):
+            pool.start(settings)  # while the gradebook opens
+        book = _open_gradebook(stack, gradebook, assignment)
         seed = log.seed
         if book is not None:
             for name in sorted(done.keys() - book.students()):  # another gradebook than last time

@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import itertools
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -63,11 +64,14 @@ class Catalogue:
 
     def witness_calls(self, function: str) -> list[Call]:
         """Return the extra calls on which a name for a wrong answer must hold too."""
-        calls: list[Call] = []
-        for of, make in self.witnesses:
-            if of == function:
-                calls.extend(make(Draw(_WITNESS_SEED)))
-        return calls
+        return list(_witness_calls(self, function))
+
+
+@lru_cache(maxsize=256)
+def _witness_calls(catalogue: Catalogue, function: str) -> tuple[Call, ...]:
+    """Made once: they are the same every time, and are only ever run on copies."""
+    made = [make(Draw(_WITNESS_SEED)) for of, make in catalogue.witnesses if of == function]
+    return tuple(itertools.chain.from_iterable(made))
 
 
 def misconception(*, of: str, name: str, fails: Sequence[str]) -> Callable[[Any], Any]:

@@ -120,6 +120,8 @@ def _value_difference(got: Tensor, expected: Tensor, slack: float | int) -> Diff
     rtol, atol = _TOLERANCE[coarse]
     wide = torch.complex128 if got.is_complex() or expected.is_complex() else torch.float64
     a, b = got.to(wide), expected.to(wide)
+    if torch.allclose(a, b, rtol=slack * rtol, atol=slack * atol):  # most are: ask nothing more
+        return None
     nan = a.isnan() & ~b.isnan()
     if bool(nan.any()):
         return Difference("nan", f"{_count(nan, total)} {_be(nan)} NaN{_first(nan)}")

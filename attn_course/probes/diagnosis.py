@@ -1,23 +1,41 @@
 """Find out why an answer is wrong: name the misconception, or else the property that broke."""
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from attn_course.probes import properties
 from attn_course.probes.catalogue import Call, Catalogue, Misconception
-from attn_course.probes.outcome import Outcome, agree, judge, quiet, run
+from attn_course.probes.memo import remembered
+from attn_course.probes.outcome import Outcome, agree, judge, known, quiet, run
 from attn_course.probes.values import copy, size
 
 _MOST_WITNESSES = 64
 
 
-@dataclass(frozen=True)
 class Record:
-    """A call that was made on the learner's function, and what came of it."""
+    """A call on the learner's function, and what came of it.
 
-    call: Call
-    outcome: Outcome
+    Args:
+        call: The call.
+        outcome: What came of it; None makes the call when somebody asks.
+        function: The learner's function, needed where ``outcome`` is None.
+    """
+
+    def __init__(
+        self, call: Call, outcome: Outcome | None, *, function: Callable[..., Any] | None = None
+    ) -> None:
+        self.call = call
+        self.function = function
+        if outcome is not None:
+            self.outcome = outcome
+
+    @functools.cached_property
+    def outcome(self) -> Outcome:
+        """What came of the call."""
+        if self.function is None:
+            raise ValueError("function: expected a callable where there is no outcome, got None")
+        return run(self.function, self.call)
 
 
 def name_misconceptions(
@@ -43,18 +61,18 @@ def name_misconceptions(
     """
     left: list[Misconception] = []
     for candidate in catalogue.of(name):
-        there = run(candidate.function, failing.call)
+        there = known(candidate.function, failing.call)
         if right is not None and judge(there, right) is None:
             continue
         if agree(failing.outcome, there) and all(
-            agree(record.outcome, run(candidate.function, record.call)) for record in records
+            agree(record.outcome, known(candidate.function, record.call)) for record in records
         ):
             left.append(candidate)
     for call in catalogue.witness_calls(name)[:_MOST_WITNESSES]:
         if not left:
             break
         mine = run(function, call)
-        left = [c for c in left if agree(mine, run(c.function, call))]
+        left = [c for c in left if agree(mine, known(c.function, call))]
     # An answer that changes from call to call is no catalogued one, whatever it gave just now.
     if left and not agree(failing.outcome, run(function, failing.call)):
         return []
@@ -78,11 +96,11 @@ def broken_property(
     """Return the symptom of the first universal property that the oracle keeps and this breaks."""
     if oracle is None or call.via is not None:
         return None
-    shares = _symptom(properties.rows_sum_to_one, oracle, call) is None
+    shares = _known_symptom(properties.rows_sum_to_one, oracle, call) is None
     for claim in properties.UNIVERSAL:
         if claim is properties.non_negative and not shares:
             continue  # a right answer that happens to be positive here may be negative elsewhere
-        if _symptom(claim, oracle, call) is None:
+        if _known_symptom(claim, oracle, call) is None:
             found = _symptom(claim, function, call)
             if found:
                 return found
@@ -106,7 +124,7 @@ def smallest_failure(
             (best.call.args, best.call.kwargs)
         ):
             continue
-        right = run(oracle, call)
+        right = known(oracle, call)
         if right.error is not None:
             continue
         mine = run(function, call)
@@ -123,3 +141,12 @@ def _symptom(claim: properties.Property, function: Callable[..., Any], call: Cal
             return claim(function, *copy(call.args), **copy(call.kwargs))
     except Exception:
         return ""
+
+
+def _known_symptom(
+    claim: properties.Property, oracle: Callable[..., Any], call: Call
+) -> str | None:
+    """As ``_symptom``, for a function of ours: the grader remembers it."""
+    return remembered(  # type: ignore[no-any-return]
+        lambda: _symptom(claim, oracle, call), claim, oracle, call.args, call.kwargs, kind="symptom"
+    )

@@ -1,11 +1,11 @@
 """The probe that a test cell puts to a learner's function."""
 
 import contextlib
+import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-import torch
 
 from attn_course.probes import student
 from attn_course.probes.catalogue import Call, Catalogue, load_catalogue
@@ -20,7 +20,7 @@ from attn_course.probes.diagnosis import (
 from attn_course.probes.draw import Draw, choose_seed, log_seed
 from attn_course.probes.failure import NotStarted, NotStartedReport, ProbeFailure, Report
 from attn_course.probes.oracle import as_oracle
-from attn_course.probes.outcome import Outcome, judge, quiet, run, write_call
+from attn_course.probes.outcome import Outcome, judge, known, quiet, run, write_call
 from attn_course.probes.properties import Property, memory_below
 from attn_course.probes.values import copy, describe, freeze, show
 
@@ -150,7 +150,7 @@ class Probe(Draw):
             record = made[-1] if made else Record(call, run(self.function, call))
             self.records.extend(made)
             self._fail(record, Difference("property", symptom), None, claim)
-        self.records.append(Record(call, run(self.function, call)))
+        self.records.append(Record(call, None, function=self.function))
 
     def memory(self, *args: Any, below: int, **kwargs: Any) -> None:
         """Check that one call holds at most ``below`` bytes beyond its inputs.
@@ -218,8 +218,9 @@ class Probe(Draw):
             ProbeFailure: If no point is earned.
         """
         asked = [(None, candidate) for candidate in right] + list(wrong.items())
-        # In an order of chance: else a function that counts its calls would know every verdict.
-        order = torch.randperm(len(asked), generator=self.rng).tolist()
+        # In an order of chance, and not of the seed, which the page of feedback tells: else a
+        # function that counts its calls would know every verdict.
+        order = random.SystemRandom().sample(range(len(asked)), len(asked))
         answers = {i: self._verdict(asked[i][1]) for i in order}
         verdicts: list[tuple[str | None, bool | None, Record]] = [
             (name, *answers[i]) for i, (name, _) in enumerate(asked)
@@ -268,7 +269,7 @@ class Probe(Draw):
     def _right(self, call: Call) -> Outcome:
         if self.oracle is None:
             raise ValueError("oracle: expected a callable for this probe, got None")
-        right = run(self.oracle, call)
+        right = known(self.oracle, call)
         if right.error is not None:
             raise RuntimeError(
                 f"the oracle of {self.slug}/{self.name} {right.error_text()}"

@@ -30,7 +30,9 @@ class GradientMissing(Exception):
     """No gradient reaches an argument that the result depends on."""
 
 
-class _Gradient:
+class Gradient:
+    """The adapter that ``grad`` returns."""
+
     def __init__(self, wrt: tuple[int | str, ...]) -> None:
         self.wrt = wrt
         names = ", ".join(f"argument {w}" if isinstance(w, int) else f"`{w}`" for w in wrt)
@@ -58,7 +60,7 @@ def grad(*wrt: int | str) -> Callable[..., Any]:
         them when several arguments are named.  It raises ``GradientMissing`` when the result
         is cut off from a named argument.
     """
-    return _Gradient(wrt or (0,))
+    return Gradient(wrt or (0,))
 
 
 def seed(function: Callable[..., Any], value: int) -> None:

@@ -60,7 +60,7 @@ def changed(before: Any, after: Any) -> bool:
             if one.shape != other.shape or one.dtype != other.dtype:
                 return True
             a, b = one.detach(), other.detach()
-            if not bool(((a == b) | ((a != a) & (b != b))).all()):
+            if not torch.equal(a, b) and not bool(((a == b) | ((a != a) & (b != b))).all()):
                 return True
         elif isinstance(one, np.ndarray) and not np.array_equal(
             one, other, equal_nan=one.dtype.kind in "fc"
@@ -121,6 +121,9 @@ def _copy_leaf(value: Any) -> Any:
 def _copy_tensor(value: Tensor) -> Tensor:
     source = value.detach()
     if source.layout != torch.strided:
+        return source.clone().requires_grad_(value.requires_grad)
+    whole = source.numel() * source.element_size() == source.untyped_storage().nbytes()
+    if whole and source.is_contiguous():
         return source.clone().requires_grad_(value.requires_grad)
     # clone() would make a slice or an expanded view contiguous; the learner must meet it as it is.
     storage = source.untyped_storage().clone()

@@ -20,7 +20,13 @@ from nbgrader import api
 from sqlalchemy import inspect, text
 
 from attn_course.grading.assignment import Assignment
-from attn_course.grading.gradebook import GradebookError, GradebookWriter, driver_url, tools_on_path
+from attn_course.grading.gradebook import (
+    GradebookError,
+    GradebookWriter,
+    alembic_head,
+    driver_url,
+    tools_on_path,
+)
 from attn_course.grading.results import Result
 from attn_course.grading.results import TestResult as One
 
@@ -349,3 +355,8 @@ def test_without_postgresql_the_test_says_what_to_install(monkeypatch: Any) -> N
     monkeypatch.setattr(postgres, "programs", lambda: None)
     with pytest.raises(AssertionError, match="apt-get install postgresql"), postgres.server():
         raise RuntimeError("it started")
+
+
+def test_the_version_of_the_tables_is_the_one_that_alembic_says() -> None:
+    tools_on_path()
+    assert alembic_head(Path(api.__file__).parent) == api.get_alembic_version()

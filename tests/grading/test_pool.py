@@ -16,7 +16,8 @@ import classroom
 import psutil
 import pytest
 
-from attn_course.grading import pool
+from attn_course.grading import cluster as cluster_module
+from attn_course.grading import pool, workers
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.results import Result
 from attn_course.grading.run import AssignmentError, grade_class
@@ -128,10 +129,10 @@ def poison(task: pool.Task, settings: pool.Settings) -> Result:
 def test_a_submission_that_kills_its_grader_is_given_up_and_the_batch_goes_on(
     monkeypatch: Any, assignment: Any
 ) -> None:
-    monkeypatch.setattr(pool, "grade_task", poison)
+    monkeypatch.setattr(workers, "grade_task", poison)
     tasks = [pool.Task(student=f"s{i:02d}", data=None, seed=1) for i in range(7)]
     settings = pool.Settings(assignment=assignment, sandbox=False)
-    results = {r.student: r for r in pool.run_processes(tasks, settings, workers=2)}
+    results = {r.student: r for r in workers.run_processes(tasks, settings, workers=2)}
     assert len(results) == 7
     assert (results["s03"].status, results["s03"].score) == ("sandbox_error", None)
     assert "died each time" in results["s03"].reason
@@ -140,7 +141,7 @@ def test_a_submission_that_kills_its_grader_is_given_up_and_the_batch_goes_on(
 
 def test_an_abandoned_run_leaves_no_process(assignment: Any) -> None:
     tasks = [pool.Task(student=f"s{i}", data=None, seed=1) for i in range(9)]
-    running = pool.run_processes(tasks, pool.Settings(assignment=assignment), workers=2)
+    running = workers.run_processes(tasks, pool.Settings(assignment=assignment), workers=2)
     next(running)
     assert len(workers_of_this_process()) == 2
     running.close()
@@ -152,12 +153,13 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
 import sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import classroom
-from attn_course.grading import pool
+from attn_course.grading import pool, workers
+from attn_course.grading import cluster as cluster_module
 from attn_course.grading.assignment import load_assignment
 if __name__ == "__main__":
     found = load_assignment(classroom.as_bytes(classroom.notebook()), "small")
     tasks = [pool.Task(student=str(i), data=None, seed=1) for i in range(5)]
-    running = pool.run_processes(tasks, pool.Settings(assignment=found), workers=1)
+    running = workers.run_processes(tasks, pool.Settings(assignment=found), workers=1)
     next(running)
     print("graded", flush=True)
     time.sleep(60)
@@ -178,7 +180,7 @@ if __name__ == "__main__":
 
 
 def test_no_scheduler_is_one_clear_line(monkeypatch: Any) -> None:
-    monkeypatch.setattr(pool, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 1)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts and never answers
         port = silent.getsockname()[1]
         with pytest.raises(SandboxError, match="no dask scheduler answers") as caught:
@@ -192,7 +194,7 @@ def test_no_scheduler_is_one_clear_line(monkeypatch: Any) -> None:
 def test_a_scheduler_without_workers_is_one_clear_line(monkeypatch: Any) -> None:
     from distributed import LocalCluster
 
-    monkeypatch.setattr(pool, "WORKER_SECONDS", 1)
+    monkeypatch.setattr(cluster_module, "WORKER_SECONDS", 1)
     with (
         LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty,
         pytest.raises(SandboxError, match="has no worker after 1 s"),
@@ -290,13 +292,13 @@ def test_no_sandbox_grades_and_says_so_on_every_result(tmp_path: Path) -> None:
 def test_a_solution_that_fails_its_own_tests_grades_nobody() -> None:
     wrong = {**classroom.SOLUTIONS, "double": "def double(x):\n    return 3 * x"}
     done: list[str] = []
-    for workers in (1, 2):
+    for count in (1, 2):
         with pytest.raises(AssignmentError, match="double-values"):
             grade_class(
                 classroom.handed(4),
                 notebook=classroom.as_bytes(classroom.notebook(wrong)),
                 slug=classroom.SLUG,
-                workers=workers,
+                workers=count,
                 progress=lambda result, *counts: done.append(result.student),
             )
     assert done == []

@@ -1,0 +1,161 @@
+"""Grade in several processes of this machine; one that dies is replaced."""
+
+import concurrent.futures
+import contextlib
+import ctypes
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from attn_course.grading.errors import SandboxError
+from attn_course.grading.pool import (
+    Results,
+    Settings,
+    Task,
+    close_zygotes,
+    given_up,
+    grade_task,
+    keep_to_one_core,
+    load_grader,
+    zygote_of_this_process,
+)
+from attn_course.grading.results import Result
+
+ATTEMPTS = 3  # as they come, alone, alone again
+PR_SET_PDEATHSIG = 1
+
+
+def _prepare_worker(settings: Settings, parent: int, counter: Any, forked: bool) -> None:
+    """Leave Ctrl-C to the parent, end when the parent does, have the jail at hand."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if forked:
+        # At once: a fork holds the locks of its parent, and the next run would find them taken.
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        close_zygotes()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    with counter.get_lock():
+        number = counter.value
+        counter.value += 1
+    keep_to_one_core(number)
+    with contextlib.suppress(SandboxError):  # the first task will say so
+        zygote_of_this_process(sandbox=settings.sandbox, wait=False)
+        load_grader()
+
+
+def _context(settings: Settings) -> Any:
+    """Fork where that is safe and shares what has been imported, else start anew.
+
+    A process with other threads must not be forked. Neither may workers share a jail where no
+    filter of system calls keeps its submissions from each other's sockets.
+    """
+    alone = sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1
+    if alone and settings.sandbox and threading.current_thread() is threading.main_thread():
+        with contextlib.suppress(OSError):
+            ctypes.CDLL("libseccomp.so.2")
+            return multiprocessing.get_context("fork")
+    return multiprocessing.get_context("spawn")
+
+
+class _Workers:
+    """Processes of which at most ``count`` tasks are in flight, so that a crash has few suspects.
+
+    Args:
+        settings: the same for every task.
+        count: number of processes.
+    """
+
+    def __init__(self, settings: Settings, count: int) -> None:
+        self.settings, self.count = settings, count
+        self._pool = self._new()
+
+    def _new(self) -> concurrent.futures.ProcessPoolExecutor:
+        context = _context(self.settings)
+        forked = context.get_start_method() == "fork"
+        if forked:
+            load_grader()
+            zygote_of_this_process(sandbox=self.settings.sandbox)
+            gc.collect()
+            gc.freeze()  # no collection in a worker need look at, and copy, what is shared
+        return concurrent.futures.ProcessPoolExecutor(
+            self.count,
+            mp_context=context,
+            initializer=_prepare_worker,
+            initargs=(self.settings, os.getpid(), context.Value("i", 0), forked),
+        )
+
+    def grade(self, tasks: list[Task], *, at_once: int) -> Iterator[Result | Task]:
+        """Results as they are ready; a task that was in flight at a crash comes back as itself."""
+        waiting = list(reversed(tasks))
+        flying: dict[concurrent.futures.Future[Result], Task] = {}
+        while waiting or flying:
+            try:
+                while waiting and len(flying) < at_once:
+                    future = self._pool.submit(grade_task, waiting[-1], self.settings)
+                    flying[future] = waiting.pop()
+            except concurrent.futures.BrokenExecutor:
+                if not flying:
+                    self.restart()
+                    continue
+            ready, _ = concurrent.futures.wait(flying, return_when="FIRST_COMPLETED")
+            broken = False
+            for future in ready:
+                try:
+                    outcome: Result | Task = future.result()
+                except concurrent.futures.BrokenExecutor:
+                    broken, outcome = True, flying[future]
+                del flying[future]
+                yield outcome
+            if broken:
+                yield from flying.values()
+                flying.clear()
+                self.restart()
+
+    def restart(self) -> None:
+        """Replace every process."""
+        self.end()
+        self._pool = self._new()
+
+    def end(self) -> None:
+        """Kill every process; none holds anything that is not written elsewhere."""
+        for process in list((self._pool._processes or {}).values()):
+            process.kill()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def run_processes(tasks: Sequence[Task], settings: Settings, *, workers: int) -> Results:
+    """Grade in ``workers`` processes; a worker that dies is replaced and its task done again.
+
+    A task that is in flight when a worker dies is done again, then alone; if its worker dies once
+    more it is given up with a reason, and the batch goes on.
+
+    Raises:
+        SandboxError: the jail cannot start.
+    """
+    pool = _Workers(settings, workers)
+    try:
+        left, at_once = list(tasks), workers + 1
+        for _ in range(ATTEMPTS):
+            suspects = []
+            for outcome in pool.grade(left, at_once=at_once):
+                if isinstance(outcome, Task):
+                    suspects.append(outcome)
+                else:
+                    yield outcome
+            left = suspects
+            at_once = 1
+        for task in left:
+            yield given_up(task, settings, "the grading process died each time it was graded")
+    finally:
+        pool.end()
