@@ -1,0 +1,771 @@
+# %% [markdown]
+# # Exercises: soft, hard and implicit attention
+#
+# You write the parts of hard attention that go wrong in silence (a sampler, an estimator, a baseline), three ways to read a network that has no attention module, and a test of your own.
+#
+# Some tests here are *statistical*: they draw, and compare a mean with what it should be.
+# Their bound is 5 standard errors for each number, so a right answer fails one comparison by chance once in 1.7 million; a test cell makes fewer than 40.
+#
+# `S` is the number of places, `B` the number of rows of a batch.
+# Results have the dtype of their inputs (the tests use `float32` and `float64`), and inputs stay as they were.
+
+# %% nbgrader={"grade_id": "setup", "locked": true}
+import torch
+
+from attn_course import functional, reference
+from attn_course.probes import Probe, properties, student
+
+
+def network(x, weight_1, bias_1, weight_2, bias_2):
+    """A small network without any attention: pixels (B, D) to class scores (B, C)."""
+    return torch.tanh(x @ weight_1.T + bias_1) @ weight_2.T + bias_2
+
+
+def draw_seeded(function, seed, weights, draws):
+    """Seeds torch where the function runs, then draws: the same seed, the same draws."""
+    student.seed(function, seed)
+    return function(weights, draws)
+
+
+def as_often_as_due(function, seed, weights, draws):
+    """Each place is drawn as often as its weight says, within 5 standard errors."""
+    places = function(seed, weights, draws)
+    if type(places) is not torch.Tensor or places.shape != (draws,) or places.dtype != torch.int64:
+        return f"expected {draws} places as an int64 tensor of shape ({draws},)"
+    if bool(((places < 0) | (places >= len(weights))).any()):
+        return f"a place outside 0 to {len(weights) - 1} was drawn"
+    share = torch.bincount(places, minlength=len(weights)).double() / draws
+    w = weights.double()
+    off = (share - w).abs() > 5 * (w * (1 - w) / draws).sqrt()
+    if bool(off.any()):
+        s = int(off.nonzero()[0])
+        return f"place {s} has the weight {float(w[s]):.3f} and {float(share[s]):.3f} of the draws"
+    return None
+
+
+def no_memory(function, seed, weights, draws):
+    """A draw tells nothing about the next one: pairs come as often as the product says."""
+    places = function(seed, weights, draws)
+    if type(places) is not torch.Tensor or places.shape != (draws,) or places.dtype != torch.int64:
+        return f"expected {draws} places as an int64 tensor of shape ({draws},)"
+    w = weights.double()
+    same = (places[0::2] == places[1::2]).double().mean()
+    due = float((w * w).sum())
+    if abs(float(same) - due) > 5 * (due * (1 - due) / (draws // 2)) ** 0.5:
+        return f"two draws in a row are equal in {float(same):.3f} of all cases, due are {due:.3f}"
+    return None
+
+
+def right_gradient(weights, place, reward, baseline=0.0):
+    one_hot = torch.nn.functional.one_hot(place, weights.shape[-1]).to(weights.dtype)
+    return functional.score_function_gradient(weights, one_hot, reward, baseline)
+
+
+def mean_is_right(function, seed, scores, rewards, baseline):
+    """The mean of 20,000 estimates is the gradient of the expected reward, within 5 errors."""
+    drawn = torch.Generator().manual_seed(seed)
+    weights = scores.double().softmax(-1)
+    place = torch.multinomial(weights, 20_000, replacement=True, generator=drawn)
+    each = function(weights.expand(20_000, -1), place, rewards[place], baseline)
+    if type(each) is not torch.Tensor or each.shape != (20_000, len(scores)):
+        return f"expected a tensor of shape (20000, {len(scores)})"
+    exact = weights * (rewards - weights @ rewards)
+    error = each.std(0) / 20_000**0.5
+    off = (each.mean(0) - exact).abs() > 5 * error + 1e-9
+    if bool(off.any()):
+        s = int(off.nonzero()[0])
+        mean = float(each.mean(0)[s])
+        return f"the mean for place {s} is {mean:.3f}, the exact gradient {float(exact[s]):.3f}"
+    return None
+
+
+FAIR = properties.Property("places come as often as their weights say", as_often_as_due)
+FRESH = properties.Property("a draw does not depend on the one before", no_memory)
+UNBIASED = properties.Property("the estimate is right on average", mean_is_right)
+
+
+# %% [markdown]
+# ## 1. Entropy of weights
+#
+# `weight_entropy(weights, dim=-1)` returns $-\sum_s \alpha_s \ln \alpha_s$ along the axis `dim`, in nats.
+#
+# - The axis `dim` disappears, and no other one.
+# - A weight of exactly 0 counts 0, not NaN.
+# - Gradients flow through and are finite: where a weight is exactly 0, its gradient is 0.
+#
+# By hand: `[0.5, 0.25, 0.25, 0]` gives $1.5 \ln 2 = 1.0397$.
+#
+# <details><summary>Hint</summary>
+#
+# `torch.where` on the result comes too late for the gradient: 0 times infinity is NaN in the backward pass as well.
+# Put something harmless under the logarithm *before* you take it.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "weight_entropy", "solution": true}
+def weight_entropy(weights, dim=-1):
+    ### BEGIN SOLUTION
+    positive = torch.where(weights > 0, weights, torch.ones_like(weights))
+    return -(positive * positive.log()).sum(dim)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "weight_entropy-by_hand", "grade": true, "points": 1}
+# The example, without its zero.
+probe = Probe(
+    "05_soft_hard_implicit", "weight_entropy", weight_entropy, oracle=reference.weight_entropy
+)
+probe.equals(torch.tensor([0.5, 0.25, 0.25]))
+probe.equals(torch.tensor([0.9, 0.1]), dim=0)
+
+# %% nbgrader={"grade_id": "weight_entropy-axes", "grade": true, "points": 1}
+# Other shapes and other axes.
+probe = Probe(
+    "05_soft_hard_implicit", "weight_entropy", weight_entropy, oracle=reference.weight_entropy
+)
+probe.equals(torch.tensor([[0.5, 0.25], [0.5, 0.75]]), dim=0)
+### BEGIN HIDDEN TESTS
+shares = probe.normal(2, 3, 5).softmax(-1)
+probe.equals(shares)
+probe.equals(probe.normal(2, 3, 5).softmax(1), dim=1)
+probe.equals(probe.normal(7, 3, dtype=torch.float64).softmax(0), dim=-2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "weight_entropy-zeros", "grade": true, "points": 2}
+# Weights of exactly 0, and one place with everything.
+probe = Probe(
+    "05_soft_hard_implicit", "weight_entropy", weight_entropy, oracle=reference.weight_entropy
+)
+probe.equals(torch.tensor([0.5, 0.25, 0.25, 0.0]))
+probe.equals(torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]], dtype=torch.float64))
+### BEGIN HIDDEN TESTS
+scores = probe.normal(4, 7).masked_fill(~probe.mask(4, 7), -torch.inf)
+probe.equals(scores.softmax(-1))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "weight_entropy-gradient", "grade": true, "points": 2}
+# Gradients, at a weight of exactly 0 too.
+probe = Probe(
+    "05_soft_hard_implicit", "weight_entropy", weight_entropy, oracle=functional.weight_entropy
+)
+probe.gradient(torch.tensor([0.5, 0.3, 0.2]))
+probe.gradient(torch.tensor([0.5, 0.5, 0.0]))
+### BEGIN HIDDEN TESTS
+scores = probe.normal(3, 5).masked_fill(~probe.mask(3, 5), -torch.inf)
+probe.gradient(scores.softmax(-1))
+probe.gradient(probe.normal(3, 5).softmax(0), dim=0)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. Draw places
+#
+# `draw_places(weights, draws)` draws `draws` places from the probabilities `weights`, one after the other and independently: hard attention.
+#
+# - `weights` is `(S,)`, not negative, with sum 1; a place of weight 0 is never drawn.
+# - The result is an `int64` tensor of shape `(draws,)` with numbers from 0 to `S - 1`.
+# - The randomness comes from torch's global generator (do not seed it).
+#
+# By hand: with weights `[0, 1, 0]` every draw is 1. With `[0.5, 0.5]` two draws in a row are equal half of the time.
+#
+# <details><summary>Hint</summary>
+#
+# `torch.multinomial` does it; read what its third argument means.
+# Or draw even numbers from 0 to 1 and look between which two sums of weights they fall.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "draw_places", "solution": true}
+def draw_places(weights, draws):
+    ### BEGIN SOLUTION
+    return torch.multinomial(weights, draws, replacement=True)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "draw_places-certain", "grade": true, "points": 1}
+# Weights that leave no choice.
+probe = Probe(
+    "05_soft_hard_implicit",
+    "draw_places",
+    draw_places,
+    oracle=lambda weights, draws: torch.full((draws,), int(weights.argmax())),
+)
+probe.equals(1, torch.tensor([0.0, 1.0, 0.0]), 5, via=draw_seeded)
+### BEGIN HIDDEN TESTS
+for size in (2, 5, 7):
+    certain = torch.zeros(size)
+    certain[int(probe.integers(0, size))] = 1.0
+    probe.equals(int(probe.integers(0, 10_000)), certain, 3 * size, via=draw_seeded)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "draw_places-frequencies", "grade": true, "points": 2}
+# 20,000 draws: shares within 5 standard errors of the weights (false alarm: 1 in 100,000 for a right answer).
+probe = Probe("05_soft_hard_implicit", "draw_places", draw_places)
+probe.holds(FAIR, 1, torch.tensor([0.6, 0.3, 0.1]), 20_000, via=draw_seeded)
+### BEGIN HIDDEN TESTS
+for size in (4, 7):
+    weights = (2 * probe.normal(size, dtype=torch.float64)).softmax(-1)
+    weights = torch.cat([weights, torch.zeros(1, dtype=torch.float64)])
+    probe.holds(FAIR, int(probe.integers(0, 10_000)), weights, 20_000, via=draw_seeded)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "draw_places-independence", "grade": true, "points": 1}
+# Two draws in a row: equal as often as chance says (false alarm: 1 in 500,000).
+probe = Probe("05_soft_hard_implicit", "draw_places", draw_places)
+probe.holds(FRESH, 2, torch.tensor([0.5, 0.5]), 20_000, via=draw_seeded)
+### BEGIN HIDDEN TESTS
+weights = torch.tensor([0.4, 0.3, 0.2, 0.1])
+probe.holds(FRESH, int(probe.integers(0, 10_000)), weights, 20_000, via=draw_seeded)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. The score-function estimator
+#
+# `score_function_gradient(weights, place, reward, baseline=0.0)` returns the REINFORCE estimate of the gradient of the expected reward *by the scores* behind the softmax, one estimate per row.
+#
+# - `weights` is `(B, S)`, rows of a softmax; `place` is `(B,)`, the place that was drawn in each row; `reward` is `(B,)`.
+# - `baseline` is a number, or `(B,)`.
+# - The result is `(B, S)`, in the dtype of `weights`. It says where to *go up*.
+#
+# By hand: weights `[0.5, 0.3, 0.2]`, place 1, reward 10, baseline 4 give `[-3, 4.2, -1.2]`.
+#
+# <details><summary>Hint</summary>
+#
+# What is the derivative of $\log \alpha_s$ by $e_i$, for $i = s$ and for $i \ne s$?
+# The baseline belongs to the reward, so it meets both cases.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "score_function_gradient", "solution": true}
+def score_function_gradient(weights, place, reward, baseline=0.0):
+    ### BEGIN SOLUTION
+    direction = -weights
+    direction = direction.scatter_add(-1, place[:, None], torch.ones_like(weights[:, :1]))
+    return (reward - baseline)[:, None] * direction
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "score_function_gradient-by_hand", "grade": true, "points": 1}
+# The example, without a baseline: 10 times [-0.5, 0.7, -0.2].
+probe = Probe(
+    "05_soft_hard_implicit",
+    "score_function_gradient",
+    score_function_gradient,
+    oracle=right_gradient,
+)
+probe.equals(torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([1]), torch.tensor([10.0]))
+
+# %% nbgrader={"grade_id": "score_function_gradient-rows", "grade": true, "points": 1}
+# Every row by itself: its own place, its own reward.
+probe = Probe(
+    "05_soft_hard_implicit",
+    "score_function_gradient",
+    score_function_gradient,
+    oracle=right_gradient,
+)
+probe.equals(
+    torch.tensor([[0.5, 0.5], [0.9, 0.1]]), torch.tensor([0, 1]), torch.tensor([2.0, -4.0])
+)
+### BEGIN HIDDEN TESTS
+for rows, size in ((5, 3), (3, 7)):
+    weights = probe.normal(rows, size, dtype=torch.float64).softmax(-1)
+    probe.equals(weights, probe.integers(0, size, rows), probe.normal(rows, dtype=torch.float64))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "score_function_gradient-baseline", "grade": true, "points": 2}
+# With a baseline: a number, or one per row.
+probe = Probe(
+    "05_soft_hard_implicit",
+    "score_function_gradient",
+    score_function_gradient,
+    oracle=right_gradient,
+)
+probe.equals(torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([1]), torch.tensor([10.0]), 4.0)
+### BEGIN HIDDEN TESTS
+weights = probe.normal(5, 3, dtype=torch.float64).softmax(-1)
+place, reward = probe.integers(0, 3, 5), 5 + probe.normal(5, dtype=torch.float64)
+probe.equals(weights, place, reward, baseline=4.5)
+probe.equals(weights, place, reward, baseline=5 + probe.normal(5, dtype=torch.float64))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "score_function_gradient-unbiased", "grade": true, "points": 2}
+# The mean of 20,000 draws against the exact gradient, 5 standard errors (false alarm: 1 in 100,000 for a right answer).
+probe = Probe("05_soft_hard_implicit", "score_function_gradient", score_function_gradient)
+probe.holds(
+    UNBIASED, 1, torch.tensor([1.0, 0.0, -1.0]), torch.tensor([4.0, 9.0, 1.0]).double(), 0.0
+)
+### BEGIN HIDDEN TESTS
+for baseline in (0.0, 8.0):
+    scores, rewards = (
+        probe.normal(5, dtype=torch.float64),
+        10 + 3 * probe.normal(5, dtype=torch.float64),
+    )
+    probe.holds(UNBIASED, int(probe.integers(0, 10_000)), scores, rewards, baseline)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. A baseline that does not peek
+#
+# `leave_one_out(reward)` returns for every draw of a batch the mean reward of the *other* draws: a baseline that does not depend on the draw that it is subtracted for.
+#
+# - `reward` is `(..., B)` with `B` draws of the same example on the last axis; the result has the same shape.
+# - `B` is at least 2. With `B = 1` there are no others: raise a `ValueError`.
+#
+# By hand: `[1, 2, 6]` gives `[4, 3.5, 1.5]`.
+#
+# <details><summary>Hint</summary>
+#
+# All together, less yourself, divided by how many are left.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "leave_one_out", "solution": true}
+def leave_one_out(reward):
+    ### BEGIN SOLUTION
+    draws = reward.shape[-1]
+    if draws < 2:
+        raise ValueError(f"reward: expected at least 2 draws on the last axis, got {draws}")
+    return (reward.sum(-1, keepdim=True) - reward) / (draws - 1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "leave_one_out-by_hand", "grade": true, "points": 1}
+# The example.
+def others(reward):
+    size = reward.shape[-1]
+    keep = 1 - torch.eye(size, dtype=reward.dtype)
+    return reward @ keep / keep.sum(0)
+
+
+probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out, oracle=others)
+probe.equals(torch.tensor([1.0, 2.0, 6.0]))
+
+# %% nbgrader={"grade_id": "leave_one_out-batches", "grade": true, "points": 1}
+# Several examples at once, and two draws each: then every draw gets the other one's reward.
+probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out, oracle=others)
+probe.equals(torch.tensor([[3.0, 5.0], [-1.0, 0.0], [7.0, 7.0]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5))
+probe.equals(probe.normal(2, 3, 7, dtype=torch.float64))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "leave_one_out-alone", "grade": true, "points": 1}
+# One draw has no others.
+probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out, oracle=others)
+probe.equals(torch.tensor([2.0, 4.0]))
+probe.raises(ValueError, torch.tensor([2.0]))
+### BEGIN HIDDEN TESTS
+probe.raises(ValueError, probe.normal(3, 1))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. Saliency: gradient times input
+#
+# `gradient_times_input(x, label, *parameters)` says how much each pixel of each picture contributes, to first order, to the score of the class `label`: $x_i\, \partial f_{\text{label}} / \partial x_i$.
+#
+# - `network(x, *parameters)` is given above: `x` is `(B, D)`, its result `(B, C)`, the class scores before the softmax.
+# - `label` is `(B,)`: the class that is asked for in each row.
+# - The result is `(B, D)` with its sign, and carries no gradient of its own.
+# - `x` may come in with or without `requires_grad`, and gets no `.grad`.
+#
+# By hand: for a network that were $f(x) = 2 x_1 - 3 x_2$, the picture `[1, 1]` gives `[2, -3]`.
+#
+# <details><summary>Hint</summary>
+#
+# Work on a copy that asks for a gradient.
+# The rows do not know of each other, so one backward pass from the *sum* of the chosen scores is enough.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "gradient_times_input", "solution": true}
+def gradient_times_input(x, label, *parameters):
+    ### BEGIN SOLUTION
+    pixels = x.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        chosen = network(pixels, *parameters).gather(1, label[:, None])
+    (grad,) = torch.autograd.grad(chosen.sum(), pixels)
+    return x.detach() * grad
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "gradient_times_input-by_hand", "grade": true, "points": 1}
+# Nearly the example: tanh is nearly linear for small numbers.
+def right_saliency(x, label, *parameters):
+    chosen = lambda z: network(z, *parameters).gather(1, label[:, None])[:, 0]  # noqa: E731
+    return functional.gradient_times_input(chosen, x)
+
+
+probe = Probe(
+    "05_soft_hard_implicit", "gradient_times_input", gradient_times_input, oracle=right_saliency
+)
+small = [
+    0.01 * torch.tensor([[2.0, -3.0]]),
+    torch.zeros(1),
+    torch.tensor([[100.0]]),
+    torch.zeros(1),
+]
+probe.equals(torch.tensor([[1.0, 1.0]]), torch.tensor([0]), *small)
+
+# %% nbgrader={"grade_id": "gradient_times_input-classes", "grade": true, "points": 2}
+# Several pictures, each with a class of its own.
+probe = Probe(
+    "05_soft_hard_implicit", "gradient_times_input", gradient_times_input, oracle=right_saliency
+)
+probe.equals(
+    torch.tensor([[1.0, 0.0], [2.0, -1.0]]),
+    torch.tensor([1, 0]),
+    torch.eye(2),
+    torch.zeros(2),
+    torch.tensor([[1.0, 2.0], [3.0, -1.0]]),
+    torch.zeros(2),
+)
+### BEGIN HIDDEN TESTS
+for rows, size, hidden, classes in ((5, 7, 3, 4), (2, 3, 5, 7)):
+    parameters = [
+        probe.normal(hidden, size),
+        probe.normal(hidden),
+        probe.normal(classes, hidden),
+        probe.normal(classes),
+    ]
+    probe.equals(probe.normal(rows, size), probe.integers(0, classes, rows), *parameters)
+### END HIDDEN TESTS
+
+
+# %% nbgrader={"grade_id": "gradient_times_input-clean", "grade": true, "points": 1}
+# An input that asks for gradients: the result is plain numbers, and no gradient is left behind.
+def leaves_no_trace(function, x, label, *parameters):
+    asked = x.clone().requires_grad_()
+    result = function(asked, label, *parameters)
+    return [result.detach(), asked.grad is None, not result.requires_grad]
+
+
+probe = Probe(
+    "05_soft_hard_implicit", "gradient_times_input", gradient_times_input, oracle=right_saliency
+)
+parameters = [torch.tensor([[1.0, -1.0]]), torch.zeros(1), torch.tensor([[2.0]]), torch.zeros(1)]
+probe.equals(torch.tensor([[0.5, 0.25]]), torch.tensor([0]), *parameters, via=leaves_no_trace)
+### BEGIN HIDDEN TESTS
+parameters = [probe.normal(3, 7), probe.normal(3), probe.normal(4, 3), probe.normal(4)]
+probe.equals(probe.normal(5, 7), probe.integers(0, 4, 5), *parameters, via=leaves_no_trace)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. Integrated gradients
+#
+# `integrated_gradients(x, start, label, steps, *parameters)` returns each pixel's share in the change of the class score from `start` to `x`:
+#
+# $$a_i = (x_i - x'_i)\, \frac1m \sum_{k=1}^{m} \frac{\partial f\big(x' + \tfrac{k - 1/2}{m}\,(x - x')\big)}{\partial x_i}$$
+#
+# with $x'$ = `start` and $m$ = `steps`: gradients at the *middle* of each interval.
+#
+# - `x` and `start` are `(B, D)`, `label` is `(B,)`, `network` and `parameters` are as in exercise 5.
+# - The result is `(B, D)`. With many steps its row sums are $f(x) - f(x')$: completeness.
+#
+# By hand: with one step the gradient is taken half-way between `start` and `x`.
+#
+# <details><summary>Hint</summary>
+#
+# Two differences of `x` and `start`: one says where on the path the gradient is taken, the other what it is multiplied by.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "integrated_gradients", "solution": true}
+def integrated_gradients(x, start, label, steps, *parameters):
+    ### BEGIN SOLUTION
+    total = torch.zeros_like(x)
+    for k in range(steps):
+        point = (start + (k + 0.5) / steps * (x - start)).detach().requires_grad_()
+        with torch.enable_grad():
+            chosen = network(point, *parameters).gather(1, label[:, None])
+        total += torch.autograd.grad(chosen.sum(), point)[0]
+    return (x - start) * total / steps
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "integrated_gradients-one_step", "grade": true, "points": 1}
+# One step, from zero: the gradient half-way.
+def right_integral(x, start, label, steps, *parameters):
+    chosen = lambda z: network(z, *parameters).gather(1, label[:, None])[:, 0]  # noqa: E731
+    return functional.integrated_gradients(chosen, x, start, steps=steps)
+
+
+probe = Probe(
+    "05_soft_hard_implicit", "integrated_gradients", integrated_gradients, oracle=right_integral
+)
+unit = [torch.tensor([[1.0, -0.5]]), torch.zeros(1), torch.tensor([[1.0]]), torch.zeros(1)]
+probe.equals(torch.tensor([[2.0, 1.0]]), torch.zeros(1, 2), torch.tensor([0]), 1, *unit)
+
+# %% nbgrader={"grade_id": "integrated_gradients-path", "grade": true, "points": 2}
+# Several steps, several pictures, from zero.
+probe = Probe(
+    "05_soft_hard_implicit", "integrated_gradients", integrated_gradients, oracle=right_integral
+)
+probe.equals(torch.tensor([[2.0, 1.0]]), torch.zeros(1, 2), torch.tensor([0]), 4, *unit)
+### BEGIN HIDDEN TESTS
+for steps in (3, 8):
+    parameters = [probe.normal(3, 5), probe.normal(3), probe.normal(4, 3), probe.normal(4)]
+    x = probe.normal(2, 5)
+    probe.equals(x, torch.zeros_like(x), probe.integers(0, 4, 2), steps, *parameters)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "integrated_gradients-start", "grade": true, "points": 2}
+# A path that starts elsewhere.
+probe = Probe(
+    "05_soft_hard_implicit", "integrated_gradients", integrated_gradients, oracle=right_integral
+)
+probe.equals(torch.tensor([[2.0, 1.0]]), torch.tensor([[0.5, -1.0]]), torch.tensor([0]), 2, *unit)
+### BEGIN HIDDEN TESTS
+for steps in (1, 5):
+    parameters = [probe.normal(3, 5), probe.normal(3), probe.normal(4, 3), probe.normal(4)]
+    probe.equals(
+        probe.normal(2, 5), probe.normal(2, 5), probe.integers(0, 4, 2), steps, *parameters
+    )
+### END HIDDEN TESTS
+
+
+# %% nbgrader={"grade_id": "integrated_gradients-complete", "grade": true, "points": 1}
+# The shares add up to what there is to explain.
+def adds_up(function, x, start, label, steps, *parameters):
+    shares = function(x, start, label, steps, *parameters)
+    if type(shares) is not torch.Tensor or shares.shape != x.shape:
+        return f"expected a tensor of shape {tuple(x.shape)}"
+    change = network(x, *parameters) - network(start, *parameters)
+    gap = shares.sum(-1) - change.gather(1, label[:, None])[:, 0]
+    if float(gap.abs().max()) > 0.05:
+        return f"the shares add up to {float(gap[0]):+.4f} more than the change of the score"
+    return None
+
+
+COMPLETE = properties.Property("the shares add up to the change of the score", adds_up)
+probe = Probe("05_soft_hard_implicit", "integrated_gradients", integrated_gradients)
+probe.holds(
+    COMPLETE, torch.tensor([[2.0, 1.0]]), torch.tensor([[0.5, -1.0]]), torch.tensor([0]), 200, *unit
+)
+### BEGIN HIDDEN TESTS
+parameters = [probe.normal(3, 5, std=0.5), probe.normal(3), probe.normal(4, 3), probe.normal(4)]
+probe.holds(
+    COMPLETE, probe.normal(2, 5), 1 + probe.normal(2, 5), probe.integers(0, 4, 2), 400, *parameters
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. Grad-CAM
+#
+# `grad_cam(activations, gradients)` returns where in its feature maps a convolutional network finds evidence for a class:
+#
+# $$w_k = \frac1Z \sum_{i,j} \frac{\partial y}{\partial A^k_{ij}}, \qquad L = \operatorname{ReLU}\Big(\sum_k w_k A^k\Big)$$
+#
+# - `activations` and `gradients` are `(B, C, height, width)`; $Z$ is the number of places of a map.
+# - The result is `(B, height, width)`.
+#
+# By hand: one map `[[1, 0], [0, 2]]` with gradients of 1 everywhere gives itself; with gradients of -1 it gives zeros.
+#
+# <details><summary>Hint</summary>
+#
+# Which axes disappear in the first formula, and which in the second?
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "grad_cam", "solution": true}
+def grad_cam(activations, gradients):
+    ### BEGIN SOLUTION
+    weights = gradients.mean((-2, -1), keepdim=True)
+    return (weights * activations).sum(1).relu()
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "grad_cam-by_hand", "grade": true, "points": 1}
+# One map, gradients of 1.
+probe = Probe("05_soft_hard_implicit", "grad_cam", grad_cam, oracle=reference.grad_cam)
+probe.equals(torch.tensor([[[[1.0, 0.0], [0.0, 2.0]]]]), torch.ones(1, 1, 2, 2))
+
+# %% nbgrader={"grade_id": "grad_cam-channels", "grade": true, "points": 2}
+# Several maps, for and against the class, and gradients that differ from place to place.
+probe = Probe("05_soft_hard_implicit", "grad_cam", grad_cam, oracle=reference.grad_cam)
+probe.equals(
+    torch.tensor([[[[1.0, 0.0], [0.0, 2.0]], [[0.0, 3.0], [1.0, 0.0]]]]),
+    torch.tensor([[[[1.0, 1.0], [1.0, 1.0]], [[-2.0, 0.0], [0.0, 0.0]]]]),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(1, 5, 3, 3), probe.normal(1, 5, 3, 3))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "grad_cam-shapes", "grade": true, "points": 1}
+# Batches, and maps that are not square.
+probe = Probe("05_soft_hard_implicit", "grad_cam", grad_cam, oracle=reference.grad_cam)
+probe.equals(torch.ones(2, 3, 1, 4), torch.ones(2, 3, 1, 4))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 5, 7), probe.normal(2, 3, 5, 7))
+probe.equals(
+    probe.normal(3, 7, 5, 2, dtype=torch.float64), probe.normal(3, 7, 5, 2, dtype=torch.float64)
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 8. Repair: the permutation test
+#
+# `broken_change` should tell how much the output of an attention model changes when the weights go to other places.
+# For `weights` `(B, S)`, `value` `(B, S, E)`, the classifier's matrix `head` `(C, E)` and a new order of the places, `order` `(S,)`, it should return for each row the total variation between the two *predicted distributions* (softmax of the class scores), before and after: $\tfrac12 \sum_c |p_c - q_c|$, a `(B,)` tensor.
+# Place `s` gets the weight that place `order[s]` had; the values stay where they are.
+#
+# It has three faults. Find them, and write `fixed_change`.
+
+
+# %% nbgrader={"grade_id": "broken_change", "locked": true}
+def broken_change(weights, value, head, order):
+    before = (weights[:, None] @ value)[:, 0] @ head.T
+    after = (weights[:, None, order] @ value[:, order])[:, 0] @ head.T
+    return (before - after).abs().sum(-1)
+
+
+# %% nbgrader={"grade_id": "fixed_change", "solution": true}
+def fixed_change(weights, value, head, order):
+    ### BEGIN SOLUTION
+    before = ((weights[:, None] @ value)[:, 0] @ head.T).softmax(-1)
+    after = ((weights[:, None, order] @ value)[:, 0] @ head.T).softmax(-1)
+    return (before - after).abs().sum(-1) / 2
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_change-by_hand", "grade": true, "points": 1}
+# All weight on place 0, then on place 1, whose value turns the answer round.
+def right_change(weights, value, head, order):
+    answer = lambda w: torch.einsum("bs,bse,ce->bc", w, value, head).softmax(-1)  # noqa: E731
+    return functional.total_variation(answer(weights), answer(weights[:, order]))
+
+
+probe = Probe("05_soft_hard_implicit", "fixed_change", fixed_change, oracle=right_change)
+probe.equals(
+    torch.tensor([[1.0, 0.0]]),
+    torch.tensor([[[9.0, 0.0], [0.0, 9.0]]]),
+    torch.eye(2),
+    torch.tensor([1, 0]),
+)
+
+# %% nbgrader={"grade_id": "fixed_change-any", "grade": true, "points": 3}
+# Any weights, any order.
+probe = Probe("05_soft_hard_implicit", "fixed_change", fixed_change, oracle=right_change)
+probe.equals(
+    torch.tensor([[0.7, 0.2, 0.1]]),
+    torch.tensor([[[1.0], [0.0], [-2.0]]]),
+    torch.tensor([[1.0], [-1.0]]),
+    torch.tensor([2, 0, 1]),
+)
+### BEGIN HIDDEN TESTS
+for rows, size, width, classes in ((3, 5, 2, 4), (2, 7, 3, 5)):
+    weights, value = probe.normal(rows, size).softmax(-1), probe.normal(rows, size, width)
+    probe.equals(weights, value, probe.normal(classes, width), probe.permutation(size))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 9. Write the test
+#
+# `check_cam(candidate)` takes somebody's `grad_cam(activations, gradients)` (contract in exercise 7) and returns `True` if it is right, `False` if it is wrong.
+#
+# Your test is tried on right answers, which it must accept, and on wrong ones.
+# Each wrong one that it rejects earns its share.
+# Compute what is right by hand or by your own loops, and think about which inputs make the wrong recipes *differ*: negative weights, maps that are not square, more than one channel and more than one picture.
+
+
+# %% nbgrader={"grade_id": "check_cam", "solution": true}
+def check_cam(candidate):
+    ### BEGIN SOLUTION
+    generator = torch.Generator().manual_seed(3)
+    for shape in ((1, 2, 2, 2), (2, 5, 3, 7), (3, 1, 4, 2)):
+        activations, gradients = torch.randn(2, *shape, generator=generator, dtype=torch.float64)
+        kept = activations.clone(), gradients.clone()
+        expected = torch.zeros(shape[0], *shape[2:], dtype=torch.float64)
+        for b in range(shape[0]):
+            for k in range(shape[1]):
+                expected[b] += gradients[b, k].mean() * activations[b, k]
+        got = candidate(activations, gradients)
+        if got.shape != expected.shape or not torch.allclose(got, expected.clamp(min=0)):
+            return False
+        if not torch.equal(activations, kept[0]) or not torch.equal(gradients, kept[1]):
+            return False
+    return True
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "check_cam-plain", "grade": true, "points": 1}
+# A right one, and two that are plainly wrong.
+probe = Probe("05_soft_hard_implicit", "check_cam", check_cam)
+probe.judges(
+    right=[functional.grad_cam],
+    wrong={
+        "always 0": lambda activations, gradients: torch.zeros_like(activations[:, 0]),
+        "the sum of the maps": lambda activations, gradients: activations.sum(1),
+    },
+    points=1,
+)
+
+# %% nbgrader={"grade_id": "check_cam-mutants", "grade": true, "points": 5}
+# Wrong ones that are harder to see: one here, the others hidden.
+probe = Probe("05_soft_hard_implicit", "check_cam", check_cam)
+probe.judges(
+    right=[functional.grad_cam],
+    wrong={
+        "the ReLU is forgotten": lambda activations, gradients: (
+            gradients.mean((-2, -1), keepdim=True) * activations
+        ).sum(1)
+    },
+    points=5,
+)
+
+
+### BEGIN HIDDEN TESTS
+def averaged(gradients):
+    return gradients.mean((-2, -1), keepdim=True)
+
+
+def by_einsum(activations, gradients):
+    return torch.einsum("bk,bkij->bij", gradients.mean((-2, -1)), activations).clamp(min=0)
+
+
+def changes_its_input(activations, gradients):
+    activations *= averaged(gradients)
+    return activations.sum(1).relu()
+
+
+probe.judges(
+    right=[functional.grad_cam, by_einsum],
+    wrong={
+        "no ReLU": lambda a, g: (averaged(g) * a).sum(1),
+        "ReLU before the sum": lambda a, g: (averaged(g) * a).relu().sum(1),
+        "positive gradients only": lambda a, g: (averaged(g.relu()) * a).sum(1).relu(),
+        "gradients not averaged": lambda a, g: (g * a).sum(1).relu(),
+        "summed over the places": lambda a, g: (g.sum((-2, -1), keepdim=True) * a).sum(1).relu(),
+        "divided by height squared": lambda a, g: (
+            (g.sum((-2, -1), keepdim=True) * a).sum(1).relu() / a.shape[-2] ** 2
+        ),
+        "mean over the channels": lambda a, g: (averaged(g) * a).mean(1).relu(),
+        "weights of the first picture": lambda a, g: (averaged(g[:1]) * a).sum(1).relu(),
+        "the input is overwritten": changes_its_input,
+    },
+    points=5,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 10. Report
+#
+# Take the tile reader of the chapter, or a model of your own, and one map that somebody would show as an explanation: weights, gradients or Grad-CAM.
+# In about 200 words:
+#
+# 1. Show one experiment that would have come out differently if the map were *not* the reason for the output, with its control.
+# 2. Someone says: "Permuting the weights hardly changes my model's output, so attention is useless." Give two other explanations, and say how you would tell them apart.
+# 3. Someone trains hard attention with REINFORCE and asks why the loss does not fall. What do you tell them to look at, and what would you try first if it does not improve?
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
+# 1. Putting all weight on a tile that is not the digit: the local model falls from 0.94 to chance, so its weights decide.
+# Control: the mixed model with equal weights stays at 0.91 under the same intervention, so the experiment can come out both ways.
+# 2. The states may be mixed, so that every place holds the answer: encode the places separately, or erase the input at the top place.
+# Or the weights are nearly equal, so that a permutation hardly moves anything: look at their entropy, and put all weight on one place instead.
+# 3. The surrogate's value has no meaning; plot the reward.
+# If that does not improve: a baseline that does not depend on the draw, then an entropy term if the weights have collapsed early.
