@@ -706,14 +706,15 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_cam-mutants", "grade": true, "points": 5}
-# Wrong ones that are harder to see: one here, the others hidden.
+# Wrong ones that are harder to see: two here, the others hidden.
 probe = Probe("05_soft_hard_implicit", "check_cam", check_cam)
 probe.judges(
     right=[functional.grad_cam],
     wrong={
         "the ReLU is forgotten": lambda activations, gradients: (
             gradients.mean((-2, -1), keepdim=True) * activations
-        ).sum(1)
+        ).sum(1),
+        "always 0": lambda activations, gradients: torch.zeros_like(activations[:, 0]),
     },
     points=5,
 )
