@@ -272,6 +272,65 @@ def time_ours(base: Path, count: int, of: int, repeats: int) -> list[dict[str, A
     return rows
 
 
+def cost_each(base: Path, of: int) -> dict[str, Any]:
+    """Processor time of one submission in one process: hardly longer on a busy machine.
+
+    The class is graded twice and the second time is measured: what the grader remembers of its
+    own functions is there, as it is for most of a class. ``without_memory`` remembers nothing.
+    """
+    import contextlib
+    from unittest import mock
+
+    from attn_course.grading import verdict
+    from attn_course.grading.assignment import load_assignment
+    from attn_course.grading.pool import keep_to_one_core
+    from attn_course.grading.sandbox import Limits, Zygote
+    from attn_course.grading.session import Session
+
+    base.mkdir(parents=True, exist_ok=True)
+    hand_in(base / "each", TIMED, of)
+    assignment = load_assignment(_instructor(base, TIMED).read_bytes(), TIMED)
+    files = [path.read_bytes() for path in sorted((base / "each").glob("*/*/*.ipynb"))]
+    jail: list[float] = []
+    calls: list[str] = []
+    end, exchange = Session.end, Session._exchange
+
+    def ended(self: Session, *args: Any) -> None:
+        alive = self.alive
+        end(self, *args)
+        if alive and self.ended:
+            jail.append(float(self.ended["cpu"]))
+
+    def exchanged(self: Session, *args: Any, **more: Any) -> Any:
+        calls.append("")
+        return exchange(self, *args, **more)
+
+    def grade_all(zygote: Zygote) -> dict[str, float]:
+        jail.clear()
+        calls.clear()
+        begun, cpu = time.perf_counter(), time.process_time()
+        for number, data in enumerate(files):
+            settings = {"student": str(number), "seed": SEED, "limits": Limits()}
+            verdict.grade_notebook(data, assignment, zygote, **settings)
+        return {
+            "trusted_cpu_ms": round(1e3 * (time.process_time() - cpu) / of, 1),
+            "jail_cpu_ms": round(1e3 * sum(jail) / of, 1),
+            "wall_ms": round(1e3 * (time.perf_counter() - begun) / of, 1),
+            "calls": round(len(calls) / of, 1),
+            "jails": round(len(jail) / of, 2),
+        }
+
+    before = keep_to_one_core(0)
+    nothing = mock.patch.object(verdict, "remembering", return_value=contextlib.nullcontext())
+    with mock.patch.multiple(Session, end=ended, _exchange=exchanged), Zygote() as zygote:
+        grade_all(zygote)
+        found: dict[str, Any] = {"submissions": of, "each": grade_all(zygote)}
+        with nothing:
+            found["without_memory"] = grade_all(zygote)
+    os.sched_setaffinity(0, before)
+    return found
+
+
 def agreement(base: Path, counts: dict[str, int]) -> dict[str, Any]:
     """Cell by cell: our score against stock nbgrader's, on the same random inputs."""
     cells, differences = 0, []
@@ -360,12 +419,13 @@ def main() -> None:
     parser.add_argument("--ours", type=int, help="submissions given to ours; all when left out")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--budget", type=float, default=60.0)
-    parts = ("worst_case", "ours", "stock", "agreement")
+    parts = ("worst_case", "cost_each", "ours", "stock", "agreement")
     parser.add_argument("--only", choices=parts, action="append", help="some parts; keep the rest")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="attn-bench-") as name:
         base = Path(name)
         work: dict[str, Callable[[], Any]] = {
+            "cost_each": lambda: cost_each(base, min(given.count, 24)),
             "worst_case": lambda: worst_case(given.budget),
             "ours": lambda: time_ours(base, given.count, given.ours or given.count, given.repeats),
             "stock": lambda: time_stock(base, given.count, given.stock),

@@ -12,6 +12,8 @@ def markdown(results: dict[str, Any]) -> str:
     """
     parts = results["parts"]
     lines = [*_times(results)]
+    if "cost_each" in parts:
+        lines += [*_cost(parts["cost_each"])]
     if "agreement" in parts:
         lines += [*_agreement(parts["agreement"])]
     if "worst_case" in parts:
@@ -61,6 +63,20 @@ def _times(results: dict[str, Any]) -> Iterator[str]:
             f"The machine was busy with other work (load average up to {busy:.1f} on {cores} "
             "cores), so every time is longer than on a quiet one, and rows are hard to compare."
         )
+
+
+def _cost(part: dict[str, Any]) -> Iterator[str]:
+    yield ""
+    yield "| processor time of one submission | grader | jail | calls | jails |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for name, label in (("each", "as it is"), ("without_memory", "remembering nothing")):
+        row = part["measured"][name]
+        yield (
+            f"| {label} | {row['trusted_cpu_ms']:.0f} ms | {row['jail_cpu_ms']:.0f} ms "
+            f"| {row['calls']:.0f} | {row['jails']:g} |"
+        )
+    yield ""
+    yield f"Mean of {part['measured']['submissions']} submissions on one core. {_when(part)}"
 
 
 def _agreement(part: dict[str, Any]) -> Iterator[str]:
