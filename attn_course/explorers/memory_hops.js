@@ -96,7 +96,7 @@ function render({ model, el }) {
   const cell = (share, there) => {
     const bar = h("span", { class: "attn-x-bar" });
     bar.style.width = `${100 * share}%`;
-    return h("td", { class: "attn-x-weight" }, bar, h("span", {}, there ? digits(share, 2) : "–"));
+    return h("td", { class: "attn-x-weight" }, bar, h("span", {}, there ? share.toFixed(2) : "–"));
   };
   // The rows are built anew at each change; the control that was used keeps the focus.
   let focus = "";
@@ -108,28 +108,29 @@ function render({ model, el }) {
     head.replaceChildren(h("th", { scope: "col" }, "told"), h("th", { scope: "col" }, "sentence"),
       ...weights.map((_, k) => h("th", { scope: "col" }, `hop ${k + 1}`)));
     body.replaceChildren(...sentences.map((text, i) => h("tr", {},
-      h("td", {}, h("input", { type: "checkbox", checked: told[i], "data-use": `told ${i}`, "aria-label": `tell it: ${text}`, onchange: (event) => {
-        const next = told.map((heard, j) => (j === i ? event.target.checked : heard));
-        if (!next.some(Boolean)) { event.target.checked = true; return voice.say("At least one sentence must be told."); }
-        focus = `told ${i}`;
-        change({ told: next });
-      } })),
-      h("td", { class: told[i] ? "" : "attn-x-faint" },
-        i ? h("button", { type: "button", class: "attn-x-up", "data-use": `up ${i}`, "aria-label": `earlier: ${text}`, title: "tell it earlier", onclick: () => {
-          focus = i > 1 ? `up ${i - 1}` : "up 1";
+      h("td", { style: "white-space: nowrap" },
+        h("input", { type: "checkbox", checked: told[i], "data-use": `told ${i}`, "aria-label": `tell it: ${text}`, onchange: (event) => {
+          const next = told.map((heard, j) => (j === i ? event.target.checked : heard));
+          if (!next.some(Boolean)) { event.target.checked = true; return voice.say("At least one sentence must be told."); }
+          focus = `told ${i}`;
+          change({ told: next });
+        } }),
+        i ? h("button", { type: "button", style: "padding: 0 .4rem; margin-left: .4rem", "data-use": `up ${i}`, "aria-label": `earlier: ${text}`, title: "tell it earlier", onclick: () => {
+          focus = `up ${Math.max(1, i - 1)}`;
           change({ sentences: swap(sentences, i), told: swap(told, i) });
-        } }, "↑") : h("span", { class: "attn-x-up" }), ` ${text}`),
+        } }, "↑") : null),
+      h("td", { class: told[i] ? "" : "attn-x-faint" }, text),
       ...weights.map((row) => cell(row[i], told[i])))));
     if (focus) body.querySelector(`[data-use="${focus}"]`)?.focus();
     focus = "";
     bars.forEach(({ place, bar, number, name }, i) => {
       bar.style.width = `${100 * chances[i]}%`;
-      number.textContent = digits(chances[i], 2);
+      number.textContent = chances[i].toFixed(2);
       name.className = place === right ? "attn-x-good" : "";
     });
     const says = `Where is the ${thing}? With ${hops} ${hops === 1 ? "hop" : "hops"} it says ${answer}`;
     voice.say(right === "" ? `${says}; the sentences told do not say it.` : right === answer ? `${says}, which is right.` : `${says}; right is ${right}.`);
-    measured.textContent = `Wrong answers of this network on ${model.get("error").stories} new stories: ${digits(100 * model.get("error")[hops], 1)} %.`;
+    measured.textContent = `Wrong answers of this network on ${model.get("error").stories} new stories: ${(100 * model.get("error")[hops]).toFixed(2)} %.`;
   }
   const change = (values) => numbers.change(values, draw);
   const things = choice({ label: "Where is the", options: model.get("things").map((name) => [name, `${name}?`]), value: model.get("thing"), oninput: (thing) => change({ thing }) });
