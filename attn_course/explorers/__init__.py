@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from attn_course.explorers.alignment_map import AlignmentMap
     from attn_course.explorers.bottleneck import Bottleneck
     from attn_course.explorers.gradient_reach import GradientReach
+    from attn_course.explorers.hard_attention import HardAttention
     from attn_course.explorers.local_window import LocalWindow
     from attn_course.explorers.memory_hops import MemoryHops
     from attn_course.explorers.score_playground import ScorePlayground
@@ -27,6 +28,7 @@ __all__ = [
     "AlignmentMap",
     "Bottleneck",
     "GradientReach",
+    "HardAttention",
     "LocalWindow",
     "MemoryHops",
     "ScorePlayground",
@@ -44,6 +46,7 @@ _MODULES = {
     "LocalWindow": "local_window",
     "AlignmentMap": "alignment_map",
     "MemoryHops": "memory_hops",
+    "HardAttention": "hard_attention",
 }
 
 

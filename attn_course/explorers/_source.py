@@ -11,6 +11,7 @@ NAMES = (
     "local_window",
     "alignment_map",
     "memory_hops",
+    "hard_attention",
 )
 
 

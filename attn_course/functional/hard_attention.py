@@ -146,7 +146,9 @@ def score_function_gradient(
         ValueError: If an argument is not floating point, or the shapes do not fit.
     """
     w, one_hot = _pair("sample", sample.detach(), weights.detach(), -1)
-    advantage = (reward.detach() - torch.as_tensor(baseline).detach()).to(w.dtype)
+    # as_tensor alone would round a plain number to float32
+    wide = torch.promote_types(w.dtype, reward.dtype)
+    advantage = reward.detach() - torch.as_tensor(baseline, dtype=wide, device=w.device).detach()
     check_broadcast("reward", advantage.shape, w.shape[:-1])
     dtype = torch.promote_types(torch.promote_types(weights.dtype, sample.dtype), reward.dtype)
     return (advantage.unsqueeze(-1) * (one_hot - w)).to(dtype)

@@ -13,6 +13,7 @@ from attn_course import explorers
 from attn_course.data import BOS, EOS, UNK, date_normalisation, reversal, translation
 from attn_course.explorers import alignment_map, bottleneck
 from attn_course.explorers.gradient_reach import GradientReach
+from attn_course.explorers.hard_attention import HardAttention
 from attn_course.explorers.softmax_temperature import SoftmaxTemperature
 from attn_course.nn import AttentionEncoderDecoder
 from attn_course.train import greedy_decode, sequence_accuracy
@@ -187,3 +188,16 @@ def test_unknown_explorers_are_refused() -> None:
         explorers.show("softmax")
     with pytest.raises(ValueError, match="softmax_temperature"):
         explorers.esm("softmax")
+
+
+def test_a_baseline_lowers_the_variance_of_the_draws_and_leaves_their_mean() -> None:
+    without, with_it = HardAttention(), HardAttention(baseline=16.0)
+    assert with_it.result["variance"] < without.result["variance"] / 5
+    assert with_it.result["variance_without"] == without.result["variance"]
+    assert with_it.result["exact"] == pytest.approx(without.result["exact"])
+    assert sum(without.result["counts"]) == without.draws
+    with_it.draws = 2000
+    assert "draws: expected 1 to 1000, got 2000" in with_it.problem
+    with_it.draws = 1000
+    with_it.rewards = [1.0]
+    assert "rewards: expected 4" in with_it.problem

@@ -166,6 +166,19 @@ def memory_states() -> list[dict[str, Any]]:
     return [one | fixed for one in states]
 
 
+def hard_states() -> list[dict[str, Any]]:
+    state = import_module("attn_course.explorers.hard_attention").default_state()
+    rng = random.Random(7)
+    states = [{key: state[key] for key in state if key != "kernel"}]
+    for draws, baseline in ((1, 0.0), (2, 16.0), (40, 18.2), (317, -3.5), (1000, 40.0)):
+        scores = [round(rng.uniform(-3, 3), 1) for _ in range(4)]
+        rewards = [float(rng.randint(-40, 40)) for _ in range(4)]
+        drawn = [round(rng.uniform(0, 0.9999), 4) for _ in range(1000)]
+        changed = {"scores": scores, "rewards": rewards, "baseline": baseline, "draws": draws}
+        states.append(changed | {"uniforms": drawn})
+    return states
+
+
 CASES = {
     # float32 on both sides: exp and sums may round differently in the last digit
     "softmax_temperature": (softmax_states, 2e-6),
@@ -176,6 +189,7 @@ CASES = {
     "local_window": (window_states, 1e-12),
     "alignment_map": (alignment_states, 1e-8),
     "memory_hops": (memory_states, 1e-9),
+    "hard_attention": (hard_states, 1e-9),
 }
 # One fault for each module, of the kind that a picture would hide.
 FAULTS = {
@@ -186,6 +200,7 @@ FAULTS = {
     "local_window": ("sigma = half_width / 2", "sigma = half_width / 2.001"),
     "alignment_map": ('linear(score("weight_query"), null, state)', 'score("bias")'),
     "memory_hops": ("story.length - 1 - i", "i"),
+    "hard_attention": ("edge <= u", "edge < 1.01 * u"),
 }
 
 

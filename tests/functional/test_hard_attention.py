@@ -288,7 +288,7 @@ def check_estimator(estimate: Function) -> None:
     assert_close(by_hand, torch.tensor([-3.0, 4.2, -1.2]))
     weights = weights_of(3, 5, 7)
     sample, reward = sample_attention(weights), torch.randn(3, 5, dtype=torch.float64)
-    for baseline in (0.0, -2.0, torch.randn(3, 5, dtype=torch.float64)):
+    for baseline in (0.0, -2.1, torch.randn(3, 5, dtype=torch.float64)):
         plain = baseline.numpy() if isinstance(baseline, Tensor) else baseline
         oracle = reference.score_function_gradient(
             weights.numpy(), sample.numpy(), reward.numpy(), plain
@@ -351,6 +351,19 @@ def test_estimator_is_unbiased(baseline: float, seed: int) -> None:
     assert ((mean - exact).abs() <= STANDARD_ERRORS * error).all()
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("torch.as_tensor(baseline, dtype=wide, device=w.device)", "torch.as_tensor(baseline)"),
+        ("(one_hot - w)", "one_hot"),
+        ("reward.detach() - torch", "reward.detach() + torch"),
+    ],
+)
+def test_estimator_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises(AssertionError):
+        check_estimator(mutant(MODULE, "score_function_gradient", old, new))
+
+
 @pytest.mark.parametrize("mistake", sorted(set(ESTIMATOR_MUTANTS) - {"baseline ignored"}))
 def test_a_biased_estimator_is_seen(mistake: str) -> None:
     # "baseline added" is unbiased too, whatever the sign: it is the variance that gives it away
@@ -362,14 +375,14 @@ def test_a_biased_estimator_is_seen(mistake: str) -> None:
 def test_moments_and_best_baseline() -> None:
     scores, rewards = torch.randn(7, dtype=torch.float64), 20 + torch.randn(7).double()
     weights = scores.softmax(-1)
-    mean, variance = score_function_moments(weights, rewards, 1.5)
-    oracle = reference.score_function_moments(weights.numpy(), rewards.numpy(), 1.5)
+    mean, variance = score_function_moments(weights, rewards, 1.6)
+    oracle = reference.score_function_moments(weights.numpy(), rewards.numpy(), 1.6)
     assert_close(mean, torch.from_numpy(oracle[0]), **FLOAT64)
     assert variance == pytest.approx(oracle[1], rel=1e-11)
     assert_close(mean, exact_gradient(scores, rewards), **FLOAT64)
     # against draws
     drawn = sample_attention(weights.expand(50_000, 7), torch.Generator().manual_seed(6))
-    each = score_function_gradient(weights.expand(50_000, 7), drawn, drawn @ rewards, 1.5)
+    each = score_function_gradient(weights.expand(50_000, 7), drawn, drawn @ rewards, 1.6)
     spread = (each - mean).square().sum(-1)
     error = float(spread.std()) / 50_000**0.5
     assert abs(float(spread.mean()) - variance) <= STANDARD_ERRORS * error
@@ -396,7 +409,7 @@ def check_loss(loss: Function) -> None:
     sample = sample_attention(weights)
     learned = torch.randn(5, dtype=torch.float64, requires_grad=True)
     reward = learned * 2 + 10
-    for baseline in (0.0, 9.0, torch.randn(5, dtype=torch.float64), learned):
+    for baseline in (0.0, 9.1, torch.randn(5, dtype=torch.float64), learned):
         value = loss(attention_log_prob(weights, sample), reward, baseline)
         assert value.shape == ()
         ours, theirs = torch.autograd.grad(
