@@ -62,7 +62,7 @@ def _refusing(name: str) -> Callable[..., Any]:
 
 def prepare() -> None:
     """Before the forks: read the list of torch's operators once."""
-    _operators()
+    _by_name()
 
 
 def hidden_folders(names: Sequence[str]) -> list[str]:
@@ -99,8 +99,8 @@ def _remove(name: str) -> None:
     elif name == AUTOGRAD:
         _remove_autograd()
     elif "::" in name:
-        operators = fnmatch.filter(_operators(), f"{name}*")
-        _replace_operators([o for o in operators if fnmatch.fnmatch(_base(o), name)], name)
+        found = fnmatch.filter(_by_name(), name)
+        _replace_operators([operator for base in found for operator in _by_name()[base]], name)
     elif "." in name and not name.startswith("torch."):
         module, _, attribute = name.rpartition(".")
         _replace_name(importlib.import_module(module), attribute, name)
@@ -113,6 +113,15 @@ def _operators() -> list[str]:
     return list(torch._C._dispatch_get_all_op_names())
 
 
+@functools.cache
+def _by_name() -> dict[str, list[str]]:
+    """All overloads of each operator."""
+    found: dict[str, list[str]] = {}
+    for operator in _operators():
+        found.setdefault(_base(operator), []).append(operator)
+    return found
+
+
 def _base(operator: str) -> str:
     """``aten::add`` of ``aten::add.Tensor``."""
     return operator.partition(".")[0]
@@ -120,8 +129,8 @@ def _base(operator: str) -> str:
 
 def _remove_torch_name(name: str) -> None:
     last = name.rpartition(".")[2]
-    known = {f"aten::{lead}{last}" for lead in ("", "_", "special_", "linalg_")}
-    operators = [operator for operator in _operators() if _base(operator) in known]
+    known = [f"aten::{lead}{last}" for lead in ("", "_", "special_", "linalg_")]
+    operators = [operator for base in known for operator in _by_name().get(base, ())]
     if operators:
         _replace_operators(operators, name)
     places = [*map(importlib.import_module, PYTHON_HOMES), torch, torch.Tensor]
