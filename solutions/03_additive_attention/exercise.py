@@ -166,7 +166,8 @@ probe.gradient(
 # - The result has the shape and the dtype of `scores`: along the last axis a softmax over the real positions, and exactly 0 at the others.
 # - So the real weights of a row sum to one, whatever the padding holds. What stands there does not matter, be it a large number.
 # - A row of length 0 has no real position: all its weights are 0, and not NaN.
-# - It is right for every finite score, however large, and gradients flow to the scores of real positions.
+# - It is right for every finite score, however large.
+# - Gradients flow to the scores of real positions; at all others, those of an empty row included, the gradient is 0, and not NaN.
 #
 # By hand: scores $[\ln 1, \ln 3, 5]$ with length 2 give $[0.25, 0.75, 0]$.
 
@@ -238,6 +239,7 @@ probe = Probe(
 probe.equals(torch.tensor([[[0.0, 1.0]], [[2.0, 3.0]]]), torch.tensor([2, 0]))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 2, 5), torch.tensor([0, 4, 0]))
+probe.gradient(probe.normal(2, 3, 4), torch.tensor([0, 3]))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "padded_weights-gradient", "grade": true, "points": 1}
@@ -324,7 +326,7 @@ probe.gradient(probe.normal(2, 3, 5).softmax(-1), probe.normal(2, 5, 4), wrt=(0,
 #   Its input is the word first, then the context.
 # - `score(query, key)` is given, the function $a$: `(B, L, H)` and `(B, S, E)` in, scores `(B, L, S)` out.
 # - `word` `(B, D)` is the embedded $y_{i-1}$, `state` `(B, H)` is $s_{i-1}$, `annotations` `(B, S, E)` are the $h_j$ with `lengths` `(B,)`, all at least 1.
-# - The result is the triple `(new_state, context, weights)` of shapes `(B, H)`, `(B, E)`, `(B, S)`. Padding has weight 0, and gradients flow through all of it.
+# - The result is the triple `(new_state, context, weights)` of shapes `(B, H)`, `(B, E)`, `(B, S)`. Padding has weight 0, and gradients flow to the annotations.
 # - Mind the order: the weights come from the state *before* the update.
 #
 # You may use your functions of exercises 2 and 3. Their tests do not depend on this one, but this one depends on them.
@@ -348,7 +350,7 @@ def decoder_step(cell, word, state, annotations, lengths, score):
 # %% nbgrader={"grade_id": "decoder_step-by_hand", "grade": true, "points": 1}
 # All sizes 1.
 def picking_cell(input, hidden):
-    """A cell that lets only the word through, so that state and source are felt by looking."""
+    """A cell that lets only the word through, so that the source is felt by looking alone."""
     return input[:, :5]
 
 
@@ -418,18 +420,22 @@ probe.equals(cell, probe.normal(3, 3), probe.normal(3, 5), probe.normal(3, 4, 7)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "decoder_step-gradient", "grade": true, "points": 1}
-# Training must reach the state that asks and the annotations that answer.
+# Training must reach the annotations, through what was looked at. The score is even, so that nothing
+# but the mixing of the annotations can carry a gradient.
+def even_score(query, key):
+    return torch.zeros(query.shape[0], query.shape[1], key.shape[1])  # (B, L, S)
+
+
 probe = Probe("03_additive_attention", "decoder_step", decoder_step, oracle=right_step)
-for place in (2, 3):
-    probe.holds(
-        properties.gradient_reaches(place),
-        picking_cell,
-        probe.normal(2, 5),
-        probe.normal(2, 5),
-        probe.normal(2, 4, 5),
-        torch.tensor([4, 3]),
-        product_score,
-    )
+probe.holds(
+    properties.gradient_reaches(3),
+    picking_cell,
+    probe.normal(2, 5),
+    probe.normal(2, 5),
+    probe.normal(2, 4, 5),
+    torch.tensor([4, 3]),
+    even_score,
+)
 
 # %% [markdown]
 # ## 5. The alignment error rate
@@ -439,7 +445,7 @@ for place in (2, 3):
 # - `weights` is `(B, L, S)`: for each of the `L` target positions a row of weights.
 # - `alignment` is `(B, L)` and integer: the source position that the target position comes from, or -1 where there is none.
 # - The position with the largest weight is where the model looks; of equal ones the first.
-# - The result is a Python `float`: the share of target positions *with a known source position* at which the model looks elsewhere. It is `0.0` when there are none.
+# - The result is one number, a `float`: the share of target positions *with a known source position* at which the model looks elsewhere. It is `0.0` when there are none.
 #
 # By hand: three target positions come from 1, 0 and nowhere; the model looks at 1, 2 and 0. One of two is wrong: `0.5`.
 
@@ -495,6 +501,7 @@ lengths = torch.tensor([7, 2, 4])
 truth = truth.masked_fill(torch.arange(7) >= lengths[:, None], -1)
 truth[0, 3] = -1
 probe.equals(guess, truth)
+probe.equals(three, torch.tensor([[-1, 2, 0]]))  # unknown places may stand anywhere
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "alignment_error_rate-ties", "grade": true, "points": 1}
@@ -506,6 +513,7 @@ probe.equals(
     torch.tensor([[[0.4, 0.4, 0.2], [0.1, 0.45, 0.45], [0.2, 0.6, 0.2]]]),
     torch.tensor([[0, 1, 0]]),
 )
+probe.equals(torch.tensor([[[0.4, 0.4, 0.2], [0.1, 0.45, 0.45]]]), torch.tensor([[1, 1]]))
 
 # %% nbgrader={"grade_id": "alignment_error_rate-none_known", "grade": true, "points": 1}
 # Nothing is known, so nothing is wrong.

@@ -232,6 +232,20 @@ def weights_nan(scores, lengths):
 
 @misconception(
     of="padded_weights",
+    name="an empty row is mended too late",
+    fails=cells("padded_weights", "empty_row"),
+)
+def weights_mended_late(scores, lengths):
+    """Your numbers are right, but a row of length 0 sends NaN backwards: it was NaN inside, and you
+    replaced it afterwards. One such row is enough to spoil every parameter in training.
+    """
+    real = real_positions(scores, lengths)
+    masked = scores + torch.where(real, 0.0, -torch.inf).to(scores.dtype)
+    return masked.softmax(-1).nan_to_num(0.0)
+
+
+@misconception(
+    of="padded_weights",
     name="a very negative number as mask",
     fails=cells("padded_weights", "empty_row"),
 )
@@ -457,7 +471,7 @@ def step_calls(draw):
         def score(query, key, weights=(weight_query, weight_key, v)):
             return torch.tanh(score_hidden(query, key, *weights[:2])) @ weights[2]
 
-        yield call(
+        inputs = (
             cell,
             draw.normal(2, d),
             draw.normal(2, h),
@@ -465,6 +479,9 @@ def step_calls(draw):
             torch.tensor(lengths),
             score,
         )
+        yield call(*inputs)
+        for place in (1, 2, 3):
+            yield call(*inputs, via=student.grad(place))
 
 
 def look(state, annotations, lengths, score):
@@ -476,7 +493,7 @@ def look(state, annotations, lengths, score):
 @misconception(
     of="decoder_step",
     name="alignment after the update",
-    fails=cells("decoder_step", *STEP, "gradient"),
+    fails=cells("decoder_step", *STEP),
 )
 def step_late(cell, word, state, annotations, lengths, score):
     """You update the state first and look at the source with the new one. That is Luong's order, the
@@ -571,7 +588,7 @@ def step_forgets(cell, word, state, annotations, lengths, score):
 @misconception(
     of="decoder_step",
     name="the same weight for every position",
-    fails=cells("decoder_step", *STEP, "gradient"),
+    fails=cells("decoder_step", *STEP),
 )
 def step_uniform(cell, word, state, annotations, lengths, score):
     """You take the mean of the real annotations and never use the scores. A mean is the same at every
@@ -726,6 +743,22 @@ def rate_last_of_equals(weights, alignment):
 
 @misconception(
     of="alignment_error_rate",
+    name="any of the equal weights counts",
+    fails=cells("alignment_error_rate", "ties"),
+)
+def rate_any_of_equals(weights, alignment):
+    """Where several weights are the largest you are content when one of them is right. A model that
+    spreads its weight evenly would then never be wrong. The contract says which of them counts.
+    """
+    known = alignment >= 0
+    if not known.any():
+        return 0.0
+    there = weights.gather(-1, alignment.clamp(min=0)[..., None])[..., 0]
+    return float((there < weights.amax(-1))[known].double().mean())
+
+
+@misconception(
+    of="alignment_error_rate",
     name="nothing known gives NaN",
     fails=cells("alignment_error_rate", "none_known"),
 )
@@ -815,6 +848,38 @@ def attend_late(query, key, value, lengths, weight_query, weight_key, v):
 
 
 CHECK = cells("check_score", "plain", "mutants")
+
+
+def score_of_one_shape(query, key, weight_query, weight_key, v):
+    return torch.zeros(2, 4)
+
+
+@witnesses(of="check_score")
+def check_calls(draw):
+    for candidate in (
+        lambda *inputs: torch.tanh(score_hidden(*inputs[:4])) @ inputs[4],
+        lambda *inputs: score_hidden(*inputs[:4]) @ inputs[4],
+        lambda *inputs: torch.ones(3),
+        lambda *inputs: 1 / 0,
+        score_of_one_shape,
+    ):
+        yield call(candidate)
+
+
+@misconception(of="check_score", name="accepts everything", fails=CHECK)
+def check_nothing(candidate):
+    """Your test says True whatever it is given, so no wrong score is caught.
+    Call the candidate and compare what comes back with numbers of your own.
+    """
+    return True
+
+
+@misconception(of="check_score", name="rejects everything", fails=CHECK)
+def check_refuse(candidate):
+    """Your test says False even for a right score. Look at whether you leave room for rounding,
+    at the dtype of your own numbers, and at what you return in the end.
+    """
+    return False
 
 
 @misconception(of="check_score", name="only the shape is looked at", fails=CHECK)
