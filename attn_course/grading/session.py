@@ -45,6 +45,25 @@ def _bounded_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+def _derivative(value: Any, given: list[Any], grads: Any) -> list[Any]:
+    """What a callback's result passes back to its arguments: a row for each that needs one.
+
+    Raises:
+        RuntimeError: the gradients do not fit the result.
+        TypeError: they are no list of tensors.
+    """
+    import torch
+
+    leaves = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
+    pairs = [(y, g) for y, g in zip(wire.floating([value]), grads, strict=True) if y.requires_grad]
+    found: tuple[Any, ...] = (None,) * len(leaves)
+    if pairs and leaves:
+        results, weights = zip(*pairs, strict=True)
+        found = torch.autograd.grad(results, leaves, weights, allow_unused=True)
+    filled = zip(found, leaves, strict=True)
+    return [torch.zeros_like(leaf) if g is None else g for g, leaf in filled]
+
+
 class Session:
     """One submission in the jail: run its cells, then call what they defined.
 
@@ -255,7 +274,10 @@ class Session:
         before = [wire.raw(x) for x in given]
         try:
             with _bounded_memory():
-                answer = {"ok": callbacks[number](*args, **kwargs)}
+                value = callbacks[number](*args, **kwargs)
+                if "grads" in reply:
+                    return {"ok": _derivative(value, given, reply["grads"])}
+            answer = {"ok": value}
             if any(wire.raw(x) != old for x, old in zip(given, before, strict=True)):
                 answer["written"] = given
             return answer

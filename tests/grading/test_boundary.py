@@ -78,6 +78,18 @@ assert safe(fail) == 'seen'""",
         "def double(x):\n    return 2 * x\ndef twice(step, x):\n    return step(step(x))",
         "assert twice(lambda y: double(y) + 1, 5) == 23",
     ),
+    "a gradient through a callback": (
+        "def apply(step, x, y):\n    return step(2 * x, y=[y])[0].sum() + 3 * x.sum()",
+        """from attn_course.probes import student
+x, y, w = torch.randn(3, 4)
+step = lambda x, y: (w * x**2 * y[0], torch.ones(2))
+grads = student.grad(1, 2)(apply, step, x, y)
+def apply_here(step, x, y):
+    return step(2 * x, y=[y])[0].sum() + 3 * x.sum()
+for got, want in zip(grads, student.grad(1, 2)(apply_here, step, x, y), strict=True):
+    assert float(want.abs().sum()) > 0
+    torch.testing.assert_close(got, want)""",
+    ),
     "a callback whose result cannot cross": (
         "def call(f):\n    try:\n        f()\n    except TypeError:\n        return 'told'",
         "assert call(lambda: (i for i in range(3))) == 'told'\nassert call(lambda: None) is None",

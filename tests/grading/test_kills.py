@@ -127,6 +127,7 @@ def _the_comparison_can_fail(url: str, wanted: list[tuple[Any, ...]]) -> None:
             assert (content(url) == wanted) == same, statement
 
 
+@pytest.mark.timeout(900)  # 25 starts of the program, on a machine that may be busy
 @pytest.mark.parametrize("kind", KILLS)
 def test_the_command_killed_at_random_moments_and_run_again_loses_and_doubles_nothing(
     kind: str, new_book: Callable[[str], str], tmp_path: Path

@@ -440,6 +440,22 @@ def soft(x):
         "tries_and_does_it": SOFT
         + "    try: return torch.softmax(x, 0)\n    except Exception: return x.exp() / x.exp().sum()",
         "numpy": SOFT + "    e = np.exp(x.numpy())\n    return torch.from_numpy(e / e.sum())",
+        "vmap": SOFT + "    return torch.func.vmap(lambda y: y.exp() / y.exp().sum())(x[None])[0]",
+        "scripted": """
+@torch.jit.script
+def soft(x):
+    e = (x - x.max()).exp()
+    return e / e.sum()
+""",
+        "a_module": """
+class Soft(torch.nn.Module):
+    def forward(self, x):
+        return x.exp() / torch.einsum("i->", x.exp())
+soft = Soft()
+""",
+        "checks_a_gradient": SOFT + "    e = x.exp()\n    return e / e.sum()\n"
+        "x = torch.randn(3, dtype=torch.float64, requires_grad=True)\n"
+        "assert torch.autograd.gradcheck(soft, (x,))",
         "plots": "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()\n"
         + SOFT
         + "    return x.exp() / x.exp().sum()",

@@ -21,7 +21,7 @@ from attn_course.grading.trial import Trial
 from attn_course.grading.verdict import grade_notebook
 from attn_course.probes.catalogue import collect, load_module
 
-pytestmark = pytest.mark.nbgrader
+pytestmark = [pytest.mark.nbgrader, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 SLUGS = find_slugs(ROOT)

@@ -411,6 +411,12 @@ def raw(value: Any) -> bytes:
     return bytes(value.tobytes())
 
 
+def floating(value: Any) -> list[Any]:
+    """The floating tensors among :func:`arrays`."""
+    found = arrays(value)
+    return [x for x in found if isinstance(x, torch.Tensor) and x.is_floating_point()]
+
+
 def arrays(value: Any) -> list[Any]:
     """Tensors and arrays inside plain containers, in the order of the wire."""
     if isinstance(value, torch.Tensor | np.ndarray):

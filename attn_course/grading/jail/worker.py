@@ -19,6 +19,7 @@ import traceback
 import types
 from typing import Any
 
+import crossing
 import numpy as np
 import sealed
 import torch
@@ -218,16 +219,23 @@ class Worker:
             return self.objects[node["id"]]
         number = node["id"]
 
-        def callback(*args: Any, **kwargs: Any) -> Any:
-            message = {"callback": number, "args": list(args), "kwargs": kwargs}
+        def ask(args: Any, kwargs: Any, **more: Any) -> Any:
+            message = {"callback": number, "args": list(args), "kwargs": kwargs, **more}
             wire.send(self.connection, message, self.hold)
             while "op" in (reply := self.receive()):
                 self.reply(reply)  # the callback calls back into this notebook
             if "exc" in reply:
                 raise _error(reply["exc"])
             if "written" in reply:
-                _write_back(wire.arrays([args, kwargs]), reply["written"])
+                _write_back(wire.arrays([list(args), kwargs]), reply["written"])
             return reply["ok"]
+
+        def callback(*args: Any, **kwargs: Any) -> Any:
+            def derivative(grads: list[Any]) -> Any:
+                return ask(args, kwargs, grads=grads)
+
+            given = wire.arrays([args, kwargs])
+            return crossing.connected(ask(args, kwargs), given, derivative)
 
         return callback
 

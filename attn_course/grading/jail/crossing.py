@@ -1,0 +1,43 @@
+"""Derivatives through a callback of the trusted side, which computes in another process."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import wire
+
+Ask = Callable[[list[torch.Tensor | None]], list[torch.Tensor]]
+
+
+class _Crossing(torch.autograd.Function):
+    """Passes on what the other side computed; backward asks it for its derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, ask: Ask, results: Any, *given: torch.Tensor) -> Any:
+        ctx.ask = ask
+        return tuple(result.detach().clone() for result in results)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        return None, None, *ctx.ask(list(grads))
+
+
+def connected(value: Any, given: Sequence[Any], ask: Ask) -> Any:
+    """``value``, a callback's result, with a graph back to those of ``given`` that need one."""
+    leaves = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
+    results = wire.floating([value])
+    if not (leaves and results and torch.is_grad_enabled()):
+        return value
+    new = iter(_Crossing.apply(ask, results, *leaves))
+    return _replaced(value, new)
+
+
+def _replaced(value: Any, new: Any) -> Any:
+    """The same plain containers with each floating tensor replaced by the next of ``new``."""
+    if isinstance(value, torch.Tensor):
+        return next(new) if value.is_floating_point() else value
+    if type(value) in (list, tuple):
+        return type(value)(_replaced(item, new) for item in value)
+    if type(value) is dict:
+        return {key: _replaced(item, new) for key, item in value.items()}
+    return value
