@@ -132,8 +132,8 @@ def tanh_score(
 
     .. math:: s_{ij} = v^\top \tanh(\tilde q_i + \tilde k_j)
 
-    A decoder projects its keys once per sentence (Bahdanau et al., 2015, appendix A.1.2: "can be
-    pre-computed") and comes here at every step. This is where the additive score is slower than a
+    A decoder projects its keys once per sentence (as Bahdanau et al., 2015, advise in appendix
+    A.1.2) and comes here at every step. This is where the additive score is slower than a
     product: it holds :math:`L S A` numbers at once and takes as many hyperbolic tangents.
 
     Args:
