@@ -96,7 +96,7 @@ function render({ model, el }) {
   const cell = (share, there) => {
     const bar = h("span", { class: "attn-x-bar" });
     bar.style.width = `${100 * share}%`;
-    return h("td", { class: "attn-x-weight" }, bar, h("span", {}, there ? share.toFixed(2) : "–"));
+    return h("td", { class: "attn-x-weight", style: "min-width: 2.7rem" }, bar, h("span", {}, there ? share.toFixed(2) : "–"));
   };
   // The rows are built anew at each change; the control that was used keeps the focus.
   let focus = "";
