@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from attn_course._checks import check_size
 from attn_course.functional.scores import (
-    cosine_score,
     dot_score,
     location_score,
     scaled_dot_score,
     tanh_score,
 )
+from attn_course.functional.similarity import _unit
 from attn_course.nn.seq2seq import _check_positive
 
 
@@ -269,14 +269,15 @@ class CosineScore(nn.Module):
         return self.compare(query, self.prepare(key))
 
     def prepare(self, key: Float[Tensor, "*#B S E"]) -> Float[Tensor, "*#B S E"]:
-        """The keys as they are; their lengths are divided out in :meth:`compare`."""
-        return key
+        """The keys at length 1, in float32 at least."""
+        return _unit("key", key)
 
     def compare(
         self, query: Float[Tensor, "*#B L E"], prepared: Float[Tensor, "*#B S E"]
     ) -> Float[Tensor, "*#B L S"]:
         """One score per query and prepared key."""
-        return cosine_score(query, prepared, sharpness=self.log_sharpness.exp())
+        cosine = dot_score(_unit("query", query), prepared)
+        return (self.log_sharpness.exp() * cosine).to(query.dtype)
 
 
 SCORES: dict[str, type[nn.Module]] = {
