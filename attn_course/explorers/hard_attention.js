@@ -71,7 +71,7 @@ function render({ model, el }) {
   const at = (key, i) => (value) => change({ [key]: model.get(key).map((old, j) => (j === i ? value : old)) });
   const rows = Array.from({ length: size }, (_, i) => ({
     score: slider({ label: `score ${i + 1}`, min: -3, max: 3, step: 0.1, value: model.get("scores")[i], short: true, oninput: at("scores", i) }),
-    reward: slider({ label: `pays`, min: -40, max: 40, step: 1, value: model.get("rewards")[i], short: true, oninput: at("rewards", i) }),
+    reward: slider({ label: "pays", min: -40, max: 40, step: 1, value: model.get("rewards")[i], short: true, oninput: at("rewards", i) }),
     bar: h("span", { class: "attn-x-bar" }), weight: h("span"),
   }));
   const baseline = slider({ label: "Baseline", min: -40, max: 40, step: 0.1, value: model.get("baseline"), oninput: (value) => change({ baseline: value }) });
@@ -85,7 +85,7 @@ function render({ model, el }) {
     draws.set(start.draws);
     change({ ...start });
   };
-  const facts = [["variance of one draw", h("dd")], ["without baseline", h("dd")], ["draws that save the same", h("dd")]];
+  const facts = [["total variance", h("dd")], ["without baseline", h("dd")], ["ratio", h("dd")]];
 
   function draw() {
     const result = numbers.now();
@@ -97,7 +97,7 @@ function render({ model, el }) {
     const { variance, variance_without: without } = result;
     facts[0][1].textContent = digits(variance, 1);
     facts[1][1].textContent = digits(without, 1);
-    facts[2][1].textContent = variance > 1e-9 ? `1 with this baseline for ${digits(without / variance, 2)} without` : "no noise at all";
+    facts[2][1].textContent = variance > 1e-9 ? digits(without / variance, 2) : "no noise";
     const off = Math.max(...result.mean.map((value, i) => Math.abs(value - result.exact[i])));
     voice.say(`After ${model.get("draws")} draws the mean is off by at most ${digits(off, 2)}. Total variance ${digits(variance, 1)}, without a baseline ${digits(without, 1)}. The best baseline is ${digits(result.best, 1)}, the mean reward ${digits(result.mean_reward, 1)}.`);
   }
@@ -111,11 +111,13 @@ function render({ model, el }) {
       h("button", { type: "button", onclick: reset }, "Reset")),
     baseline.node, draws.node,
     h("div", { class: "attn-x-columns attn-x-even" },
-      h("table", { class: "attn-x-table" },
-        h("thead", {}, h("tr", {}, ...["probability", "score and reward"].map((text) => h("th", { scope: "col" }, text)))),
-        h("tbody", {}, ...rows.map(({ score, reward, bar, weight }) => h("tr", {}, h("td", { class: "attn-x-weight" }, bar, weight), h("td", {}, score.node, reward.node))))),
-      h("div", { class: "attn-x-side" }, plot.node, h("p", { class: "attn-x-note" }, "bars: exact gradient by the scores; dots: mean of the draws, ± one standard error"))),
-    h("dl", { class: "attn-x-pairs" }, ...facts.flatMap(([name, value]) => [h("dt", {}, name), value])),
+      plot.node,
+      h("div", { class: "attn-x-side" },
+        h("dl", { class: "attn-x-pairs" }, ...facts.flatMap(([name, value]) => [h("dt", {}, name), value])),
+        h("p", { class: "attn-x-note" }, "Bars: exact gradient by the scores. Dots: mean of the draws, with one standard error up and down."))),
+    h("table", { class: "attn-x-table" },
+      h("thead", {}, h("tr", {}, ...["probability", "score and reward"].map((text) => h("th", { scope: "col" }, text)))),
+      h("tbody", {}, ...rows.map(({ score, reward, bar, weight }) => h("tr", {}, h("td", { class: "attn-x-weight" }, bar, weight), h("td", {}, score.node, reward.node))))),
     voice.node);
   numbers.watch(draw);
   draw();

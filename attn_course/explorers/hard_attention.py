@@ -17,7 +17,7 @@ from attn_course.functional import (
     softmax,
 )
 
-HEIGHT, HEIGHT_NARROW = 620, 1010
+HEIGHT, HEIGHT_NARROW = 712, 1250
 DRAWS = 1000
 INPUTS = ("scores", "rewards", "baseline", "draws", "uniforms")
 
