@@ -419,6 +419,7 @@ lengths = torch.tensor([4, 1, 3])
 probe.equals(cell, probe.normal(3, 3), probe.normal(3, 5), probe.normal(3, 4, 7), lengths, score)
 ### END HIDDEN TESTS
 
+
 # %% nbgrader={"grade_id": "decoder_step-gradient", "grade": true, "points": 1}
 # Training must reach the annotations, through what was looked at. The score is even, so that nothing
 # but the mixing of the annotations can carry a gradient.
