@@ -162,7 +162,7 @@ def equivalent_weights(
        \sum_s \alpha'_s v_s = \sum_s \alpha_s v_s
 
     These are E + 1 equations for S weights. With more places than that, weights are not determined
-    by what attention hands on (Brunner and others 2020, section 3). We walk from
+    by what attention hands on (Brunner and others 2020). We walk from
     :math:`\alpha` along the directions that change nothing and take most from the largest weight,
     from edge to edge. A linear program would sometimes take a little more.
 
