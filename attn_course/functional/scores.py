@@ -20,9 +20,7 @@ from attn_course._checks import check_broadcast, check_floating, check_size
 from attn_course.functional.similarity import _unit
 
 
-def _checked(
-    query: Shaped[Tensor, "..."], key: Shaped[Tensor, "..."]
-) -> tuple[Tensor, Tensor]:
+def _checked(query: Shaped[Tensor, "..."], key: Shaped[Tensor, "..."]) -> tuple[Tensor, Tensor]:
     """Query and key in their common dtype, after a look at their shapes."""
     for name, vectors in (("query", query), ("key", key)):
         check_floating(name, vectors)
