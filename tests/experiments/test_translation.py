@@ -295,19 +295,29 @@ def test_the_file_keeps_a_row_of_weights_in_a_line_and_loses_nothing():
     assert "[0.1, 0.25]" in text
 
 
-def test_the_recorded_run_is_whole_and_fair():
-    """The claim of chapter 04, on the file that its page shows."""
+def test_the_recorded_run_is_fair_and_finds_what_the_page_says():
+    """The claims of chapter 04, on the file that its page shows."""
     result = load_results("translation_reduced")
+    assert result is not None
     setting = SETTINGS["reduced"]
     assert result["setting"] == setting.as_json()
-    assert result["missing"] == []
+    required = {"plain", "bahdanau", "dot", "general", "concat", "location"}
+    assert required <= set(result["models"])
+    assert set(result["missing"]) == set(setting.models) - set(result["models"])
     assert result["corpus"]["train_pairs"] == 29_000
     assert "+changes" not in result["commit"]
     assert result["cpu_seconds"] < 3600
     plain = result["models"]["plain"]
-    for name in setting.models:
-        entry = result["models"][name]
+    for entry in result["models"].values():
         assert entry["steps"] == setting.steps
         assert abs(entry["parameters"] / setting.parameters - 1) <= 0.01
         assert entry["machine"]["processor"] == plain["machine"]["processor"]
-        assert [len(each["output"]) > 0 for each in entry["examples"]] == [True] * 4
+        assert all(example["output"] for example in entry["examples"])
+        assert len(entry["examples"]) == 4
+    for name in ("bahdanau", "concat"):
+        entry = result["models"][name]
+        assert entry["bleu"] - entry["interval"] > plain["bleu"] + plain["interval"]
+        assert entry["p_value_against"]["plain"] < 0.01
+        # without attention the longest sentences suffer most
+        kept, lost = entry["by_length"][-1]["bleu"], plain["by_length"][-1]["bleu"]
+        assert kept / entry["bleu"] > lost / plain["bleu"]
