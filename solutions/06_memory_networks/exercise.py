@@ -169,6 +169,8 @@ probe.equals(story, probe.normal(11, 7), probe.normal(3, 7))
 # Sentences of padding count for no age, and their vector is 0.
 probe = Probe(SLUG, "build_memory", build_memory, oracle=right_memory)
 probe.equals(torch.tensor([[2, 4], [6, 3], [0, 0]]), ladder(7, 1), 100.0 * (1 + ladder(3, 1)))
+holes = torch.tensor([[2, 4], [0, 0], [6, 3]])  # anywhere
+probe.equals(holes, ladder(7, 1), 100.0 * (1 + ladder(3, 1)))
 ### BEGIN HIDDEN TESTS
 story = probe.integers(1, 11, 5, 3)
 story[1], story[4] = 0, 0
@@ -248,10 +250,10 @@ probe.equals(probe.normal(3, 5), probe.normal(3, 7, 5), probe.normal(3, 7, 11))
 # Memories that do not count, and rows in which none does.
 probe = Probe(SLUG, "memory_hop", memory_hop, oracle=right_hop)
 probe.equals(
-    torch.tensor([[1.0, -2.0]]),
-    torch.tensor([[[-3.0, 0.0], [0.0, 2.0], [-1.0, 1.0]]]),
-    torch.tensor([[[9.0], [5.0], [7.0]]]),
-    torch.tensor([[True, True, False]]),
+    torch.tensor([[1.0, -2.0], [1.0, -2.0]]),
+    torch.tensor([[[-3.0, 0.0], [0.0, 2.0], [-1.0, 1.0]]]).repeat(2, 1, 1),
+    torch.tensor([[[9.0], [5.0], [7.0]]]).repeat(2, 1, 1),
+    torch.tensor([[True, True, False], [False, False, False]]),
 )
 ### BEGIN HIDDEN TESTS
 mask = probe.mask(4, 7, keep=0.5)
@@ -504,7 +506,8 @@ probe.equals(
 )
 
 # %% nbgrader={"grade_id": "fixed_two_hops-second_look", "grade": true, "points": 2}
-# The first hop hands over the clue for the second: 50 e1 finds 60 e2, which finds 70 e1.
+# The first hop hands over the clue for the second: 50 e1 finds 60 e2, both together find 70 e1.
+# The clue alone would find the third memory.
 probe = Probe(
     SLUG,
     "fixed_two_hops",
@@ -513,8 +516,8 @@ probe = Probe(
 )
 probe.equals(
     torch.tensor([[50.0, 0.0]]),
-    torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]),
-    torch.tensor([[[0.0, 60.0], [70.0, 0.0]]]),
+    torch.tensor([[[1.0, 0.0], [0.0, 2.0], [-2.0, 3.0]]]),
+    torch.tensor([[[0.0, 60.0], [70.0, 0.0], [0.0, -90.0]]]),
 )
 
 

@@ -376,6 +376,18 @@ def hop_nan(query, memory_in, memory_out, mask=None):
     return hop(query, memory_in, memory_out, mask, empty=torch.nan)
 
 
+@misconception(of="memory_hop", name="even weights where nothing counts", fails=[MASK])
+def hop_finite_fill(query, memory_in, memory_out, mask=None):
+    """You set masked scores to a large negative number. Where no memory counts all scores are equal
+    then, and the softmax of equal scores is not 0; look at what the contract asks of such a row.
+    """
+    scores = torch.einsum("bd,bnd->bn", query, memory_in)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)
+    weights = scores.softmax(-1)
+    return torch.einsum("bn,bnc->bc", weights, memory_out), weights
+
+
 @misconception(of="memory_hop", name="scaled scores", fails=HOP)
 def hop_scaled(query, memory_in, memory_out, mask=None):
     """You divide the scores by the square root of the size of the vectors. That is a good idea, and
@@ -714,8 +726,64 @@ def still_over_rows(query, memory_in, memory_out):
     return query
 
 
+@misconception(
+    of="fixed_two_hops",
+    name="the second look forgets the question",
+    fails=cells("fixed_two_hops", "second_look"),
+)
+def only_the_clue(query, memory_in, memory_out):
+    """Your second look is asked with what the first one read and with nothing else. Look at what u
+    means after a hop: the question and all that was read.
+    """
+    first = (query[:, None] * memory_in).sum(-1).softmax(-1)
+    output = (first[..., None] * memory_out).sum(1)
+    second = (output[:, None] * memory_in).sum(-1).softmax(-1)
+    return query + output + (second[..., None] * memory_out).sum(1)
+
+
 def _right(query, memory_in, memory_out, mask=None):
     return hop(query, memory_in, memory_out, mask)
+
+
+CHECK = cells("check_hop", "plain", "mutants")
+
+
+def _even(query, memory_in, memory_out, mask=None):
+    weights = torch.full(memory_in.shape[:2], 1 / memory_in.shape[1])
+    return memory_out.mean(1), weights
+
+
+def _wrong_shape(query, memory_in, memory_out, mask=None):
+    output, weights = _right(query, memory_in, memory_out, mask)
+    return output[:, None], weights[:, None]
+
+
+def _half_weights(query, memory_in, memory_out, mask=None):
+    output, weights = _right(query, memory_in, memory_out, mask)
+    return output, weights / 2
+
+
+@witnesses(of="check_hop")
+def check_calls(draw):
+    wrong = (hop_unmasked, hop_over_rows, hop_finite_fill, hop_scaled, hop_hard)
+    for candidate in (_right, _even, _wrong_shape, _half_weights, *wrong):
+        yield call(candidate)
+
+
+@misconception(of="check_hop", name="accepts everything", fails=CHECK)
+def check_nothing(candidate):
+    """Your test says True whatever it is given, so nothing wrong is caught. Call the candidate and
+    compare what comes back with numbers of your own.
+    """
+    return True
+
+
+@misconception(of="check_hop", name="rejects everything", fails=CHECK)
+def check_refuse(candidate):
+    """Your test says False even for a right hop. Look at whether you leave room for rounding, at rows
+    without memories, and at what you return in the end.
+    """
+    return False
 
 
 @misconception(of="check_hop", name="no mask in the test", fails=["check_hop-mutants"])
