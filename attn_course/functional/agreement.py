@@ -33,8 +33,8 @@ def kendall_tau(a: Float[Tensor, "*B S"], b: Float[Tensor, "*B S"]) -> Float[Ten
         b: The same by another one.
 
     Returns:
-        Numbers from -1 (opposite) to 1 (same order); 0 where an explanation is constant, for it ranks
-        nothing. Memory grows with the square of S.
+        Numbers from -1 (opposite) to 1 (same order); 0 where an explanation is constant, for
+        it ranks nothing. Memory grows with the square of S.
 
     Raises:
         ValueError: If an argument is not floating point, or the sizes differ.

@@ -199,7 +199,7 @@ def straight_through(
         grad_output: ``(..., S)``, the derivative of a loss by the result.
 
     Returns:
-        The one-hot sample, and the derivative that reaches the weights (``grad_output``, unchanged).
+        The one-hot sample, and ``grad_output``, unchanged, as what reaches the weights.
 
     Raises:
         ValueError: If a weight is negative or the shapes differ.
