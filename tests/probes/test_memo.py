@@ -142,14 +142,30 @@ def draws_numpy(x: Any) -> Any:
     return x + float(np.random.rand())  # noqa: NPY002
 
 
-def draws_python(x: Any) -> Any:
-    return x + random.random()
-
-
-@pytest.mark.parametrize("function", [draws_torch, draws_numpy, draws_python])
+@pytest.mark.parametrize("function", [draws_torch, draws_numpy])
 def test_what_draws_random_numbers_is_computed_each_time(function: Callable[..., Any]) -> None:
     """Else the numbers that a test cell draws next would depend on who was graded before."""
     assert times_computed(function, Call((ROW,)), Call((ROW,))) == 2
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [lambda: torch.rand(1), lambda: np.random.rand(), random.random],  # noqa: NPY002
+    ids=["torch", "numpy", "python"],
+)
+def test_every_source_of_random_numbers_is_watched(draw: Callable[[], Any]) -> None:
+    """From the same seeds each time: the type checker around the package draws from Python's."""
+
+    def state(*draws: Callable[[], Any]) -> Any:
+        torch.manual_seed(1)
+        np.random.seed(1)  # noqa: NPY002
+        random.seed(1)
+        for one in draws:
+            one()
+        return memo_module._random_state()
+
+    assert state() == state()
+    assert state(draw) != state()
 
 
 SEEN: list[int] = []
