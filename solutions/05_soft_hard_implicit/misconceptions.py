@@ -35,6 +35,8 @@ def entropy_calls(draw):
     for dim in (-1, 0, 1):
         yield call(draw.normal(2, 3, 5).softmax(dim), dim=dim)
     yield call(torch.tensor([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]))
+    # in float64 a small number added shows, and one that only stands in for zeros does not
+    yield call(draw.normal(2, 3, dtype=torch.float64).softmax(-1))
     yield call(torch.tensor([0.5, 0.5, 0.0]), via=student.grad(0))
     yield call(draw.normal(3, 5).softmax(-1), via=student.grad(0))
     yield call(draw.normal(3, 5).softmax(0), via=student.grad(0), dim=0)
@@ -214,6 +216,15 @@ def draw_shifted(weights, draws):
     weights a random number has to pass for place 0.
     """
     return (torch.multinomial(weights, draws, replacement=True) + 1) % len(weights)
+
+
+@misconception(of="draw_places", name="seeded inside", fails=cells("draw_places", "independence"))
+def draw_with_own_seed(weights, draws):
+    """You seed torch inside the function, so every call returns the same draws, and whatever draws next gets them
+    too. Who wants to repeat a run seeds once, outside.
+    """
+    torch.manual_seed(0)
+    return torch.multinomial(weights, draws, replacement=True)
 
 
 # --- score_function_gradient -------------------------------------------------------------------
@@ -711,6 +722,16 @@ def cam_relu_first(activations, gradients):
     Look at the order in the second formula.
     """
     return (averaged(gradients) * activations).relu().sum(1)
+
+
+@misconception(
+    of="grad_cam", name="positive gradients only", fails=cells("grad_cam", "channels", "shapes")
+)
+def cam_positive_gradients(activations, gradients):
+    """You clip the gradients before you average them, so no map can ever count against the class.
+    In the two formulas there is one ReLU; look at where it stands.
+    """
+    return (averaged(gradients.relu()) * activations).sum(1).relu()
 
 
 @misconception(
