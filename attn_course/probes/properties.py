@@ -111,7 +111,7 @@ def shift_invariant(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     before = function(*args, **kwargs)
     after = function(args[0] + 3.0, *args[1:], **kwargs)
     found = difference(after, before, slack=10.0)
-    return f"after adding 3 to every score {found.text}" if found else None
+    return f"after adding 3 to the first argument, {found.text}" if found else None
 
 
 @_named("a positive factor on an argument changes nothing")

@@ -520,6 +520,7 @@ probe.gradient(
 # - `words` is `(B, L, D)`, the embedded words that the decoder reads; `state` is `(B, H)`, the state before the first step.
 # - The input of the cell is the word followed by the last attentional vector $\tilde h_{t-1}$, `(B, D + H)`; before the first step that vector is zero.
 # - The result is `(B, L, H)`: the attentional vectors $\tilde h_1 \dots \tilde h_L$.
+# - Gradients flow through all of it, the vector that is fed included.
 
 
 # %% nbgrader={"grade_id": "unroll_fed", "solution": true}
@@ -561,6 +562,7 @@ probe.equals(cell, look, probe.normal(3, 1, 3), probe.normal(3, 5))
 # Several steps: each one is told where the last one looked.
 probe = Probe("04_score_functions", "unroll_fed", unroll_fed, oracle=right_unroll_fed)
 probe.equals(half, twice, torch.tensor([[[1.0], [0.2], [-0.7]]]), torch.tensor([[0.4]]))
+probe.gradient(half, twice, torch.tensor([[[1.0], [0.2], [-0.7]]]), torch.tensor([[0.4]]), wrt=2)
 ### BEGIN HIDDEN TESTS
 cell = mixing_cell(probe.normal(8, 5, std=0.5), probe.normal(5, 5, std=0.5))
 look = looking(probe.normal(5, 5), probe.normal(5))

@@ -1004,7 +1004,9 @@ def fed_calls(draw):
     for length in (1, 2, 4):
         cell = mixing_cell(draw.normal(8, 5, std=0.5), draw.normal(5, 5, std=0.5))
         look = looking(draw.normal(5, 5), draw.normal(5))
-        yield call(cell, look, draw.normal(2, length, 3), draw.normal(2, 5))
+        words, state = draw.normal(2, length, 3), draw.normal(2, 5)
+        yield call(cell, look, words, state)
+        yield call(cell, look, words, state, via=student.grad(2))
 
 
 def unroll(cell, look, words, state, first=None, feed=None, keep=None, join=None):
@@ -1034,6 +1036,18 @@ def fed_state(cell, look, words, state):
     the attention.
     """
     return unroll(cell, look, words, state, feed=lambda vector, state, fed: state)
+
+
+@misconception(
+    of="unroll_fed",
+    name="no gradient through what is fed",
+    fails=cells("unroll_fed", "later_steps"),
+)
+def fed_detached(cell, look, words, state):
+    """Your numbers are right, but the vector that is fed has been cut out of the graph. A step could
+    then not learn to leave word for the next one where it has looked.
+    """
+    return unroll(cell, look, words, state, feed=lambda vector, state, fed: vector.detach())
 
 
 @misconception(of="unroll_fed", name="one step late", fails=cells("unroll_fed", "later_steps"))
