@@ -260,12 +260,13 @@ def only_the_package(site: Path, folder: Path) -> Path:
 
 
 def test_build_hook_leaves_editable_installs_alone(tmp_path):
-    """An editable install reads solutions/ in place; a copy would go stale."""
+    """An editable install reads solutions/ and results/ in place; a copy would go stale."""
     tree = ast.parse((ROOT / "hatch_build.py").read_text())
     namespace: dict = {}
     exec(compile(tree, "hatch_build.py", "exec"), namespace)
     hook = namespace["CatalogueHook"](str(ROOT), {}, None, None, str(tmp_path), "wheel")
-    for version, number in (("editable", 0), ("standard", len(SLUGS))):
+    results = sorted((ROOT / "experiments/results").glob("*.json"))
+    for version, sources in (("editable", []), ("standard", [*SLUGS, *results])):
         data: dict = {"force_include": {}}
         hook.initialize(version, data)
-        assert len(data["force_include"]) == number
+        assert len(data["force_include"]) == len(sources)

@@ -367,7 +367,7 @@ def mlp_score(weight_query, weight_key, v):
 
 def right_step(cell, word, state, annotations, lengths, score):
     weights = from_numpy(right_weights)(score(state[:, None], annotations), lengths)
-    context = right_context(weights, annotations)[:, 0]
+    context = (weights[..., None] * annotations[:, None]).sum(dim=2)[:, 0]
     return cell(torch.cat([word, context], dim=1), state), context, weights[:, 0]
 
 
@@ -558,7 +558,8 @@ def fixed_attend(query, key, value, lengths, weight_query, weight_key, v):
 # No padding: only one of the two faults shows.
 def right_attend(query, key, value, lengths, weight_query, weight_key, v):
     scores = from_numpy(right_score)(query[:, None], key, weight_query, weight_key, v)
-    return right_context(from_numpy(right_weights)(scores, lengths), value)[:, 0]
+    weights = from_numpy(right_weights)(scores, lengths)
+    return (weights[..., None] * value[:, None]).sum(dim=2)[:, 0]
 
 
 probe = Probe("03_additive_attention", "fixed_attend", fixed_attend, oracle=right_attend)
