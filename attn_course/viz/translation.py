@@ -83,11 +83,11 @@ def _caption(record: Mapping[str, Any]) -> str:
         f"BLEU is that of a beam of {setting['beam_size']}, ± half the bootstrap 95 % interval "
         "over test sentences (one seed: the spread over seeds is not in it); the last columns are "
         "BLEU by source length in words and punctuation marks; the loss is that of a validation "
-        f"piece, in nats. `{record['signature']}`. "
+        f"piece, in nats. `{record['signature'].replace('|', ' | ')}`. "
         f"{record['cpu_seconds'] / 60:.0f} CPU minutes in all on {device}, "
         f"{threads} thread{'s' if threads > 1 else ''}, torch {record['versions']['torch']}, "
         f"seed {record['seed']}, {record['date'].split()[0]}, commit {record['commit']}."
-        + (f" Not run: {', '.join(missing)}." if missing else "")
+        + (f" Not run: {'; '.join(missing)}." if missing else "")
     )
 
 

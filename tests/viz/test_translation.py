@@ -67,7 +67,7 @@ def test_table_has_a_row_per_model_and_says_how_it_was_run():
     assert dot[3] == "23.0 ± 0.7"
     for words in (
         "setting *reduced*", "29,000 pairs", "2,003 steps of 31 pairs (2.14 epochs)", "beam of 5",
-        "nrefs:1|tok:13a", "21 CPU minutes", "A processor, 1 thread", "torch 2.13.0", "seed 3",
+        "nrefs:1 | tok:13a", "21 CPU minutes", "A processor, 1 thread", "torch 2.13.0", "seed 3",
         "2026-11-21", "commit abc1234", "Not run: Luong decoder, cosine",
     ):  # fmt: skip
         assert words in caption
