@@ -8,6 +8,7 @@ import ctypes
 import errno
 import os
 import resource
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ CLONE_NEWNS, CLONE_NEWIPC = 0x00020000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
 CLONE_THREAD = 0x00010000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 16384, 1 << 18
-MS_BIND = 4096
+MS_REMOUNT, MS_BIND = 32, 4096
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 SIGKILL = 9
 
@@ -124,7 +125,11 @@ def private_files(home: str, megabytes: int, hidden: Sequence[str] = ()) -> None
     size = f"size={megabytes}m,nr_inodes=4096,mode=700".encode()
     _check(_libc.mount(b"tmpfs", home.encode(), b"tmpfs", quiet, size), f"mount {home}")
     for place in (*hidden, "/proc", "/dev/shm", "/tmp"):
-        if os.path.isdir(place):
+        if any(root.startswith(f"{place}/") for root in (sys.prefix, sys.base_prefix)):
+            # a checkout in /tmp: modules are still to be imported from there
+            flags = quiet | MS_REMOUNT | MS_BIND | MS_RDONLY
+            _check(_libc.mount(None, place.encode(), None, flags, None), "remount")
+        elif os.path.isdir(place):
             flags = quiet | MS_NOEXEC | MS_RDONLY
             options = b"size=4k,mode=555"
             _check(_libc.mount(b"tmpfs", place.encode(), b"tmpfs", flags, options), "mount")
