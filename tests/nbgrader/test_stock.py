@@ -74,10 +74,25 @@ def first_misconceptions(slug):
     return found
 
 
+UNREGISTERED = """from attn_course.probes import call, student
+
+
+def misconception(**declared):
+    return lambda function: function
+
+
+witnesses = misconception
+"""
+
+
 def wrong_cells(slug):
     """The first misconception of every function, in place of the answer."""
     names = solution_names(read_exercise(ROOT / "solutions" / slug / "exercise.py"))
     module = (ROOT / "solutions" / slug / "misconceptions.py").read_text()
+    # a student has no catalogue to register with, and the jail would refuse it
+    module = re.sub(
+        r"^from attn_course\.probes import (\([^)]*\)|.*)$", UNREGISTERED, module, flags=re.M
+    )
     return {
         names[of]: f"{module}\n\n{of} = {wrong.function.__name__}\n"
         for of, wrong in first_misconceptions(slug).items()
@@ -253,7 +268,7 @@ def test_our_grader_gives_every_cell_the_score_of_stock_nbgrader(graded, base, z
         if student != "wrong" or not any(why in test.message for why in EXPLAINED)
     ]
     assert unexplained == []
-    assert len(differences) <= 0.15 * compared  # all of them explained, above
+    assert len(differences) <= 0.1 * compared
     COMPARED[slug] = compared - len(differences)
 
 
