@@ -94,8 +94,15 @@ def test_a_dask_worker_killed_in_mid_run_changes_nothing(alone: list[Any], clust
 
 
 def workers_of_this_process() -> list[psutil.Process]:
-    children = psutil.Process().children()
-    return [p for p in children if p.pid not in EARLIER and "spawn_main" in " ".join(p.cmdline())]
+    return [p for p in psutil.Process().children() if p.pid not in EARLIER and is_worker(p)]
+
+
+def is_worker(process: psutil.Process) -> bool:
+    """A living worker: one that has ended may still wait for its parent to take its status."""
+    try:
+        return "spawn_main" in " ".join(process.cmdline())
+    except (psutil.ZombieProcess, psutil.NoSuchProcess):
+        return False
 
 
 @pytest.fixture(autouse=True)
