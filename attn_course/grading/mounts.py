@@ -53,6 +53,7 @@ def environment(home: str, package: str) -> dict[str, str]:
         "MPLCONFIGDIR": "/tmp/matplotlib",
         "IPYTHONDIR": f"{home}/.ipython",
         "TRITON_INTERPRET": "1",
+        "TRITON_CACHE_DIR": f"{home}/.triton",
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",

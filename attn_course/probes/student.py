@@ -11,7 +11,7 @@ import inspect
 import random
 import textwrap
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,36 @@ def peak_memory(function: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
     return int(_dispatch("peak_memory", function, args, kwargs, {}))
 
 
+def launch(
+    kernel: Any,
+    grid: Sequence[int],
+    *args: Any,
+    writes: int | str | Sequence[int | str],
+    **kwargs: Any,
+) -> Any:
+    """Launch the learner's Triton ``kernel[grid](*args, **kwargs)`` and return what it wrote.
+
+    It works on copies, so that a kernel which writes where it should only read cannot change what
+    the test compares with.
+
+    Args:
+        kernel: A function under ``triton.jit``.
+        grid: Number of programs along each axis.
+        args: Arguments of the kernel, tensors for its pointers.
+        writes: Positions or keyword names of the arguments that it fills.
+        kwargs: Named arguments of the kernel, its ``constexpr`` too.
+
+    Returns:
+        The named argument after the launch, or a tuple of them when ``writes`` is a sequence.
+    """
+    options = {
+        "grid": list(grid),
+        "writes": [writes] if isinstance(writes, int | str) else list(writes),
+    }
+    found = _dispatch("launch", kernel, args, kwargs, options)
+    return found[0] if isinstance(writes, int | str) else tuple(found)
+
+
 def perform(
     operation: str,
     function: Callable[..., Any],
@@ -94,10 +124,10 @@ def perform(
     kwargs: dict[str, Any],
     options: dict[str, Any],
 ) -> Any:
-    """Do in this process what a helper asks for: ``grad``, ``seed``, ``source``, ``peak_memory``.
+    """Do in this process what a helper asks for, by its name.
 
     Raises:
-        ValueError: If the operation is none of these.
+        ValueError: If there is no helper of that name.
     """
     if operation == "grad":
         return _gradient(function, args, kwargs, tuple(options["wrt"]))
@@ -107,7 +137,11 @@ def perform(
         return _source(function)
     if operation == "peak_memory":
         return _peak_memory(function, args, kwargs)
-    raise ValueError(f"operation: expected grad, seed, source or peak_memory, got {operation!r}")
+    if operation == "launch":
+        return _launch(function, args, kwargs, options)
+    raise ValueError(
+        f"operation: expected grad, seed, source, peak_memory or launch, got {operation!r}"
+    )
 
 
 def _dispatch(
@@ -214,9 +248,20 @@ def _seed(value: int) -> None:
     random.seed(value)
 
 
+def _launch(
+    kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
+) -> list[Any]:
+    places, named = list(copy(args)), copy(kwargs)
+    kernel[tuple(options["grid"])](*places, **named)
+    return [places[w] if isinstance(w, int) else named[w] for w in options["writes"]]
+
+
 def _source(function: Callable[..., Any]) -> str:
+    written = function
+    if not (inspect.isroutine(function) or inspect.isclass(function)):
+        written = getattr(function, "fn", function)  # of an object that triton.jit has made
     try:
-        return textwrap.dedent(inspect.getsource(function))
+        return textwrap.dedent(inspect.getsource(written))
     except (OSError, TypeError) as error:
         raise ValueError(f"function: expected one with known source, got {function!r}") from error
 

@@ -2,7 +2,10 @@
 
 import ast
 import inspect
+import os
 import random
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable
 from functools import cache
@@ -412,11 +415,176 @@ def add_block(x, y, out, size, BLOCK: tl.constexpr):
 def add(x, y):
     out = torch.empty_like(x)
     add_block[(triton.cdiv(x.numel(), 4),)](x, y, out, x.numel(), BLOCK=4)
-    return out"""
+    return out
+"""
+MATMUL = """import triton
+import triton.language as tl
+
+@triton.jit
+def tile(a, b, out, M, N, K, BLOCK: tl.constexpr):
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[:, None]
+    col = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(0, K, BLOCK):
+        inner = start + tl.arange(0, BLOCK)
+        left = tl.load(a + row * K + inner[None, :], (row < M) & (inner[None, :] < K), 0.0)
+        right = tl.load(b + inner[:, None] * N + col, (inner[:, None] < K) & (col < N), 0.0)
+        total += tl.dot(left, right)
+    tl.store(out + row * N + col, total, (row < M) & (col < N))
+
+def multiply(a, b):
+    out = torch.full((len(a), b.shape[1]), float("nan"))
+    grid = lambda meta: (triton.cdiv(len(a), meta["BLOCK"]), triton.cdiv(b.shape[1], meta["BLOCK"]))
+    tile[grid](a, b, out, *a.shape[:1], b.shape[1], a.shape[1], BLOCK=16)
+    return out
+"""
+EXPONENTIAL = """import triton
+import triton.language as tl
+
+@triton.jit
+def grow(x, out, size, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.exp(tl.load(x + at, mask=at < size)), mask=at < size)
+
+@triton.jit
+def grow_back(out, grad, into, size, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(into + at, tl.load(out + at, at < size) * tl.load(grad + at, at < size), at < size)
+
+class Grow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        out = torch.empty_like(x)
+        grow[(triton.cdiv(x.numel(), 8),)](x, out, x.numel(), BLOCK=8)
+        ctx.save_for_backward(out)
+        return out
+    @staticmethod
+    def backward(ctx, grad):
+        (out,) = ctx.saved_tensors
+        into = torch.empty_like(out)
+        grow_back[(triton.cdiv(out.numel(), 8),)](out, grad, into, out.numel(), BLOCK=8)
+        return into
+
+def exponential(x):
+    return Grow.apply(x)
+def cut_off(x):
+    out = torch.empty_like(x)
+    grow[(triton.cdiv(x.numel(), 8),)](x, out, x.numel(), BLOCK=8)
+    return out
+"""
+# name: (the learner's cell, grade id, test cell); the launcher or the kernel is what is called
+KERNELS = {
+    "a kernel behind a function": (
+        TRITON,
+        "add-x",
+        "x, y = torch.randn(2, 7)\ntorch.testing.assert_close(add(x, y), x + y)",
+    ),
+    "programs in two axes, masks, a loop, tl.dot": (
+        MATMUL,
+        "multiply-x",
+        """a, b = torch.randn(37, 41), torch.randn(41, 23)
+torch.testing.assert_close(multiply(a, b), a @ b)""",
+    ),
+    "a kernel by itself, launched over a grid": (
+        TRITON,
+        "add_block-x",
+        """from attn_course.probes import student
+x, y, empty = torch.randn(3, 7)
+before = x.clone(), y.clone(), empty.clone()
+out = student.launch(add_block, (2,), x, y, empty, 7, BLOCK=4, writes=2)
+torch.testing.assert_close(out, x + y)
+first, = student.launch(add_block, [1], x, y, out=empty, size=7, BLOCK=4, writes=["out"])
+assert torch.equal(first[:4], out[:4]) and torch.equal(first[4:], empty[4:])
+assert all(map(torch.equal, (x, y, empty), before))""",
+    ),
+    "source of a kernel and of its launcher": (
+        TRITON,
+        "add-x",
+        """from attn_course.probes import student
+assert "tl.program_id(0)" in student.source(add_block)
+assert "tl.program_id(0)" not in student.source(add)
+assert "triton.cdiv" in student.source(add)""",
+    ),
+    "a gradient through kernels": (
+        EXPONENTIAL,
+        "exponential-x",
+        """from attn_course.probes import student
+x = torch.randn(3, 7)
+torch.testing.assert_close(student.grad(0)(exponential, x), student.grad(0)(torch.exp, x))""",
+    ),
+    "a kernel without a gradient is told": (
+        EXPONENTIAL,
+        "cut_off-x",
+        """from attn_course.probes import student
+torch.testing.assert_close(cut_off(torch.ones(3)), torch.ones(3).exp())
+try:
+    student.grad(0)(cut_off, torch.ones(3))
+except student.GradientMissing as error:
+    assert "argument 0" in str(error)
+else:
+    raise AssertionError""",
+    ),
+}
 
 
-def test_a_triton_function_crosses_under_the_interpreter(grade: Grade) -> None:
-    pytest.importorskip("triton", reason="the extra `kernels` is not installed")
-    test = "x, y = torch.randn(2, 7)\ntorch.testing.assert_close(add(x, y), x + y)"
-    result = grade(notebook({"add": TRITON}, {"add-x": test}))
+@pytest.fixture
+def triton() -> None:
+    pytest.importorskip("triton", reason="the extra `kernels` is for Linux on x86-64 only")
+
+
+@pytest.mark.usefixtures("triton")
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("forbidden", [[], ["softmax"]], ids=["", "beside a forbidden shortcut"])
+def test_a_triton_kernel_crosses_under_the_interpreter(
+    name: str, forbidden: list[str], grade: Grade
+) -> None:
+    source, test_id, test = KERNELS[name]
+    refused = {"cell": forbidden} if forbidden else None
+    result = grade(notebook({"cell": source}, {test_id: test}, forbidden=refused))
     assert result.score == 1.0, result.tests
+
+
+@pytest.mark.usefixtures("triton")
+def test_the_same_kernels_work_in_one_process(tmp_path: Path) -> None:
+    """As in Jupyter and under stock nbgrader, with the interpreter switched on."""
+    script = tmp_path / "cells.py"
+    text = "import torch\n"
+    for number, (source, _, test) in enumerate(KERNELS.values()):
+        cell = tmp_path / f"cell_{number}.py"  # triton reads a kernel's source from its file
+        cell.write_text(f"import torch\n{source}")
+        text += f"from cell_{number} import *\n{test}\n"
+    script.write_text(text)
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.usefixtures("triton")
+def test_a_store_out_of_bounds_ends_the_submission_and_not_the_grader(grade: Grade) -> None:
+    wild = TRITON.replace("tl.store(out + at, ", "tl.store(out + (at - at.to(tl.int64) + 2**50), ")
+    assert wild != TRITON
+    tests = {"add-x": KERNELS["a kernel behind a function"][2], "other-x": "assert other() == 3"}
+    cells = {"add": TRITON, "other": "def other():\n    return 3"}
+    made = notebook(cells, tests)
+    result = grade(made, {"add": wild})
+    assert [t.score for t in result.tests] == [0.0, 1.0], result.tests
+    assert "signal 11" in result.tests[0].message
+    assert grade(made).score == 2.0
+
+
+@pytest.mark.usefixtures("triton")
+def test_a_kernel_that_writes_next_to_its_output_cannot_reach_the_test(grade: Grade) -> None:
+    """Without the mask it writes over memory of the jail; the caller's tensors are elsewhere."""
+    unmasked = TRITON.replace(", at < size)", ")").replace("out + at, ", "out + at + 4096, ")
+    made = notebook({"add": TRITON}, {"add-x": KERNELS["a kernel behind a function"][2]})
+    assert grade(made, {"add": unmasked}).score == 0.0
+    assert grade(made).score == 1.0
+
+
+@pytest.mark.usefixtures("triton")
+def test_the_jail_imports_triton_for_nobody_who_does_not_ask(grade: Grade) -> None:
+    made = notebook(
+        {"loaded": "import sys\ndef loaded():\n    return 'triton' in sys.modules"},
+        {"loaded-x": "assert loaded() is False"},
+    )
+    assert grade(made).score == 1.0

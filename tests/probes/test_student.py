@@ -154,3 +154,43 @@ def test_nothing_is_warned():
         warnings.simplefilter("error")
         student.peak_memory(lambda v: v + 1, torch.ones(2))
         student.grad(0)(lambda v: v + 1, torch.ones(2))
+
+
+class Doubling:
+    """In the form of a kernel: each program of the grid fills one place."""
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError("a kernel is launched over a grid")
+
+    def __getitem__(self, grid):
+        def launched(source, out, *, scale):
+            for number in range(grid[0]):
+                out[number] = scale * source[number]
+            source.zero_()
+
+        return launched
+
+
+def test_launch_returns_what_a_kernel_wrote_and_leaves_the_inputs_alone():
+    x, out = torch.tensor([1.0, 2.0, 3.0]), torch.zeros(3)
+    found = student.launch(Doubling(), (2,), x, out, scale=2, writes=1)
+    assert found.tolist() == [2.0, 4.0, 0.0]
+    one, other = student.launch(
+        Doubling(), [3], source=x, out=out, scale=3, writes=["out", "source"]
+    )
+    assert (one.tolist(), other.tolist()) == ([3.0, 6.0, 9.0], [0.0, 0.0, 0.0])
+    assert (x.tolist(), out.tolist()) == ([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
+
+
+def test_source_of_an_object_is_that_of_the_function_it_keeps_and_of_a_function_its_own():
+    def honest():
+        return "honest"
+
+    def other():
+        return "other"
+
+    other.fn = honest
+    made = Doubling()
+    made.fn = honest
+    assert '"honest"' in student.source(made)
+    assert '"other"' in student.source(other)
