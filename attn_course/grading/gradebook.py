@@ -7,7 +7,6 @@ what a person entered (manual scores, comments, extra credit) is never touched.
 import contextlib
 import datetime
 import os
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from attn_course.grading.assignment import Assignment
 from attn_course.grading.results import Result
+from attn_course.grading.startup import known_head, nbgrader_api
 
 COURSE = "default_course"
 
@@ -26,6 +26,9 @@ class GradebookError(RuntimeError):
 class GradebookWriter:
     """The one writer of a grading run.
 
+    Students' rows are written to the tables of nbgrader's models: through its objects, a
+    submission's rows take ten times as long, and on the cores that the workers need.
+
     Args:
         url: a SQLAlchemy address: ``sqlite:///gradebook.db``, ``postgresql+psycopg://...``.
         assignment: what is graded; added to the gradebook when it is not there.
@@ -35,14 +38,13 @@ class GradebookWriter:
     """
 
     def __init__(self, url: str, assignment: Assignment) -> None:
-        from nbgrader import api
+        self._api = api = nbgrader_api()
         from sqlalchemy.exc import SQLAlchemyError
 
         self.assignment = assignment
-        self._api = api
         tools_on_path()
         try:
-            with _known_head(api):
+            with known_head(api):
                 self._book = api.Gradebook(driver_url(url))
         except (SQLAlchemyError, api.InvalidEntry, OSError, ImportError) as error:
             raise GradebookError(
@@ -51,7 +53,7 @@ class GradebookWriter:
         self._session = self._book.db
         self._where = _without_password(url)
         with self._transaction():
-            self._notebook = self._add_assignment()
+            self._assignment, self._notebook = self._add_assignment()
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -71,46 +73,46 @@ class GradebookWriter:
             self._session.rollback()
             raise
 
-    def _find(self, model: Any, **keys: Any) -> Any:
-        return self._session.query(model).filter_by(**keys).one_or_none()
-
     def _ensure(self, model: Any, keys: dict[str, Any], **values: Any) -> Any:
-        found = self._find(model, **keys)
+        found = self._session.query(model).filter_by(**keys).one_or_none()
         if found is None:
             found = model(**keys, **values)
             self._session.add(found)
             self._session.flush()
         return found
 
-    def _add_assignment(self) -> Any:
+    def _add_assignment(self) -> tuple[str, str]:
+        """The ids of the assignment and of its notebook; what is missing of them is added."""
         api, ours = self._api, self.assignment
         self._ensure(api.Course, {"id": COURSE})
-        found = self._find(api.Assignment, name=ours.slug)
-        if found is None:
-            found = api.Assignment(name=ours.slug, course_id=COURSE)
-            self._session.add(found)
-            self._session.flush()
+        found = self._ensure(api.Assignment, {"name": ours.slug}, course_id=COURSE)
         notebook = self._ensure(api.Notebook, {"name": ours.slug, "assignment_id": found.id})
         points = {test.grade_id: test.points for test in ours.tests} | ours.manual
+        answered = {*ours.manual, *ours.solutions.values()}
+        graded = {cell.name: cell.max_score for cell in self._cells(api.GradeCell, notebook)}
+        solved = {cell.name for cell in self._cells(api.SolutionCell, notebook)}
         for grade_id, kind in ours.cells.items():
             keys = {"name": grade_id, "notebook_id": notebook.id}
             if grade_id in points:
-                cell = self._ensure(api.GradeCell, keys, max_score=points[grade_id], cell_type=kind)
-                if cell.max_score != points[grade_id]:
+                most = points[grade_id]
+                if grade_id not in graded:
+                    self._session.add(api.GradeCell(**keys, max_score=most, cell_type=kind))
+                elif graded[grade_id] != most:
                     raise GradebookError(
-                        f"{grade_id}: expected {points[grade_id]} points as in the assignment, got "
-                        f"{cell.max_score} in the gradebook: run nbgrader generate_assignment again"
+                        f"{grade_id}: expected {most} points as in the assignment, got "
+                        f"{graded[grade_id]} in the gradebook: run nbgrader generate_assignment "
+                        "again"
                     )
-            if grade_id in ours.manual or grade_id in ours.solutions.values():
-                self._ensure(api.SolutionCell, keys)
+            if grade_id in answered and grade_id not in solved:
+                self._session.add(api.SolutionCell(**keys))
         self._session.flush()
-        self._grade_cells = self._cells(api.GradeCell, notebook)
-        self._solution_cells = self._cells(api.SolutionCell, notebook)
-        return notebook
+        self._grade_cells = {c.name: c.id for c in self._cells(api.GradeCell, notebook)}
+        self._solution_cells = {c.name: c.id for c in self._cells(api.SolutionCell, notebook)}
+        return found.id, notebook.id
 
-    def _cells(self, model: Any, notebook: Any) -> dict[str, str]:
-        rows = self._session.query(model.name, model.id).filter(model.notebook_id == notebook.id)
-        return dict(rows.all())
+    def _cells(self, model: Any, notebook: Any) -> list[Any]:
+        found: list[Any] = self._session.query(model).filter_by(notebook_id=notebook.id).all()
+        return found
 
     def students(self) -> set[str]:
         """Who has a sheet of this assignment in the gradebook."""
@@ -118,7 +120,7 @@ class GradebookWriter:
         query = self._session.query(api.SubmittedAssignment.student_id).join(
             api.SubmittedNotebook, api.SubmittedNotebook.assignment_id == api.SubmittedAssignment.id
         )
-        rows = query.filter(api.SubmittedNotebook.notebook_id == self._notebook.id)
+        rows = query.filter(api.SubmittedNotebook.notebook_id == self._notebook)
         return {row[0] for row in rows}
 
     def write(self, result: Result, *, submitted: datetime.datetime | None = None) -> None:
@@ -131,45 +133,84 @@ class GradebookWriter:
         if result.status == "missing":
             return
         with self._transaction():
-            self._write(result, submitted)
+            sheet, known = self._sheet(result, submitted)
+            self._write_grades(result, sheet, self._rows(self._api.Grade, sheet) if known else {})
+            self._write_comments(
+                result, sheet, self._rows(self._api.Comment, sheet) if known else {}
+            )
 
-    def _write(self, result: Result, submitted: datetime.datetime | None) -> None:
+    def _add(self, model: Any, rows: list[dict[str, Any]]) -> None:
+        if rows:
+            self._session.execute(model.__table__.insert(), rows)
+
+    def _change(self, model: Any, row: Any, **values: Any) -> None:
+        """Write what differs; a row that says it all already is left alone."""
+        changed = {name: value for name, value in values.items() if getattr(row, name) != value}
+        if changed:
+            table = model.__table__
+            self._session.execute(table.update().where(table.c.id == row.id).values(**changed))
+
+    def _rows(self, model: Any, sheet: str) -> dict[str, Any]:
+        table = model.__table__
+        found = self._session.execute(table.select().where(table.c.notebook_id == sheet))
+        return {row.cell_id: row for row in found}
+
+    def _one(self, model: Any, **keys: Any) -> Any:
+        table = model.__table__
+        wanted = [table.c[name] == value for name, value in keys.items()]
+        return self._session.execute(table.select().where(*wanted)).one_or_none()
+
+    def _sheet(self, result: Result, submitted: datetime.datetime | None) -> tuple[str, bool]:
+        """The id of the student's notebook, and whether it was there already."""
         api = self._api
-        self._ensure(api.Student, {"id": result.student})
-        handed_in = self._ensure(
-            api.SubmittedAssignment,
-            {"assignment_id": self._notebook.assignment_id, "student_id": result.student},
-        )
-        if submitted is not None:
-            handed_in.timestamp = submitted
-        keys = {"assignment_id": handed_in.id, "notebook_id": self._notebook.id}
-        sheet = self._ensure(api.SubmittedNotebook, keys)
-        if result.status != "graded":  # a flag that a person set stays
-            sheet.flagged = True
-        scores = {test.grade_id: test for test in result.tests}
-        grades = {
-            g.cell_id: g for g in self._session.query(api.Grade).filter_by(notebook_id=sheet.id)
-        }
-        for name, cell_id in self._grade_cells.items():
-            grade = grades.get(cell_id)
-            if grade is None:
-                grade = api.Grade(cell_id=cell_id, notebook_id=sheet.id, needs_manual_grade=True)
-                self._session.add(grade)
-            test = scores.get(name)
-            before, grade.auto_score = grade.auto_score, test.score if test is not None else None
-            if grade.manual_score is None:
-                grade.needs_manual_grade = grade.auto_score is None
-            elif before != grade.auto_score:  # the manual score was given for something else
-                grade.needs_manual_grade = True
-        comments = {
-            c.cell_id: c for c in self._session.query(api.Comment).filter_by(notebook_id=sheet.id)
-        }
-        for name, cell_id in self._solution_cells.items():
-            comment = comments.get(cell_id)
-            if comment is None:
-                comment = api.Comment(cell_id=cell_id, notebook_id=sheet.id)
-                self._session.add(comment)
-            comment.auto_comment = self._comment(name, result)
+        keys = {"assignment_id": self._assignment, "student_id": result.student}
+        handed_in = None
+        if self._one(api.Student, id=result.student) is None:
+            self._add(api.Student, [{"id": result.student}])
+        else:
+            handed_in = self._one(api.SubmittedAssignment, **keys)
+        if handed_in is None:
+            found = api.new_uuid()
+            self._add(api.SubmittedAssignment, [{"id": found, "timestamp": submitted, **keys}])
+        else:
+            found = handed_in.id
+            if submitted is not None:
+                self._change(api.SubmittedAssignment, handed_in, timestamp=submitted)
+        keys = {"assignment_id": found, "notebook_id": self._notebook}
+        sheet = self._one(api.SubmittedNotebook, **keys) if handed_in is not None else None
+        flagged = result.status != "graded"
+        if sheet is None:
+            found = api.new_uuid()
+            self._add(api.SubmittedNotebook, [{"id": found, "flagged": flagged, **keys}])
+            return found, False
+        if flagged:  # a flag that a person set stays
+            self._change(api.SubmittedNotebook, sheet, flagged=True)
+        return sheet.id, True
+
+    def _write_grades(self, result: Result, sheet: str, known: dict[str, Any]) -> None:
+        scores = {test.grade_id: test.score for test in result.tests}
+        new = []
+        for name, cell in self._grade_cells.items():
+            score, row = scores.get(name), known.get(cell)
+            manual = score is None
+            if row is None:
+                keys = {"cell_id": cell, "notebook_id": sheet}
+                new.append({**keys, "auto_score": score, "needs_manual_grade": manual})
+                continue
+            if row.manual_score is not None:  # it stays, and was perhaps given for something else
+                manual = row.needs_manual_grade or row.auto_score != score
+            self._change(self._api.Grade, row, auto_score=score, needs_manual_grade=manual)
+        self._add(self._api.Grade, new)
+
+    def _write_comments(self, result: Result, sheet: str, known: dict[str, Any]) -> None:
+        new = []
+        for name, cell in self._solution_cells.items():
+            text, row = self._comment(name, result), known.get(cell)
+            if row is None:
+                new.append({"cell_id": cell, "notebook_id": sheet, "auto_comment": text})
+            else:
+                self._change(self._api.Comment, row, auto_comment=text)
+        self._add(self._api.Comment, new)
 
     def _comment(self, grade_id: str, result: Result) -> str | None:
         """What the learner is told below a solution cell: the messages of its failed tests."""
@@ -200,33 +241,6 @@ def _verbatim(text: str) -> str:
     An error's text is the student's: as a paragraph it could bring a script to the instructor.
     """
     return "\n".join(f"    {line}" for line in text.splitlines())
-
-
-@contextlib.contextmanager
-def _known_head(api: Any) -> Iterator[None]:
-    """Tell nbgrader the version of its tables, for which it would start a program of seconds."""
-    asked, head = api.get_alembic_version, alembic_head(Path(api.__file__).parent)
-    if head is not None:
-        api.get_alembic_version = lambda: head
-    try:
-        yield
-    finally:
-        api.get_alembic_version = asked
-
-
-def alembic_head(nbgrader: Path) -> str | None:
-    """The newest of nbgrader's table versions, as ``alembic heads`` says; None if that is unclear.
-
-    Args:
-        nbgrader: folder of the package.
-    """
-    said = re.compile(r"^(down_revision|revision)\b[^=\n]*=\s*(?:['\"](\w+)['\"]|None)\s*$", re.M)
-    known: dict[str, set[str]] = {"revision": set(), "down_revision": set()}
-    for path in (nbgrader / "alembic" / "versions").glob("*.py"):
-        for kind, version in said.findall(path.read_text()):
-            known[kind] |= {version} - {""}
-    heads = known["revision"] - known["down_revision"]
-    return heads.pop() if len(heads) == 1 else None
 
 
 def _reason(error: BaseException) -> str:

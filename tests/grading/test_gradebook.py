@@ -23,12 +23,12 @@ from attn_course.grading.assignment import Assignment
 from attn_course.grading.gradebook import (
     GradebookError,
     GradebookWriter,
-    alembic_head,
     driver_url,
     tools_on_path,
 )
 from attn_course.grading.results import Result
 from attn_course.grading.results import TestResult as One
+from attn_course.grading.startup import alembic_head
 
 WHEN = datetime.datetime(2026, 3, 1, 12, 30)
 
