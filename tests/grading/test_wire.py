@@ -202,7 +202,7 @@ MALFORMED: dict[str, tuple[Any, list[bytes]]] = {
     "too deep": (json.loads("[" * 100 + "]" * 100), []),
     "buffer left over": (1, [b"x"]),
     "a handle where none is expected": ({"$": "object", "id": 0}, []),
-    "colliding keys": ({"$": "set", "v": [i * (2**61 - 1) for i in range(wire.MAX_KEYS + 1)]}, []),
+    "colliding keys": ({"$": "set", "v": [i * (2**61 - 1) for i in range(wire.MAX_ALIKE + 1)]}, []),
 }
 
 

@@ -1,0 +1,275 @@
+"""What a message may cost the trusted side, and what crosses in which pieces."""
+
+import contextlib
+import importlib.util
+import json
+import math
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attn_course.grading.jail import wire
+
+MOST = wire.MAX_ITEMS - 20
+FULL = wire.MAX_HEADER - 100
+LONG = 7 * b"1234567890"
+
+
+def text(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def many(node: bytes) -> bytes:
+    """A list of one node, as often as a message may hold it."""
+    items = 1 + sum(map(node.count, (b",", b"[", b"{")))
+    return b"[" + b",".join([node] * min(MOST // items, FULL // (len(node) + 1))) + b"]"
+
+
+def kind(name: str, **more: object) -> dict[str, object]:
+    return {"$": name, **more}
+
+
+# The header, and the buffers, of the largest message of its shape.
+LARGEST: dict[str, Callable[[], tuple[bytes, list[bytes]]]] = {
+    "whole numbers": lambda: (many(b"1"), []),
+    "floats": lambda: (many(b"0.12345678901234567"), []),
+    "long floats": lambda: (many(b"1." + LONG), []),
+    "short texts": lambda: (many(b'"a"'), []),
+    "one text": lambda: (b'"' + b"\\u00e9" * (FULL // 6) + b'"', []),
+    "lists": lambda: (many(b"[1]"), []),
+    "deep lists": lambda: (many(b"[" * 38 + b"]" * 38), []),
+    "tuples": lambda: (many(text(kind("tuple", v=[]))), []),
+    "dicts": lambda: (many(text(kind("map", v={"a": 1}))), []),
+    "a dict": lambda: (text(kind("map", v={str(i): i for i in range(MOST)})), []),
+    "a dict of numbers": lambda: (text(kind("dict", v=[[i, i] for i in range(MOST // 3)])), []),
+    "special floats": lambda: (many(text(kind("float", v="0" * 16))), []),
+    "complex numbers": lambda: (many(text(kind("complex", v=["0" * 16] * 2))), []),
+    "handles": lambda: (many(text(kind("object", id=1, type="a", kind="object"))), []),
+    "big numbers": lambda: (many(text(kind("int", v="f" * 4096))), []),
+    "digits": lambda: (many(b"7" * 4300), []),
+    "small tensors": lambda: (
+        text([kind("tensor", d="torch.float32", s=[1] * 9, g=True)] * wire.MAX_BUFFERS),
+        [b"1234"] * wire.MAX_BUFFERS,
+    ),
+    "small arrays": lambda: (
+        text([kind("array", d="float32", s=[1] * 9)] * wire.MAX_BUFFERS),
+        [b"1234"] * wire.MAX_BUFFERS,
+    ),
+    "truth values": lambda: (
+        text(kind("tensor", d="torch.bool", s=[wire.MAX_BYTES // 2], g=False)),
+        [bytes(wire.MAX_BYTES // 2)],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def bare() -> ModuleType:
+    """The wire without the type checks that the tests put around the package."""
+    spec = importlib.util.spec_from_file_location("bare_wire", str(wire.__file__))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", LARGEST)
+def test_the_largest_message_of_any_shape_costs_less_than_a_second(
+    name: str, bare: ModuleType
+) -> None:
+    """The deadline of a submission is looked at between messages, not while one is decoded."""
+    header, buffers = LARGEST[name]()
+    assert len(header) <= wire.MAX_HEADER
+    ours, theirs = socket.socketpair()
+    lengths = struct.pack(f"<{len(buffers)}Q", *map(len, buffers))
+    head = wire.MAGIC + struct.pack("<II", len(header), len(buffers)) + lengths
+    sender = threading.Thread(target=theirs.sendall, args=(b"".join((head, header, *buffers)),))
+    with ours, theirs:
+        sender.start()
+        begun = time.thread_time()
+        bare.receive(ours, lambda node: node, ahead=bytearray())
+        spent = time.thread_time() - begun
+        sender.join()
+    assert spent < 1.0
+
+
+def exchanged(*messages: Any, trusted: bool = False) -> list[Any]:
+    """What the other side receives."""
+    ours, theirs = socket.socketpair()
+    frames = b"".join(part for message in messages for part in wire.pack(message))
+    sender = threading.Thread(target=ours.sendall, args=(frames,))
+    ahead = bytearray()
+    with ours, theirs:
+        sender.start()
+        found = [wire.receive(theirs, strides=trusted, ahead=ahead) for _ in messages]
+        sender.join()
+    assert not ahead
+    return found
+
+
+def test_too_many_items_are_refused_by_the_one_who_would_send_them() -> None:
+    """A learner is told what is wrong, and the conversation goes on."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        with pytest.raises(wire.WireError, match="items"):
+            wire.send(ours, [0] * (wire.MAX_ITEMS + 1))
+        wire.send(ours, "after")
+        assert wire.receive(theirs) == "after"
+
+
+def test_the_trusted_side_may_send_any_number_of_items() -> None:
+    code = {"op": "cells", "cells": ["1," * wire.MAX_ITEMS]}
+    assert exchanged(code, trusted=True) == [code]
+    with pytest.raises(wire.WireError, match="items"):
+        wire.receive(_with(wire.pack(code)))
+
+
+def _with(frame: list[bytes]) -> socket.socket:
+    ours, theirs = socket.socketpair()
+    data = b"".join(frame)
+
+    def serve() -> None:
+        with theirs, contextlib.suppress(OSError):
+            theirs.sendall(data)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return ours
+
+
+def test_keys_chosen_to_share_a_hash_are_refused_and_honest_ones_are_not() -> None:
+    alike = [i * (2**61 - 1) for i in range(wire.MAX_ALIKE + 1)]
+    assert len({hash(x) for x in alike}) == 1
+    tuples = [kind("tuple", v=[7, x]) for x in alike]
+    for keys in (alike, tuples):
+        with pytest.raises(wire.WireError, match="hash"):
+            wire.decode(kind("set", v=keys), [])
+        with pytest.raises(wire.WireError, match="hash"):
+            wire.decode(kind("dict", v=[[key, 1] for key in keys]), [])
+        assert len(wire.decode(kind("set", v=keys[1:]), [])) == wire.MAX_ALIKE
+    honest = {(i, i / 7): i for i in range(3000)} | {i: i for i in range(-20_000, 20_000)}
+    assert exchanged(honest) == [honest]
+
+
+@pytest.mark.parametrize("size", [3, 1 << 17])
+def test_a_truth_value_is_zero_or_one(size: int) -> None:
+    data = bytearray(size)
+    data[-1] = 2
+    for node in (kind("tensor", d="torch.bool", s=[size], g=False), kind("array", d="bool")):
+        with pytest.raises(wire.WireError, match="0 and 1"):
+            wire.decode(node | {"s": [size]}, [bytes(data)])
+
+
+class Sub(torch.Tensor):
+    pass
+
+
+Z = torch.arange(6.0).reshape(2, 3)
+TENSORS = {
+    "conjugate": torch.complex(Z, Z + 1).conj(),
+    "negative": torch.complex(Z, Z + 1).conj().imag,
+    "bfloat16": Z.bfloat16(),
+    "bfloat16, every second": Z.bfloat16()[:, ::2],
+    "bfloat16, expanded": Z.bfloat16()[:, :1].expand(2, 3),
+    "a slice of one": torch.arange(12.0)[3::12],
+    "no axes": torch.tensor(2.5),
+    "empty": torch.zeros(3, 0, 2),
+    "empty, transposed": torch.zeros(3, 0, 2).transpose(0, 2),
+    "half": Z.half().T,
+    "truth": (Z > 2).T,
+    "wants a gradient": Z.clone().requires_grad_(),
+    "a parameter": torch.nn.Parameter(Z),
+    "has a graph": Z.clone().requires_grad_() * 2,
+    "a subclass": Z.as_subclass(Sub),
+}
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("name", TENSORS)
+def test_a_tensor_of_any_make_crosses(name: str, trusted: bool) -> None:
+    tensor = TENSORS[name]
+    (found,) = exchanged(tensor, trusted=trusted)
+    assert type(found) is torch.Tensor
+    assert (found.dtype, found.shape) == (tensor.dtype, tensor.shape)
+    assert found.requires_grad == tensor.requires_grad
+    assert found.is_leaf
+    assert not found.is_conj()
+    assert not found.is_neg()
+    plain = tensor.detach().as_subclass(torch.Tensor)
+    assert torch.equal(found.detach(), plain)
+    if trusted and tensor.numel():
+        assert found.stride() == tensor.stride()
+    with torch.no_grad():
+        if found.numel():
+            found.as_strided((1,), (1,)).fill_(9)
+    again = exchanged(tensor, trusted=trusted)[0]
+    assert torch.equal(again.detach(), plain), "two messages share their memory"
+
+
+def test_a_tensor_without_elements_is_refused_and_no_more() -> None:
+    with pytest.raises(wire.WireError, match="cannot cross"):
+        wire.pack(torch.empty(3, device="meta"))
+
+
+def test_the_bits_of_a_nan_cross() -> None:
+    for dtype, whole in ((torch.float32, torch.int32), (torch.bfloat16, torch.int16)):
+        bits = torch.tensor([-1, 3, -7], dtype=whole)
+        found = exchanged(bits.view(dtype))[0]
+        assert torch.equal(found.view(whole), bits)
+
+
+VALUE = {"ok": [Z, np.ones((2, 0)), b"bytes", (1, math.inf)], "text": "é" * 40}
+
+
+def assert_alike(found: Any) -> None:
+    assert torch.equal(found["ok"][0], Z)
+    assert found["ok"][1].shape == (2, 0)
+    assert found["ok"][2:] == [b"bytes", (1, math.inf)]
+    assert type(found["ok"][2]) is bytes
+    assert found["text"] == "é" * 40
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_messages_are_told_apart_however_they_are_cut(keeps: bool) -> None:
+    """Whatever comes in one read: part of a message, or more than one."""
+    data = b"".join(wire.pack(VALUE)) * 3
+    for size in (*range(1, 40), 97, 1000, len(data)):
+        ours, theirs = socket.socketpair()
+        ahead = bytearray() if keeps else None
+        with ours, theirs:
+            theirs.sendall(data)  # fits into the socket; the reads are cut below
+            cut = _Cut(ours, size)
+            for _ in range(3):
+                assert_alike(wire.receive(cut, ahead=ahead))
+            assert not ahead
+
+
+class _Cut(socket.socket):
+    """Reads at most so many bytes at a time."""
+
+    def __init__(self, other: socket.socket, size: int) -> None:
+        super().__init__(fileno=os.dup(other.fileno()))
+        self.size = size
+
+    def recv(self, count: int, flags: int = 0) -> bytes:
+        return super().recv(min(count, self.size), flags)
+
+
+def test_a_large_message_leaves_what_follows_it() -> None:
+    large: dict[str, Any] = {
+        "ok": [torch.arange(200_000), torch.ones(70_000, dtype=torch.bool), b"x" * 100_000]
+    }
+    first, second, third = exchanged(large, VALUE, large)
+    assert_alike(second)
+    for found in (first, third):
+        assert torch.equal(found["ok"][0], large["ok"][0])
+        assert torch.equal(found["ok"][1], large["ok"][1])
+        assert found["ok"][2] == b"x" * 100_000
