@@ -1,5 +1,7 @@
 """Checks of arguments that modules share. ``ValueError`` says name, expected, got."""
 
+import math
+
 import torch
 from jaxtyping import Shaped
 from torch import Tensor
@@ -40,6 +42,23 @@ def check_broadcast(name: str, shape: tuple[int, ...], other: tuple[int, ...]) -
             )
 
 
+def check_expands(name: str, shape: tuple[int, ...], target: tuple[int, ...]) -> None:
+    """Refuse a shape that cannot be stretched to ``target``, or would stretch ``target``."""
+    fits = len(shape) <= len(target) and all(
+        have in (1, want) for have, want in zip(reversed(shape), reversed(target), strict=False)
+    )
+    if not fits:
+        raise ValueError(
+            f"{name}: expected a shape that broadcasts to {tuple(target)}, got {tuple(shape)}"
+        )
+
+
+def check_device(name: str, value: Shaped[Tensor, "..."], other: Shaped[Tensor, "..."]) -> None:
+    """Refuse a tensor on another device than ``other``."""
+    if value.device != other.device:
+        raise ValueError(f"{name}: expected device {other.device}, got {value.device}")
+
+
 def check_ids(name: str, ids: Shaped[Tensor, "..."], vocab_size: int) -> None:
     """Refuse ids that are not integers from 0 to ``vocab_size - 1``."""
     if ids.is_floating_point() or ids.dtype == torch.bool:
@@ -57,26 +76,25 @@ def check_attn_mask(attn_mask: Shaped[Tensor, "..."], scores: Shaped[Tensor, "..
         raise ValueError(
             f"attn_mask: expected a boolean mask (True = may attend), got {attn_mask.dtype}"
         )
-    fits = attn_mask.ndim <= scores.ndim and all(
-        have in (1, want)
-        for have, want in zip(reversed(attn_mask.shape), reversed(scores.shape), strict=False)
-    )
-    if not fits:
-        raise ValueError(
-            f"attn_mask: expected a shape that broadcasts to {tuple(scores.shape)}, "
-            f"got {tuple(attn_mask.shape)}"
-        )
+    check_expands("attn_mask", attn_mask.shape, scores.shape)
+    check_device("attn_mask", attn_mask, scores)
 
 
-def check_lengths(lengths: Shaped[Tensor, "..."], batch_size: int, longest: int) -> None:
+def check_lengths(
+    lengths: Shaped[Tensor, "..."],
+    batch_size: int,
+    longest: float = math.inf,
+    *,
+    name: str = "lengths",
+) -> None:
     """Refuse lengths that are not one integer from 0 to ``longest`` per row."""
     if lengths.shape != (batch_size,) or lengths.is_floating_point() or lengths.dtype == torch.bool:
         raise ValueError(
-            f"lengths: expected {batch_size} integers, one per row, "
+            f"{name}: expected {batch_size} integers, one per row, "
             f"got {lengths.dtype} of shape {tuple(lengths.shape)}"
         )
     if batch_size and (int(lengths.min()) < 0 or int(lengths.max()) > longest):
         raise ValueError(
-            f"lengths: expected values from 0 to {longest}, "
+            f"{name}: expected values from 0 to {longest}, "
             f"got {int(lengths.min())} to {int(lengths.max())}"
         )

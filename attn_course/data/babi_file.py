@@ -46,7 +46,8 @@ def read_babi(path: Path | str) -> list[Story]:
         if number == 1:
             places, sentences = {}, []
         elif number != last + 1:
-            raise ValueError(f"{path}:{row}: expected number {last + 1} or 1, got {number}")
+            due = f"number {last + 1} or 1" if last else "number 1"
+            raise ValueError(f"{path}:{row}: expected {due}, got {number}")
         last = number
         if "\t" in content:
             stories.append(_question(f"{path}:{row}", content, sentences, places))
@@ -62,9 +63,14 @@ def _lines(path: Path, text: str) -> Iterator[tuple[int, int, str]]:
     for row, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             number, _, content = line.rstrip("\r").partition(" ")
-            if not (number.isascii() and number.isdigit()) or int(number) < 1:
+            if not _is_number(number) or int(number) < 1:
                 raise ValueError(f"{path}:{row}: expected a line number, got {number[:20]!r}")
             yield row, int(number), content
+
+
+def _is_number(text: str) -> bool:
+    # the length: Python refuses to convert thousands of digits, and names no line when it does
+    return text.isascii() and text.isdigit() and len(text) < 10
 
 
 def _words(content: str, where: str) -> Sentence:
@@ -84,8 +90,10 @@ def _question(where: str, content: str, sentences: list[Sentence], places: dict[
         raise ValueError(f"{where}: expected a sentence before the question, got none")
     support = []
     for number in fields[2].split() if len(fields) == 3 else []:
-        if not (number.isascii() and number.isdigit()) or int(number) not in places:
-            raise ValueError(f"{where}: expected the number of an earlier sentence, got {number!r}")
+        if not _is_number(number) or int(number) not in places:
+            raise ValueError(
+                f"{where}: expected the number of an earlier sentence, got {number[:20]!r}"
+            )
         support.append(places[int(number)])
     return Story(
         sentences=tuple(sentences),

@@ -1,16 +1,45 @@
 """Do two explanations agree, and would other weights have done as well?"""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Generator, Tensor
 
-from attn_course._checks import check_attn_mask, check_dim, check_floating, check_size
+from attn_course._checks import (
+    check_attn_mask,
+    check_axes,
+    check_device,
+    check_dim,
+    check_floating,
+    check_size,
+)
 
 
-def _signs(name: str, values: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S S"]:
+def _check_pair(names: str, a: Shaped[Tensor, "..."], b: Shaped[Tensor, "..."]) -> None:
+    """Refuse two explanations that are not rows of numbers of one shape."""
+    for name, values in zip(names.split(), (a, b), strict=True):
+        check_floating(name, values)
+        if values.ndim == 0 or values.shape != a.shape:
+            want = "rows" if values.ndim == 0 else f"shape {tuple(a.shape)}"
+            raise ValueError(f"{name}: expected {want}, got shape {tuple(values.shape)}")
+        check_device(name, values, a)
+
+
+def _check_ranked(a: Shaped[Tensor, "..."], b: Shaped[Tensor, "..."]) -> None:
+    _check_pair("a b", a, b)
+    for name, values in (("a", a), ("b", b)):
+        if bool(values.isnan().any()):  # NaN is larger than nothing: it would pass for a tie
+            raise ValueError(f"{name}: expected numbers, got NaN")
+
+
+def _check_probabilities(p: Shaped[Tensor, "..."], q: Shaped[Tensor, "..."]) -> None:
+    _check_pair("p q", p, q)
+    for name, values in (("p", p), ("q", q)):
+        if bool((values < 0).any()):
+            raise ValueError(f"{name}: expected at least 0, got {float(values.min())}")
+
+
+def _signs(values: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S S"]:
     """+1, 0 or -1 for every pair of entries: which one is larger."""
-    check_floating(name, values)
-    check_dim(values, -1)
     # comparisons, not differences: inf - inf would be NaN, and tiny differences would vanish
     a, b = values.detach().unsqueeze(-1), values.detach().unsqueeze(-2)
     return (a > b).double() - (a < b).double()
@@ -37,10 +66,10 @@ def kendall_tau(a: Float[Tensor, "*B S"], b: Float[Tensor, "*B S"]) -> Float[Ten
         it ranks nothing. Memory grows with the square of S.
 
     Raises:
-        ValueError: If an argument is not floating point, or the sizes differ.
+        ValueError: If an argument is not floating point or holds NaN, or the shapes differ.
     """
-    check_size("b", b, -1, a.shape[-1])
-    tau = _correlation(_signs("a", a).flatten(-2), _signs("b", b).flatten(-2))
+    _check_ranked(a, b)
+    tau = _correlation(_signs(a).flatten(-2), _signs(b).flatten(-2))
     return tau.to(torch.promote_types(a.dtype, b.dtype))
 
 
@@ -55,11 +84,11 @@ def spearman(a: Float[Tensor, "*B S"], b: Float[Tensor, "*B S"]) -> Float[Tensor
         Numbers from -1 to 1; 0 where an explanation is constant.
 
     Raises:
-        ValueError: If an argument is not floating point, or the sizes differ.
+        ValueError: If an argument is not floating point or holds NaN, or the shapes differ.
     """
-    check_size("b", b, -1, a.shape[-1])
+    _check_ranked(a, b)
     # the sum of a row of signs is twice the rank, counted from the mean rank
-    rho = _correlation(_signs("a", a).sum(-1), _signs("b", b).sum(-1))
+    rho = _correlation(_signs(a).sum(-1), _signs(b).sum(-1))
     return rho.to(torch.promote_types(a.dtype, b.dtype))
 
 
@@ -76,12 +105,10 @@ def total_variation(p: Float[Tensor, "*B S"], q: Float[Tensor, "*B S"]) -> Float
         Numbers from 0 (equal) to 1 (nothing in common).
 
     Raises:
-        ValueError: If an argument is not floating point, or the sizes differ.
+        ValueError: If an argument is not floating point or holds a negative number, or the shapes
+            differ.
     """
-    check_floating("p", p)
-    check_floating("q", q)
-    check_dim(p, -1)
-    check_size("q", q, -1, p.shape[-1])
+    _check_probabilities(p, q)
     return (p - q).abs().sum(-1) / 2
 
 
@@ -99,22 +126,23 @@ def js_divergence(p: Float[Tensor, "*B S"], q: Float[Tensor, "*B S"]) -> Float[T
         Numbers from 0 (equal) to :math:`\ln 2 = 0.693` (nothing in common). Zeros are allowed.
 
     Raises:
-        ValueError: If an argument is not floating point, or the sizes differ.
+        ValueError: If an argument is not floating point or holds a negative number, or the shapes
+            differ.
     """
-    check_floating("p", p)
-    check_floating("q", q)
-    check_dim(p, -1)
-    check_size("q", q, -1, p.shape[-1])
+    _check_probabilities(p, q)
+    dtype = torch.promote_types(p.dtype, q.dtype)
+    wide = torch.promote_types(dtype, torch.float32)
+    p, q = p.to(wide), q.to(wide)
     mean = (p + q) / 2
 
     def towards_mean(part: Tensor) -> Tensor:
-        there = part > 0
+        there = part != 0
         ratio = torch.where(there, part, torch.ones_like(part)) / torch.where(
             there, mean, torch.ones_like(mean)
         )
         return (torch.where(there, part, torch.zeros_like(part)) * ratio.log()).sum(-1)
 
-    return (towards_mean(p) + towards_mean(q)) / 2
+    return ((towards_mean(p) + towards_mean(q)) / 2).to(dtype)
 
 
 def permute_weights(
@@ -174,17 +202,28 @@ def equivalent_weights(
         The new weights; the old ones where the equations leave no freedom.
 
     Raises:
-        ValueError: If an argument is not floating point, or the sizes differ.
+        ValueError: If an argument is not floating point or holds what is not finite, a weight is
+            negative, or the sizes differ.
     """
     check_floating("weights", weights)
     check_floating("value", value)
-    check_size("value", value, -2, weights.shape[-1])
+    check_axes("weights", weights, "S")
+    check_axes("value", value, "S E")
+    check_size("value", value, 0, weights.shape[0])
+    check_device("value", value, weights)
+    if not bool((weights.isfinite() & (weights >= 0)).all()):
+        raise ValueError("weights: expected finite numbers of at least 0")
+    if not bool(value.isfinite().all()):
+        raise ValueError("value: expected finite numbers")
     w, v = weights.detach().clone().double(), value.detach().double()
-    equations = torch.cat([v / v.abs().amax().clamp(min=1e-30), torch.ones_like(v[:, :1])], dim=1)
+    if w.numel() == 0:
+        return w.to(weights.dtype)
+    largest = v.abs().amax().clamp(min=1e-30) if v.numel() else 1.0
+    equations = torch.cat([v / largest, v.new_ones(len(v), 1)], dim=1)
     top, free = int(w.argmax()), torch.ones_like(w, dtype=torch.bool)
     for _ in range(len(w)):
         kept = equations[free]  # (F, E + 1)
-        away = -(torch.arange(len(w)) == top)[free].double()
+        away = -(torch.arange(len(w), device=w.device) == top)[free].double()
         away = away - kept @ (torch.linalg.pinv(kept) @ away)
         if away.abs().max() < 1e-9:
             break

@@ -6,7 +6,14 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from attn_course._checks import check_attn_mask, check_broadcast, check_floating, check_size
+from attn_course._checks import (
+    check_attn_mask,
+    check_broadcast,
+    check_device,
+    check_expands,
+    check_floating,
+    check_size,
+)
 from attn_course.functional.scores import scaled_dot_score
 from attn_course.functional.softmax import masked_softmax
 
@@ -44,14 +51,22 @@ def attention(
 
     Raises:
         ValueError: If the numbers of keys and of values differ, the leading axes do not broadcast,
-            or the mask is not boolean or does not broadcast to the scores.
+            a tensor is not floating point or on another device, or the mask is not boolean or does
+            not broadcast to the scores.
     """
-    check_floating("value", value)
-    check_size("value", value, -2, key.shape[-2] if key.ndim > 1 else 0)
+    for name, rows in (("query", query), ("key", key), ("value", value)):
+        check_floating(name, rows)
+        check_device(name, rows, query)
+        if rows.ndim < 2:
+            raise ValueError(f"{name}: expected vectors in rows, got shape {tuple(rows.shape)}")
+    check_size("value", value, -2, key.shape[-2])
+    check_broadcast("key", key.shape[:-2], query.shape[:-2])
     check_broadcast("value", value.shape[:-2], key.shape[:-2])
     if attn_mask is None:
         attn_mask = torch.ones((), dtype=torch.bool, device=query.device)
     else:
+        lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+        check_expands("attn_mask", attn_mask.shape, (*lead, query.shape[-2], key.shape[-2]))
         key, value = (_without_padding(rows, attn_mask) for rows in (key, value))
     scores = score(query, key)
     check_attn_mask(attn_mask, scores)
@@ -66,9 +81,12 @@ def attention(
 def _without_padding(
     rows: Shaped[Tensor, "*#B S E"], attn_mask: Shaped[Tensor, "..."]
 ) -> Shaped[Tensor, "*#B S E"]:
-    """Zeros in place of the rows that nobody attends to: 0 * NaN = NaN would reach every sum."""
-    if attn_mask.dtype != torch.bool or attn_mask.ndim < 2:
-        return rows
-    attended = attn_mask.any(dim=-2)  # (..., S)
+    """Zeros in place of the rows that no query attends to.
+
+    They may hold anything, and 0 * NaN = NaN would reach every sum, forward or backward.
+    """
+    check_attn_mask(attn_mask, attn_mask)
+    check_device("attn_mask", attn_mask, rows)
+    attended = attn_mask.any(dim=-2) if attn_mask.ndim > 1 else attn_mask  # (..., S)
     check_broadcast("attn_mask", attended.shape, rows.shape[:-1])
     return torch.where(attended.unsqueeze(-1), rows, 0.0)

@@ -4,7 +4,15 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Generator, Tensor
 
-from attn_course._checks import check_broadcast, check_dim, check_floating, check_size
+from attn_course._checks import (
+    check_axes,
+    check_broadcast,
+    check_device,
+    check_dim,
+    check_expands,
+    check_floating,
+    check_size,
+)
 
 
 def _pair(
@@ -17,8 +25,18 @@ def _pair(
     check_size(name, value, axis, weights.shape[-1])
     lead = value.shape[:-1] if axis == -1 else value.shape[:-2]
     check_broadcast(name, lead, weights.shape[:-1])
+    check_device(name, value, weights)
     wide = torch.promote_types(torch.promote_types(weights.dtype, value.dtype), torch.float32)
     return weights.to(wide), value.to(wide)
+
+
+def _distribution(
+    weights: Shaped[Tensor, "..."], rewards: Shaped[Tensor, "..."]
+) -> tuple[Tensor, Tensor]:
+    """One distribution over places, and the reward of each."""
+    check_axes("weights", weights, "S")
+    check_axes("rewards", rewards, "S")
+    return _pair("rewards", rewards, weights, -1)
 
 
 def expected_attention(
@@ -33,7 +51,7 @@ def expected_attention(
 
     Args:
         weights: Probabilities, or a one-hot row.
-        value: What stands at each place.
+        value: What stands at each place. NaN and infinity count even at weight 0.
 
     Returns:
         One vector per row; 0 where all weights are 0.
@@ -148,8 +166,11 @@ def score_function_gradient(
     w, one_hot = _pair("sample", sample.detach(), weights.detach(), -1)
     # as_tensor alone would round a plain number to float32
     wide = torch.promote_types(w.dtype, reward.dtype)
-    advantage = reward.detach() - torch.as_tensor(baseline, dtype=wide, device=w.device).detach()
-    check_broadcast("reward", advantage.shape, w.shape[:-1])
+    rows = torch.broadcast_shapes(w.shape[:-1], one_hot.shape[:-1])
+    check_expands("reward", reward.shape, rows)
+    subtracted = torch.as_tensor(baseline, dtype=wide, device=w.device).detach()
+    check_expands("baseline", subtracted.shape, rows)
+    advantage = reward.detach() - subtracted
     dtype = torch.promote_types(torch.promote_types(weights.dtype, sample.dtype), reward.dtype)
     return (advantage.unsqueeze(-1) * (one_hot - w)).to(dtype)
 
@@ -173,7 +194,7 @@ def score_function_moments(
     Raises:
         ValueError: If an argument is not floating point, or the shapes do not fit.
     """
-    w, r = _pair("rewards", rewards, weights, -1)
+    w, r = _distribution(weights, rewards)
     one_hot = torch.eye(len(w), dtype=w.dtype, device=w.device)
     each = score_function_gradient(w.expand_as(one_hot), one_hot, r, baseline)  # (S, S)
     mean = w @ each
@@ -199,7 +220,7 @@ def best_baseline(weights: Float[Tensor, " S"], rewards: Float[Tensor, " S"]) ->
     Raises:
         ValueError: If an argument is not floating point, or the shapes do not fit.
     """
-    w, r = _pair("rewards", rewards, weights, -1)
+    w, r = _distribution(weights, rewards)
     one_hot = torch.eye(len(w), dtype=w.dtype, device=w.device)
     size = w * (one_hot - w).square().sum(-1)
     return float(size @ r / size.sum()) if bool(size.sum() > 0) else float(w @ r)
@@ -227,16 +248,19 @@ def reinforce_loss(
         A scalar to call ``backward`` on.
 
     Raises:
-        ValueError: If the shapes do not fit; a reward of another shape would silently broadcast.
+        ValueError: If there is no row, or the shapes do not fit; a reward or a baseline of another
+            shape would silently broadcast.
     """
     check_floating("log_prob", log_prob)
     check_floating("reward", reward)
+    if reward.numel() == 0:
+        raise ValueError(f"reward: expected at least one, got shape {tuple(reward.shape)}")
     if reward.shape != log_prob.shape:
         raise ValueError(
             f"reward: expected shape {tuple(log_prob.shape)}, got {tuple(reward.shape)}"
         )
     baseline = torch.as_tensor(baseline, dtype=reward.dtype, device=reward.device)
-    check_broadcast("baseline", baseline.shape, reward.shape)
+    check_expands("baseline", baseline.shape, reward.shape)
     return -((reward - baseline).detach() * log_prob).mean()
 
 
@@ -286,10 +310,13 @@ def weight_entropy(weights: Float[Tensor, "..."], dim: int = -1) -> Float[Tensor
         formula, so that masked places do no harm.
 
     Raises:
-        ValueError: If ``weights`` is not floating point or has no axis ``dim``.
+        ValueError: If ``weights`` is not floating point, has no axis ``dim`` or holds a negative
+            number.
     """
     check_floating("weights", weights)
     check_dim(weights, dim)
+    if bool((weights < 0).any()):
+        raise ValueError(f"weights: expected at least 0, got {float(weights.min())}")
     wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
-    positive = torch.where(wide > 0, wide, torch.ones_like(wide))
+    positive = torch.where(wide == 0, torch.ones_like(wide), wide)
     return -(positive * positive.log()).sum(dim).to(weights.dtype)

@@ -8,7 +8,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attn_course._checks import check_attn_mask, check_axes, check_floating, check_size
+from attn_course._checks import (
+    check_attn_mask,
+    check_axes,
+    check_broadcast,
+    check_device,
+    check_floating,
+    check_lengths,
+    check_size,
+)
 from attn_course.functional.softmax import masked_softmax
 from attn_course.masks import padding_mask
 
@@ -66,11 +74,11 @@ def local_p_position(
         source_lengths: :math:`S_b`, how many places of each row count.
 
     Returns:
-        Places from 0 to :math:`S_b`; differentiable.
+        Places from 0 to :math:`S_b`, in float32 at least; differentiable.
 
     Raises:
         ValueError: If the sizes of ``hidden``, ``weight`` and ``v`` do not fit, or there is not one
-            length per row.
+            length of at least 0 per row.
     """
     check_floating("hidden", hidden)
     check_axes("hidden", hidden, "B L H")
@@ -78,8 +86,10 @@ def local_p_position(
     check_size("weight", weight, -1, hidden.shape[-1])
     check_axes("v", v, "A")
     check_size("v", v, 0, weight.shape[0])
-    check_axes("source_lengths", source_lengths, "B")
-    check_size("source_lengths", source_lengths, 0, hidden.shape[0])
+    check_lengths(source_lengths, hidden.shape[0], name="source_lengths")
+    # a place is a number of its own size: half precision would round place 256.5 to 256
+    wide = torch.promote_types(torch.promote_types(hidden.dtype, weight.dtype), torch.float32)
+    hidden, weight, v = (part.to(wide) for part in (hidden, weight, v))
     share = torch.sigmoid(torch.tanh(hidden @ weight.mT) @ v)  # (B, L)
     return source_lengths.unsqueeze(-1) * share
 
@@ -116,13 +126,20 @@ def local_p_weights(
         raise ValueError(f"half_width: expected more than 0, got {half_width}")
     check_floating("scores", scores)
     check_floating("position", position)
-    check_size("position", position, -1, scores.shape[-2] if scores.ndim > 1 else 1)
+    if scores.ndim < 2:
+        raise ValueError(f"scores: expected scores in rows, got shape {tuple(scores.shape)}")
+    check_size("position", position, -1, scores.shape[-2])
+    check_broadcast("position", position.shape, scores.shape[:-1])
+    check_device("position", position, scores)
+    # distances in float32 at least: half precision cannot tell 256.5 places from 256
+    wide = torch.promote_types(torch.promote_types(scores.dtype, position.dtype), torch.float32)
     places = torch.arange(scores.shape[-1], device=scores.device)
-    distance = places - position.unsqueeze(-1)  # (..., L, S)
+    distance = places - position.to(wide).unsqueeze(-1)  # (..., L, S)
+    raw = scores.to(wide).expand(torch.broadcast_shapes(scores.shape, distance.shape))
     window = distance.detach().abs() <= half_width
     if attn_mask is not None:
-        check_attn_mask(attn_mask, scores)
+        check_attn_mask(attn_mask, raw)
         window = window & attn_mask
     sigma = half_width / 2
     gaussian = torch.exp(-distance.square() / (2 * sigma**2))
-    return (masked_softmax(scores, window) * gaussian).to(scores.dtype)
+    return (masked_softmax(raw, window) * gaussian).to(scores.dtype)

@@ -4,7 +4,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attn_course._checks import check_attn_mask, check_floating, check_size
+from attn_course._checks import (
+    check_attn_mask,
+    check_broadcast,
+    check_device,
+    check_floating,
+    check_size,
+)
 from attn_course.functional.softmax import masked_softmax
 
 
@@ -36,14 +42,18 @@ def position_encoding(
         One row per word, one column per entry.
 
     Raises:
-        ValueError: If a size is below 1.
+        ValueError: If a size is below 1, or ``dtype`` is not floating point.
     """
     for name, size in (("words", words), ("embed_dim", embed_dim)):
         if size < 1:
             raise ValueError(f"{name}: expected at least 1, got {size}")
-    place = torch.arange(1, words + 1, dtype=dtype or torch.get_default_dtype(), device=device)
-    entry = torch.arange(1, embed_dim + 1, dtype=place.dtype, device=device)
-    return _position_weights(place / words, entry / embed_dim)
+    dtype = dtype or torch.get_default_dtype()
+    if not dtype.is_floating_point:
+        raise ValueError(f"dtype: expected a floating point type, got {dtype}")
+    wide = torch.promote_types(dtype, torch.float32)  # half precision does not count beyond 256
+    place = torch.arange(1, words + 1, dtype=wide, device=device)
+    entry = torch.arange(1, embed_dim + 1, dtype=wide, device=device)
+    return _position_weights(place / words, entry / embed_dim).to(dtype)
 
 
 def _position_weights(
@@ -83,19 +93,23 @@ def sentence_vectors(
             shape than the words.
     """
     check_floating("embedded", embedded)
+    check_device("word_mask", word_mask, embedded)
+    if embedded.ndim < 2:
+        raise ValueError(f"embedded: expected axes (..., J, D), got shape {tuple(embedded.shape)}")
     if word_mask.dtype != torch.bool or word_mask.shape != embedded.shape[:-1]:
         raise ValueError(
             f"word_mask: expected a boolean mask of shape {tuple(embedded.shape[:-1])}, "
             f"got {word_mask.dtype} of shape {tuple(word_mask.shape)}"
         )
-    words = embedded.masked_fill(~word_mask.unsqueeze(-1), 0.0)
+    wide = embedded.to(torch.promote_types(embedded.dtype, torch.float32))
+    words = wide.masked_fill(~word_mask.unsqueeze(-1), 0.0)
     if positions:
         size = embedded.shape[-1]
         entry = torch.arange(1, size + 1, dtype=words.dtype, device=words.device) / size
         place = word_mask.cumsum(-1).to(words.dtype)
         count = word_mask.sum(-1, keepdim=True).clamp(min=1)
         words = words * _position_weights(place / count, entry)  # (..., J, D)
-    return words.sum(-2)
+    return words.sum(-2).to(embedded.dtype)
 
 
 def sentence_ages(sentence_mask: Bool[Tensor, "*B N"]) -> Int[Tensor, "*B N"]:
@@ -150,11 +164,23 @@ def memory_hop(
         query, :math:`u + o`, is left to the caller.
 
     Raises:
-        ValueError: If the sizes do not fit each other or the mask is not boolean.
+        ValueError: If the sizes do not fit each other, a tensor is not floating point, or the mask
+            is not boolean.
     """
-    check_floating("query", query)
+    tensors = {"query": query, "memory_in": memory_in, "memory_out": memory_out}
+    for name, tensor in tensors.items():
+        check_floating(name, tensor)
+        check_device(name, tensor, query)
+        if tensor.ndim < (least := 1 if name == "query" else 2):
+            raise ValueError(f"{name}: expected at least {least} axes, got {tuple(tensor.shape)}")
     check_size("memory_in", memory_in, -1, query.shape[-1])
     check_size("memory_out", memory_out, -2, memory_in.shape[-2])
+    check_broadcast("memory_in", memory_in.shape[:-2], query.shape[:-1])
+    lead = torch.broadcast_shapes(memory_in.shape[:-2], query.shape[:-1])
+    check_broadcast("memory_out", memory_out.shape[:-2], lead)
+    for tensor in (memory_in, memory_out):
+        query = query.to(torch.promote_types(query.dtype, tensor.dtype))
+    memory_in, memory_out = memory_in.to(query.dtype), memory_out.to(query.dtype)
     scores = (memory_in @ query.unsqueeze(-1)).squeeze(-1)  # (..., N)
     if attn_mask is None:
         attn_mask = torch.ones_like(scores, dtype=torch.bool)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attn_course._checks import check_floating
+from attn_course._checks import check_device, check_expands, check_floating
 
 Function = Callable[[Tensor], Tensor]
 
@@ -28,9 +28,9 @@ def input_jacobian(function: Function, inputs: Float[Tensor, "..."]) -> Float[Te
         ValueError: If ``inputs`` or what the function returns is not floating point.
     """
     check_floating("inputs", inputs)
-    x = inputs.detach().clone().requires_grad_()
-    with torch.enable_grad():
-        outputs = function(x)
+    with torch.inference_mode(False), torch.enable_grad():
+        x = inputs.detach().clone().requires_grad_()
+        outputs = _tensor(function(x))
         check_floating("function", outputs)
         rows = [_gradient(output, x) for output in outputs.reshape(-1)]
     if not rows:
@@ -46,8 +46,9 @@ def input_gradient(function: Function, inputs: Float[Tensor, "B ..."]) -> Float[
     Its absolute value is the saliency map of Simonyan, Vedaldi and Zisserman 2014 (section 3).
 
     Args:
-        function: Takes the batch and returns one number per example, each of its own row alone (so
-            no batch normalisation in training mode).
+        function: Takes the batch and returns one number per example, each of its own row alone. Put
+            a model into ``eval`` mode: batch normalisation in training mode mixes the rows, which
+            is refused, and dropout gives the gradient of another network at every call.
         inputs: The batch.
 
     Returns:
@@ -55,12 +56,9 @@ def input_gradient(function: Function, inputs: Float[Tensor, "B ..."]) -> Float[
 
     Raises:
         ValueError: If ``inputs`` is not floating point, or the function does not return one number
-            per example.
+            per example that depends on this example alone.
     """
-    check_floating("inputs", inputs)
-    x = inputs.detach().clone().requires_grad_()
-    with torch.enable_grad():
-        return _gradient(_one_per_row(function(x), x).sum(), x)
+    return _row_gradients(function, inputs, look_across=True)
 
 
 def gradient_times_input(
@@ -113,17 +111,27 @@ def integrated_gradients(
         Shares of the shape of ``inputs``.
 
     Raises:
-        ValueError: As for :func:`input_gradient`, or if ``steps`` is below 1.
+        ValueError: As for :func:`input_gradient`, or if ``steps`` is below 1 or the baseline is not
+            floating point or does not broadcast to ``inputs``.
     """
     if steps < 1:
         raise ValueError(f"steps: expected at least 1, got {steps}")
     check_floating("inputs", inputs)
     x = inputs.detach()
-    start = torch.zeros_like(x) if baseline is None else baseline.detach().expand_as(x)
-    total = torch.zeros_like(x)
+    start = torch.zeros_like(x)
+    if baseline is not None:
+        check_floating("baseline", baseline)
+        check_expands("baseline", baseline.shape, x.shape)
+        check_device("baseline", baseline, x)
+        start = baseline.detach().to(x.dtype).expand_as(x)
+    # up to hundreds of gradients: half precision would lose the small ones
+    wide = torch.promote_types(x.dtype, torch.float32)
+    way = x.to(wide) - start.to(wide)
+    total = torch.zeros_like(way)
     for k in range(steps):
-        total += input_gradient(function, start + (k + 0.5) / steps * (x - start))
-    return (x - start) * total / steps
+        point = (start.to(wide) + (k + 0.5) / steps * way).to(x.dtype)
+        total += _row_gradients(function, point, look_across=k == 0)
+    return (way * total / steps).to(x.dtype)
 
 
 def grad_cam(
@@ -155,8 +163,32 @@ def grad_cam(
             f"gradients: expected the shape of activations {tuple(activations.shape)}, "
             f"(..., C, height, width), got {tuple(gradients.shape)}"
         )
-    weights = gradients.mean((-2, -1), keepdim=True)  # (*B, C, 1, 1)
-    return (weights * activations).sum(-3).relu()
+    check_device("gradients", gradients, activations)
+    dtype = torch.promote_types(activations.dtype, gradients.dtype)
+    wide = torch.promote_types(dtype, torch.float32)
+    weights = gradients.to(wide).mean((-2, -1), keepdim=True)  # (*B, C, 1, 1)
+    return (weights * activations.to(wide)).sum(-3).relu().to(dtype)
+
+
+def _row_gradients(function: Function, inputs: Tensor, *, look_across: bool) -> Tensor:
+    """Gradient of each row's number by its row; if told, make sure that rows do not mix."""
+    check_floating("inputs", inputs)
+    with torch.inference_mode(False), torch.enable_grad():
+        x = inputs.detach().clone().requires_grad_()
+        outputs = _one_per_row(_tensor(function(x)), x)
+        several = look_across and x.ndim > 0 and len(x) > 1
+        if several and bool((_gradient(outputs[0], x)[1:] != 0).any()):
+            raise ValueError(
+                "function: expected numbers that depend on their own example alone, got one that "
+                "depends on others (batch normalisation in training mode?)"
+            )
+        return _gradient(outputs.sum(), x)
+
+
+def _tensor(outputs: object) -> Tensor:
+    if not isinstance(outputs, Tensor):
+        raise ValueError(f"function: expected a tensor, got {type(outputs).__name__}")
+    return outputs
 
 
 def _gradient(output: Tensor, x: Tensor) -> Tensor:

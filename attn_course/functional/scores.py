@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from attn_course._checks import check_broadcast, check_floating, check_size
+from attn_course._checks import check_broadcast, check_device, check_floating, check_size
 from attn_course.functional.similarity import _unit
 
 
@@ -27,13 +27,18 @@ def _checked(query: Shaped[Tensor, "..."], key: Shaped[Tensor, "..."]) -> tuple[
         if vectors.ndim < 2:
             raise ValueError(f"{name}: expected vectors in rows, got shape {tuple(vectors.shape)}")
     check_broadcast("key", key.shape[:-2], query.shape[:-2])
+    check_device("key", key, query)
     dtype = torch.promote_types(query.dtype, key.dtype)
     return query.to(dtype), key.to(dtype)
 
 
-def _check_shape(name: str, value: Tensor, *expected: int) -> None:
+def _fitting(name: str, value: Tensor, like: Tensor, *expected: int) -> Tensor:
+    """A parameter in the dtype of the vectors, after a look at its shape."""
     if value.shape != expected:
         raise ValueError(f"{name}: expected shape {expected}, got {tuple(value.shape)}")
+    check_floating(name, value)
+    check_device(name, value, like)
+    return value.to(like.dtype)
 
 
 def dot_score(
@@ -117,8 +122,8 @@ def general_score(
             tensor is not floating point.
     """
     query, key = _checked(query, key)
-    _check_shape("weight", weight, query.shape[-1], key.shape[-1])
-    return (query @ weight.to(query.dtype)) @ key.mT
+    weight = _fitting("weight", weight, query, query.shape[-1], key.shape[-1])
+    return (query @ weight) @ key.mT
 
 
 def tanh_score(
@@ -147,10 +152,10 @@ def tanh_score(
     """
     q, k = _checked(projected_query, projected_key)
     check_size("projected_key", k, -1, q.shape[-1])
-    _check_shape("v", v, q.shape[-1])
+    v = _fitting("v", v, q, q.shape[-1])
     hidden = q.unsqueeze(-2) + k.unsqueeze(-3)  # (..., L, S, A)
     # in place: the sum is needed by nobody else, and it is the largest tensor there is
-    return hidden.tanh_() @ v.to(hidden.dtype)
+    return hidden.tanh_() @ v
 
 
 def additive_score(
@@ -185,14 +190,13 @@ def additive_score(
     """
     query, key = _checked(query, key)
     size = v.shape[-1] if v.ndim else 0
-    _check_shape("v", v, size)
-    _check_shape("weight_query", weight_query, size, query.shape[-1])
-    _check_shape("weight_key", weight_key, size, key.shape[-1])
-    projected = key @ weight_key.to(key.dtype).mT  # (..., S, A)
+    v = _fitting("v", v, query, size)
+    weight_query = _fitting("weight_query", weight_query, query, size, query.shape[-1])
+    weight_key = _fitting("weight_key", weight_key, key, size, key.shape[-1])
+    projected = key @ weight_key.mT  # (..., S, A)
     if bias is not None:
-        _check_shape("bias", bias, size)
-        projected = projected + bias.to(key.dtype)
-    return tanh_score(query @ weight_query.to(query.dtype).mT, projected, v)
+        projected = projected + _fitting("bias", bias, key, size)
+    return tanh_score(query @ weight_query.mT, projected, v)
 
 
 def concat_score(
@@ -225,7 +229,8 @@ def concat_score(
     """
     query, key = _checked(query, key)
     size = v.shape[-1] if v.ndim else 0
-    _check_shape("weight", weight, size, query.shape[-1] + key.shape[-1])
+    v = _fitting("v", v, query, size)
+    weight = _fitting("weight", weight, query, size, query.shape[-1] + key.shape[-1])
     weight_query, weight_key = weight.split([query.shape[-1], key.shape[-1]], dim=-1)
     return additive_score(query, key, weight_query=weight_query, weight_key=weight_key, v=v)
 
@@ -263,7 +268,8 @@ def location_score(
         raise ValueError(
             f"weight: expected at least {places} rows, one per key, got shape {tuple(weight.shape)}"
         )
-    scores = query @ weight[:places].to(query.dtype).mT  # (..., L, S)
+    weight = _fitting("weight", weight[:places], query, places, query.shape[-1])
+    scores = query @ weight.mT  # (..., L, S)
     return scores.expand(*torch.broadcast_shapes(query.shape[:-2], key.shape[:-2]), -1, -1)
 
 

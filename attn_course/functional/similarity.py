@@ -11,6 +11,8 @@ def _unit(name: str, vector: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]
     """Vectors of length 1 along the last axis, in float32 at least; a zero vector stays zero."""
     check_floating(name, vector)
     wide = vector.to(torch.promote_types(vector.dtype, torch.float32))
+    if vector.shape[-1] == 0:
+        return wide
     # the direction does not depend on the scale: squares of 1e30 or 1e-30 would leave float32
     scale = wide.detach().abs().amax(-1, keepdim=True)
     scaled = wide / scale.masked_fill(scale == 0, 1.0)

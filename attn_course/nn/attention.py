@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from attn_course._checks import check_size
-from attn_course.functional.attention import attention
+from attn_course._checks import check_axes, check_device
+from attn_course.functional.attention import _without_padding, attention
 from attn_course.functional.softmax import masked_softmax
 from attn_course.nn.scores import ScaledDotScore
 
@@ -78,6 +78,8 @@ class Attention(nn.Module):
             ValueError: If shapes do not fit, or the mask is not boolean.
         """
         value = key if value is None else value
+        if attn_mask is not None:  # before the projections: their gradients must not see padding
+            key, value = (_without_padding(rows, attn_mask) for rows in (key, value))
         query = query if self.query_projection is None else self.query_projection(query)
         key = key if self.key_projection is None else self.key_projection(key)
         value = value if self.value_projection is None else self.value_projection(value)
@@ -95,9 +97,15 @@ class Attention(nn.Module):
             mask: True = a place that counts. What stands at the others does not matter.
 
         Raises:
-            ValueError: If the mask does not have one entry per place.
+            ValueError: If the mask is not boolean with one entry per place.
         """
-        check_size("mask", mask, -1, annotations.shape[1])
+        check_axes("annotations", annotations, "B S D")
+        check_device("mask", mask, annotations)
+        if mask.dtype != torch.bool or mask.shape != annotations.shape[:2]:
+            raise ValueError(
+                f"mask: expected a boolean mask of shape {tuple(annotations.shape[:2])}, "
+                f"got {mask.dtype} of shape {tuple(mask.shape)}"
+            )
         annotations = torch.where(mask.unsqueeze(-1), annotations, 0.0)
         key = annotations if self.key_projection is None else self.key_projection(annotations)
         value = annotations if self.value_projection is None else self.value_projection(annotations)

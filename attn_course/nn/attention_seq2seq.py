@@ -72,6 +72,23 @@ def _start(cell: Cell, hidden: Float[Tensor, "B H"]) -> Any:
     return hidden if isinstance(state, Tensor) else (hidden, *state[1:])
 
 
+def _read_source(
+    decoder: Any,
+    annotations: Shaped[Tensor, "..."],
+    summary: Shaped[Tensor, "..."],
+    source_mask: Shaped[Tensor, "..."],
+) -> tuple[Float[Tensor, "B H"], Memory, Float[Tensor, "B S"]]:
+    """First hidden state, prepared source and empty alignment of a decoder."""
+    check_axes("annotations", annotations, "B S C")
+    check_size("annotations", annotations, -1, decoder.context_size)
+    check_axes("summary", summary, "B Z")
+    check_size("summary", summary, 0, annotations.shape[0])
+    check_size("summary", summary, -1, decoder.initial.in_features)
+    memory = decoder.attention.prepare(annotations, source_mask)
+    hidden = torch.tanh(decoder.initial(summary))
+    return hidden, memory, annotations.new_zeros(source_mask.shape)
+
+
 def _embed(
     embedding: nn.Embedding, target_in: Shaped[Tensor, "..."], alignment: Float[Tensor, "B S"]
 ) -> Float[Tensor, "B L D"]:
@@ -166,13 +183,10 @@ class BahdanauDecoder(nn.Module):
         """The state before the first step; the keys are projected here, once per sentence.
 
         Raises:
-            ValueError: If annotations or summary have another size than the decoder expects.
+            ValueError: If annotations or summary have another size than the decoder expects, the
+                numbers of rows differ, or the mask is not boolean with one entry per place.
         """
-        check_size("annotations", annotations, -1, self.context_size)
-        check_size("summary", summary, -1, self.initial.in_features)
-        memory = self.attention.prepare(annotations, source_mask)
-        hidden = torch.tanh(self.initial(summary))
-        alignment = annotations.new_zeros(source_mask.shape)
+        hidden, memory, alignment = _read_source(self, annotations, summary, source_mask)
         return BahdanauState(_start(self.cell, hidden), memory, alignment)
 
     def forward(

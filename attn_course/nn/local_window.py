@@ -44,7 +44,7 @@ class LocalM(nn.Module):
             mask: True = a place that counts; these come first.
         """
         window = local_m_mask(steps, mask.sum(-1), self.half_width, mask.shape[-1])
-        return masked_softmax(scores, window)
+        return masked_softmax(scores, window & mask.unsqueeze(1))
 
 
 class LocalP(nn.Module):

@@ -6,9 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attn_course._checks import check_size
 from attn_course.nn.attention import Attention, Memory
-from attn_course.nn.attention_seq2seq import _embed, _start
+from attn_course.nn.attention_seq2seq import _embed, _read_source, _start
 from attn_course.nn.recurrent import GRUCell, Recurrent, hidden_of
 from attn_course.nn.scores import GeneralScore
 from attn_course.nn.seq2seq import CellFactory, _check_positive
@@ -106,15 +105,14 @@ class LuongDecoder(nn.Module):
         """The state before the first step; the keys are projected here, once per sentence.
 
         Raises:
-            ValueError: If annotations or summary have another size than the decoder expects.
+            ValueError: If annotations or summary have another size than the decoder expects, the
+                numbers of rows differ, or the mask is not boolean with one entry per place.
         """
-        check_size("annotations", annotations, -1, self.context_size)
-        check_size("summary", summary, -1, self.initial.in_features)
-        hidden = torch.tanh(self.initial(summary))
+        hidden, memory, alignment = _read_source(self, annotations, summary, source_mask)
         return LuongState(
             recurrent=_start(self.recurrent.cell, hidden),
-            memory=self.attention.prepare(annotations, source_mask),
-            alignment=annotations.new_zeros(source_mask.shape),
+            memory=memory,
+            alignment=alignment,
             attentional=torch.zeros_like(hidden),
             steps=torch.zeros(len(hidden), dtype=torch.long, device=hidden.device),
         )

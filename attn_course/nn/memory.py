@@ -3,8 +3,8 @@
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from jaxtyping import Bool, Float, Int
+from torch import Generator, Tensor, nn
 
 from attn_course._checks import check_axes, check_ids, check_size
 from attn_course.functional.memory import memory_hop, sentence_ages, sentence_vectors
@@ -22,8 +22,9 @@ class MemoryNetwork(nn.Module):
        p_i^k &= \mathrm{softmax}(u^{k\top} m_i^k), \qquad o^k = \textstyle\sum_i p_i^k c_i^k \\
        u^{k+1} &= u^k + o^k, \qquad \hat a = \mathrm{softmax}(W u^{K+1})
 
-    Sukhbaatar et al. (2015): equations 1 to 4, sentence representation, temporal encoding and
-    linear start of sections 4.1 and 4.2. The story is read only: no hop changes a memory.
+    Sukhbaatar et al. (2015): equations 1 to 4, sentence representation and temporal encoding of
+    section 4.1, linear start and random noise of section 4.2. The story is read only: no hop
+    changes a memory.
 
     What is shared, ``tying`` (section 2.2):
 
@@ -44,9 +45,13 @@ class MemoryNetwork(nn.Module):
         tying: ``"adjacent"``, ``"layer-wise"`` or ``"untied"``.
         linear_start: Begin without the softmax of the hops; set :attr:`linear` to False when the
             validation loss stops falling. The answer's softmax stays.
+        random_noise: In training mode, the chance that a sentence is followed by an empty memory,
+            which has an age and no words; the paper's is 0.1. So the ages of a story are not the
+            same at every epoch, and those that are rare in the stories are trained too.
 
     Raises:
-        ValueError: If a size is below 1 or ``tying`` is unknown.
+        ValueError: If a size is below 1, ``tying`` is unknown, or ``random_noise`` is no
+            probability or is asked for without temporal encoding.
     """
 
     linear: bool
@@ -63,6 +68,7 @@ class MemoryNetwork(nn.Module):
         temporal_encoding: bool = True,
         tying: Literal["adjacent", "layer-wise", "untied"] = "adjacent",
         linear_start: bool = False,
+        random_noise: float = 0.0,
     ) -> None:
         super().__init__()
         sizes = {
@@ -76,6 +82,10 @@ class MemoryNetwork(nn.Module):
                 raise ValueError(f"{name}: expected at least 1, got {size}")
         if tying not in TYINGS:
             raise ValueError(f"tying: expected one of {', '.join(TYINGS)}, got {tying!r}")
+        if not 0 <= random_noise <= 1 or (random_noise and not temporal_encoding):
+            with_ages = "from 0 to 1" if temporal_encoding else "0 without temporal encoding"
+            raise ValueError(f"random_noise: expected a chance {with_ages}, got {random_noise}")
+        self.random_noise = random_noise
         self.vocab_size, self.hops, self.tying = vocab_size, hops, tying
         self.max_sentences, self.positions = max_sentences, position_encoding
         self.linear = linear_start
@@ -104,18 +114,33 @@ class MemoryNetwork(nn.Module):
         embedding = self.words[0] if self.question is None else self.question
         return sentence_vectors(embedding(question), question != 0, positions=self.positions)
 
-    def memory(self, story: Int[Tensor, "B N J"], table: int) -> Float[Tensor, "B N D"]:
-        """The story seen through one of the tables; 0 at empty sentences."""
+    def memory(
+        self,
+        story: Int[Tensor, "B N J"],
+        table: int,
+        sentence_mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Float[Tensor, "B N D"]:
+        """The story seen through one of the tables; 0 at empty sentences.
+
+        Args:
+            story: As in :meth:`read`.
+            table: Number of the table, as in :meth:`tables_of`.
+            sentence_mask: True where a memory stands; where there are words, if none is given.
+        """
         word_mask = story != 0
         vectors = sentence_vectors(self.words[table](story), word_mask, positions=self.positions)
         if len(self.ages):
-            ages = sentence_ages(word_mask.any(-1))  # (B, N)
+            there = word_mask.any(-1) if sentence_mask is None else sentence_mask
+            ages = sentence_ages(there)  # (B, N)
             vectors = vectors + self.ages[table](ages.clamp(min=0))
             vectors = vectors.masked_fill(ages.unsqueeze(-1) < 0, 0.0)
         return vectors
 
     def read(
-        self, story: Int[Tensor, "B N J"], question: Int[Tensor, "B Jq"]
+        self,
+        story: Int[Tensor, "B N J"],
+        question: Int[Tensor, "B Jq"],
+        generator: Generator | None = None,
     ) -> tuple[Float[Tensor, "B V"], Float[Tensor, "B K N"]]:
         """Logits of the answer, and where every hop looked.
 
@@ -123,6 +148,11 @@ class MemoryNetwork(nn.Module):
             story: Word ids of the sentences, oldest first; 0 is padding, and a sentence of padding
                 only is no sentence.
             question: Word ids, 0 is padding.
+            generator: Source of the random noise; torch's own when None.
+
+        Returns:
+            Logits, and weights of the sentences. What an empty memory of the random noise has drawn
+            is missing from the weights.
 
         Raises:
             ValueError: If an id is out of range, the numbers of rows differ, or a story has more
@@ -139,27 +169,49 @@ class MemoryNetwork(nn.Module):
             raise ValueError(
                 f"story: expected at most {self.max_sentences} sentences, got {longest}"
             )
+        step = 1
+        if self.training and self.random_noise:
+            story, mask = self._add_noise(story, mask, generator)
+            step = 2
         memories: dict[int, Tensor] = {}
         query, looked = self.ask(question), []
         for hop in range(self.hops):
             tables = self.tables_of(hop)
             for table in tables:
                 if table not in memories:
-                    memories[table] = self.memory(story, table)
+                    memories[table] = self.memory(story, table, mask)
             memory_in, memory_out = (memories[table] for table in tables)
             output, weights = memory_hop(query, memory_in, memory_out, mask, linear=self.linear)
             query = (query if self.update is None else self.update(query)) + output
-            looked.append(weights)
+            looked.append(weights[:, ::step])
         if self.answer is None:
             last: Tensor = self.words[-1].weight  # type: ignore[assignment]
             return query @ last.T, torch.stack(looked, dim=1)
         return self.answer(query), torch.stack(looked, dim=1)
 
     def forward(
-        self, story: Int[Tensor, "B N J"], question: Int[Tensor, "B Jq"]
+        self,
+        story: Int[Tensor, "B N J"],
+        question: Int[Tensor, "B Jq"],
+        generator: Generator | None = None,
     ) -> Float[Tensor, "B V"]:
         """Logits of the answer; arguments as in :meth:`read`."""
-        return self.read(story, question)[0]
+        return self.read(story, question, generator)[0]
+
+    def _add_noise(
+        self,
+        story: Int[Tensor, "B N J"],
+        mask: Bool[Tensor, "B N"],
+        generator: Generator | None,
+    ) -> tuple[Int[Tensor, "B M J"], Bool[Tensor, "B M"]]:
+        """A place for an empty memory behind every sentence, and which of all places count."""
+        chance = torch.rand(mask.shape, generator=generator, device=mask.device)
+        chance = chance.masked_fill(~mask, 1.0)
+        # no more memories than there are ages: the places that drew lowest come first
+        room = self.max_sentences - mask.sum(-1, keepdim=True)
+        drawn = (chance < self.random_noise) & (chance.argsort(-1).argsort(-1) < room)
+        with_gaps = torch.stack([story, torch.zeros_like(story)], dim=2).flatten(1, 2)
+        return with_gaps, torch.stack([mask, drawn], dim=2).flatten(1, 2)
 
     def get_extra_state(self) -> dict[str, bool]:
         """The phase of a linear start, kept in the ``state_dict``."""

@@ -6,13 +6,14 @@ step, it also comes in two parts: ``prepare(key)`` does once what needs no query
 """
 
 import math
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attn_course._checks import check_size
+from attn_course._checks import check_device, check_floating, check_size
 from attn_course.functional.scores import (
     dot_score,
     location_score,
@@ -44,24 +45,41 @@ class Score(Protocol):
         ...
 
 
+class _TwoSteps(nn.Module):
+    """What the scores below have in common: keys as they are, and one step after the other."""
+
+    compare: Callable[..., Tensor]
+
+    def forward(
+        self, query: Float[Tensor, "*#B L Eq"], key: Float[Tensor, "*#B S Ek"]
+    ) -> Float[Tensor, "*#B L S"]:
+        """One score per query and key."""
+        return self.compare(query, self.prepare(key))
+
+    def prepare(self, key: Float[Tensor, "*#B S Ek"]) -> Float[Tensor, "*#B S Ep"]:
+        """The keys as they are."""
+        return key
+
+
+def _project(
+    name: str, vectors: Tensor, weight: Tensor, bias: Tensor | None = None
+) -> Float[Tensor, "*B L A"]:
+    """Rows times a matrix, in the dtype of the rows."""
+    check_floating(name, vectors)
+    check_size(name, vectors, -1, weight.shape[1])
+    check_device(name, vectors, weight)
+    shift = None if bias is None else bias.to(vectors.dtype)
+    return nn.functional.linear(vectors, weight.to(vectors.dtype), shift)
+
+
 def _parameter(*shape: int, fan_in: int) -> nn.Parameter:
     r"""Uniform in :math:`\pm 1/\sqrt{\mathrm{fan\_in}}`, as ``torch.nn.Linear`` is."""
     bound = 1 / math.sqrt(fan_in)
     return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound))
 
 
-class DotScore(nn.Module):
+class DotScore(_TwoSteps):
     """The dot product, without parameters: :func:`attn_course.functional.dot_score`."""
-
-    def forward(
-        self, query: Float[Tensor, "*#B L E"], key: Float[Tensor, "*#B S E"]
-    ) -> Float[Tensor, "*#B L S"]:
-        """One score per query and key."""
-        return self.compare(query, self.prepare(key))
-
-    def prepare(self, key: Float[Tensor, "*#B S E"]) -> Float[Tensor, "*#B S E"]:
-        """The keys as they are."""
-        return key
 
     def compare(
         self, query: Float[Tensor, "*#B L E"], prepared: Float[Tensor, "*#B S E"]
@@ -70,7 +88,7 @@ class DotScore(nn.Module):
         return dot_score(query, prepared)
 
 
-class ScaledDotScore(nn.Module):
+class ScaledDotScore(_TwoSteps):
     """The scaled dot product: :func:`attn_course.functional.scaled_dot_score`.
 
     Args:
@@ -81,16 +99,6 @@ class ScaledDotScore(nn.Module):
         super().__init__()
         self.scale = scale
 
-    def forward(
-        self, query: Float[Tensor, "*#B L E"], key: Float[Tensor, "*#B S E"]
-    ) -> Float[Tensor, "*#B L S"]:
-        """One score per query and key."""
-        return self.compare(query, self.prepare(key))
-
-    def prepare(self, key: Float[Tensor, "*#B S E"]) -> Float[Tensor, "*#B S E"]:
-        """The keys as they are."""
-        return key
-
     def compare(
         self, query: Float[Tensor, "*#B L E"], prepared: Float[Tensor, "*#B S E"]
     ) -> Float[Tensor, "*#B L S"]:
@@ -98,7 +106,7 @@ class ScaledDotScore(nn.Module):
         return scaled_dot_score(query, prepared, scale=self.scale)
 
 
-class GeneralScore(nn.Module):
+class GeneralScore(_TwoSteps):
     """A dot product through a matrix: :func:`attn_course.functional.general_score`.
 
     Args:
@@ -114,16 +122,9 @@ class GeneralScore(nn.Module):
         _check_positive(query_size=query_size, key_size=key_size)
         self.weight = _parameter(query_size, key_size, fan_in=key_size)
 
-    def forward(
-        self, query: Float[Tensor, "*#B L Eq"], key: Float[Tensor, "*#B S Ek"]
-    ) -> Float[Tensor, "*#B L S"]:
-        """One score per query and key."""
-        return self.compare(query, self.prepare(key))
-
     def prepare(self, key: Float[Tensor, "*#B S Ek"]) -> Float[Tensor, "*#B S Eq"]:
         """Each key seen through the matrix."""
-        check_size("key", key, -1, self.weight.shape[1])
-        return key @ self.weight.mT
+        return _project("key", key, self.weight)
 
     def compare(
         self, query: Float[Tensor, "*#B L Eq"], prepared: Float[Tensor, "*#B S Eq"]
@@ -133,7 +134,7 @@ class GeneralScore(nn.Module):
         return dot_score(query, prepared)
 
 
-class AdditiveScore(nn.Module):
+class AdditiveScore(_TwoSteps):
     """One hidden layer over query and key: :func:`attn_course.functional.additive_score`.
 
     Args:
@@ -153,26 +154,18 @@ class AdditiveScore(nn.Module):
         self.bias = _parameter(hidden_size, fan_in=key_size)
         self.v = _parameter(hidden_size, fan_in=hidden_size)
 
-    def forward(
-        self, query: Float[Tensor, "*#B L Eq"], key: Float[Tensor, "*#B S Ek"]
-    ) -> Float[Tensor, "*#B L S"]:
-        """One score per query and key."""
-        return self.compare(query, self.prepare(key))
-
     def prepare(self, key: Float[Tensor, "*#B S Ek"]) -> Float[Tensor, "*#B S A"]:
         """The keys' part of the hidden layer, bias included."""
-        check_size("key", key, -1, self.weight_key.shape[1])
-        return nn.functional.linear(key, self.weight_key, self.bias)
+        return _project("key", key, self.weight_key, self.bias)
 
     def compare(
         self, query: Float[Tensor, "*#B L Eq"], prepared: Float[Tensor, "*#B S A"]
     ) -> Float[Tensor, "*#B L S"]:
         """One score per query and prepared key."""
-        check_size("query", query, -1, self.weight_query.shape[1])
-        return tanh_score(query @ self.weight_query.mT, prepared, self.v)
+        return tanh_score(_project("query", query, self.weight_query), prepared, self.v)
 
 
-class ConcatScore(nn.Module):
+class ConcatScore(_TwoSteps):
     """The hidden layer over the concatenation: :func:`attn_course.functional.concat_score`.
 
     Args:
@@ -191,26 +184,19 @@ class ConcatScore(nn.Module):
         self.weight = _parameter(hidden_size, query_size + key_size, fan_in=query_size + key_size)
         self.v = _parameter(hidden_size, fan_in=hidden_size)
 
-    def forward(
-        self, query: Float[Tensor, "*#B L Eq"], key: Float[Tensor, "*#B S Ek"]
-    ) -> Float[Tensor, "*#B L S"]:
-        """One score per query and key."""
-        return self.compare(query, self.prepare(key))
-
     def prepare(self, key: Float[Tensor, "*#B S Ek"]) -> Float[Tensor, "*#B S A"]:
         """The keys' part of the hidden layer: the right-hand columns of the matrix."""
-        check_size("key", key, -1, self.key_size)
-        return key @ self.weight[:, self.query_size :].mT
+        return _project("key", key, self.weight[:, self.query_size :])
 
     def compare(
         self, query: Float[Tensor, "*#B L Eq"], prepared: Float[Tensor, "*#B S A"]
     ) -> Float[Tensor, "*#B L S"]:
         """One score per query and prepared key."""
-        check_size("query", query, -1, self.query_size)
-        return tanh_score(query @ self.weight[:, : self.query_size].mT, prepared, self.v)
+        projected = _project("query", query, self.weight[:, : self.query_size])
+        return tanh_score(projected, prepared, self.v)
 
 
-class LocationScore(nn.Module):
+class LocationScore(_TwoSteps):
     """Places, blind to the keys: :func:`attn_course.functional.location_score`.
 
     Args:
@@ -226,16 +212,6 @@ class LocationScore(nn.Module):
         _check_positive(query_size=query_size, max_length=max_length)
         self.weight = _parameter(max_length, query_size, fan_in=query_size)
 
-    def forward(
-        self, query: Float[Tensor, "*#B L Eq"], key: Float[Tensor, "*#B S Ek"]
-    ) -> Float[Tensor, "*#B L S"]:
-        """One score per query and place."""
-        return self.compare(query, self.prepare(key))
-
-    def prepare(self, key: Float[Tensor, "*#B S Ek"]) -> Float[Tensor, "*#B S Ek"]:
-        """The keys as they are: only their number counts."""
-        return key
-
     def compare(
         self, query: Float[Tensor, "*#B L Eq"], prepared: Float[Tensor, "*#B S Ek"]
     ) -> Float[Tensor, "*#B L S"]:
@@ -243,7 +219,7 @@ class LocationScore(nn.Module):
         return location_score(query, prepared, weight=self.weight)
 
 
-class CosineScore(nn.Module):
+class CosineScore(_TwoSteps):
     r"""The cosine times a learned sharpness: :func:`attn_course.functional.cosine_score`.
 
     The parameter is :math:`\log \beta`, so that :math:`\beta` stays positive. In Graves et al.
@@ -261,12 +237,6 @@ class CosineScore(nn.Module):
         if not sharpness > 0:
             raise ValueError(f"sharpness: expected more than 0, got {sharpness}")
         self.log_sharpness = nn.Parameter(torch.tensor(math.log(sharpness)))
-
-    def forward(
-        self, query: Float[Tensor, "*#B L E"], key: Float[Tensor, "*#B S E"]
-    ) -> Float[Tensor, "*#B L S"]:
-        """One score per query and key."""
-        return self.compare(query, self.prepare(key))
 
     def prepare(self, key: Float[Tensor, "*#B S E"]) -> Float[Tensor, "*#B S E"]:
         """The keys at length 1, in float32 at least."""

@@ -255,7 +255,7 @@ def beam_search(
 def _alignment(state: Any, batch: int, k: int) -> Float[Tensor, "B K S"] | None:
     """Where each hypothesis looked in the last step, if the state says so."""
     alignment = getattr(state, "alignment", None)
-    return None if alignment is None else alignment.view(batch, k, -1)
+    return None if alignment is None else alignment.reshape(batch, k, alignment.shape[-1])
 
 
 def _best(scores: Float[Tensor, "B N"], k: int) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"]]:

@@ -82,6 +82,8 @@ def _links(
             f"alignment: expected one source position per target position of weights "
             f"{tuple(weights.shape)}, got {tuple(alignment.shape)}"
         )
+    if alignment.is_floating_point() or alignment.dtype == torch.bool:
+        raise ValueError(f"alignment: expected integers, got {alignment.dtype}")
     if bool((alignment >= weights.shape[-1]).any()) or bool((alignment < -1).any()):
         raise ValueError(
             f"alignment: expected places from -1 to {weights.shape[-1] - 1}, "

@@ -302,7 +302,7 @@ def test_generated_stories_survive_the_original_format(tmp_path: Any) -> None:
     [
         ("Mary moved.\n", 1, "expected a line number, got 'Mary'"),
         ("1 Mary moved.\n3 Where is Mary?\ta\t1\n", 2, "expected number 2 or 1, got 3"),
-        ("2 Mary moved.\n", 1, "expected number 1 or 1, got 2"),
+        ("2 Mary moved.\n", 1, "expected number 1, got 2"),
         ("1 Mary moved.\n0 John moved.\n", 2, "expected a line number, got '0'"),
         ("1 Mary moved.\n-2 John moved.\n", 2, "expected a line number, got '-2'"),
         ("1 Mary moved.\n2\n", 2, "expected words"),
@@ -341,3 +341,14 @@ def test_support_may_be_missing(tmp_path: Any) -> None:
     path = tmp_path / "qa.txt"
     path.write_text("1 Mary moved to the office.\n2 Where is Mary?\toffice\n")
     assert read_babi(path)[0].support == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["9" * 5000 + " Mary moved.\n", "1 Mary moved.\n2 Where is Mary?\thome\t" + "9" * 5000 + "\n"],
+)
+def test_a_number_of_thousands_of_digits_is_refused_with_its_line(line: str, tmp_path: Any) -> None:
+    path = tmp_path / "qa.txt"
+    path.write_text(line, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"qa.txt:[12]: expected (a line|the) number"):
+        read_babi(path)

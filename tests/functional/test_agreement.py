@@ -218,10 +218,10 @@ def test_equivalent_weights_give_the_same_output(places: int, size: int) -> None
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: kendall_tau.__wrapped__(torch.ones(3), torch.ones(4)), "b: expected size 3"),
-        (lambda: spearman.__wrapped__(torch.ones(3), torch.ones(4)), "b: expected size 3"),
-        (lambda: total_variation.__wrapped__(torch.ones(3), torch.ones(4)), "q: expected size 3"),
-        (lambda: js_divergence.__wrapped__(torch.ones(3), torch.ones(4)), "q: expected size 3"),
+        (lambda: kendall_tau.__wrapped__(torch.ones(3), torch.ones(4)), "b: expected shape"),
+        (lambda: spearman.__wrapped__(torch.ones(3), torch.ones(4)), "b: expected shape"),
+        (lambda: total_variation.__wrapped__(torch.ones(3), torch.ones(4)), "q: expected shape"),
+        (lambda: js_divergence.__wrapped__(torch.ones(3), torch.ones(4)), "q: expected shape"),
         (lambda: permute_weights.__wrapped__(torch.arange(3)), "weights: expected a floating"),
         (
             lambda: permute_weights.__wrapped__(torch.ones(3), attn_mask=torch.ones(3)),
@@ -238,3 +238,34 @@ def test_equivalent_weights_give_the_same_output(places: int, size: int) -> None
 def test_what_does_not_fit_is_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("measure", [kendall_tau, spearman, total_variation, js_divergence])
+def test_a_pair_must_be_rows_of_one_shape(measure: Function) -> None:
+    compare = measure.__wrapped__
+    for a, b in ((torch.ones(()), torch.ones(())), (torch.ones(3, 5), torch.ones(5))):
+        with pytest.raises(ValueError, match=r": expected (rows|shape)"):
+            compare(a, b)
+    with pytest.raises(ValueError, match="expected device cpu, got meta"):
+        compare(torch.ones(3), torch.ones(3, device="meta"))
+    nothing = measure(torch.ones(2, 0), torch.ones(2, 0))
+    assert_close(nothing, torch.zeros(2))
+
+
+def test_nan_and_negative_shares_are_refused() -> None:
+    for rank in (kendall_tau, spearman):
+        with pytest.raises(ValueError, match="b: expected numbers, got NaN"):
+            rank(torch.tensor([1.0, 2.0]), torch.tensor([1.0, torch.nan]))
+    for distance in (total_variation, js_divergence):
+        with pytest.raises(ValueError, match="p: expected at least 0"):
+            distance(torch.tensor([-0.5, 1.5]), torch.tensor([0.5, 0.5]))
+        with pytest.raises(ValueError, match="weights: expected finite numbers of at least 0"):
+            equivalent_weights(torch.tensor([-0.5, 1.5]), torch.ones(2, 3))
+
+
+def test_equivalent_weights_of_next_to_nothing() -> None:
+    assert equivalent_weights(torch.ones(0), torch.ones(0, 3)).shape == (0,)
+    # without any entry in the values, nothing but the sum holds the weights
+    free = equivalent_weights(torch.tensor([0.7, 0.2, 0.1]), torch.ones(3, 0))
+    assert free[0] == 0
+    assert_close(free.sum(), torch.tensor(1.0))

@@ -140,3 +140,45 @@ def test_bad_arguments_are_refused() -> None:
         attention(q, k, v.long())
     with pytest.raises(ValueError, match="value: expected one row per key"):
         reference.attention(q.numpy(), k.numpy(), v[:-1].numpy())
+
+
+@pytest.mark.parametrize("shape", [(S,), (1, S), (L, S), (B, 1, S), (B, L, S)])
+def test_what_nobody_attends_to_may_be_nan(shape: tuple[int, ...]) -> None:
+    query, key, value = torch.randn(B, L, E), torch.randn(B, S, E), torch.randn(B, S, EV)
+    mask = torch.ones(shape, dtype=torch.bool)
+    mask[..., 4:] = False
+    clean = functional.attention(query, key, value, attn_mask=mask)
+    key[:, 4:], value[:, 4:] = torch.nan, torch.inf
+    leaves = [t.requires_grad_() for t in (query, key, value)]
+    output, weights = functional.attention(*leaves, attn_mask=mask)
+    assert_close((output, weights), clean)
+    for grad in torch.autograd.grad((output**2).sum() + (weights**2).sum(), leaves):
+        assert grad.isfinite().all()
+
+
+def test_a_mask_that_closes_everything_hides_everything() -> None:
+    query, key, value = torch.randn(L, E), torch.full((S, E), torch.nan), torch.randn(S, EV)
+    for mask in (torch.tensor(False), torch.zeros(S, dtype=torch.bool)):
+        output, weights = functional.attention(query, key, value, attn_mask=mask)
+        assert (output == 0).all()
+        assert (weights == 0).all()
+
+
+def test_a_mask_with_more_axes_than_the_scores_is_refused() -> None:
+    attention = functional.attention.__wrapped__
+    query, key, value = torch.randn(L, E), torch.randn(S, E), torch.randn(S, EV)
+    for shape in ((2, L, S), (L, S + 1), (2, 1, 1)):
+        with pytest.raises(ValueError, match="attn_mask: expected a shape that broadcasts to"):
+            attention(query, key, value, attn_mask=torch.ones(shape, dtype=torch.bool))
+
+
+def test_tensors_on_two_devices_are_refused_by_name() -> None:
+    attention = functional.attention.__wrapped__
+    query, key, value = torch.randn(L, E), torch.randn(S, E), torch.randn(S, EV)
+    mask = torch.ones(L, S, dtype=torch.bool)
+    with pytest.raises(ValueError, match="key: expected device cpu, got meta"):
+        attention(query, key.to("meta"), value)
+    with pytest.raises(ValueError, match="value: expected device cpu, got meta"):
+        attention(query, key, value.to("meta"))
+    with pytest.raises(ValueError, match="attn_mask: expected device"):
+        attention(query, key, value, attn_mask=mask.to("meta"))

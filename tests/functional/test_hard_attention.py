@@ -443,7 +443,7 @@ def test_a_reward_of_another_shape_is_refused() -> None:
     plain = reinforce_loss.__wrapped__
     with pytest.raises(ValueError, match=r"reward: expected shape \(5,\), got \(5, 1\)"):
         plain(torch.zeros(5), torch.zeros(5, 1))
-    with pytest.raises(ValueError, match="baseline: expected axes that broadcast"):
+    with pytest.raises(ValueError, match="baseline: expected a shape that broadcasts"):
         plain(torch.zeros(5), torch.zeros(5), torch.zeros(3))
 
 
@@ -527,7 +527,7 @@ def test_half_precision_keeps_its_dtype() -> None:
             lambda: score_function_gradient.__wrapped__(
                 torch.ones(2, 3), torch.ones(2, 3), torch.ones(5)
             ),
-            "reward: expected axes that broadcast",
+            "reward: expected a shape that broadcasts",
         ),
         (lambda: reference.expected_attention([0.5, 0.5], [[1.0]]), "value: expected size 2"),
         (lambda: reference.weight_entropy([0.5], 1), "dim: expected an axis"),
@@ -554,3 +554,31 @@ def test_inputs_are_left_alone() -> None:
     assert torch.equal(weights, before[0])
     assert torch.equal(rewards, before[1])
     assert torch.equal(sample, kept)
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (1, 5), (2, 5), (4,)])
+def test_a_baseline_or_reward_that_would_stretch_the_rows_is_refused(
+    shape: tuple[int, ...],
+) -> None:
+    log_prob, reward = torch.randn(5), torch.randn(5)
+    loss = functional.reinforce_loss.__wrapped__
+    with pytest.raises(ValueError, match="baseline: expected a shape that broadcasts to"):
+        loss(log_prob, reward, torch.zeros(shape))
+    weights = torch.rand(5, 3).softmax(-1)
+    sample = functional.sample_attention(weights)
+    gradient = functional.score_function_gradient.__wrapped__
+    with pytest.raises(ValueError, match="baseline: expected a shape that broadcasts to"):
+        gradient(weights, sample, reward, torch.zeros(shape))
+    with pytest.raises(ValueError, match="reward: expected a shape that broadcasts to"):
+        gradient(weights, sample, torch.zeros(shape))
+
+
+def test_no_draw_has_no_loss_and_no_entropy_is_negative() -> None:
+    with pytest.raises(ValueError, match="reward: expected at least one"):
+        functional.reinforce_loss(torch.zeros(0), torch.zeros(0))
+    with pytest.raises(ValueError, match="weights: expected at least 0"):
+        functional.weight_entropy(torch.tensor([1.5, -0.5]))
+    assert functional.weight_entropy(torch.tensor([torch.nan, 1.0])).isnan()
+    for exact in (functional.best_baseline, functional.score_function_moments):
+        with pytest.raises(ValueError, match=r"weights: expected axes \(S\)"):
+            exact.__wrapped__(torch.ones(2, 3), torch.ones(2, 3))

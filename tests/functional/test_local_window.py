@@ -169,7 +169,7 @@ def test_bad_arguments_are_refused() -> None:
         position(hidden, weight[:, 1:], v, lengths)
     with pytest.raises(ValueError, match="v: expected size 2 on axis 0"):
         position(hidden, weight, torch.zeros(A + 1), lengths)
-    with pytest.raises(ValueError, match="source_lengths: expected size 2 on axis 0"):
+    with pytest.raises(ValueError, match="source_lengths: expected 2 integers"):
         position(hidden, weight, v, lengths[:1])
     scores = torch.zeros(2, L, S)
     for width in (0.0, -1.0, float("nan")):
@@ -185,3 +185,48 @@ def test_bad_arguments_are_refused() -> None:
         reference.local_p_weights([[0.0]], [0.0], 0)
     with pytest.raises(ValueError, match="weight: expected shape"):
         reference.local_p_position([[[0.0]]], [[1.0, 2.0]], [1.0], [3])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_knows_places_beyond_256(dtype: torch.dtype) -> None:
+    scores = torch.randn(1, 3, 700).to(dtype)
+    position = torch.tensor([[300.0, 513.5, 699.0]])
+    want = reference.local_p_weights(scores.double().numpy(), position.numpy(), 10.0)
+    got = functional.local_p_weights(scores, position, 10.0)
+    assert got.dtype == dtype
+    slack = torch.finfo(dtype).eps
+    assert_close(got.double(), torch.from_numpy(want), rtol=slack, atol=1e-7)
+    hidden, weight, v = torch.randn(1, 3, H), torch.randn(A, H), torch.randn(A)
+    parts = [part.to(dtype) for part in (hidden, weight, v)]
+    centre = functional.local_p_position(*parts, torch.tensor([1001]))
+    right = reference.local_p_position(*(p.double().numpy() for p in parts), [1001])
+    assert centre.dtype == torch.float32
+    assert_close(centre, torch.from_numpy(right).float(), rtol=1e-5, atol=1e-5)
+
+
+def test_one_row_of_scores_serves_several_centres() -> None:
+    scores, position = torch.randn(L, S).double(), 10 * torch.rand(B, L).double()
+    got = functional.local_p_weights(scores, position, 2.5)
+    for row in range(B):
+        assert_close(got[row], functional.local_p_weights(scores, position[row], 2.5), **FLOAT64)
+    weights = functional.local_p_weights.__wrapped__
+    with pytest.raises(ValueError, match="position: expected axes that broadcast"):
+        weights(torch.randn(2, L, S), torch.rand(3, L), 2.0)
+    with pytest.raises(ValueError, match="scores: expected scores in rows"):
+        weights(torch.randn(S), torch.rand(1), 2.0)
+    position = functional.local_p_position.__wrapped__
+    parts = torch.randn(1, L, H), torch.randn(A, H), torch.randn(A)
+    for lengths in (torch.tensor([-1]), torch.tensor([2.0])):
+        with pytest.raises(ValueError, match="source_lengths: expected"):
+            position(*parts, lengths)
+
+
+def test_a_centre_at_either_end_keeps_the_window_in_the_sentence() -> None:
+    scores = torch.zeros(1, 2, S)
+    position, real = torch.tensor([[0.0, 4.0]]), torch.arange(S) < 4
+    weights = functional.local_p_weights(scores, position, 1.0, real)
+    # sigma is 1/2: a place at distance 1 has the factor e^-2; place 4 is padding
+    far = math.exp(-2)
+    want = torch.zeros(1, 2, S)
+    want[0, 0, :2], want[0, 1, 3] = torch.tensor([0.5, 0.5 * far]), far
+    assert_close(weights, want)

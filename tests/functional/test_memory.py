@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutation import mutant
-from tolerances import FLOAT64
+from tolerances import BFLOAT16_ROUNDING, FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -263,3 +263,31 @@ def test_bad_arguments_are_refused() -> None:
         functional.position_encoding(2, 0)
     with pytest.raises(ValueError, match="expected at least 1, got 0 and 3"):
         reference.position_encoding(0, 3)
+
+
+def test_half_precision_counts_beyond_256_words() -> None:
+    embedded = torch.randn(2, 600, 50, dtype=torch.float64).bfloat16()
+    mask = torch.ones(2, 600, dtype=torch.bool)
+    want = torch.from_numpy(reference.sentence_vectors(embedded.double().numpy(), mask.numpy()))
+    got = functional.sentence_vectors(embedded, mask)
+    assert_close(got, want.bfloat16(), **BFLOAT16_ROUNDING)
+    table = functional.position_encoding(600, 300, dtype=torch.bfloat16)
+    right = torch.from_numpy(reference.position_encoding(600, 300))
+    assert_close(table, right.bfloat16(), rtol=2**-8, atol=1e-6)
+
+
+def test_a_hop_widens_mixed_dtypes_and_refuses_batches_that_do_not_fit() -> None:
+    query, into, out = torch.randn(2, 3), torch.randn(2, 5, 3).double(), torch.randn(2, 5, 4)
+    ours = functional.memory_hop(query, into, out)
+    theirs = reference.memory_hop(*(t.double().numpy() for t in (query, into, out)))
+    for mine, other in zip(ours, theirs, strict=True):
+        assert_close(mine, torch.from_numpy(other), **FLOAT64)
+    hop = functional.memory_hop.__wrapped__
+    with pytest.raises(ValueError, match="memory_in: expected axes that broadcast"):
+        hop(torch.randn(3, 3), into, out)
+    with pytest.raises(ValueError, match="memory_out: expected axes that broadcast"):
+        hop(query, into, torch.randn(3, 5, 4))
+    with pytest.raises(ValueError, match="memory_out: expected at least 2 axes"):
+        hop(query, into, torch.randn(5))
+    with pytest.raises(ValueError, match="memory_out: expected device cpu, got meta"):
+        hop(query, into, out.to("meta"))

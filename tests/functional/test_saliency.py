@@ -291,3 +291,41 @@ def test_inputs_are_left_alone() -> None:
 def test_what_does_not_fit_is_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_rows_that_mix_are_refused_and_eval_mode_is_complete() -> None:
+    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 3)).double()
+    x = torch.randn(4, 6, dtype=torch.float64)
+
+    def score(z: Tensor) -> Tensor:
+        return model(z)[:, 1]
+
+    for method in (input_gradient, gradient_times_input, integrated_gradients):
+        with pytest.raises(ValueError, match="function: expected numbers that depend on their own"):
+            method(score, x)
+    model.eval()
+    shares = integrated_gradients(score, x, steps=200)
+    change = score(x) - score(torch.zeros_like(x))
+    assert_close(shares.sum(-1), change, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_come_out_of_inference_mode_too() -> None:
+    x = torch.randn(3, 4)
+    with torch.inference_mode():
+        assert_close(input_gradient(lambda z: z.square().sum(-1), x), 2 * x)
+        assert_close(input_jacobian(lambda z: 3 * z, x[0]), 3 * torch.eye(4))
+
+
+def test_a_baseline_must_fit_and_half_precision_adds_up_in_float32() -> None:
+    integrate = integrated_gradients.__wrapped__
+    x = torch.randn(3, 4)
+    with pytest.raises(ValueError, match="baseline: expected a shape that broadcasts to"):
+        integrate(lambda z: z.sum(-1), x, torch.zeros(2, 3, 4))
+    with pytest.raises(ValueError, match="function: expected a tensor, got NoneType"):
+        integrate(lambda z: None, x)
+    assert_close(integrate(lambda z: z.sum(-1), x, torch.zeros(4).double()), x)
+    half = x.half()
+    got = integrated_gradients(lambda z: z.float().pow(2).sum(-1), half, steps=500)
+    assert_close(got, half.float().square().half())
+    maps, grads = torch.full((1, 8, 4, 4), 200.0).half(), torch.full((1, 8, 4, 4), -100.0).half()
+    assert (grad_cam(maps, grads) == 0).all()  # a sum over channels of -160,000 is no half

@@ -300,3 +300,54 @@ def test_other_sizes_are_refused() -> None:
         reference.location_score(q.numpy(), k.numpy(), weight=[[1.0] * 5])
     with pytest.raises(ValueError, match="query: expected vectors in rows"):
         reference.dot_score([1.0], [[1.0]])
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize(
+    ("queries", "keys"),
+    [
+        ((2, 1, L, EQ), (3, S, EQ)),
+        ((L, EQ), (S, EQ)),
+        ((2, L, EQ), (2, 0, EQ)),
+        ((2, L, EQ), (1, 1, EQ)),
+        ((0, L, EQ), (0, S, EQ)),
+        ((2, L, 1), (S, 1)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_any_lead_and_any_dtype_gives_the_reference(
+    name: str, queries: tuple[int, ...], keys: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    query, key = torch.randn(queries).to(dtype), torch.randn(keys).to(dtype)
+    given = {n: p.to(dtype) for n, p in parameters(name, queries[-1], keys[-1]).items()}
+    want = getattr(reference, name)(
+        query.double().numpy(),
+        key.double().numpy(),
+        **{n: p.double().numpy() for n, p in given.items()},
+    )
+    got = getattr(functional, name)(query, key, **given)
+    assert got.dtype == dtype
+    # a projection or a sum is rounded to the dtype before the next step
+    slack = 16 * torch.finfo(dtype).eps
+    assert_close(got.double(), torch.from_numpy(want), rtol=slack, atol=3 * slack)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_every_tensor_is_floating_and_on_one_device(name: str) -> None:
+    score = getattr(functional, name).__wrapped__
+    query, key = torch.randn(L, EQ), torch.randn(S, EQ)
+    given = parameters(name, EQ, EQ)
+    with pytest.raises(ValueError, match="key: expected device cpu, got meta"):
+        score(query, key.to("meta"), **given)
+    for which in given:
+        if which == "sharpness":
+            continue
+        with pytest.raises(ValueError, match=f"{which}: expected device cpu, got meta"):
+            score(query, key, **given | {which: given[which].to("meta")})
+        with pytest.raises(ValueError, match=f"{which}: expected a floating point tensor"):
+            score(query, key, **given | {which: given[which].long()})
+
+
+def test_vectors_without_entries_have_cosine_zero() -> None:
+    cosine = functional.cosine_score(torch.randn(L, 0), torch.randn(S, 0))
+    assert_close(cosine, torch.zeros(L, S))

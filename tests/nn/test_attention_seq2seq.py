@@ -15,6 +15,7 @@ from torch.testing import assert_close
 from attn_course import functional
 from attn_course.nn import (
     SCORES,
+    Attention,
     AttentionEncoderDecoder,
     BahdanauDecoder,
     BidirectionalEncoder,
@@ -275,7 +276,7 @@ def test_decoding_oracle_rejects_a_changed_line(module: str, old: str, new: str)
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("LocalM", "local_m_mask(steps, mask.sum(-1)", "local_m_mask(steps, mask.sum(-1) * 0 + mask.shape[-1]"),  # noqa: E501
+        ("LocalM", "window & mask.unsqueeze(1)", "window | ~mask.unsqueeze(1)"),
         ("LocalP", "local_p_position(hidden, self.weight, self.v, mask.sum(-1))", "local_p_position(hidden, self.weight, self.v, mask.sum(-1) * 0 + mask.shape[-1])"),  # noqa: E501
         ("LocalP", "self.half_width, mask.unsqueeze(1))", "self.half_width)"),
     ],
@@ -465,3 +466,65 @@ def test_bad_arguments_are_refused() -> None:
         LocalM(half_width=-1)
     with pytest.raises(ValueError, match="half_width: expected more than 0, got 0"):
         LocalP(half_width=0, query_size=3)
+
+
+@pytest.mark.parametrize("decoder", [BahdanauDecoder, LuongDecoder])
+def test_a_source_whose_parts_do_not_fit_is_refused(decoder: Any) -> None:
+    model = build(decoder)
+    source, lengths, _ = batch()
+    notes, summary = model.encoder(source, lengths)
+    mask = torch.ones(source.shape, dtype=torch.bool)
+    start = model.decoder.init_state.__func__.__wrapped__
+    with pytest.raises(ValueError, match="summary: expected size 4 on axis 0"):
+        start(model.decoder, notes, summary[:1], mask)
+    prepare = type(model.decoder.attention).prepare
+    wrong = [mask[:1], mask[:, :3], mask.double(), mask[:, None]]
+    for other in wrong:
+        with pytest.raises(ValueError, match="mask: expected a boolean mask of shape"):
+            prepare.__wrapped__(model.decoder.attention, notes, other)
+
+
+@pytest.mark.parametrize("decoder", [BahdanauDecoder, LuongDecoder])
+def test_decoding_without_rows_gives_no_rows(decoder: Any) -> None:
+    model = build(decoder)
+    state = model.init_state(torch.zeros(0, 3, dtype=torch.long))
+    found = beam_search(model.step, state, bos=1, eos=2, beam_size=2, max_length=3)
+    assert found.tokens.shape[:2] == (0, 2)
+    assert greedy_decode(model.step, state, bos=1, eos=2, max_length=3).tokens.shape[0] == 0
+
+
+@pytest.mark.parametrize("cell", [GRUCell, LSTMCell])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sources_of_length_zero_are_answered_without_looking(kind: str, cell: Any) -> None:
+    model = build(**KINDS[kind], cell=cell)
+    source, _, target_in = batch()
+    lengths = torch.tensor([0, 9, 0, 3])
+    logits, weights = model(source, lengths, target_in), model.align(source, lengths, target_in)
+    assert logits.isfinite().all()
+    assert (weights[lengths == 0] == 0).all()
+    assert all(g.isfinite().all() for g in gradients(model, logits))
+    found = beam_search(
+        model.step, model.init_state(source, lengths), bos=1, eos=2, beam_size=30, max_length=4
+    )
+    assert found.alignments is not None
+    assert (found.alignments[lengths == 0] == 0).all()
+
+
+def test_a_window_never_opens_padding_in_front() -> None:
+    mask = torch.tensor([[False, True, True, True]])
+    scores, hidden = torch.zeros(1, 2, 4), torch.zeros(1, 2, H)
+    steps = torch.arange(2).unsqueeze(0)
+    for window in (LocalM(half_width=1), LocalP(half_width=1, query_size=H)):
+        assert (window(scores, hidden, steps, mask)[..., 0] == 0).all()
+
+
+def test_padding_of_nan_reaches_no_projection() -> None:
+    layers = [nn.Linear(E_SOURCE, E_SOURCE) for _ in range(2)]
+    model = Attention(key_projection=layers[0], value_projection=layers[1])
+    rows = torch.randn(2, 5, E_SOURCE)
+    rows[:, 3:] = torch.nan
+    mask = torch.arange(5) < 3
+    output, _ = model(torch.randn(2, 4, E_SOURCE), rows, attn_mask=mask)
+    output.sum().backward()
+    for layer in layers:
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())

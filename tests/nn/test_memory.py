@@ -158,7 +158,7 @@ def test_network_is_the_formula_of_the_paper_forward_and_in_its_gradients() -> N
         ("linear=self.linear", "linear=False"),
         ("memory_out, mask, linear", "memory_out, None, linear"),
         ("self.ages[table](ages.clamp(min=0))", "self.ages[0](ages.clamp(min=0))"),
-        ("sentence_ages(word_mask.any(-1))", "sentence_ages(word_mask.any(-1)).flip(-1)"),
+        ("sentence_ages(there)", "sentence_ages(there).flip(-1)"),
         ("question != 0, positions=self.positions", "question != 0, positions=False"),
         ("question != 0, positions", "question >= 0, positions"),
         ("word_mask = story != 0", "word_mask = story >= 0"),
@@ -282,8 +282,8 @@ def test_the_memory_is_read_and_never_written() -> None:
     story, question = batch()
     written: list[Tensor] = []
 
-    def spy(story: Tensor, table: int) -> Tensor:
-        written.append(MemoryNetwork.memory(model, story, table))
+    def spy(story: Tensor, table: int, sentence_mask: Tensor) -> Tensor:
+        written.append(MemoryNetwork.memory(model, story, table, sentence_mask))
         return written[-1]
 
     model.memory = spy
@@ -308,6 +308,120 @@ def test_linear_start_is_a_switch_that_a_checkpoint_remembers() -> None:
     assert torch.equal(model(story, question), plain(story, question))
     other.load_state_dict(model.state_dict())
     assert other.linear is False
+
+
+def noise_by_hand(model: Any, story: Tensor, chance: Tensor) -> list[list[list[int]]]:
+    """The memories of each story: its sentences, and empty ones where a low chance allows them."""
+    memories = []
+    for sentences, drawn in zip(story.tolist(), chance.tolist(), strict=True):
+        real = [i for i, ids in enumerate(sentences) if any(ids)]
+        room = model.max_sentences - len(real)
+        lowest = sorted(real, key=lambda i: drawn[i])[: max(room, 0)]
+        row = []
+        for i in real:
+            row.append(sentences[i])
+            if i in lowest and drawn[i] < model.random_noise:
+                row.append([])
+        memories.append(row)
+    return memories
+
+
+def check_noise(kind: Any, tying: str, rate: float, max_sentences: int) -> None:
+    """A training step with random noise is the formula over the memories that noise makes."""
+    model = build(kind, tying=tying, random_noise=rate, max_sentences=max_sentences).train()
+    story, question = batch()
+    chance = torch.rand(B, N, generator=torch.Generator().manual_seed(3))
+    logits, weights = model.read(story, question, torch.Generator().manual_seed(3))
+    p = parameters_by_paper(model)
+
+    def vector(table: np.ndarray, ids: list[int]) -> np.ndarray:
+        rows = table[[i for i in ids if i]]
+        if not len(rows):
+            return np.zeros(D)
+        return (reference.position_encoding(*rows.shape) * rows).sum(axis=0)
+
+    for row, memories in enumerate(noise_by_hand(model, story, chance)):
+        ages = list(range(len(memories) - 1, -1, -1))
+        stacks = [
+            [
+                np.stack([vector(t, m) for m in memories]) + a[ages]
+                for t, a in zip(*pair, strict=True)
+            ]
+            for pair in ((p["A"], p["TA"]), (p["C"], p["TC"]))
+        ]
+        update = p["H"][0] if "H" in p else None
+        asked = vector(p["B"][0], question[row].tolist())
+        u, looked = reference.memory_network(asked, *stacks, update=update)
+        assert_close(logits[row].detach(), torch.from_numpy(p["W"][0] @ u), **FLOAT64)
+        told = [i for i, m in enumerate(memories) if m]
+        real = [i for i, ids in enumerate(story[row].tolist()) if any(ids)]
+        assert_close(weights[row, :, real].detach(), torch.from_numpy(looked[:, told]), **FLOAT64)
+
+
+@pytest.mark.parametrize("tying", TYINGS)
+@pytest.mark.parametrize(("rate", "longest"), [(0.5, 2 * N), (1.0, 2 * N), (0.9, N), (0.9, N + 1)])
+def test_random_noise_is_empty_memories_with_ages(tying: str, rate: float, longest: int) -> None:
+    check_noise(MemoryNetwork, tying, rate, longest)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.memory(story, table, mask)", "self.memory(story, table)"),
+        ("chance < self.random_noise", "chance > self.random_noise"),
+        ("torch.stack([mask, drawn], dim=2)", "torch.stack([drawn, mask], dim=2)"),
+        ("weights[:, ::step]", "weights[:, : weights.shape[1] // step]"),
+        ("chance.masked_fill(~mask, 1.0)", "chance"),
+        (".argsort(-1).argsort(-1) < room", ".argsort(-1).argsort(-1) <= room"),
+    ],
+)
+def test_noise_oracle_rejects_a_changed_line(old: str, new: str) -> None:
+    def check() -> None:
+        for rate, longest in ((0.5, 2 * N), (0.9, N)):
+            check_noise(mutant(MODULE, "MemoryNetwork", old, new), "adjacent", rate, longest)
+
+    with pytest.raises((AssertionError, IndexError, RuntimeError)):
+        check()
+
+
+def test_random_noise_is_off_by_default_and_outside_of_training() -> None:
+    story, question = batch()
+    plain, noisy = build(), build(random_noise=1.0)
+    assert plain.random_noise == 0
+    assert plain.train()(story, question).equal(plain.eval()(story, question))
+    before = torch.get_rng_state()
+    assert noisy.eval()(story, question).equal(plain(story, question))
+    assert torch.get_rng_state().equal(before)
+    assert not torch.allclose(noisy.train()(story, question), plain(story, question))
+
+
+def test_random_noise_adds_its_share_and_repeats_with_its_generator() -> None:
+    model = build(random_noise=0.1, max_sentences=40).train()
+    story = torch.randint(1, V, (2000, 20, 1))
+    mask = torch.ones(2000, 20, dtype=torch.bool)
+    _, added = model._add_noise(story, mask, torch.Generator().manual_seed(1))
+    share = added[:, 1::2].double().mean().item()
+    assert abs(share - 0.1) < 5 * (0.1 * 0.9 / 40_000) ** 0.5  # false alarm: 1 in 1.7 million
+    assert added[:, ::2].all()
+    story, question = batch()
+    generators = [torch.Generator().manual_seed(s) for s in (7, 7, 8)]
+    first, second, _ = (model.read(story, question, g)[1] for g in generators)
+    assert first.equal(second)
+    torch.manual_seed(11)
+    by_global = model(story, question)
+    torch.manual_seed(11)
+    assert by_global.equal(model(story, question))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"random_noise": -0.1}, {"random_noise": 1.5}, {"random_noise": float("nan")}],
+)
+def test_random_noise_is_a_probability(options: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="random_noise: expected a chance from 0 to 1, got"):
+        build(**options)
+    with pytest.raises(ValueError, match="expected a chance 0 without temporal encoding"):
+        build(random_noise=0.1, temporal_encoding=False)
 
 
 def test_an_empty_story_is_answered_from_the_question_alone() -> None:

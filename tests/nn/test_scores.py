@@ -72,9 +72,13 @@ def test_module_is_its_function(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("general", "return key @ self.weight.mT", "return 2 * key @ self.weight.mT"),
-        ("additive", "linear(key, self.weight_key, self.bias)", "linear(key, self.weight_key)"),
-        ("additive", "query @ self.weight_query.mT", "query @ self.weight_query.mT + self.bias"),
+        ("general", '_project("key", key, self.weight)', '_project("key", 2 * key, self.weight)'),
+        ("additive", "key, self.weight_key, self.bias)", "key, self.weight_key)"),
+        (
+            "additive",
+            '"query", query, self.weight_query)',
+            '"query", query, self.weight_query, self.bias)',
+        ),
         ("concat", "self.weight[:, : self.query_size]", "self.weight[:, -self.query_size :]"),
         ("scaled_dot", "scale=self.scale", "scale=1.0"),
         ("cosine", "self.log_sharpness.exp()", "self.log_sharpness"),

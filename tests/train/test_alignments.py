@@ -167,3 +167,8 @@ def test_bad_alignments_are_refused() -> None:
             metric(WEIGHTS, torch.full_like(KNOWN, -1))
         with pytest.raises(ValueError, match="weights: expected numbers, got NaN"):
             metric(WEIGHTS * torch.nan, KNOWN)
+
+
+def test_places_are_integers() -> None:
+    with pytest.raises(ValueError, match=r"alignment: expected integers, got torch\.float32"):
+        alignment_error_rate.__wrapped__(torch.rand(1, 2, 3), torch.tensor([[0.0, 1.5]]))
