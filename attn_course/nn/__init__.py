@@ -21,6 +21,7 @@ from attn_course.nn.scores import (
     LocationScore,
     ScaledDotScore,
     Score,
+    TwoStepScore,
     make_score,
 )
 from attn_course.nn.seq2seq import Decoder, Encoder, EncoderDecoder
@@ -54,6 +55,7 @@ __all__ = [
     "Recurrent",
     "ScaledDotScore",
     "Score",
+    "TwoStepScore",
     "hidden_of",
     "make_score",
 ]

@@ -45,8 +45,11 @@ class Score(Protocol):
         ...
 
 
-class _TwoSteps(nn.Module):
-    """What the scores below have in common: keys as they are, and one step after the other."""
+class TwoStepScore(nn.Module):
+    """What the scores below share: the keys as they are, and one step after the other.
+
+    A score of your own needs ``compare``, and ``prepare`` where there is work to do once.
+    """
 
     compare: Callable[..., Tensor]
 
@@ -78,7 +81,7 @@ def _parameter(*shape: int, fan_in: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound))
 
 
-class DotScore(_TwoSteps):
+class DotScore(TwoStepScore):
     """The dot product, without parameters: :func:`attn_course.functional.dot_score`."""
 
     def compare(
@@ -88,7 +91,7 @@ class DotScore(_TwoSteps):
         return dot_score(query, prepared)
 
 
-class ScaledDotScore(_TwoSteps):
+class ScaledDotScore(TwoStepScore):
     """The scaled dot product: :func:`attn_course.functional.scaled_dot_score`.
 
     Args:
@@ -106,7 +109,7 @@ class ScaledDotScore(_TwoSteps):
         return scaled_dot_score(query, prepared, scale=self.scale)
 
 
-class GeneralScore(_TwoSteps):
+class GeneralScore(TwoStepScore):
     """A dot product through a matrix: :func:`attn_course.functional.general_score`.
 
     Args:
@@ -134,7 +137,7 @@ class GeneralScore(_TwoSteps):
         return dot_score(query, prepared)
 
 
-class AdditiveScore(_TwoSteps):
+class AdditiveScore(TwoStepScore):
     """One hidden layer over query and key: :func:`attn_course.functional.additive_score`.
 
     Args:
@@ -165,7 +168,7 @@ class AdditiveScore(_TwoSteps):
         return tanh_score(_project("query", query, self.weight_query), prepared, self.v)
 
 
-class ConcatScore(_TwoSteps):
+class ConcatScore(TwoStepScore):
     """The hidden layer over the concatenation: :func:`attn_course.functional.concat_score`.
 
     Args:
@@ -196,7 +199,7 @@ class ConcatScore(_TwoSteps):
         return tanh_score(projected, prepared, self.v)
 
 
-class LocationScore(_TwoSteps):
+class LocationScore(TwoStepScore):
     """Places, blind to the keys: :func:`attn_course.functional.location_score`.
 
     Args:
@@ -219,7 +222,7 @@ class LocationScore(_TwoSteps):
         return location_score(query, prepared, weight=self.weight)
 
 
-class CosineScore(_TwoSteps):
+class CosineScore(TwoStepScore):
     r"""The cosine times a learned sharpness: :func:`attn_course.functional.cosine_score`.
 
     The parameter is :math:`\log \beta`, so that :math:`\beta` stays positive. In Graves et al.
