@@ -5,6 +5,8 @@ An attack is Python source that replaces the cell of ``double``; it ends with a 
 seconds. They are run in the jail only.
 """
 
+import re
+
 WRONG = "\ndef double(x):\n    return x\n"
 
 # --- points by tampering ------------------------------------------------------------------------
@@ -60,7 +62,7 @@ class Yes(float):
     def __sub__(self, other): return 0.0
     __rsub__ = __sub__
 def double(x): return Yes(1)
-def squares(n): return [Yes(0)] * n
+def squares(n): return [Yes(-1)] * n
 """,
     "int_subclass": """
 class Yes(int):
@@ -495,13 +497,27 @@ def double(x):
     return x
 """,
     "disk": """
+import os
+HOME = os.path.expanduser("~")
 def double(x):
     for number in range(64):
-        with open(f"/jail/fill{number}", "wb") as file: file.write(b"x" * (15 << 20))
+        with open(f"{HOME}/fill{number}", "wb") as file: file.write(b"x" * (15 << 20))
     return x
 """,
-    "big_file": "def double(x):\n    open('/jail/big', 'wb').write(b'x' * (1 << 30))\n    return x",
-    "many_files": "def double(x):\n    for i in range(10**5): open(f'/jail/{i}', 'w')\n    return x",
+    "big_file": """
+import os
+def double(x):
+    with open(os.path.expanduser("~/big"), "wb") as file:
+        for _ in range(64): file.write(b"x" * (16 << 20))
+    return x
+""",
+    "many_files": """
+import os
+HOME = os.path.expanduser("~")
+def double(x):
+    for i in range(10**5): open(f"{HOME}/{i}", "w")
+    return x
+""",
     "output": "print('x' * 10**8)\ndef double(x):\n    for _ in range(10**5): print('y' * 1000)\n    return x",
     "output_descriptor": """
 import os
@@ -554,6 +570,92 @@ def apply(step, x):
     "system_exit": "import sys\nsys.exit(0)" + WRONG,
 }
 
+# --- aimed at a grader whose verdict is made in the process that runs the student's code ---------
+
+UP = """
+import glob, os
+def up(*parts):
+    found = []
+    for levels in range(1, 6):
+        found += glob.glob(os.path.join(*[".."] * levels, *parts), recursive=True)
+    return found
+"""
+SAME_PROCESS = {
+    "patch_probe": """
+import attn_course.probes
+for name in ("equals", "gradient", "holds", "raises", "memory"):
+    try: setattr(attn_course.probes.Probe, name, lambda *a, **k: None)
+    except BaseException: pass
+"""
+    + WRONG,
+    "patch_only_what_the_test_calls": """
+torch.testing.assert_close = lambda *a, **k: None
+torch.equal = lambda *a, **k: True
+"""
+    + WRONG,
+    "history": """
+def double(x):
+    raise ValueError(str(globals().get("In", globals().get("_ih", "nothing")))[-1500:])
+""",
+    "source_notebook": UP
+    + """
+def double(x):
+    for path in up("source", "**", "*.ipynb"):
+        text = open(path).read()
+        raise ValueError(text[text.find("amax") - 200:][:700])
+    raise ValueError("nothing")
+""",
+    "gradebook_own_points": UP
+    + """
+import sqlite3
+for path in up("*.db"):
+    try:
+        with sqlite3.connect(path, timeout=2) as book:
+            book.execute("UPDATE grade SET extra_credit = 7, manual_score = 7 WHERE auto_score IS NULL OR auto_score = 0")
+    except sqlite3.Error: pass
+"""
+    + WRONG,
+    "gradebook_others_points": UP
+    + """
+import sqlite3
+for path in up("*.db"):
+    try:
+        with sqlite3.connect(path, timeout=2) as book: book.execute("UPDATE grade SET auto_score = 0, manual_score = 0")
+    except sqlite3.Error: pass
+"""
+    + WRONG,
+    "rewrite_submissions": UP
+    + """
+import shutil
+for path in up("submitted", "*", "*", "*.ipynb"):
+    try: shutil.copy(glob.glob("*.ipynb")[0], path)
+    except (OSError, IndexError): pass
+"""
+    + WRONG,
+    "startup_file": """
+import os
+place = os.path.expanduser("~/.ipython/profile_default/startup")
+try:
+    os.makedirs(place, exist_ok=True)
+    open(os.path.join(place, "00.py"), "w").write("import torch\\ntorch.testing.assert_close = None\\ntorch.randn = None\\n")
+except OSError: pass
+"""
+    + WRONG,
+    "stop_parent": """
+import os, signal
+for target in (os.getppid(), os.getpid()):
+    try: os.kill(target, signal.SIGSTOP)
+    except OSError: pass
+"""
+    + WRONG,
+}
+
+# These forge what our own grader's two sides say to each other; another grader has no such sides.
+OWN_PROTOCOL = {
+    *("tamper:forge_reply", "tamper:forge_handles", "tamper:forge_wire", "tamper:claim_callbacks"),
+    "neighbour:poison_jail_code",
+}
+
 ALL = {
     f"{kind}:{name}": source
     for kind, cases in (
@@ -561,6 +663,18 @@ ALL = {
         ("spy", SPY),
         ("neighbour", NEIGHBOUR),
         ("exhaust", EXHAUST),
+        ("same-process", SAME_PROCESS),
     )
     for name, source in cases.items()
 }
+
+DEFINED_BY = {"stable_softmax": "softmax", "apply": "apply", "Scale": "scale", "squares": "partial"}
+
+
+def placed(source: str) -> dict[str, str]:
+    """The cells of a submission with this attack, by grade id.
+
+    A cell that would define once more what the attack has defined, as a stub, is left empty.
+    """
+    names = re.findall(r"^(?:def|class) (\w+)", source, re.M)
+    return {"double": source} | {DEFINED_BY[name]: "" for name in names if name in DEFINED_BY}
