@@ -1,5 +1,10 @@
 """The command line: ``attn-course exercises``, ``check``, ``data``, ``train``."""
 
+import atexit
+import contextlib
+import os
+import sys
+import threading
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -255,7 +260,6 @@ def bench_grading(
     """The grader beside stock nbgrader: time, agreement, worst case."""
     import json
     import subprocess
-    import sys
 
     from attn_course.grading.bench import markdown
 
@@ -349,5 +353,23 @@ def train(
     typer.echo("\n".join(lines))
 
 
+def main() -> None:
+    """The program: a command, and then no more than must be done at its end.
+
+    To take down what is loaded, as an interpreter does at its end, takes torch a third of a second.
+    """
+    try:
+        app()
+    except SystemExit as end:
+        code = end.code or 0
+        if isinstance(code, int) and threading.active_count() == 1:
+            with contextlib.suppress(OSError, ValueError):  # nobody reads on: Python says so below
+                atexit._run_exitfuncs()
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        raise
+
+
 if __name__ == "__main__":
-    app()
+    main()

@@ -135,7 +135,7 @@ def test_wheel_metadata_is_that_of_pyproject(wheel):
         (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
         metadata = Parser().parsestr(archive.read(name).decode())
         (entry,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
-        assert "attn-course = attn_course.cli:app" in archive.read(entry).decode()
+        assert "attn-course = attn_course.cli:main" in archive.read(entry).decode()
         assert [name for name in archive.namelist() if name.endswith("/LICENSE")]
     assert metadata["Requires-Python"] == PROJECT["requires-python"]
     required = [Requirement(text) for text in metadata.get_all("Requires-Dist")]

@@ -16,9 +16,11 @@ from attn_course.grading.errors import SandboxError
 from attn_course.grading.feedback import write_feedback
 from attn_course.grading.gradebook import GradebookError
 from attn_course.grading.journal import JournalError
+from attn_course.grading.pool import zygote_of_this_process
 from attn_course.grading.results import Result
 from attn_course.grading.run import grade_class
-from attn_course.grading.sandbox import Limits
+from attn_course.grading.sandbox import Limits, sandbox_problem
+from attn_course.grading.startup import no_collections, notebooks_alone
 
 
 def instructor_notebook(slug: str, root: Path, given: Path | None) -> bytes:
@@ -33,7 +35,9 @@ def instructor_notebook(slug: str, root: Path, given: Path | None) -> bytes:
         return given.read_bytes()
     text = root / "solutions" / slug / "exercise.py"
     if text.is_file():
-        import nbformat
+        with notebooks_alone(), no_collections():
+            import jupytext  # noqa: F401  read_exercise imports it where it is wanted
+            import nbformat
 
         from attn_course.grading.source import read_exercise
 
@@ -49,20 +53,17 @@ def instructor_notebook(slug: str, root: Path, given: Path | None) -> bytes:
 
 
 class Progress:
-    """Counts by status on standard error: a live bar on a terminal, a line in ten otherwise."""
+    """Counts by status on standard error: one line on a terminal, a line in ten otherwise."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-
         self.counts: Counter[str] = Counter()
-        self.console = Console(stderr=True)
 
     def __call__(self, result: Result, done: int, total: int) -> None:
         self.counts[result.status] += 1
         counts = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items()))
         line = f"graded {done} of {total}: {counts}"
-        if self.console.is_terminal:
-            self.console.print(f"\r{line}", end="\n" if done == total else "")
+        if sys.stderr.isatty():
+            print(f"\r{line}", end="\n" if done == total else "", file=sys.stderr, flush=True)
         elif done == total or done % max(1, total // 10) == 0:
             print(line, file=sys.stderr, flush=True)
 
@@ -99,6 +100,8 @@ def grade(
             raise CollectError(
                 f"--csv-form: expected one of {', '.join(exports.FORMS)}, got {csv_form!r}"
             )
+        if scheduler is None:
+            _start_jail(sandbox=sandbox)
         handed = collect(submissions, slug)
         notebook = instructor_notebook(slug, root, source)
         if not sandbox:
@@ -148,6 +151,12 @@ def grade(
     if json_path != "-":
         _table(results)
     return 0 if all(result.status == "graded" for result in results) else 1
+
+
+def _start_jail(*, sandbox: bool) -> None:
+    """Begin with what takes longest; that it cannot be used here is said where it is needed."""
+    if not sandbox or sandbox_problem() is None:
+        zygote_of_this_process(sandbox=sandbox, wait=False)
 
 
 def _export(

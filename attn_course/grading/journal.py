@@ -25,7 +25,7 @@ class JournalError(RuntimeError):
 
 def result_to_json(result: Result) -> dict[str, Any]:
     """A result as plain JSON data."""
-    return dataclasses.asdict(result)
+    return {**vars(result), "tests": [vars(test) for test in result.tests]}
 
 
 def result_from_json(data: dict[str, Any]) -> Result:

@@ -12,6 +12,7 @@ from attn_course.grading.gradebook import GradebookWriter
 from attn_course.grading.journal import Journal, file_key, run_key
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits
+from attn_course.grading.startup import no_collections
 
 INSTRUCTOR = "\0instructor"
 
@@ -83,6 +84,9 @@ def grade_class(
         ]
         if not tasks:
             return [done[name] for name in sorted(done)]
+        if scheduler is None and workers == 1:
+            with no_collections():
+                pool.load_grader()
         check = pool.Task(student=INSTRUCTOR, data=notebook, seed=seed)
         results = stack.enter_context(
             contextlib.closing(

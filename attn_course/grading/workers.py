@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from attn_course.grading.errors import SandboxError
@@ -26,13 +26,18 @@ from attn_course.grading.pool import (
     zygote_of_this_process,
 )
 from attn_course.grading.results import Result
+from attn_course.grading.startup import no_collections
 
 ATTEMPTS = 3  # as they come, alone, alone again
 PR_SET_PDEATHSIG = 1
 
+_settings: Settings | None = None  # of this process, where it is a worker
+
 
 def _prepare_worker(settings: Settings, parent: int, counter: Any, forked: bool) -> None:
     """Leave Ctrl-C to the parent, end when the parent does, have the jail at hand."""
+    global _settings
+    _settings = settings
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if forked:
         # At once: a fork holds the locks of its parent, and the next run would find them taken.
@@ -52,6 +57,12 @@ def _prepare_worker(settings: Settings, parent: int, counter: Any, forked: bool)
     with contextlib.suppress(SandboxError):  # the first task will say so
         zygote_of_this_process(sandbox=settings.sandbox, wait=False)
         load_grader()
+
+
+def _with_settings(grade: Callable[[Task, Settings], Result], task: Task) -> Result:
+    """Only the task is sent to a worker: what it knows of its settings stays known."""
+    assert _settings is not None, "the worker was prepared"
+    return grade(task, _settings)
 
 
 def _context(settings: Settings) -> Any:
@@ -84,9 +95,9 @@ class _Workers:
         context = _context(self.settings)
         forked = context.get_start_method() == "fork"
         if forked:
-            load_grader()
+            with no_collections():
+                load_grader()
             zygote_of_this_process(sandbox=self.settings.sandbox)
-            gc.collect()
             gc.freeze()  # no collection in a worker need look at, and copy, what is shared
         return concurrent.futures.ProcessPoolExecutor(
             self.count,
@@ -100,27 +111,42 @@ class _Workers:
         waiting = list(reversed(tasks))
         flying: dict[concurrent.futures.Future[Result], Task] = {}
         while waiting or flying:
-            try:
-                while waiting and len(flying) < at_once:
-                    future = self._pool.submit(grade_task, waiting[-1], self.settings)
-                    flying[future] = waiting.pop()
-            except concurrent.futures.BrokenExecutor:
-                if not flying:
-                    self.restart()
-                    continue
+            if not self._send(waiting, flying, at_once) and not flying:
+                self.restart()
+                continue
             ready, _ = concurrent.futures.wait(flying, return_when="FIRST_COMPLETED")
             broken = False
+            outcomes: list[Result | Task] = []
             for future in ready:
+                task = flying.pop(future)
                 try:
-                    outcome: Result | Task = future.result()
+                    outcomes.append(future.result())
                 except concurrent.futures.BrokenExecutor:
-                    broken, outcome = True, flying[future]
-                del flying[future]
-                yield outcome
+                    broken = True
+                    outcomes.append(task)
             if broken:
-                yield from flying.values()
+                outcomes += flying.values()
                 flying.clear()
+            else:
+                self._send(waiting, flying, at_once)  # no worker waits until these are written
+            yield from outcomes
+            if broken:
                 self.restart()
+
+    def _send(
+        self,
+        waiting: list[Task],
+        flying: dict[concurrent.futures.Future[Result], Task],
+        at_once: int,
+    ) -> bool:
+        """Give the workers what they have room for; False when they have died."""
+        try:
+            while waiting and len(flying) < at_once:
+                flying[self._pool.submit(_with_settings, grade_task, waiting[-1])] = waiting[-1]
+                waiting.pop()
+        except concurrent.futures.BrokenExecutor:
+            return False
+        return True
 
     def restart(self) -> None:
         """Replace every process."""
