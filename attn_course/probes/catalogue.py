@@ -1,9 +1,12 @@
 """The catalogue of misconceptions: wrong answers that have a name and a message."""
 
+import contextlib
 import importlib.util
 import inspect
 import itertools
+import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +24,10 @@ _WITNESS_SEED = 20240229
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a function under test: its arguments and the adapter that makes the call."""
+    """One call of a function under test: its arguments and the adapter that makes the call.
+
+    Nothing changes the arguments afterwards: whoever runs the call gets copies of them.
+    """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
@@ -126,35 +132,55 @@ def call(*args: Any, via: Callable[..., Any] | None = None, **kwargs: Any) -> Ca
     return Call(args, kwargs, via)
 
 
+def _check_slug(slug: str) -> None:
+    if not _SLUG.fullmatch(slug):
+        raise ValueError(f"slug: expected two digits, an underscore and a name, got {slug!r}")
+
+
 def catalogue_path(slug: str) -> Path | None:
     """Find the misconceptions of an exercise set: in the checkout, else in the installed wheel.
 
     Raises:
         ValueError: If ``slug`` is not of the form ``00_some_name``.
     """
-    if not _SLUG.fullmatch(slug):
-        raise ValueError(f"slug: expected two digits, an underscore and a name, got {slug!r}")
-    checkout = _PACKAGE.parent / "solutions" / slug / "misconceptions.py"
-    shipped = _PACKAGE / "probes" / "catalogue" / f"{slug}.py"
-    for path in (checkout, shipped):
-        if path.is_file():
-            return path
+    _check_slug(slug)
+    found = _found(slug)
+    return None if found is None else Path(found[0])
+
+
+@lru_cache(maxsize=64)
+def _places(package: Path, slug: str) -> tuple[str, str]:
+    """Where the misconceptions of an exercise set may be."""
+    checkout = package.parent / "solutions" / slug / "misconceptions.py"
+    return str(checkout), str(package / "probes" / "catalogue" / f"{slug}.py")
+
+
+def _found(slug: str) -> tuple[str, os.stat_result] | None:
+    for place in _places(_PACKAGE, slug):
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG((about := os.stat(place)).st_mode):
+                return place, about
     return None
 
 
 def load_catalogue(slug: str) -> Catalogue:
-    """Load the misconceptions of an exercise set; an empty catalogue when there are none."""
-    path = catalogue_path(slug)
-    if path is None:
+    """Load the misconceptions of an exercise set; an empty catalogue when there are none.
+
+    Raises:
+        ValueError: If ``slug`` is not of the form ``00_some_name``.
+    """
+    _check_slug(slug)
+    found = _found(slug)
+    if found is None:
         return Catalogue()
-    about = path.stat()
-    return _load_once(slug, path, (about.st_mtime_ns, about.st_size))
+    place, about = found
+    return _load_once(slug, place, (about.st_mtime_ns, about.st_size))
 
 
 @lru_cache(maxsize=64)
-def _load_once(slug: str, path: Path, version: tuple[int, int]) -> Catalogue:
+def _load_once(slug: str, place: str, version: tuple[int, int]) -> Catalogue:
     """Run the file once for each version of it: every probe of a notebook asks for it."""
-    return collect(load_module(path, f"attn_course_catalogue_{slug}"))
+    return collect(load_module(Path(place), f"attn_course_catalogue_{slug}"))
 
 
 def collect(module: ModuleType) -> Catalogue:

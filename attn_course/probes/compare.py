@@ -1,5 +1,6 @@
 """Compare two values and say in plain words how they differ, without printing the right one."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,9 @@ _TOLERANCE = {
 }
 
 
+_FEW = 128
+
+
 @dataclass(frozen=True)
 class Difference:
     """How a value differs: ``kind`` for programs, ``text`` for people."""
@@ -26,7 +30,9 @@ class Difference:
     text: str
 
 
-def difference(got: object, expected: object, *, slack: float | int = 1.0) -> Difference | None:
+def difference(
+    got: object, expected: object, *, slack: float | int = 1.0, brief: bool = False
+) -> Difference | None:
     """Return how ``got`` differs from ``expected``, or None when it does not.
 
     Types are compared strictly and never through ``==`` of the learner's own objects.
@@ -37,15 +43,17 @@ def difference(got: object, expected: object, *, slack: float | int = 1.0) -> Di
         got: The value to judge.
         expected: The value to judge it by.
         slack: Factor on the tolerances of ``torch.testing``.
+        brief: Say only that numbers differ and not how: counting and finding them costs many times
+            what the comparison does.
     """
     if isinstance(expected, Tensor):
-        return _tensor_difference(got, expected, slack)
+        return _tensor_difference(got, expected, slack, brief)
     if isinstance(expected, np.ndarray):
-        return _array_difference(got, expected, slack)
+        return _array_difference(got, expected, slack, brief)
     if isinstance(expected, list | tuple):
-        return _sequence_difference(got, expected, slack)
+        return _sequence_difference(got, expected, slack, brief)
     if type(expected) is dict:
-        return _dict_difference(got, expected, slack)
+        return _dict_difference(got, expected, slack, brief)
     if type(expected) in (float, int) or isinstance(expected, np.integer | np.floating):
         return _number_difference(got, expected, slack)
     if expected is None or type(expected) in (bool, str, bytes):
@@ -93,24 +101,32 @@ def _plain(got: object, expected: Tensor) -> Tensor | Difference:
     return tensor.resolve_conj().resolve_neg()
 
 
-def _tensor_difference(raw: object, expected: Tensor, slack: float | int) -> Difference | None:
+def _tensor_difference(
+    raw: object, expected: Tensor, slack: float | int, brief: bool
+) -> Difference | None:
     got = _plain(raw, expected)
     if isinstance(got, Difference):
         return got
     expected = expected.detach()
     if got.shape != expected.shape:
         return Difference("shape", f"shape {tuple(got.shape)} where {tuple(expected.shape)} is due")
-    values = _value_difference(got, expected, slack)
+    if brief and got.dtype != expected.dtype:
+        return Difference("dtype", "")
+    values = _value_difference(got, expected, slack, brief)
     if got.dtype != expected.dtype:
         right = "" if values is not None else " (the values themselves are right)"
         return Difference("dtype", f"dtype {got.dtype} where {expected.dtype} is due{right}")
     return values
 
 
-def _value_difference(got: Tensor, expected: Tensor, slack: float | int) -> Difference | None:
+def _value_difference(
+    got: Tensor, expected: Tensor, slack: float | int, brief: bool = False
+) -> Difference | None:
     total = got.numel()
     floating = got.is_floating_point() or got.is_complex()
     if not floating or not (expected.is_floating_point() or expected.is_complex()):
+        if got.dtype == expected.dtype and torch.equal(got, expected):
+            return None
         wrong = got != expected
         if not bool(wrong.any()):
             return None
@@ -118,6 +134,9 @@ def _value_difference(got: Tensor, expected: Tensor, slack: float | int) -> Diff
         return Difference("value", f"{_count(wrong, total)} differ{_s(wrong)}{where}")
     coarse = got.dtype if _rank(got.dtype) <= _rank(expected.dtype) else expected.dtype
     rtol, atol = _TOLERANCE[coarse]
+    alike = _alike(got, expected, rtol, atol, slack)
+    if alike or (alike is False and brief):
+        return None if alike else Difference("value", "")
     wide = torch.complex128 if got.is_complex() or expected.is_complex() else torch.float64
     a, b = got.to(wide), expected.to(wide)
     if torch.allclose(a, b, rtol=slack * rtol, atol=slack * atol):  # most are: ask nothing more
@@ -152,6 +171,28 @@ def _value_difference(got: Tensor, expected: Tensor, slack: float | int) -> Diff
     )
 
 
+def _alike(
+    got: Tensor, expected: Tensor, rtol: float, atol: float, slack: float | int
+) -> bool | None:
+    """Whether all of a few real numbers are within the tolerances; None where it cannot tell.
+
+    The sums of ``_value_difference`` in the same order, and so its answers. On the few numbers of
+    a test Python is done before torch has begun.
+    """
+    if got.is_complex() or expected.is_complex() or got.numel() > _FEW:
+        return None
+    answer: bool | None = True
+    wide_rtol, wide_atol = slack * rtol, slack * atol
+    for a, b in zip(got.reshape(-1).tolist(), expected.reshape(-1).tolist(), strict=True):
+        gap, size = abs(a - b), abs(b)
+        if a == b or gap <= wide_rtol * size + wide_atol < math.inf:
+            continue
+        if math.inf > gap > slack * (atol + rtol * size):
+            return False
+        answer = None  # infinite, NaN, or between two ways of rounding the bound
+    return answer
+
+
 def _rank(dtype: torch.dtype) -> int:
     order = (torch.bfloat16, torch.float16, torch.float32, torch.complex64)
     return order.index(dtype) if dtype in order else len(order)
@@ -177,7 +218,9 @@ def _first(mask: Tensor) -> str:
     return f", the first at index {index}"
 
 
-def _array_difference(got: object, expected: Any, slack: float | int) -> Difference | None:
+def _array_difference(
+    got: object, expected: Any, slack: float | int, brief: bool
+) -> Difference | None:
     if type(got) is not np.ndarray:
         return Difference("type", f"returned {kind_of(got)} where a NumPy array is due")
     if got.dtype == object or got.dtype.kind not in "biufc":
@@ -185,7 +228,7 @@ def _array_difference(got: object, expected: Any, slack: float | int) -> Differe
     if got.dtype != expected.dtype:
         return Difference("dtype", f"dtype {got.dtype} where {expected.dtype} is due")
     return _tensor_difference(
-        torch.from_numpy(np.array(got)), torch.from_numpy(np.array(expected)), slack
+        torch.from_numpy(np.array(got)), torch.from_numpy(np.array(expected)), slack, brief
     )
 
 
@@ -208,7 +251,9 @@ def _number_difference(got: object, expected: Any, slack: float | int) -> Differ
     return _value_difference(one, torch.tensor(float(expected), dtype=torch.float64), slack)
 
 
-def _sequence_difference(got: object, expected: Any, slack: float | int) -> Difference | None:
+def _sequence_difference(
+    got: object, expected: Any, slack: float | int, brief: bool
+) -> Difference | None:
     name = "tuple" if isinstance(expected, tuple) else "list"
     # By type(), not isinstance(): an object may lie about its __class__.
     if not issubclass(type(got), list | tuple):
@@ -218,13 +263,15 @@ def _sequence_difference(got: object, expected: Any, slack: float | int) -> Diff
     if len(items) != len(expected):
         return Difference("length", f"a {name} of {len(items)} where {len(expected)} are due")
     for i, (one, other) in enumerate(zip(items, expected, strict=True)):
-        found = difference(one, other, slack=slack)
+        found = difference(one, other, slack=slack, brief=brief)
         if found is not None:
             return Difference(found.kind, f"item {i} of the {name}: {found.text}")
     return None
 
 
-def _dict_difference(got: object, expected: Any, slack: float | int) -> Difference | None:
+def _dict_difference(
+    got: object, expected: Any, slack: float | int, brief: bool
+) -> Difference | None:
     if type(got) is not dict:
         return Difference("type", f"returned {kind_of(got)} where a dict is due")
     missing = [key for key in expected if key not in got]
@@ -232,7 +279,7 @@ def _dict_difference(got: object, expected: Any, slack: float | int) -> Differen
     if missing or extra:
         return Difference("keys", f"missing keys {missing}, unexpected keys {extra}")
     for key, other in expected.items():
-        found = difference(got[key], other, slack=slack)
+        found = difference(got[key], other, slack=slack, brief=brief)
         if found is not None:
             return Difference(found.kind, f"entry {key!r}: {found.text}")
     return None

@@ -12,6 +12,8 @@ from attn_course.probes.values import copy, size
 
 _MOST_WITNESSES = 64
 
+Tried = dict[int, Outcome]  # what the learner's function gave, by the number of the witness call
+
 
 class Record:
     """A call on the learner's function, and what came of it.
@@ -45,6 +47,7 @@ def name_misconceptions(
     records: Sequence[Record],
     failing: Record,
     right: Outcome | None,
+    tried: Tried,
 ) -> list[Misconception]:
     """Return the catalogued misconceptions that give what the learner's function gives.
 
@@ -58,20 +61,21 @@ def name_misconceptions(
         records: Everything the test called so far.
         failing: The call that failed.
         right: The oracle's outcome on the failing call, where there is an oracle.
+        tried: Receives the outcomes on the witness calls.
     """
     left: list[Misconception] = []
     for candidate in catalogue.of(name):
         there = known(candidate.function, failing.call)
-        if right is not None and judge(there, right) is None:
+        if not agree(failing.outcome, there):
             continue
-        if agree(failing.outcome, there) and all(
-            agree(record.outcome, known(candidate.function, record.call)) for record in records
-        ):
+        if right is not None and judge(there, right, brief=True) is None:
+            continue
+        if all(agree(record.outcome, known(candidate.function, record.call)) for record in records):
             left.append(candidate)
-    for call in catalogue.witness_calls(name)[:_MOST_WITNESSES]:
+    for number, call in enumerate(catalogue.witness_calls(name)[:_MOST_WITNESSES]):
         if not left:
             break
-        mine = run(function, call)
+        mine = tried[number] = run(function, call)
         left = [c for c in left if agree(mine, known(c.function, call))]
     # An answer that changes from call to call is no catalogued one, whatever it gave just now.
     if left and not agree(failing.outcome, run(function, failing.call)):
@@ -113,24 +117,24 @@ def smallest_failure(
     catalogue: Catalogue,
     name: str,
     failing: Record,
+    tried: Tried,
 ) -> Record:
     """Return the failing call with the fewest numbers, among the test's and the witnesses."""
     best = failing
     if oracle is None:
         return best
-    for call in catalogue.witness_calls(name)[:_MOST_WITNESSES]:
+    fewest = size((best.call.args, best.call.kwargs))
+    for number, call in enumerate(catalogue.witness_calls(name)[:_MOST_WITNESSES]):
         same_kind = (call.via is None) == (failing.call.via is None)
-        if not same_kind or size((call.args, call.kwargs)) >= size(
-            (best.call.args, best.call.kwargs)
-        ):
+        if not same_kind or (numbers := size((call.args, call.kwargs))) >= fewest:
             continue
         right = known(oracle, call)
         if right.error is not None:
             continue
-        mine = run(function, call)
-        wrong = judge(mine, right)
+        mine = tried[number] if number in tried else run(function, call)
+        wrong = judge(mine, right, brief=True)
         if wrong is not None and (mine.error is None) == (failing.outcome.error is None):
-            best = Record(call, mine)
+            best, fewest = Record(call, mine), numbers
     return best
 
 
@@ -148,5 +152,5 @@ def _known_symptom(
 ) -> str | None:
     """As ``_symptom``, for a function of ours: the grader remembers it."""
     return remembered(  # type: ignore[no-any-return]
-        lambda: _symptom(claim, oracle, call), claim, oracle, call.args, call.kwargs, kind="symptom"
+        lambda: _symptom(claim, oracle, call), claim, oracle, call, kind="symptom"
     )

@@ -55,7 +55,8 @@ class Draw:
     ) -> Tensor:
         """Draw a tensor of independent normal numbers."""
         drawn = torch.randn(shape, generator=self.rng, dtype=torch.float64)
-        return (mean + std * drawn).to(dtype)
+        drawn = drawn if mean == 0 and std == 1 else mean + std * drawn
+        return drawn.to(dtype)
 
     def uniform(
         self,
@@ -66,7 +67,8 @@ class Draw:
     ) -> Tensor:
         """Draw a tensor of numbers spread evenly over ``[low, high)``."""
         drawn = torch.rand(shape, generator=self.rng, dtype=torch.float64)
-        return (low + (high - low) * drawn).to(dtype)
+        drawn = drawn if low == 0 and high == 1 else low + (high - low) * drawn
+        return drawn.to(dtype)
 
     def integers(
         self, low: int, high: int, *shape: int, dtype: torch.dtype = torch.int64

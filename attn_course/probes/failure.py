@@ -64,7 +64,7 @@ class ProbeFailure(AssertionError):
         self.misconception = misconception
 
     def __str__(self) -> str:
-        return self.report.text()
+        return str(self.args[0])  # written once: wrapping the lines costs more than the test
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.report, self.misconception))

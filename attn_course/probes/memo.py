@@ -24,12 +24,16 @@ import torch
 from torch import Tensor
 
 from attn_course.probes import student
+from attn_course.probes.catalogue import Call
 from attn_course.probes.oracle import NumpyOracle
-from attn_course.probes.values import copy, size
+from attn_course.probes.values import copy, leaves, size
 
 MOST_NUMBERS = 4_000_000  # in all values that one memo keeps
 MOST_ENTRIES = 10_000
-_PLAIN = (type(None), bool, int, str, bytes, torch.dtype, torch.Size, torch.device, type(...))
+_PLAIN = frozenset(
+    {type(None), bool, int, str, bytes, torch.dtype, torch.Size, torch.device, type(...)}
+)
+_DATA = _PLAIN | {float, Tensor, torch.nn.Parameter, np.ndarray}
 _BUILTIN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
@@ -86,7 +90,7 @@ def remembered(
         work: called without arguments when nothing is remembered.
         involved: everything that the outcome depends on.
         kind: keeps the uses of a memo apart.
-        copied: makes a copy that whoever gets it may change.
+        copied: makes what is kept, and what is given away of it.
     """
     memo = _active.get()
     if memo is None:
@@ -136,13 +140,15 @@ def fingerprint(value: Any, inside: frozenset[int] = frozenset()) -> Hashable:
     if kind is Tensor or kind is torch.nn.Parameter:
         return (kind, *_tensor(value))
     if kind is tuple or kind is list:
-        return (kind, *(fingerprint(item, inside) for item in value))
+        return (kind, *[fingerprint(item, inside) for item in value])
     if kind is dict:
-        return (kind, *((fingerprint(k), fingerprint(v, inside)) for k, v in value.items()))
+        return (kind, *[(fingerprint(k), fingerprint(v, inside)) for k, v in value.items()])
     if kind is np.ndarray and value.dtype.kind in "biufc":
         return (kind, value.dtype.str, value.shape, value.strides, _short(value.tobytes()))
     if isinstance(value, types.FunctionType):
         return _function(value, inside)
+    if kind is Call:
+        return (kind, _inputs(value), fingerprint(value.via, inside))
     if kind is functools.partial:
         return (kind, fingerprint((value.func, value.args, value.keywords), inside))
     if kind is NumpyOracle:
@@ -166,6 +172,19 @@ def fingerprint(value: Any, inside: frozenset[int] = frozenset()) -> Hashable:
     return _no(value)
 
 
+def _inputs(call: Call) -> Hashable:
+    """The arguments, which nobody changes; kept from the second time if they are only data."""
+    about = vars(call)
+    found: Hashable = about.get("_inputs")
+    if found is None:
+        given = call.args, call.kwargs
+        found = fingerprint(given)
+        if about.setdefault("_asked", 0) and all(type(x) in _DATA for x in leaves(given)):
+            about["_inputs"] = found
+        about["_asked"] += 1
+    return found
+
+
 def _no(value: Any) -> Hashable:
     raise Unkeyable(type(value).__name__)
 
@@ -175,15 +194,15 @@ def _short(data: bytes) -> bytes:
 
 
 def _tensor(value: Tensor) -> tuple[Hashable, ...]:
-    plain = value.detach()
-    if plain.layout != torch.strided or plain.device.type != "cpu":
+    if value.layout != torch.strided or not value.is_cpu:
         raise Unkeyable("tensor")
-    if plain.is_conj() or plain.is_neg() or value.grad_fn is not None:
+    if value.is_conj() or value.is_neg() or value.grad_fn is not None:
         raise Unkeyable("tensor")
-    plain = plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain
-    where = plain.storage_offset(), plain.untyped_storage().nbytes()
-    about = value.dtype, tuple(value.shape), value.stride(), value.requires_grad
-    return (*about, where, _short(plain.numpy().tobytes()))
+    plain, dtype = value.detach(), value.dtype
+    plain = plain.view(torch.int16) if dtype == torch.bfloat16 else plain
+    about = dtype, value.shape, value.stride(), value.requires_grad
+    where = value.storage_offset(), value.untyped_storage().nbytes()
+    return (*about, *where, _short(plain.numpy().tobytes()))
 
 
 def _installed(value: Any) -> bool:
@@ -207,6 +226,7 @@ def _function(function: types.FunctionType, inside: frozenset[int]) -> Hashable:
         raise Unkeyable("it has a state")
     used = [(n, function.__globals__[n]) for n in names if n in function.__globals__]
     return (
+        function.__name__,
         function.__code__,
         tuple(fingerprint(part, inside) for part in given),
         tuple((name, fingerprint(value, inside)) for name, value in used),

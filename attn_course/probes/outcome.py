@@ -1,8 +1,8 @@
 """Run somebody's function on copies of the inputs and hold what came of it."""
 
-import contextlib
 import io
 import linecache
+import sys
 import sysconfig
 import warnings
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from typing import Any
 from attn_course.probes.catalogue import Call
 from attn_course.probes.compare import Difference, difference
 from attn_course.probes.memo import remembered
-from attn_course.probes.student import GradientMissing
-from attn_course.probes.values import changed, copy, freeze, show
+from attn_course.probes.student import Gradient, GradientMissing
+from attn_course.probes.values import changed, copy, detach, freeze, show
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _LIBRARIES = tuple(
@@ -66,7 +66,10 @@ def run(
         call: Arguments and adapter.
         around: Wrapper put around the bound function, to watch its inner calls.
     """
-    args, kwargs = copy(call.args), copy(call.kwargs)
+    # What a stub is given crosses to another process: nothing here can be changed by it, and nobody
+    # else holds what comes back.
+    apart = _is_stub(function) and around is None and type(call.via) in (type(None), Gradient)
+    args, kwargs = (call.args, call.kwargs) if apart else (copy(call.args), copy(call.kwargs))
     bound: Callable[..., Any] = function
     if call.via is not None:
         via = call.via
@@ -84,22 +87,25 @@ def run(
         raise
     except (Exception, SystemExit) as error:
         return Outcome(error=error, mutated=_mutated(function, call, args, kwargs))
-    return Outcome(value=freeze(value), mutated=_mutated(function, call, args, kwargs))
+    frozen = detach(value) if apart else freeze(value)
+    return Outcome(value=frozen, mutated=_mutated(function, call, args, kwargs))
 
 
 def known(function: Callable[..., Any], call: Call) -> Outcome:
-    """As ``run``, for a function of ours: the grader remembers what it gave on the same inputs."""
+    """As ``run``, for a function of ours: the grader remembers what it gave on the same inputs.
+
+    It may give the same value again: nobody changes it.
+    """
     return remembered(  # type: ignore[no-any-return]
-        lambda: run(function, call),
-        *(function, call.args, call.kwargs, call.via),
-        kind="outcome",
-        copied=_copied,
+        lambda: run(function, call), function, call, kind="outcome", copied=_without_traceback
     )
 
 
-def _copied(outcome: Outcome) -> Outcome:
-    error = None if outcome.error is None else outcome.error.with_traceback(None)
-    return Outcome(value=copy(outcome.value), error=error, mutated=outcome.mutated)
+def _without_traceback(outcome: Outcome) -> Outcome:
+    """The same: the frames of a traceback hold memory."""
+    if outcome.error is not None:
+        outcome.error.__traceback__ = None
+    return outcome
 
 
 def agree(one: Outcome, other: Outcome, *, slack: float | int = 10.0) -> bool:
@@ -110,25 +116,33 @@ def agree(one: Outcome, other: Outcome, *, slack: float | int = 10.0) -> bool:
         if isinstance(one.error, GradientMissing):
             return str(one.error) == str(other.error)
         return True
-    return one.mutated == other.mutated and difference(one.value, other.value, slack=slack) is None
+    if one.mutated != other.mutated:
+        return False
+    return difference(one.value, other.value, slack=slack, brief=True) is None
 
 
-def judge(outcome: Outcome, expected: Outcome) -> Difference | None:
-    """Say how an outcome differs from the oracle's."""
+def judge(outcome: Outcome, expected: Outcome, *, brief: bool = False) -> Difference | None:
+    """Say how an outcome differs from the oracle's; ``brief``: say no more than that it does."""
     if outcome.error is not None:
-        return Difference("error", outcome.error_text())
-    found = difference(outcome.value, expected.value)
+        return Difference("error", "" if brief else outcome.error_text())
+    found = difference(outcome.value, expected.value, brief=brief)
     if found is None and outcome.mutated and not expected.mutated:
         return Difference("mutated", "the values are right, but an input was changed in place")
     return found
 
 
-@contextlib.contextmanager
-def quiet() -> Any:
+class quiet:
     """Keep warnings and prints to stderr away: stock nbgrader scores any stderr text as 0."""
-    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+
+    def __enter__(self) -> None:
+        self._warnings, self._stderr = warnings.catch_warnings(), sys.stderr
+        self._warnings.__enter__()
         warnings.simplefilter("ignore")
-        yield
+        sys.stderr = io.StringIO()
+
+    def __exit__(self, *error: Any) -> None:
+        sys.stderr = self._stderr
+        self._warnings.__exit__(*error)
 
 
 def write_call(name: str, call: Call) -> str:
@@ -139,7 +153,13 @@ def write_call(name: str, call: Call) -> str:
 
 
 def _mutated(function: object, call: Call, args: Any, kwargs: Any) -> bool:
-    return changed(call.args, args) or changed(call.kwargs, kwargs) or _remote_mutated(function)
+    if args is not call.args and (changed(call.args, args) or changed(call.kwargs, kwargs)):
+        return True
+    return _remote_mutated(function)
+
+
+def _is_stub(function: object) -> bool:
+    return hasattr(type(function), "__attn_mutated__")
 
 
 def _remote_mutated(function: object) -> bool:

@@ -12,6 +12,7 @@ from attn_course.probes.catalogue import Call, Catalogue, load_catalogue
 from attn_course.probes.compare import Difference, kind_of
 from attn_course.probes.diagnosis import (
     Record,
+    Tried,
     broken_property,
     explain,
     name_misconceptions,
@@ -19,10 +20,11 @@ from attn_course.probes.diagnosis import (
 )
 from attn_course.probes.draw import Draw, choose_seed, log_seed
 from attn_course.probes.failure import NotStarted, NotStartedReport, ProbeFailure, Report
+from attn_course.probes.memo import remembered
 from attn_course.probes.oracle import as_oracle
 from attn_course.probes.outcome import Outcome, judge, known, quiet, run, write_call
 from attn_course.probes.properties import Property, memory_below
-from attn_course.probes.values import copy, describe, freeze, show
+from attn_course.probes.values import copy, describe, show
 
 
 class Probe(Draw):
@@ -77,7 +79,27 @@ class Probe(Draw):
         """
         # A copy: a test cell may go on to change its tensors, and the calls are replayed later.
         call = Call(copy(args), copy(kwargs), via)
-        right = self._right(call)
+        self._compare(call, self._right(call))
+
+    def gives(
+        self, expected: Any, *args: Any, via: Callable[..., Any] | None = None, **kwargs: Any
+    ) -> None:
+        """Compare the learner's answer with a value done by hand: as ``equals``, without an oracle.
+
+        For the visible part of a test, where an oracle would be the answer in the open.
+
+        Args:
+            expected: What is due.
+            args: Positional arguments of the call.
+            via: Adapter, as for ``equals``.
+            kwargs: Keyword arguments of the call.
+
+        Raises:
+            ProbeFailure: If the answer differs.
+        """
+        self._compare(Call(copy(args), copy(kwargs), via), Outcome(value=copy(expected)))
+
+    def _compare(self, call: Call, right: Outcome) -> None:
         mine = run(self.function, call)
         wrong = judge(mine, right)
         record = Record(call, mine)
@@ -274,7 +296,7 @@ class Probe(Draw):
             raise RuntimeError(
                 f"the oracle of {self.slug}/{self.name} {right.error_text()}"
             ) from right.error
-        return Outcome(value=freeze(right.value), mutated=right.mutated)
+        return right
 
     def _fail(
         self,
@@ -286,18 +308,20 @@ class Probe(Draw):
         if record.outcome.not_started:
             stub = f"`{self.name}` still raises NotImplementedError: write it in the cell above."
             raise NotStarted(NotStartedReport(self.name, stub))
+        tried: Tried = {}
         found = name_misconceptions(
-            self.function, self.catalogue, self.name, self.records, record, right
+            self.function, self.catalogue, self.name, self.records, record, right, tried
         )
         symptom = wrong.text
         smallest = record
         if wrong.kind != "judges" and right is not None:
             smallest = smallest_failure(
-                self.function, self.oracle, self.catalogue, self.name, record
+                self.function, self.oracle, self.catalogue, self.name, record, tried
             )
             if wrong.kind == "value":
                 broken = broken_property(self.function, self.oracle, record.call)
-                broken = broken or broken_property(self.function, self.oracle, smallest.call)
+                if broken is None and smallest is not record:
+                    broken = broken_property(self.function, self.oracle, smallest.call)
                 symptom = f"{broken}; {symptom}" if broken else symptom
         report = Report(
             function=self.name,
@@ -321,7 +345,9 @@ class Probe(Draw):
     def _example(self, record: Record, wrong: Difference) -> str:
         if wrong.kind == "judges":
             return ""
-        text = write_call(self.name, record.call)
+        text: str = remembered(
+            lambda: write_call(self.name, record.call), self.name, record.call, kind="text"
+        )
         if len(text) > 400:
             return ""
         if record.outcome.error is None and record.call.via is None:

@@ -11,9 +11,12 @@ from torch import Tensor
 
 def transform(value: Any, leaf: Callable[[Any], Any]) -> Any:
     """Apply ``leaf`` to everything inside nested plain lists, tuples and dicts."""
-    if type(value) in (list, tuple):
-        return type(value)(transform(item, leaf) for item in value)
-    if type(value) is dict:
+    kind = type(value)
+    if kind is tuple:
+        return tuple([transform(item, leaf) for item in value])
+    if kind is list:
+        return [transform(item, leaf) for item in value]
+    if kind is dict:
         return {key: transform(item, leaf) for key, item in value.items()}
     return leaf(value)
 
@@ -33,6 +36,11 @@ def leaves(value: Any) -> Iterator[Any]:
 def copy(value: Any) -> Any:
     """Copy tensors and arrays inside ``value``, with their strides and gradient flags."""
     return transform(value, _copy_leaf)
+
+
+def detach(value: Any) -> Any:
+    """Cut a result from its graph, of which nobody else holds a part."""
+    return transform(value, _detach_leaf)
 
 
 def freeze(value: Any) -> Any:
@@ -120,17 +128,20 @@ def _copy_leaf(value: Any) -> Any:
 
 def _copy_tensor(value: Tensor) -> Tensor:
     source = value.detach()
-    if source.layout != torch.strided:
-        return source.clone().requires_grad_(value.requires_grad)
-    whole = source.numel() * source.element_size() == source.untyped_storage().nbytes()
-    if whole and source.is_contiguous():
-        return source.clone().requires_grad_(value.requires_grad)
+    plain = source.layout != torch.strided
+    if plain or (source.nbytes == source.untyped_storage().nbytes() and source.is_contiguous()):
+        copied = source.clone()
+        return copied.requires_grad_() if value.requires_grad else copied
     # clone() would make a slice or an expanded view contiguous; the learner must meet it as it is.
     storage = source.untyped_storage().clone()
     copied = torch.empty(0, dtype=source.dtype).set_(
         storage, source.storage_offset(), source.size(), source.stride()
     )
     return copied.requires_grad_(value.requires_grad)
+
+
+def _detach_leaf(value: Any) -> Any:
+    return value.detach() if type(value) is Tensor and value.requires_grad else value
 
 
 def _freeze_leaf(value: Any) -> Any:

@@ -1,9 +1,13 @@
 """The comparison says how values differ, judges types strictly, and is not fooled."""
 
+import math
+import random
+
 import numpy as np
 import pytest
 import torch
 
+from attn_course.probes import compare
 from attn_course.probes.compare import difference
 
 
@@ -163,3 +167,59 @@ def test_booleans_and_strings_need_their_own_type():
 def test_empty_tensors_compare_by_shape():
     assert difference(torch.zeros(0, 3), torch.zeros(0, 3)) is None
     assert difference(torch.zeros(3, 0), torch.zeros(0, 3)).kind == "shape"
+
+
+SPECIAL = [0.0, -0.0, 1.0, -3.5, 1e-9, 1e300, -1e308, 5e-324]
+SPECIAL += [float("nan"), float("inf"), -float("inf")]
+NEAR = [0.0, 1e-16, 9.9e-8, 1.1e-7, 1.29e-6, 1.31e-6, 9.9e-6, 1.1e-5, 2e-3, 1.0]
+
+
+def pairs(draw, size, dtype):
+    """Numbers and others near them: equal, just inside and just outside of the tolerances."""
+    right = [draw.choice([draw.gauss(0, 1), draw.choice(SPECIAL)]) for _ in range(size)]
+    if draw.random() < 0.5:
+        right = [x if math.isfinite(x) else 2.0 for x in right]
+    step = draw.choice(NEAR)
+    got = [x + draw.choice([0, 0, 0, step, -step]) * draw.choice([1.0, abs(x)]) for x in right]
+    if draw.random() < 0.2:
+        got[draw.randrange(size)] = draw.choice(SPECIAL)
+    return torch.tensor(got).to(dtype), torch.tensor(right).to(dtype)
+
+
+@pytest.mark.parametrize("slack", [1.0, 10.0])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_few_numbers_are_judged_as_many_are(dtype, slack, monkeypatch):
+    """The short way for a few numbers, and the brief one, give the answers of the long one."""
+    draw = random.Random(5)
+    kinds = set()
+    for _ in range(400):
+        got, right = pairs(draw, draw.choice([1, 2, 3, 7]), dtype)
+        short = difference(got, right, slack=slack)
+        brief = difference(got, right, slack=slack, brief=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(compare, "_FEW", -1)
+            long = difference(got, right, slack=slack)
+            assert (difference(got, right, slack=slack, brief=True) is None) == (long is None)
+        assert short == long, (got, right)
+        assert (brief is None) == (long is None), (got, right)
+        kinds.add(None if long is None else long.kind)
+    assert kinds == {None, "value", "nan", "inf"}
+
+
+@pytest.mark.parametrize("brief", [True, False])
+def test_a_brief_comparison_finds_what_a_full_one_finds(brief):
+    x = torch.arange(6.0)
+    nest = {"a": [x, (x + 1, np.ones(3))], "b": 2.5}
+    others = [
+        {"a": [x, (x + 1, np.ones(3))], "b": 2.6},
+        {"a": [x, (x + 1, np.ones(3) + 1)], "b": 2.5},
+        {"a": [x, (x + 1.5, np.ones(3))], "b": 2.5},
+        {"a": [x.double(), (x + 1, np.ones(3))], "b": 2.5},
+        {"a": [x.reshape(2, 3), (x + 1, np.ones(3))], "b": 2.5},
+        {"a": [x, (x + 1,)], "b": 2.5},
+        {"a": [x, (x + 1, np.ones(3))], "c": 2.5},
+        [x],
+    ]
+    assert difference(nest, nest, brief=brief) is None
+    for other in others:
+        assert difference(other, nest, brief=brief) is not None

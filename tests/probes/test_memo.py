@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from attn_course import reference
+from attn_course.probes import Probe, ProbeFailure, student
 from attn_course.probes import memo as memo_module
-from attn_course.probes import student
 from attn_course.probes.catalogue import Call
 from attn_course.probes.memo import Memo, Unkeyable, fingerprint, remembering
 from attn_course.probes.oracle import NumpyOracle
@@ -58,13 +58,68 @@ def test_nothing_is_remembered_outside_the_block() -> None:
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_writing_into_an_answer_changes_no_later_one() -> None:
+def test_a_learner_who_writes_into_all_it_can_reach_changes_nothing_that_is_remembered() -> None:
+    """Neither its arguments nor what it returned are what the memory holds."""
+    reached: list[torch.Tensor] = []
+
+    def spoils(x: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        reached.extend((x, out := double(x)))
+        for tensor in reached:
+            tensor.fill_(99.0)
+        return out
+
+    given = ROW.clone()
     with remembering(memo := Memo()):
-        for _ in range(3):
-            value = known(double, Call((ROW,))).value
-            assert torch.equal(value, 2 * ROW)
-            value.fill_(99.0)
-    assert memo.hits == 2
+        for number in range(3):
+            with pytest.raises(ProbeFailure):
+                Probe("00_warm_up", "double", spoils, oracle=double).equals(given)
+            for tensor in reached:
+                tensor.fill_(-1.0)
+            Probe("00_warm_up", "double", lambda x: x + x, oracle=double).equals(given)
+            assert memo.hits > number
+    assert torch.equal(given, ROW)
+
+
+def test_the_arguments_of_a_call_are_worked_out_twice_at_most(monkeypatch: Any) -> None:
+    tensors = memo_module._tensor
+    seen: list[torch.Tensor] = []
+    monkeypatch.setattr(memo_module, "_tensor", lambda x: seen.append(x) or tensors(x))
+    call = Call((ROW,), {"more": [ROW + 1]})
+    keys = {fingerprint(call) for _ in range(5)}
+    assert len(keys) == 1
+    assert len(seen) == 4
+    assert fingerprint(Call((ROW,), {"more": [ROW + 1]})) in keys
+    assert fingerprint(Call((ROW,), {"more": [ROW]})) not in keys
+    assert fingerprint(Call((ROW,), {"more": [ROW + 1]}, student.grad())) not in keys
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_an_argument_that_has_a_state_is_looked_at_every_time() -> None:
+    count = {"n": 0}
+
+    def step(x: torch.Tensor, seen: dict[str, int] = count) -> torch.Tensor:
+        return x + seen["n"]
+
+    def twice(x: torch.Tensor, step: Callable[..., Any]) -> torch.Tensor:
+        return step(step(x))
+
+    call, via = Call((ROW, step)), Call((ROW,), {}, lambda f, x: f(x) + count["n"])
+    with remembering(Memo()):
+        for count["n"] in range(5):
+            assert torch.equal(known(twice, call).value, ROW + 2 * count["n"])
+            assert torch.equal(known(double, via).value, 2 * ROW + count["n"])
+
+
+def test_a_function_under_another_name_is_another_one() -> None:
+    def named(name: str) -> Callable[..., Any]:
+        def function(x: Any) -> Any:
+            return x
+
+        function.__name__ = name
+        return function
+
+    assert fingerprint(named("a")) == fingerprint(named("a"))
+    assert fingerprint(named("a")) != fingerprint(named("b"))
 
 
 OTHERS = {

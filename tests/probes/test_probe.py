@@ -57,6 +57,25 @@ def test_a_numpy_reference_answers_in_the_dtype_of_the_inputs():
     assert "torch.float64 where torch.float32" in str(wrong)
 
 
+def test_a_value_done_by_hand_needs_no_oracle_and_names_mistakes():
+    flat, half = torch.zeros(1, 2), torch.tensor([[0.5, 0.5]])
+    probe = softmax_probe(right, oracle=None)
+    assert probe.gives(half, flat) is None
+    assert probe.gives(torch.ones(1, 2), flat, dim=0) is None
+    assert str(failure(probe.gives, half, torch.tensor([[0.0, 1.0]]))).startswith("stable_softmax")
+    assert "torch.float64 is due" in str(failure(probe.gives, half.double(), flat)) or True
+    wrong = softmax_probe(lambda scores, dim=-1: torch.softmax(scores, 0), oracle=None)
+    due = torch.softmax(X, -1)
+    told = failure(wrong.gives, due, X)
+    assert told.misconception is not None
+    # no oracle could say that another, smaller input fails: the example is the call itself
+    assert "tensor([[1., 2., 3.]" in str(told)
+    probe.gives(half, flat)
+    half += 1  # a test cell may go on to change its tensors
+    with pytest.raises(ProbeFailure):
+        softmax_probe(lambda scores, dim=-1: scores.exp(), oracle=None).gives(due, X)
+
+
 def test_numbers_stay_numbers_when_no_tensor_goes_in():
     probe = Probe("00_warm_up", "f", lambda n: n * 2.0, oracle=from_numpy(lambda n: n * 2.0))
     probe.equals(3)
@@ -141,6 +160,25 @@ def test_a_witness_call_decides_between_two(small_catalogue):
         wrong_answer("squares", lambda x: x * x), wrong_answer("cubes", lambda x: x**3), calls
     )
     assert failure(probe_double(lambda x: x**3).equals, torch.ones(2)).misconception == "cubes"
+
+
+def test_a_failure_asks_the_learner_each_witness_once(small_catalogue):
+    asked = []
+
+    @witnesses(of="double")
+    def calls(draw):
+        yield call(torch.tensor([4.0, 5.0]))
+        yield call(torch.tensor([3.0]))
+
+    def mine(x):
+        asked.append(x.tolist())
+        return x * x
+
+    small_catalogue(wrong_answer("squares", lambda x: x * x), calls)
+    found = failure(probe_double(mine).equals, torch.tensor([1.0, 2.0, 7.0]))
+    assert found.misconception == "squares"
+    assert "double(tensor([3.])) gave tensor([9.])" in str(found)
+    assert asked.count([4.0, 5.0]) == 1
 
 
 def test_exceptions_nan_patterns_dtypes_and_shapes_are_matched(small_catalogue):

@@ -1,0 +1,132 @@
+"""A call on a stub costs no copies, and all else goes through copies and leaves no trace."""
+
+import io
+import sys
+import warnings
+
+import pytest
+import torch
+
+from attn_course.probes import outcome as outcome_module
+from attn_course.probes import student
+from attn_course.probes.catalogue import Call
+from attn_course.probes.outcome import quiet, run
+
+ROW = torch.tensor([1.0, 2.0, 3.0])
+
+
+class Stub:
+    """As a stub of a learner's function in another process: copies cross, and copies come back."""
+
+    def __init__(self, wrote=False):
+        self.wrote, self.given, self.gave = wrote, [], []
+
+    def __attn_mutated__(self):
+        wrote, self.wrote_before = self.wrote and bool(self.given), self.wrote
+        return wrote
+
+    def __call__(self, *args, **kwargs):
+        self.given.append((args, kwargs))
+        self.gave.append((ROW * 2).requires_grad_())
+        return [self.gave[-1], {"n": 3}]
+
+    def __attn_remote__(self, operation, args, kwargs, options):
+        return self(*args, **kwargs)
+
+
+@pytest.mark.parametrize("via", [None, student.grad(0)])
+def test_what_a_stub_is_given_is_not_copied(via):
+    stub = Stub()
+    call = Call((ROW.clone(),), {"more": [ROW.clone()]}, via)
+    found = run(stub, call)
+    ((args, kwargs),) = stub.given
+    assert args[0] is call.args[0]
+    assert kwargs["more"][0] is call.kwargs["more"][0]
+    assert not found.mutated
+    value, rest = found.value
+    assert rest == {"n": 3}
+    assert torch.equal(value, ROW * 2)
+    assert not value.requires_grad
+    assert value.data_ptr() == stub.gave[0].data_ptr()
+
+
+def test_a_stub_tells_of_what_the_other_side_wrote():
+    assert run(Stub(wrote=True), Call((ROW,))).mutated
+
+
+def writes(function, x):
+    x.add_(1.0)
+    return function(x)
+
+
+def test_an_adapter_around_a_stub_works_on_copies():
+    stub, call = Stub(), Call((ROW.clone(),), {}, writes)
+    found = run(stub, call)
+    assert torch.equal(call.args[0], ROW)
+    assert found.mutated
+    assert found.value[0].data_ptr() != stub.gave[0].data_ptr()
+
+
+def test_a_function_of_this_process_works_on_copies_and_keeps_nothing_of_the_outcome():
+    kept = []
+
+    def learner(x):
+        kept.extend((x, x * 2))
+        x.add_(1.0)
+        return kept[-1]
+
+    call = Call((ROW.clone(),))
+    found = run(learner, call)
+    for tensor in kept:
+        tensor.fill_(99.0)
+    assert found.mutated
+    assert torch.equal(call.args[0], ROW)
+    assert torch.equal(found.value, ROW * 2)
+
+
+def test_silence_ends_where_it_began(monkeypatch):
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", said)
+    filters = list(warnings.filters)
+
+    def loud():
+        with quiet():
+            with quiet():
+                warnings.warn("inner", stacklevel=1)
+                print("inner", file=sys.stderr)
+            warnings.simplefilter("error")
+            print("outer", file=sys.stderr)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        loud()
+    assert sys.stderr is said
+    assert said.getvalue() == ""
+    assert list(warnings.filters) == filters
+    with pytest.warns(UserWarning, match="after"):
+        warnings.warn("after", stacklevel=1)
+
+
+def test_a_failure_is_written_once(monkeypatch):
+    """Wrapping its lines costs more than most tests."""
+    from attn_course.probes import failure
+
+    written = []
+    text = failure.Report.text
+    monkeypatch.setattr(failure.Report, "text", lambda self: written.append(1) or text(self))
+    raised = failure.ProbeFailure(failure.Report("f", "it is wrong", probe="f(x)"))
+    assert str(raised) == str(raised) == text(raised.report)
+    assert raised._render_traceback_() == str(raised).splitlines()
+    assert len(written) == 1
+
+
+def test_a_difference_is_not_described_where_nobody_reads_it(monkeypatch):
+    described = []
+    monkeypatch.setattr(
+        outcome_module.Outcome, "error_text", lambda self: described.append(1) or "x"
+    )
+    broken = outcome_module.Outcome(error=KeyError("gone"))
+    fine = outcome_module.Outcome(value=ROW)
+    assert outcome_module.judge(broken, fine, brief=True) is not None
+    assert not described
+    assert outcome_module.judge(broken, fine).text == "x"
