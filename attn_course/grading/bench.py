@@ -44,8 +44,9 @@ def _times(results: dict[str, Any]) -> Iterator[str]:
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     for row in rows:
         about = "about " if row["extrapolated"] else ""
+        spread = f" ({row['fastest']:.1f} to {row['slowest']:.1f})" if "fastest" in row else ""
         yield (
-            f"| {row['grader']} | {row['measured_on']} | {row['measured_seconds']:.1f} s "
+            f"| {row['grader']} | {row['measured_on']} | {row['measured_seconds']:.1f} s{spread} "
             f"| {about}{row['seconds_for_class']:.0f} s | {row['seconds_each']:.2f} s "
             f"| {row['load'][0]:.1f} |"
         )
@@ -54,6 +55,9 @@ def _times(results: dict[str, Any]) -> Iterator[str]:
         f"Set `{results['assignment']}`; start of the program, gradebook and feedback included. "
         "*About* is a straight line through fewer submissions."
     )
+    repeats = [row["repeats"] for row in rows if "fastest" in row]
+    if repeats:
+        yield f"Seconds of ours: median of {repeats[0]} interleaved runs, fastest and slowest."
     for part in found:
         yield _when(part)
     cores = results["machine"]["cores"]
@@ -71,12 +75,20 @@ def _cost(part: dict[str, Any]) -> Iterator[str]:
     yield "| --- | ---: | ---: | ---: | ---: |"
     for name, label in (("each", "as it is"), ("without_memory", "remembering nothing")):
         row = part["measured"][name]
-        yield (
-            f"| {label} | {row['trusted_cpu_ms']:.0f} ms | {row['jail_cpu_ms']:.0f} ms "
-            f"| {row['calls']:.0f} | {row['jails']:g} |"
-        )
+        ours, jail = (_with_spread(row, name) for name in ("trusted_cpu_ms", "jail_cpu_ms"))
+        yield f"| {label} | {ours} | {jail} | {row['calls']:.0f} | {row['jails']:g} |"
+    repeats = part["measured"].get("repeats", 1)
+    of = f", median of {repeats} times, least and most" if repeats > 1 else ""
     yield ""
-    yield f"Mean of {part['measured']['submissions']} submissions on one core. {_when(part)}"
+    yield f"Mean of {part['measured']['submissions']} submissions on one core{of}. {_when(part)}"
+
+
+def _with_spread(row: dict[str, Any], name: str) -> str:
+    text = f"{row[name]:.0f} ms"
+    if "spread" in row:
+        least, most = row["spread"][name]
+        text += f" ({least:.0f} to {most:.0f})"
+    return text
 
 
 def _agreement(part: dict[str, Any]) -> Iterator[str]:
