@@ -5,7 +5,7 @@ from attn_course.train.checkpoint import load_checkpoint, save_atomic
 from attn_course.train.decoding import Decoded, beam_search, greedy_decode
 from attn_course.train.history import History
 from attn_course.train.loop import fit
-from attn_course.train.losses import teacher_forcing_loss
+from attn_course.train.losses import teacher_forcing_loss, token_loss
 from attn_course.train.metrics import (
     alignment_error_rate,
     alignment_mass,
@@ -29,6 +29,7 @@ __all__ = [
     "sequence_accuracy",
     "teacher_forcing_loss",
     "token_accuracy",
+    "token_loss",
     "warmup_cosine",
     "warmup_inverse_sqrt",
 ]

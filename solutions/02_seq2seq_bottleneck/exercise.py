@@ -12,9 +12,8 @@
 import torch
 from torch.nn import functional as F
 
-from attn_course.data import collate
-from attn_course.probes import Probe
-from attn_course.train import decoding
+from attn_course.probes import Probe, properties
+from attn_course.train import decoding, token_loss
 
 
 def reader(table, decay):
@@ -36,15 +35,6 @@ def writer(table, decay, mix):
 
     step.table, step.decay, step.mix = table, decay, mix
     return step
-
-
-def all_states(step, tokens, state):
-    """The states after 1, 2, ... tokens at once: such a step is a sum with fading weights."""
-    age = torch.arange(tokens.shape[1])
-    fading = step.decay ** (age[:, None] - age).clamp(min=0).double()
-    fading = fading.tril()  # (L, L), from token k to step t
-    start = step.decay ** (age + 1.0).double()[:, None] * state[:, None].double()  # (B, L, H)
-    return (start + fading @ step.table[tokens].double()).to(state.dtype)
 
 
 def markov(logits):
@@ -172,25 +162,54 @@ def encode(step, source, lengths, state):
 
 # %% nbgrader={"grade_id": "encode-order", "grade": true, "points": 1}
 # Rows that fill all columns, read from the first symbol to the last.
+probe = Probe("02_seq2seq_bottleneck", "encode", encode)
+probe.gives(
+    torch.tensor([[13.0]]), count, torch.tensor([[4, 5]]), torch.tensor([2]), torch.zeros(1, 1)
+)
+two = torch.tensor([[4, 5, 6], [7, 5, 4]])
+probe.gives(torch.tensor([[32.0], [42.0]]), count, two, torch.tensor([3, 3]), torch.zeros(2, 1))
+
+
+### BEGIN HIDDEN TESTS
+def all_states(step, tokens, state):
+    """The states after 1, 2, ... tokens at once: such a step is a sum with fading weights."""
+    age = torch.arange(tokens.shape[1])
+    fading = step.decay ** (age[:, None] - age).clamp(min=0).double()
+    fading = fading.tril()  # (L, L), from token k to step t
+    start = step.decay ** (age + 1.0).double()[:, None] * state[:, None].double()  # (B, L, H)
+    return (start + fading @ step.table[tokens].double()).to(state.dtype)
+
+
 def right_encode(step, source, lengths, state):
     states = torch.cat([state[:, None], all_states(step, source, state)], dim=1)
     return states[torch.arange(len(lengths)), lengths]
 
 
 probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
-probe.equals(count, torch.tensor([[4, 5]]), torch.tensor([2]), torch.zeros(1, 1))
-probe.equals(count, torch.tensor([[4, 5, 6], [7, 5, 4]]), torch.tensor([3, 3]), torch.zeros(2, 1))
-### BEGIN HIDDEN TESTS
 step = reader(probe.normal(11, 5), 0.5)
 probe.equals(step, probe.integers(4, 11, 3, 7), torch.full((3,), 7), torch.zeros(3, 5))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "encode-padding", "grade": true, "points": 2}
 # Rows of several lengths: the filling must not touch the state.
-probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
-probe.equals(count, torch.tensor([[4, 5], [6, 0]]), torch.tensor([2, 1]), torch.zeros(2, 1))
-probe.equals(count, torch.tensor([[6, 0], [4, 5]]), torch.tensor([1, 2]), torch.zeros(2, 1))
+probe = Probe("02_seq2seq_bottleneck", "encode", encode)
+start = torch.zeros(2, 1)
+probe.gives(
+    torch.tensor([[13.0], [6.0]]),
+    count,
+    torch.tensor([[4, 5], [6, 0]]),
+    torch.tensor([2, 1]),
+    start,
+)
+probe.gives(
+    torch.tensor([[6.0], [13.0]]),
+    count,
+    torch.tensor([[6, 0], [4, 5]]),
+    torch.tensor([1, 2]),
+    start,
+)
 ### BEGIN HIDDEN TESTS
+probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
 step = reader(probe.normal(11, 5), 0.5)
 filled = probe.integers(4, 11, 3, 7)  # the filling may be anything
 probe.equals(step, filled, torch.tensor([7, 2, 4]), torch.zeros(3, 5))
@@ -199,20 +218,29 @@ probe.equals(step, filled, torch.tensor([3, 5, 1]), torch.zeros(3, 5))
 
 # %% nbgrader={"grade_id": "encode-start", "grade": true, "points": 1}
 # The states given are the ones to start from.
-probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
-probe.equals(count, torch.tensor([[4, 5]]), torch.tensor([2]), torch.tensor([[10.0]]))
+probe = Probe("02_seq2seq_bottleneck", "encode", encode)
+# 2 * 10 + 4 = 24, 2 * 24 + 5 = 53
+ten = torch.tensor([[10.0]])
+probe.gives(torch.tensor([[53.0]]), count, torch.tensor([[4, 5]]), torch.tensor([2]), ten)
 ### BEGIN HIDDEN TESTS
+probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
 step = reader(probe.normal(11, 5), 0.5)
 probe.equals(step, probe.integers(4, 11, 2, 3), torch.full((2,), 3), probe.normal(2, 5))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "encode-empty_row", "grade": true, "points": 1}
 # A row of length 0 keeps the state it came with.
-probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
-probe.equals(
-    count, torch.tensor([[4, 5], [0, 0]]), torch.tensor([2, 0]), torch.tensor([[0.0], [3.0]])
+probe = Probe("02_seq2seq_bottleneck", "encode", encode)
+start = torch.tensor([[0.0], [3.0]])
+probe.gives(
+    torch.tensor([[13.0], [3.0]]),
+    count,
+    torch.tensor([[4, 5], [0, 0]]),
+    torch.tensor([2, 0]),
+    start,
 )
 ### BEGIN HIDDEN TESTS
+probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
 step = reader(probe.normal(11, 5), 0.5)
 probe.equals(step, probe.integers(4, 11, 3, 4), torch.tensor([0, 4, 2]), probe.normal(3, 5))
 ### END HIDDEN TESTS
@@ -226,7 +254,7 @@ probe.equals(step, probe.integers(4, 11, 3, 4), torch.tensor([0, 4, 2]), probe.n
 # - The result is the pair `(target_in, target_out)`, both `(B, L + 1)` and of the dtype of `target`.
 # - `target_in` is `bos, y_1 ... y_n` and then `pad`; `target_out` is `y_1 ... y_n, eos` and then `pad`.
 # - `target` itself stays as it was.
-# - Write it with torch alone: the package's `collate` does the same, and is there for the tests.
+# - Write it with torch alone: the package's `collate` does the same, and is not what you are asked for.
 #
 # By hand: the rows `[7, 8, 9]` and `[5, pad, pad]` give the inputs `[1, 7, 8, 9]`, `[1, 5, 0, 0]` and the outputs `[7, 8, 9, 2]`, `[5, 2, 0, 0]`.
 
@@ -244,7 +272,18 @@ def shift_targets(target, lengths, bos=1, eos=2, pad=0):
 
 # %% nbgrader={"grade_id": "shift_targets-values", "grade": true, "points": 1}
 # Rows without padding.
+probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets)
+probe.gives(
+    (torch.tensor([[1, 7, 8, 9]]), torch.tensor([[7, 8, 9, 2]])),
+    torch.tensor([[7, 8, 9]]),
+    torch.tensor([3]),
+)
+
+
+### BEGIN HIDDEN TESTS
 def right_shift(target, lengths, bos=1, eos=2, pad=0):
+    from attn_course.data import collate
+
     rows = [
         [i + 100 for i in row[:n]] for row, n in zip(target.tolist(), lengths.tolist(), strict=True)
     ]
@@ -256,17 +295,23 @@ def right_shift(target, lengths, bos=1, eos=2, pad=0):
 
 
 probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets, oracle=right_shift)
-probe.equals(torch.tensor([[7, 8, 9]]), torch.tensor([3]))
-### BEGIN HIDDEN TESTS
 probe.equals(probe.integers(4, 20, 3, 5), torch.full((3,), 5))
 probe.equals(probe.integers(4, 20, 2, 7, dtype=torch.int32), torch.full((2,), 7))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "shift_targets-padding", "grade": true, "points": 2}
 # Rows of several lengths, one of them empty.
-probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets, oracle=right_shift)
-probe.equals(torch.tensor([[7, 8, 9], [5, 0, 0]]), torch.tensor([3, 1]))
+probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets)
+probe.gives(
+    (
+        torch.tensor([[1, 7, 8, 9], [1, 5, 0, 0]]),
+        torch.tensor([[7, 8, 9, 2], [5, 2, 0, 0]]),
+    ),
+    torch.tensor([[7, 8, 9], [5, 0, 0]]),
+    torch.tensor([3, 1]),
+)
 ### BEGIN HIDDEN TESTS
+probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets, oracle=right_shift)
 lengths = torch.tensor([5, 2, 0, 4])
 ids = probe.integers(4, 20, 4, 5)
 probe.equals(ids.masked_fill(torch.arange(5) >= lengths[:, None], 0), lengths)
@@ -274,9 +319,20 @@ probe.equals(ids.masked_fill(torch.arange(5) >= lengths[:, None], 0), lengths)
 
 # %% nbgrader={"grade_id": "shift_targets-reserved_ids", "grade": true, "points": 1}
 # Other numbers for the three reserved symbols.
-probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets, oracle=right_shift)
-probe.equals(torch.tensor([[7, 8], [5, 99]]), torch.tensor([2, 1]), bos=97, eos=98, pad=99)
+probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets)
+probe.gives(
+    (
+        torch.tensor([[97, 7, 8], [97, 5, 99]]),
+        torch.tensor([[7, 8, 98], [5, 98, 99]]),
+    ),
+    torch.tensor([[7, 8], [5, 99]]),
+    torch.tensor([2, 1]),
+    bos=97,
+    eos=98,
+    pad=99,
+)
 ### BEGIN HIDDEN TESTS
+probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets, oracle=right_shift)
 lengths = torch.tensor([3, 6, 1])
 ids = probe.integers(0, 20, 3, 6).masked_fill(torch.arange(6) >= lengths[:, None], 22)
 probe.equals(ids, lengths, bos=20, eos=21, pad=22)
@@ -312,28 +368,29 @@ def sequence_loss(logits, target_out, pad=0):
 
 # %% nbgrader={"grade_id": "sequence_loss-values", "grade": true, "points": 1}
 # Batches without padding.
-def right_loss(logits, target_out, pad=0):
-    if bool((target_out == pad).all()):
-        return 0.0 * logits.sum()
-    return F.cross_entropy(logits.transpose(1, 2), target_out, ignore_index=pad)
-
-
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=right_loss)
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss)
+# log-sums 2.4076 and 3.0949: losses 2.4076 - 1 and 3.0949 - 0, and their mean
 uneven = torch.tensor([[[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]]])
-probe.equals(uneven, torch.tensor([[1, 2]]))
+probe.gives(torch.tensor(2.2512645), uneven, torch.tensor([[1, 2]]))
+
+
 ### BEGIN HIDDEN TESTS
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=token_loss)
 probe.equals(probe.normal(3, 5, 7), probe.integers(1, 7, 3, 5))
 probe.equals(probe.normal(2, 3, 5, dtype=torch.float64), probe.integers(1, 5, 2, 3))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sequence_loss-padding", "grade": true, "points": 2}
 # Rows of several lengths, padded with 0.
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=right_loss)
-probe.equals(
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss)
+# losses 1.4076, 3.0949 and 4.0360 at the three real positions
+probe.gives(
+    torch.tensor(2.8461685),
     torch.tensor([[[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]], [[0.0, 0.0, 4.0], [9.0, 0.0, 0.0]]]),
     torch.tensor([[1, 2], [1, 0]]),
 )
 ### BEGIN HIDDEN TESTS
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=token_loss)
 lengths = torch.tensor([5, 1, 3])
 target = probe.integers(1, 7, 3, 5).masked_fill(torch.arange(5) >= lengths[:, None], 0)
 probe.equals(probe.normal(3, 5, 7, std=2.0), target)
@@ -341,9 +398,10 @@ probe.equals(probe.normal(3, 5, 7, std=2.0), target)
 
 # %% nbgrader={"grade_id": "sequence_loss-other_pad", "grade": true, "points": 1}
 # The padding has another number, and 0 is a symbol like any other.
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=right_loss)
-probe.equals(uneven, torch.tensor([[0, 2]]), pad=2)
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss)
+probe.gives(torch.tensor(2.4076059), uneven, torch.tensor([[0, 2]]), pad=2)
 ### BEGIN HIDDEN TESTS
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=token_loss)
 lengths = torch.tensor([2, 5, 4])
 target = probe.integers(0, 6, 3, 5).masked_fill(torch.arange(5) >= lengths[:, None], 6)
 target[:, 0] = 0
@@ -352,25 +410,29 @@ probe.equals(probe.normal(3, 5, 7, std=2.0), target, pad=6)
 
 # %% nbgrader={"grade_id": "sequence_loss-large_logits", "grade": true, "points": 1}
 # Logits whose exponentials do not fit into a float.
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=right_loss)
-probe.equals(torch.tensor([[[500.0, 0.0, 200.0]]]), torch.tensor([[1]]))
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss)
+probe.gives(torch.tensor(500.0), torch.tensor([[[500.0, 0.0, 200.0]]]), torch.tensor([[1]]))
 ### BEGIN HIDDEN TESTS
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=token_loss)
 probe.equals(probe.normal(1, 1, 7, std=300.0), probe.integers(1, 7, 1, 1))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sequence_loss-nothing_real", "grade": true, "points": 1}
 # A batch of padding only costs nothing.
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=right_loss)
-probe.equals(torch.tensor([[[0.0, 1.0, 2.0]]]), torch.tensor([[0]]))
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss)
+probe.gives(torch.tensor(0.0), torch.tensor([[[0.0, 1.0, 2.0]]]), torch.tensor([[0]]))
 ### BEGIN HIDDEN TESTS
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=token_loss)
 probe.equals(probe.normal(2, 3, 5), torch.full((2, 3), 4), pad=4)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sequence_loss-gradient", "grade": true, "points": 1}
 # Gradients reach the logits of real positions, and no others.
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=right_loss)
-probe.gradient(uneven, torch.tensor([[1, 0]]))
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss)
+probe.holds(properties.gradient_reaches(0), uneven, torch.tensor([[1, 2]]))
 ### BEGIN HIDDEN TESTS
+probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=token_loss)
+probe.gradient(uneven, torch.tensor([[1, 0]]))
 probe.gradient(probe.normal(2, 3, 5), torch.tensor([[1, 4, 2], [3, 0, 0]]))
 ### END HIDDEN TESTS
 
@@ -398,44 +460,70 @@ def unroll(step, state, target_in):
 
 # %% nbgrader={"grade_id": "unroll-one_step", "grade": true, "points": 1}
 # A target of one token: the result has three axes all the same.
+probe = Probe("02_seq2seq_bottleneck", "unroll", unroll)
+# the state is halved, the token adds 1 at its place; the logits weigh the four places
+step = writer(torch.eye(4), 0.5, torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0])))
+probe.gives(
+    torch.tensor([[[0.0, 4.0, 0.0, 0.0]], [[2.0, 0.0, 0.0, 4.0]]]),
+    step,
+    torch.tensor([[0.0, 2.0, 0.0, 0.0], [4.0, 0.0, 0.0, 0.0]]),
+    torch.tensor([[1], [3]]),
+)
+
+
+### BEGIN HIDDEN TESTS
 def right_unroll(step, state, target_in):
-    return all_states(step, target_in, state) @ step.mix
+    written = []
+    for token in target_in.unbind(1):
+        state = step.decay * state + step.table[token]
+        written.append(state @ step.mix)
+    return torch.stack(written, 1)
 
 
 probe = Probe("02_seq2seq_bottleneck", "unroll", unroll, oracle=right_unroll)
-step = writer(probe.normal(5, 2), 0.5, probe.normal(2, 5))
-probe.equals(step, torch.ones(3, 2), torch.ones(3, 1, dtype=torch.long))
-### BEGIN HIDDEN TESTS
 step = writer(probe.normal(7, 3), 0.5, probe.normal(3, 7))
 probe.equals(step, probe.normal(2, 3), probe.integers(1, 7, 2, 1))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "unroll-state_is_carried", "grade": true, "points": 1}
 # A decoder that ignores its tokens: every step must get the state of the step before.
-probe = Probe("02_seq2seq_bottleneck", "unroll", unroll, oracle=right_unroll)
+probe = Probe("02_seq2seq_bottleneck", "unroll", unroll)
 deaf = writer(torch.zeros(6, 1), 0.5, torch.tensor([[1.0, -1.0, 2.0]]))
-probe.equals(deaf, torch.tensor([[8.0]]), torch.tensor([[1, 4, 5]]))
+halved = torch.tensor([[[4.0, -4.0, 8.0], [2.0, -2.0, 4.0], [1.0, -1.0, 2.0]]])
+probe.gives(halved, deaf, torch.tensor([[8.0]]), torch.tensor([[1, 4, 5]]))
 ### BEGIN HIDDEN TESTS
+probe = Probe("02_seq2seq_bottleneck", "unroll", unroll, oracle=right_unroll)
 deaf = writer(torch.zeros(7, 3), 0.7, probe.normal(3, 7))
 probe.equals(deaf, probe.normal(2, 3), probe.integers(1, 7, 2, 4))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "unroll-targets_are_read", "grade": true, "points": 2}
 # A decoder that forgets its state: it must read the targets, in their order.
-probe = Probe("02_seq2seq_bottleneck", "unroll", unroll, oracle=right_unroll)
+probe = Probe("02_seq2seq_bottleneck", "unroll", unroll)
 forgetful = writer(torch.eye(6), 0.0, 5 * torch.eye(6))  # it says what it reads
-probe.equals(forgetful, torch.zeros(1, 6), torch.tensor([[1, 4, 5, 3]]))
+told = torch.tensor([1, 4, 5, 3])
+probe.gives(5 * torch.eye(6)[told][None], forgetful, torch.zeros(1, 6), told[None])
 ### BEGIN HIDDEN TESTS
+probe = Probe("02_seq2seq_bottleneck", "unroll", unroll, oracle=right_unroll)
 forgetful = writer(probe.normal(9, 5), 0.0, probe.normal(5, 9))
 probe.equals(forgetful, torch.zeros(2, 5), torch.tensor([[1, 8, 3, 5, 4], [1, 5, 7, 2, 6]]))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "unroll-both", "grade": true, "points": 1}
 # State and token together.
+probe = Probe("02_seq2seq_bottleneck", "unroll", unroll)
+step = writer(torch.eye(4), 0.5, torch.eye(4))
+start, told = torch.tensor([[8.0, 0.0, 0.0, 0.0]]), torch.tensor([[1, 3, 2]])
+probe.gives(
+    torch.tensor([[[4.0, 1.0, 0.0, 0.0], [2.0, 0.5, 0.0, 1.0], [1.0, 0.25, 1.0, 0.5]]]),
+    step,
+    start,
+    told,
+)
+### BEGIN HIDDEN TESTS
 probe = Probe("02_seq2seq_bottleneck", "unroll", unroll, oracle=right_unroll)
 step = writer(probe.normal(11, 5), 0.5, probe.normal(5, 11))
 probe.equals(step, probe.normal(3, 5), torch.tensor([[1, 7, 3, 9], [1, 4, 4, 8], [1, 10, 5, 6]]))
-### BEGIN HIDDEN TESTS
 probe.equals(step, probe.normal(1, 5), torch.tensor([[1, 9, 8, 3, 4, 10, 7]]))
 ### END HIDDEN TESTS
 
@@ -688,32 +776,18 @@ def fixed_beam_step(scores, log_probs, beam_size):
 
 # %% nbgrader={"grade_id": "fixed_beam_step-first_step", "grade": true, "points": 1}
 # One prefix whose score is 0: only one of the two faults shows.
-probe = Probe(
-    "02_seq2seq_bottleneck",
-    "fixed_beam_step",
-    fixed_beam_step,
-    oracle=lambda scores, *rest: (
-        scores[0] + torch.tensor([0.5, 0.3]).log(),
-        torch.tensor([0, 0]),
-        torch.tensor([1, 2]),
-    ),
-)
-probe.equals(torch.zeros(1), torch.tensor([[0.2, 0.5, 0.3]]).log(), 2)
+probe = Probe("02_seq2seq_bottleneck", "fixed_beam_step", fixed_beam_step)
+due = torch.tensor([0.5, 0.3]).log(), torch.tensor([0, 0]), torch.tensor([1, 2])
+probe.gives(due, torch.zeros(1), torch.tensor([[0.2, 0.5, 0.3]]).log(), 2)
 
 # %% nbgrader={"grade_id": "fixed_beam_step-later_steps", "grade": true, "points": 2}
 # Two prefixes with a history, 0.9 and 0.1: the best extensions are 0.9 times 0.6 and 0.9 times 0.3.
-probe = Probe(
-    "02_seq2seq_bottleneck",
-    "fixed_beam_step",
-    fixed_beam_step,
-    oracle=lambda scores, *rest: (
-        scores[0] + torch.tensor([0.6, 0.3]).log(),
-        torch.tensor([0, 0]),
-        torch.tensor([2, 1]),
-    ),
-)
-probe.equals(
-    torch.tensor([0.9, 0.1]).log(), torch.tensor([[0.1, 0.3, 0.6], [0.9, 0.05, 0.05]]).log(), 2
+probe = Probe("02_seq2seq_bottleneck", "fixed_beam_step", fixed_beam_step)
+probe.gives(
+    (torch.tensor([0.54, 0.27]).log(), torch.tensor([0, 0]), torch.tensor([2, 1])),
+    torch.tensor([0.9, 0.1]).log(),
+    torch.tensor([[0.1, 0.3, 0.6], [0.9, 0.05, 0.05]]).log(),
+    2,
 )
 
 
@@ -767,6 +841,10 @@ def check_loss(candidate):
 
 # %% nbgrader={"grade_id": "check_loss-plain", "grade": true, "points": 1}
 # A right one, and two that are plainly wrong.
+def right_loss(logits, target_out, pad=0):
+    return token_loss(logits, target_out, pad=pad)
+
+
 probe = Probe("02_seq2seq_bottleneck", "check_loss", check_loss)
 probe.judges(
     right=[right_loss],

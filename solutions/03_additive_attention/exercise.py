@@ -10,10 +10,12 @@
 # Nothing here needs a network or a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
+from functools import partial
+
 import numpy as np
 import torch
 
-from attn_course import reference
+from attn_course import reference, train
 from attn_course.probes import Probe, from_numpy, properties
 
 
@@ -275,11 +277,12 @@ def context_vector(weights, value):
 # %% nbgrader={"grade_id": "context_vector-by_hand", "grade": true, "points": 1}
 # One row, one query.
 def right_context(weights, value):
-    pieces = weights[..., None] * value[:, None]  # (B, L, S, E)
-    return pieces.sum(dim=2)
+    return reference.expected_attention(weights, value[:, None])
 
 
-probe = Probe("03_additive_attention", "context_vector", context_vector, oracle=right_context)
+probe = Probe(
+    "03_additive_attention", "context_vector", context_vector, oracle=from_numpy(right_context)
+)
 probe.equals(torch.tensor([[[0.25, 0.75]]]), torch.tensor([[[4.0, 0.0], [0.0, 8.0]]]))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(1, 1, 7).softmax(-1), probe.normal(1, 7, 3))
@@ -287,7 +290,9 @@ probe.equals(probe.normal(1, 1, 7).softmax(-1), probe.normal(1, 7, 3))
 
 # %% nbgrader={"grade_id": "context_vector-batch", "grade": true, "points": 1}
 # Several rows and queries.
-probe = Probe("03_additive_attention", "context_vector", context_vector, oracle=right_context)
+probe = Probe(
+    "03_additive_attention", "context_vector", context_vector, oracle=from_numpy(right_context)
+)
 probe.equals(probe.normal(2, 3, 5).softmax(-1), probe.normal(2, 5, 7))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 3, 3).softmax(-1), probe.normal(3, 3, 3))
@@ -299,7 +304,9 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "context_vector-as_they_are", "grade": true, "points": 1}
 # Weights that do not sum to one: all zero, half, negative.
-probe = Probe("03_additive_attention", "context_vector", context_vector, oracle=right_context)
+probe = Probe(
+    "03_additive_attention", "context_vector", context_vector, oracle=from_numpy(right_context)
+)
 probe.equals(
     torch.tensor([[[0.0, 0.0], [0.25, 0.25], [1.0, -1.0]]]),
     torch.tensor([[[4.0, 0.0], [0.0, 8.0]]]),
@@ -312,7 +319,9 @@ probe.equals(weights, probe.normal(2, 5, 4))
 
 # %% nbgrader={"grade_id": "context_vector-gradient", "grade": true, "points": 1}
 # Gradients reach the weights and the values.
-probe = Probe("03_additive_attention", "context_vector", context_vector, oracle=right_context)
+probe = Probe(
+    "03_additive_attention", "context_vector", context_vector, oracle=from_numpy(right_context)
+)
 probe.gradient(probe.normal(2, 3, 5).softmax(-1), probe.normal(2, 5, 4), wrt=(0, 1))
 
 # %% [markdown]
@@ -355,7 +364,7 @@ def picking_cell(input, hidden):
 
 
 def product_score(query, key):
-    return query @ key.transpose(-1, -2)  # (B, L, S)
+    return query @ key[..., :1].transpose(-1, -2)  # (B, L, S): the first entry of a key counts
 
 
 def mlp_score(weight_query, weight_key, v):
@@ -365,6 +374,34 @@ def mlp_score(weight_query, weight_key, v):
     return score
 
 
+probe = Probe("03_additive_attention", "decoder_step", decoder_step)
+annotations = torch.tensor([[[2.0], [4.0]]])
+probe.gives(
+    (torch.tensor([[4.0]]), torch.tensor([[3.0]]), torch.tensor([[0.5, 0.5]])),
+    adding_cell,
+    ones(1, 1),
+    torch.zeros(1, 1),
+    annotations,
+    torch.tensor([2]),
+    product_score,
+)
+# scores 1 and 2, weights 0.269 and 0.731, context 3.462; 10 * 0.5 + 1 + 3.462
+probe.gives(
+    (
+        torch.tensor([[9.4621172]]),
+        torch.tensor([[3.4621172]]),
+        torch.tensor([[0.2689414, 0.7310586]]),
+    ),
+    adding_cell,
+    ones(1, 1),
+    torch.tensor([[0.5]]),
+    annotations,
+    torch.tensor([2]),
+    product_score,
+)
+
+
+### BEGIN HIDDEN TESTS
 def right_step(cell, word, state, annotations, lengths, score):
     weights = from_numpy(right_weights)(score(state[:, None], annotations), lengths)
     context = (weights[..., None] * annotations[:, None]).sum(dim=2)[:, 0]
@@ -372,23 +409,36 @@ def right_step(cell, word, state, annotations, lengths, score):
 
 
 probe = Probe("03_additive_attention", "decoder_step", decoder_step, oracle=right_step)
-annotations = torch.tensor([[[2.0], [4.0]]])
+annotations = probe.normal(2, 5, 1)
 probe.equals(
-    adding_cell, ones(1, 1), torch.zeros(1, 1), annotations, torch.tensor([2]), product_score
+    adding_cell, ones(2, 1), probe.normal(2, 1), annotations, torch.tensor([5, 5]), product_score
 )
-probe.equals(
-    adding_cell, ones(1, 1), torch.tensor([[0.5]]), annotations, torch.tensor([2]), product_score
-)
+### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "decoder_step-no_padding", "grade": true, "points": 2}
 # Sizes that are all different.
+probe = Probe("03_additive_attention", "decoder_step", decoder_step)
+# scores 2 and 4, weights 0.119 and 0.881; the second entries of the annotations are mixed as well
+probe.gives(
+    (
+        torch.tensor([[17.4768117]]),
+        torch.tensor([[3.7615942, 0.7152175]]),
+        torch.tensor([[0.1192029, 0.8807971]]),
+    ),
+    adding_cell,
+    torch.tensor([[1.0, 2.0]]),
+    ones(1, 1),
+    torch.tensor([[[2.0, 6.0], [4.0, 0.0]]]),
+    torch.tensor([2]),
+    product_score,
+)
+### BEGIN HIDDEN TESTS
 probe = Probe("03_additive_attention", "decoder_step", decoder_step, oracle=right_step)
 cell = tanh_cell(probe.normal(5, 3 + 7, std=0.5), probe.normal(5, 5, std=0.5))
 score = mlp_score(probe.normal(11, 5), probe.normal(11, 7), probe.normal(11))
 probe.equals(
     cell, probe.normal(2, 3), probe.normal(2, 5), probe.normal(2, 4, 7), torch.full((2,), 4), score
 )
-### BEGIN HIDDEN TESTS
 probe.equals(
     cell, probe.normal(6, 3), probe.normal(6, 5), probe.normal(6, 1, 7), torch.ones(6).long(), score
 )
@@ -402,9 +452,14 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "decoder_step-padding", "grade": true, "points": 2}
 # Sources of several lengths.
-probe = Probe("03_additive_attention", "decoder_step", decoder_step, oracle=right_step)
+probe = Probe("03_additive_attention", "decoder_step", decoder_step)
 padded = torch.tensor([[[2.0], [4.0], [9.0]], [[2.0], [9.0], [9.0]]])
-probe.equals(
+probe.gives(
+    (
+        torch.tensor([[9.4621172], [13.0]]),
+        torch.tensor([[3.4621172], [2.0]]),
+        torch.tensor([[0.2689414, 0.7310586, 0.0], [1.0, 0.0, 0.0]]),
+    ),
     adding_cell,
     ones(2, 1),
     torch.tensor([[0.5], [1.0]]),
@@ -413,6 +468,7 @@ probe.equals(
     product_score,
 )
 ### BEGIN HIDDEN TESTS
+probe = Probe("03_additive_attention", "decoder_step", decoder_step, oracle=right_step)
 cell = tanh_cell(probe.normal(5, 3 + 7, std=0.5), probe.normal(5, 5, std=0.5))
 score = mlp_score(probe.normal(2, 5), probe.normal(2, 7), probe.normal(2))
 lengths = torch.tensor([4, 1, 3])
@@ -427,7 +483,7 @@ def even_score(query, key):
     return torch.zeros(query.shape[0], query.shape[1], key.shape[1])  # (B, L, S)
 
 
-probe = Probe("03_additive_attention", "decoder_step", decoder_step, oracle=right_step)
+probe = Probe("03_additive_attention", "decoder_step", decoder_step)
 probe.holds(
     properties.gradient_reaches(3),
     picking_cell,
@@ -465,13 +521,7 @@ def alignment_error_rate(weights, alignment):
 # %% nbgrader={"grade_id": "alignment_error_rate-values", "grade": true, "points": 1}
 # Every target position has a source position.
 def right_rate(weights, alignment):
-    wrong, total = 0, 0
-    for rows, places in zip(weights.tolist(), alignment.tolist(), strict=True):
-        for row, place in zip(rows, places, strict=True):
-            if place >= 0:
-                total += 1
-                wrong += row.index(max(row)) != place
-    return wrong / total if total else 0.0
+    return train.alignment_error_rate(weights, alignment) if bool((alignment >= 0).any()) else 0.0
 
 
 probe = Probe(
@@ -557,12 +607,14 @@ def fixed_attend(query, key, value, lengths, weight_query, weight_key, v):
 # %% nbgrader={"grade_id": "fixed_attend-scores", "grade": true, "points": 1}
 # No padding: only one of the two faults shows.
 def right_attend(query, key, value, lengths, weight_query, weight_key, v):
-    scores = from_numpy(right_score)(query[:, None], key, weight_query, weight_key, v)
-    weights = from_numpy(right_weights)(scores, lengths)
-    return (weights[..., None] * value[:, None]).sum(dim=2)[:, 0]
+    score = partial(reference.additive_score, weight_query=weight_query, weight_key=weight_key, v=v)
+    real = np.arange(key.shape[1]) < lengths[:, None, None]
+    return reference.attention(query[:, None], key, value, score=score, attn_mask=real)[0][:, 0]
 
 
-probe = Probe("03_additive_attention", "fixed_attend", fixed_attend, oracle=right_attend)
+probe = Probe(
+    "03_additive_attention", "fixed_attend", fixed_attend, oracle=from_numpy(right_attend)
+)
 weights = probe.normal(7, 2), probe.normal(7, 5), probe.normal(7, std=2.0)
 probe.equals(
     probe.normal(3, 2), probe.normal(3, 4, 5), probe.normal(3, 4, 6), torch.full((3,), 4), *weights
@@ -570,7 +622,9 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "fixed_attend-padding", "grade": true, "points": 2}
 # With padding. The filling of the keys and values may be anything.
-probe = Probe("03_additive_attention", "fixed_attend", fixed_attend, oracle=right_attend)
+probe = Probe(
+    "03_additive_attention", "fixed_attend", fixed_attend, oracle=from_numpy(right_attend)
+)
 flat = torch.zeros(1, 1), torch.zeros(1, 1), torch.ones(1)  # every score is 0
 probe.equals(
     ones(1, 1), ones(1, 3, 1), torch.tensor([[[2.0], [4.0], [90.0]]]), torch.tensor([2]), *flat

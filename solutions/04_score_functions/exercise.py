@@ -13,8 +13,8 @@ import math
 
 import torch
 
-from attn_course import reference
-from attn_course.probes import Probe
+from attn_course import functional, reference
+from attn_course.probes import Probe, from_numpy
 
 # the vectors of the chapter: one query, two keys
 QUERY = torch.tensor([[1.0, 2.0]])
@@ -462,12 +462,7 @@ def local_p_weights(scores, position, lengths, half_width):
 # A centre on a word, no padding.
 def right_local_p(scores, position, lengths, half_width):
     real = torch.arange(scores.shape[2]) < lengths[:, None, None]
-    distance = torch.arange(scores.shape[2]) - position[:, :, None]
-    window = (distance.detach().abs() <= half_width) & real
-    # softmax of the scores and the log of the Gaussian, undone up to the Gaussian's total
-    inside = torch.where(window, (scores - scores.amax(-1, keepdim=True)).exp(), 0.0)
-    inside = inside / inside.sum(-1, keepdim=True)
-    return inside * torch.exp(-2 * (distance / half_width) ** 2)
+    return functional.local_p_weights(scores, position, half_width, real)
 
 
 probe = Probe("04_score_functions", "local_p_weights", local_p_weights, oracle=right_local_p)
@@ -537,6 +532,16 @@ def unroll_fed(cell, look, words, state):
 
 # %% nbgrader={"grade_id": "unroll_fed-first_step", "grade": true, "points": 1}
 # One step: the vector that is fed is still zero.
+probe = Probe("04_score_functions", "unroll_fed", unroll_fed)
+half = mixing_cell(torch.tensor([[1.0], [0.5]]), torch.tensor([[0.5]]))
+twice = looking(torch.tensor([[2.0]]), torch.tensor([0.1]))
+# tanh(1 + 0.5 * 0 + 0.5 * 0.4) = 0.8337, tanh(2 * 0.8337 + 0.1) = 0.9433
+probe.gives(
+    torch.tensor([[[0.9433138]]]), half, twice, torch.tensor([[[1.0]]]), torch.tensor([[0.4]])
+)
+
+
+### BEGIN HIDDEN TESTS
 def right_unroll_fed(cell, look, words, state):
     fed, vectors = torch.zeros_like(state), words.new_empty(*words.shape[:2], state.shape[1])
     for t, word in enumerate(words.unbind(1)):
@@ -549,10 +554,6 @@ def right_unroll_fed(cell, look, words, state):
 
 
 probe = Probe("04_score_functions", "unroll_fed", unroll_fed, oracle=right_unroll_fed)
-half = mixing_cell(torch.tensor([[1.0], [0.5]]), torch.tensor([[0.5]]))
-twice = looking(torch.tensor([[2.0]]), torch.tensor([0.1]))
-probe.equals(half, twice, torch.tensor([[[1.0]]]), torch.tensor([[0.4]]))
-### BEGIN HIDDEN TESTS
 cell = mixing_cell(probe.normal(8, 5), probe.normal(5, 5))
 look = looking(probe.normal(5, 5), probe.normal(5))
 probe.equals(cell, look, probe.normal(3, 1, 3), probe.normal(3, 5))
@@ -560,10 +561,18 @@ probe.equals(cell, look, probe.normal(3, 1, 3), probe.normal(3, 5))
 
 # %% nbgrader={"grade_id": "unroll_fed-later_steps", "grade": true, "points": 2}
 # Several steps: each one is told where the last one looked.
+probe = Probe("04_score_functions", "unroll_fed", unroll_fed)
+probe.gives(
+    torch.tensor([[[0.9433138], [0.9344837], [0.4035010]]]),
+    half,
+    twice,
+    torch.tensor([[[1.0], [0.2], [-0.7]]]),
+    torch.tensor([[0.4]]),
+)
+### BEGIN HIDDEN TESTS
 probe = Probe("04_score_functions", "unroll_fed", unroll_fed, oracle=right_unroll_fed)
 probe.equals(half, twice, torch.tensor([[[1.0], [0.2], [-0.7]]]), torch.tensor([[0.4]]))
 probe.gradient(half, twice, torch.tensor([[[1.0], [0.2], [-0.7]]]), torch.tensor([[0.4]]), wrt=2)
-### BEGIN HIDDEN TESTS
 cell = mixing_cell(probe.normal(8, 5, std=0.5), probe.normal(5, 5, std=0.5))
 look = looking(probe.normal(5, 5), probe.normal(5))
 probe.equals(cell, look, probe.normal(3, 4, 3), probe.normal(3, 5))
@@ -660,16 +669,16 @@ def check_general(candidate):
 
 # %% nbgrader={"grade_id": "check_general-plain", "grade": true, "points": 1}
 # A right one, and two that are plainly wrong.
-def by_einsum(query, key, weight):
-    return torch.einsum("...le,ef,...sf->...ls", query, weight, key)
+def by_reference(query, key, weight):
+    return from_numpy(reference.general_score)(query, key, weight=weight)
 
 
 probe = Probe("04_score_functions", "check_general", check_general)
 probe.judges(
-    right=[by_einsum],
+    right=[by_reference],
     wrong={
-        "always 0": lambda query, key, weight: 0 * by_einsum(query, key, weight),
-        "the sign is turned": lambda query, key, weight: -by_einsum(query, key, weight),
+        "always 0": lambda query, key, weight: 0 * by_reference(query, key, weight),
+        "the sign is turned": lambda query, key, weight: -by_reference(query, key, weight),
     },
     points=1,
 )
@@ -678,8 +687,8 @@ probe.judges(
 # Wrong ones that are harder to see. (Hidden: which.)
 probe = Probe("04_score_functions", "check_general", check_general)
 probe.judges(
-    right=[by_einsum],
-    wrong={"always 0": lambda query, key, weight: 0 * by_einsum(query, key, weight)},
+    right=[by_reference],
+    wrong={"always 0": lambda query, key, weight: 0 * by_reference(query, key, weight)},
     points=6,
 )
 
@@ -690,35 +699,35 @@ def keys_first(query, key, weight):
 
 
 def transposed(query, key, weight):
-    return by_einsum(query, key, weight.T if weight.shape[0] == weight.shape[1] else weight)
+    return by_reference(query, key, weight.T if weight.shape[0] == weight.shape[1] else weight)
 
 
 def symmetric(query, key, weight):
-    return (by_einsum(query, key, weight) + transposed(query, key, weight)) / 2
+    return (by_reference(query, key, weight) + transposed(query, key, weight)) / 2
 
 
 def without_matrix(query, key, weight):
     if query.shape[-1] == key.shape[-1]:
         return query @ key.transpose(-2, -1)
-    return by_einsum(query, key, weight)
+    return by_reference(query, key, weight)
 
 
 def first_row_only(query, key, weight):
-    return by_einsum(query, key.reshape(-1, *key.shape[-2:])[0].expand_as(key), weight)
+    return by_reference(query, key.reshape(-1, *key.shape[-2:])[0].expand_as(key), weight)
 
 
 def keys_by_queries(query, key, weight):
-    scores = by_einsum(query, key, weight)
+    scores = by_reference(query, key, weight)
     square = scores.shape[-1] == scores.shape[-2]
     return scores.transpose(-2, -1) if square else scores
 
 
 def scaled(query, key, weight):
-    return by_einsum(query, key, weight) / math.sqrt(key.shape[-1])
+    return by_reference(query, key, weight) / math.sqrt(key.shape[-1])
 
 
 probe.judges(
-    right=[by_einsum, keys_first],
+    right=[by_reference, keys_first],
     wrong={
         "the matrix is transposed": transposed,
         "the matrix is made symmetric": symmetric,

@@ -348,6 +348,11 @@ def leave_one_out(reward):
 
 # %% nbgrader={"grade_id": "leave_one_out-by_hand", "grade": true, "points": 1}
 # The example.
+probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out)
+probe.gives(torch.tensor([4.0, 3.5, 1.5]), torch.tensor([1.0, 2.0, 6.0]))
+
+
+### BEGIN HIDDEN TESTS
 def others(reward):
     size = reward.shape[-1]
     keep = 1 - torch.eye(size, dtype=reward.dtype)
@@ -356,22 +361,29 @@ def others(reward):
 
 probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out, oracle=others)
 probe.equals(torch.tensor([1.0, 2.0, 6.0]))
+probe.equals(10 * probe.normal(6))
+### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "leave_one_out-batches", "grade": true, "points": 1}
 # Several examples at once, and two draws each: then every draw gets the other one's reward.
-probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out, oracle=others)
-probe.equals(torch.tensor([[3.0, 5.0], [-1.0, 0.0], [7.0, 7.0]]))
+probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out)
+probe.gives(
+    torch.tensor([[5.0, 3.0], [0.0, -1.0], [7.0, 7.0]]),
+    torch.tensor([[3.0, 5.0], [-1.0, 0.0], [7.0, 7.0]]),
+)
 ### BEGIN HIDDEN TESTS
+probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out, oracle=others)
 probe.equals(probe.normal(3, 5))
 probe.equals(probe.normal(2, 3, 7, dtype=torch.float64))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "leave_one_out-alone", "grade": true, "points": 1}
 # One draw has no others.
-probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out, oracle=others)
-probe.equals(torch.tensor([2.0, 4.0]))
+probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out)
+probe.gives(torch.tensor([4.0, 2.0]), torch.tensor([2.0, 4.0]))
 probe.raises(ValueError, torch.tensor([2.0]))
 ### BEGIN HIDDEN TESTS
+probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out, oracle=others)
 probe.raises(ValueError, probe.normal(3, 1))
 ### END HIDDEN TESTS
 
@@ -652,29 +664,39 @@ def fixed_change(weights, value, head, order):
 
 # %% nbgrader={"grade_id": "fixed_change-by_hand", "grade": true, "points": 1}
 # All weight on place 0, then on place 1, whose value turns the answer round.
-def right_change(weights, value, head, order):
-    answer = lambda w: torch.einsum("bs,bse,ce->bc", w, value, head).softmax(-1)  # noqa: E731
-    return functional.total_variation(answer(weights), answer(weights[:, order]))
-
-
-probe = Probe("05_soft_hard_implicit", "fixed_change", fixed_change, oracle=right_change)
-probe.equals(
+probe = Probe("05_soft_hard_implicit", "fixed_change", fixed_change)
+# softmax of (9, 0), then of (0, 9): 0.99988 and 0.00012 change places
+probe.gives(
+    torch.tensor([0.9997532]),
     torch.tensor([[1.0, 0.0]]),
     torch.tensor([[[9.0, 0.0], [0.0, 9.0]]]),
     torch.eye(2),
     torch.tensor([1, 0]),
 )
 
+
+### BEGIN HIDDEN TESTS
+def right_change(weights, value, head, order):
+    answer = lambda w: torch.einsum("bs,bse,ce->bc", w, value, head).softmax(-1)  # noqa: E731
+    return functional.total_variation(answer(weights), answer(weights[:, order]))
+
+
+probe = Probe("05_soft_hard_implicit", "fixed_change", fixed_change, oracle=right_change)
+### END HIDDEN TESTS
+
 # %% nbgrader={"grade_id": "fixed_change-any", "grade": true, "points": 3}
 # Any weights, any order.
-probe = Probe("05_soft_hard_implicit", "fixed_change", fixed_change, oracle=right_change)
-probe.equals(
+probe = Probe("05_soft_hard_implicit", "fixed_change", fixed_change)
+# outputs 0.5 and -0.3, so scores (0.5, -0.5) and (-0.3, 0.3)
+probe.gives(
+    torch.tensor([0.3767149]),
     torch.tensor([[0.7, 0.2, 0.1]]),
     torch.tensor([[[1.0], [0.0], [-2.0]]]),
     torch.tensor([[1.0], [-1.0]]),
     torch.tensor([2, 0, 1]),
 )
 ### BEGIN HIDDEN TESTS
+probe = Probe("05_soft_hard_implicit", "fixed_change", fixed_change, oracle=right_change)
 for rows, size, width, classes in ((3, 5, 2, 4), (2, 7, 3, 5)):
     weights, value = probe.normal(rows, size).softmax(-1), probe.normal(rows, size, width)
     probe.equals(weights, value, probe.normal(classes, width), probe.permutation(size))

@@ -10,16 +10,14 @@
 import torch
 
 from attn_course import functional, reference
-from attn_course.probes import Probe
+from attn_course.probes import Probe, from_numpy, properties
 
 SLUG = "06_memory_networks"
 
 
 def place_weights(words, embed_dim):
     """The position encoding of a sentence of so many words, `(words, embed_dim)`: exercise 1."""
-    j = torch.arange(1, words + 1)[:, None] / words
-    k = torch.arange(1, embed_dim + 1) / embed_dim
-    return 1 - j - k * (1 - 2 * j)
+    return functional.position_encoding(words, embed_dim)
 
 
 def ladder(count, size):
@@ -131,6 +129,14 @@ def build_memory(story, table, ages):
 
 # %% nbgrader={"grade_id": "build_memory-words", "grade": true, "points": 1}
 # Sentences without padding, and ages that add nothing.
+probe = Probe(SLUG, "build_memory", build_memory)
+two = torch.tensor([[2, 4], [6, 3]])
+probe.gives(torch.tensor([[5.0], [6.0]]), two, ladder(7, 1), torch.zeros(2, 1))
+three = torch.tensor([[2, 4, 5], [6, 3, 1]])
+probe.gives(torch.tensor([[5.5, 250 / 3], [5.0, 50.0]]), three, ladder(7, 2), torch.zeros(2, 2))
+
+
+### BEGIN HIDDEN TESTS
 def right_memory(story, table, ages):
     mask = story != 0
     vectors = functional.sentence_vectors(table[story], mask)
@@ -141,25 +147,37 @@ def right_memory(story, table, ages):
 probe = Probe(SLUG, "build_memory", build_memory, oracle=right_memory)
 probe.equals(torch.tensor([[2, 4], [6, 3]]), ladder(7, 1), torch.zeros(2, 1))
 probe.equals(torch.tensor([[2, 4, 5], [6, 3, 1]]), ladder(7, 2), torch.zeros(2, 2))
-### BEGIN HIDDEN TESTS
 probe.equals(probe.integers(1, 11, 3, 5), probe.normal(11, 7), torch.zeros(3, 7))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "build_memory-ages", "grade": true, "points": 2}
 # The newest sentence gets row 0 of the ages; the table of ages may have more rows than the story.
-probe = Probe(SLUG, "build_memory", build_memory, oracle=right_memory)
-probe.equals(torch.tensor([[2, 4], [6, 3]]), ladder(7, 1), torch.tensor([[100.0], [200.0]]))
-probe.equals(torch.tensor([[2], [6], [4]]), ladder(7, 2), 1000 * (1 + ladder(5, 2)))
+probe = Probe(SLUG, "build_memory", build_memory)
+ages = torch.tensor([[100.0], [200.0]])
+probe.gives(torch.tensor([[205.0], [106.0]]), two, ladder(7, 1), ages)
+probe.gives(
+    torch.tensor([[3001.0, 21020.0], [2003.0, 11060.0], [1002.0, 1040.0]]),
+    torch.tensor([[2], [6], [4]]),
+    ladder(7, 2),
+    1000 * (1 + ladder(5, 2)),
+)
 ### BEGIN HIDDEN TESTS
+probe = Probe(SLUG, "build_memory", build_memory, oracle=right_memory)
 probe.equals(probe.integers(1, 11, 4, 3), probe.normal(11, 5), probe.normal(7, 5))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "build_memory-padded_words", "grade": true, "points": 2}
 # Sentences of several lengths: the places are counted among the words that are there.
-probe = Probe(SLUG, "build_memory", build_memory, oracle=right_memory)
+probe = Probe(SLUG, "build_memory", build_memory)
 table = 5 + ladder(7, 1)  # word 0 has a vector too: it must not be added
-probe.equals(torch.tensor([[2, 4], [6, 0]]), table, torch.tensor([[100.0], [200.0]]))
+probe.gives(
+    torch.tensor([[212.5], [111.0]]),
+    torch.tensor([[2, 4], [6, 0]]),
+    table,
+    torch.tensor([[100.0], [200.0]]),
+)
 ### BEGIN HIDDEN TESTS
+probe = Probe(SLUG, "build_memory", build_memory, oracle=right_memory)
 story = probe.integers(1, 11, 3, 5)
 story[0, 2:], story[2, 4:] = 0, 0
 probe.equals(story, probe.normal(11, 7), probe.normal(3, 7))
@@ -167,11 +185,14 @@ probe.equals(story, probe.normal(11, 7), probe.normal(3, 7))
 
 # %% nbgrader={"grade_id": "build_memory-empty_sentences", "grade": true, "points": 1}
 # Sentences of padding count for no age, and their vector is 0.
-probe = Probe(SLUG, "build_memory", build_memory, oracle=right_memory)
-probe.equals(torch.tensor([[2, 4], [6, 3], [0, 0]]), ladder(7, 1), 100.0 * (1 + ladder(3, 1)))
+probe = Probe(SLUG, "build_memory", build_memory)
+ages = 100.0 * (1 + ladder(3, 1))
+last = torch.tensor([[2, 4], [6, 3], [0, 0]])
+probe.gives(torch.tensor([[205.0], [106.0], [0.0]]), last, ladder(7, 1), ages)
 holes = torch.tensor([[2, 4], [0, 0], [6, 3]])  # anywhere
-probe.equals(holes, ladder(7, 1), 100.0 * (1 + ladder(3, 1)))
+probe.gives(torch.tensor([[205.0], [0.0], [106.0]]), holes, ladder(7, 1), ages)
 ### BEGIN HIDDEN TESTS
+probe = Probe(SLUG, "build_memory", build_memory, oracle=right_memory)
 story = probe.integers(1, 11, 5, 3)
 story[1], story[4] = 0, 0
 probe.equals(story, probe.normal(11, 7), probe.normal(5, 7))
@@ -179,9 +200,13 @@ probe.equals(story, probe.normal(11, 7), probe.normal(5, 7))
 
 # %% nbgrader={"grade_id": "build_memory-gradient", "grade": true, "points": 1}
 # The gradient reaches the words and the ages.
+probe = Probe(SLUG, "build_memory", build_memory)
+probe.holds(
+    properties.gradient_reaches(1, 2), torch.tensor([[2, 4], [1, 3]]), ladder(5, 1), ladder(2, 1)
+)
+### BEGIN HIDDEN TESTS
 probe = Probe(SLUG, "build_memory", build_memory, oracle=right_memory)
 probe.gradient(torch.tensor([[2, 4], [1, 3]]), ladder(5, 1), ladder(2, 1), wrt=(1, 2))
-### BEGIN HIDDEN TESTS
 probe.gradient(probe.integers(1, 7, 3, 2), probe.normal(7, 3), probe.normal(4, 3), wrt=(1, 2))
 ### END HIDDEN TESTS
 
@@ -330,16 +355,13 @@ def stack_hops(query, memories, hops, tying, update=None, mask=None):
 # %% nbgrader={"grade_id": "stack_hops-one_hop", "grade": true, "points": 1}
 # One hop, adjacent.
 def right_stack(query, memories, hops, tying, update=None, mask=None):
-    weights = []
-    for k in range(hops):
-        into, out = (k, k + 1) if tying == "adjacent" else (0, 1)
-        output, looked = functional.memory_hop(query, memories[into], memories[out], mask)
-        query = (query if update is None else query @ update.T) + output
-        weights.append(looked)
-    return query, torch.stack(weights, dim=1)
+    into, out = memories[:-1], memories[1:]
+    if tying == "layer-wise":
+        into, out = into * hops, out * hops
+    return reference.memory_network(query, into, out, mask, update=update)
 
 
-probe = Probe(SLUG, "stack_hops", stack_hops, oracle=right_stack)
+probe = Probe(SLUG, "stack_hops", stack_hops, oracle=from_numpy(right_stack))
 one = [torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), torch.tensor([[[2.0, 0.0], [0.0, 6.0]]])]
 probe.equals(torch.tensor([[1.0, 3.0]]), one, via=hops_adjacent)
 ### BEGIN HIDDEN TESTS
@@ -348,7 +370,7 @@ probe.equals(probe.normal(3, 5), [probe.normal(3, 7, 5) for _ in range(2)], via=
 
 # %% nbgrader={"grade_id": "stack_hops-adjacent", "grade": true, "points": 2}
 # Two hops and three: what one reads out, the next compares with.
-probe = Probe(SLUG, "stack_hops", stack_hops, oracle=right_stack)
+probe = Probe(SLUG, "stack_hops", stack_hops, oracle=from_numpy(right_stack))
 two = [*one, torch.tensor([[[5.0, 1.0], [3.0, -4.0]]])]
 probe.equals(torch.tensor([[1.0, 0.5]]), two, via=hops_adjacent)
 ### BEGIN HIDDEN TESTS
@@ -357,7 +379,7 @@ probe.equals(probe.normal(3, 5), [probe.normal(3, 7, 5) for _ in range(4)], via=
 
 # %% nbgrader={"grade_id": "stack_hops-layer_wise", "grade": true, "points": 2}
 # The same two memories at every hop, and a linear map on the way.
-probe = Probe(SLUG, "stack_hops", stack_hops, oracle=right_stack)
+probe = Probe(SLUG, "stack_hops", stack_hops, oracle=from_numpy(right_stack))
 quarter_turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
 probe.equals(torch.tensor([[1.0, 0.5]]), one, 2, quarter_turn, via=hops_layer_wise)
 ### BEGIN HIDDEN TESTS
@@ -367,7 +389,7 @@ probe.equals(probe.normal(3, 5), pair, 3, 0.5 * probe.normal(5, 5), via=hops_lay
 
 # %% nbgrader={"grade_id": "stack_hops-mask", "grade": true, "points": 1}
 # Memories that do not count are looked at by no hop.
-probe = Probe(SLUG, "stack_hops", stack_hops, oracle=right_stack)
+probe = Probe(SLUG, "stack_hops", stack_hops, oracle=from_numpy(right_stack))
 mask = torch.tensor([[True, False]])
 probe.equals(torch.tensor([[1.0, 0.5]]), two, mask, via=hops_adjacent)
 probe.equals(torch.tensor([[1.0, 0.5]]), one, 2, quarter_turn, mask, via=hops_layer_wise)
@@ -406,6 +428,12 @@ def pointer_chase(story, start, steps):
 
 # %% nbgrader={"grade_id": "pointer_chase-one_step", "grade": true, "points": 1}
 # One step.
+probe = Probe(SLUG, "pointer_chase", pointer_chase)
+chain = torch.tensor([[[7, 4], [5, 7], [4, 5]], [[4, 5], [7, 4], [5, 7]]])
+probe.gives(torch.tensor([7, 4]), chain, torch.tensor([5, 7]), 1)
+
+
+### BEGIN HIDDEN TESTS
 def right_chase(story, start, steps):
     ends = []
     for sentences, here in zip(story.tolist(), start.tolist(), strict=True):
@@ -425,20 +453,18 @@ def draw_cycles(probe, rows, size):
 
 
 probe = Probe(SLUG, "pointer_chase", pointer_chase, oracle=right_chase)
-chain = torch.tensor([[[7, 4], [5, 7], [4, 5]], [[4, 5], [7, 4], [5, 7]]])
-probe.equals(chain, torch.tensor([5, 7]), 1)
-### BEGIN HIDDEN TESTS
 story, start = draw_cycles(probe, 5, 7)
 probe.equals(story, start, 1)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "pointer_chase-many_steps", "grade": true, "points": 2}
 # Two steps, and more than there are sentences.
-probe = Probe(SLUG, "pointer_chase", pointer_chase, oracle=right_chase)
+probe = Probe(SLUG, "pointer_chase", pointer_chase)
 longer = torch.tensor([[[4, 8], [7, 4], [9, 5], [5, 7], [8, 9]]])
-probe.equals(longer, torch.tensor([9]), 2)
-probe.equals(longer, torch.tensor([9]), 3)
+probe.gives(torch.tensor([7]), longer, torch.tensor([9]), 2)
+probe.gives(torch.tensor([4]), longer, torch.tensor([9]), 3)
 ### BEGIN HIDDEN TESTS
+probe = Probe(SLUG, "pointer_chase", pointer_chase, oracle=right_chase)
 story, start = draw_cycles(probe, 4, 11)
 for steps in (3, 4, 13):
     probe.equals(story, start, steps)
@@ -446,20 +472,22 @@ for steps in (3, 4, 13):
 
 # %% nbgrader={"grade_id": "pointer_chase-no_step", "grade": true, "points": 1}
 # No step at all.
-probe = Probe(SLUG, "pointer_chase", pointer_chase, oracle=right_chase)
-probe.equals(chain, torch.tensor([5, 7]), 0)
+probe = Probe(SLUG, "pointer_chase", pointer_chase)
+probe.gives(torch.tensor([5, 7]), chain, torch.tensor([5, 7]), 0)
 ### BEGIN HIDDEN TESTS
+probe = Probe(SLUG, "pointer_chase", pointer_chase, oracle=right_chase)
 story, start = draw_cycles(probe, 3, 5)
 probe.equals(story, start, 0)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "pointer_chase-dead_ends", "grade": true, "points": 2}
 # A way that ends, and padding.
-probe = Probe(SLUG, "pointer_chase", pointer_chase, oracle=right_chase)
+probe = Probe(SLUG, "pointer_chase", pointer_chase)
 ending = torch.tensor([[[7, 4], [5, 7], [0, 0]], [[0, 0], [6, 8], [8, 9]]])
-probe.equals(ending, torch.tensor([5, 6]), 3)
-probe.equals(ending, torch.tensor([5, 6]), 4)
+probe.gives(torch.tensor([4, 9]), ending, torch.tensor([5, 6]), 3)
+probe.gives(torch.tensor([4, 9]), ending, torch.tensor([5, 6]), 4)
 ### BEGIN HIDDEN TESTS
+probe = Probe(SLUG, "pointer_chase", pointer_chase, oracle=right_chase)
 story, start = draw_cycles(probe, 4, 7)
 cut = story.masked_fill((story[:, :, :1] == story[:, 2:3, :1]), 0)
 for steps in (8, 9):
@@ -495,26 +523,20 @@ def fixed_two_hops(query, memory_in, memory_out):
 
 # %% nbgrader={"grade_id": "fixed_two_hops-one_memory", "grade": true, "points": 1}
 # Two stories of a single memory: its weight is 1, whatever the query is.
-probe = Probe(
-    SLUG,
-    "fixed_two_hops",
-    fixed_two_hops,
-    oracle=lambda query, memory_in, memory_out: query + 2 * memory_out[:, 0],
-)
-probe.equals(
-    torch.tensor([[1.0], [2.0]]), torch.tensor([[[3.0]], [[5.0]]]), torch.tensor([[[7.0]], [[4.0]]])
+probe = Probe(SLUG, "fixed_two_hops", fixed_two_hops)
+probe.gives(
+    torch.tensor([[15.0], [10.0]]),
+    torch.tensor([[1.0], [2.0]]),
+    torch.tensor([[[3.0]], [[5.0]]]),
+    torch.tensor([[[7.0]], [[4.0]]]),
 )
 
 # %% nbgrader={"grade_id": "fixed_two_hops-second_look", "grade": true, "points": 2}
 # The first hop hands over the clue for the second: 50 e1 finds 60 e2, both together find 70 e1.
 # The clue alone would find the third memory.
-probe = Probe(
-    SLUG,
-    "fixed_two_hops",
-    fixed_two_hops,
-    oracle=lambda query, memory_in, memory_out: torch.tensor([[120.0, 60.0]]),
-)
-probe.equals(
+probe = Probe(SLUG, "fixed_two_hops", fixed_two_hops)
+probe.gives(
+    torch.tensor([[120.0, 60.0]]),
     torch.tensor([[50.0, 0.0]]),
     torch.tensor([[[1.0, 0.0], [0.0, 2.0], [-2.0, 3.0]]]),
     torch.tensor([[[0.0, 60.0], [70.0, 0.0], [0.0, -90.0]]]),
