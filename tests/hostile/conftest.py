@@ -1,5 +1,6 @@
 """One jail for the hostile suite, and canaries that it must never carry out."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import target
+from canaries import shared_file
 
 from attn_course.grading.assignment import Assignment, load_assignment
 from attn_course.grading.results import Result
@@ -22,12 +24,10 @@ def canary() -> Iterator[str]:
     """A secret in the environment, in memory and on disk, where a spy would look first."""
     os.environ["ATTN_CANARY"] = target.CANARY
     places = [Path("/tmp/canary.txt"), Path.home() / "canary.ipynb", Path.cwd() / "build/canary.db"]
-    for place in places:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(target.CANARY)
-    yield target.CANARY
-    for place in places:
-        place.unlink(missing_ok=True)
+    with contextlib.ExitStack() as stack:
+        for place in places:
+            stack.enter_context(shared_file(place, target.CANARY))
+        yield target.CANARY
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,31 @@
+"""Canary files, where several runs of this suite may want the same one at the same time."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def shared_file(path: Path, text: str) -> Iterator[None]:
+    """A file with ``text`` that other runs may have as well; the last of them removes it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        with path.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            if not _is(file.fileno(), path):
+                continue  # removed between opening and locking
+            path.write_text(text)
+            yield
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            return
+
+
+def _is(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
