@@ -170,8 +170,10 @@ class Zygote:
 
     def spawn(
         self, limits: Limits, forbidden: Sequence[str] = ()
-    ) -> tuple[socket.socket, socket.socket]:
-        """Fork a submission: the socket for calls, and the one that holds its life.
+    ) -> tuple[socket.socket, socket.socket, int]:
+        """Fork a submission: the socket for calls, the one that holds its life, and its notes.
+
+        The last is a pipe out of which comes a byte whenever something forbidden is wanted.
 
         Args:
             limits: what it may use.
@@ -188,9 +190,12 @@ class Zygote:
 
     def _spawn(
         self, limits: Limits, forbidden: Sequence[str]
-    ) -> tuple[socket.socket, socket.socket]:
+    ) -> tuple[socket.socket, socket.socket, int]:
         ours, theirs = socket.socketpair()
         life, their_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        notes, their_notes = os.pipe()
+        for end in (notes, their_notes):  # full or empty, nobody waits
+            os.set_blocking(end, False)
         order = {
             "limits": dataclasses.asdict(limits),
             "confined": self.sandbox,
@@ -199,16 +204,20 @@ class Zygote:
         }
         try:
             socket.send_fds(
-                self._control, [json.dumps(order).encode()], [theirs.fileno(), their_life.fileno()]
+                self._control,
+                [json.dumps(order).encode()],
+                [theirs.fileno(), their_life.fileno(), their_notes],
             )
         except OSError:
             ours.close()
             life.close()
+            os.close(notes)
             raise
         finally:
             theirs.close()
             their_life.close()
-        return ours, life
+            os.close(their_notes)
+        return ours, life, notes
 
     def _end(self) -> str:
         """Stop the jail; the last line that it wrote to standard error."""

@@ -6,12 +6,15 @@ how it died.
 
 import contextlib
 import dataclasses
+import functools
 import json
+import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from attn_course.grading.callbacks import call_back, packed
 from attn_course.grading.errors import (
     CannotCross,
     StudentTimeout,
@@ -19,49 +22,13 @@ from attn_course.grading.errors import (
     student_error,
 )
 from attn_course.grading.jail import wire
+from attn_course.grading.rounds import Replay, Round
 from attn_course.grading.sandbox import Limits, Zygote
 
 MAX_CALLBACKS = 100_000
-MAX_CALLBACK_BYTES = 1 << 30  # what a callback may take while it runs
 MAX_SESSION_BYTES = 2 << 30  # all that one submission may send to the trusted side
+CALL = "the call"
 REPORT_SECONDS = 10.0  # for the keeper's word on how the submission ended
-
-
-@contextlib.contextmanager
-def _bounded_memory() -> Iterator[None]:
-    """A callback computes with what a submission chose, and two columns broadcast to gigabytes."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    with open("/proc/self/statm") as file:
-        mapped = int(file.read().split()[0]) * resource.getpagesize()
-    limit = mapped + MAX_CALLBACK_BYTES
-    if soft != resource.RLIM_INFINITY:
-        limit = min(limit, soft)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def _derivative(value: Any, given: list[Any], grads: Any) -> list[Any]:
-    """What a callback's result passes back to its arguments: a row for each that needs one.
-
-    Raises:
-        RuntimeError: the gradients do not fit the result.
-        TypeError: they are no list of tensors.
-    """
-    import torch
-
-    leaves = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
-    pairs = [(y, g) for y, g in zip(wire.floating([value]), grads, strict=True) if y.requires_grad]
-    found: tuple[Any, ...] = (None,) * len(leaves)
-    if pairs and leaves:
-        results, weights = zip(*pairs, strict=True)
-        found = torch.autograd.grad(results, leaves, weights, allow_unused=True)
-    filled = zip(found, leaves, strict=True)
-    return [torch.zeros_like(leaf) if g is None else g for g, leaf in filled]
 
 
 class Session:
@@ -73,6 +40,9 @@ class Session:
         limits: wall clock and resources.
         seed: of the random numbers that the submission draws itself; known to it.
         forbidden: library calls that are taken out of its process before the cells run.
+        shared: this process stands for those with shorter lists too, until something is wanted
+            that is not on all of them.
+        main: of which this one is a part.
 
     Raises:
         StudentTimeout: the cells did not end in time.
@@ -88,9 +58,14 @@ class Session:
         limits: Limits,
         seed: int = 0,
         forbidden: Sequence[str] = (),
+        shared: bool = False,
+        main: "Session | None" = None,
     ) -> None:
+        self._main = main or self
+        self.replay: Replay | None = None  # of the test that is being executed; the main one's
         self.zygote, self.limits, self.seed = zygote, limits, seed
         self.forbidden = tuple(forbidden)
+        self.shared = shared
         self._restricted: dict[tuple[str, ...], Session] = {}
         self.bytes_left = MAX_SESSION_BYTES
         self.deadline = time.monotonic() + limits.wall_seconds
@@ -103,6 +78,9 @@ class Session:
         self.restarts = 0
         self.mutated = False  # whether some call has written into its arguments
         self._connection: socket.socket | None = None
+        self._notes: int | None = None
+        self._until = self._seconds = 0.0  # of the call that is being replayed
+        self._wanted = False
         self._boot()
 
     @property
@@ -116,9 +94,20 @@ class Session:
         return self.deadline - time.monotonic()
 
     def _boot(self) -> None:
+        try:
+            self._run_cells()
+        except SubmissionLost:
+            if not self.unshare():
+                raise
+            self._run_cells()
+        else:
+            if self.unshare():
+                self._run_cells()
+
+    def _run_cells(self) -> None:
         self.ended = self.lost = None
         self._ahead = bytearray()
-        self._connection, self._life = self.zygote.spawn(self.limits, self.forbidden)
+        self._connection, self._life, self._notes = self.zygote.spawn(self.limits, self.forbidden)
         request = {"op": "cells", "cells": self.cells, "seed": self.seed}
         what = "the notebook's own cells"
         try:
@@ -139,8 +128,31 @@ class Session:
         self.names = frozenset(name for name in names if type(name) is str)
         self.output = str(report.get("output", ""))[: self.limits.output_characters]
 
+    def unshare(self) -> bool:
+        """Give every list of forbidden calls a process of its own, if that makes a difference.
+
+        Most submissions need nothing that is on any list, and one process does for all questions.
+        One that does is ended; the next :meth:`restart` runs the cells with nothing forbidden.
+
+        Returns:
+            Whether what was wanted since the last start was not there, so that it must be repeated.
+        """
+        if not (self.shared and self._missed()):
+            return False
+        self.end()
+        self.shared, self.forbidden = False, ()
+        return True
+
+    def _missed(self) -> bool:
+        """Whether the process has wanted something that was taken out of it."""
+        if self._notes is not None:
+            with contextlib.suppress(OSError):  # nothing there
+                self._wanted = bool(os.read(self._notes, 1)) or self._wanted
+        return self._wanted
+
     def restart(self) -> None:
         """After a death: the cells once more in a fresh process, in the time that is left."""
+        self._end_restricted()
         self.end()
         self.restarts += 1
         self._boot()
@@ -155,12 +167,12 @@ class Session:
             SubmissionLost: the jail died or answered garbage while they ran.
         """
         key = tuple(forbidden)
-        if key == self.forbidden:
+        if key == self.forbidden or (self.shared and set(key) <= set(self.forbidden)):
             return self
         if key not in self._restricted:
             limits = dataclasses.replace(self.limits, wall_seconds=max(0.0, self.seconds_left))
             self._restricted[key] = Session(
-                self.zygote, self.cells, limits=limits, seed=self.seed, forbidden=key
+                self.zygote, self.cells, limits=limits, seed=self.seed, forbidden=key, main=self
             )
         found = self._restricted[key] = self._restricted.pop(key)  # the latest comes last
         return found
@@ -181,10 +193,38 @@ class Session:
                 one.end()
                 del self._restricted[key]
 
+    def any_mutated(self) -> bool:
+        """Whether a call has written into its arguments and nobody has asked about it yet."""
+        return any(one.mutated for one in (self, *self._restricted.values()))
+
     def call(self, request: dict[str, Any], hold: wire.Hold | None = None) -> Any:
         """One request within the per-call budget; see ``jail/worker.py`` for the operations."""
         seconds = min(self.limits.call_seconds, self.seconds_left)
-        return self._exchange(request, seconds=seconds, what="the call", hold=hold)
+        return self._exchange(request, seconds=seconds, what=CALL, hold=hold, taped=True)
+
+    def ask(self, target: tuple[str, ...], question: bytes, *, opens: bool) -> Round:
+        """Put a question that another submission was asked, byte for byte.
+
+        Args:
+            target: the forbidden calls of the process that is asked.
+            question: a request, or the answer to its callback.
+            opens: it is a request, with a budget of its own.
+
+        Raises:
+            StudentTimeout: the cells of a new process did not end in time.
+            SubmissionLost: a new process died or answered garbage while they ran.
+        """
+        process = self if target == self.forbidden else self.restricted(target)
+        found = Round(target, question, opens)
+        try:
+            if opens:
+                process._seconds = min(self.limits.call_seconds, self.seconds_left)
+                process._until = time.monotonic() + process._seconds
+            with process._failing(CALL, process._seconds):
+                found.answer = process._talk([question], process._until)
+        except Exception as error:
+            found.error = error
+        return found
 
     def _exchange(
         self,
@@ -193,18 +233,10 @@ class Session:
         seconds: float,
         what: str,
         hold: wire.Hold | None = None,
+        taped: bool = False,
     ) -> Any:
-        connection = self._connection
-        if connection is None:
-            raise SubmissionLost("the submission's process has ended")
+        replay = self._main.replay if taped else None
         until = time.monotonic() + max(0.0, seconds)
-
-        def wait() -> None:
-            left = until - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            connection.settimeout(left)
-
         callbacks: list[Callable[..., Any]] = []
 
         def keep(value: object) -> dict[str, Any]:
@@ -216,73 +248,67 @@ class Session:
             raise wire.WireError(f"a {type(value).__name__} cannot be given to a submission")
 
         try:
-            frame = wire.pack(request, keep)
+            question = wire.pack(request, keep)
         except wire.WireError as error:  # the conversation has not begun, and can go on
             raise CannotCross(str(error)) from None
-        try:
-            wire.send_frame(connection, frame, wait)
-            for _ in range(MAX_CALLBACKS):
-                reply = wire.receive(
-                    connection, self._resolve, wait=wait, count=self._count, ahead=self._ahead
-                )
+        with self._failing(what, seconds):
+            for number in range(MAX_CALLBACKS):
+                if replay is None:
+                    answer = self._talk(question, until)
+                else:
+                    talk = functools.partial(self._talk, question, until)
+                    answer = replay.round(self.forbidden, b"".join(question), not number, talk)
+                reply = wire.open_frame(answer, self._resolve)
                 if type(reply) is not dict:
                     raise wire.WireError("reply is not a mapping")
                 if "callback" not in reply:
                     break
-                answer = self._packed(self._call_back(callbacks, reply), keep)
-                wire.send_frame(connection, answer, wait)
+                question = packed(call_back(callbacks, reply), keep)
             else:
                 raise wire.WireError("too many callbacks")
             if "exc" not in reply:
                 self._accept(reply)
+        if "exc" in reply:  # raised outside the block above, which takes an OSError for a dead jail
+            raise student_error(reply["exc"])
+        return reply["ok"]
+
+    def _talk(self, question: wire.Buffers, until: float) -> list[bytearray]:
+        """Send one frame and wait for one."""
+        connection = self._connection
+        if connection is None:
+            raise SubmissionLost("the submission's process has ended")
+
+        def wait() -> None:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            connection.settimeout(left)
+
+        wire.send_frame(connection, question, wait)
+        return wire.receive_frame(connection, wait=wait, count=self._count, ahead=self._ahead)
+
+    @contextlib.contextmanager
+    def _failing(self, what: str, seconds: float) -> Iterator[None]:
+        """Turn what goes wrong in a conversation into how the submission was lost."""
+        try:
+            yield
         except TimeoutError:
             self.end()
             text = f"{what} took longer than {max(0.0, seconds):.3g} s"
             raise self._lost(text, StudentTimeout) from None
         except (EOFError, OSError, wire.WireError) as error:
             raise self._died(error) from None
+        except SubmissionLost:
+            raise
         except BaseException:  # the conversation is cut in its middle: nothing can follow
             self.end()
             self.lost = self.lost or "a call was broken off"
             raise
-        if "exc" in reply:  # raised outside the block above, which takes an OSError for a dead jail
-            raise student_error(reply["exc"])
-        return reply["ok"]
 
     def _count(self, size: int) -> None:
         self.bytes_left -= size
         if self.bytes_left < 0:
             raise wire.WireError(f"more than {MAX_SESSION_BYTES >> 20} MiB in one submission")
-
-    @staticmethod
-    def _packed(answer: dict[str, Any], keep: wire.Hold) -> wire.Buffers:
-        """The frame for what a callback gave; what cannot cross is an error of the callback."""
-        try:
-            return wire.pack(answer, keep)
-        except (wire.WireError, TypeError, MemoryError) as error:
-            text = f"the callback's result cannot cross: {error}"
-            return wire.pack({"exc": {"type": "TypeError", "text": text}})
-
-    @staticmethod
-    def _call_back(callbacks: list[Callable[..., Any]], reply: dict[str, Any]) -> dict[str, Any]:
-        number, args, kwargs = reply["callback"], reply.get("args"), reply.get("kwargs")
-        if type(number) is not int or not 0 <= number < len(callbacks):
-            raise wire.WireError("unknown callback")
-        if type(args) is not list or type(kwargs) is not dict:
-            raise wire.WireError("malformed callback")
-        given = wire.arrays([args, kwargs])
-        before = [wire.raw(x) for x in given]
-        try:
-            with _bounded_memory():
-                value = callbacks[number](*args, **kwargs)
-                if "grads" in reply:
-                    return {"ok": _derivative(value, given, reply["grads"])}
-            answer = {"ok": value}
-            if any(wire.raw(x) != old for x, old in zip(given, before, strict=True)):
-                answer["written"] = given
-            return answer
-        except Exception as error:
-            return {"exc": {"type": type(error).__name__, "text": str(error)[:2000]}}
 
     def _accept(self, reply: dict[str, Any]) -> None:
         if "ok" not in reply:
@@ -305,6 +331,8 @@ class Session:
         """
         if self._connection is None:
             raise SubmissionLost("the submission's process has ended")
+        if self._main.replay is not None:
+            self._main.replay.complete = False  # memory is seen from outside: no answer tells of it
         with contextlib.suppress(OSError):  # the keeper is gone, and its report waits
             self._life.send(b"r" if reset else b"m")
         found = self._heard()
@@ -383,11 +411,19 @@ class Session:
         while self.ended is None and (said := self._heard()):
             self.ended = said if "exit" in said else None
         self._life.close()
+        self._missed()
+        if self._notes is not None:
+            os.close(self._notes)
+            self._notes = None
 
     def __enter__(self) -> "Session":
         return self
 
-    def __exit__(self, *args: object) -> None:
+    def _end_restricted(self) -> None:
         for one in self._restricted.values():
             one.end()
+        self._restricted.clear()
+
+    def __exit__(self, *args: object) -> None:
+        self._end_restricted()
         self.end()

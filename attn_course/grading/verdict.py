@@ -7,16 +7,25 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from attn_course.grading.assignment import Assignment
-from attn_course.grading.cells import names_used, plain_text, run_locked, run_test, seeded
+from attn_course.grading.assignment import Assignment, TestCell
+from attn_course.grading.cells import (
+    keep_randomness,
+    names_used,
+    plain_text,
+    run_locked,
+    run_test,
+    seeded,
+)
 from attn_course.grading.errors import SandboxError, StudentTimeout, SubmissionLost
-from attn_course.grading.remote import RemoteFunction
+from attn_course.grading.remote import Missing, RemoteFunction
+from attn_course.grading.replay import Conversations
 from attn_course.grading.results import Result, TestResult
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.session import Session
 from attn_course.grading.submission import Submission, Unreadable, parse_notebook, read_submission
 from attn_course.probes.memo import Memo, remembering
 
+_known: dict[tuple[str, int], Conversations] = {}  # the latest assignment only
 _memo = Memo()  # what the instructor's own functions give; the class is put the same questions
 
 
@@ -71,7 +80,14 @@ def grade_notebook(
             notes=submission.notes,
         )
     try:
-        session = Session(zygote, submission.cells, limits=limits, seed=_students_seed(seed))
+        session = Session(
+            zygote,
+            submission.cells,
+            limits=limits,
+            seed=_students_seed(seed),
+            forbidden=assignment.forbidden_together,
+            shared=True,
+        )
     except StudentTimeout as error:
         return result("timeout", str(error), notes=submission.notes)
     except SubmissionLost as error:
@@ -115,19 +131,6 @@ def _status(
     return ("needs_review", "; ".join(doubled)) if doubled else ("graded", "")
 
 
-class _Missing:
-    """Stands for a function that the notebook does not define."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise NameError(self.text)
-
-    def __attn_remote__(self, *args: Any) -> Any:
-        raise NameError(self.text)
-
-
 def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:
     """Stand-ins for the names that the learner writes."""
     stubs: dict[str, Any] = {}
@@ -142,7 +145,7 @@ def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:
         if type(error) is dict:
             text = f"`{name}` is not defined: its cell raised {error.get('type')}: "
             text += str(error.get("text"))[:300]
-        stubs[name] = _Missing(text)
+        stubs[name] = Missing(text)
     return stubs
 
 
@@ -150,6 +153,10 @@ def _run_tests(
     assignment: Assignment, submission: Submission, session: Session, seed: int
 ) -> Iterator[TestResult]:
     names: dict[str, Any] = {"__name__": "__main__", **_stubs(assignment, session)}
+    if (key := (assignment.digest, seed)) not in _known:
+        _known.clear()
+        _known[key] = Conversations(assignment)
+    known = _known[key]
     with seeded(seed), remembering(_memo):
         for identity, source in assignment.locked.items():
             run_locked(identity, source, names)
@@ -163,16 +170,30 @@ def _run_tests(
                 yield TestResult(test.grade_id, None, test.points, why)
                 continue
             begun = time.monotonic()
-            session.forget_dead()
-            if not session.alive and session.seconds_left > 0:
-                with contextlib.suppress(SubmissionLost, SandboxError):
-                    session.restart()
-            if session.seconds_left <= 0:
-                yield TestResult(test.grade_id, None, test.points, "not graded: out of time")
-                continue
-            names.update(_stubs(assignment, session))
-            outcome = run_test(test, names)
-            if (lost := session.why_lost()) and outcome.score:  # taken for an answer
-                text = plain_text(f"{lost}, so that this test could not be finished")
-                outcome = dataclasses.replace(outcome, score=0.0, message=text)
+            restore = keep_randomness()
+            outcome = _run_one(test, names, assignment, session, known)
+            if session.unshare():  # it wanted what is forbidden, perhaps in another question only
+                restore()
+                outcome = _run_one(test, names, assignment, session, known)
             yield dataclasses.replace(outcome, seconds=time.monotonic() - begun)
+
+
+def _run_one(
+    test: TestCell,
+    names: dict[str, Any],
+    assignment: Assignment,
+    session: Session,
+    conversations: Conversations,
+) -> TestResult:
+    session.forget_dead()
+    if not session.alive and session.seconds_left > 0:
+        with contextlib.suppress(SubmissionLost, SandboxError):
+            session.restart()
+    if session.seconds_left <= 0:
+        return TestResult(test.grade_id, None, test.points, "not graded: out of time")
+    names.update(_stubs(assignment, session))
+    outcome = conversations.run(test, names, session, lambda: run_test(test, names))
+    if (lost := session.why_lost()) and outcome.score:  # taken for an answer
+        text = plain_text(f"{lost}, so that this test could not be finished")
+        outcome = dataclasses.replace(outcome, score=0.0, message=text)
+    return outcome

@@ -8,7 +8,7 @@ from typing import Any
 
 import classroom
 
-from attn_course.grading import verdict
+from attn_course.grading import replay, verdict
 from attn_course.grading.results import Result
 from attn_course.probes.memo import Memo
 
@@ -63,6 +63,7 @@ def test_results_are_the_same_with_and_without_memory_in_any_order(
     def graded(name: str) -> Result:
         return essence(grade(notebook, {"stable_softmax": CLASS[name]}))
 
+    monkeypatch.setattr(replay.Conversations, "run", lambda self, t, n, s, execute: execute())
     with monkeypatch.context() as patch:
         patch.setattr(verdict, "remembering", lambda memo: contextlib.nullcontext())
         alone = {name: graded(name) for name in CLASS}

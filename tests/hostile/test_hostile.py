@@ -19,7 +19,8 @@ from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Zygote
 
 Grade = Callable[..., Result]
-IDLE = 2  # bubblewrap's own process 1, and the zygote
+# Bubblewrap's own process 1, the zygote, and its lesser ones, one of which may just be ending.
+MOST_IDLE = 2 + 8 + 1
 
 
 @pytest.fixture(scope="session")
@@ -71,11 +72,21 @@ def descendants(zygote: Zygote) -> set[int]:
     return {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
 
 
+def settled(zygote: Zygote) -> set[int]:
+    """What is there before a submission: bubblewrap's process 1, the zygote, its lesser ones."""
+    wait_until = time.monotonic() + 3
+    while len(found := descendants(zygote)) > MOST_IDLE and time.monotonic() < wait_until:
+        time.sleep(0.02)
+    assert len(found) <= MOST_IDLE, "a process of an earlier submission is left"
+    return found
+
+
 @pytest.mark.parametrize("name", attacks.ALL)
 def test_an_attack_gains_nothing(
     name: str, grade: Grade, zygote: Zygote, port: int, canary: str
 ) -> None:
     sources = {"double": prepared(attacks.ALL[name], port)}
+    idle = settled(zygote)
     begun = time.monotonic()
     result = grade(target.as_bytes(target.submission(**sources)))
     seconds = time.monotonic() - begun
@@ -87,9 +98,9 @@ def test_an_attack_gains_nothing(
         assert secret not in told
     assert seconds <= target.LIMITS.wall_seconds + 2
     wait_until = time.monotonic() + 3
-    while len(descendants(zygote)) > IDLE and time.monotonic() < wait_until:
+    while descendants(zygote) - idle and time.monotonic() < wait_until:
         time.sleep(0.02)
-    assert len(descendants(zygote)) <= IDLE, "a process of the submission is left"
+    assert not descendants(zygote) - idle, "a process of the submission is left"
 
     neighbour = grade(target.as_bytes(target.honest()))
     assert (neighbour.status, neighbour.score) == ("graded", broken_files.FULL), neighbour.tests

@@ -20,6 +20,7 @@ import functools
 import gc
 import importlib
 import importlib.util
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -39,6 +40,7 @@ PYTHON_HOMES = (
 WRITTEN_OUT = ("torch._refs", "torch._decomp")  # torch's own operators once more, in Python
 BACKENDS = ("CPU", "SparseCPU", "SparseCsrCPU", "QuantizedCPU", "NestedTensorCPU", "MkldnnCPU")
 SCRIPT = ("_jit_", "_create_function", "parse_ir", "import_ir", "_import_ir", "_load_for")
+NOTE = 63  # descriptor of a pipe to the trusted side: something that was taken out was wanted
 WORDS = "this question asks you to write it yourself: using {} is not allowed here"
 
 
@@ -53,11 +55,48 @@ def _refusing(name: str) -> Callable[..., Any]:
     """
 
     def refuse(
-        *args: Any, _kind: type = ForbiddenShortcut, _text: str = WORDS.format(name), **kwargs: Any
+        *args: Any,
+        _kind: type = ForbiddenShortcut,
+        _text: str = WORDS.format(name),
+        _note: Callable[[], None] = note,
+        **kwargs: Any,
     ) -> Any:
+        _note()
         raise _kind(_text)
 
     return refuse
+
+
+def note() -> None:
+    """Tell the trusted side that this process would have gone another way with all of its names.
+
+    It believes a false word as well: one process for all questions, or one for each, is all that
+    hangs on it.
+    """
+    with contextlib.suppress(OSError):
+        os.write(NOTE, b"!")
+
+
+def watch(names: Sequence[str], hidden: Sequence[str]) -> None:
+    """Note also a look at what is hidden, in case that nobody calls it.
+
+    Args:
+        names: what was taken out.
+        hidden: what :func:`hidden_folders` gave for it.
+    """
+    modules = tuple(_hidden_modules(names))
+    below = tuple(f"{name}." for name in modules)
+    folders = tuple(hidden)
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        if event == "import":
+            if args[0] in modules or str(args[0]).startswith(below):
+                note()
+        elif event in ("open", "os.listdir", "os.scandir") and str(args[0]).startswith(folders):
+            note()
+
+    if modules:
+        sys.addaudithook(hook)
 
 
 def prepare() -> None:
@@ -67,15 +106,18 @@ def prepare() -> None:
 
 def hidden_folders(names: Sequence[str]) -> list[str]:
     """Folders and files that must not be read: they hold a forbidden answer as source."""
-    modules = [name.removeprefix(IMPORT) for name in names if name.startswith(IMPORT)]
-    modules += WRITTEN_OUT if len(modules) < len(names) else []
     found = []
-    for name in modules:
+    for name in _hidden_modules(names):
         with contextlib.suppress(ImportError, AttributeError, ValueError):
             spec = importlib.util.find_spec(name)
             if spec is not None:
                 found += spec.submodule_search_locations or [str(spec.origin)]
     return found
+
+
+def _hidden_modules(names: Sequence[str]) -> list[str]:
+    modules = [name.removeprefix(IMPORT) for name in names if name.startswith(IMPORT)]
+    return [*modules, *(WRITTEN_OUT if len(modules) < len(names) else ())]
 
 
 def remove(names: Sequence[str]) -> None:

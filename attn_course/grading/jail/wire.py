@@ -127,7 +127,7 @@ def encode(value: object, buffers: Buffers, hold: Hold | None = None, depth: int
 
 
 def _encode_dict(value: dict[Any, Any], buffers: Buffers, hold: Hold | None, depth: int) -> Node:
-    if all(type(k) is str for k in dict.keys(value)):
+    if {str}.issuperset(map(type, dict.keys(value))):
         plain = {k: encode(v, buffers, hold, depth + 1) for k, v in dict.items(value)}
         return {"$": "map", "v": plain}
     pairs = [
