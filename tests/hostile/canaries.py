@@ -16,7 +16,8 @@ def shared_file(path: Path, text: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_SH)
             if not _is(file.fileno(), path):
                 continue  # removed between opening and locking
-            path.write_text(text)
+            if path.read_text() != text:
+                path.write_text(text)
             yield
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
