@@ -17,7 +17,7 @@ import classroom
 import postgres
 import pytest
 from nbgrader import api
-from sqlalchemy import inspect, text
+from sqlalchemy import event, inspect, text
 
 from attn_course.grading.assignment import Assignment
 from attn_course.grading.gradebook import (
@@ -150,6 +150,33 @@ def test_writing_twice_changes_nothing(url: str, assignment: Assignment) -> None
     before = rows(url, ids=True)
     write(url, assignment, a_class())
     assert rows(url, ids=True) == before
+
+
+def test_a_submission_takes_a_handful_of_statements_however_many_cells_it_has(
+    tmp_path: Path, assignment: Assignment
+) -> None:
+    """They are sent while the workers wait for the same cores."""
+    test = assignment.tests[0]
+    many = [dataclasses.replace(test, grade_id=f"double-{i}") for i in range(40)]
+    wide = dataclasses.replace(
+        assignment,
+        tests=(*assignment.tests, *many),
+        cells=assignment.cells | {one.grade_id: "code" for one in many},
+    )
+    sent: list[str] = []
+    with GradebookWriter(f"sqlite:///{tmp_path}/gradebook.db", wide) as book:
+        event.listen(book._book.engine, "before_cursor_execute", lambda *args: sent.append(args[2]))
+        book.write(result("ada", 2.0, 3.0), submitted=WHEN)
+        assert len(sent) <= 6, sent
+        sent.clear()
+        book.write(result("ada", 2.0, 3.0), submitted=WHEN)
+        assert all(statement.startswith("SELECT") for statement in sent), "nothing differs"
+        assert len(sent) <= 5, sent
+        sent.clear()
+        book.write(result("ada", 2.0, 1.0), submitted=WHEN)
+        changed = [statement for statement in sent if not statement.startswith("SELECT")]
+        assert len(changed) == 1, "one mark differs"
+    assert len(rows(f"sqlite:///{tmp_path}/gradebook.db")["grade"]) == 43
 
 
 def test_what_a_person_entered_survives_a_regrade(url: str, assignment: Assignment) -> None:
