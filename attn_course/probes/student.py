@@ -87,6 +87,16 @@ def peak_memory(function: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
     return int(_dispatch("peak_memory", function, args, kwargs, {}))
 
 
+def traces(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, bool, bool]:
+    """Call the learner's ``function`` and look at what it leaves on the tensors it was given.
+
+    Returns:
+        Its result, whether a ``requires_grad`` was switched, and whether a ``.grad`` was left.
+    """
+    result, switched, left = _dispatch("traces", function, args, kwargs, {})
+    return result, bool(switched), bool(left)
+
+
 def launch(
     kernel: Any,
     grid: Sequence[int],
@@ -139,8 +149,10 @@ def perform(
         return _peak_memory(function, args, kwargs)
     if operation == "launch":
         return _launch(function, args, kwargs, options)
+    if operation == "traces":
+        return _traces(function, args, kwargs)
     raise ValueError(
-        f"operation: expected grad, seed, source, peak_memory or launch, got {operation!r}"
+        f"operation: expected grad, seed, source, peak_memory, traces or launch, got {operation!r}"
     )
 
 
@@ -155,6 +167,17 @@ def _dispatch(
     if remote is not None:
         return remote(function, operation, args, kwargs, options)
     return perform(operation, function, args, kwargs, options)
+
+
+def _traces(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, bool, bool]:
+    args, kwargs = copy(args), copy(kwargs)
+    given = [x for x in leaves((args, kwargs)) if isinstance(x, Tensor)]
+    asked = [x.requires_grad for x in given]
+    result = function(*args, **kwargs)
+    switched = [x.requires_grad for x in given] != asked
+    return result, switched, any(x.is_leaf and x.grad is not None for x in given)
 
 
 def _weights(result: Tensor, start: int) -> Tensor:

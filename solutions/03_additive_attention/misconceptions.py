@@ -847,6 +847,96 @@ def attend_late(query, key, value, lengths, weight_query, weight_key, v):
     return attend(query, key, value, lengths, weight_query, weight_key, v, outside=False, late=True)
 
 
+def read_out(scores, value, lengths, real=None):
+    real = torch.arange(scores.shape[1]) < lengths[:, None] if real is None else real
+    weights = scores.masked_fill(~real, -torch.inf).softmax(-1)
+    return (weights[:, None] @ value)[:, 0]
+
+
+def hidden_units(query, key, weight_query, weight_key):
+    return (query @ weight_query.T)[:, None] + key @ weight_key.T
+
+
+@misconception(
+    of="fixed_attend",
+    name="no squashing at all",
+    fails=cells("fixed_attend", "scores", "padding"),
+)
+def attend_linear(query, key, value, lengths, weight_query, weight_key, v):
+    """The bend is gone altogether. Then the query adds the same number to every score of its row, and the softmax
+    does not see it: what the query asks for makes no difference.
+    """
+    return read_out(hidden_units(query, key, weight_query, weight_key) @ v, value, lengths)
+
+
+@misconception(
+    of="fixed_attend",
+    name="query and key are squashed one by one",
+    fails=cells("fixed_attend", "scores", "padding"),
+)
+def attend_two_tanhs(query, key, value, lengths, weight_query, weight_key, v):
+    """You bend the query's part and the key's part each by itself and add afterwards. Then the query adds the same
+    number to every score of its row and drops out of the softmax; they must meet before the bend.
+    """
+    asked, offered = torch.tanh(query @ weight_query.T), torch.tanh(key @ weight_key.T)
+    return read_out((asked[:, None] + offered) @ v, value, lengths)
+
+
+@misconception(
+    of="fixed_attend",
+    name="padding gets the score 0",
+    fails=cells("fixed_attend", "padding"),
+)
+def attend_zero_scores(query, key, value, lengths, weight_query, weight_key, v):
+    """You set the scores of padding to 0, before the softmax, and 0 is a score like any other: its exponential is 1.
+    Which score has the exponential 0?
+    """
+    scores = torch.tanh(hidden_units(query, key, weight_query, weight_key)) @ v
+    real = torch.arange(key.shape[1]) < lengths[:, None]
+    return ((scores * real).softmax(-1)[:, None] @ value)[:, 0]
+
+
+@misconception(
+    of="fixed_attend",
+    name="one position too many",
+    fails=cells("fixed_attend", "padding"),
+)
+def attend_one_more(query, key, value, lengths, weight_query, weight_key, v):
+    """Positions count from 0, so the position whose number is the length is the first one of the padding, and you
+    let it in.
+    """
+    scores = torch.tanh(hidden_units(query, key, weight_query, weight_key)) @ v
+    return read_out(scores, value, lengths, torch.arange(key.shape[1]) <= lengths[:, None])
+
+
+@misconception(
+    of="fixed_attend",
+    name="padding is the only thing that counts",
+    fails=cells("fixed_attend", "scores", "padding"),
+)
+def attend_turned(query, key, value, lengths, weight_query, weight_key, v):
+    """Your mask is turned round: what is real gets no weight, and a sentence without padding has nothing left at
+    all. Print the mask of a short row.
+    """
+    scores = torch.tanh(hidden_units(query, key, weight_query, weight_key)) @ v
+    return read_out(scores, value, lengths, torch.arange(key.shape[1]) >= lengths[:, None])
+
+
+@misconception(
+    of="fixed_attend",
+    name="softmax over the rows of the batch",
+    fails=cells("fixed_attend", "scores", "padding"),
+)
+def attend_over_batch(query, key, value, lengths, weight_query, weight_key, v):
+    """Your softmax runs over the rows of the batch, so that sentences that know nothing of each other share one
+    unit of weight. Check along which axis the weights sum to one.
+    """
+    scores = torch.tanh(hidden_units(query, key, weight_query, weight_key)) @ v
+    real = torch.arange(key.shape[1]) < lengths[:, None]
+    weights = scores.masked_fill(~real, -torch.inf).softmax(0)
+    return (weights[:, None] @ value)[:, 0]
+
+
 CHECK = cells("check_score", "plain", "mutants")
 
 

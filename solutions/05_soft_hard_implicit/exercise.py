@@ -395,7 +395,7 @@ probe.raises(ValueError, probe.normal(3, 1))
 # - `network(x, *parameters)` is given above: `x` is `(B, D)`, its result `(B, C)`, the class scores before the softmax.
 # - `label` is `(B,)`: the class that is asked for in each row.
 # - The result is `(B, D)` with its sign, and carries no gradient of its own.
-# - `x` may come in with or without `requires_grad`, and gets no `.grad`.
+# - `x` may come in with or without `requires_grad`: it leaves as it came, and gets no `.grad`. So do the parameters.
 #
 # By hand: for a network that were $f(x) = 2 x_1 - 3 x_2$, the picture `[1, 1]` gives `[2, -3]`.
 #
@@ -462,11 +462,14 @@ for rows, size, hidden, classes in ((5, 7, 3, 4), (2, 3, 5, 7)):
 
 
 # %% nbgrader={"grade_id": "gradient_times_input-clean", "grade": true, "points": 1}
-# An input that asks for gradients: the result is plain numbers, and no gradient is left behind.
+# Inputs that ask for gradients and inputs that do not: the result is plain numbers, and nothing is left behind.
 def leaves_no_trace(function, x, label, *parameters):
-    asked = x.clone().requires_grad_()
-    result = function(asked, label, *parameters)
-    return [result.detach(), asked.grad is None, not result.requires_grad]
+    """Asks with and without `requires_grad`, and looks at what is left on the tensors given."""
+    found = []
+    for asked in (x.clone().requires_grad_(), x.clone()):
+        result, switched, left = student.traces(function, asked, label, *parameters)
+        found += [result.detach(), not switched, not left, not result.requires_grad]
+    return found
 
 
 probe = Probe(

@@ -20,9 +20,12 @@ def draw_seeded(function, seed, weights, draws):
 
 
 def leaves_no_trace(function, x, label, *parameters):
-    asked = x.clone().requires_grad_()
-    result = function(asked, label, *parameters)
-    return [result.detach(), asked.grad is None, not result.requires_grad]
+    """Asks with and without `requires_grad`, and looks at what is left on the tensors given."""
+    found = []
+    for asked in (x.clone().requires_grad_(), x.clone()):
+        result, switched, left = student.traces(function, asked, label, *parameters)
+        found += [result.detach(), not switched, not left, not result.requires_grad]
+    return found
 
 
 # --- weight_entropy ----------------------------------------------------------------------------
@@ -570,6 +573,36 @@ def saliency_backward(x, label, *parameters):
         own = x if x.requires_grad else x.detach().clone().requires_grad_()
         network(own, *parameters).gather(1, label[:, None]).sum().backward()
     return own.detach() * own.grad
+
+
+@misconception(
+    of="gradient_times_input",
+    name="the caller's tensor is switched",
+    fails=cells("gradient_times_input", "clean"),
+)
+def saliency_switches(x, label, *parameters):
+    """Your numbers are right, but you call `requires_grad_` on the tensor that you were given: from then on
+    everything that the caller computes with it is recorded. Work on a copy.
+    """
+    x.requires_grad_()
+    with torch.enable_grad():
+        chosen = network(x, *parameters).gather(1, label[:, None])
+    return x.detach() * torch.autograd.grad(chosen.sum(), x)[0]
+
+
+@misconception(
+    of="gradient_times_input",
+    name="switched, and a gradient left behind",
+    fails=cells("gradient_times_input", "clean"),
+)
+def saliency_switches_and_leaves(x, label, *parameters):
+    """You make the caller's own tensor ask for gradients and call `backward` on it: it keeps both, the switch and
+    a `.grad`. Work on a copy.
+    """
+    x.requires_grad_()
+    with torch.enable_grad():
+        network(x, *parameters).gather(1, label[:, None]).sum().backward()
+    return x.detach() * x.grad
 
 
 # --- integrated_gradients ----------------------------------------------------------------------

@@ -83,6 +83,39 @@ def test_peak_memory_sees_saved_activations_and_numpy():
     assert student.peak_memory(lambda v: np.zeros((1000, 256)).sum(), x) > 1.9 * size
 
 
+def test_traces_tells_what_is_left_on_the_inputs():
+    x, asked = torch.ones(3), torch.ones(3, requires_grad=True)
+
+    def switches(z):
+        z.requires_grad_()
+        return torch.autograd.grad((z * z).sum(), z)[0]
+
+    def leaves(z):
+        (z * z).sum().backward()
+        return z.grad
+
+    def careful(z):
+        inner = z.detach().clone().requires_grad_()
+        (inner * inner).sum().backward()
+        return inner.grad
+
+    for function, z, switched, left in (
+        (switches, x, True, False),
+        (switches, asked, False, False),
+        (leaves, asked, False, True),
+        (lambda z: leaves(z.requires_grad_()), x, True, True),
+        (careful, x, False, False),
+        (careful, asked, False, False),
+        (lambda z: 2 * z.detach_(), asked, True, False),
+    ):
+        result, *found = student.traces(function, z)
+        assert torch.equal(result, 2 * torch.ones(3))
+        assert found == [switched, left]
+    assert not x.requires_grad  # it works on copies
+    assert asked.grad is None
+    assert asked.requires_grad
+
+
 def test_peak_memory_does_not_change_the_input():
     x = torch.ones(3)
     student.peak_memory(lambda v: v.mul_(2), x)
