@@ -382,6 +382,67 @@ def agreement(base: Path, counts: dict[str, int]) -> dict[str, Any]:
     }
 
 
+def edge_cases() -> dict[str, Any]:
+    """Points of one cell at a time where the last value, or standard error, is unusual.
+
+    Stock nbgrader: its own execution of the cells, then its own rule for the points of each.
+    """
+    sys.path.insert(0, str(harness.ROOT / "tests" / "grading"))
+    import logging
+
+    import nbformat
+    from classroom import LIMITS, answered, as_bytes, notebook
+    from edges import EDGES, LOUD
+    from nbgrader.preprocessors import Execute
+    from nbgrader.utils import determine_grade
+
+    from attn_course.grading.assignment import load_assignment
+    from attn_course.grading.sandbox import Zygote
+    from attn_course.grading.verdict import grade_notebook
+
+    names = {f"f{i}": name for i, name in enumerate([*EDGES, *LOUD])}
+    answers, tests, due = {}, {}, {}
+    for function, name in names.items():
+        source, points, _ = EDGES.get(name, ("", 2.0, ""))
+        answers[function] = f"def {function}():\n    {LOUD.get(name, 'pass')}"
+        tests[f"{function}-x"] = f"{function}()\n{source}" if source else f"{function}()\nx = 1"
+        due[f"{function}-x"] = points
+    setup = "import numpy as np\nimport torch"
+    made = notebook(answers, tests, dict.fromkeys(tests, 2.0), setup=setup)
+    with Zygote() as zygote:
+        assignment = load_assignment(as_bytes(made), "edges")
+        found = grade_notebook(
+            answered({}, made), assignment, zygote, student="ada", seed=SEED, limits=LIMITS
+        )
+    scored = {test.grade_id: test.score for test in found.tests}
+    ran, _ = Execute(timeout=60).preprocess(nbformat.from_dict(made), {"metadata": {"path": "."}})
+    rows = []
+    for cell in ran.cells:
+        if (name := cell.metadata.nbgrader.grade_id) in due:
+            theirs: Any
+            try:
+                theirs = determine_grade(cell, logging.getLogger())[0]
+            except Exception as error:
+                theirs = f"{type(error).__name__}: {error}"[:200]
+            right = isinstance(theirs, int | float) and abs(theirs - due[name]) < 1e-9
+            rows.append(
+                {
+                    "case": names[name.removesuffix("-x")],
+                    "due": due[name],
+                    "stock": theirs if theirs == theirs else "nan",
+                    "stock_right": right,
+                    "ours": scored[name],
+                    "ours_right": scored[name] == due[name],
+                }
+            )
+    return {
+        "cases": len(rows),
+        "stock_right": sum(row["stock_right"] for row in rows),
+        "ours_right": sum(row["ours_right"] for row in rows),
+        "rows": rows,
+    }
+
+
 HOSTILE = {
     "a loop at top level": "while True:\n    pass",
     "every call loops": "def {name}(*args, **kwargs):\n    while True:\n        pass",
@@ -440,7 +501,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--sets", default=",".join(SETS), help="agreement: on these sets")
     parser.add_argument("--budget", type=float, default=60.0)
-    parts = ("worst_case", "cost_each", "ours", "stock", "agreement")
+    parts = ("worst_case", "cost_each", "ours", "stock", "agreement", "edge_cases")
     parser.add_argument("--only", choices=parts, action="append", help="some parts; keep the rest")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="attn-bench-") as name:
@@ -450,6 +511,7 @@ def main() -> None:
             "worst_case": lambda: worst_case(given.budget),
             "ours": lambda: time_ours(base, given.count, given.ours or given.count, given.repeats),
             "stock": lambda: time_stock(base, given.count, given.stock),
+            "edge_cases": edge_cases,
             "agreement": lambda: agreement(base, dict.fromkeys(given.sets.split(","), 4)),
         }
         for part in given.only or parts:

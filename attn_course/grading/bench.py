@@ -16,6 +16,8 @@ def markdown(results: dict[str, Any]) -> str:
         lines += [*_cost(parts["cost_each"])]
     if "agreement" in parts:
         lines += [*_agreement(parts["agreement"])]
+    if "edge_cases" in parts:
+        lines += [*_edges(parts["edge_cases"])]
     if "worst_case" in parts:
         lines += [*_worst(parts["worst_case"])]
     machine = results["machine"]
@@ -104,6 +106,17 @@ def _agreement(part: dict[str, Any]) -> Iterator[str]:
             f"- `{one['cell']}` of {one['student']}: nbgrader {one['stock']}, ours "
             f"{one['ours']}: {one.get('why') or 'not explained'}"
         )
+
+
+def _edges(part: dict[str, Any]) -> Iterator[str]:
+    found = part["measured"]
+    wrong = [row["case"] for row in found["rows"] if not row["stock_right"]]
+    yield ""
+    yield (
+        f"Edge cases of partial credit and stderr with the right points: stock nbgrader "
+        f"{found['stock_right']} of {found['cases']}, ours {found['ours_right']} of "
+        f"{found['cases']}. Not right in stock nbgrader: {'; '.join(wrong)}. {_when(part)}"
+    )
 
 
 def _worst(part: dict[str, Any]) -> Iterator[str]:
