@@ -118,6 +118,10 @@ def check(
     for module in ("nbformat", "nbclient", "ipykernel"):
         _need(module, "exercises")
     from attn_course.grading.check import check_notebooks
+    from attn_course.grading.startup import notebooks_alone
+
+    with notebooks_alone():
+        import nbformat  # noqa: F401  check_notebooks imports it where it is wanted
 
     raise typer.Exit(check_notebooks(notebooks, as_json=as_json, timeout=timeout))
 

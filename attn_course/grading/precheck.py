@@ -18,6 +18,7 @@ from typing import Any
 from attn_course.grading.assignment import Assignment, cell_source, grade_metadata, load_assignment
 from attn_course.grading.collect import CollectError, Handed, collect
 from attn_course.grading.mend import Cell, Templates, known_id, mended, recovered_ids
+from attn_course.grading.startup import notebooks_alone
 from attn_course.grading.submission import MAX_SOURCE, Unreadable, parse_notebook
 
 SCHEMA = 3
@@ -116,7 +117,8 @@ def _problems(
 def _invalid(notebook: dict[str, Any]) -> str:
     import warnings
 
-    import nbformat
+    with notebooks_alone():
+        import nbformat
 
     try:
         with warnings.catch_warnings():

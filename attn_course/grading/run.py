@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -87,6 +88,8 @@ def grade_class(
         if scheduler is None and workers == 1:
             with no_collections():
                 pool.load_grader()
+            gc.freeze()  # or each collection looks at all that was imported
+            stack.callback(gc.unfreeze)
         check = pool.Task(student=INSTRUCTOR, data=notebook, seed=seed)
         results = stack.enter_context(
             contextlib.closing(

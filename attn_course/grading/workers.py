@@ -56,7 +56,9 @@ def _prepare_worker(settings: Settings, parent: int, counter: Any, forked: bool)
     keep_to_one_core(number)
     with contextlib.suppress(SandboxError):  # the first task will say so
         zygote_of_this_process(sandbox=settings.sandbox, wait=False)
-        load_grader()
+        with no_collections():
+            load_grader()
+        gc.freeze()
 
 
 def _with_settings(grade: Callable[[Task, Settings], Result], task: Task) -> Result:
