@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attn_course.probes.values import short
+
 # torch.testing's defaults, spelled out because naming a misconception needs them slightly wider.
 _TOLERANCE = {
     torch.float64: (1e-7, 1e-7),
@@ -277,7 +279,8 @@ def _dict_difference(
     missing = [key for key in expected if key not in got]
     extra = [key for key in got if key not in expected]
     if missing or extra:
-        return Difference("keys", f"missing keys {missing}, unexpected keys {extra}")
+        gone, more = short(missing, limit=400), short(extra, limit=400)
+        return Difference("keys", f"missing keys {gone}, unexpected keys {more}")
     for key, other in expected.items():
         found = difference(got[key], other, slack=slack, brief=brief)
         if found is not None:

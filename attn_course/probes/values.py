@@ -1,5 +1,6 @@
 """Copy values faithfully, look through nested ones, and put them in a line of text."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -7,6 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+_NESTED = frozenset({Tensor, list, tuple, dict})
+_MOST_LEAVES = 10_000  # that are looked at to choose how a value is shown
 
 
 def transform(value: Any, leaf: Callable[[Any], Any]) -> Any:
@@ -39,8 +43,17 @@ def copy(value: Any) -> Any:
 
 
 def detach(value: Any) -> Any:
-    """Cut a result from its graph, of which nobody else holds a part."""
-    return transform(value, _detach_leaf)
+    """Cut a result from its graph, of which nobody else holds a part: its lists are changed."""
+    kind = type(value)
+    if kind is Tensor:
+        return value.detach() if value.requires_grad else value
+    if kind is tuple:
+        return tuple([detach(item) if type(item) in _NESTED else item for item in value])
+    if kind is list or kind is dict:
+        for place, item in enumerate(value) if kind is list else value.items():
+            if type(item) in _NESTED:
+                value[place] = detach(item)
+    return value
 
 
 def freeze(value: Any) -> Any:
@@ -101,7 +114,8 @@ def show(value: Any, *, limit: int = 24) -> str:
         return " ".join(repr(value.detach()).split())
     if type(value) is np.ndarray:
         return f"<{describe(value)}>" if value.size > limit else " ".join(repr(value).split())
-    if type(value) in (list, tuple) and any(isinstance(leaf, Tensor) for leaf in leaves(value)):
+    first = itertools.islice(leaves(value), _MOST_LEAVES)
+    if type(value) in (list, tuple) and any(isinstance(leaf, Tensor) for leaf in first):
         inner = ", ".join(show(item, limit=limit // max(1, len(value))) for item in value)
         return f"[{inner}]" if type(value) is list else f"({inner})"
     if type(value) in (FunctionType, BuiltinFunctionType):
@@ -111,8 +125,9 @@ def show(value: Any, *, limit: int = 24) -> str:
 
 def short(value: Any, *, limit: int = 120) -> str:
     """Return ``repr(value)`` on one line, cut at ``limit``; a broken ``repr`` does no harm."""
+    shown = value[: limit + 1] if type(value) in (list, tuple) else value  # each takes a letter
     try:
-        text = " ".join(repr(value).split())
+        text = " ".join(repr(shown).split())
     except Exception:
         text = f"<{type(value).__name__}>"
     return text if len(text) <= limit else text[: limit - 1] + "…"
@@ -138,10 +153,6 @@ def _copy_tensor(value: Tensor) -> Tensor:
         storage, source.storage_offset(), source.size(), source.stride()
     )
     return copied.requires_grad_(value.requires_grad)
-
-
-def _detach_leaf(value: Any) -> Any:
-    return value.detach() if type(value) is Tensor and value.requires_grad else value
 
 
 def _freeze_leaf(value: Any) -> Any:

@@ -10,7 +10,9 @@ import torch
 from attn_course.probes import outcome as outcome_module
 from attn_course.probes import student
 from attn_course.probes.catalogue import Call
+from attn_course.probes.compare import difference
 from attn_course.probes.outcome import quiet, run
+from attn_course.probes.values import detach, leaves, short
 
 ROW = torch.tensor([1.0, 2.0, 3.0])
 
@@ -130,3 +132,50 @@ def test_a_difference_is_not_described_where_nobody_reads_it(monkeypatch):
     assert outcome_module.judge(broken, fine, brief=True) is not None
     assert not described
     assert outcome_module.judge(broken, fine).text == "x"
+
+
+NESTS = {
+    "a tensor": lambda t: t,
+    "a list": lambda t: [1, t],
+    "a tuple": lambda t: (t, 2.5),
+    "a dict": lambda t: {"a": t, "b": "text"},
+    "deep": lambda t: [1, {"a": (0, [t])}],
+}
+
+
+@pytest.mark.parametrize("name", NESTS)
+def test_a_result_is_cut_from_its_graph_wherever_it_lies(name):
+    made = NESTS[name]
+    found = detach(made(ROW.clone().requires_grad_() * 2))
+    assert type(found) is type(made(ROW))
+    (tensor,) = (leaf for leaf in leaves(found) if isinstance(leaf, torch.Tensor))
+    assert torch.equal(tensor, ROW * 2)
+    assert not tensor.requires_grad
+    others = [leaf for leaf in leaves(found) if not isinstance(leaf, torch.Tensor)]
+    assert others == [leaf for leaf in leaves(made(None)) if leaf is not None]
+
+
+@pytest.mark.parametrize("make", [list, tuple])
+@pytest.mark.parametrize("item", [7, "   ", "", [1], None, -0.5])
+def test_the_text_of_a_long_value_is_that_of_its_beginning(make, item):
+    for size in (1, 2, 5, 40, 119, 120, 121, 122, 5000):
+        value = make([item] * size)
+        text = " ".join(repr(value).split())
+        assert short(value) == (text if len(text) <= 120 else text[:119] + "…")
+
+
+class Told(float):
+    told: list[int] = []  # noqa: RUF012
+
+    def __repr__(self):
+        self.told.append(1)
+        return "0.5"
+
+
+def test_the_end_of_a_long_value_is_not_written_out():
+    """A hostile answer of 200,000 items is looked at in every message."""
+    assert short([Told()] * 100_000).startswith("[0.5, 0.5")
+    assert len(Told.told) < 1000
+    found = difference(dict.fromkeys(range(100000), 1), {"a": 1})
+    assert len(found.text) < 1000
+    assert found.text.startswith("missing keys ['a'], unexpected keys [0, 1, 2,")
