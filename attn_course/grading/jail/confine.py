@@ -6,6 +6,7 @@ Linux only. Numbers are from ``<linux/sched.h>``, ``<sys/mount.h>`` and ``<linux
 import contextlib
 import ctypes
 import errno
+import functools
 import os
 import resource
 import sys
@@ -18,6 +19,7 @@ CLONE_THREAD = 0x00010000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 16384, 1 << 18
 MS_REMOUNT, MS_BIND = 32, 4096
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
+PR_SET_SECCOMP, SECCOMP_MODE_FILTER, BPF_INSTRUCTION = 22, 2, 8
 SIGKILL = 9
 
 SCMP_ACT_ALLOW, SCMP_ACT_ERRNO = 0x7FFF0000, 0x00050000
@@ -177,22 +179,24 @@ class _ArgCmp(ctypes.Structure):
 KERNEL_CALLS = frozenset({"execve", "execveat", "vfork", "socket"})
 
 
-def filter_system_calls(*, kernel: bool = False) -> bool:
-    """Refuse the calls of ``REFUSED_CALLS`` and every new process (threads stay allowed).
+@functools.cache
+def system_call_filter(*, kernel: bool = False) -> bytes:
+    """The program of the filter, for :func:`filter_system_calls`; made once, before the forks.
 
     Args:
         kernel: allow programs, and the plain families of sockets.
 
     Returns:
-        False where the platform has no libseccomp; the namespaces and rlimits still hold there.
+        Instructions of the kernel's BPF; b"" where the platform has no libseccomp.
     """
     try:
         lib = ctypes.CDLL("libseccomp.so.2", use_errno=True)
     except OSError:
-        return False
+        return b""
     lib.seccomp_init.restype = ctypes.c_void_p
     lib.seccomp_init.argtypes = [ctypes.c_uint32]
-    lib.seccomp_load.argtypes = lib.seccomp_release.argtypes = [ctypes.c_void_p]
+    lib.seccomp_release.argtypes = [ctypes.c_void_p]
+    lib.seccomp_export_bpf.argtypes = [ctypes.c_void_p, ctypes.c_int]
     lib.seccomp_rule_add_array.argtypes = [
         *(ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int, ctypes.c_uint),
         ctypes.POINTER(_ArgCmp),
@@ -219,8 +223,33 @@ def filter_system_calls(*, kernel: bool = False) -> bool:
     else:
         refuse("fork", errno.EAGAIN)
         refuse("clone", errno.EAGAIN, _ArgCmp(0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0))
-    result = lib.seccomp_load(context)
-    lib.seccomp_release(context)
-    if result != 0:
-        raise OSError(-result, "seccomp_load")
+    reader, writer = os.pipe()  # which takes 64 KiB: more than the kernel takes of a filter
+    with open(reader, "rb") as program, open(writer, "wb"):
+        result = lib.seccomp_export_bpf(context, writer)
+        lib.seccomp_release(context)
+        if result != 0:
+            raise OSError(-result, "seccomp_export_bpf")
+        return os.read(program.fileno(), 1 << 16)
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def filter_system_calls(*, kernel: bool = False) -> bool:
+    """Refuse the calls of ``REFUSED_CALLS`` and every new process (threads stay allowed).
+
+    Args:
+        kernel: allow programs, and the plain families of sockets.
+
+    Returns:
+        False where the platform has no libseccomp; the namespaces and rlimits still hold there.
+    """
+    code = system_call_filter(kernel=kernel)
+    if not code:
+        return False
+    program = _Program(len(code) // BPF_INSTRUCTION, code)
+    _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    how = (SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0)
+    _check(_libc.prctl(PR_SET_SECCOMP, *how), "seccomp")
     return True

@@ -229,6 +229,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     worker.warm_up()
     shortcuts.prepare()
+    confine.system_call_filter()
     pages.collapse()
     control.send(b"ready")
     serve_orders(control, hidden=[], lesser=Lesser())
