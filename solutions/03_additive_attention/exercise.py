@@ -174,7 +174,7 @@ probe.gradient(
 # By hand: scores $[\ln 1, \ln 3, 5]$ with length 2 give $[0.25, 0.75, 0]$.
 
 
-# %% nbgrader={"grade_id": "padded_weights", "solution": true}
+# %% nbgrader={"grade_id": "padded_weights", "solution": true} attn_course={"forbidden": ["import attn_course.masks"]}
 def padded_weights(scores, lengths):
     ### BEGIN SOLUTION
     real = torch.arange(scores.shape[-1]) < lengths[:, None, None]  # (B, 1, S)
@@ -231,6 +231,7 @@ probe.equals(torch.tensor([[[200.0, 199.0, 0.0]]]), torch.tensor([3]))
 ### BEGIN HIDDEN TESTS
 probe.equals(400.0 + probe.integers(0, 3, 2, 3, 5).float(), torch.tensor([4, 2]))
 probe.equals(-400.0 + probe.integers(0, 3, 2, 3, 5).float(), torch.tensor([3, 5]))
+probe.equals(-30_000.0 + probe.integers(0, 3, 2, 3, 5).float(), torch.tensor([4, 1]))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "padded_weights-empty_row", "grade": true, "points": 1}
@@ -335,7 +336,7 @@ probe.gradient(probe.normal(2, 3, 5).softmax(-1), probe.normal(2, 5, 4), wrt=(0,
 #   Its input is the word first, then the context.
 # - `score(query, key)` is given, the function $a$: `(B, L, H)` and `(B, S, E)` in, scores `(B, L, S)` out.
 # - `word` `(B, D)` is the embedded $y_{i-1}$, `state` `(B, H)` is $s_{i-1}$, `annotations` `(B, S, E)` are the $h_j$ with `lengths` `(B,)`, all at least 1.
-# - The result is the triple `(new_state, context, weights)` of shapes `(B, H)`, `(B, E)`, `(B, S)`. Padding has weight 0, and gradients flow to the annotations.
+# - The result is the triple `(new_state, context, weights)` of shapes `(B, H)`, `(B, E)`, `(B, S)`. Padding has weight 0, and gradients flow through all of it: to the word, to the state and to the annotations.
 # - Mind the order: the weights come from the state *before* the update.
 #
 # You may use your functions of exercises 2 and 3. Their tests do not depend on this one, but this one depends on them.
@@ -403,7 +404,10 @@ probe.gives(
 
 ### BEGIN HIDDEN TESTS
 def right_step(cell, word, state, annotations, lengths, score):
-    weights = from_numpy(right_weights)(score(state[:, None], annotations), lengths)
+    real = torch.arange(annotations.shape[1]) < lengths[:, None, None]
+    scores = torch.where(real, score(state[:, None], annotations), -torch.inf)
+    powers = (scores - scores.amax(-1, keepdim=True)).exp()
+    weights = powers / powers.sum(-1, keepdim=True)
     context = (weights[..., None] * annotations[:, None]).sum(dim=2)[:, 0]
     return cell(torch.cat([word, context], dim=1), state), context, weights[:, 0]
 
@@ -494,6 +498,25 @@ probe.holds(
     even_score,
 )
 
+
+### BEGIN HIDDEN TESTS
+def bilinear(weight):
+    return lambda query, key: query @ weight @ key.transpose(-1, -2)
+
+
+probe = Probe("03_additive_attention", "decoder_step", decoder_step, oracle=right_step)
+cell = tanh_cell(probe.normal(3, 2 + 4, std=0.5), probe.normal(3, 3, std=0.5))
+probe.gradient(
+    cell,
+    probe.normal(2, 2),
+    probe.normal(2, 3),
+    probe.normal(2, 5, 4),
+    torch.tensor([5, 5]),
+    bilinear(probe.normal(3, 4)),
+    wrt=(1, 2, 3),
+)
+### END HIDDEN TESTS
+
 # %% [markdown]
 # ## 5. The alignment error rate
 #
@@ -502,7 +525,7 @@ probe.holds(
 # - `weights` is `(B, L, S)`: for each of the `L` target positions a row of weights.
 # - `alignment` is `(B, L)` and integer: the source position that the target position comes from, or -1 where there is none.
 # - The position with the largest weight is where the model looks; of equal ones the first.
-# - The result is one number, a `float`: the share of target positions *with a known source position* at which the model looks elsewhere. It is `0.0` when there are none.
+# - The result is one number, a `float` (a tensor without axes will do): the share of target positions *with a known source position* at which the model looks elsewhere. It is `0.0` when there are none.
 #
 # By hand: three target positions come from 1, 0 and nowhere; the model looks at 1, 2 and 0. One of two is wrong: `0.5`.
 

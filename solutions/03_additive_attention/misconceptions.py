@@ -450,7 +450,7 @@ def context_batch(weights, value):
 
 # --- decoder_step ------------------------------------------------------------------------------
 
-STEP = ("by_hand", "no_padding", "padding")
+STEP = ("by_hand", "no_padding", "padding", "gradient")
 
 
 @witnesses(of="decoder_step")
@@ -521,7 +521,7 @@ def step_blind(cell, word, state, annotations, lengths, score):
 @misconception(
     of="decoder_step",
     name="context first, word second",
-    fails=cells("decoder_step", "no_padding", "padding"),
+    fails=cells("decoder_step", "no_padding", "padding", "gradient"),
 )
 def step_turned(cell, word, state, annotations, lengths, score):
     """You put the context in front of the word. The cell's matrix has its columns in another order,
@@ -614,6 +614,34 @@ def step_detached(cell, word, state, annotations, lengths, score):
     context, weights = look(state, annotations, lengths, score)
     context, weights = context.detach(), weights.detach()
     return cell(torch.cat([word, context], dim=-1), state), context, weights
+
+
+@misconception(
+    of="decoder_step",
+    name="the weights are cut off from training",
+    fails=cells("decoder_step", "gradient"),
+)
+def step_weights_detached(cell, word, state, annotations, lengths, score):
+    """Your numbers are right, and the annotations that are mixed do get a gradient, but none comes back through the
+    weights: the score never learns where to look.
+    """
+    _, weights = look(state, annotations, lengths, score)
+    weights = weights.detach()
+    context = (weights[:, None] @ annotations)[:, 0]
+    return cell(torch.cat([word, context], dim=-1), state), context, weights
+
+
+@misconception(
+    of="decoder_step",
+    name="the cell gets a context without its history",
+    fails=cells("decoder_step", "gradient"),
+)
+def step_context_detached(cell, word, state, annotations, lengths, score):
+    """Your numbers are right, but the context that enters the cell is cut off: what the new state needs from the
+    source is never told to the look that fetched it.
+    """
+    context, weights = look(state, annotations, lengths, score)
+    return cell(torch.cat([word, context.detach()], dim=-1), state), context, weights
 
 
 # --- alignment_error_rate ----------------------------------------------------------------------

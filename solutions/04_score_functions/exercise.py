@@ -4,6 +4,7 @@
 # You write the seven scores of the chapter, the two windows, and the loop that feeds the attentional vector back.
 # All scores have one shape: queries `(..., L, E_q)` and keys `(..., S, E_k)` give scores `(..., L, S)`, one number for each query and each key, before any mask or softmax.
 # The dots stand for any number of leading axes, the same for queries and keys; row by row they know nothing of each other.
+# Gradients flow to everything that goes in.
 #
 # A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
 # Nothing here needs a network or a GPU.
@@ -66,6 +67,7 @@ probe.equals(QUERY, KEYS)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5), probe.normal(7, 5))
 probe.equals(probe.normal(2, 11, dtype=torch.float64), probe.normal(3, 11, dtype=torch.float64))
+probe.gradient(probe.normal(2, 3), probe.normal(4, 3), wrt=(0, 1))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "dot_score-batch", "grade": true, "points": 1}
@@ -106,6 +108,7 @@ probe.equals(QUERY, KEYS)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5), probe.normal(7, 5))
 probe.equals(probe.normal(2, 3, 11), probe.normal(2, 5, 11))
+probe.gradient(probe.normal(2, 3), probe.normal(4, 3), wrt=(0, 1))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "scaled_dot_score-other_scale", "grade": true, "points": 1}
@@ -142,6 +145,9 @@ probe = Probe("04_score_functions", "general_score", general_score, oracle=refer
 probe.equals(QUERY, KEYS, weight=torch.tensor([[1.0, 0.0], [1.0, 1.0]]))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5), probe.normal(7, 5), weight=probe.normal(5, 5))
+probe.gradient(
+    probe.normal(2, 3), probe.normal(4, 3), weight=probe.normal(3, 3), wrt=(0, 1, "weight")
+)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "general_score-sizes_and_batch", "grade": true, "points": 1}
@@ -192,6 +198,8 @@ probe.equals(
 ### BEGIN HIDDEN TESTS
 small = {"weight_query": probe.normal(5, 5), "weight_key": probe.normal(5, 5), "v": probe.normal(5)}
 probe.equals(probe.normal(5, 5), probe.normal(5, 5), **small)
+small = {"weight_query": probe.normal(2, 3), "weight_key": probe.normal(2, 3), "v": probe.normal(2)}
+probe.gradient(probe.normal(2, 3), probe.normal(3, 3), **small, wrt=(0, 1, *small))
 probe.equals(
     probe.normal(2, 5),
     probe.normal(7, 3),
@@ -260,6 +268,13 @@ probe.equals(
 )
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(2, 5), probe.normal(7, 3), weight=probe.normal(11, 8), v=probe.normal(11))
+probe.gradient(
+    probe.normal(2, 3),
+    probe.normal(3, 2),
+    weight=probe.normal(2, 5),
+    v=probe.normal(2),
+    wrt=(0, 1, "weight", "v"),
+)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "concat_score-batch", "grade": true, "points": 1}
@@ -314,6 +329,7 @@ probe = Probe(
 probe.equals(QUERY, KEYS, weight=torch.tensor([[1.0, 1.0], [3.0, -1.0]]))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5), probe.normal(7, 5), weight=probe.normal(7, 5))
+probe.gradient(probe.normal(2, 3), probe.normal(4, 3), weight=probe.normal(4, 3), wrt=(0, "weight"))
 probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 3), weight=probe.normal(7, 5))
 ### END HIDDEN TESTS
 
@@ -334,7 +350,8 @@ probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 3), weight=probe.normal(9
 # `cosine_score(query, key, sharpness=1.0)` gives $s_{ij} = \beta \, \frac{q_i \cdot k_j}{\lVert q_i \rVert \lVert k_j \rVert}$.
 #
 # - `sharpness` is the number $\beta$.
-# - A vector of zeros points nowhere: its scores are 0, not NaN. Write it with torch's basic operations; a `clamp` or `torch.where` is enough.
+# - Short vectors point somewhere too: the result does not depend on the lengths, and a small constant added below changes it.
+# - A vector of zeros points nowhere: its scores are 0, not NaN. Write it with torch's basic operations; `torch.where` is enough.
 #
 # By hand: lengths $\sqrt 5$, $\sqrt{10}$ and $2$, so the cosines are $1/\sqrt{50} = 0.141$ and $4/\sqrt{20} = 0.894$.
 
@@ -355,6 +372,8 @@ probe.equals(QUERY, KEYS)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5), probe.normal(7, 5))
 probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 5))
+probe.equals(1e-4 * (1 + probe.uniform(3, 5)), 1e-4 * (1 + probe.uniform(7, 5)))
+probe.gradient(probe.normal(2, 3), probe.normal(4, 3), wrt=(0, 1))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "cosine_score-sharpness", "grade": true, "points": 1}
@@ -383,6 +402,7 @@ probe.equals(some, probe.normal(7, 5))
 # - `scores` is `(B, L, S)`; row $t = 0, 1, \dots$ of its second axis is target step $t$. `lengths` is `(B,)`: row $b$ has `lengths[b]` real places, what follows is padding. `half_width` is $D$, a whole number.
 # - The softmax is over the places that are left, so that a row sums to one.
 # - A step whose window holds no real place gets zeros, not NaN.
+# - It is right for every finite score, however large.
 #
 # By hand: equal scores, $D = 1$, a sentence of 4 words. Step 0 has the places 0 and 1, so $0.5$ each; step 2 has 1, 2 and 3, so $1/3$ each; step 6 would have 5 to 7 and gets zeros.
 
@@ -413,6 +433,7 @@ probe.equals(uneven, torch.tensor([5]), 1)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 7, 7), torch.full((3,), 7), 2)
 probe.equals(probe.normal(2, 9, 9), torch.full((2,), 9), 3)
+probe.equals(200.0 + probe.integers(0, 3, 2, 5, 5).float(), torch.full((2,), 5), 1)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "local_m_weights-padding", "grade": true, "points": 1}
@@ -495,12 +516,16 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "local_p_weights-gradient", "grade": true, "points": 1}
-# How the loss moves the centre.
+# How the loss moves the scores and the centre.
 probe = Probe("04_score_functions", "local_p_weights", local_p_weights, oracle=right_local_p)
-probe.gradient(uneven_p, torch.tensor([[3.3]]), torch.tensor([9]), 3.0, wrt=1)
+probe.gradient(uneven_p, torch.tensor([[3.3]]), torch.tensor([9]), 3.0, wrt=(0, 1))
 ### BEGIN HIDDEN TESTS
 probe.gradient(
-    probe.normal(2, 3, 9), probe.uniform(2, 3, low=0.6, high=7.9), torch.tensor([9, 9]), 2.7, wrt=1
+    probe.normal(2, 3, 9),
+    probe.uniform(2, 3, low=0.6, high=7.9),
+    torch.tensor([9, 9]),
+    2.7,
+    wrt=(0, 1),
 )
 ### END HIDDEN TESTS
 
@@ -595,7 +620,7 @@ def broken_attention(query, key, value, mask):
     return weights @ value
 
 
-# %% nbgrader={"grade_id": "fixed_attention", "solution": true}
+# %% nbgrader={"grade_id": "fixed_attention", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "multi_head_attention_forward", "aten::*scaled_dot_product*", "aten::*multi_head_attention*"]}
 def fixed_attention(query, key, value, mask):
     ### BEGIN SOLUTION
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])

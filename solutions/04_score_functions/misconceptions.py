@@ -595,6 +595,7 @@ COSINE = ("values", "sharpness", "zero_vector")
 @witnesses(of="cosine_score")
 def cosine_calls(draw):
     yield call(draw.normal(3, 5), draw.normal(7, 5))
+    yield call(1e-4 * draw.normal(3, 5), 1e-4 * draw.normal(7, 5))
     yield call(draw.normal(2, 3, 5), draw.normal(2, 7, 5), sharpness=2.5)
     yield call(draw.normal(3, 5) * torch.tensor([[0.0], [1.0], [1.0]]), draw.normal(2, 5))
 
@@ -652,6 +653,17 @@ def cosine_whole(query, key, sharpness=1.0):
     """
     lengths = (query.norm() * key.norm()).expand(*query.shape[:-1], key.shape[-2])
     return safe(query, key, lengths, sharpness)
+
+
+@misconception(
+    of="cosine_score", name="a small constant below", fails=cells("cosine_score", "values")
+)
+def cosine_constant(query, key, sharpness=1.0):
+    """You add a small constant to the product of the lengths. Long vectors do not feel it, but for short ones it is
+    as large as the product: their cosine comes out too small. Only a length of exactly 0 needs care.
+    """
+    lengths = query.norm(dim=-1)[..., :, None] * key.norm(dim=-1)[..., None, :]
+    return sharpness * (query @ key.transpose(-2, -1)) / (lengths + 1e-8)
 
 
 @misconception(

@@ -115,7 +115,7 @@ UNBIASED = properties.Property("the estimate is right on average", mean_is_right
 # </details>
 
 
-# %% nbgrader={"grade_id": "weight_entropy", "solution": true}
+# %% nbgrader={"grade_id": "weight_entropy", "solution": true} attn_course={"forbidden": ["torch.special.entr", "import torch.distributions"]}
 def weight_entropy(weights, dim=-1):
     ### BEGIN SOLUTION
     positive = torch.where(weights > 0, weights, torch.ones_like(weights))

@@ -17,7 +17,10 @@ SLUG = "06_memory_networks"
 
 def place_weights(words, embed_dim):
     """The position encoding of a sentence of so many words, `(words, embed_dim)`: exercise 1."""
-    return functional.position_encoding(words, embed_dim)
+    # In the open: an answer that calls it is graded where attn_course.functional is closed.
+    j = torch.arange(1, words + 1)[:, None] / words
+    k = torch.arange(1, embed_dim + 1) / embed_dim
+    return 1 - j - k * (1 - 2 * j)
 
 
 def ladder(count, size):
@@ -148,6 +151,11 @@ probe = Probe(SLUG, "build_memory", build_memory, oracle=right_memory)
 probe.equals(torch.tensor([[2, 4], [6, 3]]), ladder(7, 1), torch.zeros(2, 1))
 probe.equals(torch.tensor([[2, 4, 5], [6, 3, 1]]), ladder(7, 2), torch.zeros(2, 2))
 probe.equals(probe.integers(1, 11, 3, 5), probe.normal(11, 7), torch.zeros(3, 7))
+# powers of two, for which the place weights are exact in either dtype
+double = {"dtype": torch.float64}
+probe.equals(
+    probe.integers(1, 11, 3, 4), probe.normal(11, 4, **double), torch.zeros(3, 4, **double)
+)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "build_memory-ages", "grade": true, "points": 2}
@@ -225,7 +233,7 @@ probe.gradient(probe.integers(1, 7, 3, 2), probe.normal(7, 3), probe.normal(4, 3
 # By hand: scores $\ln 1, \ln 3$ give the weights $\frac14, \frac34$; with $c = 8$ and $c = 4$ the output is $\frac14 \cdot 8 + \frac34 \cdot 4 = 5$.
 
 
-# %% nbgrader={"grade_id": "memory_hop", "solution": true}
+# %% nbgrader={"grade_id": "memory_hop", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "multi_head_attention_forward", "aten::*scaled_dot_product*", "aten::*multi_head_attention*"]}
 def memory_hop(query, memory_in, memory_out, mask=None):
     ### BEGIN SOLUTION
     scores = torch.einsum("bd,bnd->bn", query, memory_in)
@@ -284,6 +292,11 @@ probe.equals(
 mask = probe.mask(4, 7, keep=0.5)
 mask[0], mask[1, :3], mask[1, 3:] = False, True, False
 probe.equals(probe.normal(4, 5), probe.normal(4, 7, 5), probe.normal(4, 7, 3), mask)
+# what does not count may have by far the largest score
+loud = probe.normal(2, 7, 5)
+loud[:, 2] = 100.0
+some = torch.arange(7).repeat(2, 1) != 2
+probe.equals(1.0 + probe.uniform(2, 5), loud, probe.normal(2, 7, 3), some)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "memory_hop-large_scores", "grade": true, "points": 1}
@@ -329,12 +342,12 @@ probe.gradient(probe.normal(2, 3), probe.normal(2, 5, 3), probe.normal(2, 5, 3),
 # - `"layer-wise"`: `memories` has two entries. Every hop compares with the first and reads out the second. The query goes on as $u^{k+1} = H u^k + o^k$, where `update` is $H$, `(D, D)`.
 #
 # - `query` is `(B, D)`, `mask` is `(B, N)` as in exercise 3, and every row has a memory that counts.
-# - The result is the pair of $u^{K+1}$, `(B, D)`, and the weights of all hops, `(B, K, N)`.
+# - The result is the pair of $u^{K+1}$, `(B, D)`, and the weights of all hops, `(B, K, N)`. Gradients flow through all hops.
 #
 # By hand, adjacent, one hop, one memory: its weight is 1, so $u^2 = u^1 + c^1$, whatever $m^1$ is.
 
 
-# %% nbgrader={"grade_id": "stack_hops", "solution": true}
+# %% nbgrader={"grade_id": "stack_hops", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "multi_head_attention_forward", "aten::*scaled_dot_product*", "aten::*multi_head_attention*"]}
 def stack_hops(query, memories, hops, tying, update=None, mask=None):
     ### BEGIN SOLUTION
     weights = []
@@ -375,6 +388,8 @@ two = [*one, torch.tensor([[[5.0, 1.0], [3.0, -4.0]]])]
 probe.equals(torch.tensor([[1.0, 0.5]]), two, via=hops_adjacent)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5), [probe.normal(3, 7, 5) for _ in range(4)], via=hops_adjacent)
+three = [probe.normal(2, 4, 3) for _ in range(3)]
+probe.gradient(probe.normal(2, 3), three, 2, "adjacent", wrt=0)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "stack_hops-layer_wise", "grade": true, "points": 2}
@@ -511,7 +526,7 @@ def broken_two_hops(query, memory_in, memory_out):
     return query + output + (second[..., None] * memory_out).sum(1)
 
 
-# %% nbgrader={"grade_id": "fixed_two_hops", "solution": true}
+# %% nbgrader={"grade_id": "fixed_two_hops", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "multi_head_attention_forward", "aten::*scaled_dot_product*", "aten::*multi_head_attention*"]}
 def fixed_two_hops(query, memory_in, memory_out):
     ### BEGIN SOLUTION
     for _ in range(2):
