@@ -404,9 +404,7 @@ def hop_hard(query, memory_in, memory_out, mask=None):
     return hop(query, memory_in, memory_out, mask, hard=True)
 
 
-@misconception(
-    of="memory_hop", name="exponentials that overflow", fails=[*cells("memory_hop", "mask"), LARGE]
-)
+@misconception(of="memory_hop", name="exponentials that overflow", fails=[MASK, LARGE])
 def hop_overflows(query, memory_in, memory_out, mask=None):
     """Your exponentials leave the range of the numbers before you divide. The contract says scores of
     any size; chapter 00 has the shift that keeps them small.
