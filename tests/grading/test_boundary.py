@@ -1,6 +1,7 @@
 """What crosses between a test cell and the jail; the real sets grade alike on both sides."""
 
 import ast
+import dataclasses
 import inspect
 import os
 import random
@@ -369,6 +370,65 @@ def test_a_misconception_gives_what_it_gives_in_one_process(
         assert there[name].misconception == result.misconception, name
 
 
+RIGHT_BUT_REFUSED = {"logsumexp_of_torch"}  # the call that the question forbids, by itself
+
+
+def listed() -> list[Any]:
+    """Every other right answer to a question that forbids something."""
+    return [
+        pytest.param(slug, one, id=f"{slug}-{one.function.__name__}")
+        for slug in SLUGS
+        for one in variants(slug)
+        if assignment(slug).forbidden.get(one.of)
+    ]
+
+
+@pytest.mark.parametrize(("slug", "right"), listed())
+def test_a_list_of_shortcuts_refuses_no_right_answer_but_a_shortcut(
+    slug: str, right: Any, zygote: Zygote
+) -> None:
+    data = submitted(slug, right.of, whole_module(slug, "variants", right))
+    result = through_the_jail(slug, data, zygote)
+    lost = [t for t in result.tests if t.score != t.max]
+    assert bool(lost) == (right.function.__name__ in RIGHT_BUT_REFUSED), lost
+    assert all("write it yourself" in t.message for t in lost)
+
+
+# one library call each, and what the set forbids for it; without the list it would earn points
+ONE_CALL = {
+    ("03_additive_attention", "padded_weights"): """from attn_course.masks import padding_mask
+def padded_weights(scores, lengths):
+    real = padding_mask(lengths, scores.shape[-1])[:, None]
+    return scores.masked_fill(~real, -torch.inf).softmax(-1).nan_to_num(0.0)""",
+    ("04_score_functions", "fixed_attention"): """def fixed_attention(query, key, value, mask):
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value, mask[:, None])""",
+    ("05_soft_hard_implicit", "weight_entropy"): """def weight_entropy(weights, dim=-1):
+    return torch.special.entr(weights).sum(dim)""",
+    (
+        "06_memory_networks",
+        "memory_hop",
+    ): """def memory_hop(query, memory_in, memory_out, mask=None):
+    B, N = memory_in.shape[:2]
+    both = torch.cat([memory_out, torch.eye(N).expand(B, N, N).to(memory_out)], -1)
+    mask = None if mask is None else mask[:, None]
+    found = torch.nn.functional.scaled_dot_product_attention(
+        query[:, None], memory_in, both, attn_mask=mask, scale=1.0)[:, 0]
+    return found[:, :-N], found[:, -N:]""",
+}
+
+
+@pytest.mark.parametrize(("slug", "of"), ONE_CALL)
+def test_one_library_call_is_no_answer(slug: str, of: str, zygote: Zygote) -> None:
+    data = submitted(slug, of, ONE_CALL[slug, of])
+    lists = dataclasses.replace(assignment(slug), forbidden={})
+    limits = Limits(wall_seconds=240.0, call_seconds=60.0, cpu_seconds=200)
+    without = grade_notebook(data, lists, zygote, student="a", seed=0, limits=limits)
+    for result, earns in ((without, True), (through_the_jail(slug, data, zygote), False)):
+        tests = [t for t in result.tests if t.grade_id.startswith(f"{of}-")]
+        assert any(t.score for t in tests) == earns, tests
+    assert all("write it yourself" in t.message for t in tests)
+
+
 @pytest.mark.parametrize(("slug", "right"), sample(variants, 3))
 def test_another_right_answer_earns_full_marks_through_the_jail(
     slug: str, right: Any, zygote: Zygote
@@ -383,6 +443,7 @@ def test_the_sets_name_their_forbidden_shortcuts() -> None:
         name: calls for slug in SLUGS for name, calls in assignment(slug).forbidden.items() if calls
     }
     assert {"stable_softmax", "rnn_cell", "lstm_cell", "gru_cell"} <= set(named)
+    assert {of for _, of in ONE_CALL} <= set(named)
 
 
 @pytest.mark.parametrize(
