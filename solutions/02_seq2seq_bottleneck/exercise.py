@@ -162,14 +162,6 @@ def encode(step, source, lengths, state):
 
 # %% nbgrader={"grade_id": "encode-order", "grade": true, "points": 1}
 # Rows that fill all columns, read from the first symbol to the last.
-probe = Probe("02_seq2seq_bottleneck", "encode", encode)
-probe.gives(
-    torch.tensor([[13.0]]), count, torch.tensor([[4, 5]]), torch.tensor([2]), torch.zeros(1, 1)
-)
-two = torch.tensor([[4, 5, 6], [7, 5, 4]])
-probe.gives(torch.tensor([[32.0], [42.0]]), count, two, torch.tensor([3, 3]), torch.zeros(2, 1))
-
-
 ### BEGIN HIDDEN TESTS
 def all_states(step, tokens, state):
     """The states after 1, 2, ... tokens at once: such a step is a sum with fading weights."""
@@ -185,6 +177,14 @@ def right_encode(step, source, lengths, state):
     return states[torch.arange(len(lengths)), lengths]
 
 
+### END HIDDEN TESTS
+probe = Probe("02_seq2seq_bottleneck", "encode", encode)
+probe.gives(
+    torch.tensor([[13.0]]), count, torch.tensor([[4, 5]]), torch.tensor([2]), torch.zeros(1, 1)
+)
+two = torch.tensor([[4, 5, 6], [7, 5, 4]])
+probe.gives(torch.tensor([[32.0], [42.0]]), count, two, torch.tensor([3, 3]), torch.zeros(2, 1))
+### BEGIN HIDDEN TESTS
 probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
 step = reader(probe.normal(11, 5), 0.5)
 probe.equals(step, probe.integers(4, 11, 3, 7), torch.full((3,), 7), torch.zeros(3, 5))
@@ -272,14 +272,6 @@ def shift_targets(target, lengths, bos=1, eos=2, pad=0):
 
 # %% nbgrader={"grade_id": "shift_targets-values", "grade": true, "points": 1}
 # Rows without padding.
-probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets)
-probe.gives(
-    (torch.tensor([[1, 7, 8, 9]]), torch.tensor([[7, 8, 9, 2]])),
-    torch.tensor([[7, 8, 9]]),
-    torch.tensor([3]),
-)
-
-
 ### BEGIN HIDDEN TESTS
 def right_shift(target, lengths, bos=1, eos=2, pad=0):
     from attn_course.data import collate
@@ -294,6 +286,14 @@ def right_shift(target, lengths, bos=1, eos=2, pad=0):
     return tuple(ids[F.pad(part, (0, short))].to(target.dtype) for part in pair)
 
 
+### END HIDDEN TESTS
+probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets)
+probe.gives(
+    (torch.tensor([[1, 7, 8, 9]]), torch.tensor([[7, 8, 9, 2]])),
+    torch.tensor([[7, 8, 9]]),
+    torch.tensor([3]),
+)
+### BEGIN HIDDEN TESTS
 probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets, oracle=right_shift)
 probe.equals(probe.integers(4, 20, 3, 5), torch.full((3,), 5))
 probe.equals(probe.integers(4, 20, 2, 7, dtype=torch.int32), torch.full((2,), 7))
@@ -460,17 +460,6 @@ def unroll(step, state, target_in):
 
 # %% nbgrader={"grade_id": "unroll-one_step", "grade": true, "points": 1}
 # A target of one token: the result has three axes all the same.
-probe = Probe("02_seq2seq_bottleneck", "unroll", unroll)
-# the state is halved, the token adds 1 at its place; the logits weigh the four places
-step = writer(torch.eye(4), 0.5, torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0])))
-probe.gives(
-    torch.tensor([[[0.0, 4.0, 0.0, 0.0]], [[2.0, 0.0, 0.0, 4.0]]]),
-    step,
-    torch.tensor([[0.0, 2.0, 0.0, 0.0], [4.0, 0.0, 0.0, 0.0]]),
-    torch.tensor([[1], [3]]),
-)
-
-
 ### BEGIN HIDDEN TESTS
 def right_unroll(step, state, target_in):
     written = []
@@ -480,6 +469,17 @@ def right_unroll(step, state, target_in):
     return torch.stack(written, 1)
 
 
+### END HIDDEN TESTS
+probe = Probe("02_seq2seq_bottleneck", "unroll", unroll)
+# the state is halved, the token adds 1 at its place; the logits weigh the four places
+step = writer(torch.eye(4), 0.5, torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0])))
+probe.gives(
+    torch.tensor([[[0.0, 4.0, 0.0, 0.0]], [[2.0, 0.0, 0.0, 4.0]]]),
+    step,
+    torch.tensor([[0.0, 2.0, 0.0, 0.0], [4.0, 0.0, 0.0, 0.0]]),
+    torch.tensor([[1], [3]]),
+)
+### BEGIN HIDDEN TESTS
 probe = Probe("02_seq2seq_bottleneck", "unroll", unroll, oracle=right_unroll)
 step = writer(probe.normal(7, 3), 0.5, probe.normal(3, 7))
 probe.equals(step, probe.normal(2, 3), probe.integers(1, 7, 2, 1))

@@ -359,6 +359,17 @@ def decoder_step(cell, word, state, annotations, lengths, score):
 
 # %% nbgrader={"grade_id": "decoder_step-by_hand", "grade": true, "points": 1}
 # All sizes 1.
+### BEGIN HIDDEN TESTS
+def right_step(cell, word, state, annotations, lengths, score):
+    real = torch.arange(annotations.shape[1]) < lengths[:, None, None]
+    scores = torch.where(real, score(state[:, None], annotations), -torch.inf)
+    powers = (scores - scores.amax(-1, keepdim=True)).exp()
+    weights = powers / powers.sum(-1, keepdim=True)
+    context = (weights[..., None] * annotations[:, None]).sum(dim=2)[:, 0]
+    return cell(torch.cat([word, context], dim=1), state), context, weights[:, 0]
+
+
+### END HIDDEN TESTS
 def picking_cell(input, hidden):
     """A cell that lets only the word through, so that the source is felt by looking alone."""
     return input[:, :5]
@@ -400,18 +411,7 @@ probe.gives(
     torch.tensor([2]),
     product_score,
 )
-
-
 ### BEGIN HIDDEN TESTS
-def right_step(cell, word, state, annotations, lengths, score):
-    real = torch.arange(annotations.shape[1]) < lengths[:, None, None]
-    scores = torch.where(real, score(state[:, None], annotations), -torch.inf)
-    powers = (scores - scores.amax(-1, keepdim=True)).exp()
-    weights = powers / powers.sum(-1, keepdim=True)
-    context = (weights[..., None] * annotations[:, None]).sum(dim=2)[:, 0]
-    return cell(torch.cat([word, context], dim=1), state), context, weights[:, 0]
-
-
 probe = Probe("03_additive_attention", "decoder_step", decoder_step, oracle=right_step)
 annotations = probe.normal(2, 5, 1)
 probe.equals(

@@ -557,15 +557,6 @@ def unroll_fed(cell, look, words, state):
 
 # %% nbgrader={"grade_id": "unroll_fed-first_step", "grade": true, "points": 1}
 # One step: the vector that is fed is still zero.
-probe = Probe("04_score_functions", "unroll_fed", unroll_fed)
-half = mixing_cell(torch.tensor([[1.0], [0.5]]), torch.tensor([[0.5]]))
-twice = looking(torch.tensor([[2.0]]), torch.tensor([0.1]))
-# tanh(1 + 0.5 * 0 + 0.5 * 0.4) = 0.8337, tanh(2 * 0.8337 + 0.1) = 0.9433
-probe.gives(
-    torch.tensor([[[0.9433138]]]), half, twice, torch.tensor([[[1.0]]]), torch.tensor([[0.4]])
-)
-
-
 ### BEGIN HIDDEN TESTS
 def right_unroll_fed(cell, look, words, state):
     fed, vectors = torch.zeros_like(state), words.new_empty(*words.shape[:2], state.shape[1])
@@ -578,6 +569,15 @@ def right_unroll_fed(cell, look, words, state):
     return vectors
 
 
+### END HIDDEN TESTS
+probe = Probe("04_score_functions", "unroll_fed", unroll_fed)
+half = mixing_cell(torch.tensor([[1.0], [0.5]]), torch.tensor([[0.5]]))
+twice = looking(torch.tensor([[2.0]]), torch.tensor([0.1]))
+# tanh(1 + 0.5 * 0 + 0.5 * 0.4) = 0.8337, tanh(2 * 0.8337 + 0.1) = 0.9433
+probe.gives(
+    torch.tensor([[[0.9433138]]]), half, twice, torch.tensor([[[1.0]]]), torch.tensor([[0.4]])
+)
+### BEGIN HIDDEN TESTS
 probe = Probe("04_score_functions", "unroll_fed", unroll_fed, oracle=right_unroll_fed)
 cell = mixing_cell(probe.normal(8, 5), probe.normal(5, 5))
 look = looking(probe.normal(5, 5), probe.normal(5))

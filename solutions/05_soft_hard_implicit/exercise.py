@@ -348,10 +348,6 @@ def leave_one_out(reward):
 
 # %% nbgrader={"grade_id": "leave_one_out-by_hand", "grade": true, "points": 1}
 # The example.
-probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out)
-probe.gives(torch.tensor([4.0, 3.5, 1.5]), torch.tensor([1.0, 2.0, 6.0]))
-
-
 ### BEGIN HIDDEN TESTS
 def others(reward):
     size = reward.shape[-1]
@@ -359,6 +355,10 @@ def others(reward):
     return reward @ keep / keep.sum(0)
 
 
+### END HIDDEN TESTS
+probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out)
+probe.gives(torch.tensor([4.0, 3.5, 1.5]), torch.tensor([1.0, 2.0, 6.0]))
+### BEGIN HIDDEN TESTS
 probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out, oracle=others)
 probe.equals(torch.tensor([1.0, 2.0, 6.0]))
 probe.equals(10 * probe.normal(6))
@@ -667,6 +667,13 @@ def fixed_change(weights, value, head, order):
 
 # %% nbgrader={"grade_id": "fixed_change-by_hand", "grade": true, "points": 1}
 # All weight on place 0, then on place 1, whose value turns the answer round.
+### BEGIN HIDDEN TESTS
+def right_change(weights, value, head, order):
+    answer = lambda w: torch.einsum("bs,bse,ce->bc", w, value, head).softmax(-1)  # noqa: E731
+    return functional.total_variation(answer(weights), answer(weights[:, order]))
+
+
+### END HIDDEN TESTS
 probe = Probe("05_soft_hard_implicit", "fixed_change", fixed_change)
 # softmax of (9, 0), then of (0, 9): 0.99988 and 0.00012 change places
 probe.gives(
@@ -676,16 +683,6 @@ probe.gives(
     torch.eye(2),
     torch.tensor([1, 0]),
 )
-
-
-### BEGIN HIDDEN TESTS
-def right_change(weights, value, head, order):
-    answer = lambda w: torch.einsum("bs,bse,ce->bc", w, value, head).softmax(-1)  # noqa: E731
-    return functional.total_variation(answer(weights), answer(weights[:, order]))
-
-
-probe = Probe("05_soft_hard_implicit", "fixed_change", fixed_change, oracle=right_change)
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "fixed_change-any", "grade": true, "points": 3}
 # Any weights, any order.

@@ -132,13 +132,6 @@ def build_memory(story, table, ages):
 
 # %% nbgrader={"grade_id": "build_memory-words", "grade": true, "points": 1}
 # Sentences without padding, and ages that add nothing.
-probe = Probe(SLUG, "build_memory", build_memory)
-two = torch.tensor([[2, 4], [6, 3]])
-probe.gives(torch.tensor([[5.0], [6.0]]), two, ladder(7, 1), torch.zeros(2, 1))
-three = torch.tensor([[2, 4, 5], [6, 3, 1]])
-probe.gives(torch.tensor([[5.5, 250 / 3], [5.0, 50.0]]), three, ladder(7, 2), torch.zeros(2, 2))
-
-
 ### BEGIN HIDDEN TESTS
 def right_memory(story, table, ages):
     mask = story != 0
@@ -147,6 +140,13 @@ def right_memory(story, table, ages):
     return (vectors + ages[age.clamp(min=0)]).masked_fill(age[:, None] < 0, 0.0)
 
 
+### END HIDDEN TESTS
+probe = Probe(SLUG, "build_memory", build_memory)
+two = torch.tensor([[2, 4], [6, 3]])
+probe.gives(torch.tensor([[5.0], [6.0]]), two, ladder(7, 1), torch.zeros(2, 1))
+three = torch.tensor([[2, 4, 5], [6, 3, 1]])
+probe.gives(torch.tensor([[5.5, 250 / 3], [5.0, 50.0]]), three, ladder(7, 2), torch.zeros(2, 2))
+### BEGIN HIDDEN TESTS
 probe = Probe(SLUG, "build_memory", build_memory, oracle=right_memory)
 probe.equals(torch.tensor([[2, 4], [6, 3]]), ladder(7, 1), torch.zeros(2, 1))
 probe.equals(torch.tensor([[2, 4, 5], [6, 3, 1]]), ladder(7, 2), torch.zeros(2, 2))
@@ -443,11 +443,6 @@ def pointer_chase(story, start, steps):
 
 # %% nbgrader={"grade_id": "pointer_chase-one_step", "grade": true, "points": 1}
 # One step.
-probe = Probe(SLUG, "pointer_chase", pointer_chase)
-chain = torch.tensor([[[7, 4], [5, 7], [4, 5]], [[4, 5], [7, 4], [5, 7]]])
-probe.gives(torch.tensor([7, 4]), chain, torch.tensor([5, 7]), 1)
-
-
 ### BEGIN HIDDEN TESTS
 def right_chase(story, start, steps):
     ends = []
@@ -467,6 +462,11 @@ def draw_cycles(probe, rows, size):
     return torch.stack(shuffled), order[:, 0]
 
 
+### END HIDDEN TESTS
+probe = Probe(SLUG, "pointer_chase", pointer_chase)
+chain = torch.tensor([[[7, 4], [5, 7], [4, 5]], [[4, 5], [7, 4], [5, 7]]])
+probe.gives(torch.tensor([7, 4]), chain, torch.tensor([5, 7]), 1)
+### BEGIN HIDDEN TESTS
 probe = Probe(SLUG, "pointer_chase", pointer_chase, oracle=right_chase)
 story, start = draw_cycles(probe, 5, 7)
 probe.equals(story, start, 1)

@@ -3,6 +3,8 @@
 Run one set with ``pytest tests/exercises -k 00_warm_up``.
 """
 
+import ast
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -23,6 +25,7 @@ from attn_course.probes.catalogue import collect, collect_variants, load_module
 ROOT = Path(__file__).resolve().parents[2]
 SLUGS = find_slugs(ROOT)
 SEEDS = (0, 1, 2)
+HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", re.DOTALL)
 
 
 def folder(slug):
@@ -154,8 +157,58 @@ def test_every_test_cell_begins_visibly(slug):
     for cell in notebook(slug).cells:
         meta = cell.metadata.get("nbgrader", {})
         if cell.cell_type == "code" and meta.get("grade") and not meta.get("solution"):
-            visible = cell.source.split("### BEGIN HIDDEN TESTS")[0]
+            visible = HIDDEN.sub("", cell.source)
             assert "probe." in visible, meta["grade_id"]
+
+
+def assigned(statement):
+    """Names that a statement of a cell defines."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return {statement.name}
+    stores = (n for n in ast.walk(statement) if isinstance(n, ast.Name))
+    return {n.id for n in stores if isinstance(n.ctx, ast.Store)}
+
+
+def loaded(cell):
+    """Names that a cell reads before it defines them itself."""
+    own, needed = set(), set()
+    for statement in ast.parse(cell).body:
+        inner = list(ast.walk(statement))
+        names = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        stored = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        needed |= names - own - stored - {n.arg for n in inner if isinstance(n, ast.arg)}
+        own |= assigned(statement)
+    return needed
+
+
+def late_definitions(cell):
+    """Names that a cell defines only after a probe that may have failed."""
+    late, early, failed = set(), set(), False
+    for statement in ast.parse(cell).body:
+        (late if failed else early).update(assigned(statement) - {"probe"})
+        failed = failed or re.search(r"^probe\.[a-z]+\(", ast.unparse(statement)) is not None
+    return late - early
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_no_test_cell_needs_what_a_failed_one_did_not_come_to(slug):
+    """An oracle below a failing probe is never defined, and the next cell would cost points."""
+    cells = [
+        (cell.metadata["nbgrader"]["grade_id"], cell.source)
+        for cell in notebook(slug).cells
+        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade")
+    ]
+    for place, (name, source) in enumerate(cells):
+        late = late_definitions(source)
+        for other, later in cells[place + 1 :]:
+            assert late & loaded(later) == set(), f"{name} defines for {other}"
+
+
+def test_the_order_of_definitions_is_seen():
+    cell = "probe = 1\nx = 2\nprobe.equals(x)\ndef right(x):\n    return y\n"
+    assert late_definitions(cell) == {"right"}
+    assert "right" in loaded("probe.equals(right, x)\n")
+    assert "right" not in loaded("right = 3\nprobe.equals(right)\n")
 
 
 @pytest.mark.parametrize("slug", SLUGS)
