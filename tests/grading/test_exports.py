@@ -104,6 +104,18 @@ def test_gradescope_has_no_score_where_nothing_was_graded(tmp_path: Path) -> Non
     ]
 
 
+def test_gradescope_and_json_carry_what_the_student_is_told() -> None:
+    found = exports.to_gradescope(result())
+    given = [(t["name"], t["max_score"], t["output"]) for t in found["tests"]]
+    assert given == [(t.grade_id, t.max, t.message) for t in result().tests]
+    assert {t["output_format"] for t in found["tests"]} == {"text"}
+    assert "output" not in found
+    noted = exports.to_json([result(notes=("late", "double 2 times"))], "small")["submissions"][0]
+    assert noted["notes"] == ["late", "double 2 times"]
+    assert [t["message"] for t in noted["tests"]] == [t.message for t in result().tests]
+    assert [t["max"] for t in noted["tests"]] == [2.0, 1.0, 1.0]
+
+
 def read(text: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(text)))
 
@@ -226,4 +238,21 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     exports.write_text(path, "old")
     with pytest.raises(UnicodeEncodeError):
         exports.write_text(path, "\ud800")
+    assert path.read_text() == "old"
+
+
+def test_a_disk_that_fills_up_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.json"
+    exports.write_text(path, "old")
+
+    def full(self: Path, data: bytes) -> int:
+        with self.open("wb") as file:
+            file.write(data[:2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space"):
+        exports.write_text(path, "new and long")
     assert path.read_text() == "old"
