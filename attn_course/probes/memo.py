@@ -142,7 +142,8 @@ def fingerprint(value: Any, inside: frozenset[int] = frozenset()) -> Hashable:
     if kind is tuple or kind is list:
         return (kind, *[fingerprint(item, inside) for item in value])
     if kind is dict:
-        return (kind, *[(fingerprint(k), fingerprint(v, inside)) for k, v in value.items()])
+        keys = [key if type(key) is str else fingerprint(key) for key in value]
+        return (kind, *keys, *[fingerprint(item, inside) for item in value.values()])
     if kind is np.ndarray and value.dtype.kind in "biufc":
         return (kind, value.dtype.str, value.shape, value.strides, _short(value.tobytes()))
     if isinstance(value, types.FunctionType):

@@ -1,5 +1,6 @@
 """Run somebody's function on copies of the inputs and hold what came of it."""
 
+import contextlib
 import io
 import linecache
 import sys
@@ -16,6 +17,7 @@ from attn_course.probes.memo import remembered
 from attn_course.probes.student import Gradient, GradientMissing
 from attn_course.probes.values import changed, copy, detach, freeze, show
 
+_ALREADY_QUIET = contextlib.nullcontext()  # where there are stubs the grader sees to it
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _LIBRARIES = tuple(
     path
@@ -81,7 +83,7 @@ def run(
         bound = around(bound)
     _remote_mutated(function)  # forget what earlier calls did
     try:
-        with quiet():
+        with _ALREADY_QUIET if apart else quiet():
             value = bound(*args, **kwargs)
     except KeyboardInterrupt:
         raise

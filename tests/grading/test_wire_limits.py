@@ -109,6 +109,7 @@ def exchanged(*messages: Any, trusted: bool = False) -> list[Any]:
     sender = threading.Thread(target=ours.sendall, args=(frames,))
     ahead = bytearray()
     with ours, theirs:
+        theirs.settimeout(20)  # a reader that takes too much would wait for ever
         sender.start()
         found = [wire.receive(theirs, strides=trusted, ahead=ahead) for _ in messages]
         sender.join()
@@ -247,6 +248,7 @@ def test_messages_are_told_apart_however_they_are_cut(keeps: bool) -> None:
         with ours, theirs:
             theirs.sendall(data)  # fits into the socket; the reads are cut below
             cut = _Cut(ours, size)
+            cut.settimeout(20)
             for _ in range(3):
                 assert_alike(wire.receive(cut, ahead=ahead))
             assert not ahead

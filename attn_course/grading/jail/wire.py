@@ -361,15 +361,15 @@ def pack(message: object, hold: Hold | None = None) -> Buffers:
     total = sum(lengths)
     if total > MAX_BYTES:
         raise WireError(f"message too large: more than {MAX_BYTES >> 20} MiB")
-    head = HEAD.pack(MAGIC, len(header), len(buffers)) + _lengths(len(buffers)).pack(*lengths)
+    head = _head(len(buffers)).pack(MAGIC, len(header), len(buffers), *lengths)
     if len(header) + total <= WHOLE:  # each part would wake the other side once more
         return [b"".join((head, header, *buffers))]
     return [head + header, *buffers]
 
 
 @functools.lru_cache(maxsize=64)
-def _lengths(parts: int) -> struct.Struct:
-    return struct.Struct(f"<{parts}Q")
+def _head(parts: int) -> struct.Struct:
+    return struct.Struct(f"{HEAD.format}{parts}Q")
 
 
 def _too_many(header: bytes | bytearray) -> bool:
@@ -449,7 +449,8 @@ def receive_frame(
                 raise EOFError("the other side has closed the connection")
             part.extend(chunk)
 
-    fill(taken, HEAD.size)
+    if len(taken) < HEAD.size:
+        fill(taken, HEAD.size)
     magic, header_length, parts = HEAD.unpack_from(taken)
     if magic == b"FAIL":  # the jail's own code, before any of a submission
         said = bytes(taken[4:])
@@ -459,13 +460,15 @@ def receive_frame(
     if magic != MAGIC or header_length > MAX_HEADER or parts > MAX_BUFFERS:
         raise WireError("not a frame of this protocol")
     start = HEAD.size + 8 * parts
-    fill(taken, start)
-    lengths = _lengths(parts).unpack_from(taken, HEAD.size) if parts else ()
+    if len(taken) < start:
+        fill(taken, start)
+    lengths = _head(parts).unpack_from(taken)[3:]
     total = sum(lengths)
     count(header_length + total)
     if total > MAX_BYTES:
         raise WireError(f"message too large: more than {MAX_BYTES >> 20} MiB")
-    fill(taken, start + header_length)
+    if len(taken) < start + header_length:
+        fill(taken, start + header_length)
     header = taken[start : start + header_length]
     if not trusted and _too_many(header):
         raise WireError(f"header with more than {MAX_ITEMS} items")
@@ -504,10 +507,19 @@ def _no_constant(name: str) -> None:
     raise ValueError(name)
 
 
-# Made once: json.dumps and json.loads make new ones at every call. What encode() makes is a tree.
-_to_json: Final = json.JSONEncoder(
-    allow_nan=False, check_circular=False, separators=(",", ":")
-).encode
+def _json_writer() -> Callable[[Node], str]:
+    """Made once, C part and all: ``json.dumps`` makes a new one at every call."""
+    # What encode() makes is a tree: nothing in it contains itself.
+    writer = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return writer.encode
+    text = json.encoder.encode_basestring_ascii
+    parts = make(None, writer.default, text, None, ":", ",", False, False, False)
+    return lambda node: "".join(parts(node, 0))
+
+
+_to_json: Final = _json_writer()
 _from_json: Final = json.JSONDecoder(parse_constant=_no_constant).raw_decode
 
 
