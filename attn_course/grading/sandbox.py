@@ -114,7 +114,7 @@ class Zygote:
         number = str(theirs.fileno())
         if self.sandbox:
             command = _bubblewrap()
-            command += [sys.executable, f"{INSIDE_CODE}/zygote.py", number]
+            command += [sys.executable, f"{INSIDE_CODE}/zygote.py", number, "confined"]
             # nothing of ours: the first process of the jail has what bubblewrap was started with
             environment = {"PATH": os.environ.get("PATH", os.defpath)}
         else:
@@ -166,7 +166,7 @@ class Zygote:
             elif source.exists():
                 shutil.copy(source, inside / part)
         environment = mounts.environment(str(scratch / "home"), str(scratch / "package"))
-        return [sys.executable, str(JAIL_CODE / "zygote.py"), number], environment
+        return [sys.executable, str(JAIL_CODE / "zygote.py"), number, "open"], environment
 
     def spawn(
         self, limits: Limits, forbidden: Sequence[str] = ()

@@ -101,16 +101,50 @@ def _check(result: int, what: str) -> None:
         raise OSError(code, f"{what}: {os.strerror(code)}")
 
 
-def enter_namespaces() -> None:
-    """New user, process and IPC namespaces; the next fork is process 1 of the new one."""
+def _unshare(flags: int) -> None:
+    """New namespaces, a user namespace among them, in which our user has the number it has here."""
     uid, gid = os.getuid(), os.getgid()
-    _check(_libc.unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWIPC), "unshare")
+    _check(_libc.unshare(CLONE_NEWUSER | flags), "unshare")
     with contextlib.suppress(OSError), open("/proc/self/setgroups", "w") as file:
         file.write("deny")
     with open("/proc/self/uid_map", "w") as file:
         file.write(f"{uid} {uid} 1")
     with open("/proc/self/gid_map", "w") as file:
         file.write(f"{gid} {gid} 1")
+
+
+def own_processes() -> None:
+    """Go on as process 1 of a namespace that this process may leave for each fork.
+
+    The process that was started stays behind, waits and ends in the same way.
+    """
+    _unshare(CLONE_NEWPID)
+    if pid := os.fork():
+        os.closerange(3, 256)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        os._exit(code if code >= 0 else 1)
+    _libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+
+
+def fork_apart() -> int:
+    """Like ``os.fork``; the child is process 1 of a namespace of its own."""
+    ours = os.open("/proc/self/ns/pid", os.O_RDONLY)
+    try:
+        _check(_libc.unshare(CLONE_NEWPID), "unshare")
+        pid = -1
+        try:
+            pid = os.fork()
+        finally:
+            if pid:
+                _check(_libc.setns(ours, CLONE_NEWPID), "setns")
+        return pid
+    finally:
+        os.close(ours)
+
+
+def enter_namespaces() -> None:
+    """New user and IPC namespaces, in which a submission can do nothing to others."""
+    _unshare(CLONE_NEWIPC)
 
 
 def private_files(home: str, megabytes: int, hidden: Sequence[str] = ()) -> None:
@@ -156,7 +190,7 @@ def limit_resources(limits: dict[str, Any]) -> None:
 
 
 def drop_privileges() -> None:
-    """No new privileges, no capabilities, no core dump, death with the keeper."""
+    """No new privileges, no capabilities, no core dump, death with the zygote."""
     _libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     for capability in range(64):

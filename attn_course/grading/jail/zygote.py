@@ -1,13 +1,13 @@
 """First process of the jail: imports the heavy libraries once, then forks for each submission.
 
 It runs inside bubblewrap (no network, read-only system, cleared environment) and never runs code
-of a student. For each submission it forks a *keeper*, which makes fresh namespaces and forks the
-*worker* as process 1 of them. The keeper only waits: it kills the worker when told or when the
-grader goes away, and reports how it ended, so nothing of a submission survives it.
+of a student. Each submission is a *worker*: a fork that is process 1 of fresh namespaces, closes
+the doors behind itself and runs what it was sent. It is killed when the grader says so or goes
+away, and its end is reported, so nothing of a submission survives it.
 
-For each list of forbidden shortcuts it forks a *lesser zygote*, once, which takes them out of
-itself and then forks in the same way: taking them out costs more than most submissions. It runs no
-code of a student either, and every submission still has a fresh process of its own.
+For each list of forbidden shortcuts the zygote forks a *lesser zygote*, once, which takes them out
+of itself and then forks in the same way: taking them out costs more than most submissions. It runs
+no code of a student either, and every submission still has a fresh process of its own.
 """
 
 import contextlib
@@ -15,65 +15,23 @@ import gc
 import json
 import os
 import resource
-import select
 import signal
 import socket
 import sys
 import traceback
+from typing import Any
 
+gc.disable()  # until everything is imported: what that leaves stays, and is looked at in vain
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import confine
 import pages
 import shortcuts
 import worker
+from children import Children
 
 HOME = "/jail"
 MOST_LESSER = 8  # lists of forbidden shortcuts that have a zygote at once
-EXIT_SECONDS = 1.0  # from hanging up to having exited
-
-
-def keep(worker_pid: int, life: socket.socket) -> None:
-    """Wait for the worker; answer ``b"m"`` (peak memory) and ``b"r"`` (reset it); then report.
-
-    ``b"e"`` says that the worker has hung up, as it does when it exits: it may finish, so that the
-    report tells its own exit status. ``b"k"``, and a grader that is gone, kill it at once.
-    """
-    exited, told = os.pidfd_open(worker_pid), False
-    while True:
-        ready, _, _ = select.select([life.fileno(), exited], [], [])
-        if exited in ready:
-            break
-        request = life.recv(1)
-        if request == b"m":
-            life.send(json.dumps(_memory(worker_pid)).encode())
-        elif request == b"r":
-            with contextlib.suppress(OSError), open(f"/proc/{worker_pid}/clear_refs", "w") as file:
-                file.write("5")
-            life.send(b"{}")
-        else:
-            if request == b"e" and select.select([exited], [], [], EXIT_SECONDS)[0]:
-                break
-            told = True
-            os.kill(worker_pid, signal.SIGKILL)
-            break
-    _, status, usage = os.wait4(worker_pid, 0)
-    code = os.waitstatus_to_exitcode(status)
-    cpu = usage.ru_utime + usage.ru_stime
-    report = {"exit": code, "told": told, "cpu": cpu, "peak_kib": usage.ru_maxrss}
-    with contextlib.suppress(OSError):
-        life.send(json.dumps(report).encode())
-    os._exit(0)
-
-
-def _memory(pid: int) -> dict[str, int]:
-    """Resident and peak resident memory of a process, in KiB."""
-    found = {}
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as file:
-        for line in file:
-            if line.startswith(("VmHWM:", "VmRSS:")):
-                found[line[2:5].lower()] = int(line.split()[1])
-    return found
 
 
 def mapped_bytes() -> int:
@@ -82,32 +40,23 @@ def mapped_bytes() -> int:
         return int(file.read().split()[0]) * resource.getpagesize()
 
 
-def fork_submission(
-    order: dict[str, object],
+def be_submission(
+    order: dict[str, Any],
     connection: socket.socket,
-    life: socket.socket,
     note: int,
     *,
     hidden: list[str],
     refused: tuple[str, ...],
 ) -> None:
-    """The keeper's life: confine, fork the worker, wait for it."""
+    """The life of a fork: close the doors, then serve."""
     os.setsid()  # kill(0, ...) must not reach the zygote
     if order.get("cores"):
         with contextlib.suppress(OSError):
-            os.sched_setaffinity(0, order["cores"])  # type: ignore[arg-type]
-    limits = dict(order["limits"]) | {"mapped_bytes": mapped_bytes()}  # type: ignore[call-overload]
+            os.sched_setaffinity(0, order["cores"])
+    limits = order["limits"] | {"mapped_bytes": mapped_bytes()}
     confined = bool(order["confined"])
     if confined:
         confine.enter_namespaces()
-    pid = os.fork()
-    if pid:
-        connection.close()
-        os.close(note)
-        keep(pid, life)
-    life.close()
-    os.setsid()
-    if confined:
         confine.private_files(HOME, int(limits["home_megabytes"]), hidden)
         confine.drop_privileges()
     null = os.open("/dev/null", os.O_RDWR)
@@ -137,24 +86,30 @@ class Lesser:
     """The lesser zygotes of this one, by their lists; those used longest ago end first."""
 
     def __init__(self) -> None:
-        self._controls: dict[tuple[str, ...], socket.socket] = {}
+        self._found: dict[tuple[str, ...], tuple[int, socket.socket]] = {}
+        self._ending: list[int] = []
 
     def pass_on(self, refused: tuple[str, ...], message: bytes, descriptors: list[int]) -> None:
         """Give an order to the zygote that lacks ``refused``; made when there is none."""
-        control = self._controls.pop(refused, None) or self._new(refused)
+        found = self._found.pop(refused, None) or self._new(refused)
         try:
-            socket.send_fds(control, [message], descriptors)
+            socket.send_fds(found[1], [message], descriptors)
         except OSError:  # it has died
-            control.close()
-            control = self._new(refused)
-            socket.send_fds(control, [message], descriptors)
-        self._controls[refused] = control
-        while len(self._controls) > MOST_LESSER:
-            self._controls.pop(next(iter(self._controls))).close()
+            self._end(found)
+            found = self._new(refused)
+            socket.send_fds(found[1], [message], descriptors)
+        self._found[refused] = found
+        while len(self._found) > MOST_LESSER:
+            self._end(self._found.pop(next(iter(self._found))))
+        self._ending = [pid for pid in self._ending if os.waitpid(pid, os.WNOHANG)[0] == 0]
 
-    def _new(self, refused: tuple[str, ...]) -> socket.socket:
+    def _end(self, found: tuple[int, socket.socket]) -> None:
+        found[1].close()  # it goes on until the last of its submissions has ended
+        self._ending.append(found[0])
+
+    def _new(self, refused: tuple[str, ...]) -> tuple[int, socket.socket]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        if os.fork() == 0:
+        if (pid := os.fork()) == 0:
             try:
                 _close_but(theirs.fileno())
                 os.setsid()
@@ -162,7 +117,7 @@ class Lesser:
             finally:
                 os._exit(0)
         theirs.close()
-        return ours
+        return pid, ours
 
 
 def be_lesser(control: socket.socket, refused: tuple[str, ...]) -> None:
@@ -190,11 +145,13 @@ def serve_orders(
     problem: str = "",
     lesser: Lesser | None = None,
 ) -> None:
-    """Fork a submission for each order on the control socket until it closes."""
-    while True:
+    """Fork a submission for each order on the control socket until it closes and none is left."""
+    children = Children(control)
+    while children.wait():
         message, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 3)
         if not message:
-            return
+            children.forget_control()
+            continue
         order = json.loads(message)
         refused = tuple(str(name) for name in order.get("forbidden", ()))
         if lesser is not None and refused:
@@ -203,22 +160,23 @@ def serve_orders(
                 os.close(number)
             continue
         connection, life = (socket.socket(fileno=number) for number in descriptors[:2])
-        if os.fork() == 0:
-            control.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            try:
-                if problem:
-                    raise RuntimeError(problem)
-                fork_submission(
-                    order, connection, life, descriptors[2], hidden=hidden, refused=refused
-                )
-            except BaseException as error:
-                with contextlib.suppress(OSError):
-                    connection.sendall(b"FAIL" + _last_line(error).encode()[:1000])
-            os._exit(1)
+        pid = None
+        try:
+            if problem:
+                raise RuntimeError(problem)
+            pid = confine.fork_apart() if order["confined"] else os.fork()
+            if pid == 0:
+                children.abandon()
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+                be_submission(order, connection, descriptors[2], hidden=hidden, refused=refused)
+            children.add(pid, life)
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                connection.sendall(b"FAIL" + _last_line(error).encode()[:1000])
+            if pid == 0:
+                os._exit(1)
+            life.close()
         connection.close()
-        life.close()
         os.close(descriptors[2])
 
 
@@ -226,8 +184,10 @@ def main() -> None:
     """Answer orders on the control socket until it closes."""
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    if sys.argv[2] == "confined":
+        confine.own_processes()
     worker.warm_up()
+    gc.enable()
     shortcuts.prepare()
     confine.system_call_filter()
     pages.collapse()

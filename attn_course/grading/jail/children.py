@@ -1,0 +1,140 @@
+"""The submissions of one zygote that live: asked for their memory, ended, reported on.
+
+Each has a *life*, a socket to the grader. ``b"m"`` asks for resident and peak memory, ``b"r"``
+resets the peak. ``b"e"`` says that the worker has hung up, as it does when it exits: it may finish,
+so that the report tells its own exit status. ``b"k"``, and a grader that is gone, kill it at once.
+The report is the last word on a life.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import signal
+import socket
+import time
+
+EXIT_SECONDS = 1.0  # from hanging up to having exited
+
+
+@dataclasses.dataclass
+class _Child:
+    pid: int
+    exited: int  # readable when it has
+    life: socket.socket
+    told: bool = False  # it did not end by itself
+    until: float | None = None  # it may finish till then
+
+
+class Children:
+    """Children of this process, and one more descriptor to wait for."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._poll = select.poll()
+        self._poll.register(control, select.POLLIN)
+        self._control: int | None = control.fileno()
+        self._lives: dict[int, _Child] = {}
+        self._exits: dict[int, _Child] = {}
+
+    def add(self, pid: int, life: socket.socket) -> None:
+        """Look after a process that was forked just now."""
+        child = _Child(pid, os.pidfd_open(pid), life)
+        self._lives[life.fileno()] = self._exits[child.exited] = child
+        self._poll.register(life, select.POLLIN)
+        self._poll.register(child.exited, select.POLLIN)
+
+    def forget_control(self) -> None:
+        """It has been closed at the other end: wait for the children alone."""
+        if self._control is not None:
+            self._poll.unregister(self._control)
+        self._control = None
+
+    def abandon(self) -> None:
+        """In a fork: these are another process's, and no destructor may close their numbers."""
+        for child in self._exits.values():
+            child.life.detach()
+        self._lives, self._exits = {}, {}
+
+    def wait(self) -> bool:
+        """Serve the lives.
+
+        Returns:
+            True as soon as the control socket can be read, False at the end of everything.
+        """
+        while self._control is not None or self._exits:
+            ready = [number for number, _ in self._poll.poll(self._patience())]
+            for number in ready:  # an end first: whoever asks something else reads the report
+                if number in self._exits:
+                    self._report(self._exits.pop(number))
+            for number in ready:
+                if number in self._lives:
+                    self._answer(self._lives[number])
+            now = time.monotonic()
+            for child in self._exits.values():
+                if child.until is not None and child.until <= now:
+                    self._kill(child)
+            if self._control in ready:
+                return True
+        return False
+
+    def _patience(self) -> float | None:
+        ends = [child.until for child in self._exits.values() if child.until is not None]
+        return max(0.0, 1e3 * (min(ends) - time.monotonic())) if ends else None
+
+    def _answer(self, child: _Child) -> None:
+        try:
+            request = child.life.recv(1)
+        except OSError:
+            request = b""
+        with contextlib.suppress(OSError):
+            if request == b"m":
+                child.life.send(json.dumps(_memory(child.exited)).encode())
+                return
+            if request == b"r":
+                with contextlib.suppress(OSError):
+                    place = f"/proc/{_number_in_proc(child.exited)}/clear_refs"
+                    with open(place, "w") as file:
+                        file.write("5")
+                child.life.send(b"{}")
+                return
+        self._poll.unregister(self._lives.pop(child.life.fileno()).life)
+        if request == b"e":
+            child.until = time.monotonic() + EXIT_SECONDS
+        else:
+            self._kill(child)
+
+    def _kill(self, child: _Child) -> None:
+        child.told, child.until = True, None
+        os.kill(child.pid, signal.SIGKILL)
+
+    def _report(self, child: _Child) -> None:
+        self._poll.unregister(child.exited)
+        if self._lives.pop(child.life.fileno(), None) is not None:
+            self._poll.unregister(child.life)
+        _, status, usage = os.wait4(child.pid, 0)
+        report = {
+            "exit": os.waitstatus_to_exitcode(status),
+            "told": child.told,
+            "cpu": usage.ru_utime + usage.ru_stime,
+            "peak_kib": usage.ru_maxrss,
+        }
+        os.close(child.exited)
+        with child.life, contextlib.suppress(OSError):
+            child.life.send(json.dumps(report).encode())
+
+
+def _number_in_proc(descriptor: int) -> int:
+    """The process's number where /proc was mounted, which may be outside of our namespace."""
+    with open(f"/proc/self/fdinfo/{descriptor}") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("Pid:"))
+
+
+def _memory(descriptor: int) -> dict[str, int]:
+    """Resident and peak resident memory of a process, in KiB."""
+    found = {}
+    with contextlib.suppress(OSError), open(f"/proc/{_number_in_proc(descriptor)}/status") as file:
+        for line in file:
+            if line.startswith(("VmHWM:", "VmRSS:")):
+                found[line[2:5].lower()] = int(line.split()[1])
+    return found
