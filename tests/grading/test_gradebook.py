@@ -299,6 +299,36 @@ def test_nbgraders_page_of_feedback_shows_a_students_text_as_text(
     assert "href" not in shown
 
 
+def test_a_later_hand_in_takes_the_place_of_the_first(url: str, assignment: Assignment) -> None:
+    later = WHEN + datetime.timedelta(days=2)
+
+    def kept() -> tuple[Any, ...]:
+        book = api.Gradebook(driver_url(url))
+        try:
+            (found,) = book.assignment_submissions(classroom.SLUG)
+            return found.timestamp, found.score
+        finally:
+            book.close()
+
+    for mark, when, due in ((1.0, WHEN, WHEN), (3.0, later, later), (2.0, None, later)):
+        with GradebookWriter(url, assignment) as book:
+            book.write(result("ada", 2.0, mark), submitted=when)
+        assert kept() == (due, 2.0 + mark)
+
+
+def test_students_of_another_assignment_are_no_students_of_this_one(
+    url: str, assignment: Assignment
+) -> None:
+    write(url, assignment, a_class()[:2])
+    other = dataclasses.replace(assignment, slug="other")
+    with GradebookWriter(url, other) as book:
+        assert book.students() == set()
+        book.write(dataclasses.replace(result("eve", 2.0, 3.0), assignment="other"))
+        assert book.students() == {"eve"}
+    with GradebookWriter(url, assignment) as book:
+        assert book.students() == {"ada", "bob"}
+
+
 def test_an_assignment_that_changed_is_refused(url: str, assignment: Assignment) -> None:
     write(url, assignment, [])
     other = dataclasses.replace(
