@@ -15,7 +15,7 @@ def bounded_memory() -> Iterator[None]:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    with open("/proc/self/statm") as file:
+    with open("/proc/self/statm", "rb", buffering=0) as file:  # a decoder takes longer to make
         mapped = int(file.read().split()[0]) * resource.getpagesize()
     limit = mapped + MAX_CALLBACK_BYTES
     if soft != resource.RLIM_INFINITY:
