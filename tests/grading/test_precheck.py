@@ -83,11 +83,22 @@ def conflict(found):
     cell(found, "double")["source"] = "<<<<<<< HEAD\nx = 1\n=======\nx = 2\n>>>>>>> mine"
 
 
+def of_another(found, *names):
+    """A cell of another assignment, with its metadata."""
+    for name in names:
+        other = copy.deepcopy(cell(found, "double"))
+        other.update(id=f"{name}-other", source="y = 1")
+        other["metadata"]["nbgrader"]["grade_id"] = name
+        found["cells"].append(other)
+
+
 # change, kind, effect, whether --fix mends it
 MISTAKES = {
     "duplicate": (twice, "duplicate id", "batch", True),
     "duplicate_test": (lambda f: twice(f, "double-test"), "duplicate id", "batch", True),
     "old_schema": (old_schema, "old schema", "batch", True),
+    "unknown_id": (lambda f: of_another(f, "triple"), "unknown id", "submission", True),
+    "unknown_twice": (lambda f: of_another(f, *["triple"] * 2), "duplicate id", "batch", True),
     "deleted_test": (drop("double-test"), "deleted test", "points", True),
     "deleted_setup": (drop("setup"), "deleted cell", "points", True),
     "deleted_answer": (drop("double"), "deleted cell", "points", False),
