@@ -94,6 +94,7 @@ def test_the_largest_message_of_any_shape_costs_less_than_a_second(
     head = wire.MAGIC + struct.pack("<II", len(header), len(buffers)) + lengths
     sender = threading.Thread(target=theirs.sendall, args=(b"".join((head, header, *buffers)),))
     with ours, theirs:
+        ours.settimeout(20)
         sender.start()
         begun = time.thread_time()
         bare.receive(ours, lambda node: node, ahead=bytearray())
