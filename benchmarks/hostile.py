@@ -159,7 +159,9 @@ def run_stock(base: Path, names: list[str]) -> dict[str, dict[str, Any]]:
         "go_on": True,
     }
     most = (BUDGET + 60) * (len(names) + 1)
-    done = subprocess.run([*box(folder), json.dumps(order)], timeout=most, capture_output=True)
+    done = subprocess.run(
+        box(folder), input=json.dumps(order).encode(), timeout=most, capture_output=True
+    )
     if not (folder / "reports.json").exists():
         raise RuntimeError(done.stderr.decode(errors="replace")[-2000:])
     reports = json.loads((folder / "reports.json").read_text())
@@ -212,8 +214,8 @@ def stock(base: Path, kept: dict[str, Any]) -> dict[str, Any]:
     ]
     while groups:
         names = groups.pop(0)
-        for start in range(0, len(names), 20):
-            part = names[start : start + 20]
+        for start in range(0, len(names), 10):
+            part = names[start : start + 10]
             rows = run_stock(base, part)
             if len(part) > 1 and next(iter(rows.values()))["neighbours"]:
                 print(f"stock: changed {rows[part[0]]['neighbours']}, one by one", file=sys.stderr)
@@ -321,7 +323,10 @@ def counts(rows: dict[str, Any]) -> dict[str, Any]:
     told = set(rows.get("baseline:wrong", {}).get("secrets", []))
     hostile = {n: r for n, r in rows.items() if not n.startswith("baseline")}
     kinds = {
-        "gained_points": [n for n, r in hostile.items() if (r["score"] or 0) > 0],
+        # a malformed file is an honest one that was broken: what is left of it earns its points
+        "gained_points": [
+            n for n, r in hostile.items() if (r["score"] or 0) > 0 and not n.startswith("malformed")
+        ],
         "changed_a_neighbour": [n for n, r in hostile.items() if r["neighbours"]],
         "reached_a_secret": [n for n, r in hostile.items() if set(r["secrets"]) - told],
         "stopped_the_batch": [n for n, r in hostile.items() if r["stopped"]],

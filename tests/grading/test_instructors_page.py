@@ -52,3 +52,21 @@ def test_the_measured_table_is_that_of_the_json():
     assert all(one.get("why") for one in parts["agreement"]["differences"])
     assert all(one["processes_left"] == 0 for one in parts["worst_case"])
     assert all(one["wall_seconds"] <= one["budget_seconds"] + 2 for one in parts["worst_case"])
+
+
+def test_no_hostile_submission_gets_anything_from_ours():
+    folder = ROOT / "benchmarks/results"
+    assert "```{include} ../benchmarks/results/hostile.md" in PAGE
+    parts = json.loads((folder / "hostile.json").read_text())["parts"]
+    kinds = ["gained_points", "changed_a_neighbour", "reached_a_secret", "stopped_the_batch"]
+    told = (folder / "hostile.md").read_text()
+    for part, name in (("stock", "stock nbgrader"), ("ours", "attn-course grade")):
+        counts = parts[part]["measured"]["counts"]
+        numbers = [counts["submissions"], *(len(counts[kind]) for kind in kinds)]
+        assert f"| {name} | {' | '.join(map(str, numbers))} |" in told
+        assert len(parts[part]["measured"]["rows"]) == counts["submissions"] + 1  # a wrong one
+    ours = parts["ours"]["measured"]
+    assert [ours["counts"][kind] for kind in kinds] == [[]] * 4
+    assert ours["counts"]["longest_seconds"] <= 62
+    assert set(ours["rows"]) >= {*attacks.ALL, "baseline:wrong"}
+    assert set(attacks.ALL) - set(parts["stock"]["measured"]["rows"]) == attacks.OWN_PROTOCOL
