@@ -99,6 +99,7 @@ MISTAKES = {
     "old_schema": (old_schema, "old schema", "batch", True),
     "unknown_id": (lambda f: of_another(f, "triple"), "unknown id", "submission", True),
     "unknown_twice": (lambda f: of_another(f, *["triple"] * 2), "duplicate id", "batch", True),
+    "no_cell": (lambda f: f["cells"].append(7), "malformed", "submission", True),
     "deleted_test": (drop("double-test"), "deleted test", "points", True),
     "deleted_setup": (drop("setup"), "deleted cell", "points", True),
     "deleted_answer": (drop("double"), "deleted cell", "points", False),
