@@ -21,6 +21,7 @@ import sys
 import traceback
 from typing import Any
 
+# ruff: noqa: E402
 gc.disable()  # until everything is imported: what that leaves stays, and is looked at in vain
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
