@@ -276,3 +276,17 @@ def test_a_large_message_leaves_what_follows_it() -> None:
         assert torch.equal(found["ok"][0], large["ok"][0])
         assert torch.equal(found["ok"][1], large["ok"][1])
         assert found["ok"][2] == b"x" * 100_000
+
+
+def test_a_header_is_one_value_and_nothing_after_it() -> None:
+    for header in (b"1 2", b"[] ", b" 1", b"1,", b""):
+        head = wire.MAGIC + struct.pack("<II", len(header), 0)
+        with pytest.raises(wire.WireError, match="JSON"):
+            wire.receive(_with([head + header]))
+
+
+def test_a_tensor_never_takes_bytes_that_others_may_hold() -> None:
+    data = bytes(4)
+    found = wire.decode(kind("tensor", d="torch.int32", s=[1], g=False), [data])
+    found.fill_(-1)
+    assert data == bytes(4)
