@@ -28,7 +28,7 @@ from attn_course.grading.sandbox import Limits, Zygote
 MAX_CALLBACKS = 100_000
 MAX_SESSION_BYTES = 2 << 30  # all that one submission may send to the trusted side
 CALL = "the call"
-REPORT_SECONDS = 10.0  # for the keeper's word on how the submission ended
+REPORT_SECONDS = 10.0  # for the zygote's word on how the submission ended
 
 
 class Session:
@@ -73,7 +73,7 @@ class Session:
         self.errors: dict[str, Any] = {}
         self.names: frozenset[str] = frozenset()
         self.output = ""
-        self.ended: dict[str, Any] | None = None  # the keeper's report
+        self.ended: dict[str, Any] | None = None  # the zygote's report
         self.lost: str | None = None  # why it cannot be called any more
         self.restarts = 0
         self.mutated = False  # whether some call has written into its arguments
@@ -333,7 +333,7 @@ class Session:
             raise SubmissionLost("the submission's process has ended")
         if self._main.replay is not None:
             self._main.replay.complete = False  # memory is seen from outside: no answer tells of it
-        with contextlib.suppress(OSError):  # the keeper is gone, and its report waits
+        with contextlib.suppress(OSError):  # the zygote is gone, and its report waits
             self._life.send(b"r" if reset else b"m")
         found = self._heard()
         if "exit" in found or not (reset or {"rss", "hwm"} <= found.keys()):
@@ -342,9 +342,9 @@ class Session:
         return {key: int(value) for key, value in found.items()}
 
     def _heard(self) -> dict[str, Any]:
-        """The next word of the keeper, {} when it has none.
+        """The next word of the zygote, {} when it has none.
 
-        A keeper that ends while a word of ours is on its way to it resets the connection. The
+        A life that is closed while a word of ours is on its way resets the connection. The
         error comes before what it had said, and once: the report is still there to be read.
         """
         until = time.monotonic() + REPORT_SECONDS
@@ -399,14 +399,14 @@ class Session:
         """Kill the submission and everything that it started; safe to repeat.
 
         Args:
-            word: to the keeper: ``b"k"`` kills at once, ``b"e"`` lets a process that seems to be
+            word: to the zygote: ``b"k"`` kills at once, ``b"e"`` lets a process that seems to be
                 ending finish, so that its own exit status is reported.
         """
         connection, self._connection = self._connection, None
         if connection is None:
             return
         connection.close()
-        with contextlib.suppress(OSError):  # the keeper is gone, and its report waits
+        with contextlib.suppress(OSError):  # the zygote is gone, and its report waits
             self._life.send(word)
         while self.ended is None and (said := self._heard()):
             self.ended = said if "exit" in said else None

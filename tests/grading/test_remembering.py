@@ -98,7 +98,7 @@ def test_a_crash_is_accepted_by_no_test(grade: Callable[..., Result]) -> None:
 
 
 def test_an_exit_is_told_with_its_status_every_time(grade: Callable[..., Result]) -> None:
-    """The keeper's report may be on its way when the connection closes; it is waited for."""
+    """The zygote's report may be on its way when the connection closes; it is waited for."""
     sources = {"double": "import os\ndef double(x):\n    os._exit(3)"}
     for _ in range(30):
         assert "(exit status 3)" in grade(answers=sources).tests[0].message
