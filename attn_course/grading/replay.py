@@ -14,7 +14,6 @@ behind, on random numbers that no seed of their own fixes, on memory seen from o
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import types
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +26,7 @@ from attn_course.grading.errors import SandboxError, SubmissionLost
 from attn_course.grading.independence import Alone, independent_tests
 from attn_course.grading.remote import Missing, Remote
 from attn_course.grading.results import TestResult
-from attn_course.grading.rounds import Replay, Round
+from attn_course.grading.rounds import Replay, Round, digest
 from attn_course.grading.session import Session
 
 MAX_TEST_BYTES = 8 << 20  # of one conversation; a longer one is not remembered
@@ -96,7 +95,10 @@ class Conversations:
             except (SubmissionLost, SandboxError):
                 return None  # the cell will find out as well
             rounds.append(answered)
-            at = at.following.get(_digest(answered)) if answered.error is None else None
+            if answered.error is not None or sum(map(len, answered.answer)) > MAX_TEST_BYTES:
+                return None
+            answered.mark = digest(answered.answer)
+            at = at.following.get(answered.mark)
         return at
 
     def _execute(
@@ -111,6 +113,7 @@ class Conversations:
         restore = keep_randomness()
         before, random = _versions(alone, names), randomness()
         replay = Replay(rounds, MAX_TEST_BYTES)
+        replay.complete = all(one.mark for one in rounds)
         session.replay = replay
         try:
             outcome = execute()
@@ -146,17 +149,8 @@ class Conversations:
             if not isinstance(step, _Step) or step.question != one.question:
                 self._alone.pop(key[0], None)  # what it asks hangs on more than the answers
                 return
-            place, mark = step.following, _digest(one)
+            place, mark = step.following, one.mark
         place[mark] = outcome
-
-
-def _digest(answered: Round) -> bytes:
-    """Stands for an answer; nobody finds another one with the same."""
-    found = hashlib.sha256()
-    for part in answered.answer:
-        found.update(len(part).to_bytes(8, "little"))
-        found.update(part)
-    return found.digest()
 
 
 def _versions(alone: Alone, names: Names) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What a test asks of a submission and what comes back, round by round."""
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Sequence
 
 Frame = list[bytearray]  # what wire.receive_frame gives
@@ -14,7 +15,8 @@ class Round:
         target: the forbidden calls of the process that was asked.
         question: the bytes that were sent.
         opens: it begins a call; otherwise it answers a callback within one.
-        answer: what came back.
+        answer: what came back, until it is played back.
+        mark: stands for the answer; nobody finds another one with the same.
         error: what went wrong instead.
     """
 
@@ -22,7 +24,17 @@ class Round:
     question: bytes
     opens: bool
     answer: Frame = dataclasses.field(default_factory=list)
+    mark: bytes = b""
     error: Exception | None = None
+
+
+def digest(answer: Frame) -> bytes:
+    """The mark of an answer."""
+    found = hashlib.sha256()
+    for part in answer:
+        found.update(len(part).to_bytes(8, "little"))
+        found.update(part)
+    return found.digest()
 
 
 class Diverged(Exception):
@@ -64,7 +76,10 @@ class Replay:
             self.complete = False
             raise
         self._left -= sum(map(len, answer))
-        self.rounds.append(Round(target, question, opens, [part[:] for part in answer]))
+        if self._left < 0:
+            self.complete = False
+        else:
+            self.rounds.append(Round(target, question, opens, mark=digest(answer)))
         return answer
 
     def _played(self, past: Round, target: tuple[str, ...], question: bytes, opens: bool) -> Frame:
@@ -75,4 +90,5 @@ class Replay:
         if past.error is not None:
             self.complete = False
             raise past.error
-        return [part[:] for part in past.answer]
+        answer, past.answer = past.answer, []
+        return answer

@@ -253,6 +253,7 @@ def test_a_long_conversation_is_not_kept(
 def test_a_round_is_played_back_only_to_the_same_question() -> None:
     tape = Replay([], 1000)
     assert tape.round((), b"one", True, lambda: [bytearray(b"1")]) == [b"1"]
+    assert tape.rounds[0].mark
     again = Replay(tape.rounds, 1000)
     with pytest.raises(Diverged):
         again.round(("softmax",), b"one", True, list)
