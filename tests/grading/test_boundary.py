@@ -362,7 +362,9 @@ def test_a_solution_earns_full_marks_through_the_jail(slug: str, zygote: Zygote)
 def test_a_misconception_gives_what_it_gives_in_one_process(
     slug: str, wrong: Any, zygote: Zygote
 ) -> None:
-    here = Trial(source(slug), seed=0).run_with(wrong.of, wrong.function)
+    trial = Trial(source(slug), seed=0)
+    trial.run()  # a test cell may define what a later one uses
+    here = trial.run_with(wrong.of, wrong.function)
     data = submitted(slug, wrong.of, whole_module(slug, "misconceptions", wrong))
     there = {t.grade_id: t for t in through_the_jail(slug, data, zygote).tests}
     for name, result in here.items():
