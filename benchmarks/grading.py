@@ -50,9 +50,9 @@ def solutions(slug: str) -> dict[str, str]:
     }
 
 
-def wrong_answers(slug: str) -> list[tuple[str, str]]:
-    """Every misconception that stands alone, as (function, source of a cell)."""
-    tree = ast.parse((harness.ROOT / "solutions" / slug / "misconceptions.py").read_text())
+def catalogued(slug: str, kind: str) -> list[tuple[str, str]]:
+    """Every misconception or variant that stands alone, as (function, source of a cell)."""
+    tree = ast.parse((harness.ROOT / "solutions" / slug / f"{kind}s.py").read_text())
     imports = [
         node
         for node in tree.body
@@ -71,7 +71,7 @@ def wrong_answers(slug: str) -> list[tuple[str, str]]:
     found = []
     for node in tree.body:
         marks = node.decorator_list if isinstance(node, kinds) else []
-        if not marks or "misconception" not in ast.unparse(marks[0]):
+        if not marks or kind not in ast.unparse(marks[0]):
             continue
         of = next(k.value.value for k in marks[0].keywords if k.arg == "of")  # type: ignore[attr-defined]
         node.decorator_list = []  # type: ignore[union-attr]
@@ -93,13 +93,22 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def students(slug: str, count: int) -> Iterator[tuple[str, dict[str, str]]]:
-    """A mixed class: (student, answers by grade id), the kinds in turn."""
-    right, wrong = solutions(slug), wrong_answers(slug)
+    """A mixed class: (student, answers by grade id), the kinds in turn.
+
+    No two neighbours write their right answers in the same way.
+    """
+    wrong = catalogued(slug, "misconception")
     notebook = read_exercise(harness.ROOT / "solutions" / slug / "exercise.py")
     cell_of = solution_names(notebook)
-    names = list(right)
+    ways = {name: [source] for name, source in solutions(slug).items()}
+    for of, source in catalogued(slug, "variant"):
+        ways[cell_of[of]].append(source)
+    names = list(ways)
     for number in range(count):
         kind = number % 6
+        right = {
+            n: w[(number + 5 * i + number // 7) % len(w)] for i, (n, w) in enumerate(ways.items())
+        }
         answers = dict(right)
         if kind == 1:  # one answer is wrong
             of, source = wrong[number * 7 % len(wrong)]
@@ -281,10 +290,10 @@ def time_ours(base: Path, count: int, of: int, repeats: int) -> list[dict[str, A
 def cost_each(base: Path, of: int, repeats: int) -> dict[str, Any]:
     """Processor time of one submission in one process: hardly longer on a busy machine.
 
-    The class is graded once before it is measured: what the grader remembers of its own functions
-    is there, as it is for most of a class. ``without_memory`` remembers nothing. Both are measured
-    in turn, on one thread as the command does; a number is the median of ``repeats`` classes, and
-    ``spread`` holds the least and the most.
+    ``known``: the class was graded just before, so that every answer has been given before.
+    ``new``: a grader that remembers nothing yet, as at the start of the command. ``forgetful``: one
+    that never remembers anything. They are measured in turn, on one thread as the command does; a
+    number is the median of ``repeats`` classes, and ``spread`` holds the least and the most.
     """
     import contextlib
     from unittest import mock
@@ -292,8 +301,10 @@ def cost_each(base: Path, of: int, repeats: int) -> dict[str, Any]:
     from attn_course.grading import verdict
     from attn_course.grading.assignment import load_assignment
     from attn_course.grading.pool import keep_to_one_core, load_grader
+    from attn_course.grading.replay import Conversations
     from attn_course.grading.sandbox import Limits, Zygote
     from attn_course.grading.session import Session
+    from attn_course.probes.memo import Memo
 
     load_grader()
     base.mkdir(parents=True, exist_ok=True)
@@ -302,7 +313,7 @@ def cost_each(base: Path, of: int, repeats: int) -> dict[str, Any]:
     files = [path.read_bytes() for path in sorted((base / "each").glob("*/*/*.ipynb"))]
     jail: list[float] = []
     calls: list[str] = []
-    end, exchange = Session.end, Session._exchange
+    end, talk = Session.end, Session._talk
 
     def ended(self: Session, *args: Any) -> None:
         alive = self.alive
@@ -312,7 +323,7 @@ def cost_each(base: Path, of: int, repeats: int) -> dict[str, Any]:
 
     def exchanged(self: Session, *args: Any, **more: Any) -> Any:
         calls.append("")
-        return exchange(self, *args, **more)
+        return talk(self, *args, **more)
 
     def grade_all(zygote: Zygote) -> dict[str, float]:
         jail.clear()
@@ -330,14 +341,18 @@ def cost_each(base: Path, of: int, repeats: int) -> dict[str, Any]:
         }
 
     before = keep_to_one_core(0)
-    nothing = mock.patch.object(verdict, "remembering", return_value=contextlib.nullcontext())
-    with mock.patch.multiple(Session, end=ended, _exchange=exchanged), Zygote() as zygote:
+    measured: dict[str, list[dict[str, float]]] = {"new": [], "known": [], "forgetful": []}
+    with mock.patch.multiple(Session, end=ended, _talk=exchanged), Zygote() as zygote:
         grade_all(zygote)
-        measured: dict[str, list[dict[str, float]]] = {"each": [], "without_memory": []}
         for _ in range(repeats):
-            measured["each"].append(grade_all(zygote))
-            with nothing:
-                measured["without_memory"].append(grade_all(zygote))
+            with mock.patch.multiple(verdict, _known={}, _memo=Memo()):
+                measured["new"].append(grade_all(zygote))
+                measured["known"].append(grade_all(zygote))
+            with (
+                mock.patch.object(verdict, "remembering", return_value=contextlib.nullcontext()),
+                mock.patch.object(Conversations, "run", lambda self, t, n, s, execute: execute()),
+            ):
+                measured["forgetful"].append(grade_all(zygote))
     os.sched_setaffinity(0, before)
     found: dict[str, Any] = {"submissions": of, "repeats": repeats}
     for name, runs in measured.items():
@@ -446,6 +461,10 @@ def edge_cases() -> dict[str, Any]:
 HOSTILE = {
     "a loop at top level": "while True:\n    pass",
     "every call loops": "def {name}(*args, **kwargs):\n    while True:\n        pass",
+    "a long list at the last moment": "import time\ndef {name}(*args, **kwargs):\n"
+    "    time.sleep(9.5)\n    return [0.5] * 190_000",
+    "a large tensor at the last moment": "import time, torch\ndef {name}(*args, **kwargs):\n"
+    "    time.sleep(9.5)\n    return torch.zeros(60_000_000)",
 }
 
 

@@ -71,11 +71,18 @@ def _times(results: dict[str, Any]) -> Iterator[str]:
         )
 
 
+COSTS = {
+    "new": "at the start of a class",
+    "known": "every answer given before",
+    "forgetful": "remembering nothing",
+}
+
+
 def _cost(part: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield "| processor time of one submission | grader | jail | calls | jails |"
     yield "| --- | ---: | ---: | ---: | ---: |"
-    for name, label in (("each", "as it is"), ("without_memory", "remembering nothing")):
+    for name, label in COSTS.items():
         row = part["measured"][name]
         ours, jail = (_with_spread(row, name) for name in ("trusted_cpu_ms", "jail_cpu_ms"))
         yield f"| {label} | {ours} | {jail} | {row['calls']:.0f} | {row['jails']:g} |"

@@ -85,7 +85,7 @@ def settled(zygote: Zygote) -> set[int]:
 def test_an_attack_gains_nothing(
     name: str, grade: Grade, zygote: Zygote, port: int, canary: str
 ) -> None:
-    sources = {"double": prepared(attacks.ALL[name], port)}
+    sources = attacks.placed(prepared(attacks.ALL[name], port))
     idle = settled(zygote)
     begun = time.monotonic()
     result = grade(target.as_bytes(target.submission(**sources)))
