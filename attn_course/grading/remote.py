@@ -81,6 +81,7 @@ class Remote:
     __len__ = __contains__ = __float__ = __int__ = __index__ = __complex__ = _refuse
     __array__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
     __truediv__ = __rtruediv__ = __neg__ = __abs__ = __round__ = __matmul__ = _refuse
+
     def __getitem__(self, key: object) -> NoReturn:
         raise NotAPlainValue(
             f"{self._description} cannot be indexed from a test; student.launch starts a kernel"
