@@ -95,7 +95,7 @@ def _names(node: ast.AST) -> set[str]:
 def students(slug: str, count: int) -> Iterator[tuple[str, dict[str, str]]]:
     """A mixed class: (student, answers by grade id), the kinds in turn.
 
-    No two neighbours write their right answers in the same way.
+    One right answer in three is written in another way than the course's own.
     """
     wrong = catalogued(slug, "misconception")
     notebook = read_exercise(harness.ROOT / "solutions" / slug / "exercise.py")
@@ -106,8 +106,9 @@ def students(slug: str, count: int) -> Iterator[tuple[str, dict[str, str]]]:
     names = list(ways)
     for number in range(count):
         kind = number % 6
-        right = {
-            n: w[(number + 5 * i + number // 7) % len(w)] for i, (n, w) in enumerate(ways.items())
+        right = {  # two answers in three as the course has them, one in a way of its own
+            name: found[(number + i) // 3 % len(found) if (number + i) % 3 == 0 else 0]
+            for i, (name, found) in enumerate(ways.items())
         }
         answers = dict(right)
         if kind == 1:  # one answer is wrong

@@ -214,7 +214,7 @@ KERNEL_CALLS = frozenset({"execve", "execveat", "vfork", "socket"})
 
 
 @functools.cache
-def system_call_filter(*, kernel: bool = False) -> bytes:
+def system_call_filter(*, kernel: bool) -> bytes:
     """The program of the filter, for :func:`filter_system_calls`; made once, before the forks.
 
     Args:

@@ -102,13 +102,18 @@ def quiet_shell(shell: Any) -> None:
         shell.register_magic_function(not_run, "line", name)
 
 
-def as_python(shell: Any, source: str) -> str:
-    """A cell without its magics and shell commands; most have none, and are Python as they are."""
+def as_python(shell: Any, source: str, filename: str) -> tuple[str, ast.Module]:
+    """A cell without its magics and shell commands, and parsed; most have none of them.
+
+    Raises:
+        SyntaxError: it is no Python even so.
+    """
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     try:
-        compile(source, "<cell>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        return source, compile(source, filename, "exec", flags, dont_inherit=True)
     except (SyntaxError, ValueError):
-        return str(shell.transform_cell(source))
-    return source if source.endswith("\n") else f"{source}\n"
+        source = str(shell.transform_cell(source))
+        return source, ast.parse(source, filename)
 
 
 class Worker:
@@ -146,9 +151,10 @@ class Worker:
     def run_cell(self, identity: str, source: str) -> None:
         """Compile one cell as IPython would (magics included) and execute it."""
         filename = f"<cell {identity}>"
-        text = as_python(self.shell, source)
-        linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-        tree = ast.parse(text, filename)
+        linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+        text, tree = as_python(self.shell, source, filename)
+        if text is not source:
+            linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
         if not self.restricted:
             self.execute(tree, filename)
             return

@@ -190,7 +190,7 @@ def main() -> None:
     worker.warm_up()
     gc.enable()
     shortcuts.prepare()
-    confine.system_call_filter()
+    confine.system_call_filter(kernel=False)
     pages.collapse()
     control.send(b"ready")
     serve_orders(control, hidden=[], lesser=Lesser())
