@@ -54,9 +54,15 @@ class Conversations:
 
     Args:
         assignment: its test cells.
+        told: is told what is learned, with the arguments of :meth:`learn`.
     """
 
-    def __init__(self, assignment: Assignment) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        told: Callable[[tuple[Any, ...], list[Round], TestResult], None] = lambda *entry: None,
+    ) -> None:
+        self.told = told
         self._alone = independent_tests(assignment)
         self._first: dict[Any, _Step | TestResult] = {}
         self._bytes = self._branches = 0
@@ -132,10 +138,19 @@ class Conversations:
         elif randomness() != random:
             self._alone.pop(key[0], None)
         elif replay.complete and not session.any_mutated() and session.why_lost() is None:
-            self._learn(key, replay.rounds, outcome)
+            told = [dataclasses.replace(one, answer=[]) for one in replay.rounds]
+            self.learn(key, told, outcome)
+            self.told(key, told, outcome)
         return outcome
 
-    def _learn(self, key: tuple[Any, ...], rounds: list[Round], outcome: TestResult) -> None:
+    def learn(self, key: tuple[Any, ...], rounds: list[Round], outcome: TestResult) -> None:
+        """Remember how a test went, here or in another process.
+
+        Args:
+            key: the test, and what it was put to.
+            rounds: the conversation, with the marks of the answers.
+            outcome: of the test.
+        """
         place: dict[Any, _Step | TestResult] = self._first
         mark: Any = key
         for one in rounds:

@@ -75,6 +75,7 @@ class Session:
         self.output = ""
         self.ended: dict[str, Any] | None = None  # the zygote's report
         self.lost: str | None = None  # why it cannot be called any more
+        self._unborn: str | None = None  # why a restricted process could not be had
         self.restarts = 0
         self.mutated = False  # whether some call has written into its arguments
         self._connection: socket.socket | None = None
@@ -171,22 +172,27 @@ class Session:
             return self
         if key not in self._restricted:
             limits = dataclasses.replace(self.limits, wall_seconds=max(0.0, self.seconds_left))
-            self._restricted[key] = Session(
-                self.zygote, self.cells, limits=limits, seed=self.seed, forbidden=key, main=self
-            )
+            try:
+                self._restricted[key] = Session(
+                    self.zygote, self.cells, limits=limits, seed=self.seed, forbidden=key, main=self
+                )
+            except Exception as error:  # the test that asks for it cannot be finished either
+                self._unborn = str(error) or type(error).__name__
+                raise
         found = self._restricted[key] = self._restricted.pop(key)  # the latest comes last
         return found
 
     def why_lost(self) -> str | None:
         """Why one of its processes cannot be called any more; None when all can."""
         reasons = (one.lost for one in (self, *self._restricted.values()) if one.lost)
-        return next(reasons, None)
+        return next(reasons, self._unborn)
 
     def forget_dead(self) -> None:
         """Between tests: the restricted process of the last one stays, if it is alive.
 
         Others are made again when they are needed: each may hold as much memory as this one.
         """
+        self._unborn = None
         latest = list(self._restricted)[-1:]
         for key, one in list(self._restricted.items()):
             if key not in latest or not one.alive:

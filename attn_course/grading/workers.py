@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from attn_course.grading import board
+from attn_course.grading.board import Board
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.pool import (
     Results,
@@ -34,7 +36,9 @@ PR_SET_PDEATHSIG = 1
 _settings: Settings | None = None  # of this process, where it is a worker
 
 
-def _prepare_worker(settings: Settings, parent: int, counter: Any, forked: bool) -> None:
+def _prepare_worker(
+    settings: Settings, parent: int, counter: Any, forked: bool, files: list[int]
+) -> None:
     """Leave Ctrl-C to the parent, end when the parent does, have the jail at hand."""
     global _settings
     _settings = settings
@@ -58,6 +62,10 @@ def _prepare_worker(settings: Settings, parent: int, counter: Any, forked: bool)
         zygote_of_this_process(sandbox=settings.sandbox, wait=False)
         with no_collections():
             load_grader()
+        if number < len(files):
+            from attn_course.grading.verdict import share
+
+            share(Board(files, number))
         gc.freeze()
 
 
@@ -91,6 +99,7 @@ class _Workers:
 
     def __init__(self, settings: Settings, count: int) -> None:
         self.settings, self.count = settings, count
+        self._files: list[int] = []  # in which forked workers tell each other what they learn
         self._pool = self._new()
 
     def _new(self) -> concurrent.futures.ProcessPoolExecutor:
@@ -101,11 +110,12 @@ class _Workers:
                 load_grader()
             zygote_of_this_process(sandbox=self.settings.sandbox)
             gc.freeze()  # no collection in a worker need look at, and copy, what is shared
+            self._files = board.blank(self.count)
         return concurrent.futures.ProcessPoolExecutor(
             self.count,
             mp_context=context,
             initializer=_prepare_worker,
-            initargs=(self.settings, os.getpid(), context.Value("i", 0), forked),
+            initargs=(self.settings, os.getpid(), context.Value("i", 0), forked, self._files),
         )
 
     def grade(self, tasks: list[Task], *, at_once: int) -> Iterator[Result | Task]:
@@ -160,6 +170,8 @@ class _Workers:
         for process in list((self._pool._processes or {}).values()):
             process.kill()
         self._pool.shutdown(wait=True, cancel_futures=True)
+        while self._files:
+            os.close(self._files.pop())
 
 
 def run_processes(tasks: Sequence[Task], settings: Settings, *, workers: int) -> Results:
