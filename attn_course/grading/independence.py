@@ -36,20 +36,20 @@ def independent_tests(assignment: Assignment) -> dict[str, Alone]:
     helpers: dict[str, set[str]] = {}
     learners = set(assignment.solutions)
     bodies = {test.grade_id: _statements(test.source) for test in assignment.tests}
-    leaves = {name: _definitions(body, learners) for name, body in bodies.items()}
     locked = list(map(_statements, assignment.locked.values()))
     everything = [node for body in (*locked, *bodies.values()) for node in body]
     shared = {n for declared in _all(ast.Global, everything) for n in declared.names}
-    for body in (*locked, *leaves.values()):
-        for node in body:
-            if isinstance(node, SCOPES):
-                helpers[node.name] = helpers.get(node.name, set()) | _reads([node], set())
+    for node in everything:
+        if isinstance(node, SCOPES):
+            helpers[node.name] = helpers.get(node.name, set()) | _reads([node], set())
+    asked = _asked(locked, learners, helpers)
+    leaves = {name: _definitions(b, learners | asked, helpers) for name, b in bodies.items()}
     reads = {name: _through(_reads(body, set()), helpers) for name, body in bodies.items()}
     writes = {n: _bound_by(s for s in body if s not in leaves[n]) for n, body in bodies.items()}
     found = {}
     for name in bodies:
         others = bodies.keys() - {name}
-        written = shared.union(*(writes[other] for other in others))
+        written = shared.union(asked, *(writes[other] for other in others))
         read = set[str]().union(*(reads[other] for other in others))
         if reads[name] & written or (writes[name] | shared) & read:
             continue
@@ -60,19 +60,44 @@ def independent_tests(assignment: Assignment) -> dict[str, Alone]:
     return found
 
 
-def _definitions(body: list[ast.stmt], learners: set[str]) -> list[ast.stmt]:
+def _definitions(
+    body: list[ast.stmt], learners: set[str], helpers: dict[str, set[str]]
+) -> list[ast.stmt]:
     """The statements at the head of a test cell that are executed whatever a submission answers."""
     found: list[ast.stmt] = []
     for node in body:
         known = isinstance(node, (*SCOPES, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign))
-        now = _names([node], loaded=True)
-        if isinstance(node, ast.FunctionDef):
-            now -= _names(node.body, loaded=True)
-        if not known or now & learners:
+        if not known or _through(_now(node), helpers) & learners:
             break
         found.append(node)
     later = _bound_by(body[len(found) :])
     return [node for node in found if not _bound_by([node]) & later]
+
+
+def _asked(
+    locked: list[list[ast.stmt]], learners: set[str], helpers: dict[str, set[str]]
+) -> set[str]:
+    """Names that hold something else, or nothing, where a submission answers a locked cell."""
+    made = _bound_by(node for body in locked for node in body if not _fixed(node))
+    found: set[str] = set()
+    for body in locked:
+        lost = False  # a statement of this cell has asked; if that failed, none follows it
+        for node in body:
+            now = _now(node)
+            lost = lost or bool(_through(now, helpers) & (learners | found))
+            if lost:
+                found |= _bound_by([node]) | now & made
+    return found
+
+
+def _now(node: ast.stmt) -> set[str]:
+    """Names that are read when a statement is executed; those in the body of a function are not."""
+    inside = _names(node.body, loaded=True) if isinstance(node, ast.FunctionDef) else set()
+    return _names([node], loaded=True) - inside
+
+
+def _fixed(node: ast.stmt) -> bool:
+    return isinstance(node, (*SCOPES, ast.Import, ast.ImportFrom))
 
 
 def _statements(source: str) -> list[ast.stmt]:
