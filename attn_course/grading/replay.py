@@ -36,6 +36,7 @@ CONSTANTS = (
     *(types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, functools.partial),
     *(bool, int, float, complex, str, bytes, type(None), Remote, torch.dtype, torch.device),
 )
+PLAIN = (bool, int, float, complex, str, bytes)
 Names = dict[str, Any]
 
 
@@ -170,17 +171,34 @@ class Conversations:
 
 def _versions(alone: Alone, names: Names) -> dict[str, Any]:
     """What a test finds besides the answers and could change; equal when nothing has changed."""
-    found: dict[str, Any] = {}
-    for name in alone.reads & names.keys():
-        value = names[name]
-        if isinstance(value, torch.Tensor):
-            found[name] = (id(value), value._version)
-        elif not _constant(value):
-            found[name] = object()  # it can change without a trace
-    return found
+    return {name: _version(names[name]) for name in alone.reads & names.keys()}
 
 
-def _constant(value: object) -> bool:
+def _version(value: Any, inside: frozenset[int] = frozenset()) -> object:
+    """Equal to an earlier one of the same value when nothing has changed it since."""
+    if isinstance(value, torch.Tensor):
+        return id(value), value._version
+    if type(value) in PLAIN:
+        return type(value), value
     if type(value) in (tuple, frozenset):
-        return all(map(_constant, value))  # type: ignore[call-overload]
-    return isinstance(value, (*CONSTANTS, Missing))
+        return id(value), *(_version(item, inside) for item in value)
+    if not isinstance(value, (*CONSTANTS, Missing)):
+        return object()  # it can change without a trace
+    if getattr(value, "__module__", None) != "__main__" or id(value) in inside:
+        return id(value)
+    inside |= {id(value)}
+    return id(value), *(_version(part, inside) for part in _state(value))
+
+
+def _state(value: Any) -> list[Any]:
+    """What a function or a class of the instructor keeps from one call to the next."""
+    if isinstance(value, types.FunctionType):
+        found = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+        for cell in value.__closure__ or ():
+            with contextlib.suppress(ValueError):  # nothing there yet
+                found.append(cell.cell_contents)
+        return [*found, *vars(value).values()]
+    if isinstance(value, type):
+        own = [part for name, part in vars(value).items() if not name.startswith("__")]
+        return [p for p in own if type(p) is types.FunctionType or not hasattr(type(p), "__get__")]
+    return []
