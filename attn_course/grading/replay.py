@@ -66,7 +66,7 @@ class Conversations:
         self.told = told
         self._alone = independent_tests(assignment)
         self._first: dict[Any, _Step | TestResult] = {}
-        self._bytes = self._branches = 0
+        self._bytes = self._branches = self._told = 0
 
     def run(
         self, test: TestCell, names: Names, session: Session, execute: Callable[[], TestResult]
@@ -140,17 +140,22 @@ class Conversations:
             self._alone.pop(key[0], None)
         elif replay.complete and not session.any_mutated() and session.why_lost() is None:
             told = [dataclasses.replace(one, answer=[]) for one in replay.rounds]
-            self.learn(key, told, outcome)
-            self.told(key, told, outcome)
+            if self.learn(key, told, outcome):
+                self._told += sum(len(one.question) for one in told)
+                if self._told <= MAX_BYTES:  # what was told is not forgotten
+                    self.told(key, told, outcome)
         return outcome
 
-    def learn(self, key: tuple[Any, ...], rounds: list[Round], outcome: TestResult) -> None:
+    def learn(self, key: tuple[Any, ...], rounds: list[Round], outcome: TestResult) -> bool:
         """Remember how a test went, here or in another process.
 
         Args:
             key: the test, and what it was put to.
             rounds: the conversation, with the marks of the answers.
             outcome: of the test.
+
+        Returns:
+            False where there is no room for it, or it contradicts what is known.
         """
         place: dict[Any, _Step | TestResult] = self._first
         mark: Any = key
@@ -160,13 +165,14 @@ class Conversations:
                 self._bytes += len(one.question)
                 self._branches += 1
                 if self._bytes > MAX_BYTES or self._branches > MAX_BRANCHES:
-                    return
+                    return False
                 step = place[mark] = _Step(one.target, one.question, one.opens, {})
             if not isinstance(step, _Step) or step.question != one.question:
                 self._alone.pop(key[0], None)  # what it asks hangs on more than the answers
-                return
+                return False
             place, mark = step.following, one.mark
         place[mark] = outcome
+        return True
 
 
 def _versions(alone: Alone, names: Names) -> dict[str, Any]:
