@@ -1,4 +1,4 @@
-"""Which test cells depend on nothing that another test cell leaves behind.
+"""Which test cells depend on nothing that another test cell leaves behind, and not on chance.
 
 Cells share one namespace. A test stands alone when no other test writes a name that it reads
 before it writes it, itself or by way of a function of the instructor.
@@ -16,6 +16,9 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 EXPRESSION_SCOPES = (*COMPREHENSIONS, ast.Lambda)
 BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)
+# A probe that asks in an order that no seed fixes: a test that is begun again with the answers so far
+# asks something else, and the submission would have to be started once more, out of its own time.
+CHANCE = frozenset({"judges"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +55,8 @@ def independent_tests(assignment: Assignment) -> dict[str, Alone]:
         written = shared.union(asked, *(writes[other] for other in others))
         read = set[str]().union(*(reads[other] for other in others))
         if reads[name] & written or (writes[name] | shared) & read:
+            continue
+        if any(node.attr in CHANCE for node in _all(ast.Attribute, bodies[name])):
             continue
         code = None
         if read & _bound_by(leaves[name]):

@@ -238,6 +238,25 @@ def test_a_change_of_mind_is_nobody_elses(how: str, graded: Graded) -> None:
         assert graded() == FULL
 
 
+ORDER = """from attn_course.probes import Probe
+probe = Probe("00_warm_up", "apply", apply)
+wrong = {str(i): (lambda x, dim, i=i: x + i) for i in range(4)}
+probe.judges(right=[torch.softmax], wrong=wrong, points=1)"""
+JUDGE = """def apply(candidate):
+    x = torch.ones(3)
+    y = candidate(x, 0)
+    {}
+    return torch.allclose(y, x.exp() / x.exp().sum())"""
+
+
+def test_who_begins_as_another_one_did_is_not_made_to_begin_again(graded: Graded) -> None:
+    """Candidates come in an order of chance: the next one is not what the other was asked."""
+    tests = {"apply-judges": ORDER, "double-a": TESTS["double-a"]}
+    slow = "import time\ntime.sleep(5)\n" + JUDGE.format("candidate(x + 1, 0)")
+    for answer in (JUDGE.format(""), slow):  # eight seconds are all that it has
+        assert graded({"apply": answer}, tests=tests) == {"apply-judges": 1.0, "double-a": 1.0}
+
+
 def test_branches_without_end_are_not_all_kept(graded: Graded, monkeypatch: Any) -> None:
     """Each callback is a question and an answer that nobody else will give."""
     endless = """
