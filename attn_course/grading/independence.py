@@ -16,8 +16,8 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 EXPRESSION_SCOPES = (*COMPREHENSIONS, ast.Lambda)
 BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)
-# A probe that asks in an order that no seed fixes: a test that is begun again with the answers so far
-# asks something else, and the submission would have to be started once more, out of its own time.
+# A probe that asks in an order that no seed fixes. Begun again with the answers so far, it asks
+# something else, and the submission would have to be started once more, out of its own time.
 CHANCE = frozenset({"judges"})
 
 

@@ -282,6 +282,30 @@ def apply(step, x):
     assert len(told) == kept + 2
 
 
+# --- asked twice ----------------------------------------------------------------------------------
+
+WANTED = "import os\nos.write(63, b'!')\n"
+TWICE = {
+    "at the end of long cells": "import time\ntime.sleep(7)\n" + WANTED,
+    "in each process again": WANTED,
+    "in the call": "import os\ndef double(x):\n    os.write(63, b'!')\n    while True: pass\n",
+    "before the end": "import os\ndef double(x):\n    os.write(63, b'!')\n    os._exit(0)\n",
+    "and what it saw kept": "import os\nKEPT = os.path.expanduser('~/kept')\n"
+    "def double(x):\n    os.write(63, b'!')\n    open(KEPT, 'a').write('.')\n"
+    "    return 2 * x if len(open(KEPT).read()) > 2 else x\n",
+}
+
+
+@pytest.mark.parametrize("how", TWICE)
+def test_a_question_that_is_put_twice_gives_neither_time_nor_points(
+    how: str, graded: Graded
+) -> None:
+    """The time is measured in ``graded``."""
+    source = TWICE[how] + ("" if "def double" in TWICE[how] else "def double(x):\n    return x")
+    assert not graded({"double": source}).get("double-a")
+    assert graded() == FULL
+
+
 # --- the zygote -----------------------------------------------------------------------------------
 
 DESCRIPTORS = """
