@@ -98,13 +98,13 @@ def content(url: str) -> list[tuple[Any, ...]]:
 
 def killed(process: "subprocess.Popen[bytes]", folder: Path, draw: random.Random) -> bool:
     """Kill it at a random moment of its start, or of its work; False when it ended before."""
-    target, until = lines(folder) + draw.randrange(0, 3), time.monotonic() + 120
+    target, until = lines(folder) + draw.randrange(0, 4), time.monotonic() + 120
     if draw.random() < 0.4:
         time.sleep(draw.random() * 1.5)
     else:
         while process.poll() is None and lines(folder) < target and time.monotonic() < until:
-            time.sleep(0.002)
-        time.sleep(draw.random() * 0.1)
+            time.sleep(0.0005)
+        time.sleep(draw.random() * draw.choice((0.005, 0.05)))
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     return process.wait(timeout=60) == -signal.SIGKILL

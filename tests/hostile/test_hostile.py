@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -116,10 +117,13 @@ for folder in ("/tmp", "/jail", "/dev/shm", "/proc"):
 def double(x):
     raise ValueError(repr(found))
 """
+    before = grade(target.as_bytes(target.submission(double=look))).tests[0].message
+    above = Path(sys.prefix).parts[:3]  # a checkout below /tmp is seen there, and the list of fonts
+    assert "ValueError: []" in before or above[1] == "tmp", before
     for source in attacks.NEIGHBOUR.values():
         grade(target.as_bytes(target.submission(double=prepared(source, port))))
     result = grade(target.as_bytes(target.submission(double=look)))
-    assert "ValueError: []" in result.tests[0].message
+    assert result.tests[0].message == before
 
 
 @pytest.mark.parametrize("name", broken_files.MALFORMED)
