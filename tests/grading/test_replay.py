@@ -12,7 +12,7 @@ from test_remembering import CLASS, SETUP, SOLUTION, TESTS, essence
 
 from attn_course.grading import replay, verdict
 from attn_course.grading.assignment import Assignment, TestCell, load_assignment
-from attn_course.grading.cells import randomness, run_test
+from attn_course.grading.cells import run_test
 from attn_course.grading.independence import independent_tests
 from attn_course.grading.results import Result
 from attn_course.grading.rounds import Diverged, Replay
@@ -31,8 +31,6 @@ def executed(monkeypatch: Any) -> list[str]:
 
     monkeypatch.setattr(verdict, "run_test", run)
     monkeypatch.setattr(verdict, "_known", {})
-    # The type checks of a test run draw from Python's own random numbers.
-    monkeypatch.setattr(replay, "randomness", lambda: randomness()[:-1])
     return found
 
 

@@ -15,7 +15,6 @@ import target
 
 from attn_course.grading import replay, verdict
 from attn_course.grading.assignment import load_assignment
-from attn_course.grading.cells import randomness
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Zygote
 from attn_course.grading.session import Session
@@ -62,8 +61,6 @@ def notebook(
 def graded(zygote: Zygote, monkeypatch: Any) -> Graded:
     """Grade answers; nothing is remembered at the start of a test."""
     monkeypatch.setattr(verdict, "_known", {})
-    # The type checks of a test run draw from Python's own random numbers.
-    monkeypatch.setattr(replay, "randomness", lambda: randomness()[:-1])
 
     def run(answers: dict[str, str] | None = None, **more: Any) -> Scores:
         found = load_assignment(notebook({}, **more), "replayed")
