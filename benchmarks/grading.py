@@ -254,31 +254,33 @@ def _row(
 
 
 def time_ours(base: Path, count: int, of: int, repeats: int) -> list[dict[str, Any]]:
-    """1 and 2 workers and dask on ``of`` submissions: the median of interleaved runs."""
+    """1 and 2 workers in turn, then dask, on ``of`` submissions: the median of some runs."""
     hand_in(base / "class", TIMED, of)
     hand_in(base / "one", TIMED, 1)
-    cases = {"ours, 1 worker": ["--workers", "1"], "ours, 2 workers": ["--workers", "2"]}
+    whole: dict[str, list[float]] = {}
+    alone: dict[str, list[float]] = {}
+    loads: dict[str, list[float]] = {}
+
+    def run_all(cases: dict[str, list[str]]) -> None:
+        for _ in range(repeats):
+            for name, options in cases.items():
+                place = Path(tempfile.mkdtemp(dir=base))
+                for runs, handed in ((alone, "one"), (whole, "class")):
+                    loads[name] = harness.load()
+                    done = timed(
+                        lambda p=place, h=handed, o=options: ours(p / h, base / h, TIMED, *o)
+                    )
+                    runs.setdefault(name, []).append(done)
+                found = f"{whole[name][-1]:.1f} s, one {alone[name][-1]:.1f} s"
+                print(f"{name}: {found}", file=sys.stderr)
+
+    run_all({"ours, 1 worker": ["--workers", "1"], "ours, 2 workers": ["--workers", "2"]})
     from distributed import LocalCluster
 
     with LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
     ) as cluster:
-        cases["ours, dask LocalCluster, 2 workers"] = ["--scheduler", cluster.scheduler_address]
-        whole: dict[str, list[float]] = {name: [] for name in cases}
-        alone: dict[str, list[float]] = {name: [] for name in cases}
-        loads: dict[str, list[float]] = {}
-        for repeat in range(repeats):
-            for number, (name, options) in enumerate(cases.items()):
-                place = base / f"ours-{number}-{repeat}"
-                for runs, size, handed in ((alone, "1", "one"), (whole, "n", "class")):
-                    loads[name] = harness.load()
-                    done = timed(
-                        lambda p=place / size, h=base / handed, o=options: ours(p, h, TIMED, *o)
-                    )
-                    runs[name].append(done)
-                print(
-                    f"{name}: {whole[name][-1]:.1f} s, one {alone[name][-1]:.1f} s", file=sys.stderr
-                )
+        run_all({"ours, dask LocalCluster, 2 workers": ["--scheduler", cluster.scheduler_address]})
     rows = []
     for name, seconds in whole.items():
         one, middle = statistics.median(alone[name]), statistics.median(seconds)

@@ -34,8 +34,13 @@ class Alone:
     leaves: types.CodeType | None
 
 
-def independent_tests(assignment: Assignment) -> dict[str, Alone]:
-    """The tests that stand alone, by grade id."""
+def independent_tests(assignment: Assignment, *, chance: bool = True) -> dict[str, Alone]:
+    """The tests that stand alone, by grade id.
+
+    Args:
+        assignment: its test cells, and the instructor's other cells.
+        chance: an order of chance is another one each time.
+    """
     helpers: dict[str, set[str]] = {}
     learners = set(assignment.solutions)
     bodies = {test.grade_id: _statements(test.source) for test in assignment.tests}
@@ -56,7 +61,7 @@ def independent_tests(assignment: Assignment) -> dict[str, Alone]:
         read = set[str]().union(*(reads[other] for other in others))
         if reads[name] & written or (writes[name] | shared) & read:
             continue
-        if any(node.attr in CHANCE for node in _all(ast.Attribute, bodies[name])):
+        if chance and any(node.attr in CHANCE for node in _all(ast.Attribute, bodies[name])):
             continue
         code = None
         if read & _bound_by(leaves[name]):

@@ -7,6 +7,7 @@ order in which they are ready; only the caller writes.
 import atexit
 import dataclasses
 import os
+import secrets
 import threading
 from collections.abc import Generator, Sequence
 
@@ -32,6 +33,7 @@ class Settings:
     assignment: Assignment
     limits: Limits = dataclasses.field(default_factory=Limits)
     sandbox: bool = True
+    order: str = dataclasses.field(default_factory=secrets.token_hex)  # of this run, told nobody
 
 
 Results = Generator[Result, None, None]
@@ -95,6 +97,7 @@ def grade_task(task: Task, settings: Settings) -> Result:
             student=task.student,
             seed=task.seed,
             limits=settings.limits,
+            order=settings.order,
         )
 
 

@@ -56,15 +56,18 @@ class Conversations:
     Args:
         assignment: its test cells.
         told: is told what is learned, with the arguments of :meth:`learn`.
+        chance: an order of chance is another one for each submission.
     """
 
     def __init__(
         self,
         assignment: Assignment,
         told: Callable[[tuple[Any, ...], list[Round], TestResult], None] = lambda *entry: None,
+        *,
+        chance: bool = True,
     ) -> None:
         self.told = told
-        self._alone = independent_tests(assignment)
+        self._alone = independent_tests(assignment, chance=chance)
         self._first: dict[Any, _Step | TestResult] = {}
         self._bytes = self._branches = self._told = 0
 

@@ -24,9 +24,11 @@ from attn_course.grading.results import Result, TestResult
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.session import Session
 from attn_course.grading.submission import Submission, Unreadable, parse_notebook, read_submission
+from attn_course.probes.draw import same_order
 from attn_course.probes.memo import Memo, remembering
 
-_known: dict[tuple[str, int], Conversations] = {}  # the latest assignment only
+Key = tuple[str, int, str | None]  # assignment, seed, order
+_known: dict[Key, Conversations] = {}  # the latest assignment only
 _board: Board | None = None
 _memo = Memo()  # what the instructor's own functions give; the class is put the same questions
 
@@ -39,6 +41,7 @@ def grade_notebook(
     student: str,
     seed: int,
     limits: Limits,
+    order: str | None = None,
 ) -> Result:
     """Grade one notebook; every outcome is a :class:`Result`, never an exception.
 
@@ -50,6 +53,8 @@ def grade_notebook(
         student: whose it is.
         seed: of the random inputs.
         limits: wall clock and resources.
+        order: a secret of this run, from which tests in an order of chance have the same order for
+            all of a class; None draws another order for each.
     """
     begun = time.monotonic()
 
@@ -97,7 +102,7 @@ def grade_notebook(
     except SandboxError as error:
         return result("sandbox_error", str(error))
     with session:
-        tests = tuple(_run_tests(assignment, submission, session, seed))
+        tests = tuple(_run_tests(assignment, submission, session, seed, order))
         status, reason = _status(tests, submission, session)
         scores = [test.score for test in tests if test.score is not None]
         return result(
@@ -117,7 +122,7 @@ def share(board: Board) -> None:
     _board = board
 
 
-def _tell(key: tuple[str, int], entry: tuple[Any, ...]) -> None:
+def _tell(key: Key, entry: tuple[Any, ...]) -> None:
     if _board is not None:
         _board.post((key, entry))
 
@@ -163,17 +168,23 @@ def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:
 
 
 def _run_tests(
-    assignment: Assignment, submission: Submission, session: Session, seed: int
+    assignment: Assignment,
+    submission: Submission,
+    session: Session,
+    seed: int,
+    order: str | None,
 ) -> Iterator[TestResult]:
     names: dict[str, Any] = {"__name__": "__main__", **_stubs(assignment, session)}
-    if (key := (assignment.digest, seed)) not in _known:
+    if (key := (assignment.digest, seed, order)) not in _known:
         _known.clear()
-        _known[key] = Conversations(assignment, lambda *entry: _tell(key, entry))
+        _known[key] = Conversations(
+            assignment, lambda *entry: _tell(key, entry), chance=order is None
+        )
     known = _known[key]
     for which, entry in _board.news() if _board is not None else ():
         if which == key:
             known.learn(*entry)
-    with seeded(seed), remembering(_memo):
+    with seeded(seed), remembering(_memo), same_order(order):
         for identity, source in assignment.locked.items():
             run_locked(identity, source, names)
         for test in assignment.tests:

@@ -1,7 +1,10 @@
 """Fresh random inputs from a seed that is written down, so that a failure can be repeated."""
 
+import contextlib
 import os
+import random
 import secrets
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -9,6 +12,7 @@ from torch import Tensor
 SEED_VARIABLE = "ATTN_COURSE_SEED"
 
 _log: list[tuple[str, int]] = []
+_order: str | None = None  # see same_order
 
 
 def choose_seed() -> int:
@@ -33,6 +37,28 @@ def log_seed(name: str, seed: int) -> None:
 def seed_log() -> tuple[tuple[str, int], ...]:
     """Return every ``(test, seed)`` pair noted in this process, oldest first."""
     return tuple(_log)
+
+
+@contextlib.contextmanager
+def same_order(secret: str | None) -> Iterator[None]:
+    """Within this, :func:`order_of_chance` gives the same orders to all who hold a secret.
+
+    Args:
+        secret: known to the graders of one run and to nobody else, nor after it; None keeps every
+            order to itself.
+    """
+    global _order
+    before, _order = _order, secret
+    try:
+        yield
+    finally:
+        _order = before
+
+
+def order_of_chance(count: int, name: str) -> list[int]:
+    """An order of ``count`` things that hangs on no seed, which a page of feedback tells."""
+    source = random.SystemRandom() if _order is None else random.Random(f"{_order} {name}")
+    return source.sample(range(count), count)
 
 
 class Draw:

@@ -1,7 +1,6 @@
 """The probe that a test cell puts to a learner's function."""
 
 import contextlib
-import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -18,7 +17,7 @@ from attn_course.probes.diagnosis import (
     name_misconceptions,
     smallest_failure,
 )
-from attn_course.probes.draw import Draw, choose_seed, log_seed
+from attn_course.probes.draw import Draw, choose_seed, log_seed, order_of_chance
 from attn_course.probes.failure import NotStarted, NotStartedReport, ProbeFailure, Report
 from attn_course.probes.memo import remembered
 from attn_course.probes.oracle import as_oracle
@@ -242,7 +241,7 @@ class Probe(Draw):
         asked = [(None, candidate) for candidate in right] + list(wrong.items())
         # In an order of chance, and not of the seed, which the page of feedback tells: else a
         # function that counts its calls would know every verdict.
-        order = random.SystemRandom().sample(range(len(asked)), len(asked))
+        order = order_of_chance(len(asked), f"{self.slug} {self.name} {points}")
         answers = {i: self._verdict(asked[i][1]) for i in order}
         verdicts: list[tuple[str | None, bool | None, Record]] = [
             (name, *answers[i]) for i, (name, _) in enumerate(asked)

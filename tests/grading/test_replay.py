@@ -16,6 +16,7 @@ from attn_course.grading.cells import run_test
 from attn_course.grading.independence import independent_tests
 from attn_course.grading.results import Result
 from attn_course.grading.rounds import Diverged, Replay
+from attn_course.probes import draw
 
 Grade = Callable[..., Result]
 
@@ -256,3 +257,37 @@ def test_a_round_is_played_back_only_to_the_same_question() -> None:
     with pytest.raises(Diverged):
         again.round(("softmax",), b"one", True, list)
     assert again.diverged
+
+
+JUDGED = """from attn_course.probes import Probe
+def right(x):
+    return 2 * x
+probe = Probe("00_warm_up", "check", check)
+wrong = {str(n): (lambda x, n=n: n * x) for n in (3, 4, 5, 6, 7, 8)}
+probe.judges(right=[right], wrong=wrong, points=1)"""
+CHECK = "def check(f):\n    return bool(f(torch.ones(1)).item() == 2.0)"
+
+
+def test_an_order_of_chance_is_the_same_for_the_graders_of_one_run_alone(
+    grade: Grade, executed: list[str], monkeypatch: Any
+) -> None:
+    notebook = classroom.notebook({"check": CHECK}, {"check-t": JUDGED}, {})
+    for order, times in ((None, 2), ("secret", 1), ("another", 1)):
+        executed.clear()
+        for _ in range(2):
+            assert grade(notebook, order=order).score == 1.0
+        assert len(executed) == times, order
+    asked: list[list[int]] = []
+    monkeypatch.setattr(verdict, "_known", Forgetful())
+    original = draw.random.Random.sample
+
+    def noted(self: Any, *args: Any) -> Any:
+        asked.append(original(self, *args))
+        return asked[-1]
+
+    monkeypatch.setattr(draw.random.Random, "sample", noted)
+    for order in ("secret", "secret", "another", None, None):
+        grade(notebook, order=order)
+    one, same, other, *drawn = asked
+    assert one == same
+    assert len({tuple(found) for found in (one, other, *drawn)}) > 2
