@@ -485,6 +485,9 @@ def worst_case(budget: float) -> list[dict[str, Any]]:
     zygote_of_this_process(sandbox=True)
     release = json.loads((harness.ROOT / "exercises" / TIMED / f"{TIMED}.ipynb").read_text())
     rows = []
+    # The jail's own processes stay: they are here before the first of these.
+    honest = [Handed(student="honest", data=notebook)]
+    grade_class(honest, notebook=notebook, slug=TIMED)
     for name, source in HOSTILE.items():
         cells = json.loads(json.dumps(release))
         for cell in cells["cells"]:
