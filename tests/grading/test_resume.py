@@ -21,7 +21,7 @@ from attn_course.grading.journal import Journal, JournalError, file_key
 from attn_course.grading.results import Result
 from attn_course.grading.run import grade_class
 
-COUNT = 12
+COUNT = 24
 KILLS = 10  # the command itself is killed in test_kills.py
 PROGRAM = [sys.executable, "-m", "attn_course.cli"]
 
@@ -171,7 +171,7 @@ def test_killed_at_10_moments_and_run_again_nothing_is_lost_or_doubled(
             lines = journal.read_bytes().count(b"\n") if journal.exists() else 0
             process = Fork(folder)
             # the next one to three results; then a moment later, inside a write or a submission
-            if kills < KILLS and wait_for_line(process, journal, lines + draw.randrange(0, 4)):
+            if kills < KILLS and wait_for_line(process, journal, lines + draw.randrange(0, 6)):
                 time.sleep(draw.random() * draw.choice((0.002, 0.01, 0.05)))
             if kills < KILLS and process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):  # it may just have ended by itself
@@ -186,7 +186,7 @@ def test_killed_at_10_moments_and_run_again_nothing_is_lost_or_doubled(
             break
         finished += 1
         assert content(folder) == wanted
-    assert len(seen) >= 3, f"the kills fell on the same moments: {seen}"
+    assert len(seen) >= 5, f"the kills fell on the same moments: {seen}"
 
 
 def test_ctrl_c_ends_with_130_and_a_rerun_goes_on(undisturbed: Path, tmp_path: Path) -> None:
