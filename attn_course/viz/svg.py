@@ -57,7 +57,9 @@ def _prefix_ids(svg: str, prefix: str) -> str:
     return re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}\1)", svg)
 
 
-def _render(fig: Figure, *, alt: str, title: str | None, repeat: bool) -> str:
+def _render(
+    fig: Figure, *, alt: str, title: str | None, repeat: bool, caption: str | None = None
+) -> str:
     desc = _words("alt", alt)
     name = desc if title is None else _words("title", title)
     svg = _slim(_draw(fig))
@@ -75,12 +77,10 @@ def _render(fig: Figure, *, alt: str, title: str | None, repeat: bool) -> str:
         words += f'<desc id="{prefix}desc">{escape(desc)}</desc>'
         labels += f' aria-describedby="{prefix}desc"'
     fit = 'style="max-width: 100%; height: auto; stroke-linejoin: round"'
-    return re.sub(
-        r"<svg([^>]*)>",
-        rf'<svg class="attn-figure" role="img" {labels} {fit}\1>' + words.replace("\\", r"\\"),
-        svg,
-        count=1,
-    )
+    said = "" if caption is None else f' data-caption="{escape(_words("caption", caption))}"'
+    head, rest = svg.split(">", 1)
+    attributes = head.removeprefix("<svg")
+    return f'<svg class="attn-figure" role="img" {labels}{said} {fit}{attributes}>{words}{rest}'
 
 
 class Picture:
@@ -107,22 +107,26 @@ class Picture:
         return f"Figure: {self.alt}"
 
 
-def show(fig: Figure, *, alt: str, title: str | None = None) -> Picture:
+def show(
+    fig: Figure, *, alt: str, title: str | None = None, caption: str | None = None
+) -> Picture:
     """End a code cell with this: the figure appears, described for readers who do not see it.
 
     Args:
         fig: The finished figure, drawn inside :func:`attn_course.viz.style`.
         alt: What the figure shows, its result included, in one or two sentences.
         title: A short name; then ``alt`` is the long description.
+        caption: What to see, in a sentence of plain text; the book numbers the figure and prints
+            it below.
 
     Returns:
         An object that notebooks and the book display. Ids inside it are unique on a page, and the
         same figure gives the same text in every run.
 
     Raises:
-        ValueError: If ``alt`` or ``title`` is empty.
+        ValueError: If ``alt``, ``title`` or ``caption`` is empty.
     """
-    svg = _render(fig, alt=alt, title=title, repeat=True)
+    svg = _render(fig, alt=alt, title=title, repeat=True, caption=caption)
     png = io.BytesIO()
     FigureCanvasAgg(fig).print_figure(
         png, format="png", dpi=110, facecolor="white", metadata={"Software": None}

@@ -6,13 +6,17 @@ Answers are folded in ``<details>``, which Jupyter and Colab show as a closed tr
 
 import sys
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from .common import ROOT
+from .reading import MINUTES_A_TEST
 
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 import interactive_blocks as blocks
 from interactive_blocks import BlockError as BlockError
 
+if TYPE_CHECKING:
+    from .plain import Context
 
 def fold(summary: str, body: str) -> str:
     """Text that is shown after a click."""
@@ -35,7 +39,7 @@ def lettered(texts: Iterable[str]) -> str:
     return "\n".join(item(f"**{letter}.**", text) for letter, text in pairs)
 
 
-def quiz(argument: str, body: list[str], site: str) -> str:
+def quiz(argument: str, body: list[str], context: "Context") -> str:
     """A question, its options, and the reason for each of them folded."""
     spec = blocks.read_quiz(argument, body)
     origin = f" (from `{spec.revisits}`)" if spec.revisits else ""
@@ -55,7 +59,7 @@ def quiz(argument: str, body: list[str], site: str) -> str:
     )
 
 
-def predict(argument: str, body: list[str], site: str) -> str:
+def predict(argument: str, body: list[str], context: "Context") -> str:
     """A question to answer before running the next cell."""
     spec = blocks.read_predict(argument, body)
     parts = [f"**Predict, then run the next cell.** {spec.question.source}"]
@@ -74,17 +78,16 @@ def predict(argument: str, body: list[str], site: str) -> str:
     return "\n\n".join([*parts, fold("Answer", f"{answer} {spec.why.source}")])
 
 
-def goals(argument: str, body: list[str], site: str) -> str:
-    minutes = blocks.read_goals(argument).minutes
+def goals(argument: str, body: list[str], context: "Context") -> str:
     text = "\n".join(body).strip()
-    return f"**What you will be able to do** (about {minutes} minutes)\n\n{text}"
+    return f"**What you will be able to do** (about {context.minutes} minutes)\n\n{text}"
 
 
-def misconception(argument: str, body: list[str], site: str) -> str:
+def misconception(argument: str, body: list[str], context: "Context") -> str:
     return quote(f"**Misconception: {argument}**\n\n" + "\n".join(body).strip())
 
 
-def exercise_set(argument: str, body: list[str], site: str) -> str:
+def exercise_set(argument: str, body: list[str], context: "Context") -> str:
     """The graded items with their points, and where the notebook is."""
     slug = argument.strip()
     items = blocks.read_exercises(slug, ROOT)
@@ -93,11 +96,12 @@ def exercise_set(argument: str, body: list[str], site: str) -> str:
         tests = "read by a person" if one.manual else ", ".join(one.tests)
         rows.append(f"| `{one.name}` | {one.title} | {tests} | {blocks.points(one.points)} |")
     total = blocks.points(sum(one.points for one in items))
-    where = f"[{slug}.ipynb]({site}_exercises/{slug}.ipynb)"
-    return f"**Exercises, {total} points**, in {where}.\n\n" + "\n".join(rows)
+    where = f"[{slug}.ipynb]({context.site}_exercises/{slug}.ipynb)"
+    minutes = MINUTES_A_TEST * sum(max(1, len(one.tests)) for one in items)
+    return f"**Exercises, {total} points, about {minutes} minutes**, in {where}.\n\n" + "\n".join(rows)
 
 
-TRANSLATORS: dict[str, Callable[[str, list[str], str], str]] = {
+TRANSLATORS: dict[str, Callable[[str, list[str], "Context"], str]] = {
     "quiz": quiz,
     "predict": predict,
     "goals": goals,

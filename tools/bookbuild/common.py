@@ -71,6 +71,16 @@ class Book:
         return self.package.parent / "experiments" / "results"
 
     @property
+    def executed(self) -> Path:
+        """The executed pages, each with the key of what it was made from."""
+        return self.build / "executed"
+
+    @property
+    def sweep(self) -> Path:
+        """What every check gave under other seeds and instruction sets, one file a page."""
+        return self.source / "sweep"
+
+    @property
     def html(self) -> Path:
         return self.build / "html"
 

@@ -1,26 +1,31 @@
-"""Run the pages that changed, several at once, into a cache that knows the package.
+"""Run the pages whose code, or what their code uses, changed; several at once.
 
-jupyter-cache finds a page by the text of its code cells alone, so a change in ``attn_course``
-would leave old outputs in the book. Here the cache folder is named by a hash of everything else
-that decides an output: package, recorded results, exact versions, interpreter. Prose is in none of
-them, so an edit of prose runs nothing.
+An executed page is kept as ``_build/executed/<page>.ipynb`` with a key: a hash of its code cells,
+of the modules of the package that it imports (and those that they import), of the records that it
+loads, of the exact versions and of the interpreter. Prose is in none of them, so an edit of prose
+runs nothing, and neither does an edit of a module that no page imports.
 """
 
+import ast
 import asyncio
 import hashlib
+import json
 import os
 import re
 import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
+import nbformat
 import psutil
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
-from jupyter_cache.cache.main import JupyterCacheBase
 from myst_nb.core.read import is_myst_markdown_notebook, read_myst_markdown_notebook
 from myst_parser.config.main import MdParserConfig
 from nbclient import NotebookClient
@@ -28,20 +33,223 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 from traitlets.config import Config
 
+from . import in_kernel
+from .asides import BlockError, blocks
 from .common import Book, fail, say
+from .plain import DIRECTIVE, OPEN, find_close
 
 WORKERS = 2
 HEARTBEAT = 10.0  # seconds between signs of life of a running page
-KEPT_CACHES = 3
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+RECORD = re.compile(r"load_results\(\s*(?:\"(\w+)\"|'(\w+)'|[^)])")
+
+
+@dataclass
+class Page:
+    """One page with code, read once: its notebook, and what its outputs depend on."""
+
+    book: Book
+    name: str
+    notebook: NotebookNode
+
+    @cached_property
+    def code_cells(self) -> list[tuple[int, NotebookNode]]:
+        """The code cells, each with its index among all cells."""
+        cells = enumerate(self.notebook.cells)
+        return [(index, cell) for index, cell in cells if cell.cell_type == "code"]
+
+    @cached_property
+    def code_hash(self) -> str:
+        """Hash of the code cells and of the keys of the predict boxes: what a sweep has run."""
+        asked = ("id", "code", "answer", "tolerance")
+        cells = [
+            [cell["source"], cell["fixed"], [[key[name] for name in asked] for key in cell["keys"]]]
+            for cell in self.specs
+        ]
+        return hashlib.sha256(json.dumps(cells).encode()).hexdigest()[:16]
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of everything that decides the outputs."""
+        digest = hashlib.sha256(sys.version.encode() + self.book.lock.read_bytes())
+        digest.update(Path(in_kernel.__file__).read_bytes())
+        digest.update(self.code_hash.encode())
+        tags = [cell.metadata.get("tags", []) for _, cell in self.code_cells]
+        digest.update(json.dumps(tags).encode())
+        code = "\n".join(cell.source for _, cell in self.code_cells)
+        for path in sorted({*imported(self.book.package, code), *self.records(code)}):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+        return digest.hexdigest()[:16]
+
+    def records(self, code: str) -> Iterable[Path]:
+        """The recorded results that the page loads; all of them where a name is computed."""
+        names = [first or second for first, second in RECORD.findall(code)]
+        if not all(names):
+            return self.book.records.glob("*.json")
+        paths = [self.book.records / f"{name}.json" for name in names]
+        return [path for path in paths if path.is_file()]
+
+    @cached_property
+    def specs(self) -> list[dict[str, Any]]:
+        """What the kernel is told about each code cell: where it stands, and its keys."""
+        source_map = self.notebook.metadata.source_map
+        found: list[dict[str, Any]] = []
+        open_box: dict[str, Any] | None = None
+        answered: dict[str, Any] | None = None  # the last cell that answers the open box
+
+        def close() -> None:
+            if open_box is not None and answered is not None:
+                answered["keys"].append(open_box)
+
+        for index, cell in enumerate(self.notebook.cells):
+            if cell.cell_type == "code":
+                tags = cell.metadata.get("tags", [])
+                spec: dict[str, Any] = {
+                    "source": cell.source,
+                    # the line before the cell's first line of code, 1-based
+                    "line": first_line_of_code(self.text, source_map[index], cell.source) - 1,
+                    "fixed": "fixed-seed" in tags,
+                    "keys": [],
+                }
+                found.append(spec)
+                if "after-predict" in tags and open_box is not None:
+                    answered = spec
+            elif cell.cell_type == "markdown":
+                for box in predict_boxes(cell.source, source_map[index], self.name):
+                    close()
+                    open_box, answered = box, None
+        close()
+        return found
+
+    @cached_property
+    def text(self) -> list[str]:
+        return self.book.path(self.name).read_text(encoding="utf-8").splitlines()
+
+    def line(self, check: dict[str, Any]) -> int:
+        """The line of the page, 1-based, in which a check stands today."""
+        cell = self.specs[check["cell"]]
+        boxes = {key["id"]: key["line"] for key in cell["keys"]}
+        return int(boxes.get(check.get("key"), cell["line"] + check["line"]))
+
+    @property
+    def stored(self) -> Path:
+        return self.book.executed / f"{self.name.replace('/', '__')}.ipynb"
+
+    def executed(self) -> NotebookNode | None:
+        """The page with its outputs, if they are of today's code."""
+        try:
+            notebook = nbformat.read(self.stored, as_version=4)
+        except (OSError, ValueError):
+            return None
+        return notebook if notebook.metadata.get("attn", {}).get("key") == self.key else None
+
+
+def first_line_of_code(page: list[str], start: int, source: str) -> int:
+    """The line of the page, 1-based, in which a cell's code begins."""
+    first = next((line for line in source.splitlines() if line.strip()), "")
+    for number in range(start, len(page)):
+        if first and page[number].strip() == first.strip():
+            return number + 1
+    return start + 1
+
+
+def predict_boxes(text: str, start: int, page: str) -> Iterable[dict[str, Any]]:
+    """The keys of the predict boxes in a piece of a page, with their lines, 1-based."""
+    lines, number = text.splitlines(), 0
+    while number < len(lines):
+        opened = OPEN.match(lines[number])
+        directive = opened and DIRECTIVE.match(opened["rest"])
+        if opened and directive and directive["name"] == "predict":
+            end = find_close(lines, number + 1, opened["fence"])
+            try:
+                box = blocks.read_predict(directive["argument"], lines[number + 1 : end])
+            except BlockError as error:
+                where = start + number + 1 + (-1 if error.line is None else error.line + 1)
+                fail(f"{page}.md:{where}: predict: {error}")
+            if box.key is not None:
+                right = [index for index, option in enumerate(box.options) if option.correct]
+                yield {
+                    "id": box.id,
+                    "code": box.key.source,
+                    "line": start + number + 2 + box.key.line,
+                    "answer": float(right[0]) if right else float(box.number or 0.0),
+                    "tolerance": box.tolerance,
+                }
+            number = end
+        number += 1
+
+
+@cache
+def _imports(path: Path, package: Path) -> frozenset[Path]:
+    return frozenset(_named(path.read_text(encoding="utf-8"), package))
+
+
+def _named(code: str, package: Path) -> Iterable[Path]:
+    """Files of the package that a piece of code imports directly."""
+    try:
+        tree = ast.parse(code)
+    except SyntaxError:  # a cell with IPython's own syntax: the page may use anything
+        yield from package.rglob("*.py")
+        return
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.append(node.module)
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):  # relative: the package has few, take them all
+            yield from package.rglob("*.py")
+            return
+    for name in names:
+        top, *rest = name.split(".")
+        if top != package.name:
+            continue
+        for depth in range(len(rest) + 1):
+            place = package.joinpath(*rest[:depth])
+            for file in (place / "__init__.py", place.with_suffix(".py")):
+                if file.is_file() and (depth or file.name == "__init__.py"):
+                    yield file
+
+
+def imported(package: Path, code: str) -> set[Path]:
+    """The modules of the package that code uses, theirs included, and the data beside them."""
+    found, waiting = set[Path](), list(_named(code, package))
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += _imports(path, package)
+    data = {
+        other
+        for path in found
+        for other in path.parent.glob(f"{path.stem}*")
+        if other.is_file() and other.suffix not in {".py", ".pyc"}
+    }
+    return found | data
+
+
+def read_page(book: Book, name: str) -> Page | None:
+    """A page, read as the book itself reads it; None when it has no code."""
+    text = book.path(name).read_text(encoding="utf-8")
+    if not is_myst_markdown_notebook(text):
+        return None
+    extensions = book.config.get("parse", {}).get("myst_enable_extensions", [])
+    notebook = read_myst_markdown_notebook(
+        text, config=MdParserConfig(enable_extensions=set(extensions)), add_source_map=True
+    )
+    page = Page(book, name, notebook)
+    return page if page.code_cells else None
 
 
 @dataclass
 class Run:
-    """One page that must run, and what became of it."""
+    """One page that runs, and what became of it."""
 
-    page: str
+    page: Page
     notebook: NotebookNode
+    shift: int = 0
+    env: dict[str, str] = field(default_factory=dict)
     cell: int = 0
     started: float = 0.0
     seconds: float = 0.0
@@ -52,42 +260,22 @@ class Run:
 
     @property
     def cells(self) -> int:
-        return sum(cell.cell_type == "code" for cell in self.notebook.cells)
+        return len(self.page.code_cells)
+
+    @property
+    def checks(self) -> list[dict[str, Any]]:
+        return checks_of(self.notebook)
 
 
-def cache_key(book: Book) -> str:
-    """Hash of package, records, lock file and interpreter: another key is another cache."""
-    digest = hashlib.sha256(sys.version.encode())
-    for path in sorted(book.package.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            digest.update(path.relative_to(book.package).as_posix().encode() + b"\0")
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    for path in sorted(book.records.glob("*.json")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    digest.update(book.lock.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def read_page(book: Book, page: str) -> NotebookNode | None:
-    """The page as a notebook, read as the book itself reads it; None when it has no code."""
-    path = book.path(page)
-    text = path.read_text(encoding="utf-8")
-    if not is_myst_markdown_notebook(text):
-        return None
-    extensions = book.config.get("parse", {}).get("myst_enable_extensions", [])
-    notebook = read_myst_markdown_notebook(
-        text, config=MdParserConfig(enable_extensions=set(extensions)), add_source_map=True
-    )
-    return notebook if any(cell.cell_type == "code" for cell in notebook.cells) else None
-
-
-def is_cached(cache: JupyterCacheBase, notebook: NotebookNode) -> bool:
-    """True when the same code cells, tags included, have been run."""
-    try:
-        cache.match_cache_notebook(notebook)
-    except KeyError:
-        return False
-    return True
+def checks_of(notebook: NotebookNode) -> list[dict[str, Any]]:
+    """What the checks of an executed page gave, in the order of the page."""
+    return [
+        dict(record)
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.get("outputs", ())
+        for record in output.get("data", {}).get(in_kernel.MIME, ())
+    ]
 
 
 def first_line(error: BaseException) -> str:
@@ -105,6 +293,12 @@ async def execute(run: Run, *, timeout: int) -> None:
     """Run one page in its own kernel, in an empty folder, and note the error if there is one."""
     notebook, process = run.notebook, None
     folder = tempfile.mkdtemp(prefix="attn-book-")
+    spec = Path(f"{folder}.json")
+    spec.write_text(json.dumps({"shift": run.shift, "cells": run.page.specs}), encoding="utf-8")
+    here = str(Path(__file__).resolve().parent)
+    # one line and in quotes of its own: it travels through the kernel's command line
+    start = f"import sys; sys.path.insert(0, {here!r}); import in_kernel; sys.path.pop(0); "
+    start += f"in_kernel.install({str(spec)!r})"
 
     # Unix sockets: no port to collide, and no warning about plain TCP on every start.
     sockets = {"transport": "ipc", "ip": f"{folder}.ipc"} if os.name == "posix" else {}
@@ -126,18 +320,20 @@ async def execute(run: Run, *, timeout: int) -> None:
         record_timing=False,  # it would change the cells' metadata, and with it their hash
         config=Config({"ConnectionFileMixin": sockets}),
         resources={"metadata": {"path": folder}},
+        extra_arguments=[f"--IPKernelApp.exec_lines={start}"],
         on_cell_start=started,
         on_cell_executed=executed,
     )
     run.started = time.monotonic()
     try:
-        await client.async_execute()
+        await client.async_execute(env={**os.environ, **run.env})
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         note_failure(run, error)
     finally:
         run.seconds = time.monotonic() - run.started
         shutil.rmtree(folder, ignore_errors=True)
-    for number, cell in enumerate(cell for cell in notebook.cells if cell.cell_type == "code"):
+        spec.unlink(missing_ok=True)
+    for number, (_, cell) in enumerate(run.page.code_cells):
         for output in cell.get("outputs", ()):
             if output.output_type == "stream" and output.name == "stderr":
                 run.stderr.append(f"cell {number + 1}: {' '.join(output.text.split())[:120]}")
@@ -145,28 +341,27 @@ async def execute(run: Run, *, timeout: int) -> None:
 
 def note_failure(run: Run, error: Exception) -> None:
     """Keep the failing cell and the whole traceback for the report."""
-    code = [n for n, cell in enumerate(run.notebook.cells) if cell.cell_type == "code"]
-    index = code[max(run.cell, 1) - 1]
-    cell, line = run.notebook.cells[index], run.notebook.metadata.source_map[index]
-    where = f"cell {run.cell} of {run.cells} (line {line})"
-    run.error = f"{run.page}.md, {where}: {first_line(error)}"
+    number = max(run.cell, 1) - 1
+    cell = run.page.code_cells[number][1]
+    where = f"cell {run.cell} of {run.cells} (line {run.page.specs[number]['line'] + 1})"
+    run.error = f"{run.page.name}.md, {where}: {first_line(error)}"
     run.report = f"{run.error}\n\n{cell.source}\n\n{ANSI.sub('', str(error))}\n"
 
 
 async def execute_all(runs: list[Run], *, timeout: int, workers: int) -> None:
-    """Run pages ``workers`` at a time and say which page is at which cell."""
+    """Run pages ``workers`` at a time, the longest first, and say which is at which cell."""
     gate = asyncio.Semaphore(workers)
     done = 0
 
     async def one(run: Run) -> None:
         nonlocal done
         async with gate:
-            say(f"running {run.page} ({run.cells} cells)")
+            say(f"running {run.page.name} ({run.cells} cells)")
             await execute(run, timeout=timeout)
             done += 1
             verdict = "FAILED" if run.error else "done"
             say(
-                f"[{done}/{len(runs)}] {verdict} {run.page} in {run.seconds:.1f} s "
+                f"[{done}/{len(runs)}] {verdict} {run.page.name} in {run.seconds:.1f} s "
                 f"({run.cpu_seconds:.1f} CPU-s)"
             )
 
@@ -176,7 +371,7 @@ async def execute_all(runs: list[Run], *, timeout: int, workers: int) -> None:
             for run in runs:
                 if run.started and not run.seconds:
                     seconds = time.monotonic() - run.started
-                    say(f"  ... {run.page}: cell {run.cell} of {run.cells}, {seconds:.0f} s")
+                    say(f"  ... {run.page.name}: cell {run.cell} of {run.cells}, {seconds:.0f} s")
 
     pulse = asyncio.create_task(heartbeat())
     try:
@@ -185,65 +380,81 @@ async def execute_all(runs: list[Run], *, timeout: int, workers: int) -> None:
         pulse.cancel()
 
 
-def prune(folder: Path, keep: str) -> None:
-    """Drop all but the newest caches."""
-    caches = sorted(
-        (path for path in folder.iterdir() if path.is_dir() and path.name != keep),
-        key=lambda path: path.stat().st_mtime,
-        reverse=True,
-    )
-    for path in caches[KEPT_CACHES - 1 :]:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def execute_book(book: Book, *, workers: int = WORKERS) -> tuple[Path, list[str]]:
-    """Run every page that has no valid outputs yet.
-
-    Returns:
-        The cache folder and the names of the pages that ran.
-
-    Raises:
-        BookError: a cell failed; the reports lie in ``_build/reports``.
-    """
-    key = cache_key(book)
-    folder = book.build / "cache" / key
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.touch()
-    prune(folder.parent, keep=key)
-    shutil.rmtree(book.reports, ignore_errors=True)
-    cache = get_cache(str(folder))
-
-    notebooks = {page: read_page(book, page) for page in book.pages}
-    runs = [
-        Run(page=page, notebook=notebook)
-        for page, notebook in notebooks.items()
-        if notebook is not None and not is_cached(cache, notebook)
-    ]
-    total = sum(notebook is not None for notebook in notebooks.values())
-    say(f"{len(runs)} of {total} pages with code must run (cache {key})")
-    if not runs:
-        return folder, []
-
+def run_pages(book: Book, runs: list[Run], *, workers: int) -> None:
+    """Run pages, each in a kernel of this environment."""
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # the kernel of this environment, not of $HOME
     timeout = int(book.config.get("execute", {}).get("timeout", 300))
     asyncio.run(execute_all(runs, timeout=timeout, workers=workers))
 
-    failed = [run for run in runs if run.error]
+
+@dataclass(frozen=True)
+class Executed:
+    """All pages with code, with their outputs."""
+
+    pages: dict[str, Page]
+    notebooks: dict[str, NotebookNode]
+    ran: tuple[str, ...]
+
+    @property
+    def checks(self) -> list[tuple[str, dict[str, Any]]]:
+        """Every check with the name of its page."""
+        return [
+            (name, check) for name in self.pages for check in checks_of(self.notebooks[name])
+        ]
+
+
+def execute_book(book: Book, *, workers: int = WORKERS) -> Executed:
+    """Run every page that has no valid outputs yet.
+
+    Raises:
+        BookError: a cell failed; the reports lie in ``_build/reports``.
+    """
+    book.executed.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(book.reports, ignore_errors=True)
+    read = {name: read_page(book, name) for name in book.pages}
+    pages = {name: page for name, page in read.items() if page is not None}
+    notebooks = {name: page.executed() for name, page in pages.items()}
+    runs = [Run(page, page.notebook) for name, page in pages.items() if notebooks[name] is None]
+    say(f"{len(runs)} of {len(pages)} pages with code must run")
+    if runs:
+        run_pages(book, runs, workers=workers)
     for run in runs:
+        name = run.page.name
         if run.error is None:
             for line in run.stderr:
-                say(f"note: {run.page} wrote to stderr in {line}")
-            record = {"execution_seconds": run.seconds, "cpu_seconds": run.cpu_seconds}
-            cache.cache_notebook_bundle(
-                CacheBundleIn(run.notebook, str(book.path(run.page)), data=record),
-                check_validity=False,
-                overwrite=True,
-            )
+                say(f"note: {name} wrote to stderr in {line}")
+            keep(run)
+            notebooks[name] = run.notebook
         else:
             book.reports.mkdir(parents=True, exist_ok=True)
-            report = book.reports / f"{run.page.replace('/', '_')}.log"
+            report = book.reports / f"{name.replace('/', '_')}.log"
             report.write_text(run.report, encoding="utf-8")
-    if failed:
+    if failed := [run for run in runs if run.error]:
         reports = os.path.relpath(book.reports)
         fail("; ".join(str(run.error) for run in failed) + f" (reports: {reports})")
-    return folder, [run.page for run in runs]
+    done = {name: notebook for name, notebook in notebooks.items() if notebook is not None}
+    return Executed(pages, done, tuple(run.page.name for run in runs))
+
+
+def keep(run: Run) -> None:
+    """Store an executed page with its key and what it took, in one step."""
+    run.notebook.metadata["attn"] = {
+        "key": run.page.key,
+        "seconds": round(run.seconds, 1),
+        "cpu_seconds": round(run.cpu_seconds, 1),
+    }
+    temporary = run.page.stored.with_suffix(".part")
+    nbformat.write(run.notebook, temporary)
+    temporary.replace(run.page.stored)
+
+
+def fill_cache(book: Book, executed: Executed) -> Path:
+    """Give the outputs to Sphinx in the form that it reads: a jupyter-cache."""
+    folder = book.build / "cache"
+    shutil.rmtree(folder, ignore_errors=True)
+    cache = get_cache(str(folder))
+    for name, notebook in executed.notebooks.items():
+        cache.cache_notebook_bundle(
+            CacheBundleIn(notebook, str(book.path(name))), check_validity=False, overwrite=True
+        )
+    return folder

@@ -4,8 +4,8 @@ Outputs are left out: the reader is to run the cells, and a guess recorded befor
 be answered by the file. Code cells are those of the page, so the notebook is what the book ran.
 """
 
-import ast
 import hashlib
+import re
 import shutil
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from pybtex.database import Entry, parse_file
 
 from .asides import BlockError
 from .common import Book, fail, say
-from .execute import read_page
+from .execute import Page
 from .plain import Context, convert
 
 BRANCH = "main"
@@ -36,12 +36,12 @@ def install_cell(book: Book) -> str:
 
 
 def page_title(book: Book, page: str) -> str:
-    """First heading of a page."""
+    """First heading of a page, with the number of the chapter."""
     path = book.source / f"{page}.md"
     if path.is_file():
         for line in path.read_text(encoding="utf-8").splitlines():
             if line.startswith("# "):
-                return line[2:].strip()
+                return f"{chapter_number(page)} {line[2:]}".strip()
     return page.rsplit("/", 1)[-1].replace("_", " ")
 
 
@@ -74,39 +74,12 @@ def citations(book: Book) -> "partial[str]":
     return partial(cite)
 
 
-def included(book: Book, page: str, path: str, options: dict[str, str]) -> str:
-    """What a ``literalinclude`` shows: a whole file, one object, or some lines of it."""
-    file = (book.path(page).parent / path.strip()).resolve()
-    if not file.is_file():
-        fail(f"{page}.md: literalinclude names {path}, which does not exist")
-    text = file.read_text(encoding="utf-8")
-    lines = text.splitlines()
-    if name := options.get("pyobject"):
-        body: list[ast.stmt] = ast.parse(text).body
-        found: ast.stmt | None = None
-        for part in name.split("."):
-            found = next((node for node in body if getattr(node, "name", None) == part), None)
-            body = getattr(found, "body", [])
-        if found is None:
-            fail(f"{page}.md: literalinclude: {path} has no {name}")
-        first = min([found.lineno, *(d.lineno for d in getattr(found, "decorator_list", []))])
-        lines = lines[first - 1 : found.end_lineno]
-    for key, keep in (("start-at", 0), ("start-after", 1)):
-        if key in options:
-            at = next((n for n, line in enumerate(lines) if options[key] in line), None)
-            lines = lines if at is None else lines[at + keep :]
-    for key, keep in (("end-at", 1), ("end-before", 0)):
-        if key in options:
-            at = next((n for n, line in enumerate(lines) if options[key] in line), None)
-            lines = lines if at is None else lines[: at + keep]
-    if spec := options.get("lines"):
-        wanted: list[str] = []
-        for part in spec.split(","):
-            first_line, _, last_line = part.strip().partition("-")
-            stop = int(last_line) if last_line else (len(lines) if "-" in part else int(first_line))
-            wanted += lines[int(first_line or 1) - 1 : stop]
-        lines = wanted
-    return "\n".join(lines)
+def source_of(page: str, dotted: str) -> str:
+    """The code of an object, as ``{source}`` shows it on the page."""
+    try:
+        return read_source(dotted).code
+    except SourceError as error:
+        fail(f"{page}.md: source: {error}")
 
 
 def explorer_code(name: str) -> str:
@@ -115,11 +88,9 @@ def explorer_code(name: str) -> str:
     return f"from attn_course.explorers import {title}\n\n{title}()"
 
 
-def to_notebook(book: Book, page: str) -> nbformat.NotebookNode | None:
-    """The page as a notebook without outputs; None for a page without code."""
-    source = read_page(book, page)
-    if source is None:
-        return None
+def to_notebook(book: Book, source: Page) -> nbformat.NotebookNode:
+    """The page as a notebook without outputs."""
+    page = source.name
     site = book.config["html"]["baseurl"].rstrip("/") + "/"
     folder = book.config["repository"].get("path_to_book", "book")
     context = Context(
@@ -128,20 +99,23 @@ def to_notebook(book: Book, page: str) -> nbformat.NotebookNode | None:
         source=f"{book.repository}/raw/{BRANCH}/{folder}/",
         cite=citations(book),
         title=partial(page_title, book),
-        include=partial(included, book, page),
+        source_of=partial(source_of, page),
         explorer=explorer_code,
+        minutes=count(book.path(page).read_text(encoding="utf-8")).minutes,
+        chapter=chapter_number(page),
     )
     note = f"This notebook is the page [{page_title(book, page)}]({site}{page}.html) of the book."
     cells = [
         nbformat.v4.new_markdown_cell(note),
         nbformat.v4.new_code_cell(install_cell(book)),
     ]
-    for cell in source.cells:
+    for cell in source.notebook.cells:
         if cell.cell_type == "code":
             cells.append(nbformat.v4.new_code_cell(cell.source))
         elif cell.cell_type == "markdown":
+            text = re.sub(r"\A# ", f"# {context.chapter} ".replace("#  ", "# "), cell.source)
             try:
-                segments = convert(cell.source, context)
+                segments = convert(text, context)
             except BlockError as error:
                 fail(f"{page}.md: {error}")
             for kind, text in segments:
@@ -158,15 +132,13 @@ def to_notebook(book: Book, page: str) -> nbformat.NotebookNode | None:
     )
 
 
-def publish(book: Book) -> list[Path]:
-    """Write the notebooks of all pages below ``_notebooks``."""
+def publish(book: Book, pages: dict[str, Page]) -> list[Path]:
+    """Write the notebooks of all pages with code below ``_notebooks``."""
     shutil.rmtree(book.notebooks, ignore_errors=True)
     book.notebooks.mkdir(parents=True)
     written = []
-    for page in book.pages:
-        notebook = to_notebook(book, page)
-        if notebook is None:
-            continue
+    for page, source in pages.items():
+        notebook = to_notebook(book, source)
         nbformat.validate(notebook)
         path = book.notebooks / f"{page.rsplit('/', 1)[-1]}.ipynb"
         if path.exists():

@@ -1,6 +1,6 @@
 """MyST text as plain Markdown that Jupyter and Colab render.
 
-The book's directives (note, dropdown, literalinclude ...) mean nothing to Jupyter: here each
+The book's directives (note, dropdown, source ...) mean nothing to Jupyter: here each
 becomes quotes, lists, code or ``<details>``, and each role text, code or a link. The interactive
 blocks (quiz, predict ...) are the business of :mod:`asides`.
 """
@@ -50,8 +50,10 @@ class Context:
         source: address of the book's source files, ending in a slash, for pictures.
         cite: ``(key, textual)`` to the text of a citation.
         title: page name to title.
-        include: ``(path, options)`` of a ``literalinclude`` to the text it shows.
+        source_of: dotted name of an object to its source, as the page shows it.
         explorer: name of an explorer to the code that opens it in Jupyter.
+        minutes: reading time of the page.
+        chapter: number of the chapter, stands before the number of each equation.
     """
 
     page: str
@@ -59,9 +61,16 @@ class Context:
     source: str
     cite: Callable[[str, bool], str]
     title: Callable[[str], str]
-    include: Callable[[str, dict[str, str]], str]
+    source_of: Callable[[str], str]
     explorer: Callable[[str], str]
+    minutes: int = 0
+    chapter: str = ""
     equations: dict[str, int] = field(default_factory=dict)
+
+    def equation(self, label: str) -> str:
+        """The number of an equation: those of a chapter count anew."""
+        number = self.equations.setdefault(label, len(self.equations) + 1)
+        return f"{self.chapter}.{number}" if self.chapter else str(number)
 
     def resolve(self, target: str, *, root: str) -> str:
         """Address of a file named relative to the page."""
@@ -158,7 +167,7 @@ def merge(segments: list[Segment]) -> list[Segment]:
 def translate(name: str, argument: str, content: list[str], context: Context) -> list[Segment]:
     """One directive as Markdown."""
     if name in TRANSLATORS:
-        return convert(TRANSLATORS[name](argument, content, context.site), context)
+        return convert(TRANSLATORS[name](argument, content, context), context)
     options, body_lines = options_and_body(content)
     body = "\n".join(body_lines)
 
@@ -171,9 +180,9 @@ def translate(name: str, argument: str, content: list[str], context: Context) ->
     title = inline(argument, context)
     if name in {"code-block", "code", "sourcecode"}:
         return md(f"```{argument}\n{body}\n```")
-    if name == "literalinclude":
-        language = options.get("language", "python")
-        return md(f"```{language}\n{context.include(argument, options)}\n```")
+    if name == "source":
+        dotted = argument.strip()
+        return md(f"`{dotted}`:\n\n```python\n{context.source_of(dotted)}\n```")
     if name == "math":
         label = options.get("label") or options.get("name")
         return md(display_math("\n".join(filter(None, [argument, body])), label, context))
@@ -203,7 +212,7 @@ def translate(name: str, argument: str, content: list[str], context: Context) ->
 def display_math(formula: str, label: str | None, context: Context) -> str:
     tag = ""
     if label:
-        tag = rf" \tag{{{context.equations.setdefault(label, len(context.equations) + 1)}}}"
+        tag = rf" \tag{{{context.equation(label)}}}"
     return f"$$\n{formula.strip()}{tag}\n$$"
 
 
@@ -213,7 +222,7 @@ def inline(text: str, context: Context) -> str:
     for row in text.split("\n"):
         labelled = EQUATION_LABEL.match(row)
         if labelled:
-            number = context.equations.setdefault(labelled["label"], len(context.equations) + 1)
+            number = context.equation(labelled["label"])
             row = labelled["close"].removesuffix("$$").rstrip() + rf" \tag{{{number}}} $$"
         rows.append(row)
     text = ROLE.sub(lambda found: role(found["name"], found["content"], context), "\n".join(rows))
@@ -251,8 +260,7 @@ def role(name: str, content: str, context: Context) -> str:
     if name == "math":
         return f"${content}$"
     if name in {"eq", "math:numref"}:
-        number = context.equations.setdefault(content, len(context.equations) + 1)
-        return f"({number})"
+        return f"({context.equation(content)})"
     if name == "doc":
         page = context.resolve(target, root="").removesuffix(".md")
         return f"[{text or context.title(page)}]({context.site}{page}.html)"

@@ -1,0 +1,200 @@
+"""Run pages again with other seeds and other instruction sets, and record what each check gave.
+
+A page says what its code gave once, on one machine. Whether that is a result or luck shows when
+the same code runs again: every seed that it names moved by a thousand, torch held to another set
+of instructions. The record, ``book/sweep/<page>.json``, is committed; the page shows its count, and
+a test names the records that are older than their page.
+"""
+
+import datetime
+import json
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from .common import ROOT, Book, fail, say
+from .execute import Page, Run, read_page, run_pages
+
+SEEDS = (0, 1, 2, 3)
+SETS = ("default", "avx2", "native")  # values of ATEN_CPU_CAPABILITY; native leaves it unset
+STEP = 1000  # how far a seed of the page moves from one run to the next
+
+
+@dataclass(frozen=True)
+class Held:
+    """In how many runs every check of a page held."""
+
+    held: int
+    runs: int
+    seeds: int
+    sets: int
+    checks: int
+
+    def __str__(self) -> str:
+        return (
+            f"held in {self.held} of {self.runs} runs: "
+            f"{self.seeds} seeds, {self.sets} instruction sets"
+        )
+
+
+def slug(name: str) -> str:
+    return name.rsplit("/", 1)[-1]
+
+
+def record_path(book: Book, name: str) -> Path:
+    return book.sweep / f"{slug(name)}.json"
+
+
+def read_record(book: Book, name: str) -> dict[str, Any] | None:
+    """The record of a page, None where there is none."""
+    path = record_path(book, name)
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def summary(record: dict[str, Any]) -> Held:
+    """What a record says in one line."""
+    runs = record["runs"]
+    return Held(
+        held=sum(not run["failed"] for run in runs),
+        runs=len(runs),
+        seeds=len({run["seed"] for run in runs}),
+        sets=len({run["set"] for run in runs}),
+        checks=len(record["checks"]),
+    )
+
+
+def machine() -> dict[str, Any]:
+    """Processor and system, for the record."""
+    import sys
+
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.harness import commit, machine
+
+    return {"machine": machine(), "commit": commit()}
+
+
+def environment(instruction_set: str) -> dict[str, str]:
+    """What the kernel of a run gets: ``native`` uses all that the processor has."""
+    return {} if instruction_set == "native" else {"ATEN_CPU_CAPABILITY": instruction_set}
+
+
+def collect(page: Page, runs: list[tuple[int, str, Run]]) -> dict[str, Any]:
+    """The record of one page: each check with its value in every run."""
+    order: dict[tuple[int, int, str], dict[str, Any]] = {}
+    listed = []
+    for seed, instruction_set, run in runs:
+        failed = []
+        for check in run.checks:
+            place = (check["cell"], check["line"], check["code"])
+            entry = order.setdefault(place, {"code": check["code"], "values": {}})
+            entry["values"][f"{seed}/{instruction_set}"] = check["value"]
+            if not check["held"]:
+                failed.append(check["code"])
+        listed.append(
+            {
+                "seed": seed,
+                "set": instruction_set,
+                "failed": failed,
+                "cpu_seconds": round(run.cpu_seconds, 1),
+            }
+        )
+    checks = []
+    for place in sorted(order, key=lambda place: place[:2]):
+        values = order[place]["values"]
+        same = len(set(values.values())) == 1
+        value: Any = next(iter(values.values())) if same else values
+        checks.append({"code": order[place]["code"], "value": value})
+    return {
+        "page": page.name,
+        "code": page.code_hash,
+        **machine(),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("torch", "numpy")},
+        },
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        "runs": listed,
+        "checks": checks,
+    }
+
+
+def find(book: Book, wanted: str) -> Page:
+    """A page by its slug or the start of it, such as ``03``."""
+    names = [name for name in book.pages if slug(name).startswith(wanted)]
+    if len(names) != 1:
+        found = ", ".join(names) or "none"
+        fail(f"expected the start of one page's name, got {wanted!r} (which fits: {found})")
+    page = read_page(book, names[0])
+    if page is None:
+        fail(f"{names[0]} has no code")
+    return page
+
+
+def report(page: Page, seed: int, instruction_set: str, run: Run, *, values: bool) -> int:
+    """Print what one run gave; returns how many checks did not hold."""
+    if run.error:
+        say(f"  {run.error}")
+        return 1
+    failed = [check for check in run.checks if not check["held"]]
+    for check in run.checks:
+        if values or not check["held"]:
+            mark = "ok  " if check["held"] else "FAIL"
+            say(f"  {mark} {page.name}.md:{page.line(check)}: {check['code']}  [{check['value']}]")
+    say(
+        f"{page.name}, seed {seed}, {instruction_set}: {len(run.checks) - len(failed)} of "
+        f"{len(run.checks)} checks held ({run.cpu_seconds:.1f} CPU-s)"
+    )
+    return len(failed)
+
+
+def sweep(
+    book: Book, wanted: list[str], *, seeds: list[int], sets: list[str], workers: int, stale: bool
+) -> None:
+    """Run pages under every seed and instruction set; whole sweeps leave their record.
+
+    Raises:
+        BookError: a check did not hold in every run, or a page stopped.
+    """
+    names = wanted or [slug(name) for name in book.pages if "/" in name and read_page(book, name)]
+    pages = [find(book, name) for name in names]
+    if stale:
+        old = {page.name for page in pages if is_stale(book, page)}
+        pages = [page for page in pages if page.name in old]
+        say(f"{len(pages)} records are older than their page")
+    whole = set(SEEDS) <= set(seeds) and set(SETS) <= set(sets)
+    bad = 0
+    for page in pages:
+        runs = []
+        for seed in seeds:
+            for instruction_set in sets:
+                fresh = read_page(book, page.name)
+                assert fresh is not None
+                env = environment(instruction_set)
+                runs.append(
+                    (seed, instruction_set, Run(fresh, fresh.notebook, seed * STEP, env))
+                )
+        os.environ.pop("ATEN_CPU_CAPABILITY", None)  # each run says which it wants
+        run_pages(book, [run for _, _, run in runs], workers=workers)
+        for seed, instruction_set, run in runs:
+            bad += report(page, seed, instruction_set, run, values=len(runs) == 1)
+        if any(run.error for _, _, run in runs):
+            continue
+        if whole:
+            book.sweep.mkdir(exist_ok=True)
+            path = record_path(book, page.name)
+            text = json.dumps(collect(page, runs), indent=1, ensure_ascii=False) + "\n"
+            temporary = path.with_suffix(".part")
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(path)
+            say(f"{page.name}: {summary(json.loads(text))} ({os.path.relpath(path)})")
+    if bad:
+        fail(f"{bad} checks did not hold in every run: each FAIL line above names one")
+
+
+def is_stale(book: Book, page: Page) -> bool:
+    """True when a page has no record, or its code is another than that of the record."""
+    record = read_record(book, page.name)
+    return record is None or record["code"] != page.code_hash
