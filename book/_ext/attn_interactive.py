@@ -9,6 +9,7 @@ import hashlib
 import importlib
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,9 +24,12 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.osutil import relative_uri
 
-LOGGER = logging.getLogger(__name__)
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+from bookbuild.reading import MINUTES_A_TEST, count  # noqa: E402  the line above
+
+LOGGER = logging.getLogger(__name__)
 AFTER_PREDICT = "tag_after-predict"
 EXPLORER_FOLDER = "_explorers"
 
@@ -88,7 +92,8 @@ class Block(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Build the block, or report what is wrong with it."""
         try:
-            return self.build(self.arguments[0].strip(), list(self.content))
+            argument = self.arguments[0].strip() if self.arguments else ""
+            return self.build(argument, list(self.content))
         except BlockError as error:
             where = f" {self.arguments[0]!r}" if self.name in ("predict", "quiz") else ""
             line = self.opening
@@ -103,9 +108,9 @@ class Block(SphinxDirective):
     def opening(self) -> int:
         """The line of the block in its file; MyST-NB is off by one in the first cell of a page."""
         rows = Path(self.env.doc2path(self.env.docname)).read_text(encoding="utf-8").splitlines()
-        first_word = self.arguments[0].split("\n")[0]
+        first_word = self.arguments[0].split("\n")[0] if self.arguments else ""
         for line in (self.lineno, self.lineno - 1, self.lineno + 1):
-            if 0 < line <= len(rows) and f"{{{self.name}}} {first_word}" in rows[line - 1]:
+            if 0 < line <= len(rows) and f"{{{self.name}}} {first_word}".rstrip() in rows[line - 1]:
                 return line
         return self.lineno
 
@@ -236,7 +241,7 @@ class QuizDirective(Block):
 
 
 class PredictDirective(Block):
-    """A guess that must be made before the output of the next cell shows."""
+    """A guess that must be made before the rest of the section opens."""
 
     def build(self, argument: str, lines: list[str]) -> list[nodes.Node]:
         predict = blocks.read_predict(argument, lines)
@@ -293,10 +298,14 @@ class PredictDirective(Block):
 
 
 class GoalsDirective(Block):
-    """What the chapter teaches and how long it takes."""
+    """What the chapter teaches, and how long the page takes: counted, not declared."""
+
+    required_arguments = 0
+    optional_arguments = 1
 
     def build(self, argument: str, lines: list[str]) -> list[nodes.Node]:
-        minutes = blocks.read_goals(argument).minutes
+        page = Path(self.env.doc2path(self.env.docname)).read_text(encoding="utf-8")
+        minutes = count(page).minutes
         if not lines:
             raise BlockError("the goals box is empty")
         return [
@@ -357,6 +366,7 @@ class ExerciseSetDirective(Block):
             for item in items
         ]
         total = blocks.points(sum(item.points for item in items))
+        minutes = MINUTES_A_TEST * sum(max(1, len(item.tests)) for item in items)
         head = [
             element("th", text, scope="col") for text in ("Exercise", "What is tested", "Points")
         ]
@@ -388,7 +398,12 @@ class ExerciseSetDirective(Block):
         return [
             element(
                 "div",
-                element("p", element("strong", f"Exercises, {total} points"), class_="attn-title"),
+                element(
+                    "p",
+                    element("strong", f"Exercises, {total} points"),
+                    element("span", f"exercises: about {minutes} minutes", class_="attn-minutes"),
+                    class_="attn-title",
+                ),
                 element("div", table, class_="attn-scroll"),
                 element("p", *links, class_="attn-links", html_only=True),
                 class_="attn-box attn-exercise-set",
@@ -463,39 +478,21 @@ def visit_explorer_other(self: Any, node: explorer_node) -> None:
     """Only the caption is of use in print."""
 
 
-def check_pairs(app: Sphinx, doctree: nodes.document) -> None:
-    """Each prediction needs a cell whose output it hides, and each such cell a prediction."""
+def check_cells(app: Sphinx, doctree: nodes.document) -> None:
+    """A cell that answers a prediction needs one; attn_sealed checks the other way round."""
 
     def wanted(node: nodes.Node) -> bool:
         if isinstance(node, tag):
             return "attn-predict" in node["html"].get("class", "").split()
         return isinstance(node, nodes.Element) and AFTER_PREDICT in node.get("classes", [])
 
-    if app.env.temp_data.get("attn_broken"):
-        return  # a block that was refused left no node to pair with
-    docname, open_predict = app.env.docname, None
-    answered = True
-
-    def complain() -> None:
-        if open_predict is not None and not answered:
-            LOGGER.error(
-                "predict '%s': no cell with the tag after-predict follows",
-                open_predict["html"]["data-id"],
-                location=(docname, open_predict.line),
-                type="attn",
-            )
-
-    for node in doctree.findall(wanted):
-        if isinstance(node, tag):
-            complain()
-            open_predict, answered = node, False
-        elif open_predict is None:
-            LOGGER.error(
-                "a cell tagged after-predict, but no predict block before it", location=node
-            )
-        else:
-            answered = True
-    complain()
+    first = next(iter(doctree.findall(wanted)), None)
+    if (
+        first is not None
+        and not isinstance(first, tag)
+        and not app.env.temp_data.get("attn_broken")
+    ):
+        LOGGER.error("a cell tagged after-predict, but no predict block before it", location=first)
 
 
 def copy_files(app: Sphinx, error: Exception | None) -> None:
@@ -538,6 +535,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("misconception", MisconceptionDirective)
     app.add_directive("exercise-set", ExerciseSetDirective)
     app.add_directive("explorer", ExplorerDirective)
-    app.connect("doctree-read", check_pairs)
+    app.connect("doctree-read", check_cells, priority=300)
     app.connect("build-finished", copy_files)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -4,6 +4,7 @@ Nothing here knows Sphinx: the directives (:mod:`attn_interactive`) and the note
 (:mod:`interactive_markdown`) read the same blocks with the same checks.
 """
 
+import ast
 import difflib
 import json
 import re
@@ -67,13 +68,7 @@ class Predict:
     options: tuple[Option, ...] = ()
     number: float | None = None
     tolerance: float = 0.0
-
-
-@dataclass(frozen=True)
-class Goals:
-    """The box at the head of a chapter."""
-
-    minutes: int
+    key: Text | None = None  # Python: the index or number, computed after the cells are run
 
 
 @dataclass(frozen=True)
@@ -195,6 +190,15 @@ def _number(text: Text, what: str) -> float:
         raise BlockError(f"{what} must be a number, got {text.source!r}", text.line) from None
 
 
+def _expression(text: Text) -> Text:
+    try:
+        ast.parse(text.source, mode="eval")
+    except SyntaxError as error:
+        row = text.line + (error.lineno or 1) - 1
+        raise BlockError(f"'key' must be one Python expression: {error.msg}", row) from None
+    return text
+
+
 def read_quiz(argument: str, lines: Sequence[str]) -> Quiz:
     """A quiz block.
 
@@ -254,10 +258,11 @@ def read_predict(argument: str, lines: Sequence[str]) -> Predict:
     """
     identifier = _identifier(argument.strip())
     reader = _Reader(lines)
-    reader.known(["question", "type", "options", "answer", "tolerance", "why"])
+    reader.known(["question", "type", "options", "answer", "tolerance", "why", "key"])
     question = reader.text("question", what="'question'")
     answer = reader.text("answer", what="'answer'")
     why = reader.text("why", what="'why'")
+    key = _expression(reader.text("key", what="'key'")) if "key" in reader.values else None
     kind = reader.values.get("type", "choice" if "options" in reader.values else "number")
     if kind == "number":
         if "options" in reader.values:
@@ -274,7 +279,7 @@ def read_predict(argument: str, lines: Sequence[str]) -> Predict:
                 "'tolerance' is missing: how far may a guess be from the answer?",
                 reader.line("answer"),
             )
-        return Predict(identifier, question, why, number=value, tolerance=tolerance)
+        return Predict(identifier, question, why, number=value, tolerance=tolerance, key=key)
     if kind != "choice":
         raise BlockError(f"'type' must be choice or number, got {kind!r}", reader.line("type"))
     if "tolerance" in reader.values:
@@ -290,19 +295,7 @@ def read_predict(argument: str, lines: Sequence[str]) -> Predict:
         Option(reader.text("options", i, what=f"option {i + 1}"), i == int(answer.source))
         for i in range(count)
     )
-    return Predict(identifier, question, why, options=options)
-
-
-def read_goals(argument: str) -> Goals:
-    """The argument of a goals box, ``minutes=60``.
-
-    Raises:
-        BlockError: if it says anything else.
-    """
-    found = re.fullmatch(r"minutes=([1-9]\d*)", argument.strip())
-    if not found:
-        raise BlockError(f"expected 'minutes=60' behind {{goals}}, got {argument!r}")
-    return Goals(minutes=int(found[1]))
+    return Predict(identifier, question, why, options=options, key=key)
 
 
 def read_explorer(argument: str) -> str:

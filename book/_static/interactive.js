@@ -88,7 +88,7 @@
       p.again.focus();
     });
     p.again.addEventListener("click", () => {
-      state = { ...state, choice: null };
+      state = { ...state, choice: null, skipped: false };
       save(block, state);
       draw(false);
       (p.radios[0] ?? p.text).focus();
@@ -137,25 +137,52 @@
     );
   }
 
+  // What follows a prediction, up to the next heading, is closed. "until-found" lets the browser's
+  // own search and links to a place inside open it; the script hears of both.
+  const seals = new Map();
+  class Seal {
+    constructor(place) {
+      this.body = place.querySelector(".attn-sealed-body");
+      this.note = document.createElement("p");
+      this.note.className = "attn-seal-note";
+      this.note.append("The rest of this section opens when you have answered. ");
+      this.skip = document.createElement("button");
+      this.skip.type = "button";
+      this.skip.textContent = "Show without guessing";
+      this.note.append(this.skip);
+      place.prepend(this.note);
+      this.body.addEventListener("beforematch", () => this.set(true));
+    }
+    set(open) {
+      this.note.hidden = open;
+      if (open) this.body.removeAttribute("hidden");
+      else this.body.setAttribute("hidden", "until-found");
+    }
+  }
+  function reveal(node) {
+    let opened = false;
+    for (let place = node?.closest?.(".attn-sealed"); place; place = place.parentElement.closest(".attn-sealed")) {
+      const seal = seals.get(place.dataset.for);
+      if (seal && !seal.note.hidden) {
+        seal.set(true);
+        opened = true;
+      }
+    }
+    for (let fold = node?.closest?.("details:not(.attn-why)"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    return opened;
+  }
+  function revealTarget() {
+    const name = decodeURIComponent(location.hash.slice(1));
+    const node = name && document.getElementById(name);
+    if (node && reveal(node)) node.scrollIntoView();
+  }
+
   function predictions() {
-    const both = [...document.querySelectorAll(".attn-predict, .tag_after-predict")];
-    let owner = null;
-    const cells = new Map();
-    both.forEach((node) => {
-      if (node.matches(".attn-predict")) cells.set((owner = node), []);
-      else if (owner) cells.get(owner).push(node);
-      else node.classList.add("attn-open");
-    });
-    cells.forEach((mine, block) => {
-      const notes = mine
-        .filter((cell) => cell.querySelector(".cell_output"))
-        .map((cell) => {
-          const note = document.createElement("p");
-          note.className = "attn-said";
-          cell.querySelector(".cell_output").before(note);
-          return note;
-        });
+    document.querySelectorAll(".attn-sealed").forEach((place) => seals.set(place.dataset.for, new Seal(place)));
+    document.querySelectorAll(".attn-predict").forEach((block) => {
+      const seal = seals.get(block.dataset.id);
       const answer = block.dataset.answer;
+      const said = [];
       wire(block, {
         read(p) {
           if (!p.text) return readRadio(p);
@@ -164,38 +191,69 @@
           return null;
         },
         show(p, choice) {
-          mine.forEach((cell) => cell.classList.toggle("attn-open", choice !== null));
+          seal?.set(choice !== null || load(block).skipped === true);
           if (p.text) p.text.value = choice ?? "";
-          notes.forEach((note) => {
-            if (choice !== null) {
-              note.replaceChildren("You said: ", p.text ? choice : wording(p, choice));
-              return;
-            }
-            const link = document.createElement("a");
-            link.href = `#${block.id}`;
-            link.textContent = "the box above";
-            note.replaceChildren("The output shows when you have recorded a guess in ", link, ".");
-          });
+          said.splice(0).forEach((note) => note.remove());
           if (choice === null) return;
+          const words = () => (p.text ? choice : wording(p, choice));
+          for (const cell of own(seal)) {
+            const note = document.createElement("p");
+            note.className = "attn-said";
+            note.append("You said: ", words());
+            cell.before(note);
+            said.push(note);
+          }
           let good = choice === answer;
           if (p.text) {
             const [guess, wanted] = [number(choice), number(answer)];
             const slack = Number(block.dataset.tolerance) + 1e-9 * Math.abs(wanted);
             good = guess === wanted || Math.abs(guess - wanted) <= slack;
           }
-          p.status.replaceChildren("You said: ", p.text ? choice : wording(p, choice));
+          p.status.replaceChildren("You said: ", words());
           p.status.append(good ? ". That is right." : ". That is not what happens.");
         },
       });
+      seal?.skip.addEventListener("click", () => {
+        save(block, { ...load(block), skipped: true });
+        seal.set(true);
+        seal.body.tabIndex = -1;
+        seal.body.focus({ preventScroll: true });
+      });
     });
+    revealTarget();
+    addEventListener("hashchange", revealTarget);
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest?.("a[href^='#']");
+      if (link && link.hash.length > 1) reveal(document.getElementById(decodeURIComponent(link.hash.slice(1))));
+    });
+  }
+  // outputs of the cells that answer this box, not of a box that is nested behind it
+  const own = (seal) =>
+    [...(seal?.body.querySelectorAll(".tag_after-predict .cell_output") ?? [])].filter(
+      (output) => output.closest(".attn-sealed-body") === seal.body,
+    );
+
+  // Search results show the text of pages: without answers, sealed parts, and formulas in triplicate.
+  function quietSearch() {
+    if (typeof Search === "undefined" || !Search.htmlToText) return;
+    const original = Search.htmlToText;
+    Search.htmlToText = (text, ...rest) => {
+      const page = new DOMParser().parseFromString(text, "text/html");
+      page
+        .querySelectorAll(".attn-why, .attn-sealed, .attn-controls, .katex-mathml, .attn-x, svg, nav")
+        .forEach((node) => node.remove());
+      return original(page.documentElement.outerHTML, ...rest);
+    };
   }
 
   function start() {
     try {
       predictions();
       quizzes();
+      quietSearch();
     } catch (error) {
       root.classList.remove("attn-js"); // then everything is open
+      document.querySelectorAll(".attn-sealed-body").forEach((body) => body.removeAttribute("hidden"));
       console.error(error);
     }
     if (location.protocol === "file:") {

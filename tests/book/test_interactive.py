@@ -18,7 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 CONF = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "book" / "_ext")!r})
-extensions = ["myst_nb", "attn_interactive"]
+extensions = [
+    "myst_nb", "attn_interactive", "attn_sealed", "attn_source", "attn_numbers"
+]
 html_theme = "sphinx_book_theme"
 html_theme_options = {{"repository_url": "https://github.com/somebody/course"}}
 html_static_path = [{str(ROOT / "book" / "_static")!r}]
@@ -70,6 +72,7 @@ options:
   - "`nan`"
   - inf
 answer: 1
+key: "1 if x == float('inf') else 0"
 why: It grows beyond the largest number.
 ```
 """
@@ -189,9 +192,24 @@ MISTAKES: dict[str, tuple[str, int, str]] = {
     "no-cell": (
         "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\nwhy: W\n```",
         1,
-        "no cell with the tag after-predict follows",
+        "no cell with the tag after-predict follows before the next heading",
     ),
-    "minutes": (":::{goals} an hour\n- x\n:::", 1, "expected 'minutes=60'"),
+    "cell-too-late": (
+        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\nwhy: W\n```\n\n## Next\n" + CELL,
+        1,
+        "no cell with the tag after-predict follows before the next heading",
+    ),
+    "key": (
+        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\nkey: 1 if\nwhy: W\n```" + CELL,
+        5,
+        "'key' must be one Python expression",
+    ),
+    "goals": (":::{goals}\n:::", 1, "the goals box is empty"),
+    "source": (
+        "```{source} attn_course.functional.attention.atention\n```",
+        1,
+        "attn_course.functional.attention has no 'atention', did you mean 'attention'?",
+    ),
     "explorer": ("```{explorer} softmx\n:caption: c\n```", 1, "no explorer 'softmx'"),
     "caption": ("```{explorer} bottleneck\n```", 1, "':caption:' is missing"),
     "set": ("```{exercise-set} 99_none\n```", 1, "no exercise set '99_none'"),
@@ -250,8 +268,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     page = "\n".join(
         [
             HEAD,
-            ":::{goals} minutes=60\n- Say what $x$ is.\n:::",
-            PREDICT + first + NUMBER + second,
+            ":::{goals}\n- Say what $x$ is.\n:::",
+            "## Guess\n\nBefore the box.",
+            PREDICT + first + "\n(a-place)=\nA paragraph that tells all.\n" + NUMBER + second,
+            "## Next\n\nOpen to all. [There](#a-place)",
+            "```{source} attn_course.nn.seq2seq.Encoder.forward\n```",
             ':::{misconception} "A title with `code`"\nIt is not so.\n:::',
             QUIZ,
             QUIZ.replace("q-one", "q-two"),
@@ -297,30 +318,65 @@ def visit(browser: Any, site: str, **options: Any) -> Any:
     return page
 
 
+def seen(locator: Any) -> bool:
+    """Whether a reader sees it: an element in a closed part has a place, but is not drawn."""
+    return bool(
+        locator.evaluate(
+            "node => node.checkVisibility({contentVisibilityAuto: false, visibilityProperty: true})"
+        )
+    )
+
+
 @pytest.mark.browser
-def test_the_output_shows_after_the_guess_only(browser: Any, site: str) -> None:
+def test_what_follows_a_box_is_closed_until_the_guess(browser: Any, site: str) -> None:
     page = visit(browser, site)
     output = page.get_by_text("infinite", exact=True)
+    prose = page.get_by_text("A paragraph that tells all.")
     box = page.locator("#predict-p-one")
-    assert not output.is_visible()
+    second = page.locator("#predict-p-two")
+    assert not seen(output)
+    assert not seen(prose)
+    assert not seen(second)
+    assert seen(page.get_by_text("Before the box."))
+    assert seen(page.get_by_text("Open to all."))
     assert not box.get_by_text("It grows beyond").is_visible()
     box.get_by_role("button", name="Record my guess").click()
     assert "Choose an answer first" in box.get_by_role("status").inner_text()
-    assert not output.is_visible()
     box.get_by_role("radio", name="nan").check()
-    assert not output.is_visible()
+    assert not seen(output)
     box.get_by_role("button", name="Record my guess").click()
-    assert output.is_visible()
-    assert page.locator(".attn-said").first.inner_text() == "You said: nan"
+    assert seen(output)
+    assert seen(prose)
+    assert page.locator(".attn-said").all_inner_texts() == ["You said: nan"]
     assert "That is not what happens" in box.get_by_role("status").inner_text()
     assert box.get_by_text("It grows beyond").is_visible()
     assert page.evaluate("localStorage['attn:page:p-one']") == '{"choice":"A","first":"A"}'
-    # the other cell is none of this box's business
-    assert not page.get_by_text("quarter", exact=True).is_visible()
+    # a second box of the section closes its own part
+    assert seen(second)
+    assert not seen(page.get_by_text("quarter", exact=True))
     page.reload()
-    assert output.is_visible()
+    assert seen(output)
     box.get_by_role("button", name="Forget my guess").click()
-    assert not output.is_visible()
+    assert not seen(output)
+    page.get_by_role("button", name="Show without guessing").first.click()
+    page.reload()
+    assert seen(output)
+    assert page.errors == []
+
+
+@pytest.mark.browser
+def test_a_link_into_a_closed_part_opens_it(browser: Any, site: str) -> None:
+    page = visit(browser, site)
+    prose = page.get_by_text("A paragraph that tells all.")
+    assert not seen(prose)
+    page.get_by_role("link", name="There").click()
+    page.wait_for_timeout(100)
+    assert seen(prose)
+    page.goto("about:blank")
+    page.goto(f"{site}#a-place")
+    assert seen(prose)
+    page.emulate_media(media="print")
+    assert seen(page.get_by_text("quarter", exact=True))
     assert page.errors == []
 
 
@@ -339,6 +395,7 @@ def test_a_number_is_judged_with_its_tolerance(
     browser: Any, site: str, guess: str, verdict: str
 ) -> None:
     page = visit(browser, site)
+    page.get_by_role("button", name="Show without guessing").first.click()
     box = page.locator("#predict-p-two")
     box.get_by_role("textbox").fill("many")
     box.get_by_role("textbox").press("Enter")
@@ -346,7 +403,7 @@ def test_a_number_is_judged_with_its_tolerance(
     box.get_by_role("textbox").fill(guess)
     box.get_by_role("textbox").press("Enter")
     assert f"You said: {guess}. That is {verdict}" in box.get_by_role("status").inner_text()
-    assert page.get_by_text("quarter", exact=True).is_visible()
+    assert seen(page.get_by_text("quarter", exact=True))
     page.context.close()
 
 
@@ -413,8 +470,8 @@ def test_without_storage_the_blocks_still_work(browser: Any, site: str) -> None:
 @pytest.mark.browser
 def test_without_javascript_everything_can_be_read(browser: Any, site: str) -> None:
     page = visit(browser, site, java_script_enabled=False)
-    assert page.get_by_text("infinite", exact=True).is_visible()
-    assert page.get_by_text("quarter", exact=True).is_visible()
+    assert seen(page.get_by_text("infinite", exact=True))
+    assert seen(page.get_by_text("quarter", exact=True))
     assert page.get_by_role("button", name="Check").count() == 0
     assert page.get_by_role("button", name="Record my guess").count() == 0
     reason = page.locator("#quiz-q-one").get_by_text("Three times three.")
@@ -426,7 +483,11 @@ def test_without_javascript_everything_can_be_read(browser: Any, site: str) -> N
 @pytest.mark.browser
 def test_boxes_and_links(browser: Any, site: str) -> None:
     page = visit(browser, site)
-    assert "about 60 minutes" in page.locator(".attn-goals").inner_text()
+    assert "about 15 minutes" in page.locator(".attn-goals").inner_text()
+    listing = page.locator(".attn-source")
+    assert "attn_course.nn.seq2seq.Encoder.forward" in listing.inner_text()
+    assert listing.locator("pre").inner_text().startswith("class Encoder(nn.Module):\n    def for")
+    assert '"""' not in listing.inner_text()
     assert page.locator(".attn-misconception code").inner_text() == "code"
     link = page.locator("#quiz-q-one").get_by_role("link", name="An earlier page")
     assert link.get_attribute("href") == "earlier.html"

@@ -12,7 +12,7 @@ def context() -> Context:
         source="https://source/",
         cite=lambda keys, textual: f"<{keys}|{textual}>",
         title=lambda page: f"title of {page}",
-        include=lambda path, options: f"source of {path} {options.get('pyobject', '')}",
+        source_of=lambda dotted: f"source of {dotted}",
         explorer=lambda name: f"open({name!r})",
     )
 
@@ -59,10 +59,9 @@ def test_boxes_are_quoted_or_folded_and_may_nest(context: Context) -> None:
 
 
 def test_source_of_the_package_is_shown(context: Context) -> None:
-    text = "```{literalinclude} ../../attn_course/x.py\n:pyobject: softmax\n```"
-    assert convert(text, context) == [
-        ("markdown", "```python\nsource of ../../attn_course/x.py softmax\n```")
-    ]
+    text = "```{source} attn_course.x.softmax\n```"
+    said = "`attn_course.x.softmax`:\n\n```python\nsource of attn_course.x.softmax\n```"
+    assert convert(text, context) == [("markdown", said)]
 
 
 def test_code_is_left_alone(context: Context) -> None:

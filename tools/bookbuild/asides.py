@@ -13,10 +13,14 @@ from .reading import MINUTES_A_TEST
 
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 import interactive_blocks as blocks
+from attn_numbers import chapter_number as chapter_number
 from interactive_blocks import BlockError as BlockError
+from listings import SourceError as SourceError
+from listings import read_source as read_source
 
 if TYPE_CHECKING:
     from .plain import Context
+
 
 def fold(summary: str, body: str) -> str:
     """Text that is shown after a click."""
@@ -98,7 +102,9 @@ def exercise_set(argument: str, body: list[str], context: "Context") -> str:
     total = blocks.points(sum(one.points for one in items))
     where = f"[{slug}.ipynb]({context.site}_exercises/{slug}.ipynb)"
     minutes = MINUTES_A_TEST * sum(max(1, len(one.tests)) for one in items)
-    return f"**Exercises, {total} points, about {minutes} minutes**, in {where}.\n\n" + "\n".join(rows)
+    return f"**Exercises, {total} points, about {minutes} minutes**, in {where}.\n\n" + "\n".join(
+        rows
+    )
 
 
 TRANSLATORS: dict[str, Callable[[str, list[str], "Context"], str]] = {

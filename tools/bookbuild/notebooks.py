@@ -13,10 +13,11 @@ from pathlib import Path
 import nbformat
 from pybtex.database import Entry, parse_file
 
-from .asides import BlockError
+from .asides import BlockError, SourceError, chapter_number, read_source
 from .common import Book, fail, say
 from .execute import Page
 from .plain import Context, convert
+from .reading import count
 
 BRANCH = "main"
 

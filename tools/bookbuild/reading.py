@@ -69,13 +69,12 @@ class Reading:
 
 
 def _is_check(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.Assert | ast.Import | ast.ImportFrom):
-        return True
+    if isinstance(statement, ast.For | ast.If | ast.With):
+        return all(_is_check(one) for one in statement.body)
     call = statement.value if isinstance(statement, ast.Expr) else None
     if isinstance(call, ast.Call):
-        name = ast.unparse(call.func).rsplit(".", 1)[-1]
-        return name.startswith("assert_")
-    return False
+        return ast.unparse(call.func).rsplit(".", 1)[-1].startswith("assert_")
+    return isinstance(statement, ast.Assert)
 
 
 def only_checks(code: str) -> bool:
@@ -84,8 +83,8 @@ def only_checks(code: str) -> bool:
         body = ast.parse(code).body
     except SyntaxError:
         return False
-    checks = [one for one in body if not isinstance(one, ast.Import | ast.ImportFrom)]
-    return bool(checks) and all(_is_check(one) for one in body)
+    rest = [one for one in body if not isinstance(one, ast.Import | ast.ImportFrom)]
+    return bool(rest) and all(_is_check(one) for one in rest)
 
 
 def _words(text: str) -> int:
