@@ -1,0 +1,553 @@
+r"""Every diagram of the course, once: what boxes it has, how they are wired, what its parts are.
+
+A page shows one with ``{diagram}`` and lights the parts it talks about; see :mod:`attn_diagrams`.
+To add one, write a function under ``@diagram`` that returns a :class:`~diagram_pen.Drawing`. What
+several diagrams share (a row of states, scores and weights over columns) stands here once.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from diagram_pen import Drawing, Point
+
+CATALOGUE: dict[str, Callable[[], Drawing]] = {}
+COLUMNS = (54, 119, 184, 249)  # four source positions
+
+
+def diagram(make: Callable[[], Drawing]) -> Callable[[], Drawing]:
+    """Register a diagram under the name of its function, with hyphens."""
+    CATALOGUE[make.__name__.replace("_", "-")] = make
+    return make
+
+
+def draw(name: str) -> Drawing:
+    """A diagram by name.
+
+    Raises:
+        ValueError: If there is none of that name.
+    """
+    if name not in CATALOGUE:
+        raise ValueError(f"no diagram {name!r} (there are: {', '.join(sorted(CATALOGUE))})")
+    drawing = CATALOGUE[name]()
+    used = {part for shape in drawing.order for part in shape.parts}
+    drawing.parts = {part: words for part, words in drawing.parts.items() if part in used}
+    return drawing
+
+
+def row(
+    d: Drawing,
+    key: str,
+    labels: Sequence[str],
+    y: float,
+    part: str,
+    *,
+    columns: Sequence[float] = COLUMNS,
+    size: Point = (46, 30),
+) -> list[str]:
+    """Boxes beside each other, named ``key1``, ``key2``, ..."""
+    names = [f"{key}{i + 1}" for i in range(len(labels))]
+    for name, label, x in zip(names, labels, columns, strict=False):
+        d.box(name, label, (x, y), part, size=size)
+    return names
+
+
+def chain(d: Drawing, names: Sequence[str], part: str, *, shift: float = 0) -> None:
+    """Arrows from each to the next; ``shift`` lifts them off the middle line."""
+    for first, second in pairwise(names):
+        a, b = d.shapes[first], d.shapes[second]
+        side = math.copysign(1, b.x - a.x)
+        start = (a.x + side * (a.half_w + 2), a.y + shift)
+        d.arrow(start, (b.x - side * (b.half_w + 2), b.y + shift), part)
+
+
+def upwards(d: Drawing, lower: Sequence[str], upper: Sequence[str], part: str) -> None:
+    """An arrow from each lower box to the one above it."""
+    for first, second in zip(lower, upper, strict=True):
+        d.arrow(first, second, part)
+
+
+def indexed(template: str, count: int = 4) -> list[str]:
+    """``indexed("h_#")`` is ``["h_1", "h_2", "h_3", "h_4"]``."""
+    return [template.replace("#", str(i + 1)) for i in range(count)]
+
+
+def beside(d: Drawing, name: str, y: float, part: str) -> None:
+    """What a row is called, to the right of it."""
+    d.say(name, (282, y), part, anchor="start")
+
+
+@diagram
+def encoder_decoder() -> Drawing:
+    """Chapter 02: everything through one vector."""
+    d = Drawing(
+        "encoder-decoder",
+        356,
+        "An encoder reads x 1 to x 4 into states h 1 to h 4. The last state is the context vector "
+        "c, the only thing that reaches the decoder, whose states s 1 to s 4 say y 1 to y 4; each "
+        "word said is read by the next state.",
+        {
+            "encoder": "the encoder",
+            "vector": "the one vector c between the two networks",
+            "decoder": "the decoder",
+            "output": "the words that are said",
+            "feedback": "each word said is the next input",
+            "gradient": "the way of the gradient from y 1 back to x 1: through s 1, c and every h",
+        },
+    )
+    said = row(d, "y", indexed("y_#"), 22, "output")
+    states = row(d, "s", indexed("s_#"), 92, "decoder")
+    d.box("c", "c = h_4", (152, 180), "vector gradient", size=(84, 34))
+    d.say("context vector", (202, 185), "vector", anchor="start")
+    h = row(d, "h", indexed("h_#"), 262, "encoder")
+    x = row(d, "x", indexed("x_#"), 334, "encoder")
+    upwards(d, x[1:], h[1:], "encoder")
+    d.arrow("x1", "h1", "encoder gradient")
+    chain(d, h, "encoder gradient")
+    d.arrow("h4", "c", "vector gradient", via=[(249, 222), (152, 222)])
+    d.arrow("c", "s1", "vector gradient", via=[(152, 140), (54, 140)])
+    d.say("s_0 = c", (104, 133), "vector", words=False)
+    chain(d, states, "decoder")
+    d.arrow("s1", "y1", "output gradient")
+    upwards(d, states[1:], said[1:], "output")
+    for before, after in zip(said, states[1:], strict=False):
+        a, b = d.shapes[before], d.shapes[after]
+        d.arrow((a.x + a.half_w - 4, a.y + 17), (b.x - 14, b.y - 17), "feedback", dashed=True)
+    beside(d, "decoder", 96, "decoder")
+    beside(d, "encoder", 266, "encoder")
+    return d
+
+
+def scored_columns(
+    d: Drawing,
+    *,
+    top: float,
+    scores: Sequence[str],
+    weights: Sequence[str],
+    memory: Sequence[str | tuple[str, str]],
+    ask: str,
+    words: bool = False,
+) -> None:
+    """Scores, softmax, weights and the weighted sum over four columns; ``ask`` feeds the scores.
+
+    The memory goes up twice: as key into its score, and past it as value into the product with
+    its weight. A pair in ``memory`` is a key and a value of its own.
+    """
+    heights = {"sum": 0, "times": 44, "weights": 90, "softmax": 134, "scores": 180, "memory": 252}
+    y = {name: top + height for name, height in heights.items()}
+    d.sign("sum", "\\Sigma", (152, y["sum"]), "sum direct", radius=13)
+    for x in COLUMNS:  # the values pass behind the softmax
+        d.curve([(x + 18, y["memory"] - 15), (x + 18, y["softmax"] + 11)], "values direct")
+        d.arrow((x + 18, y["softmax"] - 11), (x + 18, y["times"] + 11), "values direct")
+    d.box("softmax", "softmax", (147, y["softmax"]), "weights", size=(246, 22), words=True)
+    for i, x in enumerate(COLUMNS):
+        d.sign(f"times{i}", "\\times", (x + 18, y["times"]), "sum direct", radius=9)
+        d.box(f"w{i}", weights[i], (x - 8, y["weights"]), "weights", size=(38, 28))
+        d.box(f"e{i}", scores[i], (x - 8, y["scores"]), "scores", size=(42, 28), words=words)
+        held = memory[i]
+        if isinstance(held, str):
+            d.box(f"h{i}", held, (x, y["memory"]), "memory keys values", size=(46, 30))
+        else:
+            d.box(f"k{i}", held[0], (x - 14, y["memory"]), "memory keys", size=(27, 30))
+            d.box(f"v{i}", held[1], (x + 15, y["memory"]), "memory values", size=(27, 30))
+    for i, x in enumerate(COLUMNS):
+        d.arrow((x - 2, y["memory"] - 17), (x - 2, y["scores"] + 16), "scores keys")
+        d.arrow(f"e{i}", (x - 8, y["softmax"] + 13), "weights")
+        d.arrow((x - 8, y["softmax"] - 13), f"w{i}", "weights")
+        d.arrow(f"w{i}", f"times{i}", "sum", via=[(x - 8, y["times"])])
+        d.arrow(f"times{i}", "sum", "sum direct")
+    # the query runs down the left side and into every score
+    bus, side = (y["scores"] + y["memory"]) / 2 + 4, 12
+    asker = d.shapes[ask]
+    d.curve(
+        [
+            (asker.x - asker.half_w, asker.y),
+            (side, asker.y),
+            (side, bus),
+            (COLUMNS[-1] - 20, bus),
+        ],
+        "query",
+    )
+    for x in COLUMNS:
+        d.arrow((x - 20, bus), (x - 20, y["scores"] + 16), "query")
+    for name in ("weights", "scores"):
+        beside(d, name, y[name] + 4, name)
+
+
+PARTS = {
+    "encoder": "the encoder",
+    "memory": "the states of the encoder, which are kept",
+    "query": "the query, which goes into every score",
+    "keys": "the keys, which go into the scores",
+    "scores": "the scores",
+    "weights": "the softmax and the weights",
+    "values": "the values, each on a path of its own to the sum",
+    "sum": "the weighted sum",
+    "decoder": "the decoder",
+    "output": "the word that is said",
+    "direct": "the direct path from the sum to every state of the encoder",
+}
+
+
+@diagram
+def additive_attention() -> Drawing:
+    """Chapter 03: look first, then move."""
+    d = Drawing(
+        "additive-attention",
+        500,
+        "A bidirectional encoder makes an annotation h j of each word x j. The decoder's old state "
+        "s i−1 is compared with each annotation, which gives the scores e ij; a softmax makes "
+        "weights α ij of them; the annotations, times their weights, are summed to the context "
+        "c i, which enters the new state s i. That says y i.",
+        PARTS,
+    )
+    d.box("before", "y_{i-1}", (54, 18), "decoder", size=(50, 26))
+    d.box("old", "s_{i-1}", (54, 66), "decoder query", size=(50, 30))
+    d.box("new", "s_i", (152, 66), "decoder", size=(50, 30))
+    d.box("y", "y_i", (152, 18), "output", size=(50, 26))
+    scored_columns(
+        d,
+        top=120,
+        scores=indexed("e_{i#}"),
+        weights=indexed("\\alpha_{i#}"),
+        memory=indexed("h_#"),
+        ask="old",
+    )
+    d.say("c_i", (176, 116), "sum direct", anchor="start", words=False)
+    d.arrow("sum", "new", "sum")
+    d.arrow("old", "new", "decoder")
+    d.arrow("before", "new", "decoder")
+    d.arrow("new", "y", "output")
+    beside(d, "decoder", 70, "decoder")
+    beside(d, "memory", 376, "memory")
+    for i, x in enumerate(COLUMNS):
+        d.box(f"f{i}", "\\right h", (x - 11, 428), "encoder", size=(20, 28))
+        d.box(f"b{i}", "\\left h", (x + 11, 428), "encoder", size=(20, 28))
+        d.box(f"x{i}", f"x_{i + 1}", (x, 482), "encoder", size=(46, 28))
+        d.arrow((x, 467), (x, 444), "encoder")
+        d.arrow((x, 413), (x, 389), "encoder")
+    for left, right in pairwise(COLUMNS):
+        d.arrow((left + 22, 422), (right - 22, 422), "encoder")
+        d.arrow((right - 22, 435), (left + 22, 435), "encoder")
+    beside(d, "encoder", 432, "encoder")
+    return d
+
+
+@diagram
+def luong_decoder() -> Drawing:
+    """Chapter 04: move first, then look; the attentional vector is fed back."""
+    d = Drawing(
+        "luong-decoder",
+        424,
+        "The decoder first moves: its state h t is made of h t−1 and y t−1 and, with input "
+        "feeding, the last attentional vector h-tilde t−1. Then h t is compared with each "
+        "annotation h-bar s; a softmax makes weights a t(s); their sum c t and h t are combined to "
+        "h-tilde t, which says y t and is fed to the next step.",
+        PARTS
+        | {
+            "combine": "context and state combined to the attentional vector",
+            "feeding": "input feeding: the attentional vector enters the next step",
+        },
+    )
+    d.box("was", "h_{t-1}", (44, 20), "decoder", size=(50, 28))
+    d.box("y0", "y_{t-1}", (102, 20), "decoder", size=(50, 28))
+    d.box("t0", "\\tilde h_{t-1}", (162, 20), "feeding", size=(54, 28), dashed=True)
+    d.box("now", "h_t", (84, 90), "decoder query combine", size=(50, 30))
+    d.box("tilde", "\\tilde h_t", (212, 90), "combine feeding", size=(50, 30))
+    d.box("y", "y_t", (232, 20), "output", size=(50, 28))
+    scored_columns(
+        d,
+        top=146,
+        scores=["score"] * 4,
+        weights=indexed("a_t(#)"),
+        memory=indexed("\\bar h_#"),
+        ask="now",
+        words=True,
+    )
+    d.say("c_t", (128, 141), "sum direct combine", anchor="end", words=False)
+    d.arrow("was", "now", "decoder")
+    d.arrow("y0", "now", "decoder")
+    d.arrow("t0", "now", "feeding", dashed=True)
+    d.arrow("now", "tilde", "combine")
+    d.arrow("sum", "tilde", "combine", via=[(212, 146)])
+    d.arrow("tilde", "y", "output", via=[(232, 60)])
+    d.arrow("tilde", (340, 90), "feeding", dashed=True)
+    d.say("next step", (340, 80), "feeding", anchor="end")
+    beside(d, "memory", 402, "memory")
+    return d
+
+
+@diagram
+def three_steps() -> Drawing:
+    """Chapter 04 and later: score, normalise, mix."""
+    d = Drawing(
+        "three-steps",
+        356,
+        "Attention in three steps. A query q is compared with the keys k 1 to k 4, which gives the "
+        "scores e; a softmax makes weights α of them; the values v, times their weights, are "
+        "summed to the output.",
+        PARTS | {"memory": "keys and values"},
+    )
+    d.box("q", "q", (54, 30), "query", size=(46, 30))
+    scored_columns(
+        d,
+        top=80,
+        scores=indexed("e_#"),
+        weights=indexed("\\alpha_#"),
+        memory=[(f"k_{i}", f"v_{i}") for i in (1, 2, 3, 4)],
+        ask="q",
+    )
+    d.box("out", "o", (152, 30), "sum", size=(46, 30))
+    d.arrow("sum", "out", "sum")
+    d.say("output", (184, 34), "sum", anchor="start")
+    d.say("query", (84, 34), "query", anchor="start")
+    d.say("keys,", (282, 330), "keys", anchor="start")
+    d.say("values", (282, 346), "values", anchor="start")
+    return d
+
+
+@diagram
+def local_window() -> Drawing:
+    """Chapter 04: a window around a place, and a Gaussian over it."""
+    d = Drawing(
+        "local-window",
+        246,
+        "Eleven source positions. From its state h t the decoder computes a place p t; only the "
+        "positions within D of it lie in the window and get weights, which a Gaussian around p t "
+        "lowers towards the edges; the others get 0.",
+        {
+            "centre": "the place p t, computed from the state",
+            "window": "the window from p t − D to p t + D",
+            "gauss": "the Gaussian over the window",
+            "weights": "the weights inside the window",
+            "outside": "the positions outside the window, with weight 0",
+        },
+    )
+    x = [25 + 30 * i for i in range(11)]
+    centre, reach = 182.0, 105.0
+    d.box("h", "h_t", (40, 24), "centre", size=(46, 30))
+    d.band((centre, 142), (2 * reach, 112), "window")
+    d.arrow("h", (centre, 84), "centre", via=[(centre, 24)])
+    d.say("p_t", (centre + 8, 60), "centre", anchor="start", words=False)
+    d.curve([(centre, 86), (centre, 198)], "centre", dashed=True)
+    bell = [
+        (centre + reach * t / 20, 196 - 96 * math.exp(-2 * (t / 20) ** 2)) for t in range(-20, 21)
+    ]
+    d.curve(bell, "gauss")
+    shares = [0, 0, 0.10, 0.16, 0.30, 0.80, 0.22, 0.12, 0.14, 0, 0]
+    for i, share in enumerate(shares):
+        place = abs(x[i] - centre) <= reach
+        part = "weights" if place else "outside"
+        if share:
+            d.bar(f"w{i}", (x[i], 160), share, part, size=(14, 76))
+        d.say(str(i), (x[i], 216), part)
+    d.curve([(10, 198), (340, 198)], "")
+    d.say("p_t - D", (centre - reach, 240), "window", words=False)
+    d.say("p_t + D", (centre + reach, 240), "window", words=False)
+    return d
+
+
+def drawn_weights(d: Drawing, key: str, left: float, y: float, part: str) -> list[float]:
+    """Four weights as columns, 40 units apart, with their letters below; where they stand."""
+    places = [left + 40 * i for i in range(4)]
+    for i, (x, share) in enumerate(zip(places, (0.4, 0.3, 0.2, 0.1), strict=True)):
+        d.bar(f"{key}{i}", (x, y), share * 2, part, size=(16, 40))
+        d.say(f"\\alpha_{i + 1}", (x, y + 36), part, words=False)
+    return places
+
+
+@diagram
+def soft_hard() -> Drawing:
+    """Chapter 05: a mean of all values, or one value that is drawn."""
+    d = Drawing(
+        "soft-hard",
+        246,
+        "The same four weights used in two ways. Soft attention takes the mean of all values, and "
+        "the gradient comes back to every weight. Hard attention draws one place and takes its "
+        "value alone; through the draw no gradient comes back.",
+        {
+            "soft": "soft attention: the mean of all values",
+            "hard": "hard attention: one value, drawn",
+            "gradient": "the gradient, which passes the mean and stops at the draw",
+        },
+    )
+    for left, part, name in ((28, "soft", "soft"), (204, "hard", "hard")):
+        d.say(name, (left + 60, 16), part)
+        places = drawn_weights(d, part, left, 198, part)
+        d.sign(
+            f"{part}sum", "\\Sigma" if part == "soft" else "s", (left + 60, 118), part, radius=14
+        )
+        for i, x in enumerate(places):
+            if part == "soft" or i == 1:
+                d.arrow((x, 176), f"{part}sum", part)
+            else:
+                d.curve([(x, 176), (x + (left + 60 - x) * 0.35, 158)], part, dashed=True)
+        label = "\\Sigma \\alpha_s v_s" if part == "soft" else "v_s"
+        d.box(f"{part}out", label, (left + 60, 52), part, size=(86, 32))
+        d.arrow(f"{part}sum", f"{part}out", part)
+        d.arrow(
+            (left + 112, 52), (left + 112, 172 if part == "soft" else 112), "gradient", dashed=True
+        )
+    d.say("drawn", (238, 122), "hard", anchor="end")
+    d.say("\\times", (316, 130), "gradient", words=False)
+    d.say("gradient", (148, 88), "gradient", anchor="start")
+    return d
+
+
+@diagram
+def six_ways() -> Drawing:
+    """Chapter 05: six ways to train the same model."""
+    ways = (
+        ("soft", "soft", "mean of all", "gradient"),
+        ("all", "all places", "every tile", "gradient of|expected loss"),
+        ("one", "one place", "one, drawn", "reward"),
+        ("baseline", "one place,|baseline", "one, drawn", "reward minus|baseline"),
+        ("through", "straight-|through", "one, drawn", "gradient|of the mean"),
+        ("any", "any place", "one, drawn|evenly", "nothing"),
+    )
+    d = Drawing(
+        "six-ways",
+        334,
+        "Six ways to train the same model: what the reader gets, and what comes back to the "
+        "scorer. Soft: the mean of all tiles, and its gradient. All places: every tile, and the "
+        "gradient of the expected loss. One place: one drawn tile, and its reward. With a "
+        "baseline: the reward minus the baseline. Straight-through: one drawn tile, and the "
+        "gradient of the mean. Any place: a tile drawn evenly, and nothing.",
+        {key: name.replace("|", " ") for key, name, _, _ in ways},
+    )
+    d.say("the reader gets", (160, 16))
+    d.say("the scorer gets", (288, 16))
+    for i, (key, name, read, back) in enumerate(ways):
+        y = 50 + 52 * i
+        for k, line in enumerate(lines := name.split("|")):
+            d.say(line, (4, y + 5 + 16 * (k - (len(lines) - 1) / 2)), key, anchor="start")
+        d.box(f"{key}-read", read, (160, y), key, size=(104, 40), words=True)
+        d.box(f"{key}-back", back, (288, y), key, size=(116, 40), words=True)
+        d.arrow(f"{key}-read", f"{key}-back", key)
+    return d
+
+
+@diagram
+def local_mixed() -> Drawing:
+    """Chapter 05: does a state know its own tile only, or all of them?"""
+    d = Drawing(
+        "local-mixed",
+        236,
+        "Two models. Left, local: each state is made from its own tile, so a weight says which "
+        "tile was read. Right, mixed: a recurrent network runs over the tiles in both directions, "
+        "so every state can hold what any tile says.",
+        {"local": "local states, each from its own tile", "mixed": "mixed states, each from all"},
+    )
+    for left, part in ((34, "local"), (212, "mixed")):
+        d.say(part, (left + 52, 16), part)
+        d.sign(f"{part}sum", "\\Sigma", (left + 52, 56), part, radius=13)
+        xs = [left, left + 52, left + 104]
+        for i, x in enumerate(xs):
+            d.box(f"{part}h{i}", f"h_{i + 1}", (x, 128), part, size=(36, 28))
+            d.box(f"{part}x{i}", f"x_{i + 1}", (x, 210), part, size=(36, 28))
+        for i, x in enumerate(xs):
+            d.arrow(f"{part}x{i}", f"{part}h{i}", part)
+            d.arrow(f"{part}h{i}", f"{part}sum", part)
+            if part == "mixed" and i < 2:
+                d.arrow((x + 20, 122), (xs[i + 1] - 20, 122), part)
+                d.arrow((xs[i + 1] - 20, 135), (x + 20, 135), part)
+    d.say("\\alpha_j", (44, 92), "local", words=False)
+    d.say("\\alpha_j", (222, 92), "mixed", words=False)
+    return d
+
+
+@diagram
+def memory_hop() -> Drawing:
+    """Chapter 06: one look, and the loop that makes several of it."""
+    d = Drawing(
+        "memory-hop",
+        396,
+        "One hop of a memory network. The query u k is compared with the input memories m i, a "
+        "softmax makes weights p i of the scores, and the output memories c i, times their "
+        "weights, are summed to o k. The next query is u k plus o k; it goes back and asks again.",
+        PARTS
+        | {
+            "memory": "input and output memories, one of each for a sentence",
+            "add": "the old query plus what was read",
+            "loop": "the next hop asks with the new query",
+        },
+    )
+    d.box("u", "u^k", (54, 62), "query add", size=(46, 30))
+    scored_columns(
+        d,
+        top=120,
+        scores=indexed("u^Tm_#"),
+        weights=indexed("p_#"),
+        memory=[(f"m_{i}", f"c_{i}") for i in (1, 2, 3, 4)],
+        ask="u",
+    )
+    d.say("o^k", (176, 116), "sum direct add", anchor="start", words=False)
+    d.sign("plus", "+", (152, 62), "add", radius=12)
+    d.box("next", "u^{k+1}", (240, 62), "add loop", size=(60, 30))
+    d.arrow("u", "plus", "add")
+    d.arrow("sum", "plus", "add")
+    d.arrow("plus", "next", "add")
+    d.arrow("next", "u", "loop", via=[(240, 20), (54, 20)], dashed=True)
+    d.say("next hop", (147, 14), "loop")
+    d.say("memories", (282, 376), "memory", anchor="start")
+    return d
+
+
+@diagram
+def memory_tying() -> Drawing:
+    """Chapter 06: which tables of the hops are one."""
+    d = Drawing(
+        "memory-tying",
+        268,
+        "Two hops and their tables. Adjacent: the output table of hop 1 is the input table of hop "
+        "2, the question uses the first table and the answer the last. Layer-wise: both hops use "
+        "the same input table and the same output table, and the query passes through H.",
+        {
+            "adjacent": "adjacent tying: C 1 is A 2, B is A 1, and W is C 2",
+            "layerwise": "layer-wise tying: A 1 is A 2 and C 1 is C 2",
+        },
+    )
+    spots = {"W": 46, "C2": 90, "A2": 128, "C1": 172, "A1": 210, "B": 254}
+    labels = {"W": "W^T", "C2": "C^2", "A2": "A^2", "C1": "C^1", "A1": "A^1", "B": "B"}
+    for left, part, name in ((40, "adjacent", "adjacent"), (230, "layerwise", "layer-wise")):
+        d.say(name, (left + 20, 16), part)
+        for key, y in spots.items():
+            d.box(part + key, labels[key], (left, y), part, size=(46, 26))
+        d.say("answer", (left + 32, spots["W"] + 4), part, anchor="start")
+        d.say("hop 2", (left + 32, 113), part, anchor="start")
+        d.say("hop 1", (left + 32, 195), part, anchor="start")
+        d.say("question", (left + 32, spots["B"] + 4), part, anchor="start")
+    for upper, lower in (("W", "C2"), ("A2", "C1"), ("A1", "B")):
+        d.say("=", (40, (spots[upper] + spots[lower]) / 2 + 5), "adjacent", words=False)
+    for upper, lower, edge, out in (("C2", "C1", 205, 180), ("A2", "A1", 255, 304)):
+        y0, y1 = spots[upper], spots[lower]
+        d.curve([(edge, y0), (out, y0), (out, y1), (edge, y1)], "layerwise")
+        side = 12 if out > edge else -12
+        d.say("=", (out + side, (y0 + y1) / 2 + 5), "layerwise", words=False)
+    return d
+
+
+@diagram
+def pointer_circle() -> Drawing:
+    """Chapter 06: three steps forwards and three backwards meet."""
+    d = Drawing(
+        "pointer-circle",
+        262,
+        "Six symbols in a circle of pointers, a to f. From a, three steps forwards and three steps "
+        "backwards lead to the same symbol, d, the one opposite.",
+        {
+            "forward": "three steps forwards from a: b, c, d",
+            "backward": "three steps backwards from a: f, e, d",
+            "goal": "the symbol opposite",
+        },
+    )
+    for i, letter in enumerate("abcdef"):
+        angle = math.pi * (i / 3 - 1)
+        at = (175 + 118 * math.cos(angle), 131 + 104 * math.sin(angle))
+        part = {0: "forward backward", 3: "goal forward backward"}.get(
+            i, "forward" if i < 3 else "backward"
+        )
+        d.sign(letter, letter, at, part, radius=16)
+    for first, second in zip("abcdef", "bcdefa", strict=True):
+        d.arrow(first, second, "forward" if first in "abc" else "backward")
+    return d
