@@ -1,6 +1,6 @@
 """Repeat an experiment over seeds and instruction sets, and record every run.
 
-An experiment is a module with one function, ``run(seed) -> {name: number or list}``, and two lines::
+An experiment is a module with a function ``run(seed) -> {name: number or list}`` and two lines::
 
     if __name__ == "__main__":
         repeat(run, __file__)

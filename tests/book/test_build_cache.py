@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from bookbuild.common import Book, BookError, only_build
-from bookbuild.execute import execute_book
+from bookbuild.execute import _imports, execute_book
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = """---
@@ -50,26 +50,26 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 def test_only_what_changed_runs_again(tiny: Book) -> None:
-    folder, ran = execute_book(tiny)
-    assert sorted(ran) == ["a", "b"]
-    assert execute_book(tiny) == (folder, [])
+    assert sorted(execute_book(tiny).ran) == ["a", "b"]
+    assert execute_book(tiny).ran == ()
 
     edit(tiny.source / "a.md", "Some words.", "Other words, and $x^2$.")
-    assert execute_book(tiny) == (folder, []), "prose runs nothing"
+    assert execute_book(tiny).ran == (), "prose runs nothing"
 
     edit(tiny.source / "a.md", "first", "third")
-    assert execute_book(tiny) == (folder, ["a"]), "code runs its own page"
+    assert execute_book(tiny).ran == ("a",), "code runs its own page"
 
 
-def test_package_lock_and_nothing_else_run_every_page(tiny: Book) -> None:
-    first, _ = execute_book(tiny)
+def test_an_imported_module_runs_its_pages_and_a_version_runs_all(tiny: Book) -> None:
+    (tiny.source / "a.md").write_text(
+        page("A", "if False:\n    import package.core\nprint('first')")
+    )
+    execute_book(tiny)
     edit(tiny.package / "core.py", "1", "2")
-    second, ran = execute_book(tiny)
-    assert (second != first, sorted(ran)) == (True, ["a", "b"]), "a change of the package"
-    edit(tiny.package / "core.py", "2", "1")
-    assert execute_book(tiny) == (first, []), "taken back, the old outputs are still there"
+    _imports.cache_clear()
+    assert execute_book(tiny).ran == ("a",), "only page a imports the module"
     edit(tiny.lock, "numpy==1", "numpy==2")
-    assert sorted(execute_book(tiny)[1]) == ["a", "b"], "a change of versions"
+    assert sorted(execute_book(tiny).ran) == ["a", "b"], "a change of versions"
 
 
 def test_failed_cell_is_one_line_with_page_cell_and_error(tiny: Book) -> None:
@@ -79,14 +79,13 @@ def test_failed_cell_is_one_line_with_page_cell_and_error(tiny: Book) -> None:
         execute_book(tiny)
     line = str(failure.value)
     assert "\n" not in line
-    assert "a.md, cell 1 of 1 (line 10): KeyError: 'no such head'" in line
+    assert "a.md, cell 1 of 1 (line 11): KeyError: 'no such head'" in line
     report = (tiny.reports / "a.log").read_text()
     assert "raise KeyError" in report
     assert "Traceback" in report
     assert "\x1b" not in report
     edit(tiny.source / "a.md", "raise KeyError('no such head')", "print(x)")
-    _, ran = execute_book(tiny)
-    assert ran == ["a"], "the page that had worked is not run again"
+    assert execute_book(tiny).ran == ("a",), "the page that had worked is not run again"
     assert not tiny.reports.exists()
 
 
@@ -139,11 +138,10 @@ def small(tmp_path: Path) -> Path:
         shutil.copy(ROOT / "book" / name, source)
     (source / "_toc.yml").write_text("format: jb-book\nroot: intro\nchapters: [{file: a}]")
     (source / "intro.md").write_text("# Intro\n\nWords.\n")
-    (source / "a.md").write_text(page("A", "print(open(FILE).read())"))
     (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "value.txt").write_text("output-one")
-    value = str(tmp_path / "package" / "value.txt")
-    (source / "a.md").write_text(page("A", f"print(open({value!r}).read())"))
+    (tmp_path / "package" / "value.py").write_text("print('output-one')")
+    code = f"import sys; sys.path.append({str(tmp_path)!r})\nimport package.value"
+    (source / "a.md").write_text(page("A", code))
     return source
 
 
@@ -166,7 +164,7 @@ def test_page_shows_new_outputs_and_new_prose_and_warnings_fail(small: Path) -> 
     shown = small / "_build" / "html" / "a.html"
     assert "output-one" in shown.read_text()
 
-    (small.parent / "package" / "value.txt").write_text("output-two")
+    (small.parent / "package" / "value.py").write_text("print('output-two')")
     assert build(small).returncode == 0
     assert "output-two" in shown.read_text(), "the page is rendered anew with its new outputs"
 

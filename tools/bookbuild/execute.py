@@ -115,7 +115,7 @@ class Page:
                 if "after-predict" in tags and open_box is not None:
                     answered = spec
             elif cell.cell_type == "markdown":
-                for box in predict_boxes(cell.source, source_map[index], self.name):
+                for box in predict_boxes(cell.source, self.text, self.name):
                     close()
                     open_box, answered = box, None
         close()
@@ -153,7 +153,7 @@ def first_line_of_code(page: list[str], start: int, source: str) -> int:
     return start + 1
 
 
-def predict_boxes(text: str, start: int, page: str) -> Iterable[dict[str, Any]]:
+def predict_boxes(text: str, whole: list[str], page: str) -> Iterable[dict[str, Any]]:
     """The keys of the predict boxes in a piece of a page, with their lines, 1-based."""
     lines, number = text.splitlines(), 0
     while number < len(lines):
@@ -161,17 +161,18 @@ def predict_boxes(text: str, start: int, page: str) -> Iterable[dict[str, Any]]:
         directive = opened and DIRECTIVE.match(opened["rest"])
         if opened and directive and directive["name"] == "predict":
             end = find_close(lines, number + 1, opened["fence"])
+            fence = whole.index(lines[number]) + 1  # ids are unique on a page
             try:
                 box = blocks.read_predict(directive["argument"], lines[number + 1 : end])
             except BlockError as error:
-                where = start + number + 1 + (-1 if error.line is None else error.line + 1)
+                where = fence + (0 if error.line is None else error.line + 1)
                 fail(f"{page}.md:{where}: predict: {error}")
             if box.key is not None:
                 right = [index for index, option in enumerate(box.options) if option.correct]
                 yield {
                     "id": box.id,
                     "code": box.key.source,
-                    "line": start + number + 2 + box.key.line,
+                    "line": fence + 1 + box.key.line,
                     "answer": float(right[0]) if right else float(box.number or 0.0),
                     "tolerance": box.tolerance,
                 }
@@ -274,7 +275,7 @@ def checks_of(notebook: NotebookNode) -> list[dict[str, Any]]:
         for cell in notebook.cells
         if cell.cell_type == "code"
         for output in cell.get("outputs", ())
-        for record in output.get("data", {}).get(in_kernel.MIME, ())
+        for record in output.get("metadata", {}).get(in_kernel.RECORDS, ())
     ]
 
 
@@ -398,9 +399,7 @@ class Executed:
     @property
     def checks(self) -> list[tuple[str, dict[str, Any]]]:
         """Every check with the name of its page."""
-        return [
-            (name, check) for name in self.pages for check in checks_of(self.notebooks[name])
-        ]
+        return [(name, check) for name in self.pages for check in checks_of(self.notebooks[name])]
 
 
 def execute_book(book: Book, *, workers: int = WORKERS) -> Executed:

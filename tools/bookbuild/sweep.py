@@ -173,9 +173,7 @@ def sweep(
                 fresh = read_page(book, page.name)
                 assert fresh is not None
                 env = environment(instruction_set)
-                runs.append(
-                    (seed, instruction_set, Run(fresh, fresh.notebook, seed * STEP, env))
-                )
+                runs.append((seed, instruction_set, Run(fresh, fresh.notebook, seed * STEP, env)))
         os.environ.pop("ATEN_CPU_CAPABILITY", None)  # each run says which it wants
         run_pages(book, [run for _, _, run in runs], workers=workers)
         for seed, instruction_set, run in runs:

@@ -1,0 +1,254 @@
+"""Checks of a page: reported one by one, with values, seeds moved, the reader's build finished."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from bookbuild.common import Book
+from bookbuild.execute import checks_of, execute_book, read_page
+from bookbuild.sweep import is_stale, read_record, summary, sweep
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADER = """---
+file_format: mystnb
+kernelspec: {display_name: Python 3, language: python, name: python3}
+---
+
+# A
+
+"""
+
+
+def cell(code: str, tags: str = "") -> str:
+    options = f":tags: [{tags}]\n" if tags else ""
+    return f"```{{code-cell}} ipython3\n{options}{code}\n```\n\n"
+
+
+def tiny(folder: Path, *parts: str) -> Book:
+    """A book whose chapter consists of these parts."""
+    source = folder / "book"
+    (source / "chapters").mkdir(parents=True)
+    (source / "_toc.yml").write_text(
+        "format: jb-book\nroot: intro\nchapters: [{file: chapters/00_a}]"
+    )
+    (source / "_config.yml").write_text("title: tiny\nexecute: {timeout: 60}\n")
+    (source / "intro.md").write_text("# Intro\n")
+    (source / "chapters" / "00_a.md").write_text(HEADER + "".join(parts))
+    package = folder / "attn_course"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (folder / "lock").write_text("numpy==1\n")
+    return Book(source=source, package=package, lock=folder / "lock")
+
+
+def checks(book: Book) -> list[dict]:
+    executed = execute_book(book)
+    return checks_of(executed.notebooks["chapters/00_a"])
+
+
+def test_an_assert_is_split_and_says_what_it_got(tmp_path: Path) -> None:
+    book = tiny(
+        tmp_path,
+        cell("x, values = 0.98, [0.5, 0.1]"),
+        "Prose.\n\n",
+        cell(
+            "assert x > 0.9 and 0.1 < x < 0.96\n"
+            "assert all(v > 0.3 for v in values)\n"
+            "assert undefined > 1\n"
+            "for k in range(3):\n    assert k < 2\n"
+            "assert not values or x == 0.98"
+        ),
+        cell("print('the page went on')"),
+    )
+    found = checks(book)
+    assert [(one["code"], one["held"], one["value"]) for one in found] == [
+        ("x > 0.9", True, "0.98 > 0.9"),
+        ("0.1 < x < 0.96", False, "0.1 < 0.98 < 0.96"),
+        ("all((v > 0.3 for v in values))", False, "0.1 > 0.3"),
+        ("undefined > 1", False, "NameError: name 'undefined' is not defined"),
+        ("k < 2", False, "2 < 2"),
+        ("not values or x == 0.98", True, "True"),
+    ]
+    page = execute_book(book).pages["chapters/00_a"]
+    source = page.text
+    assert [source[page.line(one) - 1].split()[0] for one in found] == ["assert"] * 6
+    assert "all(v" in source[page.line(found[2]) - 1]
+
+
+def test_asserts_in_functions_and_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+    book = tiny(
+        tmp_path,
+        cell(
+            "def f(x):\n    assert x > 0\n    return x\n"
+            "try:\n    f(-1)\nexcept AssertionError:\n    print('raised')"
+        ),
+    )
+    executed = execute_book(book)
+    notebook = executed.notebooks["chapters/00_a"]
+    assert executed.checks == []
+    assert "raised" in nbformat.writes(notebook)
+
+
+PREDICT = """```{predict} aa-p
+question: How many?
+type: number
+answer: 3
+key: n
+why: |
+  So.
+```
+
+"""
+
+
+def test_the_key_of_a_box_is_compared_with_its_answer(tmp_path: Path) -> None:
+    book = tiny(tmp_path, PREDICT, cell("n = 4", "after-predict"))
+    (found,) = checks(book)
+    assert (found["held"], found["value"]) == (False, "the cell gives 4, the box says 3")
+    page = execute_book(book).pages["chapters/00_a"]
+    assert page.text[page.line(found) - 1] == "key: n"
+    path = book.path("chapters/00_a")
+    path.write_text(path.read_text().replace("answer: 3", "answer: 4"))
+    assert [one["held"] for one in checks(book)] == [True]
+
+
+SEEDED = """import random
+import numpy as np
+def make(seed):
+    return int(np.random.default_rng(seed).integers(1 << 30))
+one, two = make(5), make(seed=5)
+print(one, two)
+assert one == two
+assert one == {wanted}
+"""
+
+
+def test_a_sweep_moves_every_seed_once_and_names_what_does_not_hold(tmp_path: Path) -> None:
+    import numpy as np
+
+    wanted = int(np.random.default_rng(5).integers(1 << 30))
+    code = SEEDED.replace("{wanted}", str(wanted))
+    book = tiny(tmp_path, cell(code), cell(code.replace("assert one", "assert two"), "fixed-seed"))
+    with pytest.raises(Exception, match="1 checks did not hold"):
+        sweep(book, [], seeds=[0, 1], sets=["native"], workers=2, stale=False)
+    assert read_record(book, "chapters/00_a") is None, "a part of a sweep leaves no record"
+
+
+def test_a_whole_sweep_is_recorded_until_the_code_changes(tmp_path: Path) -> None:
+    book = tiny(tmp_path, cell("import os\nprint(os.environ.get('ATEN_CPU_CAPABILITY'))\nassert 1"))
+    sweep(
+        book, ["00"], seeds=[0, 1, 2, 3], sets=["default", "avx2", "native"], workers=2, stale=False
+    )
+    record = read_record(book, "chapters/00_a")
+    assert record is not None
+    assert str(summary(record)) == "held in 12 of 12 runs: 4 seeds, 3 instruction sets"
+    page = read_page(book, "chapters/00_a")
+    assert page is not None
+    assert not is_stale(book, page)
+    path = book.path("chapters/00_a")
+    path.write_text(path.read_text().replace("# A", "# Another title"))
+    page = read_page(book, "chapters/00_a")
+    assert page is not None
+    assert not is_stale(book, page), "prose is not code"
+    path.write_text(path.read_text().replace("assert 1", "assert 2"))
+    page = read_page(book, "chapters/00_a")
+    assert page is not None
+    assert is_stale(book, page)
+
+
+def test_every_page_was_swept_as_it_stands_and_every_check_held() -> None:
+    book = Book()
+    old, failed = [], []
+    for name in book.pages:
+        page = read_page(book, name) if name.startswith("chapters/") else None
+        if page is None:
+            continue
+        if is_stale(book, page):
+            old.append(page.name)
+            continue
+        record = read_record(book, name)
+        assert record is not None
+        runs = {(run["seed"], run["set"]) for run in record["runs"]}
+        if len(runs) < 12 or any(run["failed"] for run in record["runs"]):
+            failed.append(page.name)
+    assert not old, f"records older than their page, run 'make sweep': {', '.join(old)}"
+    assert not failed, f"checks that did not hold in every run: {', '.join(failed)}"
+
+
+def test_every_recorded_experiment_is_of_the_code_that_stands_there() -> None:
+    from experiments.repeat import RESULTS, code_hash
+
+    old = []
+    for path in sorted(RESULTS.glob("*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if "code" in record:
+            source = RESULTS.parent / f"{record['experiment']}.py"
+            if not source.is_file() or code_hash(source) != record["code"]:
+                old.append(path.stem)
+            assert len(record["runs"]) >= 12, f"{path.stem}: expected 12 runs or more"
+    assert not old, f"older than their experiment, run 'python -m experiments.NAME': {old}"
+
+
+def test_only_modules_that_a_page_imports_decide_whether_it_runs(tmp_path: Path) -> None:
+    book = tiny(tmp_path, cell("from attn_course import core\nprint(core.VALUE)"))
+    for name, text in (
+        ("core", "from attn_course.below import VALUE\n"),
+        ("below", "VALUE = 1\n"),
+        ("grading", "x = 1\n"),
+    ):
+        (book.package / f"{name}.py").write_text(text)
+    first = read_page(book, "chapters/00_a")
+    (book.package / "grading.py").write_text("x = 2\n")
+    second = read_page(book, "chapters/00_a")
+    assert first is not None
+    assert second is not None
+    from bookbuild import execute
+
+    before = first.key
+    execute._imports.cache_clear()
+    assert second.key == before
+    (book.package / "below.py").write_text("VALUE = 2\n")
+    third = read_page(book, "chapters/00_a")
+    assert third is not None
+    assert third.key != before
+
+
+@pytest.mark.parametrize(
+    ("code", "folded"),
+    [
+        ("assert x\nimport torch\ntorch.testing.assert_close(a, b)", True),
+        ("for a in b:\n    assert a", True),
+        ("x = 1\nassert x", False),
+        ("import torch", False),
+        ("print(1)", False),
+    ],
+)
+def test_only_cells_that_do_nothing_but_check_are_folded(code: str, folded: bool) -> None:
+    spec = importlib.util.spec_from_file_location(
+        "attn_checks", ROOT / "book" / "_ext" / "attn_checks.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.only_checks(code) is folded
+
+
+def test_the_strict_build_fails_and_names_page_line_part_and_values(tmp_path: Path) -> None:
+    book = tiny(tmp_path, cell("x = 0.98"), cell("assert x > 0 and x < 0.96"))
+    done = subprocess.run(
+        [
+            *(sys.executable, ROOT / "tools" / "book.py", "html", "--strict"),
+            *("--book", book.source, "--package", book.package),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "chapters/00_a.md:13: expected x < 0.96, got 0.98 < 0.96" in done.stdout
+    assert "1 of 2 checks held" in done.stderr
