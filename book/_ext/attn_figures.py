@@ -1,7 +1,8 @@
 """SVG figures as part of the page, so that ``currentColor`` follows light and dark mode.
 
 An ``<img src="figure.svg">`` is a document of its own and keeps its colours. This puts the drawing
-itself into the page, whether it came from a code cell (``image/svg+xml``) or from a file.
+itself into the page, whether it came from a code cell (``image/svg+xml``) or from a file. A drawing
+that carries ``data-caption`` becomes a figure: numbered within its chapter, its caption below.
 """
 
 import hashlib
@@ -9,6 +10,7 @@ import html
 import re
 from pathlib import Path
 
+from attn_numbers import chapter_number
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -19,6 +21,7 @@ PROLOGUE = re.compile(r"^.*?(?=<svg\b)", re.DOTALL)
 METADATA = re.compile(r"<metadata\b.*?</metadata>\s*", re.DOTALL)
 OPENING = re.compile(r"<svg\b([^>]*)>", re.DOTALL)
 IDENTIFIER = re.compile(r'\bid="([^"]+)"')
+CAPTION = re.compile(r'(<svg\b[^>]*?)\sdata-caption="([^"]*)"', re.DOTALL)
 LABEL = re.compile(r'<svg\b[^>]*\saria-label="([^"]+)"|<title\b[^>]*>([^<]+)</title>', re.DOTALL)
 
 
@@ -54,6 +57,34 @@ def own_label(text: str) -> str:
     return html.unescape(found.group(1) or found.group(2)).strip() if found else ""
 
 
+def captioned(svg: str, number: str) -> str:
+    """The drawing as a figure, its ``data-caption`` below it; other text is left alone."""
+    found = CAPTION.search(svg)
+    if found is None:
+        return svg
+    drawing = CAPTION.sub(r"\1", svg, count=1)
+    return (
+        f'<figure class="attn-captioned" id="figure-{number.replace(".", "-")}">{drawing}'
+        f'<figcaption><span class="attn-figure-number">Figure {number}.</span> {found[2]}'
+        "</figcaption></figure>"
+    )
+
+
+class NumberFigures(SphinxPostTransform):
+    """Number the captioned drawings of a page, in the order in which they stand."""
+
+    default_priority = 8
+    formats = ("html",)
+
+    def run(self, **kwargs: object) -> None:
+        chapter, count = chapter_number(self.env.docname), 0
+        for node in list(self.document.findall(nodes.raw)):
+            if "html" in node.get("format", "").split() and CAPTION.search(node.astext()):
+                count += 1
+                text = captioned(node.astext(), f"{chapter}.{count}" if chapter else str(count))
+                node.replace_self(nodes.raw("", text, format="html"))
+
+
 class InlineSvg(SphinxPostTransform):
     """Replace images that are SVG files by the drawings themselves."""
 
@@ -77,6 +108,7 @@ class InlineSvg(SphinxPostTransform):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the transform."""
+    """Register the transforms."""
     app.add_post_transform(InlineSvg)
+    app.add_post_transform(NumberFigures)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -6,6 +6,7 @@ line instead of red text in the book.
 """
 
 import html
+import re
 import shutil
 import socket
 import subprocess
@@ -89,6 +90,28 @@ def _render(latex: str, options: dict[str, Any] | None = None) -> str:
 _ORIGINAL_RENDER = katex.render_latex
 
 
+BEFORE = re.compile(r"[(\[“‘]+$")
+AFTER = re.compile(r"^(?:[.,;:!?)\]”’…%]+|-?th\b[.,;:!?)]*|’?s\b[.,;:!?)]*)")
+
+
+def hold_together(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Keep a formula and the punctuation at it on one line: browsers break between the two."""
+    for math in list(doctree.findall(nodes.math)):
+        parent, index = math.parent, math.parent.index(math)
+        held: list[nodes.Node] = [math]
+        # by place: parent.replace would look for a text that reads the same
+        after = parent[index + 1] if index + 1 < len(parent) else None
+        if isinstance(after, nodes.Text) and (found := AFTER.match(after)):
+            held.append(nodes.Text(found[0]))
+            parent[index + 1] = nodes.Text(after[found.end() :])
+        before = parent[index - 1] if index else None
+        if isinstance(before, nodes.Text) and (found := BEFORE.search(before)):
+            held.insert(0, nodes.Text(found[0]))
+            parent[index - 1] = nodes.Text(before[: found.start()])
+        if len(held) > 1:
+            parent[index] = nodes.inline("", "", *held, classes=["attn-nowrap"])
+
+
 def check_formulas(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Render each formula of the page once; one that KaTeX refuses is a warning with its place."""
     if app.builder.format != "html":
@@ -123,4 +146,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
             app.disconnect(listener.id)
     app.connect("build-finished", clean_up)
     app.connect("doctree-resolved", check_formulas)
+    app.connect("doctree-resolved", hold_together)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -10,3 +10,11 @@ const reach = () =>
 document.addEventListener("DOMContentLoaded", reach);
 addEventListener("load", reach);
 addEventListener("resize", reach);
+
+// On paper everything is open: what was closed is closed again afterwards.
+let opened = [];
+addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll(".bd-article details:not([open])")];
+  opened.forEach((box) => (box.open = true));
+});
+addEventListener("afterprint", () => opened.splice(0).forEach((box) => (box.open = false)));

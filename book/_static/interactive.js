@@ -24,6 +24,7 @@
     } catch {
       memory.set(key(block), text);
     }
+    document.dispatchEvent(new Event("attn:progress"));
   };
 
   const number = (text) => {
@@ -246,11 +247,122 @@
     };
   }
 
+  // Progress: what this browser remembers of each chapter. A chapter is done when every quiz of it
+  // has been answered once; predictions and a first answer make it begun.
+  const stored = (page, id) => {
+    try {
+      const state = JSON.parse(memory.get(`attn:${page}:${id}`) ?? localStorage.getItem(`attn:${page}:${id}`));
+      return state && typeof state === "object" ? state : {};
+    } catch {
+      return {};
+    }
+  };
+  window.attnProgress = () => {
+    const found = {};
+    for (const [page, { title, quiz, predict }] of Object.entries(window.ATTN_QUESTIONS ?? {})) {
+      const answered = quiz.filter((id) => stored(page, id).first).length;
+      const guessed = predict.filter((id) => stored(page, id).first || stored(page, id).skipped).length;
+      const done = quiz.length > 0 && answered === quiz.length;
+      const state = done ? "done" : answered + guessed > 0 ? "begun" : "new";
+      found[page] = { title, answered, quizzes: quiz.length, guessed, predictions: predict.length, state };
+    }
+    return found;
+  };
+  const siteRoot = () => new URL(document.documentElement.dataset.content_root ?? "./", location.href);
+  const NAMES = { done: "done", begun: "begun", new: "" };
+  function markChapters() {
+    const progress = window.attnProgress();
+    const address = Object.fromEntries(
+      Object.keys(progress).map((page) => [new URL(`${page}.html`, siteRoot()).pathname, page]),
+    );
+    document.querySelectorAll(".bd-links a.reference.internal").forEach((link) => {
+      const page = address[new URL(link.href, location.href).pathname];
+      if (!page) return;
+      const { state, answered, quizzes } = progress[page];
+      link.classList.toggle("attn-done", state === "done");
+      link.classList.toggle("attn-begun", state === "begun");
+      const words = state === "new" ? "" : `${NAMES[state]}: ${answered} of ${quizzes} questions answered`;
+      let mark = link.querySelector(".attn-mark");
+      if (!words) return mark?.remove();
+      if (!mark) {
+        mark = document.createElement("span");
+        mark.className = "attn-mark";
+        mark.role = "img";
+        link.append(mark);
+      }
+      mark.title = words;
+      mark.ariaLabel = words;
+    });
+    document.querySelectorAll(".attn-progress").forEach((place) => drawProgress(place, progress));
+  }
+  function drawProgress(place, progress) {
+    const pages = Object.entries(progress);
+    if (!pages.length) return;
+    const next = pages.find(([, one]) => one.state === "begun") ?? pages.find(([, one]) => one.state === "new");
+    const begun = pages.some(([, one]) => one.state !== "new");
+    const done = pages.filter(([, one]) => one.state === "done").length;
+    const line = document.createElement("p");
+    if (next) {
+      const link = document.createElement("a");
+      link.className = "attn-continue";
+      link.href = new URL(`${next[0]}.html`, siteRoot()).href;
+      link.textContent = `${begun ? "Continue" : "Start"} here: ${next[1].title}`;
+      line.append(link);
+    }
+    const words = document.createElement("span");
+    words.textContent = `${done} of ${pages.length} chapters done in this browser. `;
+    line.append(" ", words);
+    const act = (text, what) => {
+      const made = document.createElement("button");
+      made.type = "button";
+      made.textContent = text;
+      made.addEventListener("click", what);
+      return made;
+    };
+    place.replaceChildren(line);
+    place.hidden = false;
+    if (!begun) return;
+    const buttons = document.createElement("p");
+    buttons.append(
+      act("Export my answers", exportAnswers),
+      " ",
+      act("Reset", () => {
+        if (!confirm("Forget all answers and guesses in this browser?")) return;
+        keysOf().forEach((name) => localStorage.removeItem(name));
+        memory.clear();
+        location.reload();
+      }),
+    );
+    place.append(buttons);
+  }
+  const keysOf = () => {
+    try {
+      return Object.keys(localStorage).filter((name) => name.startsWith("attn:"));
+    } catch {
+      return [];
+    }
+  };
+  function exportAnswers() {
+    const answers = {};
+    for (const [page, { quiz, predict }] of Object.entries(window.ATTN_QUESTIONS ?? {}))
+      for (const id of [...quiz, ...predict]) {
+        const state = stored(page, id);
+        if (state.first || state.skipped) (answers[page] ??= {})[id] = state;
+      }
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([JSON.stringify(answers, null, 1)], { type: "application/json" }));
+    link.download = "attention-answers.json";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+
   function start() {
     try {
       predictions();
       quizzes();
       quietSearch();
+      markChapters();
+      document.addEventListener("attn:progress", markChapters);
     } catch (error) {
       root.classList.remove("attn-js"); // then everything is open
       document.querySelectorAll(".attn-sealed-body").forEach((body) => body.removeAttribute("hidden"));
