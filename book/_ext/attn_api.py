@@ -139,12 +139,16 @@ LIST_TAGS = {
 def plain_signatures(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Sphinx writes long signatures as definition lists without terms, which are invalid."""
+    """Sphinx writes long signatures as definition lists without terms, which are invalid.
+
+    Line ends between their parts would show as empty lines.
+    """
+
+    def plain(found: re.Match[str]) -> str:
+        return re.sub(r"</?d[ld]>", lambda tag: LIST_TAGS[tag[0]], found[0].replace("\n", ""))
+
     if "body" in context:
-        context["body"] = SIGNATURE.sub(
-            lambda found: re.sub(r"</?d[ld]>", lambda tag: LIST_TAGS[tag[0]], found[0]),
-            context["body"],
-        )
+        context["body"] = SIGNATURE.sub(plain, context["body"])
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

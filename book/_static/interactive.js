@@ -234,16 +234,17 @@
       (output) => output.closest(".attn-sealed-body") === seal.body,
     );
 
-  // Search results show the text of pages: without answers, sealed parts, and formulas in triplicate.
+  // Search results show the text of pages: without answers, sealed parts, and formulas twice.
+  const UNSHOWN =
+    ".attn-why, .attn-sealed, .attn-controls, .katex-mathml, div.math, .headerlink, svg, script, style";
   function quietSearch() {
     if (typeof Search === "undefined" || !Search.htmlToText) return;
-    const original = Search.htmlToText;
-    Search.htmlToText = (text, ...rest) => {
+    Search.htmlToText = (text, anchor) => {
       const page = new DOMParser().parseFromString(text, "text/html");
-      page
-        .querySelectorAll(".attn-why, .attn-sealed, .attn-controls, .katex-mathml, .attn-x, svg, nav")
-        .forEach((node) => node.remove());
-      return original(page.documentElement.outerHTML, ...rest);
+      const place = (anchor && page.querySelector(`[role="main"] ${anchor}`)) || page.querySelector(".bd-article");
+      place?.querySelectorAll(UNSHOWN).forEach((node) => node.remove());
+      place?.querySelectorAll("p, li, h1, h2, h3, h4, td, th, pre, label, strong, span.attn-minutes").forEach((node) => node.append(" "));
+      return (place?.textContent ?? "").replace(/\s+/g, " ").trim();
     };
   }
 

@@ -2,10 +2,12 @@
 
 import functools
 import http.server
+import json
 import re
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,8 @@ CONF = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "book" / "_ext")!r})
 extensions = [
-    "myst_nb", "attn_interactive", "attn_sealed", "attn_source", "attn_numbers"
+    "myst_nb", "attn_interactive", "attn_sealed", "attn_source", "attn_numbers", "attn_figures",
+    "attn_progress",
 ]
 html_theme = "sphinx_book_theme"
 html_theme_options = {{"repository_url": "https://github.com/somebody/course"}}
@@ -260,6 +263,23 @@ print(SAID)
 """
 
 
+FIGURE = (
+    "```{code-cell} ipython3\nfrom IPython.display import HTML\n"
+    'HTML(\'<svg class="attn-figure" role="img" aria-label="a" data-caption="CAPTION"></svg>\')\n'
+    "```\n"
+)
+NUMBERS = (
+    HEAD.replace("# Page", "# Numbers")
+    + "See {eq}`eq-two`.\n\n$$\na = b\n$$ (eq-one)\n\n$$\n\\unindexed = c\n$$ (eq-two)\n\n"
+    + FIGURE.replace("CAPTION", "The first.")
+    + "\n```{progress}\n```\n"
+    + QUIZ.replace("Three times three", "Unmistakable").replace("q-one", "n-one")
+    + PREDICT.replace("largest number", "unmistakable").replace("p-one", "n-two")
+    + OUTPUTS.replace("SAID", "'findable'")
+    + FIGURE.replace("CAPTION", "The second &amp; last.")
+)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A page with one of each, with outputs, served on this machine."""
@@ -285,7 +305,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     global CONF
     saved, CONF = CONF, CONF.replace('"off"', '"force"')
     try:
-        html, said = build(folder, {"page": page, "earlier": "# An earlier page\n"})
+        pages = {"page": page, "earlier": "# An earlier page\n", "04_numbers": NUMBERS}
+        html, said = build(folder, pages)
     finally:
         CONF = saved
     assert "WARNING: " not in said.replace("[IPKernelApp] WARNING", "")
@@ -295,6 +316,33 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/page.html"
     server.shutdown()
+
+
+def fetch(site: str, name: str) -> str:
+    with urllib.request.urlopen(site.replace("page.html", name)) as answer:
+        return str(answer.read().decode())
+
+
+def test_titles_equations_and_figures_are_numbered_by_chapter(site: str) -> None:
+    text = fetch(site, "04_numbers.html")
+    assert re.search(r"<h1>4 Numbers<", text)
+    assert "4 Numbers" in re.search(r'<nav class="bd-links.*?</nav>', text, re.S)[0]  # type: ignore[index]
+    assert re.search(r'See <a [^>]*href="#equation-eq-two">\(4\.2\)</a>', text)
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
+    assert [re.sub("<[^>]+>", "", one) for one in captions] == [
+        "Figure 4.1. The first.",
+        "Figure 4.2. The second &amp; last.",
+    ]
+    assert (
+        "data-caption" not in text.replace("&quot;", "").split("<figure", 1)[1].split("</svg>")[0]
+    )
+
+
+def test_the_search_index_knows_sealed_words_but_no_answer(site: str) -> None:
+    index = fetch(site, "searchindex.js")
+    assert '"findabl' in index
+    for word in ("unmistak", "unindex"):
+        assert f'"{word}' not in index, word
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -510,6 +558,42 @@ def test_boxes_and_links(browser: Any, site: str) -> None:
 
 
 @pytest.mark.browser
+def test_what_is_done_is_marked_and_can_be_forgotten(browser: Any, site: str) -> None:
+    place = site.replace("page.html", "04_numbers.html")
+    page = visit(browser, place)
+    mark = page.locator(".bd-links a", has_text="4 Numbers").locator(".attn-mark")
+    assert mark.count() == 0
+    box = page.locator("#quiz-n-one")
+    box.get_by_role("radio").first.check()
+    box.get_by_role("button", name="Check").click()
+    assert mark.first.get_attribute("title") == "done: 1 of 1 questions answered"
+    state = page.evaluate("window.attnProgress()")
+    assert state["04_numbers"]["state"] == "done"
+    assert state["page"]["state"] == "new"
+    assert "Continue here: Page" in page.locator(".attn-progress").inner_text()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export my answers").click()
+    saved = json.loads(Path(download.value.path()).read_text())
+    assert saved == {"04_numbers": {"n-one": {"choice": "A", "first": "A"}}}
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Reset").click()
+    page.wait_for_load_state("load")
+    page.wait_for_timeout(200)
+    assert mark.count() == 0
+    assert page.errors == []
+
+
+@pytest.mark.browser
+def test_search_results_show_no_answer(browser: Any, site: str) -> None:
+    page = visit(browser, site.replace("page.html", "search.html?q=findable"))
+    page.wait_for_selector("#search-results li p.context", timeout=10_000)
+    shown = page.locator("#search-results").inner_text()
+    assert "Numbers" in shown
+    assert "nmistakable" not in shown
+    assert "findable" not in shown, "it stands in a sealed part"
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 390])
 def test_explorers_load_late_and_keep_their_place(browser: Any, site: str, width: int) -> None:
     page = visit(browser, site, viewport={"width": width, "height": 700})
@@ -519,6 +603,8 @@ def test_explorers_load_late_and_keep_their_place(browser: Any, site: str, width
     page.wait_for_load_state("load")
     page.wait_for_timeout(300)
     assert not [url for url in asked if re.search(rf"/({'|'.join(EXPLORERS)})\.js", url)]
+    # a section out of sight has a height that is guessed
+    page.add_style_tag(content="section { content-visibility: visible !important }")
     before = page.evaluate("document.documentElement.scrollHeight")
     for name in EXPLORERS:
         page.locator(f"#explorer-{name}").scroll_into_view_if_needed()

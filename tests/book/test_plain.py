@@ -1,7 +1,14 @@
 """Pages as notebooks: every construct of the book becomes Markdown that Jupyter knows."""
 
+import re
+from pathlib import Path
+
 import pytest
+from bookbuild.asides import SourceError, read_source
 from bookbuild.plain import Context, convert
+from bookbuild.reading import count
+
+BOOK = Path(__file__).resolve().parents[2] / "book"
 
 
 @pytest.fixture
@@ -95,3 +102,51 @@ def test_prediction_does_not_give_the_answer_away(context: Context) -> None:
     ((_, made),) = convert(text, context)
     assert "2" not in made.split("<details>")[0]
     assert "**2.** Count." in made
+
+
+def test_pages_show_package_code_by_object_and_never_by_line() -> None:
+    found = [
+        f"{path.name}:{number}"
+        for path in sorted([*BOOK.glob("*.md"), *BOOK.glob("[a-z]*/*.md")])
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.match(r"\s*(`{3,}|:{3,})\s*\{literalinclude\}", line)
+    ]
+    assert found == [], "write {source} with a dotted name"
+
+
+def test_a_listing_is_the_object_without_docstrings(tmp_path: Path) -> None:
+    package = tmp_path / "attn_course"
+    package.mkdir()
+    (package / "core.py").write_text(
+        'SIZE = 3\n\n\nclass Box(dict):\n    """Doc."""\n\n    side = 1  # kept\n\n'
+        '    @property\n    def area(self):\n        """Doc\n\n        more.\n        """\n\n'
+        '        return self.side**2\n\n    def empty(self):\n        """Doc."""\n'
+    )
+
+    def code(name: str) -> str:
+        return read_source(f"attn_course.core.{name}", tmp_path).code
+
+    assert code("SIZE") == "SIZE = 3"
+    assert code("Box.area") == (
+        "class Box(dict):\n    @property\n    def area(self):\n        return self.side**2"
+    )
+    assert code("Box").startswith("class Box(dict):\n    side = 1  # kept\n\n    @property")
+    assert code("Box").endswith("def empty(self):\n        ...")
+    for wrong in ("attn_course.core", "attn_course.core.Bax", "os.path.join", "attn_course.no.x"):
+        with pytest.raises(SourceError):
+            read_source(wrong, tmp_path)
+
+
+def test_reading_time_counts_prose_cells_in_view_and_questions() -> None:
+    text = (
+        "---\nfile_format: mystnb\n---\n# Two words\n\n"
+        ":::{note} One\ntwo $x + y$ {cite:p}`k`\n:::\n"
+        "% no word\n$$\na + b\n$$\n\n```{code-cell} ipython3\nx = 1\n```\n"
+        "```{code-cell} ipython3\n:tags: [hide-input]\nx = 1\n```\n"
+        "```{code-cell} ipython3\nfor y in (1, 2):\n    assert y > 0\n```\n"
+        "```{quiz} q\nquestion: many words that do not count\n```\n"
+        "```python\nneither = these\n```\n"
+    )
+    found = count(text)
+    assert (found.words, found.code_cells, found.questions) == (7, 1, 1)
+    assert count(text + "word " * 1800).minutes == 15
