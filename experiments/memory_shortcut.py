@@ -10,7 +10,7 @@ from experiments.memory_pointers import RECIPES, test, train
 from experiments.repeat import repeat
 
 STEPS = 1000
-TRIES = 3  # first numbers for each recipe
+TRIES = 2  # first numbers for each recipe
 NETWORKS = {  # symbols, hops, tying, size of the vectors
     "6, shared": (6, 2, "adjacent", 32),
     "6, shared, twice the size": (6, 2, "adjacent", 64),
