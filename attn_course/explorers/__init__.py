@@ -6,54 +6,26 @@ numbers come from the package::
     from attn_course import explorers
 
     explorers.show("softmax_temperature")
+
+An explorer is two files of this folder: ``name.py`` with ``compute``, ``default_state`` and the
+widget, and ``name.js`` with the same ``compute`` and ``render``. Nothing else lists them.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from attn_course.explorers._source import NAMES, check_name, esm, stylesheet
+from attn_course.explorers._source import NAMES, check_name, class_name, esm, stylesheet
 
-if TYPE_CHECKING:
-    from attn_course.explorers.alignment_map import AlignmentMap
-    from attn_course.explorers.bottleneck import Bottleneck
-    from attn_course.explorers.gradient_reach import GradientReach
-    from attn_course.explorers.hard_attention import HardAttention
-    from attn_course.explorers.local_window import LocalWindow
-    from attn_course.explorers.memory_hops import MemoryHops
-    from attn_course.explorers.score_playground import ScorePlayground
-    from attn_course.explorers.softmax_temperature import SoftmaxTemperature
+_CLASSES = {class_name(name): name for name in NAMES}
 
-__all__ = [
-    "NAMES",
-    "AlignmentMap",
-    "Bottleneck",
-    "GradientReach",
-    "HardAttention",
-    "LocalWindow",
-    "MemoryHops",
-    "ScorePlayground",
-    "SoftmaxTemperature",
-    "esm",
-    "show",
-    "stylesheet",
-]
-
-_MODULES = {
-    "SoftmaxTemperature": "softmax_temperature",
-    "GradientReach": "gradient_reach",
-    "Bottleneck": "bottleneck",
-    "ScorePlayground": "score_playground",
-    "LocalWindow": "local_window",
-    "AlignmentMap": "alignment_map",
-    "MemoryHops": "memory_hops",
-    "HardAttention": "hard_attention",
-}
+__all__ = ["NAMES", "esm", "show", "stylesheet"]
+__all__ += list(_CLASSES)
 
 
 def __getattr__(name: str) -> Any:
     # The widgets need anywidget, the modules' JavaScript does not: load them when asked for.
-    if name in _MODULES:
-        return getattr(import_module(f"attn_course.explorers.{_MODULES[name]}"), name)
+    if name in _CLASSES:
+        return getattr(import_module(f"attn_course.explorers.{_CLASSES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -75,5 +47,4 @@ def show(name: str, **state: Any) -> Any:
         ValueError: If there is no such explorer.
     """
     check_name(name)
-    classes = {module: kind for kind, module in _MODULES.items()}
-    return __getattr__(classes[name])(**state)
+    return __getattr__(class_name(name))(**state)

@@ -53,15 +53,81 @@ const digits = (number, places = 3) => {
   return number.toFixed(places);
 };
 
+// The common frame: one question, the picture, its controls beside it (below it where there is no
+// room), and below them what is folded.
+function frame(el, { question, picture, controls, more = [] }) {
+  el.classList.add("attn-x");
+  el.append(
+    h("p", { class: "attn-x-question" }, question),
+    h("div", { class: "attn-x-stage" },
+      h("div", { class: "attn-x-picture" }, ...picture),
+      h("div", { class: "attn-x-controls" }, ...controls)),
+    ...more);
+}
+const fold = (summary, ...inside) => h("details", { class: "attn-x-details" }, h("summary", {}, summary), ...inside);
+const header = (...names) => h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col" }, name))));
+const wide = (label, ...inside) => h("div", { class: "attn-x-scroll", tabindex: 0, role: "region", "aria-label": label }, ...inside);
+const button = (text, onclick) => h("button", { type: "button", onclick }, text);
+
+// A number with its bar beside it, never under it; `mark` shows where the bar was.
+function gauge(kind = "") {
+  const number = h("span", { class: `attn-x-digits ${kind}`.trim() }), bar = h("span", { class: "attn-x-bar" }), mark = h("span", { class: "attn-x-mark", hidden: true });
+  return {
+    node: h("span", { class: "attn-x-gauge" }, number, h("span", { class: "attn-x-track" }, bar, mark)),
+    set(share, text, marked = null) {
+      bar.style.width = `${(100 * share).toFixed(2)}%`;
+      number.textContent = text;
+      mark.hidden = marked === null;
+      if (marked !== null) mark.style.left = `${(100 * marked).toFixed(2)}%`;
+    },
+  };
+}
+
+// A thing in a drawing that is dragged by mouse, pen or finger. A finger that begins on it moves it
+// and does not scroll the page (a browser asks for `touch-action` before the first move, and of the
+// drawing as a whole); a finger that begins anywhere else scrolls. `start` may refuse with false.
+function draggable(grip, { start, move, cancel, free = false }) {
+  let held = null;
+  const drawing = grip.ownerSVGElement ?? grip;
+  const release = () => { held = null; drawing.style.touchAction = ""; };
+  if (!free) grip.addEventListener("touchstart", (event) => { if (event.cancelable) event.preventDefault(); }, { passive: false });
+  grip.addEventListener("pointerdown", (event) => {
+    if (held !== null || event.button > 0 || start(event) === false) return;
+    held = event.pointerId;
+    if (!free) drawing.style.touchAction = "none";
+    grip.setPointerCapture(held);
+    if (event.pointerType === "mouse") event.preventDefault();
+  });
+  grip.addEventListener("pointermove", (event) => { if (event.pointerId === held) move(event); });
+  grip.addEventListener("pointerup", (event) => { if (event.pointerId === held) release(); });
+  // the browser has taken the finger for itself, to scroll: as if nothing had been touched
+  grip.addEventListener("pointercancel", (event) => { if (event.pointerId === held) { release(); cancel?.(); } });
+}
+
+// At most one drawing a frame, the first of them at once.
+function paced() {
+  let waiting = null, resting = false;
+  const run = (draw) => {
+    resting = true;
+    requestAnimationFrame(() => {
+      resting = false;
+      if (waiting) { const next = waiting; waiting = null; run(next); }
+    });
+    draw();
+  };
+  return (draw) => { if (resting) waiting = draw; else run(draw); };
+}
+
 // In Jupyter the package computes and sends `result`; in a page the module computes for itself.
 function results(model, compute, inputs) {
   const now = () => (model.get("kernel") ? model.get("result") : compute(Object.fromEntries(inputs.map((key) => [key, model.get(key)]))));
+  const soon = paced();
   let timer = 0;
   return {
     now,
     change(values, draw) {
       for (const [key, value] of Object.entries(values)) model.set(key, value);
-      if (!model.get("kernel")) return draw();
+      if (!model.get("kernel")) return soon(draw);
       // A drag must not queue more work than the kernel can do.
       clearTimeout(timer);
       timer = setTimeout(() => model.save_changes(), 80);

@@ -1,18 +1,17 @@
-"""The explorers' JavaScript and style, as text."""
+"""The explorers' JavaScript and style, as text, and which explorers there are."""
 
 from functools import cache
 from importlib.resources import files
 
-NAMES = (
-    "softmax_temperature",
-    "gradient_reach",
-    "bottleneck",
-    "score_playground",
-    "local_window",
-    "alignment_map",
-    "memory_hops",
-    "hard_attention",
-)
+
+def _find() -> tuple[str, ...]:
+    """An explorer is a module ``<name>.py`` with ``<name>.js`` beside it."""
+    here = {entry.name for entry in files(__package__).iterdir()}
+    stems = (name.removesuffix(".js") for name in here if name.endswith(".js"))
+    return tuple(sorted(stem for stem in stems if stem[0] != "_" and f"{stem}.py" in here))
+
+
+NAMES = _find()
 
 
 @cache
@@ -24,6 +23,11 @@ def check_name(name: str) -> None:
     """Raise ``ValueError`` unless there is an explorer of that name."""
     if name not in NAMES:
         raise ValueError(f"name: expected one of {', '.join(NAMES)}, got {name!r}")
+
+
+def class_name(name: str) -> str:
+    """What the widget of an explorer is called: ``word_sense`` has a class ``WordSense``."""
+    return "".join(word.capitalize() for word in name.split("_"))
 
 
 def esm(name: str) -> str:

@@ -157,7 +157,6 @@ function heatmap(tell) {
 }
 
 function render({ model, el }) {
-  el.classList.add("attn-x");
   const models = model.get("models"), examples = model.get("examples");
   const numbers = results(model, compute, ["task", "text", "models", "lexicon"]);
   const voice = announcer(), cell = h("p", { class: "attn-x-note attn-x-cell", "aria-live": "polite" });
@@ -212,11 +211,17 @@ function render({ model, el }) {
     words.replaceChildren(h("summary", {}, `All ${tokens.length} ${task === "dates" ? "characters" : "words"} it knows`), h("p", { class: "attn-x-note" }, tokens.map(shown).join(task === "dates" ? " " : ", ")));
   }
   field.addEventListener("input", () => use(model.get("task"), field.value));
-  el.append(
-    h("div", { class: "attn-x-top" }, picker, examplesAt),
-    h("div", { class: "attn-x-sentence" }, label, field), complaint,
-    h("dl", { class: "attn-x-pairs" }, h("dt", {}, "it says"), h("dd", {}, said), rightName, h("dd", {}, right)),
-    map.node, cell, voice.node, measured, words);
+  frame(el, {
+    question: "Where does it look for each word it says?",
+    picture: [
+      h("div", { class: "attn-x-sentence" }, label, field),
+      map.node, cell],
+    controls: [
+      h("div", { class: "attn-x-top" }, picker, examplesAt), complaint,
+      h("dl", { class: "attn-x-pairs" }, h("dt", {}, "it says"), h("dd", {}, said), rightName, h("dd", {}, right)),
+      voice.node],
+    more: [fold("How good it is", measured), words],
+  });
   numbers.watch(() => { field.value = document.activeElement === field ? field.value : model.get("text"); draw(); });
   furnish(model.get("task"));
   draw();

@@ -29,7 +29,7 @@ from attn_course.explorers._result import follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.nn import AttentionEncoderDecoder, BahdanauDecoder, BidirectionalEncoder
 
-HEIGHT, HEIGHT_NARROW = 762, 970
+HEIGHT, HEIGHT_NARROW = 583, 905
 WEIGHTS = Path(__file__).with_name("alignment_map_weights.json")
 EMBED, HIDDEN, STATE = 12, 16, 24
 STEPS = 16
@@ -169,11 +169,11 @@ def compute(*, task: str, text: str) -> dict[str, Any]:
 
 EXAMPLES = {
     "translation": [
-        "the old dog sees a small red house",
+        # in all of these the articles look at themselves: to find one that does not is the task
         "a happy girl paints the white flower",
         "the boy wants the old green book",
+        "the small girl sees a red dog",
         "the old zebra sees a small house",
-        "the red red red mouse likes the cat",
     ],
     "dates": ["3rd of may 1987", "september 12, 2024", "1999/07/31", "the 21st of january 1950"],
 }

@@ -112,7 +112,6 @@ function accuracyChart(accuracy, trained, most) {
 }
 
 function render({ model, el }) {
-  el.classList.add("attn-x");
   const letters = model.get("letters"), most = model.get("most"), accuracy = model.get("accuracy");
   const numbers = results(model, compute, ["text", "letters", "weights", "layout"]);
   const voice = announcer(), heat = strips(), chart = accuracyChart(accuracy, model.get("trained_length"), most);
@@ -153,13 +152,17 @@ function render({ model, el }) {
   const draws = (count) => Array.from({ length: count }, () => letters[Math.floor(Math.random() * letters.length)]).join("");
   const fresh = (count) => { field.value = draws(count); use(field.value); };
   const size = slider({ label: "Random letters", min: 1, max: most, step: 1, value: model.get("text").length, oninput: fresh });
-  el.append(
-    h("div", { class: "attn-x-top" }, h("label", { for: id }, `Letters ${letters[0]} to ${letters.at(-1)}`), field,
-      h("button", { type: "button", onclick: () => fresh(model.get("text").length) }, "Other letters"), complaint),
-    size.node,
-    h("dl", { class: "attn-x-pairs" }, h("dt", {}, "backwards"), h("dd", {}, wanted), h("dt", {}, "it says"), h("dd", {}, said)),
-    voice.node,
-    h("div", { class: "attn-x-columns attn-x-even" }, h("div", { class: "attn-x-scroll" }, heat.node), h("div", { class: "attn-x-side" }, chart.node, measured)));
+  frame(el, {
+    question: "How long a word fits through one vector?",
+    picture: [
+      h("dl", { class: "attn-x-pairs" }, h("dt", {}, "backwards"), h("dd", {}, wanted), h("dt", {}, "it says"), h("dd", {}, said)),
+      voice.node,
+      h("div", { class: "attn-x-scroll", tabindex: 0, role: "region", "aria-label": "States of the encoder" }, heat.node)],
+    controls: [
+      h("div", { class: "attn-x-top" }, h("label", { for: id }, `Letters ${letters[0]} to ${letters.at(-1)}`), field,
+        button("Other letters", () => fresh(model.get("text").length)), complaint),
+      size.node, chart.node, measured],
+  });
   field.addEventListener("input", () => size.set(model.get("text").length));
   numbers.watch(draw);
   draw();

@@ -2,118 +2,163 @@
 // their exact backward pass in float64; a test compares it with attn_course.probes.gradient_reach.
 const sigmoid = (x) => 1 / (1 + Math.exp(-x));
 
-// (rows, cols) blocks of numbers as plain arrays of rows.
-const times = (matrix, factor) => matrix.map((row) => row.map((value) => value * factor));
-const matvec = (matrix, vector) => matrix.map((row) => row.reduce((sum, value, j) => sum + value * vector[j], 0));
-const add = (a, b) => a.map((value, i) => value + b[i]);
-// row vector times matrix, added to `into`
-function pull(into, row, matrix) {
-  row.forEach((value, i) => {
-    if (value !== 0) for (let j = 0; j < into.length; j += 1) into[j] += value * matrix[i][j];
-  });
-}
-const identity = (size) => Array.from({ length: size }, (_, i) => Array.from({ length: size }, (_, j) => Number(i === j)));
-const zeros = (rows, size) => Array.from({ length: rows }, () => new Array(size).fill(0));
-
-// One backward step: `gates` gives, for each row of the Jacobian, what reaches each gate.
-function backward(jacobian, gates, ih, size) {
-  let squares = 0;
-  const previous = zeros(jacobian.length, size);
-  jacobian.forEach((row, r) => {
-    const input = new Array(ih[0][0].length).fill(0);
-    gates(row, r, previous[r]).forEach((gate, k) => pull(input, gate, ih[k]));
-    squares += input.reduce((sum, value) => sum + value * value, 0);
-  });
-  return [Math.sqrt(squares), previous];
+// All matrices are flat arrays, row by row: a drag asks for 100 steps of 16 by 16 Jacobians.
+// Plain loops: a callback for every number would be most of the work.
+function flat(rows, factor = 1) {
+  const width = rows[0].length, out = new Float64Array(rows.length * width);
+  for (let i = 0; i < rows.length; i += 1) for (let j = 0; j < width; j += 1) out[i * width + j] = rows[i][j] * factor;
+  return out;
 }
 
-function plainNetwork(xs, ih, hh) {
-  const states = [];
-  let h = new Array(hh[0].length).fill(0);
-  for (const x of xs) states.push((h = add(matvec(ih[0], x), matvec(hh[0], h)).map(Math.tanh)));
-  let jacobian = identity(h.length), norm;
-  return states.reverse().map((state) => {
-    [norm, jacobian] = backward(jacobian, (row, _, previous) => {
-      const gate = row.map((value, i) => value * (1 - state[i] ** 2));
-      pull(previous, gate, hh[0]);
-      return [gate];
-    }, ih, h.length);
-    return norm;
+function matvec(matrix, vector, count) {
+  const width = vector.length, out = new Float64Array(count);
+  for (let i = 0; i < count; i += 1) {
+    let sum = 0;
+    for (let j = 0; j < width; j += 1) sum += matrix[i * width + j] * vector[j];
+    out[i] = sum;
+  }
+  return out;
+}
+
+// into += left times right, for `size` rows and columns of `left` and `width` columns of `right`.
+function addProduct(into, left, right, size, width) {
+  for (let r = 0; r < size; r += 1) {
+    const from = r * size, to = r * width;
+    for (let j = 0; j < width; j += 1) {
+      let sum = into[to + j];
+      for (let i = 0, at = j; i < size; i += 1, at += width) sum += left[from + i] * right[at];
+      into[to + j] = sum;
+    }
+  }
+}
+
+// The derivative of one step: the sum of the gates' matrices, the rows of each times its factors.
+function joined(matrices, factors, size) {
+  const width = matrices[0].length / size, out = new Float64Array(size * width);
+  for (let k = 0; k < matrices.length; k += 1) {
+    for (let i = 0; i < size; i += 1) {
+      const factor = factors[k][i];
+      for (let j = 0; j < width; j += 1) out[i * width + j] += factor * matrices[k][i * width + j];
+    }
+  }
+  return out;
+}
+function size2(matrix) {
+  let sum = 0;
+  for (let i = 0; i < matrix.length; i += 1) sum += matrix[i] * matrix[i];
+  return Math.sqrt(sum);
+}
+function identity(size) {
+  const out = new Float64Array(size * size);
+  for (let i = 0; i < size; i += 1) out[i * size + i] = 1;
+  return out;
+}
+
+// Backwards over the steps, with the derivative of the last state by the state of each step; noted is
+// the Frobenius norm of its derivative by each input.
+function backwards(steps, size, features, factors) {
+  let jacobian = identity(size);
+  return steps.reverse().map((step) => {
+    const [byState, byInput] = factors(step), previous = new Float64Array(size * size), input = new Float64Array(size * features);
+    addProduct(previous, jacobian, byState, size, size);
+    addProduct(input, jacobian, byInput, size, features);
+    jacobian = previous;
+    return size2(input);
   });
 }
 
-function lstmNetwork(xs, ih, hh, bias) {
-  const steps = [], size = hh[0].length;
-  let h = new Array(size).fill(0), c = new Array(size).fill(0);
+function plainNetwork(xs, ih, hh, size) {
+  const steps = [];
+  let h = new Float64Array(size);
   for (const x of xs) {
-    const [i, f, g, o] = ih.map((w, k) => add(matvec(w, x), matvec(hh[k], h)).map((z) => (k === 2 ? Math.tanh(z) : sigmoid(z + (k === 1 ? bias : 0)))));
+    const a = matvec(ih[0], x, size), b = matvec(hh[0], h, size);
+    steps.push((h = a.map((value, n) => Math.tanh(value + b[n]))));
+  }
+  return backwards(steps, size, xs[0].length, (state) => {
+    const slope = [state.map((value) => 1 - value ** 2)];
+    return [joined(hh, slope, size), joined(ih, slope, size)];
+  });
+}
+
+function lstmNetwork(xs, ih, hh, size, bias) {
+  const steps = [], features = xs[0].length;
+  let h = new Float64Array(size), c = new Float64Array(size);
+  for (const x of xs) {
+    const [i, f, g, o] = ih.map((w, k) => {
+      const a = matvec(w, x, size), b = matvec(hh[k], h, size);
+      return a.map((value, n) => (k === 2 ? Math.tanh(value + b[n]) : sigmoid(value + b[n] + (k === 1 ? bias : 0))));
+    });
     const before = c;
     c = before.map((value, n) => f[n] * value + i[n] * g[n]);
     const t = c.map(Math.tanh);
     h = t.map((value, n) => o[n] * value);
     steps.push({ i, f, g, o, t, before });
   }
-  let jacobian = identity(size), cells = zeros(size, size), norm;
+  // two ways back, through the hidden state and through the cell
+  let hidden = identity(size), cell = new Float64Array(size * size);
   return steps.reverse().map(({ i, f, g, o, t, before }) => {
-    const older = [];
-    [norm, jacobian] = backward(jacobian, (row, r, previous) => {
-      const cell = cells[r].map((value, n) => value + row[n] * o[n] * (1 - t[n] ** 2));
-      older.push(cell.map((value, n) => value * f[n]));
-      const gates = [
-        cell.map((value, n) => value * g[n] * i[n] * (1 - i[n])),
-        cell.map((value, n) => value * before[n] * f[n] * (1 - f[n])),
-        cell.map((value, n) => value * i[n] * (1 - g[n] ** 2)),
-        row.map((value, n) => value * t[n] * o[n] * (1 - o[n])),
-      ];
-      gates.forEach((gate, k) => pull(previous, gate, hh[k]));
-      return gates;
-    }, ih, size);
-    cells = older;
-    return norm;
+    const open = o.map((value, n) => value * (1 - t[n] ** 2));
+    const here = new Float64Array(size * size), older = new Float64Array(size * size);
+    for (let r = 0, at = 0; r < size; r += 1) {
+      for (let n = 0; n < size; n += 1, at += 1) {
+        here[at] = cell[at] + hidden[at] * open[n];
+        older[at] = here[at] * f[n];
+      }
+    }
+    const inner = [
+      g.map((value, n) => value * i[n] * (1 - i[n])),
+      before.map((value, n) => value * f[n] * (1 - f[n])),
+      i.map((value, n) => value * (1 - g[n] ** 2)),
+    ];
+    const outer = [t.map((value, n) => value * o[n] * (1 - o[n]))];
+    const previous = new Float64Array(size * size), input = new Float64Array(size * features);
+    addProduct(previous, here, joined(hh.slice(0, 3), inner, size), size, size);
+    addProduct(previous, hidden, joined(hh.slice(3), outer, size), size, size);
+    addProduct(input, here, joined(ih.slice(0, 3), inner, size), size, features);
+    addProduct(input, hidden, joined(ih.slice(3), outer, size), size, features);
+    hidden = previous;
+    cell = older;
+    return size2(input);
   });
 }
 
-function gruNetwork(xs, ih, hh, bias) {
-  const steps = [], size = hh[0].length;
-  let h = new Array(size).fill(0);
+function gruNetwork(xs, ih, hh, size, bias) {
+  const steps = [];
+  let h = new Float64Array(size);
   for (const x of xs) {
-    const r = add(matvec(ih[0], x), matvec(hh[0], h)).map(sigmoid);
-    const z = add(matvec(ih[1], x), matvec(hh[1], h)).map((value) => sigmoid(value + bias));
-    const back = matvec(hh[2], h), before = h;
-    const n = matvec(ih[2], x).map((value, k) => Math.tanh(value + r[k] * back[k]));
+    const [r, z] = [0, 1].map((k) => {
+      const fed = matvec(ih[k], x, size), held = matvec(hh[k], h, size);
+      return fed.map((value, n) => sigmoid(value + held[n] + (k === 1 ? bias : 0)));
+    });
+    const back = matvec(hh[2], h, size), before = h;
+    const n = matvec(ih[2], x, size).map((value, k) => Math.tanh(value + r[k] * back[k]));
     h = before.map((value, k) => (1 - z[k]) * n[k] + z[k] * value);
     steps.push({ r, z, n, back, before });
   }
-  let jacobian = identity(size), norm;
-  return steps.reverse().map(({ r, z, n, back, before }) => {
-    [norm, jacobian] = backward(jacobian, (row, _, previous) => {
-      const inner = row.map((value, k) => value * (1 - z[k]) * (1 - n[k] ** 2));
-      const reset = inner.map((value, k) => value * back[k] * r[k] * (1 - r[k]));
-      const update = row.map((value, k) => value * (before[k] - n[k]) * z[k] * (1 - z[k]));
-      row.forEach((value, k) => { previous[k] += value * z[k]; });
-      pull(previous, reset, hh[0]);
-      pull(previous, update, hh[1]);
-      pull(previous, inner.map((value, k) => value * r[k]), hh[2]);
-      return [reset, update, inner];
-    }, ih, size);
-    return norm;
+  return backwards(steps, size, xs[0].length, ({ r, z, n, back, before }) => {
+    const inner = z.map((value, k) => (1 - value) * (1 - n[k] ** 2));
+    const reset = inner.map((value, k) => value * back[k] * r[k] * (1 - r[k]));
+    const update = z.map((value, k) => (before[k] - n[k]) * value * (1 - value));
+    const byState = joined(hh, [reset, update, inner.map((value, k) => value * r[k])], size);
+    for (let k = 0; k < size; k += 1) byState[k * size + k] += z[k];
+    return [byState, joined(ih, [reset, update, inner], size)];
   });
 }
 
 export function compute({ scale, bias, length, input_scale, weight_ih, weight_hh, inputs }) {
-  const hh = weight_hh.map((block) => times(block, scale));
-  const xs = times(inputs.slice(0, length), input_scale);
+  const size = weight_hh[0].length, ih = weight_ih.map((block) => flat(block)), hh = weight_hh.map((block) => flat(block, scale));
+  const xs = inputs.slice(0, length).map((row) => Float64Array.from(row, (value) => value * input_scale));
   return {
-    RNN: plainNetwork(xs, [weight_ih[0]], [hh[0]]),
-    LSTM: lstmNetwork(xs, weight_ih, hh, bias),
-    GRU: gruNetwork(xs, weight_ih, hh, bias),
+    RNN: plainNetwork(xs, [ih[0]], [hh[0]], size),
+    LSTM: lstmNetwork(xs, ih, hh, size, bias),
+    GRU: gruNetwork(xs, ih.slice(0, 3), hh.slice(0, 3), size, bias),
   };
 }
 
 const LINES = [["RNN", "#0072b2", ""], ["LSTM", "#d55e00", "7 4"], ["GRU", "#009e73", "2 4"]];
 
 function chart(width) {
-  const [height, left, bottom, top] = [280, 46, 40, 12];
+  const [height, left, bottom, top] = [280, 50, 40, 12];
   const frame = s("g");
   const curves = LINES.map(([, colour, dashes]) => s("path", { fill: "none", stroke: colour, "stroke-width": 2.5, "stroke-dasharray": dashes }));
   const clip = unique("clip");
@@ -133,7 +178,7 @@ function chart(width) {
       for (let d = low; d <= high; d += every) {
         const at = y(10 ** d);
         const label = s("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, "10");
-        label.append(s("tspan", { dy: -4, "font-size": "9" }, String(d).replace("-", "−")));
+        label.append(s("tspan", { dy: -4, "font-size": "12" }, String(d).replace("-", "−")));
         marks.push(s("path", { class: d === 0 ? "attn-x-axis" : "attn-x-grid", d: `M${left} ${at}H${width - 8}` }), label);
       }
       const step = length > 60 ? 20 : length > 20 ? 10 : 5;
@@ -149,9 +194,8 @@ function chart(width) {
 }
 
 function render({ model, el }) {
-  el.classList.add("attn-x");
   const numbers = results(model, compute, ["scale", "bias", "length", "input_scale", "weight_ih", "weight_hh", "inputs"]);
-  const voice = announcer(), plot = chart(el.clientWidth && el.clientWidth < 480 ? 340 : 560);
+  const voice = announcer(), plot = chart(360);
   const cells = LINES.map(() => [h("td"), h("td")]);
   const draw = () => {
     const result = numbers.now();
@@ -174,15 +218,17 @@ function render({ model, el }) {
   const start = Object.fromEntries(controls.map(([key]) => [key, model.get(key)]));
   const reset = () => { controls.forEach(([key, { set }]) => set(start[key])); change({ ...start }); };
   const key = ([, colour, dashes]) => s("svg", { viewBox: "0 0 34 8", class: "attn-x-swatch", "aria-hidden": "true" }, s("path", { d: "M0 4H34", stroke: colour, "stroke-width": 3, "stroke-dasharray": dashes }));
-  el.append(
-    ...controls.map(([, { node }]) => node),
-    h("div", { class: "attn-x-top" }, h("button", { type: "button", onclick: reset }, "Reset")),
-    h("p", { class: "attn-x-note" }, "Size of the derivative of the last state by an earlier input, a network of 16 units"),
-    plot.node,
-    h("table", { class: "attn-x-table" },
-      h("thead", {}, h("tr", {}, ...["cell", "at lag 0", "at the largest lag"].map((text) => h("th", { scope: "col" }, text)))),
-      h("tbody", {}, ...LINES.map((line, k) => h("tr", {}, h("th", { scope: "row" }, key(line), ` ${line[0]}`), ...cells[k])))),
-    voice.node);
+  frame(el, {
+    question: "How far back does the gradient reach?",
+    picture: [
+      plot.node,
+      h("p", { class: "attn-x-key" }, ...LINES.map((line) => h("span", {}, key(line), ` ${line[0]}`))),
+      h("p", { class: "attn-x-note" }, "Size of the derivative of the last state by the input so many steps before it; a network of 16 units.")],
+    controls: [...controls.map(([, { node }]) => node), button("Reset", reset), voice.node],
+    more: [fold("The ends of the curves as numbers", h("table", { class: "attn-x-table" },
+      header("cell", "at lag 0", "at the largest lag"),
+      h("tbody", {}, ...LINES.map((line, k) => h("tr", {}, h("th", { scope: "row" }, line[0]), ...cells[k])))))],
+  });
   numbers.watch(draw);
   draw();
 }

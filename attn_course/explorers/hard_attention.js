@@ -64,15 +64,14 @@ function bars(size) {
 }
 
 function render({ model, el }) {
-  el.classList.add("attn-x");
   const numbers = results(model, compute, ["scores", "rewards", "baseline", "draws", "uniforms"]);
   const voice = announcer(), size = model.get("scores").length, plot = bars(size);
   const change = (values) => numbers.change(values, draw);
   const at = (key, i) => (value) => change({ [key]: model.get(key).map((old, j) => (j === i ? value : old)) });
   const rows = Array.from({ length: size }, (_, i) => ({
     score: slider({ label: `score ${i + 1}`, min: -3, max: 3, step: 0.1, value: model.get("scores")[i], short: true, oninput: at("scores", i) }),
-    reward: slider({ label: "pays", min: -40, max: 40, step: 1, value: model.get("rewards")[i], short: true, oninput: at("rewards", i) }),
-    bar: h("span", { class: "attn-x-bar" }), weight: h("span"),
+    reward: slider({ label: `pays ${i + 1}`, min: -40, max: 40, step: 1, value: model.get("rewards")[i], short: true, oninput: at("rewards", i) }),
+    weight: gauge(), drawn: h("td"),
   }));
   const baseline = slider({ label: "Baseline", min: -40, max: 40, step: 0.1, value: model.get("baseline"), oninput: (value) => change({ baseline: value }) });
   const draws = slider({ label: "Draws", min: 1, max: model.get("uniforms").length, step: 1, value: model.get("draws"), oninput: (value) => change({ draws: value }) });
@@ -90,9 +89,9 @@ function render({ model, el }) {
   function draw() {
     const result = numbers.now();
     plot.draw(result);
-    rows.forEach(({ bar, weight }, i) => {
-      bar.style.width = `${(100 * result.weights[i]).toFixed(1)}%`;
-      weight.textContent = `${digits(result.weights[i], 2)}, drawn ${result.counts[i]}×`;
+    rows.forEach(({ weight, drawn }, i) => {
+      weight.set(result.weights[i], digits(result.weights[i], 2));
+      drawn.textContent = `${result.counts[i]}×`;
     });
     const { variance, variance_without: without } = result;
     facts[0][1].textContent = digits(variance, 1);
@@ -102,23 +101,22 @@ function render({ model, el }) {
     voice.say(`After ${model.get("draws")} draws the mean is off by at most ${digits(off, 2)}. Total variance ${digits(variance, 1)}, without a baseline ${digits(without, 1)}. The best baseline is ${digits(result.best, 1)}, the mean reward ${digits(result.mean_reward, 1)}.`);
   }
 
-  el.append(
-    h("div", { class: "attn-x-top" },
-      h("button", { type: "button", onclick: () => set(0) }, "No baseline"),
-      h("button", { type: "button", onclick: () => set(numbers.now().mean_reward) }, "Mean reward"),
-      h("button", { type: "button", onclick: () => set(numbers.now().best) }, "Best"),
-      h("button", { type: "button", onclick: fresh }, "Draw again"),
-      h("button", { type: "button", onclick: reset }, "Reset")),
-    baseline.node, draws.node,
-    h("div", { class: "attn-x-columns attn-x-even" },
+  frame(el, {
+    question: "How noisy is the gradient of a draw, and what does a baseline change?",
+    picture: [
       plot.node,
-      h("div", { class: "attn-x-side" },
-        h("dl", { class: "attn-x-pairs" }, ...facts.flatMap(([name, value]) => [h("dt", {}, name), value])),
-        h("p", { class: "attn-x-note" }, "Bars: exact gradient by the scores. Dots: mean of the draws, with one standard error up and down."))),
-    h("table", { class: "attn-x-table" },
-      h("thead", {}, h("tr", {}, ...["probability", "score and reward"].map((text) => h("th", { scope: "col" }, text)))),
-      h("tbody", {}, ...rows.map(({ score, reward, bar, weight }) => h("tr", {}, h("td", { class: "attn-x-weight" }, bar, weight), h("td", {}, score.node, reward.node))))),
-    voice.node);
+      h("p", { class: "attn-x-note" }, "Bars: the exact gradient by the scores. Dots: the mean of the draws, with one standard error up and down."),
+      h("table", { class: "attn-x-table" }, header("place", "probability", "drawn"),
+        h("tbody", {}, ...rows.map(({ weight, drawn }, i) => h("tr", {}, h("th", { scope: "row" }, String(i + 1)), h("td", { class: "attn-x-weight" }, weight.node), drawn))))],
+    controls: [
+      h("div", { class: "attn-x-top" },
+        button("No baseline", () => set(0)), button("Mean reward", () => set(numbers.now().mean_reward)), button("Best", () => set(numbers.now().best)),
+        button("Draw again", fresh), button("Reset", reset)),
+      baseline.node, draws.node,
+      h("dl", { class: "attn-x-pairs" }, ...facts.flatMap(([name, value]) => [h("dt", {}, name), value])),
+      voice.node],
+    more: [fold("Change what the places score and pay", h("div", { class: "attn-x-stage" }, ...["score", "reward"].map((kind) => h("div", {}, ...rows.map((row) => row[kind].node)))))],
+  });
   numbers.watch(draw);
   draw();
 }

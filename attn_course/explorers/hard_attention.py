@@ -17,7 +17,7 @@ from attn_course.functional import (
     softmax,
 )
 
-HEIGHT, HEIGHT_NARROW = 712, 1250
+HEIGHT, HEIGHT_NARROW = 573, 947
 DRAWS = 1000
 INPUTS = ("scores", "rewards", "baseline", "draws", "uniforms")
 

@@ -45,18 +45,29 @@ function chart(width, count, furthest, { onposition, onwidth }) {
   const tenth = (value) => Math.round(10 * value) / 10;
   // Near an edge of the window its width is dragged, anywhere else its centre.
   const isEdge = (place) => Math.abs(Math.abs(place - centre) - half) < 0.45 && Math.abs(place - centre) > 0.5;
-  const move = (event) => (drag === "width" ? onwidth(Math.abs(at(event) - centre)) : onposition(tenth(at(event))));
-  node.addEventListener("pointerdown", (event) => {
-    drag = isEdge(at(event)) ? "width" : "position";
-    node.setPointerCapture(event.pointerId);
-    move(event);
-    event.preventDefault();
+  // Drags are relative: to touch is not yet to move. A finger that moves up or down scrolls the page
+  // (touch-action: pan-y); if the browser takes it for that, the window goes back to where it was.
+  let from = 0, before = null;
+  const move = (event) => {
+    const shift = at(event) - from;
+    if (drag === "width") onwidth(Math.max(0, before.half + before.side * shift));
+    else onposition(tenth(before.centre + shift));
+  };
+  draggable(node, {
+    free: true,
+    start(event) {
+      from = at(event);
+      const side = Math.sign(from - centre) || 1;
+      drag = isEdge(from) ? "width" : "position";
+      // a mouse may also point: outside the window its centre jumps there
+      const jump = drag === "position" && event.pointerType === "mouse" && Math.abs(from - centre) > half;
+      before = { centre: jump ? tenth(from) : centre, half, side, was: centre };
+      if (jump) onposition(before.centre);
+    },
+    move,
+    cancel() { if (drag === "width") onwidth(before.half); else onposition(before.was); },
   });
-  node.addEventListener("pointermove", (event) => {
-    if (drag) move(event);
-    else node.style.cursor = isEdge(at(event)) ? "ew-resize" : "grab";
-  });
-  for (const end of ["pointerup", "pointercancel"]) node.addEventListener(end, () => { drag = null; });
+  node.addEventListener("pointermove", (event) => { node.style.cursor = isEdge(at(event)) ? "ew-resize" : "grab"; });
   return {
     node,
     draw(result, { scores, length, position, half_width: reach }) {
@@ -93,7 +104,6 @@ function chart(width, count, furthest, { onposition, onwidth }) {
 }
 
 function render({ model, el }) {
-  el.classList.add("attn-x");
   const inputs = ["scores", "length", "position", "half_width"];
   const numbers = results(model, compute, inputs), voice = announcer();
   const examples = model.get("examples"), count = model.get("scores").length, furthest = model.get("furthest"), widest = model.get("widest");
@@ -106,7 +116,7 @@ function render({ model, el }) {
     length: slider({ label: "Length of the source", min: 1, max: count, step: 1, value: start.length, oninput: (value) => change({ length: value }) }),
   };
   const drag = (key, value) => { controls[key].set(value); change({ [key]: value }); };
-  const plot = chart(el.clientWidth && el.clientWidth < 480 ? 350 : 640, count, furthest, {
+  const plot = chart(380, count, furthest, {
     onposition: (value) => drag("position", clip(value, 0, furthest)),
     onwidth: (value) => drag("half_width", clip(Math.round(value), 1, widest)),
   });
@@ -142,18 +152,22 @@ function render({ model, el }) {
     change({ ...start });
   };
   const row = (label, cells) => h("tr", {}, h("th", { scope: "row" }, label), ...cells);
-  const head = (...names) => h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col" }, name))));
-  el.append(
-    h("div", { class: "attn-x-top" }, picker, h("button", { type: "button", onclick: reset }, "Reset")),
-    controls.position.node, controls.half_width.node, controls.length.node,
-    plot.node,
-    h("table", { class: "attn-x-table" }, head("", "global", "local-m", "local-p"),
-      h("tbody", {}, row("sum of the weights", sums), row("largest at", peaks), row("positions above 0", kept))),
-    voice.node,
-    h("details", { class: "attn-x-details" }, h("summary", {}, "All numbers as a table"),
-      h("div", { class: "attn-x-scroll", tabindex: 0, role: "region", "aria-label": "Scores and weights of every position" },
-        h("table", { class: "attn-x-table" }, head("position", "score", "global", "local-m", "local-p"),
-          h("tbody", {}, ...rows.map((cells, i) => row(String(i), cells)))))));
+  frame(el, {
+    question: "How much of its weight does a window lose at the end of a sentence?",
+    picture: [plot.node],
+    controls: [
+      h("div", { class: "attn-x-top" }, picker, button("Reset", reset)),
+      controls.position.node, controls.half_width.node, controls.length.node,
+      h("table", { class: "attn-x-table" }, header("", "global", "local-m", "local-p"),
+        h("tbody", {}, row("sum", sums))),
+      voice.node],
+    more: [fold("All numbers as a table",
+      h("table", { class: "attn-x-table" }, header("", "global", "local-m", "local-p"),
+        h("tbody", {}, row("largest weight at", peaks), row("positions above 0", kept))),
+      wide("Scores and weights of every position",
+        h("table", { class: "attn-x-table" }, header("position", "score", "global", "local-m", "local-p"),
+        h("tbody", {}, ...rows.map((cells, i) => row(String(i), cells))))))],
+  });
   numbers.watch(draw);
   draw();
 }

@@ -82,21 +82,19 @@ export function compute({ sentences, told, thing, hops, places, words, embed, mo
 }
 
 function render({ model, el }) {
-  el.classList.add("attn-x");
   const stories = model.get("stories"), places = model.get("places");
   const inputs = ["sentences", "told", "thing", "hops", "places", "words", "embed", "most", "weights"];
   const numbers = results(model, compute, inputs), voice = announcer();
   const head = h("tr", {}), body = h("tbody", {}), measured = h("p", { class: "attn-x-note" });
   const bars = places.map((place) => {
-    const bar = h("span", { class: "attn-x-bar" }), number = h("span", {});
-    const name = h("td", {}, place);
-    return { place, bar, number, name, node: h("tr", {}, name, h("td", { class: "attn-x-weight" }, bar, number)) };
+    const share = gauge(), name = h("td", {}, place);
+    return { place, share, name, node: h("tr", {}, name, h("td", { class: "attn-x-weight" }, share.node)) };
   });
   const swap = (list, i) => { const copy = [...list]; [copy[i - 1], copy[i]] = [copy[i], copy[i - 1]]; return copy; };
   const cell = (share, there) => {
-    const bar = h("span", { class: "attn-x-bar" });
-    bar.style.width = `${100 * share}%`;
-    return h("td", { class: "attn-x-weight", style: "min-width: 2.7rem" }, bar, h("span", {}, there ? share.toFixed(2) : "–"));
+    const look = gauge();
+    look.set(share, there ? share.toFixed(2) : "–");
+    return h("td", {}, look.node);
   };
   // The rows are built anew at each change; the control that was used keeps the focus.
   let focus = "";
@@ -123,9 +121,8 @@ function render({ model, el }) {
       ...weights.map((row) => cell(row[i], told[i])))));
     if (focus) body.querySelector(`[data-use="${focus}"]`)?.focus();
     focus = "";
-    bars.forEach(({ place, bar, number, name }, i) => {
-      bar.style.width = `${100 * chances[i]}%`;
-      number.textContent = chances[i].toFixed(2);
+    bars.forEach(({ place, share, name }, i) => {
+      share.set(chances[i], chances[i].toFixed(2));
       name.className = place === right ? "attn-x-good" : "";
     });
     const says = `Where is the ${thing}? With ${hops} ${hops === 1 ? "hop" : "hops"} it says ${answer}`;
@@ -140,16 +137,16 @@ function render({ model, el }) {
     change({ sentences, told: sentences.map(() => true), thing });
   };
   const picked = choice({ label: "Story", options: stories.map(([name]) => [name, name]), value: stories[0][0], oninput: start });
-  el.append(
-    h("div", { class: "attn-x-top" }, picked, things,
-      choice({ label: "Hops", options: [["1", "1"], ["2", "2"], ["3", "3"]], value: String(model.get("hops")), oninput: (hops) => change({ hops: Number(hops) }) }),
-      h("button", { type: "button", onclick: () => start(picked.querySelector("select").value) }, "Tell it again")),
-    voice.node,
-    h("div", { class: "attn-x-columns" },
-      h("div", { class: "attn-x-scroll" }, h("table", { class: "attn-x-table" }, h("thead", {}, head), body)),
-      h("div", { class: "attn-x-side" },
-        h("table", { class: "attn-x-table" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "place"), h("th", { scope: "col" }, "chance"))), h("tbody", {}, ...bars.map(({ node }) => node))),
-        measured)));
+  frame(el, {
+    question: "How many looks does the question need?",
+    picture: [wide("The story and the weights of each hop", h("table", { class: "attn-x-table" }, h("thead", {}, head), body)), voice.node],
+    controls: [
+      h("div", { class: "attn-x-top" }, picked, things,
+        choice({ label: "Hops", options: [["1", "1"], ["2", "2"], ["3", "3"]], value: String(model.get("hops")), oninput: (hops) => change({ hops: Number(hops) }) }),
+        button("Tell it again", () => start(picked.querySelector("select").value))),
+      h("table", { class: "attn-x-table" }, header("place", "chance"), h("tbody", {}, ...bars.map(({ node }) => node))),
+      measured],
+  });
   numbers.watch(draw);
   draw();
 }

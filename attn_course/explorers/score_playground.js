@@ -53,16 +53,13 @@ function plane(labels, { onmove, onselect }) {
     const disc = s("circle", { r: 9, class: i === 0 ? "attn-x-tip attn-x-own" : "attn-x-tip" });
     const text = s("text", { "text-anchor": "middle", class: "attn-x-tiptext" }, sign);
     const grip = s("g", { tabindex: 0, class: "attn-x-grip", role: "slider", "aria-label": name, "aria-valuemin": 0, "aria-valuemax": REACH, "aria-roledescription": "vector" },
-      s("circle", { r: 19, fill: "transparent" }), disc, text);
-    let held = false;
+      s("circle", { r: 22, fill: "transparent" }), disc, text);
     const move = (event) => {
       const box = node.getBoundingClientRect(), unit = size / box.width;
       const round = (value) => Math.round(20 * value) / 20;
       onmove(i, shorten(round(((event.clientX - box.left) * unit - middle) / scale), round((middle - (event.clientY - box.top) * unit) / scale)));
     };
-    grip.addEventListener("pointerdown", (event) => { held = true; grip.setPointerCapture(event.pointerId); grip.focus(); onselect(i); event.preventDefault(); });
-    grip.addEventListener("pointermove", (event) => { if (held) move(event); });
-    for (const end of ["pointerup", "pointercancel"]) grip.addEventListener(end, () => { held = false; });
+    draggable(grip, { start() { grip.focus({ preventScroll: true }); onselect(i); }, move });
     grip.addEventListener("focus", () => onselect(i));
     grip.addEventListener("keydown", (event) => {
       if (!(event.key in ARROWS)) return;
@@ -94,7 +91,6 @@ function plane(labels, { onmove, onselect }) {
 const matrix = (rows) => h("table", { class: "attn-x-matrix" }, h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((value) => h("td", {}, String(value).replace("-", "−")))))));
 
 function render({ model, el }) {
-  el.classList.add("attn-x");
   const numbers = results(model, compute, ["query", "key", "sharpness", "joined", "parameters"]);
   const voice = announcer();
   const count = model.get("key").length, start = Object.fromEntries(["query", "key", "sharpness", "joined"].map((key) => [key, model.get(key)]));
@@ -149,26 +145,23 @@ function render({ model, el }) {
   const cells = {};
   const rows = ROWS.map(([name, label]) => {
     const state = h("span", { class: "attn-x-same" });
-    cells[name] = { state, keys: Array.from({ length: count }, () => ({ score: h("span", { class: "attn-x-score" }), bar: h("span", { class: "attn-x-bar" }), mark: h("span", { class: "attn-x-mark" }), weight: h("span", { class: "attn-x-number-in" }) })) };
-    return h("tr", {}, h("th", { scope: "row" }, `${label} `, state),
-      ...cells[name].keys.map(({ score, bar, mark: line, weight }) => h("td", {}, h("span", { class: "attn-x-pair" }, score, h("span", { class: "attn-x-gauge" }, bar, line, weight)))));
+    cells[name] = { state, keys: Array.from({ length: count }, () => ({ score: h("td"), weight: gauge("attn-x-number-in") })) };
+    return h("tr", {}, h("th", { scope: "row" }, `${label} `, state), ...cells[name].keys.map(({ weight }) => h("td", {}, weight.node)));
   });
+  const raw = ROWS.map(([name, label]) => h("tr", {}, h("th", { scope: "row" }, label), ...cells[name].keys.map(({ score }) => score)));
 
   function draw() {
     const { scores, weights } = numbers.now();
     mark ??= weights;
-    const unchanged = [];
-    for (const [name, label] of ROWS) {
-      const still = weights[name].every((weight, i) => Math.abs(weight - mark[name][i]) < 5e-4);
-      if (still) unchanged.push(label);
-      cells[name].state.textContent = still ? "same" : "moved";
-      cells[name].state.classList.toggle("attn-x-moved", !still);
+    const still = Object.fromEntries(ROWS.map(([name]) => [name, weights[name].every((weight, i) => Math.abs(weight - mark[name][i]) < 5e-4)]));
+    const unchanged = ROWS.filter(([name]) => still[name]).map(([, label]) => label);
+    for (const [name] of ROWS) {
+      cells[name].state.textContent = unchanged.length === ROWS.length ? "" : still[name] ? "same" : "moved";
+      cells[name].state.classList.toggle("attn-x-moved", !still[name]);
       cells[name].keys.forEach((cell, i) => {
         cell.score.textContent = scores[name][i].toFixed(2).replace("-", "−");
-        cell.bar.style.width = `${(100 * weights[name][i]).toFixed(2)}%`;
-        cell.mark.hidden = Math.abs(weights[name][i] - mark[name][i]) < 5e-3;
-        cell.mark.style.left = `${(100 * mark[name][i]).toFixed(2)}%`;
-        cell.weight.textContent = weights[name][i].toFixed(2);
+        const moved = Math.abs(weights[name][i] - mark[name][i]) >= 5e-3;
+        cell.weight.set(weights[name][i], weights[name][i].toFixed(2), moved ? mark[name][i] : null);
       });
     }
     const best = weights.dot.indexOf(Math.max(...weights.dot)) + 1;
@@ -189,27 +182,29 @@ function render({ model, el }) {
     change({ ...start });
     place(true);
   };
-  el.append(
-    h("div", { class: "attn-x-beside" },
-      map.node,
-      h("div", { class: "attn-x-controls" },
-        h("div", { class: "attn-x-top" }, picker, x.node, y.node),
-        size.node, direction.node, sharp.node,
-        h("div", { class: "attn-x-top" },
-          h("button", { type: "button", onclick: () => { mark = null; draw(); } }, "Mark these weights"),
-          h("button", { type: "button", onclick: reset }, "Reset")),
-        voice.node)),
-    h("table", { class: "attn-x-table attn-x-scores" },
-      h("caption", {}, "Score of the query with each key, and the key's weight in the softmax over the four"),
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "score"), ...labels.slice(1).map(([name]) => h("th", { scope: "col" }, name)))),
-      h("tbody", {}, ...rows)),
-    h("p", { class: "attn-x-note" }, "The parameters, fixed:"),
-    h("div", { class: "attn-x-givens" },
-      given("general", ["W", p.general.weight]),
-      given("additive", ["W", p.additive.weight_query], ["U", p.additive.weight_key], ["v", column(p.additive.v)]),
-      given("concat", ["W", p.concat.weight], ["v", column(p.concat.v)]),
-      given("location", ["W", p.location.weight])),
-    h("p", { class: "attn-x-check" }, same, h("label", { for: same.id }, "Give concat the matrices of additive, side by side: W = [W U], and its v")));
+  frame(el, {
+    question: "Which scores notice that a key gets longer?",
+    picture: [map.node],
+    controls: [
+      h("div", { class: "attn-x-top" }, picker, h("div", { class: "attn-x-number" }, x.node, y.node)),
+      size.node, direction.node, sharp.node,
+      h("div", { class: "attn-x-top" }, button("Mark these weights", () => { mark = null; draw(); }), button("Reset", reset)),
+      voice.node],
+    more: [
+      wide("Weights of the keys by each score", h("table", { class: "attn-x-table attn-x-scores" },
+        h("caption", {}, "Weight of each key in the softmax over the four; the red line is the mark"),
+        header("score", ...labels.slice(1).map(([name]) => name)), h("tbody", {}, ...rows))),
+      fold("Scores and parameters",
+        wide("Scores before the softmax", h("table", { class: "attn-x-table" },
+          h("caption", {}, "Before the softmax"), header("score", ...labels.slice(1).map(([name]) => name)), h("tbody", {}, ...raw))),
+        h("p", { class: "attn-x-note" }, "The parameters, fixed:"),
+        h("div", { class: "attn-x-givens" },
+          given("general", ["W", p.general.weight]),
+          given("additive", ["W", p.additive.weight_query], ["U", p.additive.weight_key], ["v", column(p.additive.v)]),
+          given("concat", ["W", p.concat.weight], ["v", column(p.concat.v)]),
+          given("location", ["W", p.location.weight])),
+        h("p", { class: "attn-x-check" }, same, h("label", { for: same.id }, "Give concat the matrices of additive, side by side: W = [W U], and its v")))],
+  });
   numbers.watch(draw);
   place(true);
   draw();

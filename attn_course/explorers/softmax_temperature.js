@@ -18,7 +18,7 @@ export function compute({ scores, temperature, shift, vectors }) {
 }
 
 function plane(axes) {
-  const size = 260, pad = 34, scale = (size - 2 * pad) / 2;
+  const size = 300, pad = 36, scale = (size - 2 * pad) / 2;
   const at = ([x, y]) => [pad + x * scale, size - pad - y * scale];
   const dots = s("g"), links = s("g"), trace = s("polyline", { class: "attn-x-trace" });
   const mean = s("circle", { r: 7, class: "attn-x-mean" });
@@ -28,7 +28,7 @@ function plane(axes) {
     s("text", { x: at([i, 0])[0], y: size - pad + 15, "text-anchor": "middle" }, String(i)),
     s("text", { x: pad - 8, y: at([0, i])[1] + 4, "text-anchor": "end" }, String(i)),
   ]);
-  const node = s("svg", { viewBox: `0 0 ${size + 50} ${size}`, role: "img", "aria-label": "The words in the plane, and where the weighted mean lies", class: "attn-x-plane" },
+  const node = s("svg", { viewBox: `0 0 ${size + 30} ${size}`, role: "img", "aria-label": "The words in the plane, and where the weighted mean lies", class: "attn-x-plane" },
     ...grid, s("text", { x: size / 2, y: size - 2, "text-anchor": "middle" }, `${axes[0]} →`),
     s("text", { transform: `translate(11 ${size / 2}) rotate(-90)`, "text-anchor": "middle" }, `${axes[1]} →`),
     links, trace, dots, mean, label);
@@ -64,11 +64,10 @@ function plane(axes) {
 }
 
 function render({ model, el }) {
-  el.classList.add("attn-x");
   const numbers = results(model, compute, ["scores", "temperature", "shift", "vectors"]);
   const voice = announcer();
   const map = plane(model.get("axes"));
-  const rows = h("tbody");
+  const rows = h("tbody"), floats = h("tbody");
   let sliders = [], cells = [];
   const change = (values) => numbers.change(values, draw);
 
@@ -78,20 +77,19 @@ function render({ model, el }) {
     rows.replaceChildren(...model.get("words").map((name, i) => {
       const control = slider({ label: name, min: -10, max: 10, step: 0.1, value: model.get("scores")[i], short: true,
         oninput: (value) => change({ scores: model.get("scores").map((old, j) => (j === i ? value : old)) }) });
-      const bar = h("span", { class: "attn-x-bar" });
-      const weight = h("span"), exp = h("td"), naive = h("td");
+      const weight = gauge();
       sliders.push(control);
-      cells.push({ bar, weight, exp, naive });
-      return h("tr", {}, h("th", { scope: "row" }, control.node), h("td", { class: "attn-x-weight" }, bar, weight), exp, naive);
+      cells.push({ weight, exp: h("td"), naive: h("td") });
+      return h("tr", {}, h("th", { scope: "row" }, control.node), h("td", { class: "attn-x-weight" }, weight.node));
     }));
+    floats.replaceChildren(...model.get("words").map((name, i) => h("tr", {}, h("th", { scope: "row" }, name), cells[i].exp, cells[i].naive)));
   }
 
   function draw() {
     const { weights, mean, exps, naive } = numbers.now();
     const words = model.get("words"), axes = model.get("axes");
     cells.forEach((cell, i) => {
-      cell.bar.style.width = `${(100 * weights[i]).toFixed(2)}%`;
-      cell.weight.textContent = digits(weights[i], 4);
+      cell.weight.set(weights[i], digits(weights[i], 3));
       cell.exp.textContent = digits(exps[i], 2);
       cell.naive.textContent = digits(naive[i], 4);
       cell.naive.classList.toggle("attn-x-bad", naive[i] === "nan");
@@ -115,16 +113,20 @@ function render({ model, el }) {
     if (!model.get("kernel")) draw();
   };
   let index = 0;
-  el.append(
-    h("div", { class: "attn-x-top" },
-      choice({ label: "Sentence", options: examples.map(({ words }, i) => [i, words.join(" ")]), value: 0, oninput: (i) => pick((index = Number(i))) }),
-      h("button", { type: "button", onclick: () => pick(index) }, "Reset")),
-    temperature.node, shift.node,
-    h("div", { class: "attn-x-columns" },
-      h("div", { class: "attn-x-scroll" }, h("table", { class: "attn-x-table" },
-        h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "word and score"), h("th", { scope: "col" }, "weight"), h("th", { scope: "col" }, "e^z, float32"), h("th", { scope: "col" }, "naive"))), rows)),
-      map.node),
-    voice.node);
+  frame(el, {
+    question: "Can you give a word a weight of exactly zero?",
+    picture: [map.node, voice.node],
+    controls: [
+      h("div", { class: "attn-x-top" },
+        choice({ label: "Sentence", options: examples.map(({ words }, i) => [i, words.join(" ")]), value: 0, oninput: (i) => pick((index = Number(i))) }),
+        button("Reset", () => pick(index))),
+      h("table", { class: "attn-x-table" }, header("word and score", "weight"), rows),
+      temperature.node, shift.node],
+    more: [fold("The numbers, in float32",
+      wide("Powers of the scores, and the naive softmax", h("table", { class: "attn-x-table" },
+        h("caption", {}, "e^z overflows where the largest score is not subtracted first; the naive softmax divides it by its sum"),
+        header("word", "e^z", "naive softmax"), floats)))],
+  });
   build();
   numbers.watch(() => { if (cells.length !== model.get("words").length) build(); draw(); });
   draw();

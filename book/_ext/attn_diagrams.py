@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import diagram_source
+from course_map import CourseMapDirective
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
@@ -55,6 +56,7 @@ class DiagramDirective(SphinxDirective):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the directive."""
+    """Register the directives."""
     app.add_directive("diagram", DiagramDirective)
+    app.add_directive("course-map", CourseMapDirective)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -179,6 +179,17 @@ def hard_states() -> list[dict[str, Any]]:
     return states
 
 
+def sense_states() -> list[dict[str, Any]]:
+    state = import_module("attn_course.explorers.word_sense").default_state()
+    rng = random.Random(17)
+    states = [{key: example[key] for key in ("vectors", "place")} for example in state["examples"]]
+    for count in (1, 2, 11):
+        vectors = [[rng.uniform(0, 2.5) for _ in range(2)] for _ in range(count)]
+        states.append({"vectors": vectors, "place": rng.randrange(count)})
+    states.append({"vectors": [[0, 0], [0, 1], [2, 0]], "place": 0})
+    return states
+
+
 CASES = {
     # float32 on both sides: exp and sums may round differently in the last digit
     "softmax_temperature": (softmax_states, 2e-6),
@@ -190,6 +201,7 @@ CASES = {
     "alignment_map": (alignment_states, 1e-8),
     "memory_hops": (memory_states, 1e-9),
     "hard_attention": (hard_states, 1e-9),
+    "word_sense": (sense_states, 1e-12),
 }
 # One fault for each module, of the kind that a picture would hide.
 FAULTS = {
@@ -201,6 +213,7 @@ FAULTS = {
     "alignment_map": ('linear(score("weight_query"), null, state)', 'score("bias")'),
     "memory_hops": ("story.length - 1 - i", "i"),
     "hard_attention": ("edge <= u", "edge < 1.01 * u"),
+    "word_sense": ("dot(vectors[place], vector)", "dot(vectors[0], vector)"),
 }
 
 

@@ -1,0 +1,441 @@
+"""Explorers in Chromium: keyboard, mouse, finger, both themes, a phone."""
+
+import re
+from typing import Any
+
+import pytest
+
+from attn_course import explorers
+
+pytestmark = pytest.mark.browser
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+# Things that stick out of the frame; labels below 11 px; numbers that touch their bars.
+OUTSIDE = """node => {
+  const frame = node.querySelector('.attn-x').getBoundingClientRect();
+  const all = node.querySelectorAll('.attn-x :is(select, input, button, svg, table, p)');
+  return [...all].filter((one) => {
+    if (one.closest('.attn-x-scroll') || one.closest('details')) return false;
+    const box = one.getBoundingClientRect();
+    return box.width && (box.left < frame.left || box.right > frame.right);
+  }).map((one) => one.outerHTML.slice(0, 80));
+}"""
+SMALL = """node => [...node.querySelectorAll('svg text, svg tspan')].filter((text) => {
+  const svg = text.ownerSVGElement, box = svg.viewBox.baseVal;
+  if (!text.textContent.trim() || !box || !box.width) return false;
+  const scale = svg.getBoundingClientRect().width / box.width;
+  return parseFloat(getComputedStyle(text).fontSize) * scale < 10.9;
+}).map((text) => text.textContent)"""
+TOUCHING = """node => [...node.querySelectorAll('.attn-x-gauge')].filter((one) => {
+  const [digits, track] = ['digits', 'track'].map((part) =>
+    one.querySelector(`.attn-x-${part}`).getBoundingClientRect());
+  return one.offsetWidth && digits.right > track.left && digits.bottom > track.top;
+}).length"""
+PAINT = """theme => {
+  const dark = theme === 'dark', style = document.documentElement.style;
+  document.body.style.background = dark ? '#14181e' : '#fff';
+  style.setProperty('--pst-color-background', dark ? '#14181e' : '#fff');
+  style.setProperty('--pst-color-text-base', dark ? '#ced6dd' : '#222832');
+  style.setProperty('--pst-color-text-muted', dark ? '#9ca4af' : '#48566b');
+}"""
+
+
+class Finger:
+    """One finger on a touch screen, by the events that a screen would send."""
+
+    def __init__(self, page: Any) -> None:
+        self.page, self.session = page, page.context.new_cdp_session(page)
+
+    def _send(self, kind: str, *points: tuple[float, float]) -> None:
+        touches = [{"x": x, "y": y} for x, y in points]
+        self.session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": touches})
+
+    def drag(self, start: tuple[float, float], end: tuple[float, float], steps: int = 12) -> None:
+        """Put down, move in a line, lift."""
+        self._send("touchStart", start)
+        for i in range(1, steps + 1):
+            share = i / steps
+            x, y = (a + share * (b - a) for a, b in zip(start, end, strict=True))
+            self._send("touchMove", (x, y))
+            self.page.wait_for_timeout(20)
+        self._send("touchEnd")
+        self.page.wait_for_timeout(120)
+
+
+def centre(locator: Any) -> tuple[float, float]:
+    box = locator.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def scrolled(page: Any) -> float:
+    return float(page.evaluate("window.scrollY"))
+
+
+def show(page: Any, locator: Any) -> None:
+    """Put a thing into the middle of the screen."""
+    locator.evaluate("node => node.scrollIntoView({ block: 'center' })")
+    page.wait_for_timeout(100)
+
+
+def test_a_finger_drags_a_key_all_the_way_and_the_page_stays(opened: Any) -> None:
+    page, figure = opened("score_playground", **PHONE)
+    tip, plane = figure.get_by_role("slider", name="key 3"), figure.locator(".attn-x-plane")
+    show(page, plane)
+    before, box = scrolled(page), plane.bounding_box()
+    # straight down, the way that would scroll
+    x, y = centre(tip)
+    Finger(page).drag((x, y), (x, y + 0.45 * box["height"]))
+    assert scrolled(page) == before
+    assert figure.get_by_role("combobox", name="Vector").input_value() == "3"
+    place = float(figure.get_by_role("spinbutton", name="y", exact=True).input_value())
+    assert place == pytest.approx(1.5 - 0.45 * 300 / (268 / 8), abs=0.15)
+    # beside the arrows the same movement scrolls
+    start = (box["x"] + 6, box["y"] + box["height"] - 6)
+    Finger(page).drag(start, (start[0], start[1] - 150))
+    assert scrolled(page) > before + 80
+    assert page.errors == []
+
+
+def test_a_passing_thumb_leaves_the_window_and_a_finger_across_moves_it(opened: Any) -> None:
+    page, figure = opened("local_window", **PHONE)
+    position = figure.get_by_role("spinbutton", name="Centre p")
+    chart = figure.locator(".attn-x-windows")
+    show(page, chart)
+    before, value = scrolled(page), position.input_value()
+    for share in (0.35, 0.7):  # on the window, and beside it
+        box = chart.bounding_box()
+        start = (box["x"] + share * box["width"], box["y"] + 0.7 * box["height"])
+        Finger(page).drag(start, (start[0] + 6, start[1] - 140))
+        assert position.input_value() == value
+    assert scrolled(page) > before + 150
+    show(page, chart)
+    before, box = scrolled(page), chart.bounding_box()
+    start = (box["x"] + 0.35 * box["width"], box["y"] + 0.5 * box["height"])
+    Finger(page).drag(start, (start[0] + 100, start[1] + 8))
+    assert scrolled(page) == before
+    moved = 100 * 380 / box["width"] / ((380 - 38) / 25)
+    assert float(position.input_value()) == pytest.approx(float(value) + moved, abs=1.5)
+    assert page.errors == []
+
+
+def test_a_finger_drags_a_neighbour_and_the_sense_follows(opened: Any) -> None:
+    page, figure = opened("word_sense", **PHONE)
+    plane, river = figure.locator(".attn-x-plane"), figure.get_by_role("slider", name="river")
+    senses = figure.locator(".attn-x-controls td .attn-x-digits")
+    assert senses.all_inner_texts() == ["75 %", "25 %"]
+    show(page, plane)
+    before, box = scrolled(page), plane.bounding_box()
+    x, y = centre(river.locator("circle").first)
+    Finger(page).drag((x, y), (box["x"] + 0.13 * box["width"], box["y"] + 0.15 * box["height"]))
+    assert scrolled(page) == before
+    water, money = (int(text.split()[0]) for text in senses.all_inner_texts())
+    assert money > water + 30
+    assert "leans to money" in figure.locator("[aria-live]").inner_text()
+    figure.get_by_role("button", name="Reset").click()
+    assert senses.all_inner_texts() == ["75 %", "25 %"]
+    assert page.errors == []
+
+
+def test_the_sense_answers_to_the_keyboard(opened: Any) -> None:
+    page, figure = opened("word_sense")
+    river = figure.get_by_role("slider", name="river")
+    river.focus()
+    for _ in range(4):
+        page.keyboard.press("Shift+ArrowLeft")
+        page.keyboard.press("Shift+ArrowUp")
+    page.wait_for_timeout(200)
+    assert river.get_attribute("aria-valuetext").startswith("water 0, money 2.0, weight 0.32")
+    senses = figure.locator(".attn-x-controls td .attn-x-digits")
+    assert senses.all_inner_texts() == ["25 %", "75 %"]
+    figure.get_by_role("combobox", name="Sentence").select_option(index=2)
+    assert figure.get_by_role("slider").count() == 2  # cash and river
+    assert senses.all_inner_texts() == ["50 %", "50 %"]
+    assert page.errors == []
+
+
+@pytest.mark.parametrize("name", explorers.NAMES)
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_frame_is_the_same_for_all(opened: Any, name: str, width: int) -> None:
+    page, figure = opened(name, viewport={"width": width, "height": 844})
+    question = figure.locator(".attn-x-question")
+    assert question.count() == 1
+    assert question.inner_text().endswith("?")
+    picture, controls = (
+        figure.locator(f".attn-x-{part}").bounding_box() for part in ("picture", "controls")
+    )
+    if width == 390:  # the picture first, below it what moves it
+        assert controls["y"] >= picture["y"] + picture["height"] - 1
+    else:
+        assert controls["x"] >= picture["x"] + picture["width"] - 1
+    assert figure.locator("details[open]").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert figure.evaluate(OUTSIDE) == []
+    assert figure.evaluate(SMALL) == []
+    assert page.errors == []
+
+
+def test_digits_stand_beside_their_bars(opened: Any) -> None:
+    for name in ("softmax_temperature", "score_playground", "memory_hops", "hard_attention"):
+        page, figure = opened(name)
+        assert figure.evaluate(TOUCHING) == 0
+        assert figure.locator(".attn-x-gauge").count() >= 3
+        assert page.errors == []
+
+
+def test_a_drag_draws_at_most_once_a_frame(opened: Any) -> None:
+    page, figure = opened("gradient_reach")
+    figure.get_by_role("spinbutton", name="Sequence length, as a number").fill("100")
+    page.wait_for_timeout(100)
+    spent = figure.evaluate(
+        """async (node) => {
+          const range = node.querySelector('input[type=range]');
+          const frame = () => new Promise((done) => requestAnimationFrame(done));
+          const times = [];
+          let draws = 0;
+          const curve = node.querySelector('.attn-x-chart path[stroke-width="2.5"]');
+          new MutationObserver(() => { draws += 1; }).observe(curve, { attributes: true });
+          for (let f = 0; f < 10; f += 1) {
+            await frame();
+            for (let i = 0; i < 8; i += 1) {
+              range.value = 0.2 + 0.01 * (8 * f + i);
+              const start = performance.now();
+              range.dispatchEvent(new Event('input', { bubbles: true }));
+              times.push(performance.now() - start);
+            }
+          }
+          await frame(); await frame();
+          times.sort((a, b) => a - b);
+          return { median: times[40], draws };
+        }"""
+    )
+    assert spent["draws"] <= 12
+    assert spent["median"] < 2  # seven of eight events wait for the next frame
+    assert page.errors == []
+
+
+def test_the_softmax_explorer_answers_to_the_keyboard(opened: Any) -> None:
+    page, figure = opened("softmax_temperature")
+    river = figure.get_by_role("slider", name="river")
+    weight = figure.locator(".attn-x-weight").nth(1)
+    assert weight.inner_text() == "0.468"
+    river.focus()
+    page.keyboard.press("End")  # a score of 10
+    assert float(weight.inner_text()) > 0.999
+    place = float(figure.locator(".attn-x-mean").get_attribute("cx"))
+    page.keyboard.press("Home")  # -10: bank alone is left with the
+    page.wait_for_timeout(100)
+    assert float(figure.locator(".attn-x-mean").get_attribute("cx")) < place
+    shift = figure.get_by_role("spinbutton", name="Move all scores by")
+    shift.fill("120")
+    page.wait_for_timeout(300)
+    figure.get_by_text("The numbers, in float32").click()
+    naive = figure.get_by_role("region").get_by_role("row", name="bank").locator("td").last
+    assert naive.inner_text() == "nan"
+    assert "overflowed" in figure.locator("[aria-live]").inner_text()
+    assert page.errors == []
+
+
+def test_the_bottleneck_explorer_takes_typed_letters(opened: Any) -> None:
+    page, figure = opened("bottleneck")
+    field = figure.get_by_role("textbox")
+    field.fill("Cabz9")
+    assert field.input_value() == "cab"
+    page.wait_for_timeout(100)
+    assert figure.locator(".attn-x-spelled").all_inner_texts() == ["bac", "bac"]
+    assert "Only the letters" in figure.get_by_role("status").inner_text()
+    field.fill("")
+    assert figure.locator(".attn-x-spelled").first.inner_text() == "bac"
+    assert page.errors == []
+
+
+def test_a_longer_vector_moves_the_dot_and_not_the_cosine(opened: Any) -> None:
+    page, figure = opened("score_playground")
+
+    def weights(row: str) -> list[str]:
+        page.wait_for_timeout(100)
+        line = figure.get_by_role("row", name=re.compile(f"^{row} ")).first
+        return line.locator(".attn-x-number-in").all_inner_texts()
+
+    before = {row: weights(row) for row in ("dot", "cosine", "location")}
+    assert len(before["dot"]) == 4
+    figure.get_by_role("combobox", name="Vector").select_option("key 2")
+    figure.get_by_role("slider", name="Length", exact=True).focus()
+    page.keyboard.press("Home")  # a vector of length 0
+    assert figure.get_by_role("spinbutton", name="x", exact=True).input_value() == "0"
+    page.keyboard.press("End")  # of length 4, in the direction it had
+    page.wait_for_timeout(300)
+    assert weights("dot") != before["dot"]
+    assert weights("cosine") == before["cosine"]
+    assert weights("location") == before["location"]
+    assert "same weights: location, cosine." in figure.locator("[aria-live]").inner_text()
+    figure.get_by_role("button", name="Reset").click()
+    assert weights("dot") == before["dot"]
+    assert page.errors == []
+
+
+def test_vectors_move_by_mouse_and_by_arrow_keys(opened: Any) -> None:
+    page, figure = opened("score_playground")
+    tip = figure.get_by_role("slider", name="key 3")
+    x = figure.get_by_role("spinbutton", name="x", exact=True)
+    y = figure.get_by_role("spinbutton", name="y", exact=True)
+    tip.focus()
+    assert figure.get_by_role("combobox", name="Vector").input_value() == "3"
+    assert (x.input_value(), y.input_value()) == ("-1.5", "1.5")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Shift+ArrowUp")
+    assert (x.input_value(), y.input_value()) == ("-1.4", "2")
+    assert tip.get_attribute("aria-valuetext") == "-1.40, 2.00, length 2.44"
+    plane = figure.locator(".attn-x-plane").bounding_box()
+    page.mouse.move(*centre(tip))
+    page.mouse.down()
+    page.mouse.move(plane["x"] + plane["width"] / 2, plane["y"] - 200, steps=5)
+    page.mouse.up()
+    # beyond the circle that vectors may reach, straight up
+    assert abs(float(x.input_value())) < 0.1
+    assert float(y.input_value()) == pytest.approx(4, abs=0.01)
+    x.fill("9")
+    x.blur()
+    assert float(x.input_value()) < 4
+    assert page.errors == []
+
+
+def test_the_local_window_is_dragged_and_runs_off_the_edge(opened: Any) -> None:
+    page, figure = opened("local_window")
+    position = figure.get_by_role("spinbutton", name="Centre p")
+    width = figure.get_by_role("spinbutton", name="Half-width D")
+    show(page, figure.locator(".attn-x-windows"))
+    chart = figure.locator(".attn-x-windows").bounding_box()
+    y = chart["y"] + 0.3 * chart["height"]
+
+    def place(at: float) -> float:
+        return float(chart["x"] + chart["width"] * (30 + (at + 0.5) * (380 - 38) / 25) / 380)
+
+    page.mouse.move(place(1), y)  # outside the window: it jumps there, then is dragged
+    page.mouse.down()
+    page.mouse.move(place(12), y, steps=4)
+    page.mouse.up()
+    assert float(position.input_value()) == pytest.approx(12, abs=0.11)
+    page.mouse.move(place(16), y)  # on the right edge
+    page.mouse.down()
+    page.mouse.move(place(14), y, steps=4)
+    page.mouse.up()
+    assert width.input_value() == "2"
+    page.wait_for_timeout(100)
+    sums = figure.get_by_role("row", name="sum").first.locator("td")
+    assert sums.all_inner_texts()[:2] == ["1.000", "1.000"]
+    assert 0.3 < float(sums.nth(2).inner_text()) < 1
+    figure.get_by_role("slider", name="Centre p").focus()
+    page.keyboard.press("End")  # 24, behind a source of 20
+    page.wait_for_timeout(300)
+    assert sums.all_inner_texts() == ["1.000", "0", "0"]
+    assert "wholly behind the end" in figure.locator("[aria-live]").inner_text()
+    figure.get_by_text("All numbers as a table").click()
+    assert figure.get_by_role("table").last.locator("tbody tr").count() == 20
+    assert page.errors == []
+
+
+def test_the_alignment_map_does_not_answer_its_own_task(opened: Any) -> None:
+    # the task: a sentence in which an article looks at its noun
+    page, figure = opened("alignment_map")
+    cells = figure.locator(".attn-x-heat tbody tr").all()
+    heads = figure.locator(".attn-x-heat thead th").all_inner_texts()
+    for row in cells:
+        if row.locator("th").inner_text() in ("le", "la", "un", "une"):
+            weights = list(map(float, row.locator("td").all_inner_texts()))
+            assert heads[weights.index(max(weights))] in ("the", "a")
+    figure.get_by_role("textbox").fill("the old dog sees a small red house")
+    page.wait_for_timeout(100)
+    weights = figure.locator(".attn-x-heat tbody tr").first.locator("td").all_inner_texts()
+    assert float(weights[2]) == max(map(float, weights))
+    assert page.errors == []
+
+
+def test_the_alignment_map_follows_a_typed_sentence(opened: Any) -> None:
+    page, figure = opened("alignment_map")
+    field = figure.get_by_role("textbox")
+    rows = figure.locator(".attn-x-heat tbody tr")
+    said = figure.locator(".attn-x-said").first
+    status = figure.get_by_role("status")
+
+    def fill(text: str) -> None:
+        field.fill(text)
+        page.wait_for_timeout(100)
+
+    assert said.inner_text() == "une fille heureuse la fleur blanche peint"
+    fill("A cat paints the house!")
+    assert said.inner_text() == "un chat la maison peint"
+    heads = figure.locator(".attn-x-heat thead th").all_inner_texts()
+    assert heads == ["a", "cat", "paints", "the", "house"]
+    assert rows.count() == 6  # five words and the end
+    assert rows.locator(".attn-x-true").count() == 5
+    assert status.inner_text() == ""
+    # where the word comes from has the most weight, and a reader of tables hears it
+    verb = rows.nth(4).locator("td").all_inner_texts()
+    assert float(verb[2]) == max(map(float, verb))
+
+    # a word is lost: outlines only as far as the answer is right
+    fill("a red red red red red red mouse sees the cat")
+    assert len(said.inner_text().split()) < 11
+    assert 0 < rows.locator(".attn-x-true").count() < 5
+    assert figure.locator(".attn-x-said .attn-x-no").count() > 0
+
+    fill("the xylophone paints the house")
+    assert "Unknown word: “xylophone”" in status.inner_text()
+    assert "xylophone" in said.inner_text()
+    assert rows.locator("th.attn-x-strange").all_inner_texts() == ["xylophone"]
+    fill("cat " * 15)
+    assert "15 words; the map has room for 14" in status.inner_text()
+    assert "xylophone" in said.inner_text()
+    fill("")
+    assert "Type 1 to 14 words" in status.inner_text()
+
+    figure.get_by_role("combobox", name="Example").select_option(index=1)
+    figure.get_by_role("region").first.focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    assert "For “fille” the weight of “girl” is 0.9" in figure.locator(".attn-x-cell").inner_text()
+    assert page.errors == []
+
+
+def test_the_alignment_map_writes_dates(opened: Any) -> None:
+    page, figure = opened("alignment_map", viewport={"width": 390, "height": 700})
+    figure.get_by_role("combobox", name="Model").select_option("dates")
+    said = figure.locator(".attn-x-said").first
+    page.wait_for_timeout(100)
+    assert said.inner_text() == "1987-05-03"
+    figure.get_by_role("textbox").fill("The 21st of December 2014")
+    page.wait_for_timeout(100)
+    assert said.inner_text() == "2014-12-21"
+    assert figure.locator(".attn-x-heat thead th").count() == 25
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.errors == []
+
+
+def test_the_default_hop_fails_and_a_second_one_answers(opened: Any) -> None:
+    page, figure = opened("memory_hops")
+    voice = figure.locator("[aria-live]")
+    page.wait_for_timeout(300)
+    assert "right is garden" in voice.inner_text()
+    figure.get_by_role("combobox", name="Hops").select_option("2")
+    page.wait_for_timeout(300)
+    assert "it says garden, which is right" in voice.inner_text()
+    assert page.errors == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", explorers.NAMES)
+def test_axe_finds_nothing(opened: Any, name: str, theme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page, figure = opened(name, theme=theme)
+    page.evaluate(PAINT, theme)
+    for summary in figure.locator("summary").all():
+        summary.click()
+    found = axe.run(page, context="figure").response["violations"]
+    mine = [
+        (rule["id"], node["html"][:120], node["failureSummary"])
+        for rule in found
+        if rule["impact"] in ("serious", "critical", "moderate")
+        for node in rule["nodes"]
+    ]
+    assert mine == []
