@@ -39,7 +39,7 @@ def _need(module: str, extra: str) -> None:
 
 
 def _checkout(slugs: list[str] | None) -> tuple[Path, list[str]]:
-    from attn_course.grading.release import ReleaseError, choose_slugs, find_root
+    from attn_course.exercises.release import ReleaseError, choose_slugs, find_root
 
     try:
         root = find_root(Path.cwd())
@@ -61,7 +61,7 @@ def exercises_build(
         return
     _need("jupytext", "dev")
     _need("nbgrader", "grading")
-    from attn_course.grading.release import ReleaseError, build_releases
+    from attn_course.exercises.release import ReleaseError, build_releases
 
     root, chosen = _checkout(slugs)
     try:
@@ -77,7 +77,7 @@ def exercises_check(slugs: Slugs = None) -> None:
     """Fail when a committed release differs from its source or gives something away."""
     _need("jupytext", "dev")
     _need("nbgrader", "grading")
-    from attn_course.grading.release import ReleaseError, check_releases
+    from attn_course.exercises.release import ReleaseError, check_releases
 
     root, chosen = _checkout(slugs)
     try:
@@ -95,7 +95,7 @@ def exercises_check(slugs: Slugs = None) -> None:
 def exercises_list() -> None:
     """List the exercise sets of this checkout with their functions and points."""
     _need("jupytext", "dev")
-    from attn_course.grading.source import read_exercise, solution_names
+    from attn_course.exercises.source import read_exercise, solution_names
 
     root, chosen = _checkout(None)
     for slug in chosen:
@@ -112,18 +112,13 @@ def exercises_list() -> None:
 def check(
     notebooks: Annotated[list[Path], typer.Argument(help="Notebooks with your answers.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds that one cell may take.", min=1)] = 120,
+    timeout: Annotated[float, typer.Option(help="Seconds that one cell may take.", min=1)] = 60,
+    seed: Annotated[int | None, typer.Option(help="Draw the random inputs from this seed.")] = None,
 ) -> None:
-    """Run your notebook from top to bottom and say what each test makes of it."""
-    for module in ("nbformat", "nbclient", "ipykernel"):
-        _need(module, "exercises")
-    from attn_course.grading.check import check_notebooks
-    from attn_course.grading.startup import notebooks_alone
+    """Run your notebook from top to bottom and say what everything that grades makes of it."""
+    from attn_course.exercises.check import check_notebooks
 
-    with notebooks_alone():
-        import nbformat  # noqa: F401  check_notebooks imports it where it is wanted
-
-    raise typer.Exit(check_notebooks(notebooks, as_json=as_json, timeout=timeout))
+    raise typer.Exit(check_notebooks(notebooks, as_json=as_json, timeout=timeout, seed=seed))
 
 
 @app.command()

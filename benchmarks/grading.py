@@ -21,8 +21,8 @@ from typing import Any
 
 import harness
 
+from attn_course.exercises.source import find_slugs, read_exercise, solution_names
 from attn_course.grading.bench import markdown
-from attn_course.grading.source import find_slugs, read_exercise, solution_names
 
 SEED = 7
 SETS = tuple(find_slugs(harness.ROOT))
@@ -164,7 +164,7 @@ def timed(work: Callable[[], Any]) -> float:
 
 def course(folder: Path, slug: str, count: int) -> Path:
     """A course for stock nbgrader with a class in it, assignment generated."""
-    from attn_course.grading.release import build_sources
+    from attn_course.exercises.release import build_sources
 
     folder.mkdir(parents=True)
     shutil.copy(harness.ROOT / "nbgrader_config.py", folder)
@@ -301,8 +301,8 @@ def cost_each(base: Path, of: int, repeats: int) -> dict[str, Any]:
     import contextlib
     from unittest import mock
 
+    from attn_course.exercises.assignment import load_assignment
     from attn_course.grading import verdict
-    from attn_course.grading.assignment import load_assignment
     from attn_course.grading.pool import keep_to_one_core, load_grader
     from attn_course.grading.replay import Conversations
     from attn_course.grading.sandbox import Limits, Zygote
@@ -414,7 +414,7 @@ def edge_cases() -> dict[str, Any]:
     from nbgrader.preprocessors import Execute
     from nbgrader.utils import determine_grade
 
-    from attn_course.grading.assignment import load_assignment
+    from attn_course.exercises.assignment import load_assignment
     from attn_course.grading.sandbox import Zygote
     from attn_course.grading.verdict import grade_notebook
 

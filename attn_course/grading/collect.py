@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from attn_course.grading.submission import MAX_BYTES, Unreadable, read_file
+from attn_course.exercises.submission import MAX_BYTES, Unreadable, read_file
 
 MAX_MEMBERS = 20_000
 MAX_NAME = 100  # a gradebook holds 128 characters

@@ -39,7 +39,7 @@ def instructor_notebook(slug: str, root: Path, given: Path | None) -> bytes:
             import jupytext  # noqa: F401  read_exercise imports it where it is wanted
             import nbformat
 
-        from attn_course.grading.source import read_exercise
+        from attn_course.exercises.source import read_exercise
 
         return str(nbformat.writes(read_exercise(text))).encode()
     for folder in ("build/source", "source"):

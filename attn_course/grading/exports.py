@@ -13,7 +13,8 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from attn_course.grading.results import Result, TestResult
+from attn_course.exercises.testcell import TestResult
+from attn_course.grading.results import Result
 
 FORMS = ("plain", "canvas", "moodle")
 _FORMULA = "-=+@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b"  # half and full width

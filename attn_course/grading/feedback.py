@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from attn_course.exercises.testcell import TestResult
 from attn_course.grading.exports import file_name, file_names, write_text
-from attn_course.grading.results import Result, TestResult
+from attn_course.grading.results import Result
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8886; --good: #1a7f37; --bad: #b3261e; --part: #8a5a00 }

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from attn_course.grading.assignment import Assignment
+from attn_course.exercises.assignment import Assignment
 from attn_course.grading.results import Result
 from attn_course.grading.startup import known_head, nbgrader_api
 

@@ -10,8 +10,8 @@ import json
 import re
 from typing import Any
 
-from attn_course.grading.assignment import cell_source, grade_metadata
-from attn_course.grading.submission import parse_notebook
+from attn_course.exercises.assignment import cell_source, grade_metadata
+from attn_course.exercises.submission import parse_notebook
 
 HIDDEN = re.compile(r"^[^\n]*### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS[^\n]*\n?", re.S | re.M)
 CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")

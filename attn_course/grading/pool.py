@@ -11,7 +11,7 @@ import secrets
 import threading
 from collections.abc import Generator, Sequence
 
-from attn_course.grading.assignment import Assignment
+from attn_course.exercises.assignment import Assignment
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote, sandbox_problem

@@ -15,11 +15,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from attn_course.grading.assignment import Assignment, cell_source, grade_metadata, load_assignment
+from attn_course.exercises.assignment import (
+    Assignment,
+    cell_source,
+    grade_metadata,
+    load_assignment,
+)
+from attn_course.exercises.submission import MAX_SOURCE, Unreadable, parse_notebook
 from attn_course.grading.collect import CollectError, Handed, collect
 from attn_course.grading.mend import Cell, Templates, known_id, mended, recovered_ids
 from attn_course.grading.startup import notebooks_alone
-from attn_course.grading.submission import MAX_SOURCE, Unreadable, parse_notebook
 
 SCHEMA = 3
 HUGE_OUTPUT = 1 << 20

@@ -20,12 +20,11 @@ from typing import Any
 
 import torch
 
-from attn_course.grading.assignment import Assignment, TestCell
-from attn_course.grading.cells import keep_randomness, randomness
+from attn_course.exercises.assignment import Assignment, TestCell
+from attn_course.exercises.testcell import TestResult, keep_randomness, randomness
 from attn_course.grading.errors import SandboxError, SubmissionLost
 from attn_course.grading.independence import Alone, independent_tests
 from attn_course.grading.remote import Missing, Remote
-from attn_course.grading.results import TestResult
 from attn_course.grading.rounds import Replay, Round, digest
 from attn_course.grading.session import Session
 

@@ -2,17 +2,7 @@
 
 import dataclasses
 
-
-@dataclasses.dataclass(frozen=True)
-class TestResult:
-    """What one test cell gave; ``score`` is None when it could not be graded."""
-
-    grade_id: str
-    score: float | None
-    max: float
-    message: str = ""
-    misconception: str | None = None
-    seconds: float = 0.0
+from attn_course.exercises.testcell import TestResult
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from attn_course.exercises.assignment import Assignment, load_assignment
 from attn_course.grading import pool
-from attn_course.grading.assignment import Assignment, load_assignment
 from attn_course.grading.collect import Handed, collect
 from attn_course.grading.gradebook import GradebookWriter
 from attn_course.grading.journal import Journal, file_key, run_key

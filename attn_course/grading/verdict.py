@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from attn_course.grading.assignment import Assignment, TestCell
-from attn_course.grading.board import Board
-from attn_course.grading.cells import (
+from attn_course.exercises.assignment import Assignment, TestCell
+from attn_course.exercises.submission import Submission, Unreadable, parse_notebook, read_submission
+from attn_course.exercises.testcell import (
+    TestResult,
     keep_randomness,
     names_used,
     plain_text,
@@ -17,13 +18,13 @@ from attn_course.grading.cells import (
     run_test,
     seeded,
 )
+from attn_course.grading.board import Board
 from attn_course.grading.errors import SandboxError, StudentTimeout, SubmissionLost
 from attn_course.grading.remote import Missing, RemoteFunction
 from attn_course.grading.replay import Conversations
-from attn_course.grading.results import Result, TestResult
+from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.session import Session
-from attn_course.grading.submission import Submission, Unreadable, parse_notebook, read_submission
 from attn_course.probes.draw import same_order
 from attn_course.probes.memo import Memo, remembering
 

@@ -107,9 +107,7 @@ class Picture:
         return f"Figure: {self.alt}"
 
 
-def show(
-    fig: Figure, *, alt: str, title: str | None = None, caption: str | None = None
-) -> Picture:
+def show(fig: Figure, *, alt: str, title: str | None = None, caption: str | None = None) -> Picture:
     """End a code cell with this: the figure appears, described for readers who do not see it.
 
     Args:

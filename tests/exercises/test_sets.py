@@ -13,13 +13,13 @@ import nbformat
 import pytest
 import torch
 
-from attn_course.grading.source import (
+from attn_course.exercises.source import (
     find_slugs,
     read_exercise,
     secret_regions,
     solution_names,
 )
-from attn_course.grading.trial import Trial
+from attn_course.exercises.trial import Trial
 from attn_course.probes.catalogue import collect, collect_variants, load_module
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,11 +17,11 @@ import nbformat
 import pytest
 from classroom import SOLUTIONS, TESTS, notebook
 
-from attn_course.grading.assignment import Assignment, load_assignment
+from attn_course.exercises.assignment import Assignment, load_assignment
+from attn_course.exercises.source import find_slugs, read_exercise, solution_names
+from attn_course.exercises.trial import Trial
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote
-from attn_course.grading.source import find_slugs, read_exercise, solution_names
-from attn_course.grading.trial import Trial
 from attn_course.grading.verdict import grade_notebook
 from attn_course.probes.catalogue import collect, collect_variants, load_module
 

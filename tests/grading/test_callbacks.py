@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hostile import target
 
-from attn_course.grading.assignment import load_assignment
+from attn_course.exercises.assignment import load_assignment
 from attn_course.grading.sandbox import Zygote
 from attn_course.grading.verdict import grade_notebook
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attn_course.exercises.testcell import TestResult as One
 from attn_course.grading import exports
 from attn_course.grading.results import Result
-from attn_course.grading.results import TestResult as One
 
 quick = settings(max_examples=100, deadline=None, derandomize=True)
 EVIL = "=cmd|'/c calc'!A1"

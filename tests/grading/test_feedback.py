@@ -8,9 +8,9 @@ from typing import Any
 import classroom
 import pytest
 
+from attn_course.exercises.testcell import TestResult as One
 from attn_course.grading.feedback import feedback_page, write_feedback
 from attn_course.grading.results import Result
-from attn_course.grading.results import TestResult as One
 
 EVIL = [
     "<script>window.ran = 1</script>",

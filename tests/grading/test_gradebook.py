@@ -19,7 +19,8 @@ import pytest
 from nbgrader import api
 from sqlalchemy import event, inspect, text
 
-from attn_course.grading.assignment import Assignment
+from attn_course.exercises.assignment import Assignment
+from attn_course.exercises.testcell import TestResult as One
 from attn_course.grading.gradebook import (
     GradebookError,
     GradebookWriter,
@@ -27,7 +28,6 @@ from attn_course.grading.gradebook import (
     tools_on_path,
 )
 from attn_course.grading.results import Result
-from attn_course.grading.results import TestResult as One
 from attn_course.grading.startup import alembic_head
 
 WHEN = datetime.datetime(2026, 3, 1, 12, 30)

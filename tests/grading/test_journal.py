@@ -7,7 +7,7 @@ from pathlib import Path
 import classroom
 import pytest
 
-from attn_course.grading.assignment import Assignment
+from attn_course.exercises.assignment import Assignment
 from attn_course.grading.journal import Journal, file_key, run_key
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits

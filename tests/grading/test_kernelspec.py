@@ -18,11 +18,11 @@ import psutil
 import pytest
 from nbclient import NotebookClient
 
+from attn_course.exercises.release import build_sources
+from attn_course.exercises.source import read_exercise
 from attn_course.grading import kernelspec
 from attn_course.grading.jailed_kernel import shared_files
-from attn_course.grading.release import build_sources
 from attn_course.grading.sandbox import sandbox_problem
-from attn_course.grading.source import read_exercise
 
 ROOT = Path(__file__).resolve().parents[2]
 SLUG = "00_warm_up"

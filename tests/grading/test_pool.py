@@ -185,7 +185,7 @@ sys.path.insert(0, {str(Path(__file__).parent)!r})
 import classroom
 from attn_course.grading import pool, workers
 from attn_course.grading import cluster as cluster_module
-from attn_course.grading.assignment import load_assignment
+from attn_course.exercises.assignment import load_assignment
 if __name__ == "__main__":
     found = load_assignment(classroom.as_bytes(classroom.notebook()), "small")
     tasks = [pool.Task(student=str(i), data=None, seed=1) for i in range(5)]
@@ -336,7 +336,7 @@ def test_a_solution_that_fails_its_own_tests_grades_nobody() -> None:
 
 def test_two_threads_of_one_process_do_not_mix(alone: list[Any]) -> None:
     """A dask worker may run two tasks in one process."""
-    from attn_course.grading.assignment import load_assignment
+    from attn_course.exercises.assignment import load_assignment
 
     found = load_assignment(classroom.as_bytes(classroom.notebook()), classroom.SLUG)
     settings = pool.Settings(assignment=found, limits=LIMITS)

@@ -10,9 +10,9 @@ import classroom
 import pytest
 from test_remembering import CLASS, SETUP, SOLUTION, TESTS, essence
 
+from attn_course.exercises.assignment import Assignment, TestCell, load_assignment
+from attn_course.exercises.testcell import run_test
 from attn_course.grading import replay, verdict
-from attn_course.grading.assignment import Assignment, TestCell, load_assignment
-from attn_course.grading.cells import run_test
 from attn_course.grading.independence import independent_tests
 from attn_course.grading.results import Result
 from attn_course.grading.rounds import Diverged, Replay

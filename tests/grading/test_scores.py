@@ -12,9 +12,9 @@ from edges import EDGES, LOUD
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attn_course.grading.assignment import TestCell as Cell
-from attn_course.grading.assignment import load_assignment
-from attn_course.grading.cells import _score, run_test
+from attn_course.exercises.assignment import TestCell as Cell
+from attn_course.exercises.assignment import load_assignment
+from attn_course.exercises.testcell import _score, run_test
 from attn_course.grading.verdict import grade_notebook
 
 quick = settings(max_examples=100, deadline=None, derandomize=True)

@@ -23,7 +23,7 @@ def said(program: str, *, status: int = 0) -> list[str]:
 TABLES_FIRST = """
 import sys
 from attn_course.grading.gradebook import GradebookWriter
-from attn_course.grading.assignment import load_assignment
+from attn_course.exercises.assignment import load_assignment
 import classroom
 found = load_assignment(classroom.as_bytes(classroom.notebook()), "small")
 with GradebookWriter(f"sqlite:///{sys.path[0]}/gradebook.db", found) as book:

@@ -13,9 +13,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import target
 from canaries import shared_file
 
+from attn_course.exercises.assignment import Assignment, load_assignment
+from attn_course.exercises.testcell import randomness
 from attn_course.grading import replay
-from attn_course.grading.assignment import Assignment, load_assignment
-from attn_course.grading.cells import randomness
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote, sandbox_problem
 from attn_course.grading.verdict import grade_notebook

@@ -10,13 +10,13 @@ import nbformat
 import pytest
 import target
 
-from attn_course.grading.assignment import Assignment, load_assignment
+from attn_course.exercises.assignment import Assignment, load_assignment
+from attn_course.exercises.source import read_exercise
 from attn_course.grading.errors import SubmissionLost
 from attn_course.grading.remote import NotAPlainValue, RemoteFunction
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Zygote
 from attn_course.grading.session import Session
-from attn_course.grading.source import read_exercise
 from attn_course.grading.verdict import grade_notebook
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,10 +12,10 @@ import nbformat
 import pytest
 import target
 
-from attn_course.grading.assignment import Assignment, load_assignment
+from attn_course.exercises.assignment import Assignment, load_assignment
+from attn_course.exercises.source import find_slugs, read_exercise
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote
-from attn_course.grading.source import find_slugs, read_exercise
 from attn_course.grading.verdict import grade_notebook
 from attn_course.probes import Probe, ProbeFailure
 

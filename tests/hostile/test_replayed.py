@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import target
 
+from attn_course.exercises.assignment import load_assignment
 from attn_course.grading import replay, verdict
-from attn_course.grading.assignment import load_assignment
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Zygote
 from attn_course.grading.session import Session

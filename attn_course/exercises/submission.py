@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from attn_course.grading.assignment import Assignment, cell_source, grade_metadata
+from attn_course.exercises.assignment import Assignment, cell_source, grade_metadata
 
 MAX_BYTES = 32 << 20
 MAX_CELLS = 2000

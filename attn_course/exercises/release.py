@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attn_course.grading.source import find_slugs, read_exercise, secret_regions
+from attn_course.exercises.source import find_slugs, read_exercise, secret_regions
 
 # Shorter lines (a bracket, `else:`) occur everywhere and give nothing away.
 _SHORTEST_SECRET = 8

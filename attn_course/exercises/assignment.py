@@ -80,6 +80,15 @@ def grade_metadata(cell: dict[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def defined(source: str) -> list[str]:
+    """Functions and classes that a cell defines; none where it is no Python."""
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:
+        return []
+    return [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+
+
 def load_assignment(data: bytes, slug: str) -> Assignment:
     """Read an instructor's notebook, with solutions and hidden tests.
 
@@ -116,10 +125,9 @@ def load_assignment(data: bytes, slug: str) -> Assignment:
             tests.append(TestCell(grade_id, float(meta["points"]), source))
         elif cell["cell_type"] == "code" and solution:
             refused = tuple(cell["metadata"].get("attn_course", {}).get("forbidden", ()))
-            for node in ast.parse(source).body:
-                if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                    solutions[node.name] = grade_id
-                    forbidden[node.name] = refused
+            for name in defined(source) or [grade_id]:
+                solutions[name] = grade_id
+                forbidden[name] = refused
         elif cell["cell_type"] == "code":
             locked[grade_id] = source
     if not tests:

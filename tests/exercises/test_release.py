@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from attn_course.cli import app
-from attn_course.grading import release as module
-from attn_course.grading.release import (
+from attn_course.exercises import release as module
+from attn_course.exercises.release import (
     ReleaseError,
     build_releases,
     check_releases,
@@ -19,7 +19,7 @@ from attn_course.grading.release import (
     release_bytes,
     source_bytes,
 )
-from attn_course.grading.source import find_slugs, read_exercise
+from attn_course.exercises.source import find_slugs, read_exercise
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -107,7 +107,8 @@ def _table_of_cells(notebook: Any, slug: str) -> dict[str, Any]:
                 f"with a function of the set, got {grade_id!r}"
             )
     solutions = [m["grade_id"] for m in metas if m["solution"]]
-    return {"slug": slug, "solutions": solutions, "tests": tests}
+    hidden = sum(_HIDDEN[0] in cell.source for cell in notebook.cells)
+    return {"slug": slug, "solutions": solutions, "tests": tests, "hidden": hidden}
 
 
 def _forbidden(ours: Any, given: Any, where: str) -> list[str]:

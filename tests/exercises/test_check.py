@@ -1,0 +1,205 @@
+"""``attn-course check``: what a learner sees for every state that a notebook can be in."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+from typer.testing import CliRunner
+
+from attn_course.cli import app
+from attn_course.exercises import check
+from attn_course.exercises.check import causes, check_notebook, read_parts
+from attn_course.exercises.source import find_slugs, read_exercise
+from attn_course.probes.failure import ProbeFailure, Report
+
+ROOT = Path(__file__).resolve().parents[2]
+SET = "00_warm_up"
+
+
+def answers(slug):
+    source = read_exercise(ROOT / "solutions" / slug / "exercise.py")
+    return {
+        c.metadata["nbgrader"]["grade_id"]: c.source
+        for c in source.cells
+        if c.cell_type == "code" and c.metadata.get("nbgrader", {}).get("solution")
+    }
+
+
+def handed_in(folder, slug, changes=(), drop=(), first=()):
+    """The release with right answers, some of them changed, some cells lost."""
+    notebook = nbformat.read(ROOT / "exercises" / slug / f"{slug}.ipynb", as_version=4)
+    cells = {**answers(slug), **dict(changes)}
+    kept = [new_code_cell(source) for source in first]
+    for cell in notebook.cells:
+        name = cell.metadata.get("nbgrader", {}).get("grade_id")
+        if name in drop:
+            continue
+        if name in cells:
+            cell.source = cells[name]
+        kept.append(cell)
+    notebook.cells = kept
+    path = folder / f"{slug}.ipynb"
+    nbformat.write(notebook, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """One notebook with many faults, checked once."""
+    changes = {
+        "stable_softmax": "def stable_softmax(x, dim=-1):\n"
+        "    import torch\n    return torch.softmax(x, dim)",
+        "logsumexp": "def logsumexp(x, dim=-1):\n    return x.exp().sum(dim=dim).log()",
+        "masked_softmax": "def masked_softmax(x:\n    return x",
+        "cosine_similarity": "def cosine_similarity(q, k):\n    while True:\n        pass",
+        "weighted_mean": "import os\ndef weighted_mean(weights, values):\n    os._exit(3)",
+        "check_softmax": "def check_softmax(candidate):\n    raise NotImplementedError",
+    }
+    path = handed_in(
+        tmp_path_factory.mktemp("check"), SET, changes, first=["%matplotlib inline\n1 / 0"]
+    )
+    before = path.read_bytes()
+    result = check_notebook(path, timeout=3, seed=0)
+    assert path.read_bytes() == before
+    return result
+
+
+def test_every_state_is_told_apart_and_nothing_else_is_lost(mixed):
+    states = {}
+    for test in mixed.tests:
+        states.setdefault(test.grade_id.split("-")[0], set()).add(test.state)
+    assert states["stable_softmax"] == {"wrong"}
+    assert states["logsumexp"] == {"ok", "wrong"}
+    assert states["masked_softmax"] <= {"wrong", "error"}
+    assert states["cosine_similarity"] == {"timeout"}
+    assert states["weighted_mean"] == {"error"}
+    assert states["check_softmax"] == {"not started"}
+    assert mixed.complete
+    assert not mixed.passed
+
+
+def test_a_forbidden_shortcut_is_told_here_as_by_the_grader(mixed):
+    told = {test.grade_id: test.message for test in mixed.tests}
+    assert "write it yourself" in told["stable_softmax-values"]
+    assert "SyntaxError" in told["masked_softmax-shapes"]
+    assert "longer than 3 s" in told["cosine_similarity-values"]
+    assert "the process ended" in told["weighted_mean-values"]
+    notes = " | ".join(mixed.notes)
+    assert "ZeroDivisionError" in notes
+    assert "SyntaxError" in notes
+
+
+@pytest.mark.parametrize("answer", ["from attn_course.reference import softmax as stable_softmax"])
+def test_an_answer_imported_from_the_course_is_refused(tmp_path, answer):
+    result = check_notebook(handed_in(tmp_path, SET, {"stable_softmax": answer}), seed=0)
+    tests = [t for t in result.tests if t.grade_id.startswith("stable_softmax-")]
+    assert {t.score for t in tests} == {0.0}
+    assert "not available to a submission" in tests[0].message
+
+
+def test_one_cause_is_one_block(mixed):
+    blocks = causes(mixed.tests)
+    first = [[test.grade_id for test in block] for block in blocks][0]
+    assert len(first) > 1
+    assert all(grade_id.startswith("stable_softmax-") for grade_id in first)
+
+
+@pytest.mark.parametrize("slug", find_slugs(ROOT))
+def test_right_answers_have_full_marks_and_nothing_to_note(tmp_path, slug):
+    result = check_notebook(handed_in(tmp_path, slug), seed=1)
+    assert [(t.grade_id, t.message) for t in result.tests if t.state != "ok"] == []
+    assert result.notes == []
+    assert result.passed
+    assert result.complete
+
+
+def test_without_the_sources_the_visible_tests_run_and_the_rest_is_counted(tmp_path, monkeypatch):
+    wrong = "def logsumexp(x, dim=-1):\n    return x.exp().sum(dim=dim).log()"
+    path = handed_in(tmp_path, SET, {"logsumexp": wrong})
+    monkeypatch.setattr(check, "_CHECKOUT", tmp_path / "nowhere")
+    result = check_notebook(path, seed=0)
+    assert not result.complete
+    assert result.untested > 10
+    done = CliRunner().invoke(app, ["check", str(path)])
+    assert f"{result.untested} properties are untested" in done.output
+
+
+def test_an_edited_test_of_a_notebook_alone_is_noted(tmp_path, monkeypatch):
+    path = handed_in(tmp_path, SET)
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("grade_id") == "logsumexp-values":
+            cell.source = "pass"
+    nbformat.write(notebook, path)
+    monkeypatch.setattr(check, "_CHECKOUT", tmp_path / "nowhere")
+    assert any("'logsumexp-values' is not as released" in n for n in check_notebook(path).notes)
+
+
+def test_a_lost_answer_costs_its_own_tests(tmp_path):
+    result = check_notebook(handed_in(tmp_path, SET, drop=("logsumexp",)), seed=0)
+    lost = {t.grade_id: t.message for t in result.tests if t.state != "ok"}
+    assert set(lost) == {t.grade_id for t in result.tests if t.grade_id.startswith("logsumexp-")}
+    assert set(lost.values()) == {"logsumexp: its cell is missing"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("none.ipynb", None, "no such file"),
+        ("text.py", "x = 1", "not a notebook"),
+        ("broken.ipynb", "{", "it is not JSON"),
+        ("old.ipynb", "[]", "no notebook"),
+        ("binary.ipynb", b"\xff\xfe\x00", "not UTF-8"),
+        ("cells.ipynb", '{"cells": 3, "metadata": {}, "nbformat": 4}', "no list of cells"),
+        ("other.ipynb", json.dumps(new_notebook()), "automatic test cell"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line_and_status_two(tmp_path, name, content, words):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    done = CliRunner().invoke(app, ["check", str(path)])
+    assert done.exit_code == 2
+    assert words in done.output
+    assert done.output.count("\n") == 1
+
+
+def test_a_right_notebook_exits_with_zero_and_json_is_plain(tmp_path):
+    done = CliRunner().invoke(app, ["check", "--json", str(handed_in(tmp_path, SET))])
+    assert done.exit_code == 0
+    (found,) = json.loads(done.output)
+    assert found["passed"]
+    assert found["hidden_inputs"]
+    assert found["score"] == found["points"] > 30
+
+
+def test_parts_survive_line_breaks():
+    report = Report("f", "word " * 60, example="f(1)", cause="because " * 30, seed=5)
+    parts = read_parts(str(ProbeFailure(report)))
+    assert parts["symptom"] == ("word " * 60).strip()
+    assert parts["likely cause"] == ("because " * 30).strip()
+    assert parts["seed"].startswith("5 ")
+
+
+def test_the_command_line_imports_nothing_heavy():
+    code = (
+        "import sys; import attn_course.cli, attn_course.exercises.check; "
+        "print([m for m in ('torch', 'numpy', 'nbformat') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_nothing_is_left_behind(tmp_path):
+    path = handed_in(tmp_path, SET, first=["open('left.txt', 'w').write('x')"])
+    check_notebook(path, seed=0)
+    left = [p for p in (tmp_path, Path.cwd()) if (p / "left.txt").exists()]
+    for folder in left:
+        (folder / "left.txt").unlink()
+    assert left == []
+    shutil.rmtree(tmp_path)
