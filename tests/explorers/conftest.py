@@ -29,7 +29,8 @@ main {{ max-width: 728px; margin: 0 auto; padding: 16px }} figure {{ margin: 24p
 <link rel="stylesheet" href="/explorers.css"></head>
 <body><main><h1>Explorer</h1><p style="height: 300px">Before.</p>
 <figure class="attn-explorer" id="explorer-{name}" data-module="/{name}.js">
-<div class="attn-explorer-host"></div><script type="application/json">{state}</script>
+<div class="attn-explorer-host" style="--tall: {tall}px; --tall-narrow: {narrow}px"></div>
+<script type="application/json">{state}</script>
 <script type="module" src="/host.js"></script><figcaption>Caption.</figcaption></figure>
 <p style="height: 1500px">After.</p></main></body></html>"""
 
@@ -72,9 +73,10 @@ def files(theme: str) -> dict[str, tuple[str, str]]:
     served = {"host.js": ("text/javascript", host)}
     served["explorers.css"] = ("text/css", explorers.stylesheet())
     for name in explorers.NAMES:
-        state = importlib.import_module(f"attn_course.explorers.{name}").default_state()
-        text = json.dumps(state).replace("<", "\\u003c")
-        page = PAGE.format(theme=theme, style=style, name=name, state=text)
+        module = importlib.import_module(f"attn_course.explorers.{name}")
+        text = json.dumps(module.default_state()).replace("<", "\\u003c")
+        heights = {"tall": module.HEIGHT, "narrow": module.HEIGHT_NARROW}
+        page = PAGE.format(theme=theme, style=style, name=name, state=text, **heights)
         served[name] = ("text/html", page)
         served[f"{name}.js"] = ("text/javascript", explorers.esm(name))
     return served
@@ -106,6 +108,8 @@ def opened(chromium: Any) -> Iterator[Opened]:
         page.goto(f"http://book.test/{name}")
         figure = page.locator(f"#explorer-{name}")
         figure.scroll_into_view_if_needed()
+        if options.get("java_script_enabled") is False:
+            return page, figure
         page.wait_for_selector(f"#explorer-{name}[data-ready]")
         return page, figure
 
