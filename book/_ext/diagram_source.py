@@ -92,6 +92,7 @@ def encoder_decoder() -> Drawing:
             "decoder": "the decoder",
             "output": "the words that are said",
             "feedback": "each word said is the next input",
+            "lost": "the states h 1 to h 3, which are thrown away",
             "gradient": "the way of the gradient from y 1 back to x 1: through s 1, c and every h",
         },
     )
@@ -99,7 +100,9 @@ def encoder_decoder() -> Drawing:
     states = row(d, "s", indexed("s_#"), 92, "decoder")
     d.box("c", "c = h_4", (152, 180), "vector gradient", size=(84, 34))
     d.say("context vector", (202, 185), "vector", anchor="start")
-    h = row(d, "h", indexed("h_#"), 262, "encoder")
+    h = row(d, "h", indexed("h_#")[:3], 262, "encoder lost")
+    d.box("h4", "h_4", (COLUMNS[3], 262), "encoder")
+    h.append("h4")
     x = row(d, "x", indexed("x_#"), 334, "encoder")
     upwards(d, x[1:], h[1:], "encoder")
     d.arrow("x1", "h1", "encoder gradient")
@@ -126,31 +129,56 @@ def scored_columns(
     weights: Sequence[str],
     memory: Sequence[str | tuple[str, str]],
     ask: str,
-    words: bool = False,
+    words: Sequence[str] = (),
 ) -> None:
     """Scores, softmax, weights and the weighted sum over four columns; ``ask`` feeds the scores.
 
     The memory goes up twice: as key into its score, and past it as value into the product with
-    its weight. A pair in ``memory`` is a key and a value of its own.
+    its weight. A pair in ``memory`` is a key and a value of its own. ``words`` names the rows
+    whose labels are words or numbers, not symbols.
     """
     heights = {"sum": 0, "times": 44, "weights": 90, "softmax": 134, "scores": 180, "memory": 252}
     y = {name: top + height for name, height in heights.items()}
-    d.sign("sum", "\\Sigma", (152, y["sum"]), "sum direct", radius=13)
-    for x in COLUMNS:  # the values pass behind the softmax
+    columns = COLUMNS[: len(memory)]
+    middle = round((columns[0] + columns[-1]) / 2)
+    d.sign("sum", "\\Sigma", (middle, y["sum"]), "sum direct", radius=13)
+    for x in columns:  # the values pass behind the softmax
         d.curve([(x + 18, y["memory"] - 15), (x + 18, y["softmax"] + 11)], "values direct")
         d.arrow((x + 18, y["softmax"] - 11), (x + 18, y["times"] + 11), "values direct")
-    d.box("softmax", "softmax", (147, y["softmax"]), "weights", size=(246, 22), words=True)
-    for i, x in enumerate(COLUMNS):
+    width = columns[-1] - columns[0] + 51
+    d.box("softmax", "softmax", (middle - 4, y["softmax"]), "weights", size=(width, 22), words=True)
+    for i, x in enumerate(columns):
         d.sign(f"times{i}", "\\times", (x + 18, y["times"]), "sum direct", radius=9)
-        d.box(f"w{i}", weights[i], (x - 8, y["weights"]), "weights", size=(38, 28))
-        d.box(f"e{i}", scores[i], (x - 8, y["scores"]), "scores", size=(42, 28), words=words)
+        d.box(
+            f"w{i}",
+            weights[i],
+            (x - 8, y["weights"]),
+            "weights",
+            size=(42, 28),
+            words="weights" in words,
+        )
+        d.box(
+            f"e{i}",
+            scores[i],
+            (x - 8, y["scores"]),
+            "scores",
+            size=(42, 28),
+            words="scores" in words,
+        )
         held = memory[i]
         if isinstance(held, str):
-            d.box(f"h{i}", held, (x, y["memory"]), "memory keys values", size=(46, 30))
+            d.box(
+                f"h{i}",
+                held,
+                (x, y["memory"]),
+                "memory keys values",
+                size=(50, 30),
+                words="memory" in words,
+            )
         else:
             d.box(f"k{i}", held[0], (x - 14, y["memory"]), "memory keys", size=(27, 30))
             d.box(f"v{i}", held[1], (x + 15, y["memory"]), "memory values", size=(27, 30))
-    for i, x in enumerate(COLUMNS):
+    for i, x in enumerate(columns):
         d.arrow((x - 2, y["memory"] - 17), (x - 2, y["scores"] + 16), "scores keys")
         d.arrow(f"e{i}", (x - 8, y["softmax"] + 13), "weights")
         d.arrow((x - 8, y["softmax"] - 13), f"w{i}", "weights")
@@ -164,11 +192,11 @@ def scored_columns(
             (asker.x - asker.half_w, asker.y),
             (side, asker.y),
             (side, bus),
-            (COLUMNS[-1] - 20, bus),
+            (columns[-1] - 20, bus),
         ],
         "query",
     )
-    for x in COLUMNS:
+    for x in columns:
         d.arrow((x - 20, bus), (x - 20, y["scores"] + 16), "query")
     for name in ("weights", "scores"):
         beside(d, name, y[name] + 4, name)
@@ -262,7 +290,7 @@ def luong_decoder() -> Drawing:
         weights=indexed("a_t(#)"),
         memory=indexed("\\bar h_#"),
         ask="now",
-        words=True,
+        words=["scores"],
     )
     d.say("c_t", (128, 141), "sum direct combine", anchor="end", words=False)
     d.arrow("was", "now", "decoder")
@@ -274,6 +302,36 @@ def luong_decoder() -> Drawing:
     d.arrow("tilde", (340, 90), "feeding", dashed=True)
     d.say("next step", (340, 80), "feeding", anchor="end")
     beside(d, "memory", 402, "memory")
+    return d
+
+
+@diagram
+def word_attention() -> Drawing:
+    """Chapter 00: bank asks dog, river and itself, with the numbers of the page."""
+    d = Drawing(
+        "word-attention",
+        356,
+        "The word bank asks the words dog, river and bank. The dot products with the keys give the "
+        "scores 0, 2 and 2; a softmax makes the weights .063, .468 and .468 of them; the values, "
+        "times their weights, are summed to the output: water 1.405, money 0.468, animal 0.127.",
+        PARTS | {"memory": "the words, which are keys and values"},
+    )
+    d.box("q", "bank", (54, 30), "query", size=(50, 30), words=True)
+    scored_columns(
+        d,
+        top=80,
+        scores=["0", "2", "2"],
+        weights=[".063", ".468", ".468"],
+        memory=["dog", "river", "bank"],
+        ask="q",
+        words=("scores", "weights", "memory"),
+    )
+    d.box("out", "(1.405, 0.468, 0.127)", (196, 30), "sum", size=(156, 30), words=True)
+    d.arrow("sum", (119, 48), "sum", via=[(119, 56)])
+    d.say("query", (24, 11), "query", anchor="start")
+    d.say("output", (278, 11), "sum", anchor="end")
+    d.say("keys and", (282, 328), "memory", anchor="start")
+    d.say("values", (282, 344), "memory", anchor="start")
     return d
 
 
@@ -398,32 +456,40 @@ def soft_hard() -> Drawing:
 def six_ways() -> Drawing:
     """Chapter 05: six ways to train the same model."""
     ways = (
-        ("soft", "soft", "mean of all", "gradient"),
-        ("all", "all places", "every tile", "gradient of|expected loss"),
-        ("one", "one place", "one, drawn", "reward"),
-        ("baseline", "one place,|baseline", "one, drawn", "reward minus|baseline"),
-        ("through", "straight-|through", "one, drawn", "gradient|of the mean"),
-        ("any", "any place", "one, drawn|evenly", "nothing"),
+        ("soft", "soft", "mean", "gradient"),
+        ("all", "all places", "all 25", "gradient"),
+        ("through", "straight-through", "draw", "gradient of the mean"),
+        ("baseline", "one place, baseline", "draw", "reward − baseline"),
+        ("one", "one place", "draw", "reward"),
+        ("any", "any place", "draw evenly", ""),
     )
     d = Drawing(
         "six-ways",
-        334,
-        "Six ways to train the same model: what the reader gets, and what comes back to the "
-        "scorer. Soft: the mean of all tiles, and its gradient. All places: every tile, and the "
-        "gradient of the expected loss. One place: one drawn tile, and its reward. With a "
-        "baseline: the reward minus the baseline. Straight-through: one drawn tile, and the "
-        "gradient of the mean. Any place: a tile drawn evenly, and nothing.",
-        {key: name.replace("|", " ") for key, name, _, _ in ways},
+        372,
+        "Six ways to train the same model: how the reader is fed from the weights α, and, dashed, "
+        "what comes back to them. Soft: the mean of the tiles, and its gradient. All places: every "
+        "tile, and the gradient of the expected loss. Straight-through: one drawn tile, and the "
+        "gradient of the mean. One place: one drawn tile, and its reward, with or without a "
+        "baseline. Any place: a tile drawn evenly; nothing comes back.",
+        {key: name for key, name, _, _ in ways},
     )
-    d.say("the reader gets", (160, 16))
-    d.say("the scorer gets", (288, 16))
-    for i, (key, name, read, back) in enumerate(ways):
-        y = 50 + 52 * i
-        for k, line in enumerate(lines := name.split("|")):
-            d.say(line, (4, y + 5 + 16 * (k - (len(lines) - 1) / 2)), key, anchor="start")
-        d.box(f"{key}-read", read, (160, y), key, size=(104, 40), words=True)
-        d.box(f"{key}-back", back, (288, y), key, size=(116, 40), words=True)
-        d.arrow(f"{key}-read", f"{key}-back", key)
+    for i, (key, name, feed, back) in enumerate(ways):
+        left, y = 6 + 178 * (i % 2), 46 + 126 * (i // 2)
+        d.say(name, (left + 80, y - 28), key)
+        d.box(f"{key}-weights", "\\alpha", (left + 16, y), key, size=(32, 30))
+        lines = feed.replace(" ", "|") if key == "any" else feed
+        d.box(f"{key}-feed", lines, (left + 76, y), key, size=(50, 38), words=True)
+        d.box(f"{key}-reader", "reader", (left + 137, y), key, size=(50, 30), words=True)
+        if key == "any":  # the scorer is not asked
+            d.curve([(left + 34, y), (left + 49, y)], key, dashed=True)
+            d.say("×", (left + 41, y + 5), key)
+        else:
+            d.arrow(f"{key}-weights", f"{key}-feed", key)
+        d.arrow(f"{key}-feed", f"{key}-reader", key)
+        if back:
+            low = [(left + 137, y + 34), (left + 16, y + 34)]
+            d.arrow(f"{key}-reader", f"{key}-weights", key, via=low, dashed=True)
+        d.say(back or "nothing comes back", (left + 80, y + 50), key)
     return d
 
 
@@ -432,27 +498,28 @@ def local_mixed() -> Drawing:
     """Chapter 05: does a state know its own tile only, or all of them?"""
     d = Drawing(
         "local-mixed",
-        236,
+        266,
         "Two models. Left, local: each state is made from its own tile, so a weight says which "
         "tile was read. Right, mixed: a recurrent network runs over the tiles in both directions, "
         "so every state can hold what any tile says.",
         {"local": "local states, each from its own tile", "mixed": "mixed states, each from all"},
     )
     for left, part in ((34, "local"), (212, "mixed")):
-        d.say(part, (left + 52, 16), part)
-        d.sign(f"{part}sum", "\\Sigma", (left + 52, 56), part, radius=13)
+        d.say(part, (left + 92, 27), part, anchor="start")
+        d.box(f"{part}answer", "answer", (left + 30, 22), part, size=(64, 28), words=True)
+        d.sign(f"{part}sum", "\\Sigma", (left + 52, 82), part, radius=13)
+        d.arrow(f"{part}sum", (left + 52, 38), part)
         xs = [left, left + 52, left + 104]
         for i, x in enumerate(xs):
-            d.box(f"{part}h{i}", f"h_{i + 1}", (x, 128), part, size=(36, 28))
-            d.box(f"{part}x{i}", f"x_{i + 1}", (x, 210), part, size=(36, 28))
+            d.box(f"{part}h{i}", f"h_{i + 1}", (x, 158), part, size=(36, 28))
+            d.box(f"{part}x{i}", f"x_{i + 1}", (x, 240), part, size=(36, 28))
         for i, x in enumerate(xs):
             d.arrow(f"{part}x{i}", f"{part}h{i}", part)
             d.arrow(f"{part}h{i}", f"{part}sum", part)
             if part == "mixed" and i < 2:
-                d.arrow((x + 20, 122), (xs[i + 1] - 20, 122), part)
-                d.arrow((xs[i + 1] - 20, 135), (x + 20, 135), part)
-    d.say("\\alpha_j", (44, 92), "local", words=False)
-    d.say("\\alpha_j", (222, 92), "mixed", words=False)
+                d.arrow((x + 20, 152), (xs[i + 1] - 20, 152), part)
+                d.arrow((xs[i + 1] - 20, 165), (x + 20, 165), part)
+        d.say("\\alpha_s", (left + 10, 120), part, words=False)
     return d
 
 
