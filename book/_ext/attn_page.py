@@ -2,12 +2,15 @@
 
 import html
 import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.util import logging
 
+LOGGER = logging.getLogger(__name__)
 #: Sphinx adds these for features that the book does not use, or that load foreign scripts.
 UNWANTED_SCRIPTS = re.compile(r"thebe|togglebutton|toggleHint|toggleOpen", re.IGNORECASE)
 UNWANTED_STYLES = re.compile(r"thebe|togglebutton", re.IGNORECASE)
@@ -156,6 +159,26 @@ def plain_references(
         )
 
 
+#: The theme asks every box whether it scrolls, at the start and after each change of a page, which
+#: lays out sections that nobody has come to yet; attn.js asks a box when it comes near.
+MEASURES_ALL = (
+    "e.tabIndex=e.scrollWidth>e.clientWidth||e.scrollHeight>e.clientHeight?0:-1",
+    "void 0",
+)
+
+
+def calm_theme(app: Sphinx, error: Exception | None) -> None:
+    """Take the measuring of all boxes out of the theme's script."""
+    if error is not None or app.builder.format != "html":
+        return
+    path = Path(app.outdir) / "_static" / "scripts" / "pydata-sphinx-theme.js"
+    text = path.read_text(encoding="utf-8")
+    if MEASURES_ALL[0] in text:
+        path.write_text(text.replace(*MEASURES_ALL), encoding="utf-8")
+    elif MEASURES_ALL[1] not in text:
+        LOGGER.warning("%s has changed: attn_page no longer finds what it takes out", path.name)
+
+
 def silence_thebe(app: Sphinx) -> None:
     """sphinx-thebe, which jupyter-book always loads, writes its settings into every page."""
     for name in ("doctree-resolved", "env-before-read-docs", "builder-inited"):
@@ -172,4 +195,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", name_toggles, priority=901)
     app.connect("html-page-context", plain_references, priority=901)
     app.connect("html-page-context", drop_unwanted, priority=901)
+    app.connect("build-finished", calm_theme)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,15 +1,26 @@
 // Boxes that scroll sideways can be reached and scrolled by keyboard.
 const SCROLLING = "pre, .katex-display, .pst-scrollable-table-container, .output";
-const reach = () =>
-  document.querySelectorAll(SCROLLING).forEach((box) => {
-    const style = getComputedStyle(box);
-    const scrolls = box.scrollWidth > box.clientWidth + 1 && style.overflowX !== "visible";
-    if (scrolls) box.tabIndex = 0;
-    else if (box.tabIndex === 0) box.removeAttribute("tabindex");
-  });
-document.addEventListener("DOMContentLoaded", reach);
-addEventListener("load", reach);
-addEventListener("resize", reach);
+// They are measured when they come near: to ask all of them would lay out the whole page at once.
+const measured = new Set();
+const measure = (box) => {
+  const style = getComputedStyle(box);
+  const scrolls = box.scrollWidth > box.clientWidth + 1 && style.overflowX !== "visible";
+  if (scrolls) box.tabIndex = 0;
+  else if (box.tabIndex === 0) box.removeAttribute("tabindex");
+};
+const near = new IntersectionObserver(
+  (entries) =>
+    entries.filter((one) => one.isIntersecting).forEach(({ target }) => {
+      measured.add(target);
+      measure(target);
+    }),
+  { rootMargin: "300px" },
+);
+document.addEventListener("DOMContentLoaded", () =>
+  document.querySelectorAll(SCROLLING).forEach((box) => near.observe(box)),
+);
+addEventListener("load", () => measured.forEach(measure));
+addEventListener("resize", () => measured.forEach(measure));
 
 // On paper everything is open: what was closed is closed again afterwards.
 let opened = [];
