@@ -196,7 +196,9 @@ def translate(name: str, argument: str, content: list[str], context: Context) ->
         caption = inline(options.get("caption", ""), context)
         lead = f"**Explore: run the next cell and play with it.** {caption}".strip()
         return [("markdown", lead), ("code", context.explorer(argument.strip()))]
-    if name in {"bibliography", "tableofcontents", "contents", "toctree", "index"}:
+    if name == "diagram":  # the drawing follows light and dark, so it stays in the book
+        return md(f"*Diagram in the book: {inline(options.get('caption', ''), context)}*")
+    if name in {"bibliography", "tableofcontents", "contents", "toctree", "index", "course-map"}:
         return []
     if name in {"table", "list-table", "csv-table"}:
         return md("\n\n".join(filter(None, [f"**{title}**" if title else "", inner()])))
