@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
-import diagram_source  # noqa: E402  the line above makes it importable
+import course_map  # noqa: E402  the line above makes it importable
+import diagram_source  # noqa: E402
 from diagram_pen import WIDTH, Drawing, formula  # noqa: E402
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -113,3 +114,36 @@ def test_the_directive_draws_or_says_page_and_line(tmp_path: Path) -> None:
     assert 'data-caption="Two of three."' in page
     assert "index.md:8: ERROR: diagram: no part 'scoring'" in done.stderr
     assert "index.md:13: ERROR: diagram: ':caption:' is missing" in done.stderr
+
+
+def test_the_map_links_what_there_is_and_dims_what_is_planned(tmp_path: Path) -> None:
+    (tmp_path / "conf.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT / 'book' / '_ext')!r})\n"
+        "extensions = ['myst_parser', 'attn_diagrams']\n"
+    )
+    (tmp_path / "chapters").mkdir()
+    page = tmp_path / "chapters" / "00_warm_up.md"
+    page.write_text("# Warm-up\n\n" + "word " * 1800 + "\n")
+    toc = "```{toctree}\nchapters/00_warm_up\n```"
+    (tmp_path / "index.md").write_text(f"# Course\n\n```{{course-map}}\n```\n\n{toc}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-b", "html", tmp_path, tmp_path / "html"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stderr == ""
+    built = (tmp_path / "html" / "index.html").read_text(encoding="utf-8")
+    stops = re.findall(r'<li class="attn-stop.*?</li>', built)
+    assert len(stops) == 21
+    assert 'href="chapters/00_warm_up.html"' in stops[0]
+    assert "10 min" in stops[0]
+    assert all("attn-planned" in stop and "href" not in stop for stop in stops[1:])
+    assert all('<span class="attn-edge">' in stop for stop in stops[:-1])
+
+
+def test_the_map_names_every_page_of_the_book() -> None:
+    stops = [stop.slug for _, part in course_map.PARTS for stop in part]
+    pages = sorted(path.stem for path in (ROOT / "book" / "chapters").glob("*.md"))
+    assert [slug for slug in stops if slug in pages] == pages
+    assert [int(slug[:2]) for slug in stops] == list(range(21))
