@@ -1,15 +1,15 @@
 """Which questions each chapter has, for the marks of what a reader has done.
 
 ``interactive.js`` keeps answers in the browser. To say "3 of 11" on any page it must know the
-questions of all: they are one small file that every page loads. ``{progress}`` is the place of the
-buttons that continue, export and reset.
+questions of all: they are one small file that every page loads. The script fills the front page's
+``<div class="attn-progress">`` with a link to where the reader stopped, and buttons.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
-from attn_interactive import Block, element, tag
+from attn_interactive import tag
 from docutils import nodes
 from sphinx.application import Sphinx
 
@@ -53,19 +53,8 @@ def write(app: Sphinx, env: Any) -> list[str]:
     return []
 
 
-class ProgressDirective(Block):
-    """The reader's place: filled in by the script; nothing without it."""
-
-    required_arguments = 0
-    has_content = False
-
-    def build(self, argument: str, lines: list[str]) -> list[nodes.Node]:
-        return [element("div", class_="attn-progress", html_only=True, hidden=True)]
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the file, the directive, and the look at each page."""
-    app.add_directive("progress", ProgressDirective)
+    """Register the file and the look at each page."""
     app.add_js_file(FILE, loading_method="defer")
     app.connect("doctree-read", collect)
     app.connect("env-updated", write)

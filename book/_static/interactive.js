@@ -234,17 +234,67 @@
       (output) => output.closest(".attn-sealed-body") === seal.body,
     );
 
-  // Search results show the text of pages: without answers, sealed parts, and formulas twice.
-  const UNSHOWN =
-    ".attn-why, .attn-sealed, .attn-controls, .katex-mathml, div.math, .headerlink, svg, script, style";
-  function quietSearch() {
-    if (typeof Search === "undefined" || !Search.htmlToText) return;
-    Search.htmlToText = (text, anchor) => {
-      const page = new DOMParser().parseFromString(text, "text/html");
-      const place = (anchor && page.querySelector(`[role="main"] ${anchor}`)) || page.querySelector(".bd-article");
-      place?.querySelectorAll(UNSHOWN).forEach((node) => node.remove());
-      place?.querySelectorAll("p, li, h1, h2, h3, h4, td, th, pre, label, strong, span.attn-minutes").forEach((node) => node.append(" "));
-      return (place?.textContent ?? "").replace(/\s+/g, " ").trim();
+  // Search results: Sphinx finds pages; this names the section of each that fits best, and puts the
+  // best first. Answers are left out; sealed parts count, but their words are not shown.
+  const NOT_TEXT = ".attn-why, .attn-controls, .katex-mathml, div.math, .headerlink, svg, script, style";
+  const PLACES = [[/^chapters\//, 1.5], [/^(api|genindex)/, 0.5], [/^_modules\//, 0.1]];
+  const BLOCKS = "p, li, h1, h2, h3, h4, td, th, pre, label, strong, span.attn-minutes";
+  const ownText = (section) =>
+    [...section.childNodes].map((node) => (node.nodeName === "SECTION" ? "" : node.textContent)).join(" ").replace(/\s+/g, " ");
+  const times = (text, words) => text.split(words).length - 1;
+
+  function fit(section, phrase, words) {
+    const text = ownText(section).toLowerCase();
+    const title = section.querySelector("h1, h2, h3, h4")?.textContent.toLowerCase() ?? "";
+    const found = words.filter((word) => text.includes(word));
+    const counts = words.reduce((sum, word) => sum + Math.min(times(text, word), 10), 0);
+    const whole = 6 * Math.min(times(text, phrase), 8) + (title.includes(phrase) ? 40 : 0);
+    return (whole + counts + 8 * words.filter((word) => title.includes(word)).length) * (found.length / words.length) ** 2;
+  }
+  function summarise(html, keywords, anchor) {
+    const page = new DOMParser().parseFromString(html, "text/html");
+    const name = /DOCUMENTATION_OPTIONS\.pagename = '([^']+)'/.exec(html)?.[1] ?? "";
+    const article = page.querySelector(".bd-article");
+    const made = document.createElement("p");
+    made.className = "context";
+    if (!article) return made;
+    article.querySelectorAll(NOT_TEXT).forEach((node) => node.remove());
+    article.querySelectorAll(BLOCKS).forEach((node) => node.append(" "));
+    const words = [...keywords].map((word) => word.toLowerCase());
+    const phrase = (new URLSearchParams(location.search).get("q") ?? "").toLowerCase().replace(/"/g, "").trim();
+    const wanted = anchor && page.querySelector(anchor)?.closest("section");
+    const sections = wanted ? [wanted] : [...article.querySelectorAll("section[id]")];
+    const ranked = sections.map((section) => [fit(section, phrase, words), section]).sort((a, b) => b[0] - a[0]);
+    const [weight, best] = ranked[0] ?? [0, article];
+    const place = PLACES.find(([pattern]) => pattern.test(name))?.[1] ?? 1;
+    made.dataset.weight = weight * place;
+    const title = best.querySelector("h1, h2, h3, h4");
+    if (!anchor && weight > 0 && title && title.tagName !== "H1") {
+      const link = document.createElement("a");
+      link.href = `${document.documentElement.dataset.content_root}${name}.html#${best.id}`;
+      link.textContent = title.textContent.trim();
+      made.append(link, ": ");
+    }
+    best.querySelectorAll(".attn-sealed").forEach((node) => node.remove());
+    title?.remove();
+    const text = ownText(best).trim();
+    const found = [phrase, ...words].map((word) => text.toLowerCase().indexOf(word)).find((at) => at >= 0) ?? 0;
+    const start = found > 120 ? text.indexOf(" ", found - 120) + 1 : 0;
+    made.append(`${start ? "… " : ""}${text.slice(start, start + 240).trim()}${start + 240 < text.length ? " …" : ""}`);
+    return made;
+  }
+  function searchBySection() {
+    if (typeof Search === "undefined" || !Search.makeSearchSummary) return;
+    const weight = (item) => Number(item.querySelector("p.context")?.dataset.weight ?? 2);
+    let waiting = 0;
+    const sort = () => {
+      const list = document.querySelector("#search-results ul.search");
+      list?.append(...[...list.children].sort((a, b) => weight(b) - weight(a)));
+    };
+    Search.makeSearchSummary = (...args) => {
+      clearTimeout(waiting);
+      waiting = setTimeout(sort, 60);
+      return summarise(...args);
     };
   }
 
@@ -361,7 +411,7 @@
     try {
       predictions();
       quizzes();
-      quietSearch();
+      searchBySection();
       markChapters();
       document.addEventListener("attn:progress", markChapters);
     } catch (error) {

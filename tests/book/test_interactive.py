@@ -272,7 +272,7 @@ NUMBERS = (
     HEAD.replace("# Page", "# Numbers")
     + "See {eq}`eq-two`.\n\n$$\na = b\n$$ (eq-one)\n\n$$\n\\unindexed = c\n$$ (eq-two)\n\n"
     + FIGURE.replace("CAPTION", "The first.")
-    + "\n```{progress}\n```\n"
+    + '\n<div class="attn-progress" hidden></div>\n'
     + QUIZ.replace("Three times three", "Unmistakable").replace("q-one", "n-one")
     + PREDICT.replace("largest number", "unmistakable").replace("p-one", "n-two")
     + OUTPUTS.replace("SAID", "'findable'")
