@@ -198,18 +198,7 @@ def translate(name: str, argument: str, content: list[str], context: Context) ->
         return [("markdown", lead), ("code", context.explorer(argument.strip()))]
     if name == "diagram":  # the drawing follows light and dark, so it stays in the book
         return md(f"*Diagram in the book: {inline(options.get('caption', ''), context)}*")
-    if name == "diagram":
-        where = f"{context.site}{context.page}.html"
-        return md(quote(f"[Diagram]({where}): {inline(options.get('caption', ''), context)}"))
-    if name in {
-        "bibliography",
-        "course-map",
-        "tableofcontents",
-        "contents",
-        "toctree",
-        "index",
-        "course-map",
-    }:
+    if name in {"bibliography", "tableofcontents", "contents", "toctree", "index", "course-map"}:
         return []
     if name in {"table", "list-table", "csv-table"}:
         return md("\n\n".join(filter(None, [f"**{title}**" if title else "", inner()])))
