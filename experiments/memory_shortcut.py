@@ -10,10 +10,11 @@ from experiments.memory_pointers import RECIPES, test, train
 from experiments.repeat import repeat
 
 STEPS = 1000
-TRIES = 2  # first numbers for each recipe
+TRIES = 3  # first numbers for each recipe
 NETWORKS = {  # symbols, hops, tying, size of the vectors
     "6, shared": (6, 2, "adjacent", 32),
     "6, shared, twice the size": (6, 2, "adjacent", 64),
+    "6, own, half the size": (6, 2, "untied", 16),
     "6, own": (6, 2, "untied", 32),
     "8, own": (8, 2, "untied", 32),
     "8, three hops": (8, 3, "adjacent", 32),
