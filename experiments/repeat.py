@@ -8,17 +8,19 @@ An experiment is a module with a function ``run(seed) -> {name: number or list}`
 ``python -m experiments.NAME`` then runs it for 4 seeds under 3 instruction sets, each run in a
 process of its own on one thread, and leaves ``experiments/results/NAME.json``. Runs that are
 recorded for the same code are kept, so a run that was stopped continues where it was.
-``--seeds 0 1 --sets native`` makes a part of it.
+``--seeds 0 1 --sets native`` makes a part of it. Where two instruction sets are one on the machine
+(``native`` may be ``avx2``), the second is not run again: its entry says ``same_as``.
 """
 
 import argparse
+import functools
 import hashlib
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,23 @@ def environment(instruction_set: str) -> dict[str, str]:
     return env
 
 
+@functools.cache
+def capability(instruction_set: str) -> str:
+    """What torch makes of an instruction set on this machine, such as ``AVX2``."""
+    code = "import torch; print(torch.backends.cpu.get_cpu_capability())"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, env=environment(instruction_set), capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def twin(instruction_set: str, among: Iterable[str]) -> str | None:
+    """Another set that is the same here: a run under it would repeat every bit."""
+    same = (other for other in among if other != instruction_set)
+    return next((o for o in same if capability(o) == capability(instruction_set)), None)
+
+
 def code_hash(path: Path) -> str:
     """Hash of an experiment's source: a record with another one is older than the experiment."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
@@ -52,6 +71,19 @@ def write(path: Path, record: dict[str, Any]) -> None:
     temporary = path.with_suffix(".part")
     temporary.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     temporary.replace(path)
+
+
+def add(record: dict[str, Any], run: dict[str, Any], out: Path) -> None:
+    """Put one more run into a record, and the record on disk."""
+    record["runs"].append(run)
+    record["runs"].sort(key=lambda one: (one["seed"], SETS.index(one["set"])))
+    record |= {
+        "machine": machine(),
+        "versions": versions(PACKAGES),
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": commit(),
+    }
+    write(out, record)
 
 
 def repeat(run: Callable[[int], dict[str, Any]], file: str) -> None:
@@ -85,6 +117,12 @@ def repeat(run: Callable[[int], dict[str, Any]], file: str) -> None:
     wanted = [(s, i) for s in chosen.seeds for i in chosen.sets if (s, i) not in known]
     for number, (seed, instruction_set) in enumerate(wanted, 1):
         print(f"[{number}/{len(wanted)}] seed {seed}, {instruction_set}", flush=True)
+        made = {one["set"]: one for one in record["runs"] if one["seed"] == seed}
+        same = twin(instruction_set, made)
+        if same is not None:
+            copied = {**made[same], "set": instruction_set, "same_as": same}
+            add(record, copied, out)
+            continue
         done = subprocess.run(
             [sys.executable, "-m", f"experiments.{path.stem}", "--one", str(seed)],
             cwd=ROOT,
@@ -96,13 +134,5 @@ def repeat(run: Callable[[int], dict[str, Any]], file: str) -> None:
         if done.returncode:
             raise SystemExit(f"seed {seed} under {instruction_set} failed: the lines above say why")
         result = json.loads(done.stdout.splitlines()[-1])
-        record["runs"].append({"seed": seed, "set": instruction_set, **result})
-        record["runs"].sort(key=lambda one: (one["seed"], SETS.index(one["set"])))
-        record |= {
-            "machine": machine(),
-            "versions": versions(PACKAGES),
-            "date": time.strftime("%Y-%m-%d"),
-            "commit": commit(),
-        }
-        write(out, record)
+        add(record, {"seed": seed, "set": instruction_set, **result}, out)
     print(f"{len(record['runs'])} runs in {out.relative_to(ROOT)}", flush=True)

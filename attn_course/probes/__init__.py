@@ -15,6 +15,7 @@ from attn_course.probes.failure import NotStarted, ProbeFailure
 from attn_course.probes.gradient_reach import gradient_reach
 from attn_course.probes.oracle import from_numpy
 from attn_course.probes.probe import Probe
+from attn_course.probes.sets import Probes, WrongAnswers
 
 __all__ = [
     "Call",
@@ -23,6 +24,8 @@ __all__ = [
     "NotStarted",
     "Probe",
     "ProbeFailure",
+    "Probes",
+    "WrongAnswers",
     "call",
     "from_numpy",
     "gradient_reach",

@@ -11,7 +11,16 @@ import math
 import torch
 
 from attn_course import reference
-from attn_course.probes import Probe, from_numpy, properties
+from attn_course.probes import Probes, from_numpy, properties
+
+probes = Probes(
+    "00_warm_up",
+    stable_softmax=reference.softmax,
+    logsumexp=reference.logsumexp,
+    masked_softmax=reference.masked_softmax,
+    cosine_similarity=reference.cosine_similarity,
+    weighted_mean=reference.weighted_mean,
+)
 
 # %% [markdown]
 # ## 1. A softmax that cannot overflow
@@ -47,7 +56,7 @@ def stable_softmax(scores, dim=-1):
 
 # %% nbgrader={"grade_id": "stable_softmax-values", "grade": true, "points": 2}
 # The example by hand, and a row of three.
-probe = Probe("00_warm_up", "stable_softmax", stable_softmax, oracle=reference.softmax)
+probe = probes(stable_softmax=stable_softmax)
 probe.equals(torch.tensor([1.0, 3.0]).log(), dim=0)
 probe.equals(torch.tensor([1.0, 2.0, 3.0]), dim=0)
 ### BEGIN HIDDEN TESTS
@@ -57,7 +66,7 @@ probe.equals(probe.normal(7, dtype=torch.float64, std=3.0))
 
 # %% nbgrader={"grade_id": "stable_softmax-axis", "grade": true, "points": 1}
 # Any axis of any shape, counted from either end.
-probe = Probe("00_warm_up", "stable_softmax", stable_softmax, oracle=reference.softmax)
+probe = probes(stable_softmax=stable_softmax)
 scores = torch.tensor([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]])
 probe.equals(scores, dim=0)
 probe.equals(scores, dim=1)
@@ -71,7 +80,7 @@ probe.equals(probe.normal(2, 3, 5, 7))
 
 # %% nbgrader={"grade_id": "stable_softmax-large_scores", "grade": true, "points": 2}
 # Scores whose exponential does not fit into a float, also with the rows on different levels.
-probe = Probe("00_warm_up", "stable_softmax", stable_softmax, oracle=reference.softmax)
+probe = probes(stable_softmax=stable_softmax)
 probe.equals(torch.tensor([1000.0, 0.0]), dim=0)
 probe.equals(torch.tensor([[100.0, 99.0], [-100.0, -101.0]]), dim=1)
 ### BEGIN HIDDEN TESTS
@@ -89,7 +98,7 @@ def where_exactly_zero(softmax, scores, dim):
     return softmax(scores, dim=dim) == 0
 
 
-probe = Probe("00_warm_up", "stable_softmax", stable_softmax, oracle=reference.softmax)
+probe = probes(stable_softmax=stable_softmax)
 probe.equals(torch.tensor([0.0, float("-inf"), 0.0]), dim=0)
 probe.equals(torch.tensor([0.0, float("-inf"), 0.0]), dim=0, via=where_exactly_zero)
 ### BEGIN HIDDEN TESTS
@@ -99,7 +108,7 @@ probe.equals(scores, dim=-1)
 
 # %% nbgrader={"grade_id": "stable_softmax-gradient", "grade": true, "points": 1}
 # Gradients flow through, and are right.
-probe = Probe("00_warm_up", "stable_softmax", stable_softmax, oracle=reference.softmax)
+probe = probes(stable_softmax=stable_softmax)
 probe.gradient(torch.tensor([1.0, 2.0, 3.0]), dim=0)
 ### BEGIN HIDDEN TESTS
 probe.gradient(probe.normal(3, 5), dim=-1)
@@ -138,7 +147,7 @@ def logsumexp(scores, dim=-1):
 
 # %% nbgrader={"grade_id": "logsumexp-values", "grade": true, "points": 1}
 # The example by hand, and a row of three.
-probe = Probe("00_warm_up", "logsumexp", logsumexp, oracle=reference.logsumexp)
+probe = probes(logsumexp=logsumexp)
 probe.equals(torch.tensor([1.0, 3.0]).log(), dim=0)
 probe.equals(torch.tensor([1.0, 2.0, 3.0]), dim=0)
 ### BEGIN HIDDEN TESTS
@@ -148,7 +157,7 @@ probe.equals(probe.normal(7, dtype=torch.float64, std=3.0))
 
 # %% nbgrader={"grade_id": "logsumexp-axis", "grade": true, "points": 1}
 # The axis that is summed disappears, whichever it is.
-probe = Probe("00_warm_up", "logsumexp", logsumexp, oracle=reference.logsumexp)
+probe = probes(logsumexp=logsumexp)
 scores = torch.tensor([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]])
 probe.equals(scores, dim=0)
 probe.equals(scores, dim=1)
@@ -163,7 +172,7 @@ probe.equals(probe.normal(1, 3, 1), dim=1)
 
 # %% nbgrader={"grade_id": "logsumexp-large_scores", "grade": true, "points": 1}
 # Scores whose exponential does not fit into a float, also with the rows on different levels.
-probe = Probe("00_warm_up", "logsumexp", logsumexp, oracle=reference.logsumexp)
+probe = probes(logsumexp=logsumexp)
 probe.equals(torch.tensor([1000.0, 1000.0]), dim=0)
 probe.equals(torch.tensor([[1000.0, 999.0], [-1000.0, -1001.0]]), dim=1)
 ### BEGIN HIDDEN TESTS
@@ -175,7 +184,7 @@ probe.equals(levels + probe.normal(3, 5, dtype=torch.float64), dim=-1)
 
 # %% nbgrader={"grade_id": "logsumexp-minus_infinity", "grade": true, "points": 1}
 # Minus infinity adds nothing, and a row of it is minus infinity.
-probe = Probe("00_warm_up", "logsumexp", logsumexp, oracle=reference.logsumexp)
+probe = probes(logsumexp=logsumexp)
 probe.equals(torch.tensor([[0.0, -torch.inf], [-torch.inf, -torch.inf]]), dim=1)
 ### BEGIN HIDDEN TESTS
 scores = probe.normal(3, 5).masked_fill(~probe.mask(3, 5), -torch.inf)
@@ -185,7 +194,7 @@ probe.equals(scores, dim=-1)
 
 # %% nbgrader={"grade_id": "logsumexp-gradient", "grade": true, "points": 1}
 # Gradients flow through, and are right.
-probe = Probe("00_warm_up", "logsumexp", logsumexp, oracle=reference.logsumexp)
+probe = probes(logsumexp=logsumexp)
 probe.gradient(torch.tensor([[1.0, 2.0, 3.0], [0.0, 2.0, -1.0]]), dim=1)
 ### BEGIN HIDDEN TESTS
 probe.gradient(probe.normal(3, 5), dim=0)
@@ -225,7 +234,7 @@ def masked_softmax(scores, attn_mask, dim=-1):
 
 # %% nbgrader={"grade_id": "masked_softmax-values", "grade": true, "points": 2}
 # The example by hand; then a mask of one's own for every row.
-probe = Probe("00_warm_up", "masked_softmax", masked_softmax, oracle=reference.masked_softmax)
+probe = probes(masked_softmax=masked_softmax)
 probe.equals(torch.tensor([1.0, 3.0, 148.413]).log(), torch.tensor([True, True, False]), dim=0)
 scores = torch.tensor([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]])
 probe.equals(scores, torch.tensor([[True, False, True], [False, True, True]]))
@@ -237,7 +246,7 @@ probe.equals(probe.normal(3, 5), torch.ones(3, 5, dtype=torch.bool))
 
 # %% nbgrader={"grade_id": "masked_softmax-no_influence", "grade": true, "points": 1}
 # Whatever score stands at a forbidden position: its weight is exactly 0 and nobody else notices.
-probe = Probe("00_warm_up", "masked_softmax", masked_softmax, oracle=reference.masked_softmax)
+probe = probes(masked_softmax=masked_softmax)
 mask = torch.tensor([True, False, True])
 probe.holds(properties.zero_where_masked(mask=1), torch.tensor([1.0, 2.0, 3.0]), mask)
 probe.equals(torch.tensor([1.0, 10000.0, 3.0]), mask)
@@ -251,7 +260,7 @@ probe.equals(torch.where(mask, scores, -1000.0 + scores), mask)
 
 # %% nbgrader={"grade_id": "masked_softmax-shapes", "grade": true, "points": 1}
 # One mask for many rows, and any axis.
-probe = Probe("00_warm_up", "masked_softmax", masked_softmax, oracle=reference.masked_softmax)
+probe = probes(masked_softmax=masked_softmax)
 scores = torch.tensor([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]])
 probe.equals(scores, torch.tensor([True, True, False]))
 probe.equals(scores, torch.tensor([[True, False, True], [True, True, False]]), dim=0)
@@ -264,7 +273,7 @@ probe.equals(probe.normal(3, 3).t(), probe.mask(3, 3).t(), dim=-2)
 
 # %% nbgrader={"grade_id": "masked_softmax-large_scores", "grade": true, "points": 1}
 # Large scores at allowed positions.
-probe = Probe("00_warm_up", "masked_softmax", masked_softmax, oracle=reference.masked_softmax)
+probe = probes(masked_softmax=masked_softmax)
 probe.equals(torch.tensor([1000.0, 0.0, 0.0]), torch.tensor([True, True, False]))
 ### BEGIN HIDDEN TESTS
 levels = torch.tensor([[110.0], [0.0], [-110.0]])
@@ -277,7 +286,7 @@ probe.equals(probe.normal(3, 5, dtype=torch.float64) - 200000.0, mask)
 
 # %% nbgrader={"grade_id": "masked_softmax-empty_rows", "grade": true, "points": 1}
 # A row in which nothing is allowed.
-probe = Probe("00_warm_up", "masked_softmax", masked_softmax, oracle=reference.masked_softmax)
+probe = probes(masked_softmax=masked_softmax)
 mask = torch.tensor([[True, True], [False, False]])
 probe.equals(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), mask)
 ### BEGIN HIDDEN TESTS
@@ -289,7 +298,7 @@ probe.equals(probe.normal(2, 3), torch.zeros(2, 3, dtype=torch.bool))
 
 # %% nbgrader={"grade_id": "masked_softmax-gradient", "grade": true, "points": 1}
 # Gradients: right at allowed positions, exactly 0 at forbidden ones and in empty rows.
-probe = Probe("00_warm_up", "masked_softmax", masked_softmax, oracle=reference.masked_softmax)
+probe = probes(masked_softmax=masked_softmax)
 mask = torch.tensor([[True, True, False], [True, False, True]])
 probe.gradient(torch.tensor([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]]), mask)
 ### BEGIN HIDDEN TESTS
@@ -324,9 +333,7 @@ def cosine_similarity(a, b):
 
 # %% nbgrader={"grade_id": "cosine_similarity-values", "grade": true, "points": 1}
 # The example by hand, opposite vectors, and short vectors against long ones.
-probe = Probe(
-    "00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity
-)
+probe = probes(cosine_similarity=cosine_similarity)
 probe.equals(torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0]))
 probe.equals(torch.tensor([1.0, 2.0]), torch.tensor([-3.0, -6.0]))
 probe.equals(torch.tensor([0.03, 0.04]), torch.tensor([0.4, 0.3]))
@@ -340,9 +347,7 @@ probe.equals(0.05 * probe.normal(5), 0.05 * probe.normal(5))
 
 # %% nbgrader={"grade_id": "cosine_similarity-shapes", "grade": true, "points": 1}
 # Many vectors at once: row by row, and every row with every other one.
-probe = Probe(
-    "00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity
-)
+probe = probes(cosine_similarity=cosine_similarity)
 a = torch.tensor([[3.0, 4.0], [1.0, 0.0]])
 b = torch.tensor([[4.0, 3.0], [1.0, 1.0]])
 probe.equals(a, b)
@@ -357,9 +362,7 @@ probe.equals(0.05 * probe.normal(1, 5), probe.normal(5))
 
 # %% nbgrader={"grade_id": "cosine_similarity-zero_vector", "grade": true, "points": 1}
 # A zero vector, on either side.
-probe = Probe(
-    "00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity
-)
+probe = probes(cosine_similarity=cosine_similarity)
 probe.equals(torch.tensor([0.0, 0.0]), torch.tensor([4.0, 3.0]))
 ### BEGIN HIDDEN TESTS
 vectors = 1.0 + probe.uniform(3, 5)
@@ -370,9 +373,7 @@ probe.equals(vectors, vectors)
 
 # %% nbgrader={"grade_id": "cosine_similarity-gradient", "grade": true, "points": 1}
 # Gradients with respect to both arguments.
-probe = Probe(
-    "00_warm_up", "cosine_similarity", cosine_similarity, oracle=reference.cosine_similarity
-)
+probe = probes(cosine_similarity=cosine_similarity)
 probe.gradient(torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0]), wrt=(0, 1))
 ### BEGIN HIDDEN TESTS
 probe.gradient(1.0 + probe.uniform(3, 5), 1.0 + probe.uniform(3, 5), wrt=(0, 1))
@@ -406,7 +407,7 @@ def weighted_mean(weights, value):
 
 # %% nbgrader={"grade_id": "weighted_mean-values", "grade": true, "points": 1}
 # Weights that add up to one, as a softmax makes them.
-probe = Probe("00_warm_up", "weighted_mean", weighted_mean, oracle=reference.weighted_mean)
+probe = probes(weighted_mean=weighted_mean)
 probe.equals(torch.tensor([0.75, 0.25]), torch.tensor([[1.0, 0.0], [5.0, 8.0]]))
 ### BEGIN HIDDEN TESTS
 probe.equals(torch.softmax(probe.normal(5), 0), probe.normal(5, 3))
@@ -417,7 +418,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "weighted_mean-any_weights", "grade": true, "points": 1}
 # Weights that add up to more than one (the example by hand), or to less.
-probe = Probe("00_warm_up", "weighted_mean", weighted_mean, oracle=reference.weighted_mean)
+probe = probes(weighted_mean=weighted_mean)
 probe.equals(torch.tensor([3.0, 1.0]), torch.tensor([[1.0, 0.0], [5.0, 8.0]]))
 probe.equals(torch.tensor([0.3, 0.1]), torch.tensor([[1.0, 0.0], [5.0, 8.0]]))
 ### BEGIN HIDDEN TESTS
@@ -429,7 +430,7 @@ probe.equals(0.001 * (0.5 + probe.uniform(5)), probe.normal(5, 3))
 
 # %% nbgrader={"grade_id": "weighted_mean-shapes", "grade": true, "points": 1}
 # Many rows of weights at once, over vectors of their own or over the same ones.
-probe = Probe("00_warm_up", "weighted_mean", weighted_mean, oracle=reference.weighted_mean)
+probe = probes(weighted_mean=weighted_mean)
 weights = torch.tensor([[0.75, 0.25], [0.5, 0.5], [0.0, 1.0]])
 probe.equals(weights, torch.tensor([[1.0, 0.0], [5.0, 8.0]]))
 ### BEGIN HIDDEN TESTS
@@ -442,7 +443,7 @@ probe.equals(torch.softmax(probe.normal(1, 5), -1), probe.normal(5, 3))
 
 # %% nbgrader={"grade_id": "weighted_mean-zero_weights", "grade": true, "points": 1}
 # A row whose weights are all 0.
-probe = Probe("00_warm_up", "weighted_mean", weighted_mean, oracle=reference.weighted_mean)
+probe = probes(weighted_mean=weighted_mean)
 probe.equals(torch.tensor([0.0, 0.0]), torch.tensor([[1.0, 0.0], [5.0, 8.0]]))
 ### BEGIN HIDDEN TESTS
 weights = torch.softmax(probe.normal(3, 5), -1)
@@ -452,7 +453,7 @@ probe.equals(weights, probe.normal(5, 7))
 
 # %% nbgrader={"grade_id": "weighted_mean-gradient", "grade": true, "points": 1}
 # Gradients with respect to the weights and to the values.
-probe = Probe("00_warm_up", "weighted_mean", weighted_mean, oracle=reference.weighted_mean)
+probe = probes(weighted_mean=weighted_mean)
 probe.gradient(torch.tensor([3.0, 1.0]), torch.tensor([[1.0, 0.0], [5.0, 8.0]]), wrt=(0, 1))
 ### BEGIN HIDDEN TESTS
 probe.gradient(0.4 + probe.uniform(2, 3), probe.normal(2, 3, 5), wrt=(0, 1))
@@ -499,10 +500,8 @@ def fixed_word_in_context(words):
 # %% nbgrader={"grade_id": "fixed_word_in_context-example", "grade": true, "points": 1}
 # The example by hand, with words of length 1 and of length 2.
 e = math.e
-probe = Probe(
-    "00_warm_up",
-    "fixed_word_in_context",
-    fixed_word_in_context,
+probe = probes(
+    fixed_word_in_context=fixed_word_in_context,
     oracle=lambda words: words.new_tensor([[e, 1.0], [1.0, e]]) / (e + 1.0) @ words,
 )
 probe.equals(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
@@ -510,10 +509,8 @@ probe.equals(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
 # %% nbgrader={"grade_id": "fixed_word_in_context-sentences", "grade": true, "points": 2}
 # Whole sentences: two words that point the same way, one that does not; then the words reordered.
 e = math.e
-probe = Probe(
-    "00_warm_up",
-    "fixed_word_in_context",
-    fixed_word_in_context,
+probe = probes(
+    fixed_word_in_context=fixed_word_in_context,
     oracle=lambda words: (
         words.new_tensor(
             [
@@ -535,9 +532,7 @@ def right_words(words):
     return reference.weighted_mean(reference.softmax(cosines), words)
 
 
-probe = Probe(
-    "00_warm_up", "fixed_word_in_context", fixed_word_in_context, oracle=from_numpy(right_words)
-)
+probe = probes(fixed_word_in_context=fixed_word_in_context, oracle=from_numpy(right_words))
 words = probe.normal(5, 3, std=2.0)
 words[2] = 0.0
 probe.equals(words)
@@ -577,7 +572,7 @@ def check_softmax(candidate):
 
 # %% nbgrader={"grade_id": "check_softmax-plain", "grade": true, "points": 1}
 # A right one, and two that are plainly wrong.
-probe = Probe("00_warm_up", "check_softmax", check_softmax)
+probe = probes(check_softmax=check_softmax)
 probe.judges(
     right=[torch.softmax],
     wrong={
@@ -591,7 +586,7 @@ probe.judges(
 
 # %% nbgrader={"grade_id": "check_softmax-mutants", "grade": true, "points": 5}
 # Wrong ones that are harder to see. (Hidden: which.)
-probe = Probe("00_warm_up", "check_softmax", check_softmax)
+probe = probes(check_softmax=check_softmax)
 probe.judges(
     right=[torch.softmax, lambda scores, dim=-1: torch.log_softmax(scores, dim).exp()],
     wrong={"each score by itself": lambda scores, dim=-1: torch.sigmoid(scores)},

@@ -4,24 +4,26 @@ import math
 
 import torch
 
-from attn_course.probes import call, misconception, student, witnesses
+from attn_course.probes import WrongAnswers, call, student, witnesses
 
-SOFTMAX = [
-    f"stable_softmax-{p}" for p in ("values", "axis", "large_scores", "minus_infinity", "gradient")
-]
-LOGSUMEXP = [
-    f"logsumexp-{p}" for p in ("values", "axis", "large_scores", "minus_infinity", "gradient")
-]
-MASKED = [
-    f"masked_softmax-{p}"
-    for p in ("values", "no_influence", "shapes", "large_scores", "empty_rows", "gradient")
-]
-COSINE = [f"cosine_similarity-{p}" for p in ("values", "shapes", "zero_vector", "gradient")]
-MEAN = [
-    f"weighted_mean-{p}" for p in ("values", "any_weights", "shapes", "zero_weights", "gradient")
-]
-FIXED = [f"fixed_word_in_context-{p}" for p in ("example", "sentences")]
-CHECK = [f"check_softmax-{p}" for p in ("plain", "mutants")]
+stable_softmax = WrongAnswers(
+    "stable_softmax", tests=("values", "axis", "large_scores", "minus_infinity", "gradient")
+)
+logsumexp = WrongAnswers(
+    "logsumexp", tests=("values", "axis", "large_scores", "minus_infinity", "gradient")
+)
+masked_softmax = WrongAnswers(
+    "masked_softmax",
+    tests=("values", "no_influence", "shapes", "large_scores", "empty_rows", "gradient"),
+)
+cosine_similarity = WrongAnswers(
+    "cosine_similarity", tests=("values", "shapes", "zero_vector", "gradient")
+)
+weighted_mean = WrongAnswers(
+    "weighted_mean", tests=("values", "any_weights", "shapes", "zero_weights", "gradient")
+)
+fixed_word_in_context = WrongAnswers("fixed_word_in_context", tests=("example", "sentences"))
+check_softmax = WrongAnswers("check_softmax", tests=("plain", "mutants"))
 
 
 def but(cells, *left_out):
@@ -42,9 +44,7 @@ def softmax_calls(draw):
     yield call(draw.normal(4), dim=0, via=student.grad(0))
 
 
-@misconception(
-    of="stable_softmax", name="no max subtraction", fails=["stable_softmax-large_scores"]
-)
+@stable_softmax("no max subtraction", fails=("large_scores",))
 def softmax_naive(scores, dim=-1):
     """You exponentiate the scores as they are.
     From about 89 on, the exponential of a float32 is infinite, and infinity over infinity is NaN.
@@ -54,11 +54,7 @@ def softmax_naive(scores, dim=-1):
     return weights / weights.sum(dim, keepdim=True)
 
 
-@misconception(
-    of="stable_softmax",
-    name="a small constant added to every exponential",
-    fails=["stable_softmax-minus_infinity"],
-)
+@stable_softmax("a small constant added to every exponential", fails=("minus_infinity",))
 def softmax_with_epsilon(scores, dim=-1):
     """You add a small constant to the exponentials, perhaps to avoid a division by zero.
     A position that must get nothing, with a score of minus infinity, then gets a little.
@@ -68,11 +64,7 @@ def softmax_with_epsilon(scores, dim=-1):
     return weights / weights.sum(dim, keepdim=True)
 
 
-@misconception(
-    of="stable_softmax",
-    name="one maximum for the whole tensor",
-    fails=["stable_softmax-large_scores"],
-)
+@stable_softmax("one maximum for the whole tensor", fails=("large_scores",))
 def softmax_global_max(scores, dim=-1):
     """You subtract the largest score of the whole tensor from every row.
     A row that lies far below it then has exponentials that are all zero, and zero over zero is NaN.
@@ -82,11 +74,7 @@ def softmax_global_max(scores, dim=-1):
     return weights / weights.sum(dim, keepdim=True)
 
 
-@misconception(
-    of="stable_softmax",
-    name="dim is ignored",
-    fails=but(SOFTMAX, "values", "minus_infinity"),
-)
+@stable_softmax("dim is ignored", but=("values", "minus_infinity"))
 def softmax_last_axis(scores, dim=-1):
     """You always normalise over the last axis, whatever `dim` says.
     Look at where `dim` enters each reduction.
@@ -94,7 +82,7 @@ def softmax_last_axis(scores, dim=-1):
     return torch.softmax(scores, -1)
 
 
-@misconception(of="stable_softmax", name="normalised over everything", fails=but(SOFTMAX, "values"))
+@stable_softmax("normalised over everything", but=("values",))
 def softmax_over_all(scores, dim=-1):
     """You divide by the sum over the whole tensor, so all weights together add up to one.
     Each row along `dim` has to add up to one by itself.
@@ -103,7 +91,7 @@ def softmax_over_all(scores, dim=-1):
     return weights / weights.sum()
 
 
-@misconception(of="stable_softmax", name="log-softmax returned", fails=SOFTMAX)
+@stable_softmax("log-softmax returned")
 def softmax_log(scores, dim=-1):
     """You return the logarithms of the weights.
     Weights lie between 0 and 1; yours are negative.
@@ -111,7 +99,7 @@ def softmax_log(scores, dim=-1):
     return torch.log_softmax(scores, dim)
 
 
-@misconception(of="stable_softmax", name="sigmoid instead of softmax", fails=SOFTMAX)
+@stable_softmax("sigmoid instead of softmax")
 def softmax_sigmoid(scores, dim=-1):
     """You squash each score by itself, so a weight does not depend on the other scores.
     In a softmax the scores of a row compete for a total of one.
@@ -119,9 +107,7 @@ def softmax_sigmoid(scores, dim=-1):
     return torch.sigmoid(scores)
 
 
-@misconception(
-    of="stable_softmax", name="cut off from the graph", fails=["stable_softmax-gradient"]
-)
+@stable_softmax("cut off from the graph", fails=("gradient",))
 def softmax_detached(scores, dim=-1):
     """The result has lost its connection to `scores`: no gradient can flow back.
     Look for `detach`, `item`, `numpy`, `no_grad` or a new `torch.tensor(...)`.
@@ -129,7 +115,7 @@ def softmax_detached(scores, dim=-1):
     return torch.softmax(scores, dim).detach()
 
 
-@misconception(of="stable_softmax", name="the input is changed in place", fails=SOFTMAX)
+@stable_softmax("the input is changed in place")
 def softmax_in_place(scores, dim=-1):
     """You write into `scores` itself, so the caller's tensor is no longer what it was.
     Look for `-=`, `/=` and for methods that end in an underscore.
@@ -139,7 +125,7 @@ def softmax_in_place(scores, dim=-1):
     return weights / weights.sum(dim, keepdim=True)
 
 
-@misconception(of="stable_softmax", name="scores instead of exponentials", fails=SOFTMAX)
+@stable_softmax("scores instead of exponentials")
 def softmax_linear(scores, dim=-1):
     """You divide the scores by their sum, without the exponential.
     Negative scores then get negative weights, and a sum near zero blows them up.
@@ -147,7 +133,7 @@ def softmax_linear(scores, dim=-1):
     return scores / scores.sum(dim, keepdim=True)
 
 
-@misconception(of="stable_softmax", name="powers of two", fails=SOFTMAX)
+@stable_softmax("powers of two")
 def softmax_base_two(scores, dim=-1):
     """You raise 2, not e, to the scores, so all differences count for less.
     Look at the formula's base.
@@ -170,7 +156,7 @@ def logsumexp_calls(draw):
     yield call(draw.normal(1, 3), dim=1)
 
 
-@misconception(of="logsumexp", name="no max subtraction", fails=["logsumexp-large_scores"])
+@logsumexp("no max subtraction", fails=("large_scores",))
 def logsumexp_naive(scores, dim=-1):
     """You exponentiate the scores as they are.
     From about 89 on that is infinite in float32, and below about -104 it is zero, with logarithm minus infinity.
@@ -179,7 +165,7 @@ def logsumexp_naive(scores, dim=-1):
     return scores.exp().sum(dim).log()
 
 
-@misconception(of="logsumexp", name="the maximum is not added back", fails=LOGSUMEXP)
+@logsumexp("the maximum is not added back")
 def logsumexp_without_the_maximum(scores, dim=-1):
     """You take the maximum away before `exp` and leave it away.
     In a softmax it cancels between numerator and denominator; here there is nothing to cancel it.
@@ -188,7 +174,7 @@ def logsumexp_without_the_maximum(scores, dim=-1):
     return (scores - largest).exp().sum(dim).log()
 
 
-@misconception(of="logsumexp", name="the summed axis is kept", fails=but(LOGSUMEXP, "gradient"))
+@logsumexp("the summed axis is kept", but=("gradient",))
 def logsumexp_keepdim(scores, dim=-1):
     """The axis that you sum over is still there, with size 1.
     The result should have one axis less than `scores`.
@@ -196,9 +182,7 @@ def logsumexp_keepdim(scores, dim=-1):
     return torch.logsumexp(scores, dim, keepdim=True)
 
 
-@misconception(
-    of="logsumexp", name="one maximum for the whole tensor", fails=["logsumexp-large_scores"]
-)
+@logsumexp("one maximum for the whole tensor", fails=("large_scores",))
 def logsumexp_global_max(scores, dim=-1):
     """You subtract the largest score of the whole tensor from every row.
     A row far below it has exponentials that are all zero, with logarithm minus infinity.
@@ -206,9 +190,7 @@ def logsumexp_global_max(scores, dim=-1):
     return (scores - scores.max()).exp().sum(dim).log() + scores.max()
 
 
-@misconception(
-    of="logsumexp", name="minus infinity minus itself", fails=["logsumexp-minus_infinity"]
-)
+@logsumexp("minus infinity minus itself", fails=("minus_infinity",))
 def logsumexp_nan(scores, dim=-1):
     """In a row of nothing but minus infinity the maximum is minus infinity too.
     Its difference with itself is NaN; look at what to take away from such a row instead.
@@ -217,7 +199,7 @@ def logsumexp_nan(scores, dim=-1):
     return (scores - largest).exp().sum(dim).log() + largest.squeeze(dim)
 
 
-@misconception(of="logsumexp", name="every axis of size 1 is dropped", fails=["logsumexp-axis"])
+@logsumexp("every axis of size 1 is dropped", fails=("axis",))
 def logsumexp_squeezed(scores, dim=-1):
     """A bare `squeeze()` drops every axis of size 1, not only the one that you summed over.
     A batch of one sentence loses its batch axis that way.
@@ -225,7 +207,7 @@ def logsumexp_squeezed(scores, dim=-1):
     return torch.logsumexp(scores, dim, keepdim=True).squeeze()
 
 
-@misconception(of="logsumexp", name="mean instead of sum", fails=but(LOGSUMEXP, "gradient"))
+@logsumexp("mean instead of sum", but=("gradient",))
 def logsumexp_mean(scores, dim=-1):
     """You take the mean of the exponentials where their sum is asked for.
     The result is then too small by the logarithm of the number of scores.
@@ -233,7 +215,7 @@ def logsumexp_mean(scores, dim=-1):
     return torch.logsumexp(scores, dim) - math.log(scores.shape[dim])
 
 
-@misconception(of="logsumexp", name="the plain maximum", fails=LOGSUMEXP)
+@logsumexp("the plain maximum")
 def logsumexp_max(scores, dim=-1):
     """You return the largest score alone.
     That is what remains when the others are far below; here they must count too.
@@ -241,7 +223,7 @@ def logsumexp_max(scores, dim=-1):
     return scores.amax(dim)
 
 
-@misconception(of="logsumexp", name="cut off from the graph", fails=["logsumexp-gradient"])
+@logsumexp("cut off from the graph", fails=("gradient",))
 def logsumexp_detached(scores, dim=-1):
     """The result has lost its connection to `scores`: no gradient can flow back.
     Look for `detach`, `item`, `numpy`, `no_grad` or a new `torch.tensor(...)`.
@@ -269,7 +251,7 @@ def masked_calls(draw):
     yield call(draw.normal(2, 3), empty, via=student.grad(0))
 
 
-@misconception(of="masked_softmax", name="mask inverted", fails=MASKED)
+@masked_softmax("mask inverted")
 def masked_inverted(scores, attn_mask, dim=-1):
     """You forbid the positions where the mask is True.
     In this course True means: may attend.
@@ -277,9 +259,7 @@ def masked_inverted(scores, attn_mask, dim=-1):
     return guarded_softmax(scores, ~attn_mask, dim)
 
 
-@misconception(
-    of="masked_softmax", name="masked after the softmax", fails=but(MASKED, "empty_rows")
-)
+@masked_softmax("masked after the softmax", but=("empty_rows",))
 def masked_after(scores, attn_mask, dim=-1):
     """You set weights to zero after the softmax, so the rest of a row no longer adds up to one.
     Forbidden scores still take part in the sum that everybody is divided by.
@@ -287,7 +267,7 @@ def masked_after(scores, attn_mask, dim=-1):
     return torch.softmax(scores, dim) * attn_mask
 
 
-@misconception(of="masked_softmax", name="forbidden scores set to 0", fails=MASKED)
+@masked_softmax("forbidden scores set to 0")
 def masked_zero_scores(scores, attn_mask, dim=-1):
     """You set forbidden scores to 0, but a score of 0 has exponential 1: it still takes its share.
     Look for the score whose exponential is zero.
@@ -295,11 +275,7 @@ def masked_zero_scores(scores, attn_mask, dim=-1):
     return torch.softmax(scores * attn_mask, dim)
 
 
-@misconception(
-    of="masked_softmax",
-    name="an empty row shares its weight evenly",
-    fails=["masked_softmax-empty_rows"],
-)
+@masked_softmax("an empty row shares its weight evenly", fails=("empty_rows",))
 def masked_large_negative(scores, attn_mask, dim=-1):
     """Where everything is forbidden, all positions get the same weight instead of none.
     A large negative score such as -1e9 does that: it silences a position only beside a larger one.
@@ -307,9 +283,7 @@ def masked_large_negative(scores, attn_mask, dim=-1):
     return torch.softmax(scores.masked_fill(~attn_mask, -1e9), dim)
 
 
-@misconception(
-    of="masked_softmax", name="empty rows are forgotten", fails=["masked_softmax-empty_rows"]
-)
+@masked_softmax("empty rows are forgotten", fails=("empty_rows",))
 def masked_nan_rows(scores, attn_mask, dim=-1):
     """A row in which nothing is allowed holds nothing but minus infinity, and its softmax is NaN.
     Look at what the maximum and the sum of such a row are.
@@ -317,7 +291,7 @@ def masked_nan_rows(scores, attn_mask, dim=-1):
     return torch.softmax(scores.masked_fill(~attn_mask, -torch.inf), dim)
 
 
-@misconception(of="masked_softmax", name="not negative enough", fails=MASKED)
+@masked_softmax("not negative enough")
 def masked_minus_ten(scores, attn_mask, dim=-1):
     """You subtract a number from forbidden scores that is too small to silence them.
     Their weight is then small, not zero, and a large enough score speaks through.
@@ -325,11 +299,7 @@ def masked_minus_ten(scores, attn_mask, dim=-1):
     return torch.softmax(scores - 10.0 * ~attn_mask, dim)
 
 
-@misconception(
-    of="masked_softmax",
-    name="the maximum includes forbidden scores",
-    fails=["masked_softmax-no_influence"],
-)
+@masked_softmax("the maximum includes forbidden scores", fails=("no_influence",))
 def masked_wrong_maximum(scores, attn_mask, dim=-1):
     """You take the maximum over all scores, the forbidden ones too.
     When it stands at a forbidden position, the allowed exponentials all vanish.
@@ -339,11 +309,7 @@ def masked_wrong_maximum(scores, attn_mask, dim=-1):
     return weights / total.masked_fill(total == 0, 1.0)
 
 
-@misconception(
-    of="masked_softmax",
-    name="gradient of an empty row is NaN",
-    fails=["masked_softmax-gradient"],
-)
+@masked_softmax("gradient of an empty row is NaN", fails=("gradient",))
 def masked_nan_gradient(scores, attn_mask, dim=-1):
     """You mend the NaN of an empty row after it has arisen, which mends the values but not the gradient.
     It still runs backwards through NaN; see to it that no NaN arises in the first place.
@@ -352,9 +318,7 @@ def masked_nan_gradient(scores, attn_mask, dim=-1):
     return torch.softmax(scores + bias, dim).nan_to_num(0.0)
 
 
-@misconception(
-    of="masked_softmax", name="no max subtraction", fails=["masked_softmax-large_scores"]
-)
+@masked_softmax("no max subtraction", fails=("large_scores",))
 def masked_naive(scores, attn_mask, dim=-1):
     """You exponentiate the scores as they are, and large ones become infinite.
     Use what you found for `stable_softmax`, on the allowed scores.
@@ -364,7 +328,7 @@ def masked_naive(scores, attn_mask, dim=-1):
     return weights / total.masked_fill(total == 0, 1.0)
 
 
-@misconception(of="masked_softmax", name="dim is ignored", fails=["masked_softmax-shapes"])
+@masked_softmax("dim is ignored", fails=("shapes",))
 def masked_last_axis(scores, attn_mask, dim=-1):
     """You always normalise over the last axis, whatever `dim` says.
     Look at where `dim` enters each reduction.
@@ -392,7 +356,7 @@ def lengths_of(a, b):
     return lengths.masked_fill(lengths == 0, 1.0)
 
 
-@misconception(of="cosine_similarity", name="dot product alone", fails=COSINE)
+@cosine_similarity("dot product alone")
 def cosine_dot(a, b):
     """You return the dot product, which grows with the lengths of the vectors.
     A cosine lies between -1 and 1, whatever the lengths.
@@ -400,7 +364,7 @@ def cosine_dot(a, b):
     return (a * b).sum(-1)
 
 
-@misconception(of="cosine_similarity", name="one length is missing", fails=COSINE)
+@cosine_similarity("one length is missing")
 def cosine_one_length(a, b):
     """You divide by the length of one of the two vectors only.
     Making the other one longer must change nothing either.
@@ -409,7 +373,7 @@ def cosine_one_length(a, b):
     return (a * b).sum(-1) / length.masked_fill(length == 0, 1.0)
 
 
-@misconception(of="cosine_similarity", name="lengths without the square root", fails=COSINE)
+@cosine_similarity("lengths without the square root")
 def cosine_squared_lengths(a, b):
     """You divide by sums of squares, which are the squares of the lengths.
     Look at what stands between a sum of squares and a length.
@@ -418,15 +382,7 @@ def cosine_squared_lengths(a, b):
     return (a * b).sum(-1) / lengths.masked_fill(lengths == 0, 1.0)
 
 
-@misconception(
-    of="cosine_similarity",
-    name="one length for all vectors",
-    fails=[
-        "cosine_similarity-shapes",
-        "cosine_similarity-zero_vector",
-        "cosine_similarity-gradient",
-    ],
-)
+@cosine_similarity("one length for all vectors", but=("values",))
 def cosine_global_length(a, b):
     """You divide by the length of the whole tensor, all vectors together.
     Each vector has its own length, along the last axis.
@@ -435,7 +391,7 @@ def cosine_global_length(a, b):
     return (a * b).sum(-1) / length.masked_fill(length == 0, 1.0)
 
 
-@misconception(of="cosine_similarity", name="distance instead of similarity", fails=COSINE)
+@cosine_similarity("distance instead of similarity")
 def cosine_distance(a, b):
     """You return one minus the cosine, which is a distance: 0 for vectors that point the same way.
     The similarity of such vectors is 1.
@@ -443,11 +399,7 @@ def cosine_distance(a, b):
     return 1.0 - (a * b).sum(-1) / lengths_of(a, b)
 
 
-@misconception(
-    of="cosine_similarity",
-    name="the sign is lost",
-    fails=["cosine_similarity-values", "cosine_similarity-shapes"],
-)
+@cosine_similarity("the sign is lost", fails=("values", "shapes"))
 def cosine_absolute(a, b):
     """You return how parallel two vectors are, but opposite ones count as alike.
     Vectors that point in opposite directions have cosine -1.
@@ -455,11 +407,7 @@ def cosine_absolute(a, b):
     return ((a * b).sum(-1) / lengths_of(a, b)).abs()
 
 
-@misconception(
-    of="cosine_similarity",
-    name="zero vectors are forgotten",
-    fails=["cosine_similarity-zero_vector", "cosine_similarity-gradient"],
-)
+@cosine_similarity("zero vectors are forgotten", fails=("zero_vector", "gradient"))
 def cosine_nan(a, b):
     """A zero vector has length 0, and zero over zero is NaN.
     Look at what to divide by in that case.
@@ -467,9 +415,7 @@ def cosine_nan(a, b):
     return (a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1))
 
 
-@misconception(
-    of="cosine_similarity", name="NaN repaired afterwards", fails=["cosine_similarity-gradient"]
-)
+@cosine_similarity("NaN repaired afterwards", fails=("gradient",))
 def cosine_patched(a, b):
     """You divide zero by zero and put a 0 over the NaN.
     The result looks right, but its gradient still passes through the NaN.
@@ -478,11 +424,7 @@ def cosine_patched(a, b):
     return ((a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1))).nan_to_num(0.0)
 
 
-@misconception(
-    of="cosine_similarity",
-    name="only long vectors are divided by their length",
-    fails=["cosine_similarity-values", "cosine_similarity-shapes"],
-)
+@cosine_similarity("only long vectors are divided by their length", fails=("values", "shapes"))
 def cosine_clamped(a, b):
     """You divide by at least 1, which avoids zero over zero.
     Short vectors have a direction as well: their lengths have to be divided out too.
@@ -490,7 +432,7 @@ def cosine_clamped(a, b):
     return (a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1)).clamp(min=1.0)
 
 
-@misconception(of="cosine_similarity", name="correlation instead of cosine", fails=COSINE)
+@cosine_similarity("correlation instead of cosine")
 def cosine_centred(a, b):
     """You take the mean away from each vector first; the result is a correlation.
     A cosine compares the vectors as they are.
@@ -499,7 +441,7 @@ def cosine_centred(a, b):
     return (a * b).sum(-1) / lengths_of(a, b)
 
 
-@misconception(of="cosine_similarity", name="the last axis is kept", fails=but(COSINE, "gradient"))
+@cosine_similarity("the last axis is kept", but=("gradient",))
 def cosine_keepdim(a, b):
     """The axis of the vectors is still there, with size 1.
     Two vectors have one cosine: the last axis disappears.
@@ -507,9 +449,7 @@ def cosine_keepdim(a, b):
     return ((a * b).sum(-1) / lengths_of(a, b))[..., None]
 
 
-@misconception(
-    of="cosine_similarity", name="cut off from the graph", fails=["cosine_similarity-gradient"]
-)
+@cosine_similarity("cut off from the graph", fails=("gradient",))
 def cosine_detached(a, b):
     """The result has lost its connection to the vectors: no gradient can flow back.
     Look for `detach`, `item`, `numpy`, `no_grad` or a new `torch.tensor(...)`.
@@ -535,11 +475,7 @@ def safe_total(weights):
     return total.masked_fill(total == 0, 1.0)
 
 
-@misconception(
-    of="weighted_mean",
-    name="not divided by the total weight",
-    fails=["weighted_mean-any_weights", "weighted_mean-gradient"],
-)
+@weighted_mean("not divided by the total weight", fails=("any_weights", "gradient"))
 def mean_sum(weights, value):
     """You return the weighted sum.
     It is the mean only when the weights add up to one, which nobody promises here.
@@ -547,11 +483,7 @@ def mean_sum(weights, value):
     return (weights[..., None] * value).sum(-2)
 
 
-@misconception(
-    of="weighted_mean",
-    name="divided by the number of vectors",
-    fails=MEAN,
-)
+@weighted_mean("divided by the number of vectors")
 def mean_by_count(weights, value):
     """You divide by how many vectors there are.
     With weights, what counts is how much weight there is.
@@ -559,7 +491,7 @@ def mean_by_count(weights, value):
     return (weights[..., None] * value).mean(-2)
 
 
-@misconception(of="weighted_mean", name="the weights are ignored", fails=MEAN)
+@weighted_mean("the weights are ignored")
 def mean_plain(weights, value):
     """You return the plain mean, in which all vectors count the same.
     Look at where the weights should enter.
@@ -568,7 +500,7 @@ def mean_plain(weights, value):
     return (even[..., None] * value + 0.0 * weights[..., None]).sum(-2)
 
 
-@misconception(of="weighted_mean", name="softmax of the weights", fails=MEAN)
+@weighted_mean("softmax of the weights")
 def mean_softmax(weights, value):
     """You send the weights through a softmax once more, which makes them more even.
     They are weights already: dividing by their sum is enough.
@@ -576,11 +508,7 @@ def mean_softmax(weights, value):
     return (torch.softmax(weights, -1)[..., None] * value).sum(-2)
 
 
-@misconception(
-    of="weighted_mean",
-    name="one total for all rows",
-    fails=["weighted_mean-shapes", "weighted_mean-zero_weights", "weighted_mean-gradient"],
-)
+@weighted_mean("one total for all rows", but=("values", "any_weights"))
 def mean_global_total(weights, value):
     """You divide by the sum of all weights, over all rows together.
     Each row of weights has its own total.
@@ -589,11 +517,7 @@ def mean_global_total(weights, value):
     return (weights[..., None] * value).sum(-2) / total.masked_fill(total == 0, 1.0)
 
 
-@misconception(
-    of="weighted_mean",
-    name="zero weight is forgotten",
-    fails=["weighted_mean-zero_weights", "weighted_mean-gradient"],
-)
+@weighted_mean("zero weight is forgotten", fails=("zero_weights", "gradient"))
 def mean_nan(weights, value):
     """Where all weights are 0 you divide zero by zero, which is NaN.
     Look at what to divide by in that case.
@@ -601,7 +525,7 @@ def mean_nan(weights, value):
     return (weights[..., None] * value).sum(-2) / weights.sum(-1, keepdim=True)
 
 
-@misconception(of="weighted_mean", name="NaN repaired afterwards", fails=["weighted_mean-gradient"])
+@weighted_mean("NaN repaired afterwards", fails=("gradient",))
 def mean_patched(weights, value):
     """You divide zero by zero and put a 0 over the NaN.
     The result looks right, but its gradient still passes through the NaN.
@@ -610,11 +534,7 @@ def mean_patched(weights, value):
     return ((weights / weights.sum(-1, keepdim=True))[..., None] * value).sum(-2).nan_to_num(0.0)
 
 
-@misconception(
-    of="weighted_mean",
-    name="only large totals are divided out",
-    fails=["weighted_mean-any_weights"],
-)
+@weighted_mean("only large totals are divided out", fails=("any_weights",))
 def mean_clamped(weights, value):
     """You divide by at least 1, which avoids zero over zero.
     A total between 0 and 1 has to be divided out too: half the weights give the same mean.
@@ -622,7 +542,7 @@ def mean_clamped(weights, value):
     return (weights[..., None] * value).sum(-2) / weights.sum(-1, keepdim=True).clamp(min=1.0)
 
 
-@misconception(of="weighted_mean", name="squared weights", fails=MEAN)
+@weighted_mean("squared weights")
 def mean_squared(weights, value):
     """The weights enter twice, so heavy vectors count for too much.
     Each weight is a factor once above and once in the total.
@@ -631,7 +551,7 @@ def mean_squared(weights, value):
     return (squares[..., None] * value).sum(-2) / safe_total(squares)
 
 
-@misconception(of="weighted_mean", name="cut off from the graph", fails=["weighted_mean-gradient"])
+@weighted_mean("cut off from the graph", fails=("gradient",))
 def mean_detached(weights, value):
     """The result has lost its connection to an input: no gradient can flow back.
     Look for `detach`, `item`, `numpy`, `no_grad` or a new `torch.tensor(...)`.
@@ -652,7 +572,7 @@ def unit(words):
     return words / torch.where(lengths == 0, 1.0, lengths)
 
 
-@misconception(of="fixed_word_in_context", name="nothing is fixed", fails=FIXED)
+@fixed_word_in_context("nothing is fixed")
 def words_broken(words):
     """This behaves exactly like `broken_word_in_context`.
     Find its three faults: compare each line with a promise in the list above.
@@ -663,7 +583,7 @@ def words_broken(words):
     return weights @ words
 
 
-@misconception(of="fixed_word_in_context", name="the caller's words are changed", fails=FIXED)
+@fixed_word_in_context("the caller's words are changed")
 def words_in_place(words):
     """The sentence that was handed in is no longer what it was after the call.
     Look for an assignment that writes into `words`.
@@ -673,7 +593,7 @@ def words_in_place(words):
     return torch.softmax(words @ words.T, dim=-1) @ words
 
 
-@misconception(of="fixed_word_in_context", name="mean of shortened words", fails=FIXED)
+@fixed_word_in_context("mean of shortened words")
 def words_of_length_one(words):
     """You average the words after bringing them to length one.
     The lengths leave the comparison, not the mean: the mean is of the words as they are.
@@ -681,11 +601,7 @@ def words_of_length_one(words):
     return torch.softmax(unit(words) @ unit(words).T, dim=-1) @ unit(words)
 
 
-@misconception(
-    of="fixed_word_in_context",
-    name="weights add up along the wrong axis",
-    fails=["fixed_word_in_context-sentences"],
-)
+@fixed_word_in_context("weights add up along the wrong axis", fails=("sentences",))
 def words_wrong_axis(words):
     """The weights with which one word looks at all others do not add up to one.
     Look at the `dim` of the softmax: which index is the word that is replaced?
@@ -693,7 +609,7 @@ def words_wrong_axis(words):
     return torch.softmax(unit(words) @ unit(words).T, dim=0) @ words
 
 
-@misconception(of="fixed_word_in_context", name="dot products instead of cosines", fails=FIXED)
+@fixed_word_in_context("dot products instead of cosines")
 def words_by_dot_product(words):
     """Long words attract more weight than short ones: the scores are dot products.
     A cosine does not depend on how long the words are.
@@ -707,7 +623,7 @@ def check_calls(draw):
         yield call(candidate)
 
 
-@misconception(of="check_softmax", name="accepts everything", fails=CHECK)
+@check_softmax("accepts everything")
 def check_nothing(candidate):
     """Your test never says False, so no wrong softmax is caught.
     Call the candidate and compare what comes back.
@@ -715,7 +631,7 @@ def check_nothing(candidate):
     return True
 
 
-@misconception(of="check_softmax", name="rejects everything", fails=CHECK)
+@check_softmax("rejects everything")
 def check_refuse(candidate):
     """Your test says False even for a right softmax.
     Look at whether you leave room for rounding, and at what you return in the end.
@@ -723,7 +639,7 @@ def check_refuse(candidate):
     return False
 
 
-@misconception(of="check_softmax", name="looks at the sums only", fails=CHECK)
+@check_softmax("looks at the sums only")
 def check_sums(candidate):
     """You check that rows add up to one, and nothing else.
     Equal weights add up to one too.
@@ -732,7 +648,7 @@ def check_sums(candidate):
     return bool(torch.allclose(weights.sum(-1), torch.ones(2)))
 
 
-@misconception(of="check_softmax", name="one small example", fails=["check_softmax-mutants"])
+@check_softmax("one small example", fails=("mutants",))
 def check_one(candidate):
     """You compare one small row with the right weights.
     Large scores, other axes and what happens to the input stay unseen.

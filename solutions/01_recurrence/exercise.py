@@ -13,7 +13,17 @@ import math
 import torch
 
 from attn_course import functional, reference
-from attn_course.probes import Probe
+from attn_course.probes import Probes
+
+probes = Probes(
+    "01_recurrence",
+    rnn_cell=reference.rnn_cell,
+    lstm_cell=reference.lstm_cell,
+    gru_cell=reference.gru_cell,
+    rnn_bptt=reference.rnn_bptt,
+    jacobian_product=reference.jacobian_product,
+    clip_by_global_norm=functional.clip_by_global_norm,
+)
 
 # %% [markdown]
 # ## 1. The plain cell
@@ -44,7 +54,7 @@ def rnn_cell(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
 
 # %% nbgrader={"grade_id": "rnn_cell-by_hand", "grade": true, "points": 1}
 # The steps by hand: all sizes are 1, no biases.
-probe = Probe("01_recurrence", "rnn_cell", rnn_cell, oracle=reference.rnn_cell)
+probe = probes(rnn_cell=rnn_cell)
 one, half, none = torch.tensor([[1.0]]), torch.tensor([[0.5]]), torch.zeros(1)
 probe.equals(torch.tensor([[0.0]]), torch.tensor([[0.7616]]), one, half, none, none)
 probe.equals(torch.tensor([[-1.0]]), torch.tensor([[0.3634]]), one, half, none, none)
@@ -55,7 +65,7 @@ probe.equals(number[0], number[1], number[2], number[3], none, none)
 
 # %% nbgrader={"grade_id": "rnn_cell-matrices", "grade": true, "points": 2}
 # Matrices of every shape, no biases.
-probe = Probe("01_recurrence", "rnn_cell", rnn_cell, oracle=reference.rnn_cell)
+probe = probes(rnn_cell=rnn_cell)
 turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
 probe.equals(
     torch.ones(1, 3),
@@ -86,7 +96,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "rnn_cell-biases", "grade": true, "points": 1}
 # Two biases, both different from zero.
-probe = Probe("01_recurrence", "rnn_cell", rnn_cell, oracle=reference.rnn_cell)
+probe = probes(rnn_cell=rnn_cell)
 nothing = torch.zeros(1, 2)
 probe.equals(
     nothing,
@@ -109,7 +119,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "rnn_cell-gradient", "grade": true, "points": 1}
 # Gradients with respect to the input, the old state and both matrices.
-probe = Probe("01_recurrence", "rnn_cell", rnn_cell, oracle=reference.rnn_cell)
+probe = probes(rnn_cell=rnn_cell)
 probe.gradient(
     probe.normal(2, 3),
     probe.normal(2, 2),
@@ -155,7 +165,7 @@ def lstm_cell(input, state, weight_ih, weight_hh, bias_ih, bias_hh):
 
 # %% nbgrader={"grade_id": "lstm_cell-by_hand", "grade": true, "points": 2}
 # The example by hand: one unit, the four numbers come from the first bias alone.
-probe = Probe("01_recurrence", "lstm_cell", lstm_cell, oracle=reference.lstm_cell)
+probe = probes(lstm_cell=lstm_cell)
 unit, no_weight = torch.ones(1, 1), torch.zeros(4, 1)
 probe.equals(
     unit, (unit, unit), no_weight, no_weight, torch.tensor([2.0, 3.0, 1.0, 0.0]), torch.zeros(4)
@@ -167,7 +177,7 @@ probe.equals(unit, (unit, 0.5 + probe.uniform(1, 1)), no_weight, no_weight, numb
 
 # %% nbgrader={"grade_id": "lstm_cell-memory", "grade": true, "points": 1}
 # The forget gate is open, the input gate shut, and the old cell is large: it must come through as it is.
-probe = Probe("01_recurrence", "lstm_cell", lstm_cell, oracle=reference.lstm_cell)
+probe = probes(lstm_cell=lstm_cell)
 keep = torch.tensor([-30.0, 30.0, 1.0, 0.5])
 probe.equals(unit, (unit, 3 * unit), no_weight, no_weight, keep, torch.zeros(4))
 ### BEGIN HIDDEN TESTS
@@ -184,7 +194,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "lstm_cell-weights", "grade": true, "points": 2}
 # Full weights and both biases, several sequences and units.
-probe = Probe("01_recurrence", "lstm_cell", lstm_cell, oracle=reference.lstm_cell)
+probe = probes(lstm_cell=lstm_cell)
 state = (probe.normal(2, 3), probe.normal(2, 3))
 probe.equals(
     probe.normal(2, 5),
@@ -209,7 +219,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "lstm_cell-gradient", "grade": true, "points": 1}
 # Gradients with respect to the input and both matrices.
-probe = Probe("01_recurrence", "lstm_cell", lstm_cell, oracle=reference.lstm_cell)
+probe = probes(lstm_cell=lstm_cell)
 state = (probe.normal(2, 2), probe.normal(2, 2))
 probe.gradient(
     probe.normal(2, 3),
@@ -257,7 +267,7 @@ def gru_cell(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
 
 # %% nbgrader={"grade_id": "gru_cell-by_hand", "grade": true, "points": 1}
 # The example by hand: no weights, all numbers come from the first bias.
-probe = Probe("01_recurrence", "gru_cell", gru_cell, oracle=reference.gru_cell)
+probe = probes(gru_cell=gru_cell)
 unit, no_weight = torch.ones(1, 1), torch.zeros(3, 1)
 by_hand = torch.tensor([0.0, math.log(9.0), math.atanh(-0.5)])
 probe.equals(unit, 0.8 * unit, no_weight, no_weight, by_hand, torch.zeros(3))
@@ -268,7 +278,7 @@ probe.equals(unit, 0.5 + probe.uniform(1, 1), no_weight, no_weight, numbers, tor
 
 # %% nbgrader={"grade_id": "gru_cell-reset", "grade": true, "points": 2}
 # One unit whose reset gate is nearly shut, with a weight and a bias behind it.
-probe = Probe("01_recurrence", "gru_cell", gru_cell, oracle=reference.gru_cell)
+probe = probes(gru_cell=gru_cell)
 behind = torch.tensor([[0.0], [0.0], [2.0]])
 probe.equals(
     unit,
@@ -294,7 +304,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "gru_cell-weights", "grade": true, "points": 2}
 # Full weights and both biases, several sequences and units.
-probe = Probe("01_recurrence", "gru_cell", gru_cell, oracle=reference.gru_cell)
+probe = probes(gru_cell=gru_cell)
 probe.equals(
     probe.normal(2, 5),
     probe.normal(2, 3),
@@ -317,7 +327,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "gru_cell-gradient", "grade": true, "points": 1}
 # Gradients with respect to the input, the old state and both matrices.
-probe = Probe("01_recurrence", "gru_cell", gru_cell, oracle=reference.gru_cell)
+probe = probes(gru_cell=gru_cell)
 probe.gradient(
     probe.normal(2, 2),
     probe.normal(2, 2),
@@ -371,7 +381,7 @@ def rnn_bptt(inputs, hidden, weight_ih, weight_hh, bias_ih, bias_hh, grad_output
 
 # %% nbgrader={"grade_id": "rnn_bptt-by_hand", "grade": true, "points": 2}
 # The example by hand: three steps, all sizes 1, the loss reads the last state only.
-probe = Probe("01_recurrence", "rnn_bptt", rnn_bptt, oracle=reference.rnn_bptt)
+probe = probes(rnn_bptt=rnn_bptt)
 words, last_only = torch.tensor([[[1.0], [0.0], [-1.0]]]), torch.tensor([[[0.0], [0.0], [0.3259]]])
 probe.equals(
     words,
@@ -396,7 +406,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "rnn_bptt-one_step", "grade": true, "points": 2}
 # A single step, two sequences, an old state that is not zero.
-probe = Probe("01_recurrence", "rnn_bptt", rnn_bptt, oracle=reference.rnn_bptt)
+probe = probes(rnn_bptt=rnn_bptt)
 probe.equals(
     probe.normal(2, 1, 3),
     probe.normal(2, 2),
@@ -420,7 +430,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "rnn_bptt-last_output", "grade": true, "points": 2}
 # Several steps from a zero state; the loss reads the last state only.
-probe = Probe("01_recurrence", "rnn_bptt", rnn_bptt, oracle=reference.rnn_bptt)
+probe = probes(rnn_bptt=rnn_bptt)
 last_only = torch.zeros(2, 4, 3)
 last_only[:, -1] = probe.normal(2, 3)
 probe.equals(
@@ -449,7 +459,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "rnn_bptt-every_output", "grade": true, "points": 2}
 # The loss reads every state, and the first state is not zero.
-probe = Probe("01_recurrence", "rnn_bptt", rnn_bptt, oracle=reference.rnn_bptt)
+probe = probes(rnn_bptt=rnn_bptt)
 probe.equals(
     probe.normal(2, 3, 2),
     probe.normal(2, 2),
@@ -503,9 +513,7 @@ def jacobian_product(hiddens, weight_hh, first, last):
 
 # %% nbgrader={"grade_id": "jacobian_product-by_hand", "grade": true, "points": 1}
 # The example by hand, one unit.
-probe = Probe(
-    "01_recurrence", "jacobian_product", jacobian_product, oracle=reference.jacobian_product
-)
+probe = probes(jacobian_product=jacobian_product)
 states = torch.tensor([[0.0], [0.7616], [0.3634], [-0.6741]])
 probe.equals(states, torch.tensor([[0.5]]), 1, 3)
 ### BEGIN HIDDEN TESTS
@@ -519,9 +527,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "jacobian_product-one_step", "grade": true, "points": 2}
 # A single step with several units.
-probe = Probe(
-    "01_recurrence", "jacobian_product", jacobian_product, oracle=reference.jacobian_product
-)
+probe = probes(jacobian_product=jacobian_product)
 states = torch.tensor([[0.1, 0.2], [0.5, 0.0], [0.9, -0.5]])
 weight = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
 probe.equals(states, weight, 0, 1)
@@ -532,9 +538,7 @@ probe.equals(probe.normal(4, 3).tanh(), probe.normal(3, 3), 2, 3)
 
 # %% nbgrader={"grade_id": "jacobian_product-many_steps", "grade": true, "points": 2}
 # Several steps with several units.
-probe = Probe(
-    "01_recurrence", "jacobian_product", jacobian_product, oracle=reference.jacobian_product
-)
+probe = probes(jacobian_product=jacobian_product)
 probe.equals(states, weight, 0, 2)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(7, 3).tanh(), probe.normal(3, 3), 1, 5)
@@ -545,9 +549,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "jacobian_product-no_step", "grade": true, "points": 1}
 # No step at all.
-probe = Probe(
-    "01_recurrence", "jacobian_product", jacobian_product, oracle=reference.jacobian_product
-)
+probe = probes(jacobian_product=jacobian_product)
 probe.equals(states, weight, 1, 1)
 ### BEGIN HIDDEN TESTS
 probe.equals(
@@ -581,12 +583,7 @@ def clip_by_global_norm(grads, max_norm):
 
 # %% nbgrader={"grade_id": "clip_by_global_norm-by_hand", "grade": true, "points": 1}
 # The example by hand.
-probe = Probe(
-    "01_recurrence",
-    "clip_by_global_norm",
-    clip_by_global_norm,
-    oracle=functional.clip_by_global_norm,
-)
+probe = probes(clip_by_global_norm=clip_by_global_norm)
 probe.equals([torch.tensor([3.0, 0.0]), torch.tensor([4.0])], 1.0)
 ### BEGIN HIDDEN TESTS
 probe.equals([torch.tensor([12.0, 0.0, 3.0]), torch.tensor([[4.0]])], 3.5)
@@ -594,12 +591,7 @@ probe.equals([torch.tensor([12.0, 0.0, 3.0]), torch.tensor([[4.0]])], 3.5)
 
 # %% nbgrader={"grade_id": "clip_by_global_norm-any_shapes", "grade": true, "points": 2}
 # Several tensors of several shapes, a long gradient.
-probe = Probe(
-    "01_recurrence",
-    "clip_by_global_norm",
-    clip_by_global_norm,
-    oracle=functional.clip_by_global_norm,
-)
+probe = probes(clip_by_global_norm=clip_by_global_norm)
 probe.equals([torch.full((2, 3), 2.0), torch.full((5,), -3.0), torch.tensor(6.0)], 2.0)
 ### BEGIN HIDDEN TESTS
 probe.equals([5 + probe.normal(2, 3), probe.normal(7), 3 * probe.normal(2, 1, 5)], 0.7)
@@ -607,12 +599,7 @@ probe.equals([5 + probe.normal(2, 3), probe.normal(7), 3 * probe.normal(2, 1, 5)
 
 # %% nbgrader={"grade_id": "clip_by_global_norm-short_gradients", "grade": true, "points": 1}
 # A gradient that is short enough keeps its length.
-probe = Probe(
-    "01_recurrence",
-    "clip_by_global_norm",
-    clip_by_global_norm,
-    oracle=functional.clip_by_global_norm,
-)
+probe = probes(clip_by_global_norm=clip_by_global_norm)
 probe.equals([torch.tensor([3.0, 0.0]), torch.tensor([4.0])], 10.0)
 ### BEGIN HIDDEN TESTS
 probe.equals([0.3 + 0.1 * probe.uniform(2, 3), 0.5 + 0.1 * probe.uniform(5)], 20.0)
@@ -620,12 +607,7 @@ probe.equals([0.3 + 0.1 * probe.uniform(2, 3), 0.5 + 0.1 * probe.uniform(5)], 20
 
 # %% nbgrader={"grade_id": "clip_by_global_norm-all_zero", "grade": true, "points": 1}
 # A gradient of nothing but zeros.
-probe = Probe(
-    "01_recurrence",
-    "clip_by_global_norm",
-    clip_by_global_norm,
-    oracle=functional.clip_by_global_norm,
-)
+probe = probes(clip_by_global_norm=clip_by_global_norm)
 probe.equals([torch.zeros(2), torch.zeros(3, 1)], 1.0)
 
 # %% [markdown]
@@ -675,7 +657,7 @@ def torch_reader(inputs, hidden, cell, *weights):
     return outputs, last_hidden[0], last_cell[0]
 
 
-probe = Probe("01_recurrence", "fixed_reader", fixed_reader, oracle=torch_reader)
+probe = probes(fixed_reader=fixed_reader, oracle=torch_reader)
 probe.equals(
     probe.normal(2, 1, 3),
     probe.normal(2, 2),
@@ -688,7 +670,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "fixed_reader-many_steps", "grade": true, "points": 2}
 # Several steps: outputs and final state.
-probe = Probe("01_recurrence", "fixed_reader", fixed_reader, oracle=torch_reader)
+probe = probes(fixed_reader=fixed_reader, oracle=torch_reader)
 probe.equals(
     probe.normal(2, 3, 3),
     probe.normal(2, 2),
@@ -757,7 +739,7 @@ def does_nothing(grads, max_norm):
     return list(grads), torch.sqrt(sum(g.pow(2).sum() for g in grads))
 
 
-probe = Probe("01_recurrence", "check_clipping", check_clipping)
+probe = probes(check_clipping=check_clipping)
 probe.judges(
     right=[functional.clip_by_global_norm], wrong={"changes nothing": does_nothing}, points=1
 )
@@ -765,7 +747,7 @@ probe.judges(
 
 # %% nbgrader={"grade_id": "check_clipping-mutants", "grade": true, "points": 4}
 # More right answers and more wrong ones; the pair from above stands for them here.
-probe = Probe("01_recurrence", "check_clipping", check_clipping)
+probe = probes(check_clipping=check_clipping)
 probe.judges(
     right=[functional.clip_by_global_norm], wrong={"changes nothing": does_nothing}, points=4
 )
@@ -834,7 +816,7 @@ def flattened(grads, max_norm):
     return [g.flatten() * factor(grads, max_norm) for g in grads], total(grads)
 
 
-probe = Probe("01_recurrence", "check_clipping", check_clipping)
+probe = probes(check_clipping=check_clipping)
 probe.judges(
     right=[functional.clip_by_global_norm, plain],
     wrong={

@@ -4,16 +4,23 @@ import torch
 from torch.nn import functional as F
 
 from attn_course import functional
-from attn_course.probes import call, misconception, student, witnesses
+from attn_course.probes import WrongAnswers, call, student, witnesses
 
-
-def cells(name, *properties):
-    return [f"{name}-{p}" for p in properties]
+rnn_cell = WrongAnswers("rnn_cell", tests=("by_hand", "matrices", "biases", "gradient"))
+lstm_cell = WrongAnswers("lstm_cell", tests=("by_hand", "memory", "weights", "gradient"))
+gru_cell = WrongAnswers("gru_cell", tests=("by_hand", "reset", "weights", "gradient"))
+rnn_bptt = WrongAnswers("rnn_bptt", tests=("by_hand", "one_step", "last_output", "every_output"))
+jacobian_product = WrongAnswers(
+    "jacobian_product", tests=("by_hand", "one_step", "many_steps", "no_step")
+)
+clip_by_global_norm = WrongAnswers(
+    "clip_by_global_norm", tests=("by_hand", "any_shapes", "short_gradients", "all_zero")
+)
+fixed_reader = WrongAnswers("fixed_reader", tests=("one_step", "many_steps"))
+check_clipping = WrongAnswers("check_clipping", tests=("first_pair", "mutants"))
 
 
 # 1. The plain cell
-
-ALL_RNN = cells("rnn_cell", "by_hand", "matrices", "biases", "gradient")
 
 
 @witnesses(of="rnn_cell")
@@ -28,7 +35,7 @@ def rnn_calls(draw):
         yield call(*(draw.normal(*s) for s in shapes), via=student.grad(wrt))
 
 
-@misconception(of="rnn_cell", name="no tanh", fails=ALL_RNN)
+@rnn_cell("no tanh")
 def rnn_linear(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You return the sum itself, without squashing it.
     Check whether a large input can push your state beyond 1.
@@ -36,7 +43,7 @@ def rnn_linear(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return F.linear(input, weight_ih, bias_ih) + F.linear(hidden, weight_hh, bias_hh)
 
 
-@misconception(of="rnn_cell", name="sigmoid instead of tanh", fails=ALL_RNN)
+@rnn_cell("sigmoid instead of tanh")
 def rnn_sigmoid(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You squash into (0, 1), so no state can ever be negative.
     Look at the range that the formula promises.
@@ -44,7 +51,7 @@ def rnn_sigmoid(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return torch.sigmoid(F.linear(input, weight_ih, bias_ih) + F.linear(hidden, weight_hh, bias_hh))
 
 
-@misconception(of="rnn_cell", name="the old state is ignored", fails=ALL_RNN)
+@rnn_cell("the old state is ignored")
 def rnn_forgets(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """The new state does not depend on the old one: nothing is remembered.
     Look at which of the arguments you never multiply with a matrix.
@@ -52,7 +59,7 @@ def rnn_forgets(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return torch.tanh(F.linear(input, weight_ih, bias_ih) + bias_hh + 0.0 * hidden)
 
 
-@misconception(of="rnn_cell", name="each part squashed by itself", fails=ALL_RNN)
+@rnn_cell("each part squashed by itself")
 def rnn_two_tanh(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You squash the input's part and the state's part separately and then add.
     The result can leave (-1, 1). Count the tanh in the formula.
@@ -61,7 +68,7 @@ def rnn_two_tanh(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return new + torch.tanh(F.linear(hidden, weight_hh, bias_hh))
 
 
-@misconception(of="rnn_cell", name="the old state enters unweighted", fails=ALL_RNN)
+@rnn_cell("the old state enters unweighted")
 def rnn_residual(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You add the old state as it is instead of sending it through its matrix.
     Look at what stands in front of the old state in the formula.
@@ -71,11 +78,7 @@ def rnn_residual(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     )
 
 
-@misconception(
-    of="rnn_cell",
-    name="recurrent matrix on the wrong side",
-    fails=cells("rnn_cell", "matrices", "biases", "gradient"),
-)
+@rnn_cell("recurrent matrix on the wrong side", but=("by_hand",))
 def rnn_untransposed(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """Your recurrent matrix is transposed: the shapes fit, because it is square, the numbers do not.
     Entry (i, j) of the matrix says what old unit j does to new unit i.
@@ -83,9 +86,7 @@ def rnn_untransposed(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return torch.tanh(F.linear(input, weight_ih, bias_ih) + hidden @ weight_hh + bias_hh)
 
 
-@misconception(
-    of="rnn_cell", name="one bias is missing", fails=cells("rnn_cell", "biases", "gradient")
-)
+@rnn_cell("one bias is missing", fails=("biases", "gradient"))
 def rnn_one_bias(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You add one of the two biases only. With zero biases nobody notices.
     Go through the arguments and tick off where each one enters.
@@ -93,11 +94,7 @@ def rnn_one_bias(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return torch.tanh(F.linear(input, weight_ih, bias_ih) + F.linear(hidden, weight_hh))
 
 
-@misconception(
-    of="rnn_cell",
-    name="biases added after the squashing",
-    fails=cells("rnn_cell", "biases", "gradient"),
-)
+@rnn_cell("biases added after the squashing", fails=("biases", "gradient"))
 def rnn_bias_outside(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You add the biases to the squashed state, so it can leave (-1, 1).
     Look at where the bracket of the tanh closes.
@@ -105,9 +102,7 @@ def rnn_bias_outside(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return torch.tanh(F.linear(input, weight_ih) + F.linear(hidden, weight_hh)) + bias_ih + bias_hh
 
 
-@misconception(
-    of="rnn_cell", name="one bias is added twice", fails=cells("rnn_cell", "biases", "gradient")
-)
+@rnn_cell("one bias is added twice", fails=("biases", "gradient"))
 def rnn_bias_twice(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You add `bias_ih` twice and `bias_hh` never, as happens when a line is copied.
     Go through the arguments and tick off where each one enters.
@@ -115,7 +110,7 @@ def rnn_bias_twice(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return torch.tanh(F.linear(input, weight_ih, bias_ih) + F.linear(hidden, weight_hh, bias_ih))
 
 
-@misconception(of="rnn_cell", name="cut off from the graph", fails=cells("rnn_cell", "gradient"))
+@rnn_cell("cut off from the graph", fails=("gradient",))
 def rnn_detached(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """The result has lost its connection to the inputs: no gradient can flow back.
     Look for `detach`, `item`, `numpy`, `no_grad` or a new `torch.tensor(...)`.
@@ -123,11 +118,7 @@ def rnn_detached(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return functional.rnn_cell(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh).detach()
 
 
-@misconception(
-    of="rnn_cell",
-    name="no gradient to the old state",
-    fails=cells("rnn_cell", "gradient"),
-)
+@rnn_cell("no gradient to the old state", fails=("gradient",))
 def rnn_truncated(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """The numbers are right, but the old state is cut off, so no gradient can go back in time.
     Cutting the history is the business of whoever calls the cell, not of the cell.
@@ -136,9 +127,6 @@ def rnn_truncated(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
 
 
 # 2. The LSTM
-
-ALL_LSTM = cells("lstm_cell", "by_hand", "memory", "weights", "gradient")
-LSTM_BUT_MEMORY = cells("lstm_cell", "by_hand", "weights", "gradient")
 
 
 def lstm_blocks(input, state, weight_ih, weight_hh, bias_ih, bias_hh):
@@ -163,7 +151,7 @@ def lstm_calls(draw):
         yield call(draw.normal(2, 2), state, *rest, via=student.grad(wrt))
 
 
-@misconception(of="lstm_cell", name="content and output gate exchanged", fails=ALL_LSTM)
+@lstm_cell("content and output gate exchanged")
 def lstm_ifog(input, state, *weights):
     """You read the blocks in the order input, forget, output, content, as some papers stack them.
     Look at the order that the exercise states.
@@ -173,7 +161,7 @@ def lstm_ifog(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
-@misconception(of="lstm_cell", name="forget gate and content exchanged", fails=ALL_LSTM)
+@lstm_cell("forget gate and content exchanged")
 def lstm_igfo(input, state, *weights):
     """You read the blocks in the order input, content, forget, output, as TensorFlow once stacked
     them. Look at the order that the exercise states.
@@ -183,7 +171,7 @@ def lstm_igfo(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
-@misconception(of="lstm_cell", name="input and forget gate exchanged", fails=ALL_LSTM)
+@lstm_cell("input and forget gate exchanged")
 def lstm_figo(input, state, *weights):
     """Your input gate keeps the old cell and your forget gate lets the new content in.
     Look at which gate is multiplied with what.
@@ -193,7 +181,7 @@ def lstm_figo(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
-@misconception(of="lstm_cell", name="the forget gate means forget", fails=ALL_LSTM)
+@lstm_cell("the forget gate means forget")
 def lstm_one_minus_forget(input, state, *weights):
     """You multiply the old cell by one minus the forget gate, as its name suggests.
     The name is bad: look at what the formula does when the gate is 1.
@@ -203,7 +191,7 @@ def lstm_one_minus_forget(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
-@misconception(of="lstm_cell", name="the cell is shown unsquashed", fails=ALL_LSTM)
+@lstm_cell("the cell is shown unsquashed")
 def lstm_no_output_tanh(input, state, *weights):
     """Your hidden state is the output gate times the cell itself, so it can leave (-1, 1).
     Look at what happens to the cell on its way out.
@@ -213,7 +201,7 @@ def lstm_no_output_tanh(input, state, *weights):
     return o.sigmoid() * cell, cell
 
 
-@misconception(of="lstm_cell", name="the memory itself is squashed", fails=ALL_LSTM)
+@lstm_cell("the memory itself is squashed")
 def lstm_squashed_cell(input, state, *weights):
     """You carry the squashed cell on to the next step, so the memory can never exceed 1
     and loses a little at every step. Only what is shown is squashed, not what is kept.
@@ -223,7 +211,7 @@ def lstm_squashed_cell(input, state, *weights):
     return o.sigmoid() * cell, cell
 
 
-@misconception(of="lstm_cell", name="the gates are not squashed", fails=ALL_LSTM)
+@lstm_cell("the gates are not squashed")
 def lstm_raw_gates(input, state, *weights):
     """You multiply with the gates as they come out of the sum, so one can be 3 or -30.
     A gate is a share between 0 and 1; look at what makes it one.
@@ -233,7 +221,7 @@ def lstm_raw_gates(input, state, *weights):
     return o * cell.tanh(), cell
 
 
-@misconception(of="lstm_cell", name="the pair is turned round", fails=ALL_LSTM)
+@lstm_cell("the pair is turned round")
 def lstm_swapped_pair(input, state, *weights):
     """You return the cell first and the hidden state second; both have the same shape.
     Look at the order of the pair that comes in.
@@ -242,7 +230,7 @@ def lstm_swapped_pair(input, state, *weights):
     return cell, hidden
 
 
-@misconception(of="lstm_cell", name="the old cell is dropped", fails=ALL_LSTM)
+@lstm_cell("the old cell is dropped")
 def lstm_no_carry(input, state, *weights):
     """Your new cell holds the new content only: nothing of the old memory is carried on.
     Look at the first half of the formula for the cell.
@@ -252,7 +240,7 @@ def lstm_no_carry(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
-@misconception(of="lstm_cell", name="one gate for keeping and writing", fails=LSTM_BUT_MEMORY)
+@lstm_cell("one gate for keeping and writing", but=("memory",))
 def lstm_coupled(input, state, *weights):
     """You let in one minus the forget gate, as a GRU does; the input gate plays no part.
     Look at how many gates act on the cell.
@@ -262,7 +250,7 @@ def lstm_coupled(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
-@misconception(of="lstm_cell", name="the forget gate plays no part", fails=LSTM_BUT_MEMORY)
+@lstm_cell("the forget gate plays no part", but=("memory",))
 def lstm_coupled_input(input, state, *weights):
     """You keep one minus the input gate, as a GRU does; the forget gate plays no part.
     Look at how many gates act on the cell.
@@ -272,7 +260,7 @@ def lstm_coupled_input(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
-@misconception(of="lstm_cell", name="the content goes through a sigmoid", fails=LSTM_BUT_MEMORY)
+@lstm_cell("the content goes through a sigmoid", but=("memory",))
 def lstm_sigmoid_content(input, state, *weights):
     """You treat all four blocks as gates, so the content can never be negative.
     One of the four is not a gate.
@@ -282,7 +270,7 @@ def lstm_sigmoid_content(input, state, *weights):
     return o * cell.tanh(), cell
 
 
-@misconception(of="lstm_cell", name="the old cell is shown", fails=LSTM_BUT_MEMORY)
+@lstm_cell("the old cell is shown", but=("memory",))
 def lstm_shows_old(input, state, *weights):
     """Your hidden state is made from the old cell, so it lags one step behind.
     Look at the order in which the two states are computed.
@@ -292,9 +280,7 @@ def lstm_shows_old(input, state, *weights):
     return o.sigmoid() * state[1].tanh(), cell
 
 
-@misconception(
-    of="lstm_cell", name="one bias is missing", fails=cells("lstm_cell", "weights", "gradient")
-)
+@lstm_cell("one bias is missing", fails=("weights", "gradient"))
 def lstm_one_bias(input, state, weight_ih, weight_hh, bias_ih, bias_hh):
     """You add one of the two biases only. With one of them zero nobody notices.
     Go through the arguments and tick off where each one enters.
@@ -302,11 +288,7 @@ def lstm_one_bias(input, state, weight_ih, weight_hh, bias_ih, bias_hh):
     return functional.lstm_cell(input, state, weight_ih, weight_hh, bias_ih, 0 * bias_hh)
 
 
-@misconception(
-    of="lstm_cell",
-    name="every fourth number to one gate",
-    fails=cells("lstm_cell", "memory", "weights", "gradient"),
-)
+@lstm_cell("every fourth number to one gate", but=("by_hand",))
 def lstm_interleaved(input, state, *weights):
     """You deal the numbers out in turn, one to each gate. With one unit nobody notices.
     Each gate is a block: its H numbers stand next to each other.
@@ -317,7 +299,7 @@ def lstm_interleaved(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
-@misconception(of="lstm_cell", name="cut off from the graph", fails=cells("lstm_cell", "gradient"))
+@lstm_cell("cut off from the graph", fails=("gradient",))
 def lstm_detached(input, state, *weights):
     """The result has lost its connection to the inputs: no gradient can flow back.
     Look for `detach`, `item`, `numpy`, `no_grad` or a new `torch.tensor(...)`.
@@ -327,9 +309,6 @@ def lstm_detached(input, state, *weights):
 
 
 # 3. The GRU
-
-ALL_GRU = cells("gru_cell", "by_hand", "reset", "weights", "gradient")
-GRU_BUT_HAND = cells("gru_cell", "reset", "weights", "gradient")
 
 
 def gru_halves(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
@@ -349,7 +328,7 @@ def gru_calls(draw):
         yield call(*(draw.normal(*s) for s in shapes), via=student.grad(wrt))
 
 
-@misconception(of="gru_cell", name="update gate the other way round", fails=ALL_GRU)
+@gru_cell("update gate the other way round")
 def gru_update_flipped(input, hidden, *weights):
     """Your update gate keeps the proposal where it should keep the old state.
     Papers differ here; look at which term the formula of this exercise multiplies with z.
@@ -360,7 +339,7 @@ def gru_update_flipped(input, hidden, *weights):
     return z * n + (1 - z) * hidden
 
 
-@misconception(of="gru_cell", name="reset and update exchanged", fails=ALL_GRU)
+@gru_cell("reset and update exchanged")
 def gru_zrn(input, hidden, *weights):
     """You read the blocks in the order update, reset, new.
     Look at the order in which the exercise stacks them.
@@ -370,7 +349,7 @@ def gru_zrn(input, hidden, *weights):
     return (1 - z) * torch.tanh(i_n + torch.sigmoid(ir + hr) * hn) + z * hidden
 
 
-@misconception(of="gru_cell", name="the reset gate closes the input too", fails=ALL_GRU)
+@gru_cell("the reset gate closes the input too")
 def gru_reset_all(input, hidden, *weights):
     """Your reset gate multiplies the whole proposal, the part from the new input included.
     It is to hide the past, not the present.
@@ -380,7 +359,7 @@ def gru_reset_all(input, hidden, *weights):
     return (1 - z) * torch.tanh(torch.sigmoid(ir + hr) * (i_n + hn)) + z * hidden
 
 
-@misconception(of="gru_cell", name="the reset gate closes the wrong half", fails=ALL_GRU)
+@gru_cell("the reset gate closes the wrong half")
 def gru_reset_input(input, hidden, *weights):
     """Your reset gate multiplies what comes from the new input and leaves the past as it is.
     It is to hide the past, not the present.
@@ -390,7 +369,7 @@ def gru_reset_input(input, hidden, *weights):
     return (1 - z) * torch.tanh(torch.sigmoid(ir + hr) * i_n + hn) + z * hidden
 
 
-@misconception(of="gru_cell", name="the proposal goes through a sigmoid", fails=ALL_GRU)
+@gru_cell("the proposal goes through a sigmoid")
 def gru_sigmoid_new(input, hidden, *weights):
     """You squash the proposal into (0, 1), so a state can never become negative.
     One of the three blocks is not a gate.
@@ -400,7 +379,7 @@ def gru_sigmoid_new(input, hidden, *weights):
     return (1 - z) * torch.sigmoid(i_n + torch.sigmoid(ir + hr) * hn) + z * hidden
 
 
-@misconception(of="gru_cell", name="the old state is added in full", fails=ALL_GRU)
+@gru_cell("the old state is added in full")
 def gru_adds(input, hidden, *weights):
     """You add the old state without weighing it, so old and new together can exceed 1.
     Look at what z and 1 - z add up to, and where each of them belongs.
@@ -410,7 +389,7 @@ def gru_adds(input, hidden, *weights):
     return (1 - z) * torch.tanh(i_n + torch.sigmoid(ir + hr) * hn) + hidden
 
 
-@misconception(of="gru_cell", name="the proposal is added in full", fails=ALL_GRU)
+@gru_cell("the proposal is added in full")
 def gru_adds_new(input, hidden, *weights):
     """You add the proposal without weighing it, so old and new together can exceed 1.
     Look at what z and 1 - z add up to, and where each of them belongs.
@@ -420,7 +399,7 @@ def gru_adds_new(input, hidden, *weights):
     return torch.tanh(i_n + torch.sigmoid(ir + hr) * hn) + z * hidden
 
 
-@misconception(of="gru_cell", name="reset before the matrix", fails=GRU_BUT_HAND)
+@gru_cell("reset before the matrix", but=("by_hand",))
 def gru_paper(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You reset the old state before it meets its matrix, as in the paper of Cho et al.
     This exercise follows torch: look at what the reset gate is multiplied with.
@@ -431,7 +410,7 @@ def gru_paper(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return (1 - z) * torch.tanh(i_n + old) + z * hidden
 
 
-@misconception(of="gru_cell", name="reset before the matrix, its bias lost", fails=GRU_BUT_HAND)
+@gru_cell("reset before the matrix, its bias lost", but=("by_hand",))
 def gru_paper_no_bias(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You reset the old state before it meets its matrix, and its bias got lost on the way.
     This exercise follows torch: look at what the reset gate is multiplied with.
@@ -442,7 +421,7 @@ def gru_paper_no_bias(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return (1 - z) * torch.tanh(i_n + old) + z * hidden
 
 
-@misconception(of="gru_cell", name="the reset gate is left out", fails=GRU_BUT_HAND)
+@gru_cell("the reset gate is left out", but=("by_hand",))
 def gru_no_reset(input, hidden, *weights):
     """Your proposal always sees the whole past: the reset gate has no effect.
     Look at where r enters the formula.
@@ -452,7 +431,7 @@ def gru_no_reset(input, hidden, *weights):
     return (1 - z) * torch.tanh(i_n + hn + 0.0 * (ir + hr)) + z * hidden
 
 
-@misconception(of="gru_cell", name="the reset gate misses the bias", fails=GRU_BUT_HAND)
+@gru_cell("the reset gate misses the bias", but=("by_hand",))
 def gru_bias_outside(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """Your reset gate multiplies the product but not the bias that was added to it.
     Look at where the bracket closes.
@@ -462,7 +441,7 @@ def gru_bias_outside(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return (1 - z) * torch.tanh(i_n + r * (hn - bias) + bias) + z * hidden
 
 
-@misconception(of="gru_cell", name="one bias is missing", fails=GRU_BUT_HAND)
+@gru_cell("one bias is missing", but=("by_hand",))
 def gru_one_bias(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You add one of the two biases only. With one of them zero nobody notices.
     Go through the arguments and tick off where each one enters.
@@ -470,7 +449,7 @@ def gru_one_bias(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return functional.gru_cell(input, hidden, weight_ih, weight_hh, bias_ih, 0 * bias_hh)
 
 
-@misconception(of="gru_cell", name="cut off from the graph", fails=cells("gru_cell", "gradient"))
+@gru_cell("cut off from the graph", fails=("gradient",))
 def gru_detached(input, hidden, *weights):
     """The result has lost its connection to the inputs: no gradient can flow back.
     Look for `detach`, `item`, `numpy`, `no_grad` or a new `torch.tensor(...)`.
@@ -479,9 +458,6 @@ def gru_detached(input, hidden, *weights):
 
 
 # 4. Backpropagation through time
-
-ALL_BPTT = cells("rnn_bptt", "by_hand", "one_step", "last_output", "every_output")
-BPTT_VECTORS = cells("rnn_bptt", "one_step", "last_output", "every_output")
 
 
 @witnesses(of="rnn_bptt")
@@ -535,7 +511,7 @@ def walk_back(
     return grad_inputs, first_grad, grad_ih, grad_hh, grad_bias, grad_bias.clone()
 
 
-@misconception(of="rnn_bptt", name="the slope of tanh is forgotten", fails=ALL_BPTT)
+@rnn_bptt("the slope of tanh is forgotten")
 def bptt_no_slope(*args):
     """You send the gradient through the tanh as if it were not there.
     Look at what lies between the sum inside the cell and the state.
@@ -543,7 +519,7 @@ def bptt_no_slope(*args):
     return walk_back(*args, slope=lambda before, after: torch.ones_like(after))
 
 
-@misconception(of="rnn_bptt", name="slope taken at the old state", fails=ALL_BPTT)
+@rnn_bptt("slope taken at the old state")
 def bptt_old_slope(*args):
     """You compute the slope of step t from the state before it.
     The slope of a tanh can be written with its value; ask which state is the value of step t.
@@ -551,7 +527,7 @@ def bptt_old_slope(*args):
     return walk_back(*args, slope=lambda before, after: 1 - before**2)
 
 
-@misconception(of="rnn_bptt", name="tanh applied once more", fails=ALL_BPTT)
+@rnn_bptt("tanh applied once more")
 def bptt_double_tanh(*args):
     """You put the state through tanh again before you take the slope, but it has been there.
     Look at whether you kept the values before or after the squashing.
@@ -559,7 +535,7 @@ def bptt_double_tanh(*args):
     return walk_back(*args, slope=lambda before, after: 1 - after.tanh() ** 2)
 
 
-@misconception(of="rnn_bptt", name="recurrent gradient with the new state", fails=ALL_BPTT)
+@rnn_bptt("recurrent gradient with the new state")
 def bptt_new_state(*args):
     """For `weight_hh` you multiply the blame of step t with the state of the same step.
     Look at which state was multiplied with that matrix on the way forward.
@@ -567,7 +543,7 @@ def bptt_new_state(*args):
     return walk_back(*args, multiplied=lambda before, after: after)
 
 
-@misconception(of="rnn_bptt", name="no gradient for the first state", fails=ALL_BPTT)
+@rnn_bptt("no gradient for the first state")
 def bptt_no_hidden(*args):
     """Your gradient with respect to the first state is zero, although the network read from it.
     Look at what you carry out of the last turn of the loop backward.
@@ -576,7 +552,7 @@ def bptt_no_hidden(*args):
     return (grads[0], torch.zeros_like(grads[1]), *grads[2:])
 
 
-@misconception(of="rnn_bptt", name="the first state gets the blame as it is", fails=ALL_BPTT)
+@rnn_bptt("the first state gets the blame as it is")
 def bptt_blame_to_first(*args):
     """For the first state you return the blame of the first step, which stands inside the tanh.
     Between that number and the state lies one more matrix, as between any two steps.
@@ -584,11 +560,7 @@ def bptt_blame_to_first(*args):
     return walk_back(*args, first=lambda delta, carried: delta)
 
 
-@misconception(
-    of="rnn_bptt",
-    name="what is carried back skips the tanh",
-    fails=cells("rnn_bptt", "by_hand", "last_output", "every_output"),
-)
+@rnn_bptt("what is carried back skips the tanh", but=("one_step",))
 def bptt_carried_unsquashed(*args):
     """You multiply with the slope of tanh only what the loss reads directly, and then add the rest.
     Both reach the state first; look at what lies between the state and the blame.
@@ -596,11 +568,7 @@ def bptt_carried_unsquashed(*args):
     return walk_back(*args, join=lambda direct, carried, slope: direct * slope + carried)
 
 
-@misconception(
-    of="rnn_bptt",
-    name="nothing is carried back",
-    fails=cells("rnn_bptt", "by_hand", "last_output", "every_output"),
-)
+@rnn_bptt("nothing is carried back", but=("one_step",))
 def bptt_not_carried(*args):
     """Each step gets only the gradient of its own output; nothing comes back from later steps.
     With a single step nobody notices. Look at what a state does besides being an output.
@@ -610,7 +578,7 @@ def bptt_not_carried(*args):
     return (deltas[0], first[1], *deltas[2:])
 
 
-@misconception(of="rnn_bptt", name="carried back through the wrong side", fails=BPTT_VECTORS)
+@rnn_bptt("carried back through the wrong side", but=("by_hand",))
 def bptt_transposed(*args):
     """Going back you multiply with the transpose of the right matrix; being square, it fits.
     Write down the sum over the units that one old unit has touched.
@@ -618,7 +586,7 @@ def bptt_transposed(*args):
     return walk_back(*args, back=args[3].T)
 
 
-@misconception(of="rnn_bptt", name="recurrent gradient transposed", fails=BPTT_VECTORS)
+@rnn_bptt("recurrent gradient transposed", but=("by_hand",))
 def bptt_hh_transposed(*args):
     """Your gradient for `weight_hh` is transposed: the matrix is square, so the shape does not tell.
     Compare the order of the two factors with that in your line for `weight_ih`.
@@ -627,7 +595,7 @@ def bptt_hh_transposed(*args):
     return (*grads[:3], grads[3].T.contiguous(), *grads[4:])
 
 
-@misconception(of="rnn_bptt", name="averaged over the batch", fails=BPTT_VECTORS)
+@rnn_bptt("averaged over the batch", but=("by_hand",))
 def bptt_mean(*args):
     """You divide the gradients of the weights by the number of sequences.
     The exercise asks for sums; a mean belongs into the loss, and the caller has put it there.
@@ -636,7 +604,7 @@ def bptt_mean(*args):
     return (*grads[:2], *(g / len(args[0]) for g in grads[2:]))
 
 
-@misconception(of="rnn_bptt", name="everything averaged over the batch", fails=BPTT_VECTORS)
+@rnn_bptt("everything averaged over the batch", but=("by_hand",))
 def bptt_mean_of_all(*args):
     """You divide all gradients by the number of sequences, as a mean loss would.
     The exercise asks for sums; `grad_outputs` holds all that the loss has to say.
@@ -644,9 +612,7 @@ def bptt_mean_of_all(*args):
     return tuple(g / len(args[0]) for g in walk_back(*args))
 
 
-@misconception(
-    of="rnn_bptt", name="only the last output counts", fails=cells("rnn_bptt", "every_output")
-)
+@rnn_bptt("only the last output counts", fails=("every_output",))
 def bptt_last_only(*args):
     """You take the loss at the last step and drop what it reads at the steps before.
     Look at where the gradient of each output enters the walk back.
@@ -655,11 +621,7 @@ def bptt_last_only(*args):
     return walk_back(*args, direct=lambda grads, t: grads[:, t] * float(t == last))
 
 
-@misconception(
-    of="rnn_bptt",
-    name="the first state counts as zero",
-    fails=cells("rnn_bptt", "one_step", "every_output"),
-)
+@rnn_bptt("the first state counts as zero", fails=("one_step", "every_output"))
 def bptt_zero_start(inputs, hidden, *rest):
     """You start from a state of zeros, whatever state is given.
     Look at where `hidden` enters your walk forward.
@@ -668,10 +630,6 @@ def bptt_zero_start(inputs, hidden, *rest):
 
 
 # 5. Jacobians
-
-ALL_JACOBIAN = cells("jacobian_product", "by_hand", "one_step", "many_steps", "no_step")
-JACOBIAN_STEPS = cells("jacobian_product", "by_hand", "one_step", "many_steps")
-JACOBIAN_VECTORS = cells("jacobian_product", "one_step", "many_steps")
 
 
 def chain(hiddens, weight_hh, steps, factor=None):
@@ -693,7 +651,7 @@ def jacobian_calls(draw):
         yield call(draw.normal(5, 2, dtype=wide).tanh(), draw.normal(2, 2, dtype=wide), first, last)
 
 
-@misconception(of="jacobian_product", name="the slope of tanh is forgotten", fails=JACOBIAN_STEPS)
+@jacobian_product("the slope of tanh is forgotten", but=("no_step",))
 def jacobian_no_slope(hiddens, weight_hh, first, last):
     """You multiply the matrices of the steps as if there were no tanh between them.
     Look at what the page called the second thing that kills the gradient.
@@ -701,7 +659,7 @@ def jacobian_no_slope(hiddens, weight_hh, first, last):
     return chain(hiddens, weight_hh, range(first + 1, last + 1), lambda h, w, t: w)
 
 
-@misconception(of="jacobian_product", name="slope taken at the old state", fails=JACOBIAN_STEPS)
+@jacobian_product("slope taken at the old state", but=("no_step",))
 def jacobian_old_slope(hiddens, weight_hh, first, last):
     """You compute the slope of each step from the state before it.
     The slope of a tanh can be written with its value; ask which state is the value of the step.
@@ -711,7 +669,7 @@ def jacobian_old_slope(hiddens, weight_hh, first, last):
     )
 
 
-@misconception(of="jacobian_product", name="tanh applied once more", fails=JACOBIAN_STEPS)
+@jacobian_product("tanh applied once more", but=("no_step",))
 def jacobian_double_tanh(hiddens, weight_hh, first, last):
     """You put the states through tanh again before you take the slope, but they have been there.
     Look at whether `hiddens` are values before or after the squashing.
@@ -724,7 +682,7 @@ def jacobian_double_tanh(hiddens, weight_hh, first, last):
     )
 
 
-@misconception(of="jacobian_product", name="slopes on the columns", fails=JACOBIAN_VECTORS)
+@jacobian_product("slopes on the columns", fails=("one_step", "many_steps"))
 def jacobian_columns(hiddens, weight_hh, first, last):
     """You scale the columns of the matrix by the slopes where its rows are due.
     The slope belongs to the unit that comes out; ask which axis of the matrix that is.
@@ -734,7 +692,7 @@ def jacobian_columns(hiddens, weight_hh, first, last):
     )
 
 
-@misconception(of="jacobian_product", name="the matrix is transposed", fails=JACOBIAN_VECTORS)
+@jacobian_product("the matrix is transposed", fails=("one_step", "many_steps"))
 def jacobian_matrix_transposed(hiddens, weight_hh, first, last):
     """You use the transpose of the recurrent matrix, as the code of the cell does for its rows.
     Look at what entry (i, j) of the matrix says, and at what entry (i, j) of the result is to say.
@@ -742,7 +700,7 @@ def jacobian_matrix_transposed(hiddens, weight_hh, first, last):
     return chain(hiddens, weight_hh.T, range(first + 1, last + 1))
 
 
-@misconception(of="jacobian_product", name="the result is transposed", fails=JACOBIAN_VECTORS)
+@jacobian_product("the result is transposed", fails=("one_step", "many_steps"))
 def jacobian_transposed(hiddens, weight_hh, first, last):
     """Your rows belong to the early state and your columns to the late one.
     Look at what entry (i, j) is to mean.
@@ -750,11 +708,7 @@ def jacobian_transposed(hiddens, weight_hh, first, last):
     return chain(hiddens, weight_hh, range(first + 1, last + 1)).T.contiguous()
 
 
-@misconception(
-    of="jacobian_product",
-    name="factors in the wrong order",
-    fails=cells("jacobian_product", "many_steps"),
-)
+@jacobian_product("factors in the wrong order", fails=("many_steps",))
 def jacobian_wrong_order(hiddens, weight_hh, first, last):
     """You multiply the steps in the order of time from the left. Matrices do not commute.
     Apply your product to a small change of the early state: which step must act first?
@@ -762,7 +716,7 @@ def jacobian_wrong_order(hiddens, weight_hh, first, last):
     return chain(hiddens, weight_hh, range(last, first, -1))
 
 
-@misconception(of="jacobian_product", name="one step too many", fails=ALL_JACOBIAN)
+@jacobian_product("one step too many")
 def jacobian_too_many(hiddens, weight_hh, first, last):
     """You also count the step that leads *into* the early state.
     With `first == last` there is no step between them; try that.
@@ -770,7 +724,7 @@ def jacobian_too_many(hiddens, weight_hh, first, last):
     return chain(hiddens, weight_hh, range(first, last + 1))
 
 
-@misconception(of="jacobian_product", name="one step too few", fails=JACOBIAN_STEPS)
+@jacobian_product("one step too few", but=("no_step",))
 def jacobian_too_few(hiddens, weight_hh, first, last):
     """You leave out the step that leads into the late state.
     Count the factors between two neighbouring states, and look at where `range` stops.
@@ -779,10 +733,6 @@ def jacobian_too_few(hiddens, weight_hh, first, last):
 
 
 # 6. Clipping
-
-ALL_CLIP = cells("clip_by_global_norm", "by_hand", "any_shapes", "short_gradients", "all_zero")
-CLIP_LONG = cells("clip_by_global_norm", "by_hand", "any_shapes")
-CLIP_NOT_ZERO = cells("clip_by_global_norm", "by_hand", "any_shapes", "short_gradients")
 
 
 def global_norm(grads):
@@ -803,7 +753,7 @@ def clip_calls(draw):
     yield call([draw.normal(3, 2), draw.normal(5)], 50.0)
 
 
-@misconception(of="clip_by_global_norm", name="each tensor by its own norm", fails=CLIP_LONG)
+@clip_by_global_norm("each tensor by its own norm", fails=("by_hand", "any_shapes"))
 def clip_each(grads, max_norm):
     """You clip every tensor by its own norm, so short ones keep their length and long ones do not.
     The step then points somewhere else. Look at the word "global".
@@ -811,7 +761,7 @@ def clip_each(grads, max_norm):
     return [shrink([g], global_norm([g]), max_norm)[0] for g in grads], global_norm(grads)
 
 
-@misconception(of="clip_by_global_norm", name="every entry by value", fails=CLIP_LONG)
+@clip_by_global_norm("every entry by value", fails=("by_hand", "any_shapes"))
 def clip_value(grads, max_norm):
     """You cut each number off at the maximum, which bends the direction of the step.
     Clipping by norm multiplies everything by one factor.
@@ -819,7 +769,7 @@ def clip_value(grads, max_norm):
     return [g.clamp(-max_norm, max_norm) for g in grads], global_norm(grads)
 
 
-@misconception(of="clip_by_global_norm", name="the norm after clipping", fails=CLIP_LONG)
+@clip_by_global_norm("the norm after clipping", fails=("by_hand", "any_shapes"))
 def clip_norm_after(grads, max_norm):
     """The gradients are right, but the norm that you return is the one after clipping.
     It would tell nobody that the gradient was about to explode.
@@ -828,7 +778,7 @@ def clip_norm_after(grads, max_norm):
     return clipped, global_norm(clipped)
 
 
-@misconception(of="clip_by_global_norm", name="the gradients are changed in place", fails=CLIP_LONG)
+@clip_by_global_norm("the gradients are changed in place", fails=("by_hand", "any_shapes"))
 def clip_in_place(grads, max_norm):
     """You write into the caller's gradients.
     Look for `*=`, for methods that end in an underscore and for assignments to `g[...]`.
@@ -839,7 +789,7 @@ def clip_in_place(grads, max_norm):
     return list(grads), norm
 
 
-@misconception(of="clip_by_global_norm", name="norms are added up", fails=CLIP_NOT_ZERO)
+@clip_by_global_norm("norms are added up", but=("all_zero",))
 def clip_summed(grads, max_norm):
     """You add the norms of the tensors. Lengths of perpendicular pieces do not add like that.
     Think of all gradients as one long vector.
@@ -848,7 +798,7 @@ def clip_summed(grads, max_norm):
     return shrink(grads, norm, max_norm), norm
 
 
-@misconception(of="clip_by_global_norm", name="the root is missing", fails=CLIP_NOT_ZERO)
+@clip_by_global_norm("the root is missing", but=("all_zero",))
 def clip_squared(grads, max_norm):
     """Your norm is the sum of the squares, not its root.
     Check it on (3, 4), whose length is known since Pythagoras.
@@ -857,7 +807,7 @@ def clip_squared(grads, max_norm):
     return shrink(grads, norm, max_norm), norm
 
 
-@misconception(of="clip_by_global_norm", name="sum of absolute values", fails=CLIP_NOT_ZERO)
+@clip_by_global_norm("sum of absolute values", but=("all_zero",))
 def clip_l1(grads, max_norm):
     """Your norm adds up absolute values. Check it on (3, 4), whose length is 5.
     Look at which norm the exercise describes.
@@ -866,11 +816,7 @@ def clip_l1(grads, max_norm):
     return shrink(grads, norm, max_norm), norm
 
 
-@misconception(
-    of="clip_by_global_norm",
-    name="short gradients are stretched",
-    fails=cells("clip_by_global_norm", "short_gradients"),
-)
+@clip_by_global_norm("short gradients are stretched", fails=("short_gradients",))
 def clip_always(grads, max_norm):
     """You bring every gradient to the maximum norm, also those that were shorter.
     Then the step never becomes small, and training never settles. Ask when nothing is to happen.
@@ -879,11 +825,7 @@ def clip_always(grads, max_norm):
     return [g * max_norm / (norm + 1e-6) for g in grads], norm
 
 
-@misconception(
-    of="clip_by_global_norm",
-    name="zero gradients become NaN",
-    fails=cells("clip_by_global_norm", "all_zero"),
-)
+@clip_by_global_norm("zero gradients become NaN", fails=("all_zero",))
 def clip_nan(grads, max_norm):
     """You divide the gradients by their norm, and the norm of zeros is zero.
     One batch without a gradient would fill the whole network with NaN.
@@ -892,11 +834,7 @@ def clip_nan(grads, max_norm):
     return [g / norm * torch.clamp(norm, max=max_norm) for g in grads], norm
 
 
-@misconception(
-    of="clip_by_global_norm",
-    name="always rescaled, and divided by zero",
-    fails=cells("clip_by_global_norm", "short_gradients", "all_zero"),
-)
+@clip_by_global_norm("always rescaled, and divided by zero", fails=("short_gradients", "all_zero"))
 def clip_unguarded(grads, max_norm):
     """You bring every gradient to the maximum norm. Short ones are stretched, so training never
     settles, and a gradient of zeros becomes NaN. Ask when nothing is to happen.
@@ -905,7 +843,7 @@ def clip_unguarded(grads, max_norm):
     return [g * max_norm / norm for g in grads], norm
 
 
-@misconception(of="clip_by_global_norm", name="the largest entry as norm", fails=CLIP_NOT_ZERO)
+@clip_by_global_norm("the largest entry as norm", but=("all_zero",))
 def clip_largest_entry(grads, max_norm):
     """Your norm is the largest absolute entry. Check it on (3, 4), whose length is 5.
     Look at which norm the exercise describes.
@@ -933,10 +871,7 @@ def read(inputs, hidden, cell, weights, carry, show):
     return torch.stack(outputs, dim=1), *new
 
 
-BOTH_CELLS = cells("fixed_reader", "one_step", "many_steps")
-
-
-@misconception(of="fixed_reader", name="nothing is mended yet", fails=BOTH_CELLS)
+@fixed_reader("nothing is mended yet")
 def reader_broken(inputs, hidden, cell, *weights):
     """This is still the broken reader: it gives exactly the same numbers.
     Follow `state` through two turns of the loop, and look at what is put into the list.
@@ -944,7 +879,7 @@ def reader_broken(inputs, hidden, cell, *weights):
     return read(inputs, hidden, cell, weights, carry=(False, False), show=1)
 
 
-@misconception(of="fixed_reader", name="the cell is shown", fails=BOTH_CELLS)
+@fixed_reader("the cell is shown")
 def reader_shows_cell(inputs, hidden, cell, *weights):
     """Your state is carried on, but your outputs are the private memory, not what the cell shows.
     Look at which of the pair belongs into the outputs.
@@ -952,9 +887,7 @@ def reader_shows_cell(inputs, hidden, cell, *weights):
     return read(inputs, hidden, cell, weights, carry=(True, True), show=1)
 
 
-@misconception(
-    of="fixed_reader", name="every step starts afresh", fails=cells("fixed_reader", "many_steps")
-)
+@fixed_reader("every step starts afresh", fails=("many_steps",))
 def reader_no_carry(inputs, hidden, cell, *weights):
     """Every step starts from the state before the first one: nothing is remembered.
     With a single step nobody notices. Look at what each turn of the loop hands to the next.
@@ -962,11 +895,7 @@ def reader_no_carry(inputs, hidden, cell, *weights):
     return read(inputs, hidden, cell, weights, carry=(False, False), show=0)
 
 
-@misconception(
-    of="fixed_reader",
-    name="only the hidden state is carried",
-    fails=cells("fixed_reader", "many_steps"),
-)
+@fixed_reader("only the hidden state is carried", fails=("many_steps",))
 def reader_half_carried(inputs, hidden, cell, *weights):
     """You carry the hidden state on, but each step gets the old cell again.
     An LSTM has two states; follow both through the loop.
@@ -974,7 +903,7 @@ def reader_half_carried(inputs, hidden, cell, *weights):
     return read(inputs, hidden, cell, weights, carry=(True, False), show=0)
 
 
-@misconception(of="fixed_reader", name="the given state is not used", fails=BOTH_CELLS)
+@fixed_reader("the given state is not used")
 def reader_from_zero(inputs, hidden, cell, *weights):
     """You start from zeros, whatever state is given.
     Look at where `hidden` and `cell` enter your first step.
@@ -983,7 +912,7 @@ def reader_from_zero(inputs, hidden, cell, *weights):
     return read(inputs, *zeros, weights, carry=(True, True), show=0)
 
 
-@misconception(of="fixed_reader", name="the outputs come one step late", fails=BOTH_CELLS)
+@fixed_reader("the outputs come one step late")
 def reader_late(inputs, hidden, cell, *weights):
     """Your outputs start with the state from before the first step and miss the last one.
     Look at whether you put the state into the list before or after the step.
@@ -992,7 +921,7 @@ def reader_late(inputs, hidden, cell, *weights):
     return torch.cat([hidden[:, None], shown[:, :-1]], dim=1), *final
 
 
-@misconception(of="fixed_reader", name="the pair is handed over turned round", fails=BOTH_CELLS)
+@fixed_reader("the pair is handed over turned round")
 def reader_swapped(inputs, hidden, cell, *weights):
     """You hand the cell over as hidden state and the hidden state as cell; both fit in shape.
     Look at the order of the pair that `lstm_cell` takes.
@@ -1006,10 +935,8 @@ def reader_swapped(inputs, hidden, cell, *weights):
 
 # 8. The test to be written
 
-BOTH_CHECKS = cells("check_clipping", "first_pair", "mutants")
 
-
-@misconception(of="check_clipping", name="everything is accepted", fails=BOTH_CHECKS)
+@check_clipping("everything is accepted")
 def check_nothing(candidate):
     """Your check accepts whatever it is given, even a function that does nothing.
     Compare what comes back with what is due, and say False when it differs.
@@ -1017,7 +944,7 @@ def check_nothing(candidate):
     return True
 
 
-@misconception(of="check_clipping", name="everything is rejected", fails=BOTH_CHECKS)
+@check_clipping("everything is rejected")
 def check_refuses(candidate):
     """Your check rejects right answers as well.
     Run it on your own solution, and look at how closely you compare: `==` on floats is too close.
@@ -1025,9 +952,7 @@ def check_refuses(candidate):
     return False
 
 
-@misconception(
-    of="check_clipping", name="only a long gradient is tried", fails=["check_clipping-mutants"]
-)
+@check_clipping("only a long gradient is tried", fails=("mutants",))
 def check_one_case(candidate):
     """You try one long gradient and its new length.
     Some mistakes show only on short or zero gradients, in the second result or in the direction.

@@ -12,7 +12,7 @@
 import torch
 from torch.nn import functional as F
 
-from attn_course.probes import Probe, properties
+from attn_course.probes import Probes, properties
 from attn_course.train import decoding, token_loss
 
 
@@ -129,6 +129,10 @@ remembering = writer(
 )
 
 
+probes = Probes(
+    "02_seq2seq_bottleneck",
+)
+
 # %% [markdown]
 # ## 1. The state of a padded row
 #
@@ -178,21 +182,21 @@ def right_encode(step, source, lengths, state):
 
 
 ### END HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "encode", encode)
+probe = probes(encode=encode)
 probe.gives(
     torch.tensor([[13.0]]), count, torch.tensor([[4, 5]]), torch.tensor([2]), torch.zeros(1, 1)
 )
 two = torch.tensor([[4, 5, 6], [7, 5, 4]])
 probe.gives(torch.tensor([[32.0], [42.0]]), count, two, torch.tensor([3, 3]), torch.zeros(2, 1))
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
+probe = probes(encode=encode, oracle=right_encode)
 step = reader(probe.normal(11, 5), 0.5)
 probe.equals(step, probe.integers(4, 11, 3, 7), torch.full((3,), 7), torch.zeros(3, 5))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "encode-padding", "grade": true, "points": 2}
 # Rows of several lengths: the filling must not touch the state.
-probe = Probe("02_seq2seq_bottleneck", "encode", encode)
+probe = probes(encode=encode)
 start = torch.zeros(2, 1)
 probe.gives(
     torch.tensor([[13.0], [6.0]]),
@@ -209,7 +213,7 @@ probe.gives(
     start,
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
+probe = probes(encode=encode, oracle=right_encode)
 step = reader(probe.normal(11, 5), 0.5)
 filled = probe.integers(4, 11, 3, 7)  # the filling may be anything
 probe.equals(step, filled, torch.tensor([7, 2, 4]), torch.zeros(3, 5))
@@ -218,19 +222,19 @@ probe.equals(step, filled, torch.tensor([3, 5, 1]), torch.zeros(3, 5))
 
 # %% nbgrader={"grade_id": "encode-start", "grade": true, "points": 1}
 # The states given are the ones to start from.
-probe = Probe("02_seq2seq_bottleneck", "encode", encode)
+probe = probes(encode=encode)
 # 2 * 10 + 4 = 24, 2 * 24 + 5 = 53
 ten = torch.tensor([[10.0]])
 probe.gives(torch.tensor([[53.0]]), count, torch.tensor([[4, 5]]), torch.tensor([2]), ten)
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
+probe = probes(encode=encode, oracle=right_encode)
 step = reader(probe.normal(11, 5), 0.5)
 probe.equals(step, probe.integers(4, 11, 2, 3), torch.full((2,), 3), probe.normal(2, 5))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "encode-empty_row", "grade": true, "points": 1}
 # A row of length 0 keeps the state it came with.
-probe = Probe("02_seq2seq_bottleneck", "encode", encode)
+probe = probes(encode=encode)
 start = torch.tensor([[0.0], [3.0]])
 probe.gives(
     torch.tensor([[13.0], [3.0]]),
@@ -240,7 +244,7 @@ probe.gives(
     start,
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "encode", encode, oracle=right_encode)
+probe = probes(encode=encode, oracle=right_encode)
 step = reader(probe.normal(11, 5), 0.5)
 probe.equals(step, probe.integers(4, 11, 3, 4), torch.tensor([0, 4, 2]), probe.normal(3, 5))
 ### END HIDDEN TESTS
@@ -287,21 +291,21 @@ def right_shift(target, lengths, bos=1, eos=2, pad=0):
 
 
 ### END HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets)
+probe = probes(shift_targets=shift_targets)
 probe.gives(
     (torch.tensor([[1, 7, 8, 9]]), torch.tensor([[7, 8, 9, 2]])),
     torch.tensor([[7, 8, 9]]),
     torch.tensor([3]),
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets, oracle=right_shift)
+probe = probes(shift_targets=shift_targets, oracle=right_shift)
 probe.equals(probe.integers(4, 20, 3, 5), torch.full((3,), 5))
 probe.equals(probe.integers(4, 20, 2, 7, dtype=torch.int32), torch.full((2,), 7))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "shift_targets-padding", "grade": true, "points": 2}
 # Rows of several lengths, one of them empty.
-probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets)
+probe = probes(shift_targets=shift_targets)
 probe.gives(
     (
         torch.tensor([[1, 7, 8, 9], [1, 5, 0, 0]]),
@@ -311,7 +315,7 @@ probe.gives(
     torch.tensor([3, 1]),
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets, oracle=right_shift)
+probe = probes(shift_targets=shift_targets, oracle=right_shift)
 lengths = torch.tensor([5, 2, 0, 4])
 ids = probe.integers(4, 20, 4, 5)
 probe.equals(ids.masked_fill(torch.arange(5) >= lengths[:, None], 0), lengths)
@@ -319,7 +323,7 @@ probe.equals(ids.masked_fill(torch.arange(5) >= lengths[:, None], 0), lengths)
 
 # %% nbgrader={"grade_id": "shift_targets-reserved_ids", "grade": true, "points": 1}
 # Other numbers for the three reserved symbols.
-probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets)
+probe = probes(shift_targets=shift_targets)
 probe.gives(
     (
         torch.tensor([[97, 7, 8], [97, 5, 99]]),
@@ -332,7 +336,7 @@ probe.gives(
     pad=99,
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "shift_targets", shift_targets, oracle=right_shift)
+probe = probes(shift_targets=shift_targets, oracle=right_shift)
 lengths = torch.tensor([3, 6, 1])
 ids = probe.integers(0, 20, 3, 6).masked_fill(torch.arange(6) >= lengths[:, None], 22)
 probe.equals(ids, lengths, bos=20, eos=21, pad=22)
@@ -368,21 +372,21 @@ def sequence_loss(logits, target_out, pad=0):
 
 # %% nbgrader={"grade_id": "sequence_loss-values", "grade": true, "points": 1}
 # Batches without padding.
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss)
+probe = probes(sequence_loss=sequence_loss)
 # log-sums 2.4076 and 3.0949: losses 2.4076 - 1 and 3.0949 - 0, and their mean
 uneven = torch.tensor([[[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]]])
 probe.gives(torch.tensor(2.2512645), uneven, torch.tensor([[1, 2]]))
 
 
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=token_loss)
+probe = probes(sequence_loss=sequence_loss, oracle=token_loss)
 probe.equals(probe.normal(3, 5, 7), probe.integers(1, 7, 3, 5))
 probe.equals(probe.normal(2, 3, 5, dtype=torch.float64), probe.integers(1, 5, 2, 3))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sequence_loss-padding", "grade": true, "points": 2}
 # Rows of several lengths, padded with 0.
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss)
+probe = probes(sequence_loss=sequence_loss)
 # losses 1.4076, 3.0949 and 4.0360 at the three real positions
 probe.gives(
     torch.tensor(2.8461685),
@@ -390,7 +394,7 @@ probe.gives(
     torch.tensor([[1, 2], [1, 0]]),
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=token_loss)
+probe = probes(sequence_loss=sequence_loss, oracle=token_loss)
 lengths = torch.tensor([5, 1, 3])
 target = probe.integers(1, 7, 3, 5).masked_fill(torch.arange(5) >= lengths[:, None], 0)
 probe.equals(probe.normal(3, 5, 7, std=2.0), target)
@@ -398,10 +402,10 @@ probe.equals(probe.normal(3, 5, 7, std=2.0), target)
 
 # %% nbgrader={"grade_id": "sequence_loss-other_pad", "grade": true, "points": 1}
 # The padding has another number, and 0 is a symbol like any other.
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss)
+probe = probes(sequence_loss=sequence_loss)
 probe.gives(torch.tensor(2.4076059), uneven, torch.tensor([[0, 2]]), pad=2)
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=token_loss)
+probe = probes(sequence_loss=sequence_loss, oracle=token_loss)
 lengths = torch.tensor([2, 5, 4])
 target = probe.integers(0, 6, 3, 5).masked_fill(torch.arange(5) >= lengths[:, None], 6)
 target[:, 0] = 0
@@ -410,28 +414,28 @@ probe.equals(probe.normal(3, 5, 7, std=2.0), target, pad=6)
 
 # %% nbgrader={"grade_id": "sequence_loss-large_logits", "grade": true, "points": 1}
 # Logits whose exponentials do not fit into a float.
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss)
+probe = probes(sequence_loss=sequence_loss)
 probe.gives(torch.tensor(500.0), torch.tensor([[[500.0, 0.0, 200.0]]]), torch.tensor([[1]]))
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=token_loss)
+probe = probes(sequence_loss=sequence_loss, oracle=token_loss)
 probe.equals(probe.normal(1, 1, 7, std=300.0), probe.integers(1, 7, 1, 1))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sequence_loss-nothing_real", "grade": true, "points": 1}
 # A batch of padding only costs nothing.
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss)
+probe = probes(sequence_loss=sequence_loss)
 probe.gives(torch.tensor(0.0), torch.tensor([[[0.0, 1.0, 2.0]]]), torch.tensor([[0]]))
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=token_loss)
+probe = probes(sequence_loss=sequence_loss, oracle=token_loss)
 probe.equals(probe.normal(2, 3, 5), torch.full((2, 3), 4), pad=4)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sequence_loss-gradient", "grade": true, "points": 1}
 # Gradients reach the logits of real positions, and no others.
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss)
+probe = probes(sequence_loss=sequence_loss)
 probe.holds(properties.gradient_reaches(0), uneven, torch.tensor([[1, 2]]))
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "sequence_loss", sequence_loss, oracle=token_loss)
+probe = probes(sequence_loss=sequence_loss, oracle=token_loss)
 probe.gradient(uneven, torch.tensor([[1, 0]]))
 probe.gradient(probe.normal(2, 3, 5), torch.tensor([[1, 4, 2], [3, 0, 0]]))
 ### END HIDDEN TESTS
@@ -470,7 +474,7 @@ def right_unroll(step, state, target_in):
 
 
 ### END HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "unroll", unroll)
+probe = probes(unroll=unroll)
 # the state is halved, the token adds 1 at its place; the logits weigh the four places
 step = writer(torch.eye(4), 0.5, torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0])))
 probe.gives(
@@ -480,38 +484,38 @@ probe.gives(
     torch.tensor([[1], [3]]),
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "unroll", unroll, oracle=right_unroll)
+probe = probes(unroll=unroll, oracle=right_unroll)
 step = writer(probe.normal(7, 3), 0.5, probe.normal(3, 7))
 probe.equals(step, probe.normal(2, 3), probe.integers(1, 7, 2, 1))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "unroll-state_is_carried", "grade": true, "points": 1}
 # A decoder that ignores its tokens: every step must get the state of the step before.
-probe = Probe("02_seq2seq_bottleneck", "unroll", unroll)
+probe = probes(unroll=unroll)
 deaf = writer(torch.zeros(6, 1), 0.5, torch.tensor([[1.0, -1.0, 2.0]]))
 halved = torch.tensor([[[4.0, -4.0, 8.0], [2.0, -2.0, 4.0], [1.0, -1.0, 2.0]]])
 probe.gives(halved, deaf, torch.tensor([[8.0]]), torch.tensor([[1, 4, 5]]))
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "unroll", unroll, oracle=right_unroll)
+probe = probes(unroll=unroll, oracle=right_unroll)
 deaf = writer(torch.zeros(7, 3), 0.7, probe.normal(3, 7))
 probe.equals(deaf, probe.normal(2, 3), probe.integers(1, 7, 2, 4))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "unroll-targets_are_read", "grade": true, "points": 2}
 # A decoder that forgets its state: it must read the targets, in their order.
-probe = Probe("02_seq2seq_bottleneck", "unroll", unroll)
+probe = probes(unroll=unroll)
 forgetful = writer(torch.eye(6), 0.0, 5 * torch.eye(6))  # it says what it reads
 told = torch.tensor([1, 4, 5, 3])
 probe.gives(5 * torch.eye(6)[told][None], forgetful, torch.zeros(1, 6), told[None])
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "unroll", unroll, oracle=right_unroll)
+probe = probes(unroll=unroll, oracle=right_unroll)
 forgetful = writer(probe.normal(9, 5), 0.0, probe.normal(5, 9))
 probe.equals(forgetful, torch.zeros(2, 5), torch.tensor([[1, 8, 3, 5, 4], [1, 5, 7, 2, 6]]))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "unroll-both", "grade": true, "points": 1}
 # State and token together.
-probe = Probe("02_seq2seq_bottleneck", "unroll", unroll)
+probe = probes(unroll=unroll)
 step = writer(torch.eye(4), 0.5, torch.eye(4))
 start, told = torch.tensor([[8.0, 0.0, 0.0, 0.0]]), torch.tensor([[1, 3, 2]])
 probe.gives(
@@ -521,7 +525,7 @@ probe.gives(
     told,
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe("02_seq2seq_bottleneck", "unroll", unroll, oracle=right_unroll)
+probe = probes(unroll=unroll, oracle=right_unroll)
 step = writer(probe.normal(11, 5), 0.5, probe.normal(5, 11))
 probe.equals(step, probe.normal(3, 5), torch.tensor([[1, 7, 3, 9], [1, 4, 4, 8], [1, 10, 5, 6]]))
 probe.equals(step, probe.normal(1, 5), torch.tensor([[1, 9, 8, 3, 4, 10, 7]]))
@@ -568,7 +572,7 @@ def right_greedy(step, state, bos, eos, max_length, pad=0):
     return F.pad(tokens, (0, max_length - tokens.shape[1]), value=pad)
 
 
-probe = Probe("02_seq2seq_bottleneck", "greedy_decode", greedy_decode, oracle=right_greedy)
+probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
 probe.equals(markov(TREE), torch.zeros(1, 1), 1, 2, 3)
 ### BEGIN HIDDEN TESTS
 # a chain: every token leads to the next one, and the last one to eos
@@ -580,7 +584,7 @@ probe.equals(markov(chain), torch.zeros(1, 1), 1, 2, 7)
 
 # %% nbgrader={"grade_id": "greedy_decode-rows_end_apart", "grade": true, "points": 2}
 # Rows that end at different steps: padding behind each end, and the others go on.
-probe = Probe("02_seq2seq_bottleneck", "greedy_decode", greedy_decode, oracle=right_greedy)
+probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
 probe.equals(countdown, torch.tensor([[3.0], [1.0]]), 1, 2, 6)
 ### BEGIN HIDDEN TESTS
 lengths = 1 + probe.permutation(6)[:4].double()
@@ -589,7 +593,7 @@ probe.equals(countdown, lengths[:, None], 1, 2, 9)
 
 # %% nbgrader={"grade_id": "greedy_decode-cut_off", "grade": true, "points": 1}
 # A decoder that never stops is cut off at max_length.
-probe = Probe("02_seq2seq_bottleneck", "greedy_decode", greedy_decode, oracle=right_greedy)
+probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
 endless = torch.zeros(6, 6, dtype=torch.float64)
 endless[1, 3] = endless[3, 4] = endless[4, 5] = endless[5, 3] = 4.0
 probe.equals(markov(endless), torch.zeros(1, 1), 1, 2, 4)
@@ -599,7 +603,7 @@ probe.equals(markov(endless), torch.zeros(2, 1), 1, 2, 7)
 
 # %% nbgrader={"grade_id": "greedy_decode-other_ids", "grade": true, "points": 1}
 # Other numbers for the reserved symbols.
-probe = Probe("02_seq2seq_bottleneck", "greedy_decode", greedy_decode, oracle=right_greedy)
+probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
 moved = TREE[[0, 3, 4, 1, 2]][:, [0, 3, 4, 1, 2]]  # bos = 3, eos = 4, a = 1, b = 2
 probe.equals(markov(moved), torch.zeros(1, 1), 3, 4, 6, pad=9)
 ### BEGIN HIDDEN TESTS
@@ -680,7 +684,7 @@ def right_beam(step, state, bos, eos, beam_size, max_length, length_penalty=0.0)
     return found.tokens[0, 0, : int(found.lengths[0, 0])], float(found.scores[0, 0])
 
 
-probe = Probe("02_seq2seq_bottleneck", "beam_search", beam_search, oracle=right_beam)
+probe = probes(beam_search=beam_search, oracle=right_beam)
 probe.equals(markov(TREE), torch.zeros(1, 1), 1, 2, 2, 4)
 ### BEGIN HIDDEN TESTS
 shifted = TREE + probe.normal(5, 1, dtype=torch.float64)  # the same probabilities
@@ -689,7 +693,7 @@ probe.equals(markov(shifted), torch.zeros(1, 1), 1, 2, 2, 4)
 
 # %% nbgrader={"grade_id": "beam_search-one_is_greedy", "grade": true, "points": 1}
 # A beam of one takes the best token at every step.
-probe = Probe("02_seq2seq_bottleneck", "beam_search", beam_search, oracle=right_beam)
+probe = probes(beam_search=beam_search, oracle=right_beam)
 probe.equals(markov(TREE), torch.zeros(1, 1), 1, 2, 1, 4)
 ### BEGIN HIDDEN TESTS
 for _ in range(3):
@@ -698,7 +702,7 @@ for _ in range(3):
 
 # %% nbgrader={"grade_id": "beam_search-width", "grade": true, "points": 2}
 # Wider beams: all candidates compete in one list.
-probe = Probe("02_seq2seq_bottleneck", "beam_search", beam_search, oracle=right_beam)
+probe = probes(beam_search=beam_search, oracle=right_beam)
 probe.equals(markov(FORK), torch.zeros(1, 1), 1, 2, 2, 4)
 probe.equals(markov(LATE), torch.zeros(1, 1), 1, 2, 2, 5)
 probe.equals(markov(STOP), torch.zeros(1, 1), 1, 2, 2, 5)  # over when two have finished
@@ -710,7 +714,7 @@ for width in (2, 3, 5):
 
 # %% nbgrader={"grade_id": "beam_search-states_follow", "grade": true, "points": 2}
 # A decoder with a memory: each prefix goes on with the state of the prefix it came from.
-probe = Probe("02_seq2seq_bottleneck", "beam_search", beam_search, oracle=right_beam)
+probe = probes(beam_search=beam_search, oracle=right_beam)
 for width in (2, 3, 5):
     probe.equals(remembering, torch.zeros(1, 5, dtype=torch.float64), 1, 2, width, 6)
 ### BEGIN HIDDEN TESTS
@@ -725,7 +729,7 @@ for width in (2, 3, 4):
 
 # %% nbgrader={"grade_id": "beam_search-length_penalty", "grade": true, "points": 2}
 # With a length penalty the longer output may win.
-probe = Probe("02_seq2seq_bottleneck", "beam_search", beam_search, oracle=right_beam)
+probe = probes(beam_search=beam_search, oracle=right_beam)
 probe.equals(markov(SHORT), torch.zeros(1, 1), 1, 2, 3, 6, length_penalty=1.0)
 probe.equals(markov(TREE), torch.zeros(1, 1), 1, 2, 2, 4, length_penalty=1.0)
 probe.equals(markov(FORK), torch.zeros(1, 1), 1, 2, 2, 4, length_penalty=1.0)
@@ -739,7 +743,7 @@ for alpha in (0.6, 2.0):
 
 # %% nbgrader={"grade_id": "beam_search-cut_off", "grade": true, "points": 1}
 # At max_length the live prefixes count as they are.
-probe = Probe("02_seq2seq_bottleneck", "beam_search", beam_search, oracle=right_beam)
+probe = probes(beam_search=beam_search, oracle=right_beam)
 probe.equals(markov(ENDLESS), torch.zeros(1, 1), 1, 2, 2, 3)
 probe.equals(markov(FORK), torch.zeros(1, 1), 1, 2, 2, 3)
 probe.equals(markov(SLOW), torch.zeros(1, 1), 1, 2, 2, 2)  # one finished, and a better one alive
@@ -776,13 +780,13 @@ def fixed_beam_step(scores, log_probs, beam_size):
 
 # %% nbgrader={"grade_id": "fixed_beam_step-first_step", "grade": true, "points": 1}
 # One prefix whose score is 0: only one of the two faults shows.
-probe = Probe("02_seq2seq_bottleneck", "fixed_beam_step", fixed_beam_step)
+probe = probes(fixed_beam_step=fixed_beam_step)
 due = torch.tensor([0.5, 0.3]).log(), torch.tensor([0, 0]), torch.tensor([1, 2])
 probe.gives(due, torch.zeros(1), torch.tensor([[0.2, 0.5, 0.3]]).log(), 2)
 
 # %% nbgrader={"grade_id": "fixed_beam_step-later_steps", "grade": true, "points": 2}
 # Two prefixes with a history, 0.9 and 0.1: the best extensions are 0.9 times 0.6 and 0.9 times 0.3.
-probe = Probe("02_seq2seq_bottleneck", "fixed_beam_step", fixed_beam_step)
+probe = probes(fixed_beam_step=fixed_beam_step)
 probe.gives(
     (torch.tensor([0.54, 0.27]).log(), torch.tensor([0, 0]), torch.tensor([2, 1])),
     torch.tensor([0.9, 0.1]).log(),
@@ -798,7 +802,7 @@ def right_beam_step(scores, log_probs, beam_size):
     return best[:beam_size], places[:beam_size] // vocab, places[:beam_size] % vocab
 
 
-probe = Probe("02_seq2seq_bottleneck", "fixed_beam_step", fixed_beam_step, oracle=right_beam_step)
+probe = probes(fixed_beam_step=fixed_beam_step, oracle=right_beam_step)
 scores = torch.tensor([-1.0, -2.0, -4.0]) + probe.normal(3, std=0.1)
 probe.equals(scores, probe.normal(3, 7).log_softmax(-1), 3)
 probe.equals(probe.normal(5), probe.normal(5, 11).log_softmax(-1), 4)
@@ -845,7 +849,7 @@ def right_loss(logits, target_out, pad=0):
     return token_loss(logits, target_out, pad=pad)
 
 
-probe = Probe("02_seq2seq_bottleneck", "check_loss", check_loss)
+probe = probes(check_loss=check_loss)
 probe.judges(
     right=[right_loss],
     wrong={
@@ -859,7 +863,7 @@ probe.judges(
 
 # %% nbgrader={"grade_id": "check_loss-mutants", "grade": true, "points": 5}
 # Wrong ones that are harder to see. (Hidden: which.)
-probe = Probe("02_seq2seq_bottleneck", "check_loss", check_loss)
+probe = probes(check_loss=check_loss)
 probe.judges(
     right=[right_loss],
     wrong={"always 1": lambda logits, target_out, pad=0: torch.ones(())},

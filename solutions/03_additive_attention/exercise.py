@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from attn_course import reference, train
-from attn_course.probes import Probe, from_numpy, properties
+from attn_course.probes import Probes, from_numpy, properties
 
 
 def tanh_cell(weight_ih, weight_hh):
@@ -47,6 +47,12 @@ def right_weights(scores, lengths):
 def ones(*shape):
     return torch.ones(shape)
 
+
+probes = Probes(
+    "03_additive_attention",
+    additive_score=from_numpy(right_score),
+    padded_weights=from_numpy(right_weights),
+)
 
 # %% [markdown]
 # ## 1. The score
@@ -81,9 +87,7 @@ def additive_score(query, key, weight_query, weight_key, v):
 
 # %% nbgrader={"grade_id": "additive_score-by_hand", "grade": true, "points": 1}
 # One query, sizes small enough for a pencil.
-probe = Probe(
-    "03_additive_attention", "additive_score", additive_score, oracle=from_numpy(right_score)
-)
+probe = probes(additive_score=additive_score)
 probe.equals(
     torch.tensor([[0.5]]),
     torch.tensor([[0.0], [-0.5]]),
@@ -106,9 +110,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "additive_score-many_queries", "grade": true, "points": 2}
 # Every query meets every key.
-probe = Probe(
-    "03_additive_attention", "additive_score", additive_score, oracle=from_numpy(right_score)
-)
+probe = probes(additive_score=additive_score)
 probe.equals(
     torch.tensor([[0.5], [-1.0]]),
     torch.tensor([[0.0], [-0.5], [1.0]]),
@@ -132,9 +134,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "additive_score-batch", "grade": true, "points": 1}
 # Leading axes: rows of a batch know nothing of each other.
-probe = Probe(
-    "03_additive_attention", "additive_score", additive_score, oracle=from_numpy(right_score)
-)
+probe = probes(additive_score=additive_score)
 weights = probe.normal(5, 3), probe.normal(5, 2), probe.normal(5)
 probe.equals(probe.normal(2, 1, 3), probe.normal(2, 7, 2), *weights)
 ### BEGIN HIDDEN TESTS
@@ -147,9 +147,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "additive_score-gradient", "grade": true, "points": 1}
 # Everything that is learned gets its gradient.
-probe = Probe(
-    "03_additive_attention", "additive_score", additive_score, oracle=from_numpy(right_score)
-)
+probe = probes(additive_score=additive_score)
 probe.gradient(
     probe.normal(2, 3),
     probe.normal(5, 2),
@@ -189,9 +187,7 @@ def padded_weights(scores, lengths):
 
 # %% nbgrader={"grade_id": "padded_weights-values", "grade": true, "points": 1}
 # Nothing is padding: a softmax over the positions, for every query by itself.
-probe = Probe(
-    "03_additive_attention", "padded_weights", padded_weights, oracle=from_numpy(right_weights)
-)
+probe = probes(padded_weights=padded_weights)
 probe.equals(torch.tensor([[[1.0, 3.0]]]).log(), torch.tensor([2]))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5, 7), torch.full((3,), 7))
@@ -200,9 +196,7 @@ probe.equals(probe.normal(2, 3, 3, dtype=torch.float64), torch.full((2,), 3))
 
 # %% nbgrader={"grade_id": "padded_weights-padding", "grade": true, "points": 2}
 # Rows of several lengths.
-probe = Probe(
-    "03_additive_attention", "padded_weights", padded_weights, oracle=from_numpy(right_weights)
-)
+probe = probes(padded_weights=padded_weights)
 probe.equals(torch.tensor([[[0.0, 1.0986123, 5.0]]]), torch.tensor([2]))
 probe.holds(properties.rows_sum_to_one, probe.normal(2, 3, 5), torch.tensor([3, 5]))
 ### BEGIN HIDDEN TESTS
@@ -212,9 +206,7 @@ probe.equals(probe.normal(4, 4, 4), torch.tensor([1, 3, 4, 2]))
 
 # %% nbgrader={"grade_id": "padded_weights-filling", "grade": true, "points": 1}
 # What stands in the padding is larger than everything else.
-probe = Probe(
-    "03_additive_attention", "padded_weights", padded_weights, oracle=from_numpy(right_weights)
-)
+probe = probes(padded_weights=padded_weights)
 probe.equals(torch.tensor([[[0.0, 1.0986123, 500.0]]]), torch.tensor([2]))
 ### BEGIN HIDDEN TESTS
 filled = probe.normal(3, 2, 5)
@@ -224,9 +216,7 @@ probe.equals(filled, torch.tensor([3, 2, 1]))
 
 # %% nbgrader={"grade_id": "padded_weights-large_scores", "grade": true, "points": 1}
 # Real scores whose exponentials do not fit into a float.
-probe = Probe(
-    "03_additive_attention", "padded_weights", padded_weights, oracle=from_numpy(right_weights)
-)
+probe = probes(padded_weights=padded_weights)
 probe.equals(torch.tensor([[[200.0, 199.0, 0.0]]]), torch.tensor([3]))
 ### BEGIN HIDDEN TESTS
 probe.equals(400.0 + probe.integers(0, 3, 2, 3, 5).float(), torch.tensor([4, 2]))
@@ -236,9 +226,7 @@ probe.equals(-30_000.0 + probe.integers(0, 3, 2, 3, 5).float(), torch.tensor([4,
 
 # %% nbgrader={"grade_id": "padded_weights-empty_row", "grade": true, "points": 1}
 # A row with nothing to look at.
-probe = Probe(
-    "03_additive_attention", "padded_weights", padded_weights, oracle=from_numpy(right_weights)
-)
+probe = probes(padded_weights=padded_weights)
 probe.equals(torch.tensor([[[0.0, 1.0]], [[2.0, 3.0]]]), torch.tensor([2, 0]))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 2, 5), torch.tensor([0, 4, 0]))
@@ -247,9 +235,7 @@ probe.gradient(probe.normal(2, 3, 4), torch.tensor([0, 3]))
 
 # %% nbgrader={"grade_id": "padded_weights-gradient", "grade": true, "points": 1}
 # Gradients reach the real positions and no others.
-probe = Probe(
-    "03_additive_attention", "padded_weights", padded_weights, oracle=from_numpy(right_weights)
-)
+probe = probes(padded_weights=padded_weights)
 probe.gradient(torch.tensor([[[0.0, 1.0, 2.0]]]), torch.tensor([2]))
 ### BEGIN HIDDEN TESTS
 probe.gradient(probe.normal(2, 3, 4), torch.tensor([3, 2]))
@@ -281,9 +267,7 @@ def right_context(weights, value):
     return reference.expected_attention(weights, value[:, None])
 
 
-probe = Probe(
-    "03_additive_attention", "context_vector", context_vector, oracle=from_numpy(right_context)
-)
+probe = probes(context_vector=context_vector, oracle=from_numpy(right_context))
 probe.equals(torch.tensor([[[0.25, 0.75]]]), torch.tensor([[[4.0, 0.0], [0.0, 8.0]]]))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(1, 1, 7).softmax(-1), probe.normal(1, 7, 3))
@@ -291,9 +275,7 @@ probe.equals(probe.normal(1, 1, 7).softmax(-1), probe.normal(1, 7, 3))
 
 # %% nbgrader={"grade_id": "context_vector-batch", "grade": true, "points": 1}
 # Several rows and queries.
-probe = Probe(
-    "03_additive_attention", "context_vector", context_vector, oracle=from_numpy(right_context)
-)
+probe = probes(context_vector=context_vector, oracle=from_numpy(right_context))
 probe.equals(probe.normal(2, 3, 5).softmax(-1), probe.normal(2, 5, 7))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 3, 3).softmax(-1), probe.normal(3, 3, 3))
@@ -305,9 +287,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "context_vector-as_they_are", "grade": true, "points": 1}
 # Weights that do not sum to one: all zero, half, negative.
-probe = Probe(
-    "03_additive_attention", "context_vector", context_vector, oracle=from_numpy(right_context)
-)
+probe = probes(context_vector=context_vector, oracle=from_numpy(right_context))
 probe.equals(
     torch.tensor([[[0.0, 0.0], [0.25, 0.25], [1.0, -1.0]]]),
     torch.tensor([[[4.0, 0.0], [0.0, 8.0]]]),
@@ -320,9 +300,7 @@ probe.equals(weights, probe.normal(2, 5, 4))
 
 # %% nbgrader={"grade_id": "context_vector-gradient", "grade": true, "points": 1}
 # Gradients reach the weights and the values.
-probe = Probe(
-    "03_additive_attention", "context_vector", context_vector, oracle=from_numpy(right_context)
-)
+probe = probes(context_vector=context_vector, oracle=from_numpy(right_context))
 probe.gradient(probe.normal(2, 3, 5).softmax(-1), probe.normal(2, 5, 4), wrt=(0, 1))
 
 # %% [markdown]
@@ -386,7 +364,7 @@ def mlp_score(weight_query, weight_key, v):
     return score
 
 
-probe = Probe("03_additive_attention", "decoder_step", decoder_step)
+probe = probes(decoder_step=decoder_step)
 annotations = torch.tensor([[[2.0], [4.0]]])
 probe.gives(
     (torch.tensor([[4.0]]), torch.tensor([[3.0]]), torch.tensor([[0.5, 0.5]])),
@@ -412,7 +390,7 @@ probe.gives(
     product_score,
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe("03_additive_attention", "decoder_step", decoder_step, oracle=right_step)
+probe = probes(decoder_step=decoder_step, oracle=right_step)
 annotations = probe.normal(2, 5, 1)
 probe.equals(
     adding_cell, ones(2, 1), probe.normal(2, 1), annotations, torch.tensor([5, 5]), product_score
@@ -421,7 +399,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "decoder_step-no_padding", "grade": true, "points": 2}
 # Sizes that are all different.
-probe = Probe("03_additive_attention", "decoder_step", decoder_step)
+probe = probes(decoder_step=decoder_step)
 # scores 2 and 4, weights 0.119 and 0.881; the second entries of the annotations are mixed as well
 probe.gives(
     (
@@ -437,7 +415,7 @@ probe.gives(
     product_score,
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe("03_additive_attention", "decoder_step", decoder_step, oracle=right_step)
+probe = probes(decoder_step=decoder_step, oracle=right_step)
 cell = tanh_cell(probe.normal(5, 3 + 7, std=0.5), probe.normal(5, 5, std=0.5))
 score = mlp_score(probe.normal(11, 5), probe.normal(11, 7), probe.normal(11))
 probe.equals(
@@ -456,7 +434,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "decoder_step-padding", "grade": true, "points": 2}
 # Sources of several lengths.
-probe = Probe("03_additive_attention", "decoder_step", decoder_step)
+probe = probes(decoder_step=decoder_step)
 padded = torch.tensor([[[2.0], [4.0], [9.0]], [[2.0], [9.0], [9.0]]])
 probe.gives(
     (
@@ -472,7 +450,7 @@ probe.gives(
     product_score,
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe("03_additive_attention", "decoder_step", decoder_step, oracle=right_step)
+probe = probes(decoder_step=decoder_step, oracle=right_step)
 cell = tanh_cell(probe.normal(5, 3 + 7, std=0.5), probe.normal(5, 5, std=0.5))
 score = mlp_score(probe.normal(2, 5), probe.normal(2, 7), probe.normal(2))
 lengths = torch.tensor([4, 1, 3])
@@ -487,7 +465,7 @@ def even_score(query, key):
     return torch.zeros(query.shape[0], query.shape[1], key.shape[1])  # (B, L, S)
 
 
-probe = Probe("03_additive_attention", "decoder_step", decoder_step)
+probe = probes(decoder_step=decoder_step)
 probe.holds(
     properties.gradient_reaches(3),
     picking_cell,
@@ -504,7 +482,7 @@ def bilinear(weight):
     return lambda query, key: query @ weight @ key.transpose(-1, -2)
 
 
-probe = Probe("03_additive_attention", "decoder_step", decoder_step, oracle=right_step)
+probe = probes(decoder_step=decoder_step, oracle=right_step)
 cell = tanh_cell(probe.normal(3, 2 + 4, std=0.5), probe.normal(3, 3, std=0.5))
 probe.gradient(
     cell,
@@ -547,9 +525,7 @@ def right_rate(weights, alignment):
     return train.alignment_error_rate(weights, alignment) if bool((alignment >= 0).any()) else 0.0
 
 
-probe = Probe(
-    "03_additive_attention", "alignment_error_rate", alignment_error_rate, oracle=right_rate
-)
+probe = probes(alignment_error_rate=alignment_error_rate, oracle=right_rate)
 three = torch.tensor([[[0.1, 0.8, 0.1], [0.1, 0.3, 0.6], [0.2, 0.5, 0.3]]])
 probe.equals(three, torch.tensor([[1, 0, 1]]))
 ### BEGIN HIDDEN TESTS
@@ -562,9 +538,7 @@ probe.equals(square, torch.where(probe.uniform(2, 5) < 0.6, square.argmax(-1), 0
 
 # %% nbgrader={"grade_id": "alignment_error_rate-no_source", "grade": true, "points": 2}
 # Positions that come from nowhere do not count.
-probe = Probe(
-    "03_additive_attention", "alignment_error_rate", alignment_error_rate, oracle=right_rate
-)
+probe = probes(alignment_error_rate=alignment_error_rate, oracle=right_rate)
 probe.equals(
     torch.tensor([[[0.1, 0.8, 0.1], [0.1, 0.3, 0.6], [0.9, 0.0, 0.1]]]), torch.tensor([[1, 0, -1]])
 )
@@ -580,9 +554,7 @@ probe.equals(three, torch.tensor([[-1, 2, 0]]))  # unknown places may stand anyw
 
 # %% nbgrader={"grade_id": "alignment_error_rate-ties", "grade": true, "points": 1}
 # Of equal weights the first counts.
-probe = Probe(
-    "03_additive_attention", "alignment_error_rate", alignment_error_rate, oracle=right_rate
-)
+probe = probes(alignment_error_rate=alignment_error_rate, oracle=right_rate)
 probe.equals(
     torch.tensor([[[0.4, 0.4, 0.2], [0.1, 0.45, 0.45], [0.2, 0.6, 0.2]]]),
     torch.tensor([[0, 1, 0]]),
@@ -591,9 +563,7 @@ probe.equals(torch.tensor([[[0.4, 0.4, 0.2], [0.1, 0.45, 0.45]]]), torch.tensor(
 
 # %% nbgrader={"grade_id": "alignment_error_rate-none_known", "grade": true, "points": 1}
 # Nothing is known, so nothing is wrong.
-probe = Probe(
-    "03_additive_attention", "alignment_error_rate", alignment_error_rate, oracle=right_rate
-)
+probe = probes(alignment_error_rate=alignment_error_rate, oracle=right_rate)
 probe.equals(three, torch.full((1, 3), -1))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(2, 3, 5).softmax(-1), torch.full((2, 3), -1))
@@ -635,9 +605,7 @@ def right_attend(query, key, value, lengths, weight_query, weight_key, v):
     return reference.attention(query[:, None], key, value, score=score, attn_mask=real)[0][:, 0]
 
 
-probe = Probe(
-    "03_additive_attention", "fixed_attend", fixed_attend, oracle=from_numpy(right_attend)
-)
+probe = probes(fixed_attend=fixed_attend, oracle=from_numpy(right_attend))
 weights = probe.normal(7, 2), probe.normal(7, 5), probe.normal(7, std=2.0)
 probe.equals(
     probe.normal(3, 2), probe.normal(3, 4, 5), probe.normal(3, 4, 6), torch.full((3,), 4), *weights
@@ -645,9 +613,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "fixed_attend-padding", "grade": true, "points": 2}
 # With padding. The filling of the keys and values may be anything.
-probe = Probe(
-    "03_additive_attention", "fixed_attend", fixed_attend, oracle=from_numpy(right_attend)
-)
+probe = probes(fixed_attend=fixed_attend, oracle=from_numpy(right_attend))
 flat = torch.zeros(1, 1), torch.zeros(1, 1), torch.ones(1)  # every score is 0
 probe.equals(
     ones(1, 1), ones(1, 3, 1), torch.tensor([[[2.0], [4.0], [90.0]]]), torch.tensor([2]), *flat
@@ -710,7 +676,7 @@ def by_hand(query, key, weight_query, weight_key, v):
     return from_numpy(right_score)(query, key, weight_query, weight_key, v)
 
 
-probe = Probe("03_additive_attention", "check_score", check_score)
+probe = probes(check_score=check_score)
 probe.judges(
     right=[by_hand],
     wrong={
@@ -727,7 +693,7 @@ probe.judges(
 
 # %% nbgrader={"grade_id": "check_score-mutants", "grade": true, "points": 6}
 # Wrong ones that are harder to see. (Hidden: which.)
-probe = Probe("03_additive_attention", "check_score", check_score)
+probe = probes(check_score=check_score)
 probe.judges(
     right=[by_hand],
     wrong={

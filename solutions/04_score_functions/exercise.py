@@ -15,7 +15,7 @@ import math
 import torch
 
 from attn_course import functional, reference
-from attn_course.probes import Probe, from_numpy
+from attn_course.probes import Probes, from_numpy
 
 # the vectors of the chapter: one query, two keys
 QUERY = torch.tensor([[1.0, 2.0]])
@@ -42,6 +42,17 @@ def looking(weight, shift):
     return look
 
 
+probes = Probes(
+    "04_score_functions",
+    dot_score=reference.dot_score,
+    scaled_dot_score=reference.scaled_dot_score,
+    general_score=reference.general_score,
+    additive_score=reference.additive_score,
+    concat_score=reference.concat_score,
+    location_score=reference.location_score,
+    cosine_score=reference.cosine_score,
+)
+
 # %% [markdown]
 # ## 1. The dot product
 #
@@ -62,7 +73,7 @@ def dot_score(query, key):
 
 # %% nbgrader={"grade_id": "dot_score-values", "grade": true, "points": 1}
 # One set of queries and keys.
-probe = Probe("04_score_functions", "dot_score", dot_score, oracle=reference.dot_score)
+probe = probes(dot_score=dot_score)
 probe.equals(QUERY, KEYS)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5), probe.normal(7, 5))
@@ -72,7 +83,7 @@ probe.gradient(probe.normal(2, 3), probe.normal(4, 3), wrt=(0, 1))
 
 # %% nbgrader={"grade_id": "dot_score-batch", "grade": true, "points": 1}
 # Several sets at once, each by itself.
-probe = Probe("04_score_functions", "dot_score", dot_score, oracle=reference.dot_score)
+probe = probes(dot_score=dot_score)
 probe.equals(QUERY[None].expand(3, 1, 2), torch.stack([KEYS, KEYS.flip(0), -2 * KEYS]))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 5))
@@ -101,9 +112,7 @@ def scaled_dot_score(query, key, scale=None):
 
 # %% nbgrader={"grade_id": "scaled_dot_score-values", "grade": true, "points": 1}
 # The usual scale.
-probe = Probe(
-    "04_score_functions", "scaled_dot_score", scaled_dot_score, oracle=reference.scaled_dot_score
-)
+probe = probes(scaled_dot_score=scaled_dot_score)
 probe.equals(QUERY, KEYS)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5), probe.normal(7, 5))
@@ -113,9 +122,7 @@ probe.gradient(probe.normal(2, 3), probe.normal(4, 3), wrt=(0, 1))
 
 # %% nbgrader={"grade_id": "scaled_dot_score-other_scale", "grade": true, "points": 1}
 # A scale that is given, 0 among them.
-probe = Probe(
-    "04_score_functions", "scaled_dot_score", scaled_dot_score, oracle=reference.scaled_dot_score
-)
+probe = probes(scaled_dot_score=scaled_dot_score)
 probe.equals(QUERY, KEYS, scale=0.5)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5), probe.normal(7, 5), scale=0.3)
@@ -141,7 +148,7 @@ def general_score(query, key, weight):
 
 # %% nbgrader={"grade_id": "general_score-values", "grade": true, "points": 1}
 # Vectors of one size, and a matrix that is not symmetric.
-probe = Probe("04_score_functions", "general_score", general_score, oracle=reference.general_score)
+probe = probes(general_score=general_score)
 probe.equals(QUERY, KEYS, weight=torch.tensor([[1.0, 0.0], [1.0, 1.0]]))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5), probe.normal(7, 5), weight=probe.normal(5, 5))
@@ -152,7 +159,7 @@ probe.gradient(
 
 # %% nbgrader={"grade_id": "general_score-sizes_and_batch", "grade": true, "points": 1}
 # Queries and keys of different sizes, several sets at once.
-probe = Probe("04_score_functions", "general_score", general_score, oracle=reference.general_score)
+probe = probes(general_score=general_score)
 probe.equals(
     torch.stack([QUERY, -QUERY]),
     torch.tensor([[[1.0, 0.0, 2.0]], [[0.0, 3.0, 1.0]]]),
@@ -185,9 +192,7 @@ def additive_score(query, key, weight_query, weight_key, v):
 
 # %% nbgrader={"grade_id": "additive_score-values", "grade": true, "points": 2}
 # One set of queries and keys.
-probe = Probe(
-    "04_score_functions", "additive_score", additive_score, oracle=reference.additive_score
-)
+probe = probes(additive_score=additive_score)
 probe.equals(
     QUERY,
     KEYS,
@@ -211,9 +216,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "additive_score-batch", "grade": true, "points": 1}
 # Several sets at once, each by itself.
-probe = Probe(
-    "04_score_functions", "additive_score", additive_score, oracle=reference.additive_score
-)
+probe = probes(additive_score=additive_score)
 probe.equals(
     torch.stack([QUERY, -QUERY]),
     torch.stack([KEYS, KEYS.flip(0)]),
@@ -253,7 +256,7 @@ def concat_score(query, key, weight, v):
 
 # %% nbgrader={"grade_id": "concat_score-values", "grade": true, "points": 2}
 # The numbers of exercise 4, then vectors of two sizes.
-probe = Probe("04_score_functions", "concat_score", concat_score, oracle=reference.concat_score)
+probe = probes(concat_score=concat_score)
 probe.equals(
     QUERY,
     KEYS,
@@ -279,7 +282,7 @@ probe.gradient(
 
 # %% nbgrader={"grade_id": "concat_score-batch", "grade": true, "points": 1}
 # Several sets at once, each by itself.
-probe = Probe("04_score_functions", "concat_score", concat_score, oracle=reference.concat_score)
+probe = probes(concat_score=concat_score)
 probe.equals(
     torch.stack([QUERY, -QUERY]),
     torch.stack([KEYS, KEYS.flip(0)]),
@@ -294,7 +297,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "concat_score-memory", "grade": true, "points": 1}
 # 128 queries, 128 keys, 8 hidden units: 0.5 MiB for the hidden layer, 8 MiB for all pairs.
-probe = Probe("04_score_functions", "concat_score", concat_score, oracle=reference.concat_score)
+probe = probes(concat_score=concat_score)
 probe.memory(
     probe.normal(128, 64),
     probe.normal(128, 64),
@@ -323,9 +326,7 @@ def location_score(query, key, weight):
 
 # %% nbgrader={"grade_id": "location_score-values", "grade": true, "points": 1}
 # As many keys as rows.
-probe = Probe(
-    "04_score_functions", "location_score", location_score, oracle=reference.location_score
-)
+probe = probes(location_score=location_score)
 probe.equals(QUERY, KEYS, weight=torch.tensor([[1.0, 1.0], [3.0, -1.0]]))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5), probe.normal(7, 5), weight=probe.normal(7, 5))
@@ -335,9 +336,7 @@ probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 3), weight=probe.normal(7
 
 # %% nbgrader={"grade_id": "location_score-short_source", "grade": true, "points": 1}
 # Fewer keys than rows.
-probe = Probe(
-    "04_score_functions", "location_score", location_score, oracle=reference.location_score
-)
+probe = probes(location_score=location_score)
 probe.equals(QUERY, KEYS, weight=torch.tensor([[1.0, 1.0], [3.0, -1.0], [9.0, 9.0]]))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5), probe.normal(4, 5), weight=probe.normal(11, 5))
@@ -367,7 +366,7 @@ def cosine_score(query, key, sharpness=1.0):
 
 # %% nbgrader={"grade_id": "cosine_score-values", "grade": true, "points": 1}
 # The plain cosine.
-probe = Probe("04_score_functions", "cosine_score", cosine_score, oracle=reference.cosine_score)
+probe = probes(cosine_score=cosine_score)
 probe.equals(QUERY, KEYS)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5), probe.normal(7, 5))
@@ -378,7 +377,7 @@ probe.gradient(probe.normal(2, 3), probe.normal(4, 3), wrt=(0, 1))
 
 # %% nbgrader={"grade_id": "cosine_score-sharpness", "grade": true, "points": 1}
 # Other sharpness than 1.
-probe = Probe("04_score_functions", "cosine_score", cosine_score, oracle=reference.cosine_score)
+probe = probes(cosine_score=cosine_score)
 probe.equals(QUERY, KEYS, sharpness=10.0)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5), probe.normal(7, 5), sharpness=3.5)
@@ -386,7 +385,7 @@ probe.equals(probe.normal(3, 5), probe.normal(7, 5), sharpness=3.5)
 
 # %% nbgrader={"grade_id": "cosine_score-zero_vector", "grade": true, "points": 1}
 # A query or a key of zeros.
-probe = Probe("04_score_functions", "cosine_score", cosine_score, oracle=reference.cosine_score)
+probe = probes(cosine_score=cosine_score)
 probe.equals(torch.zeros(1, 2), KEYS)
 probe.equals(QUERY, torch.zeros(2, 2))
 ### BEGIN HIDDEN TESTS
@@ -428,7 +427,7 @@ def right_local_m(scores, lengths, half_width):
 
 
 uneven = torch.tensor([[1.0, 0.0, 2.0, 0.0, 3.0]]).expand(1, 5, 5)
-probe = Probe("04_score_functions", "local_m_weights", local_m_weights, oracle=right_local_m)
+probe = probes(local_m_weights=local_m_weights, oracle=right_local_m)
 probe.equals(uneven, torch.tensor([5]), 1)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 7, 7), torch.full((3,), 7), 2)
@@ -438,7 +437,7 @@ probe.equals(200.0 + probe.integers(0, 3, 2, 5, 5).float(), torch.full((2,), 5),
 
 # %% nbgrader={"grade_id": "local_m_weights-padding", "grade": true, "points": 1}
 # Sentences of several lengths; every window still holds a real place.
-probe = Probe("04_score_functions", "local_m_weights", local_m_weights, oracle=right_local_m)
+probe = probes(local_m_weights=local_m_weights, oracle=right_local_m)
 probe.equals(uneven[:, :3].expand(2, 3, 5), torch.tensor([3, 2]), 1)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5, 7), torch.tensor([5, 7, 4]), 2)
@@ -446,7 +445,7 @@ probe.equals(probe.normal(3, 5, 7), torch.tensor([5, 7, 4]), 2)
 
 # %% nbgrader={"grade_id": "local_m_weights-beyond_the_end", "grade": true, "points": 1}
 # More target steps than source words.
-probe = Probe("04_score_functions", "local_m_weights", local_m_weights, oracle=right_local_m)
+probe = probes(local_m_weights=local_m_weights, oracle=right_local_m)
 probe.equals(torch.zeros(1, 7, 5), torch.tensor([4]), 1)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(2, 9, 5), torch.tensor([5, 3]), 2)
@@ -486,7 +485,7 @@ def right_local_p(scores, position, lengths, half_width):
     return functional.local_p_weights(scores, position, half_width, real)
 
 
-probe = Probe("04_score_functions", "local_p_weights", local_p_weights, oracle=right_local_p)
+probe = probes(local_p_weights=local_p_weights, oracle=right_local_p)
 uneven_p = torch.tensor([[[1.0, 0.0, 2.0, 0.0, 1.0, 0.5, 2.0, 1.0, 0.0]]])
 probe.equals(uneven_p, torch.tensor([[4.0]]), torch.tensor([9]), 3.0)
 ### BEGIN HIDDEN TESTS
@@ -496,7 +495,7 @@ probe.equals(probe.normal(2, 5, 9), centres, torch.tensor([9, 9]), 3.0)
 
 # %% nbgrader={"grade_id": "local_p_weights-between_words", "grade": true, "points": 1}
 # A centre between two words.
-probe = Probe("04_score_functions", "local_p_weights", local_p_weights, oracle=right_local_p)
+probe = probes(local_p_weights=local_p_weights, oracle=right_local_p)
 probe.equals(torch.zeros(1, 1, 6), torch.tensor([[2.5]]), torch.tensor([6]), 2.0)
 probe.equals(uneven_p, torch.tensor([[3.3]]), torch.tensor([9]), 3.0)
 ### BEGIN HIDDEN TESTS
@@ -507,7 +506,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "local_p_weights-padding", "grade": true, "points": 1}
 # Windows that reach into the padding.
-probe = Probe("04_score_functions", "local_p_weights", local_p_weights, oracle=right_local_p)
+probe = probes(local_p_weights=local_p_weights, oracle=right_local_p)
 probe.equals(uneven_p, torch.tensor([[2.4]]), torch.tensor([4]), 3.0)
 ### BEGIN HIDDEN TESTS
 probe.equals(
@@ -517,7 +516,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "local_p_weights-gradient", "grade": true, "points": 1}
 # How the loss moves the scores and the centre.
-probe = Probe("04_score_functions", "local_p_weights", local_p_weights, oracle=right_local_p)
+probe = probes(local_p_weights=local_p_weights, oracle=right_local_p)
 probe.gradient(uneven_p, torch.tensor([[3.3]]), torch.tensor([9]), 3.0, wrt=(0, 1))
 ### BEGIN HIDDEN TESTS
 probe.gradient(
@@ -570,7 +569,7 @@ def right_unroll_fed(cell, look, words, state):
 
 
 ### END HIDDEN TESTS
-probe = Probe("04_score_functions", "unroll_fed", unroll_fed)
+probe = probes(unroll_fed=unroll_fed)
 half = mixing_cell(torch.tensor([[1.0], [0.5]]), torch.tensor([[0.5]]))
 twice = looking(torch.tensor([[2.0]]), torch.tensor([0.1]))
 # tanh(1 + 0.5 * 0 + 0.5 * 0.4) = 0.8337, tanh(2 * 0.8337 + 0.1) = 0.9433
@@ -578,7 +577,7 @@ probe.gives(
     torch.tensor([[[0.9433138]]]), half, twice, torch.tensor([[[1.0]]]), torch.tensor([[0.4]])
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe("04_score_functions", "unroll_fed", unroll_fed, oracle=right_unroll_fed)
+probe = probes(unroll_fed=unroll_fed, oracle=right_unroll_fed)
 cell = mixing_cell(probe.normal(8, 5), probe.normal(5, 5))
 look = looking(probe.normal(5, 5), probe.normal(5))
 probe.equals(cell, look, probe.normal(3, 1, 3), probe.normal(3, 5))
@@ -586,7 +585,7 @@ probe.equals(cell, look, probe.normal(3, 1, 3), probe.normal(3, 5))
 
 # %% nbgrader={"grade_id": "unroll_fed-later_steps", "grade": true, "points": 2}
 # Several steps: each one is told where the last one looked.
-probe = Probe("04_score_functions", "unroll_fed", unroll_fed)
+probe = probes(unroll_fed=unroll_fed)
 probe.gives(
     torch.tensor([[[0.9433138], [0.9344837], [0.4035010]]]),
     half,
@@ -595,7 +594,7 @@ probe.gives(
     torch.tensor([[0.4]]),
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe("04_score_functions", "unroll_fed", unroll_fed, oracle=right_unroll_fed)
+probe = probes(unroll_fed=unroll_fed, oracle=right_unroll_fed)
 probe.equals(half, twice, torch.tensor([[[1.0], [0.2], [-0.7]]]), torch.tensor([[0.4]]))
 probe.gradient(half, twice, torch.tensor([[[1.0], [0.2], [-0.7]]]), torch.tensor([[0.4]]), wrt=2)
 cell = mixing_cell(probe.normal(8, 5, std=0.5), probe.normal(5, 5, std=0.5))
@@ -637,7 +636,7 @@ def right_attention(query, key, value, mask):
     return torch.from_numpy(output).to(query.dtype)
 
 
-probe = Probe("04_score_functions", "fixed_attention", fixed_attention, oracle=right_attention)
+probe = probes(fixed_attention=fixed_attention, oracle=right_attention)
 three = torch.cat([KEYS, torch.tensor([[1.0, 1.0]])])[None]
 all_of_them = torch.ones(1, 3, dtype=torch.bool)
 probe.equals(QUERY[None], three, three, all_of_them)
@@ -652,7 +651,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "fixed_attention-padding", "grade": true, "points": 2}
 # The last places of some rows are padding.
-probe = Probe("04_score_functions", "fixed_attention", fixed_attention, oracle=right_attention)
+probe = probes(fixed_attention=fixed_attention, oracle=right_attention)
 probe.equals(QUERY[None], three, three, torch.tensor([[True, True, False]]))
 ### BEGIN HIDDEN TESTS
 mask = torch.arange(7) < torch.tensor([[4], [6]])
@@ -698,7 +697,7 @@ def by_reference(query, key, weight):
     return from_numpy(reference.general_score)(query, key, weight=weight)
 
 
-probe = Probe("04_score_functions", "check_general", check_general)
+probe = probes(check_general=check_general)
 probe.judges(
     right=[by_reference],
     wrong={
@@ -710,7 +709,7 @@ probe.judges(
 
 # %% nbgrader={"grade_id": "check_general-mutants", "grade": true, "points": 6}
 # Wrong ones that are harder to see. (Hidden: which.)
-probe = Probe("04_score_functions", "check_general", check_general)
+probe = probes(check_general=check_general)
 probe.judges(
     right=[by_reference],
     wrong={"always 0": lambda query, key, weight: 0 * by_reference(query, key, weight)},

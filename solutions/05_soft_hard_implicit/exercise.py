@@ -13,7 +13,7 @@
 import torch
 
 from attn_course import functional, reference
-from attn_course.probes import Probe, properties, student
+from attn_course.probes import Probes, properties, student
 
 
 def network(x, weight_1, bias_1, weight_2, bias_2):
@@ -96,6 +96,12 @@ FRESH = properties.Property("a draw does not depend on another", no_memory)
 UNBIASED = properties.Property("the estimate is right on average", mean_is_right)
 
 
+probes = Probes(
+    "05_soft_hard_implicit",
+    weight_entropy=reference.weight_entropy,
+    grad_cam=reference.grad_cam,
+)
+
 # %% [markdown]
 # ## 1. Entropy of weights
 #
@@ -125,17 +131,13 @@ def weight_entropy(weights, dim=-1):
 
 # %% nbgrader={"grade_id": "weight_entropy-by_hand", "grade": true, "points": 1}
 # The example, without its zero.
-probe = Probe(
-    "05_soft_hard_implicit", "weight_entropy", weight_entropy, oracle=reference.weight_entropy
-)
+probe = probes(weight_entropy=weight_entropy)
 probe.equals(torch.tensor([0.5, 0.25, 0.25]))
 probe.equals(torch.tensor([0.9, 0.1]), dim=0)
 
 # %% nbgrader={"grade_id": "weight_entropy-axes", "grade": true, "points": 1}
 # Other shapes and other axes.
-probe = Probe(
-    "05_soft_hard_implicit", "weight_entropy", weight_entropy, oracle=reference.weight_entropy
-)
+probe = probes(weight_entropy=weight_entropy)
 probe.equals(torch.tensor([[0.5, 0.25], [0.5, 0.75]]), dim=0)
 ### BEGIN HIDDEN TESTS
 shares = probe.normal(2, 3, 5).softmax(-1)
@@ -146,9 +148,7 @@ probe.equals(probe.normal(7, 3, dtype=torch.float64).softmax(0), dim=-2)
 
 # %% nbgrader={"grade_id": "weight_entropy-zeros", "grade": true, "points": 2}
 # Weights of exactly 0, and one place with everything.
-probe = Probe(
-    "05_soft_hard_implicit", "weight_entropy", weight_entropy, oracle=reference.weight_entropy
-)
+probe = probes(weight_entropy=weight_entropy)
 probe.equals(torch.tensor([0.5, 0.25, 0.25, 0.0]))
 probe.equals(torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]], dtype=torch.float64))
 ### BEGIN HIDDEN TESTS
@@ -158,9 +158,7 @@ probe.equals(scores.softmax(-1))
 
 # %% nbgrader={"grade_id": "weight_entropy-gradient", "grade": true, "points": 2}
 # Gradients, at a weight of exactly 0 too.
-probe = Probe(
-    "05_soft_hard_implicit", "weight_entropy", weight_entropy, oracle=functional.weight_entropy
-)
+probe = probes(weight_entropy=weight_entropy, oracle=functional.weight_entropy)
 probe.gradient(torch.tensor([0.5, 0.3, 0.2]))
 probe.gradient(torch.tensor([0.5, 0.5, 0.0]))
 ### BEGIN HIDDEN TESTS
@@ -197,10 +195,8 @@ def draw_places(weights, draws):
 
 # %% nbgrader={"grade_id": "draw_places-certain", "grade": true, "points": 1}
 # Weights that leave no choice.
-probe = Probe(
-    "05_soft_hard_implicit",
-    "draw_places",
-    draw_places,
+probe = probes(
+    draw_places=draw_places,
     oracle=lambda weights, draws: torch.full((draws,), int(weights.argmax())),
 )
 probe.equals(1, torch.tensor([0.0, 1.0, 0.0]), 5, via=draw_seeded)
@@ -213,7 +209,7 @@ for size in (2, 5, 7):
 
 # %% nbgrader={"grade_id": "draw_places-frequencies", "grade": true, "points": 2}
 # 20,000 draws: shares within 5 standard errors of the weights (false alarm: 1 in 100,000 for a right answer).
-probe = Probe("05_soft_hard_implicit", "draw_places", draw_places)
+probe = probes(draw_places=draw_places)
 probe.holds(FAIR, 1, torch.tensor([0.6, 0.3, 0.1]), 20_000, via=draw_seeded)
 ### BEGIN HIDDEN TESTS
 for size in (4, 7):
@@ -225,7 +221,7 @@ for size in (4, 7):
 
 # %% nbgrader={"grade_id": "draw_places-independence", "grade": true, "points": 1}
 # Two draws, of one call or of two: equal as often as chance says (false alarm: 1 in 200,000).
-probe = Probe("05_soft_hard_implicit", "draw_places", draw_places)
+probe = probes(draw_places=draw_places)
 probe.holds(FRESH, 2, torch.tensor([0.5, 0.5]), 20_000, via=draw_seeded)
 probe.holds(FRESH, 3, torch.tensor([0.6, 0.3, 0.1]), 20_000, via=draw_twice)
 ### BEGIN HIDDEN TESTS
@@ -263,22 +259,12 @@ def score_function_gradient(weights, place, reward, baseline=0.0):
 
 # %% nbgrader={"grade_id": "score_function_gradient-by_hand", "grade": true, "points": 1}
 # The example, without a baseline: 10 times [-0.5, 0.7, -0.2].
-probe = Probe(
-    "05_soft_hard_implicit",
-    "score_function_gradient",
-    score_function_gradient,
-    oracle=right_gradient,
-)
+probe = probes(score_function_gradient=score_function_gradient, oracle=right_gradient)
 probe.equals(torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([1]), torch.tensor([10.0]))
 
 # %% nbgrader={"grade_id": "score_function_gradient-rows", "grade": true, "points": 1}
 # Every row by itself: its own place, its own reward.
-probe = Probe(
-    "05_soft_hard_implicit",
-    "score_function_gradient",
-    score_function_gradient,
-    oracle=right_gradient,
-)
+probe = probes(score_function_gradient=score_function_gradient, oracle=right_gradient)
 probe.equals(
     torch.tensor([[0.5, 0.5], [0.9, 0.1]]), torch.tensor([0, 1]), torch.tensor([2.0, -4.0])
 )
@@ -290,12 +276,7 @@ for rows, size in ((5, 3), (3, 7)):
 
 # %% nbgrader={"grade_id": "score_function_gradient-baseline", "grade": true, "points": 2}
 # With a baseline: a number, or one per row.
-probe = Probe(
-    "05_soft_hard_implicit",
-    "score_function_gradient",
-    score_function_gradient,
-    oracle=right_gradient,
-)
+probe = probes(score_function_gradient=score_function_gradient, oracle=right_gradient)
 probe.equals(torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([1]), torch.tensor([10.0]), 4.0)
 ### BEGIN HIDDEN TESTS
 weights = probe.normal(5, 3, dtype=torch.float64).softmax(-1)
@@ -306,7 +287,7 @@ probe.equals(weights, place, reward, baseline=5 + probe.normal(5, dtype=torch.fl
 
 # %% nbgrader={"grade_id": "score_function_gradient-unbiased", "grade": true, "points": 2}
 # The mean of 20,000 draws against the exact gradient, 5 standard errors (false alarm: 1 in 100,000 for a right answer).
-probe = Probe("05_soft_hard_implicit", "score_function_gradient", score_function_gradient)
+probe = probes(score_function_gradient=score_function_gradient)
 probe.holds(
     UNBIASED, 1, torch.tensor([1.0, 0.0, -1.0]), torch.tensor([4.0, 9.0, 1.0]).double(), 0.0
 )
@@ -356,34 +337,34 @@ def others(reward):
 
 
 ### END HIDDEN TESTS
-probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out)
+probe = probes(leave_one_out=leave_one_out)
 probe.gives(torch.tensor([4.0, 3.5, 1.5]), torch.tensor([1.0, 2.0, 6.0]))
 ### BEGIN HIDDEN TESTS
-probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out, oracle=others)
+probe = probes(leave_one_out=leave_one_out, oracle=others)
 probe.equals(torch.tensor([1.0, 2.0, 6.0]))
 probe.equals(10 * probe.normal(6))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "leave_one_out-batches", "grade": true, "points": 1}
 # Several examples at once, and two draws each: then every draw gets the other one's reward.
-probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out)
+probe = probes(leave_one_out=leave_one_out)
 probe.gives(
     torch.tensor([[5.0, 3.0], [0.0, -1.0], [7.0, 7.0]]),
     torch.tensor([[3.0, 5.0], [-1.0, 0.0], [7.0, 7.0]]),
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out, oracle=others)
+probe = probes(leave_one_out=leave_one_out, oracle=others)
 probe.equals(probe.normal(3, 5))
 probe.equals(probe.normal(2, 3, 7, dtype=torch.float64))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "leave_one_out-alone", "grade": true, "points": 1}
 # One draw has no others.
-probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out)
+probe = probes(leave_one_out=leave_one_out)
 probe.gives(torch.tensor([4.0, 2.0]), torch.tensor([2.0, 4.0]))
 probe.raises(ValueError, torch.tensor([2.0]))
 ### BEGIN HIDDEN TESTS
-probe = Probe("05_soft_hard_implicit", "leave_one_out", leave_one_out, oracle=others)
+probe = probes(leave_one_out=leave_one_out, oracle=others)
 probe.raises(ValueError, probe.normal(3, 1))
 ### END HIDDEN TESTS
 
@@ -425,9 +406,7 @@ def right_saliency(x, label, *parameters):
     return functional.gradient_times_input(chosen, x)
 
 
-probe = Probe(
-    "05_soft_hard_implicit", "gradient_times_input", gradient_times_input, oracle=right_saliency
-)
+probe = probes(gradient_times_input=gradient_times_input, oracle=right_saliency)
 small = [
     0.01 * torch.tensor([[2.0, -3.0]]),
     torch.zeros(1),
@@ -438,9 +417,7 @@ probe.equals(torch.tensor([[1.0, 1.0]]), torch.tensor([0]), *small)
 
 # %% nbgrader={"grade_id": "gradient_times_input-classes", "grade": true, "points": 2}
 # Several pictures, each with a class of its own.
-probe = Probe(
-    "05_soft_hard_implicit", "gradient_times_input", gradient_times_input, oracle=right_saliency
-)
+probe = probes(gradient_times_input=gradient_times_input, oracle=right_saliency)
 probe.equals(
     torch.tensor([[1.0, 0.0], [2.0, -1.0]]),
     torch.tensor([1, 0]),
@@ -472,9 +449,7 @@ def leaves_no_trace(function, x, label, *parameters):
     return found
 
 
-probe = Probe(
-    "05_soft_hard_implicit", "gradient_times_input", gradient_times_input, oracle=right_saliency
-)
+probe = probes(gradient_times_input=gradient_times_input, oracle=right_saliency)
 parameters = [torch.tensor([[1.0, -1.0]]), torch.zeros(1), torch.tensor([[2.0]]), torch.zeros(1)]
 probe.equals(torch.tensor([[0.5, 0.25]]), torch.tensor([0]), *parameters, via=leaves_no_trace)
 ### BEGIN HIDDEN TESTS
@@ -523,17 +498,13 @@ def right_integral(x, start, label, steps, *parameters):
     return functional.integrated_gradients(chosen, x, start, steps=steps)
 
 
-probe = Probe(
-    "05_soft_hard_implicit", "integrated_gradients", integrated_gradients, oracle=right_integral
-)
+probe = probes(integrated_gradients=integrated_gradients, oracle=right_integral)
 unit = [torch.tensor([[1.0, -0.5]]), torch.zeros(1), torch.tensor([[1.0]]), torch.zeros(1)]
 probe.equals(torch.tensor([[2.0, 1.0]]), torch.zeros(1, 2), torch.tensor([0]), 1, *unit)
 
 # %% nbgrader={"grade_id": "integrated_gradients-path", "grade": true, "points": 2}
 # Several steps, several pictures, from zero.
-probe = Probe(
-    "05_soft_hard_implicit", "integrated_gradients", integrated_gradients, oracle=right_integral
-)
+probe = probes(integrated_gradients=integrated_gradients, oracle=right_integral)
 probe.equals(torch.tensor([[2.0, 1.0]]), torch.zeros(1, 2), torch.tensor([0]), 4, *unit)
 ### BEGIN HIDDEN TESTS
 for steps in (3, 8):
@@ -544,9 +515,7 @@ for steps in (3, 8):
 
 # %% nbgrader={"grade_id": "integrated_gradients-start", "grade": true, "points": 2}
 # A path that starts elsewhere.
-probe = Probe(
-    "05_soft_hard_implicit", "integrated_gradients", integrated_gradients, oracle=right_integral
-)
+probe = probes(integrated_gradients=integrated_gradients, oracle=right_integral)
 probe.equals(torch.tensor([[2.0, 1.0]]), torch.tensor([[0.5, -1.0]]), torch.tensor([0]), 2, *unit)
 ### BEGIN HIDDEN TESTS
 for steps in (1, 5):
@@ -571,7 +540,7 @@ def adds_up(function, x, start, label, steps, *parameters):
 
 
 COMPLETE = properties.Property("the shares add up to the change of the score", adds_up)
-probe = Probe("05_soft_hard_implicit", "integrated_gradients", integrated_gradients)
+probe = probes(integrated_gradients=integrated_gradients)
 probe.holds(
     COMPLETE, torch.tensor([[2.0, 1.0]]), torch.tensor([[0.5, -1.0]]), torch.tensor([0]), 200, *unit
 )
@@ -611,12 +580,12 @@ def grad_cam(activations, gradients):
 
 # %% nbgrader={"grade_id": "grad_cam-by_hand", "grade": true, "points": 1}
 # One map, gradients of 1.
-probe = Probe("05_soft_hard_implicit", "grad_cam", grad_cam, oracle=reference.grad_cam)
+probe = probes(grad_cam=grad_cam)
 probe.equals(torch.tensor([[[[1.0, 0.0], [0.0, 2.0]]]]), torch.ones(1, 1, 2, 2))
 
 # %% nbgrader={"grade_id": "grad_cam-channels", "grade": true, "points": 2}
 # Several maps, for and against the class, and gradients that differ from place to place.
-probe = Probe("05_soft_hard_implicit", "grad_cam", grad_cam, oracle=reference.grad_cam)
+probe = probes(grad_cam=grad_cam)
 probe.equals(
     torch.tensor([[[[1.0, 0.0], [0.0, 2.0]], [[0.0, 3.0], [1.0, 0.0]]]]),
     torch.tensor([[[[1.0, 1.0], [1.0, 1.0]], [[-2.0, 0.0], [0.0, 0.0]]]]),
@@ -630,7 +599,7 @@ probe.equals(probe.normal(1, 5, 3, 3), probe.normal(1, 5, 3, 3))
 
 # %% nbgrader={"grade_id": "grad_cam-shapes", "grade": true, "points": 1}
 # Batches, and maps that are not square.
-probe = Probe("05_soft_hard_implicit", "grad_cam", grad_cam, oracle=reference.grad_cam)
+probe = probes(grad_cam=grad_cam)
 probe.equals(torch.ones(2, 3, 1, 4), torch.ones(2, 3, 1, 4))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(2, 3, 5, 7), probe.normal(2, 3, 5, 7))
@@ -674,7 +643,7 @@ def right_change(weights, value, head, order):
 
 
 ### END HIDDEN TESTS
-probe = Probe("05_soft_hard_implicit", "fixed_change", fixed_change)
+probe = probes(fixed_change=fixed_change)
 # softmax of (9, 0), then of (0, 9): 0.99988 and 0.00012 change places
 probe.gives(
     torch.tensor([0.9997532]),
@@ -686,7 +655,7 @@ probe.gives(
 
 # %% nbgrader={"grade_id": "fixed_change-any", "grade": true, "points": 3}
 # Any weights, any order.
-probe = Probe("05_soft_hard_implicit", "fixed_change", fixed_change)
+probe = probes(fixed_change=fixed_change)
 # outputs 0.5 and -0.3, so scores (0.5, -0.5) and (-0.3, 0.3)
 probe.gives(
     torch.tensor([0.3767149]),
@@ -696,7 +665,7 @@ probe.gives(
     torch.tensor([2, 0, 1]),
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe("05_soft_hard_implicit", "fixed_change", fixed_change, oracle=right_change)
+probe = probes(fixed_change=fixed_change, oracle=right_change)
 for rows, size, width, classes in ((3, 5, 2, 4), (2, 7, 3, 5)):
     weights, value = probe.normal(rows, size).softmax(-1), probe.normal(rows, size, width)
     probe.equals(weights, value, probe.normal(classes, width), probe.permutation(size))
@@ -734,7 +703,7 @@ def check_cam(candidate):
 
 # %% nbgrader={"grade_id": "check_cam-plain", "grade": true, "points": 1}
 # A right one, and two that are plainly wrong.
-probe = Probe("05_soft_hard_implicit", "check_cam", check_cam)
+probe = probes(check_cam=check_cam)
 probe.judges(
     right=[functional.grad_cam],
     wrong={
@@ -746,7 +715,7 @@ probe.judges(
 
 # %% nbgrader={"grade_id": "check_cam-mutants", "grade": true, "points": 5}
 # Wrong ones that are harder to see: two here, the others hidden.
-probe = Probe("05_soft_hard_implicit", "check_cam", check_cam)
+probe = probes(check_cam=check_cam)
 probe.judges(
     right=[functional.grad_cam],
     wrong={

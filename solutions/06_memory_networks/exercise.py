@@ -10,7 +10,7 @@
 import torch
 
 from attn_course import functional, reference
-from attn_course.probes import Probe, from_numpy, properties
+from attn_course.probes import Probes, from_numpy, properties
 
 SLUG = "06_memory_networks"
 
@@ -35,6 +35,10 @@ def hops_adjacent(fn, query, memories, mask=None):
 def hops_layer_wise(fn, query, memories, hops, update, mask=None):
     return fn(query, memories, hops, "layer-wise", update=update, mask=mask)
 
+
+probes = Probes(
+    "06_memory_networks",
+)
 
 # %% [markdown]
 # ## 1. Position encoding
@@ -70,12 +74,12 @@ def right_places(words, embed_dim):
     return torch.from_numpy(reference.position_encoding(words, embed_dim)).float()
 
 
-probe = Probe(SLUG, "position_encoding", position_encoding, oracle=right_places)
+probe = probes(position_encoding=position_encoding, oracle=right_places)
 probe.equals(2, 2)
 
 # %% nbgrader={"grade_id": "position_encoding-sizes", "grade": true, "points": 2}
 # Sentences of several lengths, vectors of several sizes.
-probe = Probe(SLUG, "position_encoding", position_encoding, oracle=right_places)
+probe = probes(position_encoding=position_encoding, oracle=right_places)
 probe.equals(3, 2)
 probe.equals(2, 5)
 ### BEGIN HIDDEN TESTS
@@ -85,7 +89,7 @@ probe.equals(7, int(probe.integers(12, 20, 1)))
 
 # %% nbgrader={"grade_id": "position_encoding-one_word", "grade": true, "points": 1}
 # A sentence of one word, and vectors of one entry.
-probe = Probe(SLUG, "position_encoding", position_encoding, oracle=right_places)
+probe = probes(position_encoding=position_encoding, oracle=right_places)
 probe.equals(1, 4)
 probe.equals(3, 1)
 ### BEGIN HIDDEN TESTS
@@ -141,13 +145,13 @@ def right_memory(story, table, ages):
 
 
 ### END HIDDEN TESTS
-probe = Probe(SLUG, "build_memory", build_memory)
+probe = probes(build_memory=build_memory)
 two = torch.tensor([[2, 4], [6, 3]])
 probe.gives(torch.tensor([[5.0], [6.0]]), two, ladder(7, 1), torch.zeros(2, 1))
 three = torch.tensor([[2, 4, 5], [6, 3, 1]])
 probe.gives(torch.tensor([[5.5, 250 / 3], [5.0, 50.0]]), three, ladder(7, 2), torch.zeros(2, 2))
 ### BEGIN HIDDEN TESTS
-probe = Probe(SLUG, "build_memory", build_memory, oracle=right_memory)
+probe = probes(build_memory=build_memory, oracle=right_memory)
 probe.equals(torch.tensor([[2, 4], [6, 3]]), ladder(7, 1), torch.zeros(2, 1))
 probe.equals(torch.tensor([[2, 4, 5], [6, 3, 1]]), ladder(7, 2), torch.zeros(2, 2))
 probe.equals(probe.integers(1, 11, 3, 5), probe.normal(11, 7), torch.zeros(3, 7))
@@ -160,7 +164,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "build_memory-ages", "grade": true, "points": 2}
 # The newest sentence gets row 0 of the ages; the table of ages may have more rows than the story.
-probe = Probe(SLUG, "build_memory", build_memory)
+probe = probes(build_memory=build_memory)
 ages = torch.tensor([[100.0], [200.0]])
 probe.gives(torch.tensor([[205.0], [106.0]]), two, ladder(7, 1), ages)
 probe.gives(
@@ -170,13 +174,13 @@ probe.gives(
     1000 * (1 + ladder(5, 2)),
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe(SLUG, "build_memory", build_memory, oracle=right_memory)
+probe = probes(build_memory=build_memory, oracle=right_memory)
 probe.equals(probe.integers(1, 11, 4, 3), probe.normal(11, 5), probe.normal(7, 5))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "build_memory-padded_words", "grade": true, "points": 2}
 # Sentences of several lengths: the places are counted among the words that are there.
-probe = Probe(SLUG, "build_memory", build_memory)
+probe = probes(build_memory=build_memory)
 table = 5 + ladder(7, 1)  # word 0 has a vector too: it must not be added
 probe.gives(
     torch.tensor([[212.5], [111.0]]),
@@ -185,7 +189,7 @@ probe.gives(
     torch.tensor([[100.0], [200.0]]),
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe(SLUG, "build_memory", build_memory, oracle=right_memory)
+probe = probes(build_memory=build_memory, oracle=right_memory)
 story = probe.integers(1, 11, 3, 5)
 story[0, 2:], story[2, 4:] = 0, 0
 probe.equals(story, probe.normal(11, 7), probe.normal(3, 7))
@@ -193,14 +197,14 @@ probe.equals(story, probe.normal(11, 7), probe.normal(3, 7))
 
 # %% nbgrader={"grade_id": "build_memory-empty_sentences", "grade": true, "points": 1}
 # Sentences of padding count for no age, and their vector is 0.
-probe = Probe(SLUG, "build_memory", build_memory)
+probe = probes(build_memory=build_memory)
 ages = 100.0 * (1 + ladder(3, 1))
 last = torch.tensor([[2, 4], [6, 3], [0, 0]])
 probe.gives(torch.tensor([[205.0], [106.0], [0.0]]), last, ladder(7, 1), ages)
 holes = torch.tensor([[2, 4], [0, 0], [6, 3]])  # anywhere
 probe.gives(torch.tensor([[205.0], [0.0], [106.0]]), holes, ladder(7, 1), ages)
 ### BEGIN HIDDEN TESTS
-probe = Probe(SLUG, "build_memory", build_memory, oracle=right_memory)
+probe = probes(build_memory=build_memory, oracle=right_memory)
 story = probe.integers(1, 11, 5, 3)
 story[1], story[4] = 0, 0
 probe.equals(story, probe.normal(11, 7), probe.normal(5, 7))
@@ -208,12 +212,12 @@ probe.equals(story, probe.normal(11, 7), probe.normal(5, 7))
 
 # %% nbgrader={"grade_id": "build_memory-gradient", "grade": true, "points": 1}
 # The gradient reaches the words and the ages.
-probe = Probe(SLUG, "build_memory", build_memory)
+probe = probes(build_memory=build_memory)
 probe.holds(
     properties.gradient_reaches(1, 2), torch.tensor([[2, 4], [1, 3]]), ladder(5, 1), ladder(2, 1)
 )
 ### BEGIN HIDDEN TESTS
-probe = Probe(SLUG, "build_memory", build_memory, oracle=right_memory)
+probe = probes(build_memory=build_memory, oracle=right_memory)
 probe.gradient(torch.tensor([[2, 4], [1, 3]]), ladder(5, 1), ladder(2, 1), wrt=(1, 2))
 probe.gradient(probe.integers(1, 7, 3, 2), probe.normal(7, 3), probe.normal(4, 3), wrt=(1, 2))
 ### END HIDDEN TESTS
@@ -252,7 +256,7 @@ def right_hop(query, memory_in, memory_out, mask=None):
     return functional.memory_hop(query, memory_in, memory_out, mask)
 
 
-probe = Probe(SLUG, "memory_hop", memory_hop, oracle=right_hop)
+probe = probes(memory_hop=memory_hop, oracle=right_hop)
 probe.equals(
     torch.tensor([[1.0]]),
     torch.tensor([[[1.0], [3.0]]]).log(),
@@ -269,7 +273,7 @@ probe.equals(probe.normal(3, 5), probe.normal(3, 7, 5), probe.normal(3, 7, 5))
 
 # %% nbgrader={"grade_id": "memory_hop-other_size", "grade": true, "points": 1}
 # What is handed over may have another size than what is compared.
-probe = Probe(SLUG, "memory_hop", memory_hop, oracle=right_hop)
+probe = probes(memory_hop=memory_hop, oracle=right_hop)
 probe.equals(
     torch.tensor([[1.0, 2.0]]),
     torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]),
@@ -281,7 +285,7 @@ probe.equals(probe.normal(3, 5), probe.normal(3, 7, 5), probe.normal(3, 7, 11))
 
 # %% nbgrader={"grade_id": "memory_hop-mask", "grade": true, "points": 2}
 # Memories that do not count, and rows in which none does.
-probe = Probe(SLUG, "memory_hop", memory_hop, oracle=right_hop)
+probe = probes(memory_hop=memory_hop, oracle=right_hop)
 probe.equals(
     torch.tensor([[1.0, -2.0], [1.0, -2.0]]),
     torch.tensor([[[-3.0, 0.0], [0.0, 2.0], [-1.0, 1.0]]]).repeat(2, 1, 1),
@@ -301,7 +305,7 @@ probe.equals(1.0 + probe.uniform(2, 5), loud, probe.normal(2, 7, 3), some)
 
 # %% nbgrader={"grade_id": "memory_hop-large_scores", "grade": true, "points": 1}
 # Scores whose exponentials do not fit into a float.
-probe = Probe(SLUG, "memory_hop", memory_hop, oracle=right_hop)
+probe = probes(memory_hop=memory_hop, oracle=right_hop)
 probe.equals(
     torch.tensor([[10.0, 10.0]]),
     torch.tensor([[[20.0, 0.0], [0.0, 19.9], [-30.0, 0.0]]]),
@@ -318,7 +322,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "memory_hop-gradient", "grade": true, "points": 1}
 # The gradient reaches the query and both memories.
-probe = Probe(SLUG, "memory_hop", memory_hop, oracle=right_hop)
+probe = probes(memory_hop=memory_hop, oracle=right_hop)
 probe.gradient(
     torch.tensor([[1.0]]),
     torch.tensor([[[1.0], [3.0]]]).log(),
@@ -374,7 +378,7 @@ def right_stack(query, memories, hops, tying, update=None, mask=None):
     return reference.memory_network(query, into, out, mask, update=update)
 
 
-probe = Probe(SLUG, "stack_hops", stack_hops, oracle=from_numpy(right_stack))
+probe = probes(stack_hops=stack_hops, oracle=from_numpy(right_stack))
 one = [torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), torch.tensor([[[2.0, 0.0], [0.0, 6.0]]])]
 probe.equals(torch.tensor([[1.0, 3.0]]), one, via=hops_adjacent)
 ### BEGIN HIDDEN TESTS
@@ -383,7 +387,7 @@ probe.equals(probe.normal(3, 5), [probe.normal(3, 7, 5) for _ in range(2)], via=
 
 # %% nbgrader={"grade_id": "stack_hops-adjacent", "grade": true, "points": 2}
 # Two hops and three: what one reads out, the next compares with.
-probe = Probe(SLUG, "stack_hops", stack_hops, oracle=from_numpy(right_stack))
+probe = probes(stack_hops=stack_hops, oracle=from_numpy(right_stack))
 two = [*one, torch.tensor([[[5.0, 1.0], [3.0, -4.0]]])]
 probe.equals(torch.tensor([[1.0, 0.5]]), two, via=hops_adjacent)
 ### BEGIN HIDDEN TESTS
@@ -394,7 +398,7 @@ probe.gradient(probe.normal(2, 3), three, 2, "adjacent", wrt=0)
 
 # %% nbgrader={"grade_id": "stack_hops-layer_wise", "grade": true, "points": 2}
 # The same two memories at every hop, and a linear map on the way.
-probe = Probe(SLUG, "stack_hops", stack_hops, oracle=from_numpy(right_stack))
+probe = probes(stack_hops=stack_hops, oracle=from_numpy(right_stack))
 quarter_turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
 probe.equals(torch.tensor([[1.0, 0.5]]), one, 2, quarter_turn, via=hops_layer_wise)
 ### BEGIN HIDDEN TESTS
@@ -404,7 +408,7 @@ probe.equals(probe.normal(3, 5), pair, 3, 0.5 * probe.normal(5, 5), via=hops_lay
 
 # %% nbgrader={"grade_id": "stack_hops-mask", "grade": true, "points": 1}
 # Memories that do not count are looked at by no hop.
-probe = Probe(SLUG, "stack_hops", stack_hops, oracle=from_numpy(right_stack))
+probe = probes(stack_hops=stack_hops, oracle=from_numpy(right_stack))
 mask = torch.tensor([[True, False]])
 probe.equals(torch.tensor([[1.0, 0.5]]), two, mask, via=hops_adjacent)
 probe.equals(torch.tensor([[1.0, 0.5]]), one, 2, quarter_turn, mask, via=hops_layer_wise)
@@ -463,23 +467,23 @@ def draw_cycles(probe, rows, size):
 
 
 ### END HIDDEN TESTS
-probe = Probe(SLUG, "pointer_chase", pointer_chase)
+probe = probes(pointer_chase=pointer_chase)
 chain = torch.tensor([[[7, 4], [5, 7], [4, 5]], [[4, 5], [7, 4], [5, 7]]])
 probe.gives(torch.tensor([7, 4]), chain, torch.tensor([5, 7]), 1)
 ### BEGIN HIDDEN TESTS
-probe = Probe(SLUG, "pointer_chase", pointer_chase, oracle=right_chase)
+probe = probes(pointer_chase=pointer_chase, oracle=right_chase)
 story, start = draw_cycles(probe, 5, 7)
 probe.equals(story, start, 1)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "pointer_chase-many_steps", "grade": true, "points": 2}
 # Two steps, and more than there are sentences.
-probe = Probe(SLUG, "pointer_chase", pointer_chase)
+probe = probes(pointer_chase=pointer_chase)
 longer = torch.tensor([[[4, 8], [7, 4], [9, 5], [5, 7], [8, 9]]])
 probe.gives(torch.tensor([7]), longer, torch.tensor([9]), 2)
 probe.gives(torch.tensor([4]), longer, torch.tensor([9]), 3)
 ### BEGIN HIDDEN TESTS
-probe = Probe(SLUG, "pointer_chase", pointer_chase, oracle=right_chase)
+probe = probes(pointer_chase=pointer_chase, oracle=right_chase)
 story, start = draw_cycles(probe, 4, 11)
 for steps in (3, 4, 13):
     probe.equals(story, start, steps)
@@ -487,22 +491,22 @@ for steps in (3, 4, 13):
 
 # %% nbgrader={"grade_id": "pointer_chase-no_step", "grade": true, "points": 1}
 # No step at all.
-probe = Probe(SLUG, "pointer_chase", pointer_chase)
+probe = probes(pointer_chase=pointer_chase)
 probe.gives(torch.tensor([5, 7]), chain, torch.tensor([5, 7]), 0)
 ### BEGIN HIDDEN TESTS
-probe = Probe(SLUG, "pointer_chase", pointer_chase, oracle=right_chase)
+probe = probes(pointer_chase=pointer_chase, oracle=right_chase)
 story, start = draw_cycles(probe, 3, 5)
 probe.equals(story, start, 0)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "pointer_chase-dead_ends", "grade": true, "points": 2}
 # A way that ends, and padding.
-probe = Probe(SLUG, "pointer_chase", pointer_chase)
+probe = probes(pointer_chase=pointer_chase)
 ending = torch.tensor([[[7, 4], [5, 7], [0, 0]], [[0, 0], [6, 8], [8, 9]]])
 probe.gives(torch.tensor([4, 9]), ending, torch.tensor([5, 6]), 3)
 probe.gives(torch.tensor([4, 9]), ending, torch.tensor([5, 6]), 4)
 ### BEGIN HIDDEN TESTS
-probe = Probe(SLUG, "pointer_chase", pointer_chase, oracle=right_chase)
+probe = probes(pointer_chase=pointer_chase, oracle=right_chase)
 story, start = draw_cycles(probe, 4, 7)
 cut = story.masked_fill((story[:, :, :1] == story[:, 2:3, :1]), 0)
 for steps in (8, 9):
@@ -538,7 +542,7 @@ def fixed_two_hops(query, memory_in, memory_out):
 
 # %% nbgrader={"grade_id": "fixed_two_hops-one_memory", "grade": true, "points": 1}
 # Two stories of a single memory: its weight is 1, whatever the query is.
-probe = Probe(SLUG, "fixed_two_hops", fixed_two_hops)
+probe = probes(fixed_two_hops=fixed_two_hops)
 probe.gives(
     torch.tensor([[15.0], [10.0]]),
     torch.tensor([[1.0], [2.0]]),
@@ -549,7 +553,7 @@ probe.gives(
 # %% nbgrader={"grade_id": "fixed_two_hops-second_look", "grade": true, "points": 2}
 # The first hop hands over the clue for the second: 50 e1 finds 60 e2, both together find 70 e1.
 # The clue alone would find the third memory.
-probe = Probe(SLUG, "fixed_two_hops", fixed_two_hops)
+probe = probes(fixed_two_hops=fixed_two_hops)
 probe.gives(
     torch.tensor([[120.0, 60.0]]),
     torch.tensor([[50.0, 0.0]]),
@@ -565,7 +569,7 @@ def right_two_hops(query, memory_in, memory_out):
     return query
 
 
-probe = Probe(SLUG, "fixed_two_hops", fixed_two_hops, oracle=right_two_hops)
+probe = probes(fixed_two_hops=fixed_two_hops, oracle=right_two_hops)
 probe.equals(probe.normal(3, 5), probe.normal(3, 7, 5), probe.normal(3, 7, 5))
 ### END HIDDEN TESTS
 
@@ -611,7 +615,7 @@ def doubled(query, memory_in, memory_out, mask=None):
     return output, 2 * weights
 
 
-probe = Probe(SLUG, "check_hop", check_hop)
+probe = probes(check_hop=check_hop)
 probe.judges(
     right=[right_hop],
     wrong={
@@ -630,7 +634,7 @@ probe.judges(
 
 # %% nbgrader={"grade_id": "check_hop-mutants", "grade": true, "points": 5}
 # Wrong ones that are harder to see. (Hidden: which.)
-probe = Probe(SLUG, "check_hop", check_hop)
+probe = probes(check_hop=check_hop)
 probe.judges(right=[right_hop], wrong={"the weights are doubled": doubled}, points=5)
 
 

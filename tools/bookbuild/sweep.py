@@ -2,14 +2,16 @@
 
 A page says what its code gave once, on one machine. Whether that is a result or luck shows when
 the same code runs again: every seed that it names moved by a thousand, torch held to another set
-of instructions. The record, ``book/sweep/<page>.json``, is committed; the page shows its count, and
-a test names the records that are older than their page.
+of instructions. Where two sets are one on the machine (native may be avx2), the second is not run
+again, and its entry says so. The record, ``book/sweep/<page>.json``, is committed; the page shows
+its count, and a test names the records that are older than their page.
 """
 
 import datetime
 import json
 import os
 import platform
+import sys
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -18,8 +20,12 @@ from typing import Any
 from .common import ROOT, Book, fail, say
 from .execute import Page, Run, read_page, run_pages
 
-SEEDS = (0, 1, 2, 3)
-SETS = ("default", "avx2", "native")  # values of ATEN_CPU_CAPABILITY; native leaves it unset
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from benchmarks.harness import commit, machine
+from experiments.repeat import SEEDS, SETS, environment, twin
+
 STEP = 1000  # how far a seed of the page moves from one run to the next
 
 
@@ -66,25 +72,15 @@ def summary(record: dict[str, Any]) -> Held:
     )
 
 
-def machine() -> dict[str, Any]:
-    """Processor and system, for the record."""
-    import sys
-
-    sys.path.insert(0, str(ROOT))
-    from benchmarks.harness import commit, machine
-
+def about() -> dict[str, Any]:
+    """Processor, system and commit, for the record."""
     return {"machine": machine(), "commit": commit()}
-
-
-def environment(instruction_set: str) -> dict[str, str]:
-    """What the kernel of a run gets: ``native`` uses all that the processor has."""
-    return {} if instruction_set == "native" else {"ATEN_CPU_CAPABILITY": instruction_set}
 
 
 def collect(page: Page, runs: list[tuple[int, str, Run]]) -> dict[str, Any]:
     """The record of one page: each check with its value in every run."""
     order: dict[tuple[int, int, str], dict[str, Any]] = {}
-    listed = []
+    listed, executed = [], dict[int, str]()
     for seed, instruction_set, run in runs:
         failed = []
         for check in run.checks:
@@ -93,14 +89,10 @@ def collect(page: Page, runs: list[tuple[int, str, Run]]) -> dict[str, Any]:
             entry["values"][f"{seed}/{instruction_set}"] = check["value"]
             if not check["held"]:
                 failed.append(check["code"])
-        listed.append(
-            {
-                "seed": seed,
-                "set": instruction_set,
-                "failed": failed,
-                "cpu_seconds": round(run.cpu_seconds, 1),
-            }
-        )
+        entry = {"seed": seed, "set": instruction_set}
+        if (first := executed.setdefault(id(run), instruction_set)) != instruction_set:
+            entry["same_as"] = first
+        listed.append({**entry, "failed": failed, "cpu_seconds": round(run.cpu_seconds, 1)})
     checks = []
     for place in sorted(order, key=lambda place: place[:2]):
         values = order[place]["values"]
@@ -110,7 +102,7 @@ def collect(page: Page, runs: list[tuple[int, str, Run]]) -> dict[str, Any]:
     return {
         "page": page.name,
         "code": page.code_hash,
-        **machine(),
+        **about(),
         "versions": {
             "python": platform.python_version(),
             **{name: version(name) for name in ("torch", "numpy")},

@@ -1,0 +1,176 @@
+"""What a whole exercise set shares, said once: its probes, and its wrong answers.
+
+The head of a set names the oracles, and a test cell takes a probe in one line::
+
+    probes = Probes("03_additive_attention", additive_score=from_numpy(right_score))
+
+    probe = probes(additive_score=additive_score)
+
+``misconceptions.py`` names a function and its tests once. A mistake that many functions share is a
+family: one line makes it from a right answer::
+
+    score = WrongAnswers("additive_score", tests=("by_hand", "gradient"), right=right_score)
+
+    @score("no tanh")
+    def linear(query, key, weight_query, weight_key, v):
+        \"\"\"You leave the tanh out, ...\"\"\"
+
+    score.detached()
+    score.axes_swapped("keys by queries", "Your table has a row per key ...")
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attn_course.probes.catalogue import misconception
+from attn_course.probes.probe import Probe
+
+_UNKNOWN: Any = object()
+
+
+class Probes:
+    """Makes the probes of one exercise set.
+
+    Args:
+        slug: The exercise set.
+        oracles: A right answer by the name of the graded function; functions whose oracle would
+            give the answer away are left out here and get theirs in the hidden part of a test.
+    """
+
+    def __init__(self, slug: str, **oracles: Callable[..., Any]) -> None:
+        self.slug = slug
+        self.oracles = oracles
+
+    def __call__(self, *, oracle: Any = _UNKNOWN, **function: Callable[..., Any]) -> Probe:
+        """A probe of one function: ``probes(name=name)``.
+
+        Args:
+            oracle: In place of the one named in the head of the set.
+            function: The learner's function, by its name.
+
+        Raises:
+            ValueError: If not exactly one function is given.
+        """
+        if len(function) != 1:
+            raise ValueError(f"function: expected one, as name=name, got {sorted(function)}")
+        ((name, answer),) = function.items()
+        known = self.oracles.get(name) if oracle is _UNKNOWN else oracle
+        return Probe(self.slug, name, answer, oracle=known)
+
+
+class WrongAnswers:
+    """Declares the wrong answers of one graded function.
+
+    Args:
+        of: Graded function.
+        tests: Its tests, without the name of the function.
+        right: A right answer, from which the families make wrong ones.
+    """
+
+    def __init__(
+        self, of: str, *, tests: Sequence[str], right: Callable[..., Any] | None = None
+    ) -> None:
+        self.of = of
+        self.tests = tuple(tests)
+        self.right = right
+
+    def __call__(
+        self, name: str, *, fails: Sequence[str] | None = None, but: Sequence[str] = ()
+    ) -> Callable[[Any], Any]:
+        """Declare a wrong answer; the docstring of the function is the message to the learner.
+
+        Args:
+            name: Short name, shown to the learner.
+            fails: The tests that it fails; all where nothing is said.
+            but: Tests that it passes.
+
+        Raises:
+            ValueError: If there is no such test.
+        """
+        unknown = {*(fails or ()), *but} - set(self.tests)
+        if unknown:
+            raise ValueError(f"{self.of}: expected tests of {self.tests}, got {sorted(unknown)}")
+        chosen = [test for test in (fails or self.tests) if test not in but]
+        return misconception(of=self.of, name=name, fails=[f"{self.of}-{t}" for t in chosen])
+
+    def detached(self, *, fails: Sequence[str] = ("gradient",)) -> None:
+        """The family: right values that are cut off from the inputs."""
+
+        def wrong(*args: Any, **kwargs: Any) -> Any:
+            """Your result has the right values but is cut off from its inputs (detach, no_grad,
+            item or a tensor made anew), so no gradient can flow back. Compute it from the inputs
+            by torch operations only.
+            """
+            return _map(lambda x: x.detach(), self._right()(*args, **kwargs))
+
+        self._declare("cut off from its inputs", fails, wrong)
+
+    def in_place(self, argument: int = 0, *, fails: Sequence[str] | None = None) -> None:
+        """The family: right values that end up in an argument of the caller."""
+
+        def wrong(*args: Any, **kwargs: Any) -> Any:
+            """You change one of the arguments in place. The caller still needs it: every later use
+            of that tensor would see your intermediate result. Make a new tensor.
+            """
+            answer = self._right()(*args, **kwargs)
+            with torch.no_grad():
+                args[argument].data.add_(1)
+            return answer
+
+        self._declare("an argument is changed in place", fails, wrong)
+
+    def axes_swapped(
+        self, name: str, message: str, *, axes: tuple[int, int] = (-1, -2), **more: Any
+    ) -> None:
+        """The family: the right table with two axes exchanged."""
+
+        def wrong(*args: Any, **kwargs: Any) -> Any:
+            return _map(lambda x: x.transpose(*axes), self._right()(*args, **kwargs))
+
+        wrong.__doc__ = message
+        self._declare(name, more.pop("fails", None), wrong, **more)
+
+    def first_row_for_all(self, name: str, message: str, *, dim: int = 0, **more: Any) -> None:
+        """The family: what is right for the first row is given to every row along ``dim``."""
+
+        def wrong(*args: Any, **kwargs: Any) -> Any:
+            def first(x: Tensor) -> Tensor:
+                return x.narrow(dim, 0, 1).expand_as(x) if x.dim() and x.shape[dim] else x
+
+            return _map(first, self._right()(*args, **kwargs))
+
+        wrong.__doc__ = message
+        self._declare(name, more.pop("fails", None), wrong, **more)
+
+    def _right(self) -> Callable[..., Any]:
+        if self.right is None:
+            raise ValueError(f"right: expected a right answer to {self.of}, got None")
+        return self.right
+
+    def _declare(
+        self,
+        name: str,
+        fails: Sequence[str] | None,
+        wrong: Callable[..., Any],
+        but: Sequence[str] = (),
+    ) -> None:
+        self._right()
+        made = self(name, fails=fails, but=but)(wrong)
+        # the catalogue collects what a module binds: bind it under a name that says what it is
+        bound = sys._getframe(2).f_globals
+        label = f"{self.of}_{name}".replace(" ", "_").replace(",", "")
+        made.__name__ = made.__qualname__ = label
+        bound[label] = made
+
+
+def _map(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """The same structure with every tensor changed."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return type(value)(_map(change, one) for one in value)
+    return value
