@@ -159,15 +159,19 @@ def sweep(
     whole = set(SEEDS) <= set(seeds) and set(SETS) <= set(sets)
     bad = 0
     for page in pages:
-        runs = []
+        runs: list[tuple[int, str, Run]] = []
         for seed in seeds:
+            made: dict[str, Run] = {}
             for instruction_set in sets:
-                fresh = read_page(book, page.name)
-                assert fresh is not None
-                env = environment(instruction_set)
-                runs.append((seed, instruction_set, Run(fresh, fresh.notebook, seed * STEP, env)))
+                same = twin(instruction_set, made)
+                if same is None:
+                    fresh = read_page(book, page.name)
+                    assert fresh is not None
+                    env = environment(instruction_set)
+                    made[instruction_set] = Run(fresh, fresh.notebook, seed * STEP, env)
+                runs.append((seed, instruction_set, made[same or instruction_set]))
         os.environ.pop("ATEN_CPU_CAPABILITY", None)  # each run says which it wants
-        run_pages(book, [run for _, _, run in runs], workers=workers)
+        run_pages(book, list({id(run): run for _, _, run in runs}.values()), workers=workers)
         for seed, instruction_set, run in runs:
             bad += report(page, seed, instruction_set, run, values=len(runs) == 1)
         if any(run.error for _, _, run in runs):
