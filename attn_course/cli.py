@@ -21,6 +21,8 @@ exercises = typer.Typer(
     help="Make the released notebooks from their sources.", no_args_is_help=True
 )
 app.add_typer(exercises, name="exercises")
+new = typer.Typer(help="Lay out something new in a checkout.", no_args_is_help=True)
+app.add_typer(new, name="new")
 
 Slugs = Annotated[list[str] | None, typer.Argument(metavar="[SLUG]...", help="All when left out.")]
 
@@ -106,6 +108,23 @@ def exercises_list() -> None:
         metas = [cell.metadata.get("nbgrader", {}) for cell in notebook.cells]
         points = sum(meta.get("points", 0) for meta in metas)
         typer.echo(f"{slug}  {points:g} points  {', '.join(solution_names(notebook))}")
+
+
+@new.command("chapter")
+def new_chapter(
+    slug: Annotated[str, typer.Argument(help="Such as 07_scaled_dot_product.")],
+) -> None:
+    """Lay out a chapter: page, exercise set, entries in the contents and the claims."""
+    from attn_course.exercises.release import ReleaseError, find_root
+    from attn_course.exercises.scaffold import ScaffoldError, lay_out
+
+    try:
+        root = find_root(Path.cwd())
+        for path in lay_out(root, slug):
+            typer.echo(path.relative_to(root))
+    except (ReleaseError, ScaffoldError) as error:
+        fail(str(error))
+    typer.echo("next: 'make exercises', then 'pytest tests/exercises -k " + slug + "'")
 
 
 @app.command()

@@ -68,6 +68,12 @@ class Catalogue:
         """Return the misconceptions of one graded function, in the order of the file."""
         return [m for m in self.misconceptions if m.of == function]
 
+    def inputs(self, function: str, draw: Draw) -> Iterator[Call]:
+        """The same calls as ``witness_calls``, drawn anew."""
+        for of, make in self.witnesses:
+            if of == function:
+                yield from make(draw)
+
     def witness_calls(self, function: str) -> list[Call]:
         """Return the extra calls on which a name for a wrong answer must hold too."""
         return list(_witness_calls(self, function))

@@ -80,6 +80,25 @@ class Probe(Draw):
         call = Call(copy(args), copy(kwargs), via)
         self._compare(call, self._right(call))
 
+    def everywhere(self) -> None:
+        """Compare learner and oracle on every input that the catalogue lists for this function.
+
+        The same ``inputs(draw)`` under ``@witnesses`` feed the hidden tests and the diagnosis, here
+        drawn from the probe's own seed. Calls that the oracle refuses are left out.
+
+        Raises:
+            ProbeFailure: If the answers differ on one of them.
+        """
+        for call in self.catalogue.inputs(self.name, self):
+            right = self._right(call) if self._accepts(call) else None
+            if right is not None:
+                self._compare(call, right)
+
+    def _accepts(self, call: Call) -> bool:
+        if self.oracle is None:
+            raise ValueError("oracle: expected a callable for this probe, got None")
+        return known(self.oracle, call).error is None
+
     def gives(
         self, expected: Any, *args: Any, via: Callable[..., Any] | None = None, **kwargs: Any
     ) -> None:
