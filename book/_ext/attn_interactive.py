@@ -301,7 +301,6 @@ class GoalsDirective(Block):
     """What the chapter teaches, and how long the page takes: counted, not declared."""
 
     required_arguments = 0
-    optional_arguments = 1
 
     def build(self, argument: str, lines: list[str]) -> list[nodes.Node]:
         page = Path(self.env.doc2path(self.env.docname)).read_text(encoding="utf-8")

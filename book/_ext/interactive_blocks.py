@@ -65,10 +65,10 @@ class Predict:
     id: str
     question: Text
     why: Text
+    key: Text  # Python: the index of the right option, or the number, when the cells have run
     options: tuple[Option, ...] = ()
     number: float | None = None
     tolerance: float = 0.0
-    key: Text | None = None  # Python: the index or number, computed after the cells are run
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ def read_predict(argument: str, lines: Sequence[str]) -> Predict:
     question = reader.text("question", what="'question'")
     answer = reader.text("answer", what="'answer'")
     why = reader.text("why", what="'why'")
-    key = _expression(reader.text("key", what="'key'")) if "key" in reader.values else None
+    key = _expression(reader.text("key", what="'key' (Python: the answer, from the result)"))
     kind = reader.values.get("type", "choice" if "options" in reader.values else "number")
     if kind == "number":
         if "options" in reader.values:
@@ -279,7 +279,7 @@ def read_predict(argument: str, lines: Sequence[str]) -> Predict:
                 "'tolerance' is missing: how far may a guess be from the answer?",
                 reader.line("answer"),
             )
-        return Predict(identifier, question, why, number=value, tolerance=tolerance, key=key)
+        return Predict(identifier, question, why, key, number=value, tolerance=tolerance)
     if kind != "choice":
         raise BlockError(f"'type' must be choice or number, got {kind!r}", reader.line("type"))
     if "tolerance" in reader.values:
@@ -295,7 +295,7 @@ def read_predict(argument: str, lines: Sequence[str]) -> Predict:
         Option(reader.text("options", i, what=f"option {i + 1}"), i == int(answer.source))
         for i in range(count)
     )
-    return Predict(identifier, question, why, options=options, key=key)
+    return Predict(identifier, question, why, key, options=options)
 
 
 def read_explorer(argument: str) -> str:

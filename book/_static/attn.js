@@ -14,7 +14,7 @@ const near = new IntersectionObserver(
       measured.add(target);
       measure(target);
     }),
-  { rootMargin: "300px" },
+  { rootMargin: "100% 0px" },
 );
 document.addEventListener("DOMContentLoaded", () =>
   document.querySelectorAll(SCROLLING).forEach((box) => near.observe(box)),

@@ -71,10 +71,12 @@ def show_everything(page: Any) -> None:
     page.evaluate(
         """async () => {
           document.querySelectorAll("details").forEach((box) => (box.open = true));
-          const step = innerHeight * 2;
-          for (let y = 0; y < document.documentElement.scrollHeight; y += step) {
+          document.querySelectorAll(".attn-seal-note button").forEach((button) => button.click());
+          const frame = () => new Promise((done) => requestAnimationFrame(done));
+          for (let y = 0; y < document.documentElement.scrollHeight; y += innerHeight) {
             scrollTo(0, y);
-            await new Promise((done) => requestAnimationFrame(done));
+            await frame();
+            await frame();
           }
           scrollTo(0, 0);
         }"""

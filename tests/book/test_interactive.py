@@ -85,6 +85,7 @@ question: How many?
 type: number
 answer: 0.25
 tolerance: 0.05
+key: 1 / 4
 why: One of four.
 ```
 """
@@ -173,34 +174,40 @@ MISTAKES: dict[str, tuple[str, int, str]] = {
         "no page '99_nowhere' in the book",
     ),
     "range": (
-        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 2\nwhy: W\n```" + CELL,
+        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 2\nkey: 0\nwhy: W\n```" + CELL,
         4,
         "0 to 1, got '2'",
     ),
     "no-predict-why": (
-        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\n```" + CELL,
+        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\nkey: 1\n```" + CELL,
         2,
         "'why' is missing",
     ),
     "tolerance": (
-        "```{predict} p\nquestion: Q\nanswer: 2.36\nwhy: W\n```" + CELL,
+        "```{predict} p\nquestion: Q\nanswer: 2.36\nkey: 0\nwhy: W\n```" + CELL,
         3,
         "'tolerance' is missing",
     ),
     "no-number": (
-        "```{predict} p\nquestion: Q\ntype: number\nanswer: many\nwhy: W\n```" + CELL,
+        "```{predict} p\nquestion: Q\ntype: number\nanswer: many\nkey: 0\nwhy: W\n```" + CELL,
         4,
         "must be a number, got 'many'",
     ),
     "no-cell": (
-        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\nwhy: W\n```",
+        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\nkey: 0\nwhy: W\n```",
         1,
         "no cell with the tag after-predict follows before the next heading",
     ),
     "cell-too-late": (
-        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\nwhy: W\n```\n\n## Next\n" + CELL,
+        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\nkey: 0\nwhy: W\n```\n\n## Next\n"
+        + CELL,
         1,
         "no cell with the tag after-predict follows before the next heading",
+    ),
+    "no-key": (
+        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\nwhy: W\n```" + CELL,
+        2,
+        "'key' (Python: the answer, from the result) is missing",
     ),
     "key": (
         "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\nkey: 1 if\nwhy: W\n```" + CELL,

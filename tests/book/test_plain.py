@@ -98,7 +98,10 @@ def test_quiz_folds_the_reason_of_every_option(context: Context) -> None:
 
 
 def test_prediction_does_not_give_the_answer_away(context: Context) -> None:
-    text = "```{predict} wu-p1\nquestion: How many?\ntype: number\nanswer: 2\nwhy: Count.\n```"
+    text = (
+        "```{predict} wu-p1\nquestion: How many?\ntype: number\nanswer: 2\nkey: 1 + 1\n"
+        "why: Count.\n```"
+    )
     ((_, made),) = convert(text, context)
     assert "2" not in made.split("<details>")[0]
     assert "**2.** Count." in made
