@@ -5,10 +5,10 @@ the machine that built the site stays visible, with both values. Below the title
 runs of the sweep the checks of the page held, and ``{sweep-table}`` lists it for all pages.
 """
 
-import ast
 import hashlib
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +17,9 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
-ASSERTIONS = ("assert_close", "assert_allclose", "assert_array_equal", "assert_equal")
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+from bookbuild.reading import only_checks
+
 COUNT = re.compile(r'<div class="attn-checks" data-held="(\d+)" data-of="(\d+)">')
 LINE = re.compile(r"<p>Checked: \d+ of \d+\.</p>")
 
@@ -52,25 +54,6 @@ def sentence(found: dict[str, Any]) -> str:
         f"The {n['checks']} checks of this page held in {n['held']} of {n['runs']} runs: "
         f"{n['seeds']} seeds, {n['sets']} instruction sets."
     )
-
-
-def only_checks(code: str) -> bool:
-    """True for a cell in which nothing but imports and checks stands."""
-    try:
-        body = ast.parse(code).body
-    except SyntaxError:
-        return False
-
-    def is_check(node: ast.stmt) -> bool:
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            function = node.value.func
-            return getattr(function, "attr", getattr(function, "id", "")) in ASSERTIONS
-        if isinstance(node, ast.For | ast.If | ast.With):
-            return all(is_check(one) for one in node.body)
-        return isinstance(node, ast.Assert)
-
-    rest = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
-    return bool(rest) and all(is_check(node) for node in rest)
 
 
 def html(text: str) -> nodes.raw:
@@ -197,11 +180,10 @@ def outdated(app: Sphinx, env: Any, added: set[str], changed: set[str], removed:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register transform, directive and style."""
+    """Register transform and directive."""
     app.add_directive("sweep-table", SweepTable)
     app.add_post_transform(FoldChecks)
     app.connect("doctree-read", show_sweep)
     app.connect("doctree-read", show_counts)
     app.connect("env-get-outdated", outdated)
-    app.add_css_file("checks.css")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -13,12 +13,8 @@ from bookbuild.site import LIMIT
 
 pytestmark = pytest.mark.browser
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
-VIEWS = {
-    "light": {"theme": "light", "width": 1280, "height": 900},
-    "dark": {"theme": "dark", "width": 1280, "height": 900},
-    "phone": {"theme": "light", "width": 390, "height": 844},
-}
-COMPRESSED = (".woff2", ".png", ".jpg", ".webp")
+WIDE_SCREEN = {"width": 1280, "height": 900}
+PHONE = {"width": 390, "height": 844}
 
 
 @dataclass
@@ -29,20 +25,6 @@ class Visit:
     failed: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
-
-
-@pytest.fixture(scope="module", params=list(VIEWS))
-def view(request: pytest.FixtureRequest, chromium: Any) -> Iterator[Any]:
-    """A browser context for one way to look at the book."""
-    shape = VIEWS[request.param]
-    context = chromium.new_context(
-        viewport={"width": shape["width"], "height": shape["height"]},
-        reduced_motion="reduce",
-    )
-    for key in ("mode", "theme"):
-        context.add_init_script(f"localStorage.setItem('{key}', '{shape['theme']}')")
-    yield context
-    context.close()
 
 
 def watch(page: Any, address: str) -> Visit:
@@ -103,43 +85,27 @@ WIDE = """() => {
 
 
 # Formulas and drawings take the colour of the text around them; they are hundreds of elements.
-ACCESSIBLE = """async () => {
+ACCESSIBLE = """async (rules) => {
   const found = await axe.run(
     { exclude: [[".katex"], ["svg.attn-figure *"]] },
-    { resultTypes: ["violations"] }
+    { resultTypes: ["violations"], ...(rules ? { runOnly: rules } : {}) }
   );
   return found.violations
     .filter((one) => ["serious", "critical"].includes(one.impact))
     .flatMap((one) => one.nodes.slice(0, 3).map((node) =>
       `${one.id} (${one.impact}): ${node.html.slice(0, 160)} ${node.failureSummary}`));
 }"""
+DARK = """() => {
+  document.documentElement.dataset.mode = "dark";
+  document.documentElement.dataset.theme = "dark";
+}"""
+OF_COLOUR = ["color-contrast", "link-in-text-block"]
+OF_SIZE = ["scrollable-region-focusable", "meta-viewport", "target-size"]
 
 
 def pages() -> list[str]:
     """The pages that people wrote, the search page, and one page of source code."""
     return [*Book().pages, "search", "genindex", "_modules/attn_course/functional/softmax"]
-
-
-@pytest.mark.parametrize("name", pages())
-def test_page_is_whole_quiet_and_accessible(
-    view: Any, site: Path, address: str, name: str, record_property: Any
-) -> None:
-    page = view.new_page()
-    visit = watch(page, address)
-    try:
-        page.goto(f"{address}{name}.html", wait_until="load")
-        show_everything(page)
-        assert visit.foreign == [], "requests to another host"
-        assert visit.failed == [], "requests that failed"
-        assert visit.errors == [], "errors in the console"
-
-        overflow, boxes = page.evaluate(WIDE)
-        assert overflow <= 0, f"wider than the window: {boxes}"
-
-        page.add_script_tag(path=str(AXE))
-        assert page.evaluate(ACCESSIBLE) == []
-    finally:
-        page.close()
 
 
 def weight(site: Path, files: set[str]) -> int:
@@ -148,20 +114,43 @@ def weight(site: Path, files: set[str]) -> int:
     return sum(compressed(site / name) for name in files if (site / name).is_file())
 
 
-@pytest.mark.parametrize("name", [page for page in Book().pages if page.startswith("chapters/")])
-def test_page_and_all_that_it_loads_stay_light(
+@pytest.mark.parametrize("name", pages())
+def test_page_is_whole_quiet_light_and_accessible(
     chromium: Any, site: Path, address: str, name: str
 ) -> None:
-    page = chromium.new_page()
+    """One visit of each page: everything in the light, colours in the dark, widths on a phone."""
+    context = chromium.new_context(viewport=WIDE_SCREEN, reduced_motion="reduce")
+    for key in ("mode", "theme"):
+        context.add_init_script(f"localStorage.setItem('{key}', 'light')")
+    page = context.new_page()
     visit = watch(page, address)
     try:
         page.goto(f"{address}{name}.html", wait_until="load")
         show_everything(page)
-        assert any(file.endswith(".woff2") for file in visit.files), "formulas load their fonts"
-        assert not any("fontawesome" in file for file in visit.files)
-        assert weight(site, visit.files) <= LIMIT
+        assert visit.foreign == [], "requests to another host"
+        assert visit.failed == [], "requests that failed"
+        assert visit.errors == [], "errors in the console"
+        if name.startswith("chapters/"):
+            assert any(file.endswith(".woff2") for file in visit.files), "formulas load their fonts"
+            assert not any("fontawesome" in file for file in visit.files)
+            assert weight(site, visit.files) <= LIMIT
+
+        page.add_script_tag(path=str(AXE))
+        for shape, prepare, rules in (
+            (WIDE_SCREEN, None, None),
+            (WIDE_SCREEN, DARK, OF_COLOUR),
+            (PHONE, None, OF_SIZE),
+        ):
+            page.set_viewport_size(shape)
+            if prepare:
+                page.evaluate(prepare)
+                page.wait_for_timeout(300)
+            overflow, boxes = page.evaluate(WIDE)
+            assert overflow <= 0, f"wider than {shape['width']} px: {boxes}"
+            assert page.evaluate(ACCESSIBLE, rules) == []
+        assert visit.errors == [], "errors in the console"
     finally:
-        page.close()
+        context.close()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Checks of a page: reported one by one, with values, seeds moved, the reader's build finished."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import nbformat
 import pytest
 from bookbuild.common import Book
 from bookbuild.execute import checks_of, execute_book, read_page
+from bookbuild.reading import only_checks
 from bookbuild.sweep import is_stale, read_record, summary, sweep
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -228,14 +228,7 @@ def test_only_modules_that_a_page_imports_decide_whether_it_runs(tmp_path: Path)
     ],
 )
 def test_only_cells_that_do_nothing_but_check_are_folded(code: str, folded: bool) -> None:
-    spec = importlib.util.spec_from_file_location(
-        "attn_checks", ROOT / "book" / "_ext" / "attn_checks.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.only_checks(code) is folded
+    assert only_checks(code) is folded
 
 
 def test_the_strict_build_fails_and_names_page_line_part_and_values(tmp_path: Path) -> None:
