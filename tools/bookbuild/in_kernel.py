@@ -15,6 +15,7 @@ A record names its cell and the line in it, not the line of the page: prose may 
 import ast
 import html
 import json
+import math
 import operator
 from collections.abc import Callable
 from pathlib import Path
@@ -63,10 +64,13 @@ def compared(values: list[Any], operators: list[str]) -> tuple[bool, str]:
 
 def number(value: Any) -> float | None:
     """A value as a number, if it is one."""
+    if hasattr(value, "detach"):
+        value = value.detach()
     try:
-        return None if isinstance(value, str | bytes | bool) else float(value)
+        found = None if isinstance(value, str | bytes | bool) else float(value)
     except (TypeError, ValueError, RuntimeError):
         return None
+    return found if found is not None and math.isfinite(found) else None  # JSON knows no others
 
 
 class Page:
