@@ -49,7 +49,9 @@ def lay_out(root: Path, slug: str) -> list[Path]:
     title = slug[3:].replace("_", " ").capitalize()
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text.replace("@SLUG@", slug).replace("@TITLE@", title), encoding="utf-8")
+        text = text.replace("@SLUG@", slug).replace("@TITLE@", title)
+        # no region mark stands in the package itself: a wheel is searched for them
+        path.write_text(text.replace("###@", "### "), encoding="utf-8")
     entry = f"      - file: chapters/{slug}\n"
     toc.write_text(contents[:at] + entry + contents[at:], encoding="utf-8")
     page = f"[](chapters/{slug}.md)"
@@ -146,26 +148,26 @@ probes = Probes("@SLUG@", row_means=lambda x: x.mean(-1))
 
 # %% nbgrader={"grade_id": "row_means", "solution": true}
 def row_means(x):
-    ### BEGIN SOLUTION
+    ###@BEGIN SOLUTION
     return x.sum(-1) / x.shape[-1]
-    ### END SOLUTION
+    ###@END SOLUTION
 
 
 # %% nbgrader={"grade_id": "row_means-values", "grade": true, "points": 1}
 # Three numbers by hand.
 probe = probes(row_means=row_means)
 probe.equals(torch.tensor([[1.0, 2.0, 6.0]]))
-### BEGIN HIDDEN TESTS
+###@BEGIN HIDDEN TESTS
 probe.everywhere()
-### END HIDDEN TESTS
+###@END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "row_means-gradient", "grade": true, "points": 1}
 # Gradients flow through, and are right.
 probe = probes(row_means=row_means)
 probe.gradient(torch.tensor([[1.0, 2.0, 6.0]]))
-### BEGIN HIDDEN TESTS
+###@BEGIN HIDDEN TESTS
 probe.gradient(probe.normal(2, 3, 5))
-### END HIDDEN TESTS
+###@END HIDDEN TESTS
 
 # %% [markdown]
 # ## 2. Report
