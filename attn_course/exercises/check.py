@@ -13,6 +13,7 @@ import queue
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -283,8 +284,10 @@ def _uses(assignment: Assignment, grade_id: str, cell: str) -> bool:
 
 def _messages(job: dict[str, Any], timeout: float) -> Iterator[dict[str, Any]]:
     """What a workbench says, until it is done; its end or its silence is a ``problem``."""
+    folder = tempfile.TemporaryDirectory(prefix="attn-check-")  # what a cell writes goes with it
     process = subprocess.Popen(
         [sys.executable, "-m", "attn_course.exercises.workbench"],
+        cwd=folder.name,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -335,6 +338,7 @@ def _messages(job: dict[str, Any], timeout: float) -> Iterator[dict[str, Any]]:
     finally:
         process.kill()
         process.wait()
+        folder.cleanup()
 
 
 def _judge(test: TestResult, found: dict[str, Any]) -> None:

@@ -100,6 +100,7 @@ def test_built_release_has_stubs_and_no_secrets(course):
         "slug": SLUG,
         "solutions": ["double", "report"],
         "tests": {"double-values": 2},
+        "hidden": 1,
     }
 
 
