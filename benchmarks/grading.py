@@ -71,9 +71,13 @@ def catalogued(slug: str, kind: str) -> list[tuple[str, str]]:
     found = []
     for node in tree.body:
         marks = node.decorator_list if isinstance(node, kinds) else []
-        if not marks or kind not in ast.unparse(marks[0]):
+        mark = ast.unparse(marks[0]) if marks else ""
+        if kind == "misconception" and mark.startswith("wrong_"):
+            of = mark.partition("(")[0].removeprefix("wrong_")
+        elif mark.startswith(kind):
+            of = next(k.value.value for k in marks[0].keywords if k.arg == "of")  # type: ignore[attr-defined]
+        else:
             continue
-        of = next(k.value.value for k in marks[0].keywords if k.arg == "of")  # type: ignore[attr-defined]
         node.decorator_list = []  # type: ignore[union-attr]
         parts, waiting = [], [node]
         while waiting:

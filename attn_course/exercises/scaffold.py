@@ -187,7 +187,7 @@ def right_means(x):
     return x.mean(-1)
 
 
-row_means = WrongAnswers("row_means", tests=("values", "gradient"), right=right_means)
+wrong = WrongAnswers("row_means", tests=("values", "gradient"), right=right_means)
 
 
 @witnesses(of="row_means")
@@ -197,7 +197,7 @@ def inputs(draw):
         yield call(draw.normal(*shape))
 
 
-@row_means("the first axis")
+@wrong("the first axis")
 def over_rows(x):
     """You take the mean over the first axis instead of the last: one number per column. Look at
     the shape that the function promises.
@@ -205,7 +205,7 @@ def over_rows(x):
     return x.mean(0)
 
 
-@row_means("a sum")
+@wrong("a sum")
 def summed(x):
     """You add up the entries and do not divide by how many they are, so that longer rows have
     larger results.
@@ -213,8 +213,8 @@ def summed(x):
     return x.sum(-1)
 
 
-row_means.detached()
-row_means.first_row_for_all(
+wrong.detached()
+wrong.first_row_for_all(
     "the first row for all", "Every row gets the mean of the first one.", fails=("values",)
 )
 '''

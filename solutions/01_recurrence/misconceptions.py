@@ -6,18 +6,20 @@ from torch.nn import functional as F
 from attn_course import functional
 from attn_course.probes import WrongAnswers, call, student, witnesses
 
-rnn_cell = WrongAnswers("rnn_cell", tests=("by_hand", "matrices", "biases", "gradient"))
-lstm_cell = WrongAnswers("lstm_cell", tests=("by_hand", "memory", "weights", "gradient"))
-gru_cell = WrongAnswers("gru_cell", tests=("by_hand", "reset", "weights", "gradient"))
-rnn_bptt = WrongAnswers("rnn_bptt", tests=("by_hand", "one_step", "last_output", "every_output"))
-jacobian_product = WrongAnswers(
+wrong_rnn_cell = WrongAnswers("rnn_cell", tests=("by_hand", "matrices", "biases", "gradient"))
+wrong_lstm_cell = WrongAnswers("lstm_cell", tests=("by_hand", "memory", "weights", "gradient"))
+wrong_gru_cell = WrongAnswers("gru_cell", tests=("by_hand", "reset", "weights", "gradient"))
+wrong_rnn_bptt = WrongAnswers(
+    "rnn_bptt", tests=("by_hand", "one_step", "last_output", "every_output")
+)
+wrong_jacobian_product = WrongAnswers(
     "jacobian_product", tests=("by_hand", "one_step", "many_steps", "no_step")
 )
-clip_by_global_norm = WrongAnswers(
+wrong_clip_by_global_norm = WrongAnswers(
     "clip_by_global_norm", tests=("by_hand", "any_shapes", "short_gradients", "all_zero")
 )
-fixed_reader = WrongAnswers("fixed_reader", tests=("one_step", "many_steps"))
-check_clipping = WrongAnswers("check_clipping", tests=("first_pair", "mutants"))
+wrong_fixed_reader = WrongAnswers("fixed_reader", tests=("one_step", "many_steps"))
+wrong_check_clipping = WrongAnswers("check_clipping", tests=("first_pair", "mutants"))
 
 
 # 1. The plain cell
@@ -35,7 +37,7 @@ def rnn_calls(draw):
         yield call(*(draw.normal(*s) for s in shapes), via=student.grad(wrt))
 
 
-@rnn_cell("no tanh")
+@wrong_rnn_cell("no tanh")
 def rnn_linear(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You return the sum itself, without squashing it.
     Check whether a large input can push your state beyond 1.
@@ -43,7 +45,7 @@ def rnn_linear(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return F.linear(input, weight_ih, bias_ih) + F.linear(hidden, weight_hh, bias_hh)
 
 
-@rnn_cell("sigmoid instead of tanh")
+@wrong_rnn_cell("sigmoid instead of tanh")
 def rnn_sigmoid(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You squash into (0, 1), so no state can ever be negative.
     Look at the range that the formula promises.
@@ -51,7 +53,7 @@ def rnn_sigmoid(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return torch.sigmoid(F.linear(input, weight_ih, bias_ih) + F.linear(hidden, weight_hh, bias_hh))
 
 
-@rnn_cell("the old state is ignored")
+@wrong_rnn_cell("the old state is ignored")
 def rnn_forgets(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """The new state does not depend on the old one: nothing is remembered.
     Look at which of the arguments you never multiply with a matrix.
@@ -59,7 +61,7 @@ def rnn_forgets(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return torch.tanh(F.linear(input, weight_ih, bias_ih) + bias_hh + 0.0 * hidden)
 
 
-@rnn_cell("each part squashed by itself")
+@wrong_rnn_cell("each part squashed by itself")
 def rnn_two_tanh(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You squash the input's part and the state's part separately and then add.
     The result can leave (-1, 1). Count the tanh in the formula.
@@ -68,7 +70,7 @@ def rnn_two_tanh(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return new + torch.tanh(F.linear(hidden, weight_hh, bias_hh))
 
 
-@rnn_cell("the old state enters unweighted")
+@wrong_rnn_cell("the old state enters unweighted")
 def rnn_residual(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You add the old state as it is instead of sending it through its matrix.
     Look at what stands in front of the old state in the formula.
@@ -78,7 +80,7 @@ def rnn_residual(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     )
 
 
-@rnn_cell("recurrent matrix on the wrong side", but=("by_hand",))
+@wrong_rnn_cell("recurrent matrix on the wrong side", but=("by_hand",))
 def rnn_untransposed(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """Your recurrent matrix is transposed: the shapes fit, because it is square, the numbers do not.
     Entry (i, j) of the matrix says what old unit j does to new unit i.
@@ -86,7 +88,7 @@ def rnn_untransposed(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return torch.tanh(F.linear(input, weight_ih, bias_ih) + hidden @ weight_hh + bias_hh)
 
 
-@rnn_cell("one bias is missing", fails=("biases", "gradient"))
+@wrong_rnn_cell("one bias is missing", fails=("biases", "gradient"))
 def rnn_one_bias(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You add one of the two biases only. With zero biases nobody notices.
     Go through the arguments and tick off where each one enters.
@@ -94,7 +96,7 @@ def rnn_one_bias(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return torch.tanh(F.linear(input, weight_ih, bias_ih) + F.linear(hidden, weight_hh))
 
 
-@rnn_cell("biases added after the squashing", fails=("biases", "gradient"))
+@wrong_rnn_cell("biases added after the squashing", fails=("biases", "gradient"))
 def rnn_bias_outside(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You add the biases to the squashed state, so it can leave (-1, 1).
     Look at where the bracket of the tanh closes.
@@ -102,7 +104,7 @@ def rnn_bias_outside(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return torch.tanh(F.linear(input, weight_ih) + F.linear(hidden, weight_hh)) + bias_ih + bias_hh
 
 
-@rnn_cell("one bias is added twice", fails=("biases", "gradient"))
+@wrong_rnn_cell("one bias is added twice", fails=("biases", "gradient"))
 def rnn_bias_twice(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You add `bias_ih` twice and `bias_hh` never, as happens when a line is copied.
     Go through the arguments and tick off where each one enters.
@@ -110,7 +112,7 @@ def rnn_bias_twice(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return torch.tanh(F.linear(input, weight_ih, bias_ih) + F.linear(hidden, weight_hh, bias_ih))
 
 
-@rnn_cell("cut off from the graph", fails=("gradient",))
+@wrong_rnn_cell("cut off from the graph", fails=("gradient",))
 def rnn_detached(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """The result has lost its connection to the inputs: no gradient can flow back.
     Look for `detach`, `item`, `numpy`, `no_grad` or a new `torch.tensor(...)`.
@@ -118,7 +120,7 @@ def rnn_detached(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return functional.rnn_cell(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh).detach()
 
 
-@rnn_cell("no gradient to the old state", fails=("gradient",))
+@wrong_rnn_cell("no gradient to the old state", fails=("gradient",))
 def rnn_truncated(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """The numbers are right, but the old state is cut off, so no gradient can go back in time.
     Cutting the history is the business of whoever calls the cell, not of the cell.
@@ -151,7 +153,7 @@ def lstm_calls(draw):
         yield call(draw.normal(2, 2), state, *rest, via=student.grad(wrt))
 
 
-@lstm_cell("content and output gate exchanged")
+@wrong_lstm_cell("content and output gate exchanged")
 def lstm_ifog(input, state, *weights):
     """You read the blocks in the order input, forget, output, content, as some papers stack them.
     Look at the order that the exercise states.
@@ -161,7 +163,7 @@ def lstm_ifog(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
-@lstm_cell("forget gate and content exchanged")
+@wrong_lstm_cell("forget gate and content exchanged")
 def lstm_igfo(input, state, *weights):
     """You read the blocks in the order input, content, forget, output, as TensorFlow once stacked
     them. Look at the order that the exercise states.
@@ -171,7 +173,7 @@ def lstm_igfo(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
-@lstm_cell("input and forget gate exchanged")
+@wrong_lstm_cell("input and forget gate exchanged")
 def lstm_figo(input, state, *weights):
     """Your input gate keeps the old cell and your forget gate lets the new content in.
     Look at which gate is multiplied with what.
@@ -181,7 +183,7 @@ def lstm_figo(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
-@lstm_cell("the forget gate means forget")
+@wrong_lstm_cell("the forget gate means forget")
 def lstm_one_minus_forget(input, state, *weights):
     """You multiply the old cell by one minus the forget gate, as its name suggests.
     The name is bad: look at what the formula does when the gate is 1.
@@ -191,7 +193,7 @@ def lstm_one_minus_forget(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
-@lstm_cell("the cell is shown unsquashed")
+@wrong_lstm_cell("the cell is shown unsquashed")
 def lstm_no_output_tanh(input, state, *weights):
     """Your hidden state is the output gate times the cell itself, so it can leave (-1, 1).
     Look at what happens to the cell on its way out.
@@ -201,7 +203,7 @@ def lstm_no_output_tanh(input, state, *weights):
     return o.sigmoid() * cell, cell
 
 
-@lstm_cell("the memory itself is squashed")
+@wrong_lstm_cell("the memory itself is squashed")
 def lstm_squashed_cell(input, state, *weights):
     """You carry the squashed cell on to the next step, so the memory can never exceed 1
     and loses a little at every step. Only what is shown is squashed, not what is kept.
@@ -211,7 +213,7 @@ def lstm_squashed_cell(input, state, *weights):
     return o.sigmoid() * cell, cell
 
 
-@lstm_cell("the gates are not squashed")
+@wrong_lstm_cell("the gates are not squashed")
 def lstm_raw_gates(input, state, *weights):
     """You multiply with the gates as they come out of the sum, so one can be 3 or -30.
     A gate is a share between 0 and 1; look at what makes it one.
@@ -221,7 +223,7 @@ def lstm_raw_gates(input, state, *weights):
     return o * cell.tanh(), cell
 
 
-@lstm_cell("the pair is turned round")
+@wrong_lstm_cell("the pair is turned round")
 def lstm_swapped_pair(input, state, *weights):
     """You return the cell first and the hidden state second; both have the same shape.
     Look at the order of the pair that comes in.
@@ -230,7 +232,7 @@ def lstm_swapped_pair(input, state, *weights):
     return cell, hidden
 
 
-@lstm_cell("the old cell is dropped")
+@wrong_lstm_cell("the old cell is dropped")
 def lstm_no_carry(input, state, *weights):
     """Your new cell holds the new content only: nothing of the old memory is carried on.
     Look at the first half of the formula for the cell.
@@ -240,7 +242,7 @@ def lstm_no_carry(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
-@lstm_cell("one gate for keeping and writing", but=("memory",))
+@wrong_lstm_cell("one gate for keeping and writing", but=("memory",))
 def lstm_coupled(input, state, *weights):
     """You let in one minus the forget gate, as a GRU does; the input gate plays no part.
     Look at how many gates act on the cell.
@@ -250,7 +252,7 @@ def lstm_coupled(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
-@lstm_cell("the forget gate plays no part", but=("memory",))
+@wrong_lstm_cell("the forget gate plays no part", but=("memory",))
 def lstm_coupled_input(input, state, *weights):
     """You keep one minus the input gate, as a GRU does; the forget gate plays no part.
     Look at how many gates act on the cell.
@@ -260,7 +262,7 @@ def lstm_coupled_input(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
-@lstm_cell("the content goes through a sigmoid", but=("memory",))
+@wrong_lstm_cell("the content goes through a sigmoid", but=("memory",))
 def lstm_sigmoid_content(input, state, *weights):
     """You treat all four blocks as gates, so the content can never be negative.
     One of the four is not a gate.
@@ -270,7 +272,7 @@ def lstm_sigmoid_content(input, state, *weights):
     return o * cell.tanh(), cell
 
 
-@lstm_cell("the old cell is shown", but=("memory",))
+@wrong_lstm_cell("the old cell is shown", but=("memory",))
 def lstm_shows_old(input, state, *weights):
     """Your hidden state is made from the old cell, so it lags one step behind.
     Look at the order in which the two states are computed.
@@ -280,7 +282,7 @@ def lstm_shows_old(input, state, *weights):
     return o.sigmoid() * state[1].tanh(), cell
 
 
-@lstm_cell("one bias is missing", fails=("weights", "gradient"))
+@wrong_lstm_cell("one bias is missing", fails=("weights", "gradient"))
 def lstm_one_bias(input, state, weight_ih, weight_hh, bias_ih, bias_hh):
     """You add one of the two biases only. With one of them zero nobody notices.
     Go through the arguments and tick off where each one enters.
@@ -288,7 +290,7 @@ def lstm_one_bias(input, state, weight_ih, weight_hh, bias_ih, bias_hh):
     return functional.lstm_cell(input, state, weight_ih, weight_hh, bias_ih, 0 * bias_hh)
 
 
-@lstm_cell("every fourth number to one gate", but=("by_hand",))
+@wrong_lstm_cell("every fourth number to one gate", but=("by_hand",))
 def lstm_interleaved(input, state, *weights):
     """You deal the numbers out in turn, one to each gate. With one unit nobody notices.
     Each gate is a block: its H numbers stand next to each other.
@@ -299,7 +301,7 @@ def lstm_interleaved(input, state, *weights):
     return o.sigmoid() * cell.tanh(), cell
 
 
-@lstm_cell("cut off from the graph", fails=("gradient",))
+@wrong_lstm_cell("cut off from the graph", fails=("gradient",))
 def lstm_detached(input, state, *weights):
     """The result has lost its connection to the inputs: no gradient can flow back.
     Look for `detach`, `item`, `numpy`, `no_grad` or a new `torch.tensor(...)`.
@@ -328,7 +330,7 @@ def gru_calls(draw):
         yield call(*(draw.normal(*s) for s in shapes), via=student.grad(wrt))
 
 
-@gru_cell("update gate the other way round")
+@wrong_gru_cell("update gate the other way round")
 def gru_update_flipped(input, hidden, *weights):
     """Your update gate keeps the proposal where it should keep the old state.
     Papers differ here; look at which term the formula of this exercise multiplies with z.
@@ -339,7 +341,7 @@ def gru_update_flipped(input, hidden, *weights):
     return z * n + (1 - z) * hidden
 
 
-@gru_cell("reset and update exchanged")
+@wrong_gru_cell("reset and update exchanged")
 def gru_zrn(input, hidden, *weights):
     """You read the blocks in the order update, reset, new.
     Look at the order in which the exercise stacks them.
@@ -349,7 +351,7 @@ def gru_zrn(input, hidden, *weights):
     return (1 - z) * torch.tanh(i_n + torch.sigmoid(ir + hr) * hn) + z * hidden
 
 
-@gru_cell("the reset gate closes the input too")
+@wrong_gru_cell("the reset gate closes the input too")
 def gru_reset_all(input, hidden, *weights):
     """Your reset gate multiplies the whole proposal, the part from the new input included.
     It is to hide the past, not the present.
@@ -359,7 +361,7 @@ def gru_reset_all(input, hidden, *weights):
     return (1 - z) * torch.tanh(torch.sigmoid(ir + hr) * (i_n + hn)) + z * hidden
 
 
-@gru_cell("the reset gate closes the wrong half")
+@wrong_gru_cell("the reset gate closes the wrong half")
 def gru_reset_input(input, hidden, *weights):
     """Your reset gate multiplies what comes from the new input and leaves the past as it is.
     It is to hide the past, not the present.
@@ -369,7 +371,7 @@ def gru_reset_input(input, hidden, *weights):
     return (1 - z) * torch.tanh(torch.sigmoid(ir + hr) * i_n + hn) + z * hidden
 
 
-@gru_cell("the proposal goes through a sigmoid")
+@wrong_gru_cell("the proposal goes through a sigmoid")
 def gru_sigmoid_new(input, hidden, *weights):
     """You squash the proposal into (0, 1), so a state can never become negative.
     One of the three blocks is not a gate.
@@ -379,7 +381,7 @@ def gru_sigmoid_new(input, hidden, *weights):
     return (1 - z) * torch.sigmoid(i_n + torch.sigmoid(ir + hr) * hn) + z * hidden
 
 
-@gru_cell("the old state is added in full")
+@wrong_gru_cell("the old state is added in full")
 def gru_adds(input, hidden, *weights):
     """You add the old state without weighing it, so old and new together can exceed 1.
     Look at what z and 1 - z add up to, and where each of them belongs.
@@ -389,7 +391,7 @@ def gru_adds(input, hidden, *weights):
     return (1 - z) * torch.tanh(i_n + torch.sigmoid(ir + hr) * hn) + hidden
 
 
-@gru_cell("the proposal is added in full")
+@wrong_gru_cell("the proposal is added in full")
 def gru_adds_new(input, hidden, *weights):
     """You add the proposal without weighing it, so old and new together can exceed 1.
     Look at what z and 1 - z add up to, and where each of them belongs.
@@ -399,7 +401,7 @@ def gru_adds_new(input, hidden, *weights):
     return torch.tanh(i_n + torch.sigmoid(ir + hr) * hn) + z * hidden
 
 
-@gru_cell("reset before the matrix", but=("by_hand",))
+@wrong_gru_cell("reset before the matrix", but=("by_hand",))
 def gru_paper(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You reset the old state before it meets its matrix, as in the paper of Cho et al.
     This exercise follows torch: look at what the reset gate is multiplied with.
@@ -410,7 +412,7 @@ def gru_paper(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return (1 - z) * torch.tanh(i_n + old) + z * hidden
 
 
-@gru_cell("reset before the matrix, its bias lost", but=("by_hand",))
+@wrong_gru_cell("reset before the matrix, its bias lost", but=("by_hand",))
 def gru_paper_no_bias(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You reset the old state before it meets its matrix, and its bias got lost on the way.
     This exercise follows torch: look at what the reset gate is multiplied with.
@@ -421,7 +423,7 @@ def gru_paper_no_bias(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return (1 - z) * torch.tanh(i_n + old) + z * hidden
 
 
-@gru_cell("the reset gate is left out", but=("by_hand",))
+@wrong_gru_cell("the reset gate is left out", but=("by_hand",))
 def gru_no_reset(input, hidden, *weights):
     """Your proposal always sees the whole past: the reset gate has no effect.
     Look at where r enters the formula.
@@ -431,7 +433,7 @@ def gru_no_reset(input, hidden, *weights):
     return (1 - z) * torch.tanh(i_n + hn + 0.0 * (ir + hr)) + z * hidden
 
 
-@gru_cell("the reset gate misses the bias", but=("by_hand",))
+@wrong_gru_cell("the reset gate misses the bias", but=("by_hand",))
 def gru_bias_outside(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """Your reset gate multiplies the product but not the bias that was added to it.
     Look at where the bracket closes.
@@ -441,7 +443,7 @@ def gru_bias_outside(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return (1 - z) * torch.tanh(i_n + r * (hn - bias) + bias) + z * hidden
 
 
-@gru_cell("one bias is missing", but=("by_hand",))
+@wrong_gru_cell("one bias is missing", but=("by_hand",))
 def gru_one_bias(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     """You add one of the two biases only. With one of them zero nobody notices.
     Go through the arguments and tick off where each one enters.
@@ -449,7 +451,7 @@ def gru_one_bias(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     return functional.gru_cell(input, hidden, weight_ih, weight_hh, bias_ih, 0 * bias_hh)
 
 
-@gru_cell("cut off from the graph", fails=("gradient",))
+@wrong_gru_cell("cut off from the graph", fails=("gradient",))
 def gru_detached(input, hidden, *weights):
     """The result has lost its connection to the inputs: no gradient can flow back.
     Look for `detach`, `item`, `numpy`, `no_grad` or a new `torch.tensor(...)`.
@@ -511,7 +513,7 @@ def walk_back(
     return grad_inputs, first_grad, grad_ih, grad_hh, grad_bias, grad_bias.clone()
 
 
-@rnn_bptt("the slope of tanh is forgotten")
+@wrong_rnn_bptt("the slope of tanh is forgotten")
 def bptt_no_slope(*args):
     """You send the gradient through the tanh as if it were not there.
     Look at what lies between the sum inside the cell and the state.
@@ -519,7 +521,7 @@ def bptt_no_slope(*args):
     return walk_back(*args, slope=lambda before, after: torch.ones_like(after))
 
 
-@rnn_bptt("slope taken at the old state")
+@wrong_rnn_bptt("slope taken at the old state")
 def bptt_old_slope(*args):
     """You compute the slope of step t from the state before it.
     The slope of a tanh can be written with its value; ask which state is the value of step t.
@@ -527,7 +529,7 @@ def bptt_old_slope(*args):
     return walk_back(*args, slope=lambda before, after: 1 - before**2)
 
 
-@rnn_bptt("tanh applied once more")
+@wrong_rnn_bptt("tanh applied once more")
 def bptt_double_tanh(*args):
     """You put the state through tanh again before you take the slope, but it has been there.
     Look at whether you kept the values before or after the squashing.
@@ -535,7 +537,7 @@ def bptt_double_tanh(*args):
     return walk_back(*args, slope=lambda before, after: 1 - after.tanh() ** 2)
 
 
-@rnn_bptt("recurrent gradient with the new state")
+@wrong_rnn_bptt("recurrent gradient with the new state")
 def bptt_new_state(*args):
     """For `weight_hh` you multiply the blame of step t with the state of the same step.
     Look at which state was multiplied with that matrix on the way forward.
@@ -543,7 +545,7 @@ def bptt_new_state(*args):
     return walk_back(*args, multiplied=lambda before, after: after)
 
 
-@rnn_bptt("no gradient for the first state")
+@wrong_rnn_bptt("no gradient for the first state")
 def bptt_no_hidden(*args):
     """Your gradient with respect to the first state is zero, although the network read from it.
     Look at what you carry out of the last turn of the loop backward.
@@ -552,7 +554,7 @@ def bptt_no_hidden(*args):
     return (grads[0], torch.zeros_like(grads[1]), *grads[2:])
 
 
-@rnn_bptt("the first state gets the blame as it is")
+@wrong_rnn_bptt("the first state gets the blame as it is")
 def bptt_blame_to_first(*args):
     """For the first state you return the blame of the first step, which stands inside the tanh.
     Between that number and the state lies one more matrix, as between any two steps.
@@ -560,7 +562,7 @@ def bptt_blame_to_first(*args):
     return walk_back(*args, first=lambda delta, carried: delta)
 
 
-@rnn_bptt("what is carried back skips the tanh", but=("one_step",))
+@wrong_rnn_bptt("what is carried back skips the tanh", but=("one_step",))
 def bptt_carried_unsquashed(*args):
     """You multiply with the slope of tanh only what the loss reads directly, and then add the rest.
     Both reach the state first; look at what lies between the state and the blame.
@@ -568,7 +570,7 @@ def bptt_carried_unsquashed(*args):
     return walk_back(*args, join=lambda direct, carried, slope: direct * slope + carried)
 
 
-@rnn_bptt("nothing is carried back", but=("one_step",))
+@wrong_rnn_bptt("nothing is carried back", but=("one_step",))
 def bptt_not_carried(*args):
     """Each step gets only the gradient of its own output; nothing comes back from later steps.
     With a single step nobody notices. Look at what a state does besides being an output.
@@ -578,7 +580,7 @@ def bptt_not_carried(*args):
     return (deltas[0], first[1], *deltas[2:])
 
 
-@rnn_bptt("carried back through the wrong side", but=("by_hand",))
+@wrong_rnn_bptt("carried back through the wrong side", but=("by_hand",))
 def bptt_transposed(*args):
     """Going back you multiply with the transpose of the right matrix; being square, it fits.
     Write down the sum over the units that one old unit has touched.
@@ -586,7 +588,7 @@ def bptt_transposed(*args):
     return walk_back(*args, back=args[3].T)
 
 
-@rnn_bptt("recurrent gradient transposed", but=("by_hand",))
+@wrong_rnn_bptt("recurrent gradient transposed", but=("by_hand",))
 def bptt_hh_transposed(*args):
     """Your gradient for `weight_hh` is transposed: the matrix is square, so the shape does not tell.
     Compare the order of the two factors with that in your line for `weight_ih`.
@@ -595,7 +597,7 @@ def bptt_hh_transposed(*args):
     return (*grads[:3], grads[3].T.contiguous(), *grads[4:])
 
 
-@rnn_bptt("averaged over the batch", but=("by_hand",))
+@wrong_rnn_bptt("averaged over the batch", but=("by_hand",))
 def bptt_mean(*args):
     """You divide the gradients of the weights by the number of sequences.
     The exercise asks for sums; a mean belongs into the loss, and the caller has put it there.
@@ -604,7 +606,7 @@ def bptt_mean(*args):
     return (*grads[:2], *(g / len(args[0]) for g in grads[2:]))
 
 
-@rnn_bptt("everything averaged over the batch", but=("by_hand",))
+@wrong_rnn_bptt("everything averaged over the batch", but=("by_hand",))
 def bptt_mean_of_all(*args):
     """You divide all gradients by the number of sequences, as a mean loss would.
     The exercise asks for sums; `grad_outputs` holds all that the loss has to say.
@@ -612,7 +614,7 @@ def bptt_mean_of_all(*args):
     return tuple(g / len(args[0]) for g in walk_back(*args))
 
 
-@rnn_bptt("only the last output counts", fails=("every_output",))
+@wrong_rnn_bptt("only the last output counts", fails=("every_output",))
 def bptt_last_only(*args):
     """You take the loss at the last step and drop what it reads at the steps before.
     Look at where the gradient of each output enters the walk back.
@@ -621,7 +623,7 @@ def bptt_last_only(*args):
     return walk_back(*args, direct=lambda grads, t: grads[:, t] * float(t == last))
 
 
-@rnn_bptt("the first state counts as zero", fails=("one_step", "every_output"))
+@wrong_rnn_bptt("the first state counts as zero", fails=("one_step", "every_output"))
 def bptt_zero_start(inputs, hidden, *rest):
     """You start from a state of zeros, whatever state is given.
     Look at where `hidden` enters your walk forward.
@@ -651,7 +653,7 @@ def jacobian_calls(draw):
         yield call(draw.normal(5, 2, dtype=wide).tanh(), draw.normal(2, 2, dtype=wide), first, last)
 
 
-@jacobian_product("the slope of tanh is forgotten", but=("no_step",))
+@wrong_jacobian_product("the slope of tanh is forgotten", but=("no_step",))
 def jacobian_no_slope(hiddens, weight_hh, first, last):
     """You multiply the matrices of the steps as if there were no tanh between them.
     Look at what the page called the second thing that kills the gradient.
@@ -659,7 +661,7 @@ def jacobian_no_slope(hiddens, weight_hh, first, last):
     return chain(hiddens, weight_hh, range(first + 1, last + 1), lambda h, w, t: w)
 
 
-@jacobian_product("slope taken at the old state", but=("no_step",))
+@wrong_jacobian_product("slope taken at the old state", but=("no_step",))
 def jacobian_old_slope(hiddens, weight_hh, first, last):
     """You compute the slope of each step from the state before it.
     The slope of a tanh can be written with its value; ask which state is the value of the step.
@@ -669,7 +671,7 @@ def jacobian_old_slope(hiddens, weight_hh, first, last):
     )
 
 
-@jacobian_product("tanh applied once more", but=("no_step",))
+@wrong_jacobian_product("tanh applied once more", but=("no_step",))
 def jacobian_double_tanh(hiddens, weight_hh, first, last):
     """You put the states through tanh again before you take the slope, but they have been there.
     Look at whether `hiddens` are values before or after the squashing.
@@ -682,7 +684,7 @@ def jacobian_double_tanh(hiddens, weight_hh, first, last):
     )
 
 
-@jacobian_product("slopes on the columns", fails=("one_step", "many_steps"))
+@wrong_jacobian_product("slopes on the columns", fails=("one_step", "many_steps"))
 def jacobian_columns(hiddens, weight_hh, first, last):
     """You scale the columns of the matrix by the slopes where its rows are due.
     The slope belongs to the unit that comes out; ask which axis of the matrix that is.
@@ -692,7 +694,7 @@ def jacobian_columns(hiddens, weight_hh, first, last):
     )
 
 
-@jacobian_product("the matrix is transposed", fails=("one_step", "many_steps"))
+@wrong_jacobian_product("the matrix is transposed", fails=("one_step", "many_steps"))
 def jacobian_matrix_transposed(hiddens, weight_hh, first, last):
     """You use the transpose of the recurrent matrix, as the code of the cell does for its rows.
     Look at what entry (i, j) of the matrix says, and at what entry (i, j) of the result is to say.
@@ -700,7 +702,7 @@ def jacobian_matrix_transposed(hiddens, weight_hh, first, last):
     return chain(hiddens, weight_hh.T, range(first + 1, last + 1))
 
 
-@jacobian_product("the result is transposed", fails=("one_step", "many_steps"))
+@wrong_jacobian_product("the result is transposed", fails=("one_step", "many_steps"))
 def jacobian_transposed(hiddens, weight_hh, first, last):
     """Your rows belong to the early state and your columns to the late one.
     Look at what entry (i, j) is to mean.
@@ -708,7 +710,7 @@ def jacobian_transposed(hiddens, weight_hh, first, last):
     return chain(hiddens, weight_hh, range(first + 1, last + 1)).T.contiguous()
 
 
-@jacobian_product("factors in the wrong order", fails=("many_steps",))
+@wrong_jacobian_product("factors in the wrong order", fails=("many_steps",))
 def jacobian_wrong_order(hiddens, weight_hh, first, last):
     """You multiply the steps in the order of time from the left. Matrices do not commute.
     Apply your product to a small change of the early state: which step must act first?
@@ -716,7 +718,7 @@ def jacobian_wrong_order(hiddens, weight_hh, first, last):
     return chain(hiddens, weight_hh, range(last, first, -1))
 
 
-@jacobian_product("one step too many")
+@wrong_jacobian_product("one step too many")
 def jacobian_too_many(hiddens, weight_hh, first, last):
     """You also count the step that leads *into* the early state.
     With `first == last` there is no step between them; try that.
@@ -724,7 +726,7 @@ def jacobian_too_many(hiddens, weight_hh, first, last):
     return chain(hiddens, weight_hh, range(first, last + 1))
 
 
-@jacobian_product("one step too few", but=("no_step",))
+@wrong_jacobian_product("one step too few", but=("no_step",))
 def jacobian_too_few(hiddens, weight_hh, first, last):
     """You leave out the step that leads into the late state.
     Count the factors between two neighbouring states, and look at where `range` stops.
@@ -753,7 +755,7 @@ def clip_calls(draw):
     yield call([draw.normal(3, 2), draw.normal(5)], 50.0)
 
 
-@clip_by_global_norm("each tensor by its own norm", fails=("by_hand", "any_shapes"))
+@wrong_clip_by_global_norm("each tensor by its own norm", fails=("by_hand", "any_shapes"))
 def clip_each(grads, max_norm):
     """You clip every tensor by its own norm, so short ones keep their length and long ones do not.
     The step then points somewhere else. Look at the word "global".
@@ -761,7 +763,7 @@ def clip_each(grads, max_norm):
     return [shrink([g], global_norm([g]), max_norm)[0] for g in grads], global_norm(grads)
 
 
-@clip_by_global_norm("every entry by value", fails=("by_hand", "any_shapes"))
+@wrong_clip_by_global_norm("every entry by value", fails=("by_hand", "any_shapes"))
 def clip_value(grads, max_norm):
     """You cut each number off at the maximum, which bends the direction of the step.
     Clipping by norm multiplies everything by one factor.
@@ -769,7 +771,7 @@ def clip_value(grads, max_norm):
     return [g.clamp(-max_norm, max_norm) for g in grads], global_norm(grads)
 
 
-@clip_by_global_norm("the norm after clipping", fails=("by_hand", "any_shapes"))
+@wrong_clip_by_global_norm("the norm after clipping", fails=("by_hand", "any_shapes"))
 def clip_norm_after(grads, max_norm):
     """The gradients are right, but the norm that you return is the one after clipping.
     It would tell nobody that the gradient was about to explode.
@@ -778,7 +780,7 @@ def clip_norm_after(grads, max_norm):
     return clipped, global_norm(clipped)
 
 
-@clip_by_global_norm("the gradients are changed in place", fails=("by_hand", "any_shapes"))
+@wrong_clip_by_global_norm("the gradients are changed in place", fails=("by_hand", "any_shapes"))
 def clip_in_place(grads, max_norm):
     """You write into the caller's gradients.
     Look for `*=`, for methods that end in an underscore and for assignments to `g[...]`.
@@ -789,7 +791,7 @@ def clip_in_place(grads, max_norm):
     return list(grads), norm
 
 
-@clip_by_global_norm("norms are added up", but=("all_zero",))
+@wrong_clip_by_global_norm("norms are added up", but=("all_zero",))
 def clip_summed(grads, max_norm):
     """You add the norms of the tensors. Lengths of perpendicular pieces do not add like that.
     Think of all gradients as one long vector.
@@ -798,7 +800,7 @@ def clip_summed(grads, max_norm):
     return shrink(grads, norm, max_norm), norm
 
 
-@clip_by_global_norm("the root is missing", but=("all_zero",))
+@wrong_clip_by_global_norm("the root is missing", but=("all_zero",))
 def clip_squared(grads, max_norm):
     """Your norm is the sum of the squares, not its root.
     Check it on (3, 4), whose length is known since Pythagoras.
@@ -807,7 +809,7 @@ def clip_squared(grads, max_norm):
     return shrink(grads, norm, max_norm), norm
 
 
-@clip_by_global_norm("sum of absolute values", but=("all_zero",))
+@wrong_clip_by_global_norm("sum of absolute values", but=("all_zero",))
 def clip_l1(grads, max_norm):
     """Your norm adds up absolute values. Check it on (3, 4), whose length is 5.
     Look at which norm the exercise describes.
@@ -816,7 +818,7 @@ def clip_l1(grads, max_norm):
     return shrink(grads, norm, max_norm), norm
 
 
-@clip_by_global_norm("short gradients are stretched", fails=("short_gradients",))
+@wrong_clip_by_global_norm("short gradients are stretched", fails=("short_gradients",))
 def clip_always(grads, max_norm):
     """You bring every gradient to the maximum norm, also those that were shorter.
     Then the step never becomes small, and training never settles. Ask when nothing is to happen.
@@ -825,7 +827,7 @@ def clip_always(grads, max_norm):
     return [g * max_norm / (norm + 1e-6) for g in grads], norm
 
 
-@clip_by_global_norm("zero gradients become NaN", fails=("all_zero",))
+@wrong_clip_by_global_norm("zero gradients become NaN", fails=("all_zero",))
 def clip_nan(grads, max_norm):
     """You divide the gradients by their norm, and the norm of zeros is zero.
     One batch without a gradient would fill the whole network with NaN.
@@ -834,7 +836,9 @@ def clip_nan(grads, max_norm):
     return [g / norm * torch.clamp(norm, max=max_norm) for g in grads], norm
 
 
-@clip_by_global_norm("always rescaled, and divided by zero", fails=("short_gradients", "all_zero"))
+@wrong_clip_by_global_norm(
+    "always rescaled, and divided by zero", fails=("short_gradients", "all_zero")
+)
 def clip_unguarded(grads, max_norm):
     """You bring every gradient to the maximum norm. Short ones are stretched, so training never
     settles, and a gradient of zeros becomes NaN. Ask when nothing is to happen.
@@ -843,7 +847,7 @@ def clip_unguarded(grads, max_norm):
     return [g * max_norm / norm for g in grads], norm
 
 
-@clip_by_global_norm("the largest entry as norm", but=("all_zero",))
+@wrong_clip_by_global_norm("the largest entry as norm", but=("all_zero",))
 def clip_largest_entry(grads, max_norm):
     """Your norm is the largest absolute entry. Check it on (3, 4), whose length is 5.
     Look at which norm the exercise describes.
@@ -871,7 +875,7 @@ def read(inputs, hidden, cell, weights, carry, show):
     return torch.stack(outputs, dim=1), *new
 
 
-@fixed_reader("nothing is mended yet")
+@wrong_fixed_reader("nothing is mended yet")
 def reader_broken(inputs, hidden, cell, *weights):
     """This is still the broken reader: it gives exactly the same numbers.
     Follow `state` through two turns of the loop, and look at what is put into the list.
@@ -879,7 +883,7 @@ def reader_broken(inputs, hidden, cell, *weights):
     return read(inputs, hidden, cell, weights, carry=(False, False), show=1)
 
 
-@fixed_reader("the cell is shown")
+@wrong_fixed_reader("the cell is shown")
 def reader_shows_cell(inputs, hidden, cell, *weights):
     """Your state is carried on, but your outputs are the private memory, not what the cell shows.
     Look at which of the pair belongs into the outputs.
@@ -887,7 +891,7 @@ def reader_shows_cell(inputs, hidden, cell, *weights):
     return read(inputs, hidden, cell, weights, carry=(True, True), show=1)
 
 
-@fixed_reader("every step starts afresh", fails=("many_steps",))
+@wrong_fixed_reader("every step starts afresh", fails=("many_steps",))
 def reader_no_carry(inputs, hidden, cell, *weights):
     """Every step starts from the state before the first one: nothing is remembered.
     With a single step nobody notices. Look at what each turn of the loop hands to the next.
@@ -895,7 +899,7 @@ def reader_no_carry(inputs, hidden, cell, *weights):
     return read(inputs, hidden, cell, weights, carry=(False, False), show=0)
 
 
-@fixed_reader("only the hidden state is carried", fails=("many_steps",))
+@wrong_fixed_reader("only the hidden state is carried", fails=("many_steps",))
 def reader_half_carried(inputs, hidden, cell, *weights):
     """You carry the hidden state on, but each step gets the old cell again.
     An LSTM has two states; follow both through the loop.
@@ -903,7 +907,7 @@ def reader_half_carried(inputs, hidden, cell, *weights):
     return read(inputs, hidden, cell, weights, carry=(True, False), show=0)
 
 
-@fixed_reader("the given state is not used")
+@wrong_fixed_reader("the given state is not used")
 def reader_from_zero(inputs, hidden, cell, *weights):
     """You start from zeros, whatever state is given.
     Look at where `hidden` and `cell` enter your first step.
@@ -912,7 +916,7 @@ def reader_from_zero(inputs, hidden, cell, *weights):
     return read(inputs, *zeros, weights, carry=(True, True), show=0)
 
 
-@fixed_reader("the outputs come one step late")
+@wrong_fixed_reader("the outputs come one step late")
 def reader_late(inputs, hidden, cell, *weights):
     """Your outputs start with the state from before the first step and miss the last one.
     Look at whether you put the state into the list before or after the step.
@@ -921,7 +925,7 @@ def reader_late(inputs, hidden, cell, *weights):
     return torch.cat([hidden[:, None], shown[:, :-1]], dim=1), *final
 
 
-@fixed_reader("the pair is handed over turned round")
+@wrong_fixed_reader("the pair is handed over turned round")
 def reader_swapped(inputs, hidden, cell, *weights):
     """You hand the cell over as hidden state and the hidden state as cell; both fit in shape.
     Look at the order of the pair that `lstm_cell` takes.
@@ -936,7 +940,7 @@ def reader_swapped(inputs, hidden, cell, *weights):
 # 8. The test to be written
 
 
-@check_clipping("everything is accepted")
+@wrong_check_clipping("everything is accepted")
 def check_nothing(candidate):
     """Your check accepts whatever it is given, even a function that does nothing.
     Compare what comes back with what is due, and say False when it differs.
@@ -944,7 +948,7 @@ def check_nothing(candidate):
     return True
 
 
-@check_clipping("everything is rejected")
+@wrong_check_clipping("everything is rejected")
 def check_refuses(candidate):
     """Your check rejects right answers as well.
     Run it on your own solution, and look at how closely you compare: `==` on floats is too close.
@@ -952,7 +956,7 @@ def check_refuses(candidate):
     return False
 
 
-@check_clipping("only a long gradient is tried", fails=("mutants",))
+@wrong_check_clipping("only a long gradient is tried", fails=("mutants",))
 def check_one_case(candidate):
     """You try one long gradient and its new length.
     Some mistakes show only on short or zero gradients, in the second result or in the direction.

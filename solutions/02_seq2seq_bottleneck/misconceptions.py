@@ -5,22 +5,24 @@ from torch.nn import functional as F
 
 from attn_course.probes import WrongAnswers, call, student, witnesses
 
-encode = WrongAnswers("encode", tests=("order", "padding", "start", "empty_row"))
-shift_targets = WrongAnswers("shift_targets", tests=("values", "padding", "reserved_ids"))
-sequence_loss = WrongAnswers(
+wrong_encode = WrongAnswers("encode", tests=("order", "padding", "start", "empty_row"))
+wrong_shift_targets = WrongAnswers("shift_targets", tests=("values", "padding", "reserved_ids"))
+wrong_sequence_loss = WrongAnswers(
     "sequence_loss",
     tests=("values", "padding", "other_pad", "large_logits", "nothing_real", "gradient"),
 )
-unroll = WrongAnswers("unroll", tests=("one_step", "state_is_carried", "targets_are_read", "both"))
-greedy_decode = WrongAnswers(
+wrong_unroll = WrongAnswers(
+    "unroll", tests=("one_step", "state_is_carried", "targets_are_read", "both")
+)
+wrong_greedy_decode = WrongAnswers(
     "greedy_decode", tests=("by_hand", "rows_end_apart", "cut_off", "other_ids")
 )
-beam_search = WrongAnswers(
+wrong_beam_search = WrongAnswers(
     "beam_search",
     tests=("by_hand", "one_is_greedy", "width", "states_follow", "length_penalty", "cut_off"),
 )
-fixed_beam_step = WrongAnswers("fixed_beam_step", tests=("first_step", "later_steps"))
-check_loss = WrongAnswers("check_loss", tests=("plain", "mutants"))
+wrong_fixed_beam_step = WrongAnswers("fixed_beam_step", tests=("first_step", "later_steps"))
+wrong_check_loss = WrongAnswers("check_loss", tests=("plain", "mutants"))
 
 
 def reader(table, decay):
@@ -68,7 +70,7 @@ def encode_calls(draw):
     yield call(count, torch.tensor([[4, 5]]), torch.tensor([2]), torch.ones(1, 1))
 
 
-@encode("the last column's state", fails=("padding", "empty_row"))
+@wrong_encode("the last column's state", fails=("padding", "empty_row"))
 def encode_last_column(step, source, lengths, state):
     """You read all columns and return the last state, so short rows go on changing while the step
     reads their filling. The context of a word then depends on the words that share its batch.
@@ -79,7 +81,7 @@ def encode_last_column(step, source, lengths, state):
     return state
 
 
-@encode("the longest row decides", fails=("padding", "empty_row"))
+@wrong_encode("the longest row decides", fails=("padding", "empty_row"))
 def encode_longest(step, source, lengths, state):
     """You stop at the longest row of the batch, for all rows at once.
     A shorter row has read filling by then; every row has an end of its own.
@@ -89,7 +91,7 @@ def encode_longest(step, source, lengths, state):
     return state
 
 
-@encode("one symbol too few")
+@wrong_encode("one symbol too few")
 def encode_one_less(step, source, lengths, state):
     """Your rows end one symbol early: the last symbol of each row is never read.
     Columns are counted from 0; look at the comparison with `lengths`.
@@ -99,7 +101,7 @@ def encode_one_less(step, source, lengths, state):
     return state
 
 
-@encode("one symbol too many", fails=("padding", "empty_row"))
+@wrong_encode("one symbol too many", fails=("padding", "empty_row"))
 def encode_one_more(step, source, lengths, state):
     """Your rows read one symbol of their filling before they stop.
     Columns are counted from 0; look at the comparison with `lengths`.
@@ -109,7 +111,7 @@ def encode_one_more(step, source, lengths, state):
     return state
 
 
-@encode("the given state is ignored", fails=("start", "empty_row"))
+@wrong_encode("the given state is ignored", fails=("start", "empty_row"))
 def encode_from_zeros(step, source, lengths, state):
     """You start from zeros, whatever `state` holds. The caller says where to start;
     look at what the first call of `step` gets.
@@ -120,7 +122,7 @@ def encode_from_zeros(step, source, lengths, state):
     return state
 
 
-@encode("padding wipes the state", fails=("padding", "empty_row"))
+@wrong_encode("padding wipes the state", fails=("padding", "empty_row"))
 def encode_wiped(step, source, lengths, state):
     """You multiply the state by the mask, so a row that has ended falls to zero
     instead of staying as it was. Filling must leave the state alone.
@@ -130,7 +132,7 @@ def encode_wiped(step, source, lengths, state):
     return state
 
 
-@encode("rows are left in another order", fails=("padding", "empty_row"))
+@wrong_encode("rows are left in another order", fails=("padding", "empty_row"))
 def encode_sorted(step, source, lengths, state):
     """You sort the rows by their length and never put them back, so a row gets the state of another
     one. Look at the order in which the rows leave the function.
@@ -142,7 +144,7 @@ def encode_sorted(step, source, lengths, state):
     return state
 
 
-@encode("an empty row becomes zero", fails=("empty_row",))
+@wrong_encode("an empty row becomes zero", fails=("empty_row",))
 def encode_empty_zero(step, source, lengths, state):
     """Your rows of length 0 come out as zeros. A row that reads nothing has no reason to change;
     look at what your result holds before the first symbol is read.
@@ -154,7 +156,7 @@ def encode_empty_zero(step, source, lengths, state):
     return out
 
 
-@encode("read from right to left")
+@wrong_encode("read from right to left")
 def encode_backwards(step, source, lengths, state):
     """You read the symbols from the last to the first. Reversing the source is a known trick, but
     the contract here is reading order; look at the range of your loop.
@@ -164,7 +166,7 @@ def encode_backwards(step, source, lengths, state):
     return state
 
 
-@encode("mean of the states")
+@wrong_encode("mean of the states")
 def encode_mean(step, source, lengths, state):
     """You return the mean of all states of a row. The context vector of this chapter is the state
     after the last symbol; a mean forgets the order on top of it.
@@ -200,7 +202,7 @@ def shifted(target, lengths, bos, eos, pad):
     return target_in, target_out
 
 
-@shift_targets("no shift at all")
+@wrong_shift_targets("no shift at all")
 def shift_none(target, lengths, bos=1, eos=2, pad=0):
     """Your decoder reads the very symbol that it is asked for: both results are the same.
     It will learn to copy its input, with a loss near zero, and nothing about the source.
@@ -209,7 +211,7 @@ def shift_none(target, lengths, bos=1, eos=2, pad=0):
     return target_out.clone(), target_out
 
 
-@shift_targets("input and output exchanged")
+@wrong_shift_targets("input and output exchanged")
 def shift_exchanged(target, lengths, bos=1, eos=2, pad=0):
     """You return the pair the other way round: the decoder would read `eos` and be asked for `bos`.
     Look at which of the two it reads.
@@ -218,7 +220,7 @@ def shift_exchanged(target, lengths, bos=1, eos=2, pad=0):
     return target_out, target_in
 
 
-@shift_targets("the end is looked for")
+@wrong_shift_targets("the end is looked for")
 def shift_first_pad(target, lengths, bos=1, eos=2, pad=0):
     """You put `eos` where the first `pad` stands. A row that fills all columns has none, and then your
     search points at its first symbol; the end of each row is given to you.
@@ -230,7 +232,7 @@ def shift_first_pad(target, lengths, bos=1, eos=2, pad=0):
     return read, said
 
 
-@shift_targets("eos in the last column", but=("values",))
+@wrong_shift_targets("eos in the last column", but=("values",))
 def shift_eos_last(target, lengths, bos=1, eos=2, pad=0):
     """You put `eos` into the last column of every row. In a short row it then stands behind the
     padding, so the model never sees that the word has ended. Look at where a row ends.
@@ -239,7 +241,7 @@ def shift_eos_last(target, lengths, bos=1, eos=2, pad=0):
     return target_in, torch.cat([target, target.new_full((len(target), 1), eos)], dim=1)
 
 
-@shift_targets("no end symbol")
+@wrong_shift_targets("no end symbol")
 def shift_no_eos(target, lengths, bos=1, eos=2, pad=0):
     """Your outputs hold no `eos`. The model is never taught to stop, and decoding runs on
     until it is cut off.
@@ -248,7 +250,7 @@ def shift_no_eos(target, lengths, bos=1, eos=2, pad=0):
     return target_in, torch.cat([target, target.new_full((len(target), 1), pad)], dim=1)
 
 
-@shift_targets("fixed reserved ids", fails=("reserved_ids",))
+@wrong_shift_targets("fixed reserved ids", fails=("reserved_ids",))
 def shift_fixed_ids(target, lengths, bos=1, eos=2, pad=0):
     """You write the numbers 1, 2 and 0 and pass over the arguments `bos`, `eos` and `pad`.
     Another vocabulary numbers them otherwise.
@@ -256,7 +258,7 @@ def shift_fixed_ids(target, lengths, bos=1, eos=2, pad=0):
     return shifted(target, lengths, 1, 2, 0)
 
 
-@shift_targets("eos is fed to the decoder", but=("values",))
+@wrong_shift_targets("eos is fed to the decoder", but=("values",))
 def shift_eos_read(target, lengths, bos=1, eos=2, pad=0):
     """You build bos, word, eos in one piece and cut its ends off, so that short rows read their
     `eos` and are asked for padding after it. Look at the input of a short row.
@@ -266,7 +268,7 @@ def shift_eos_read(target, lengths, bos=1, eos=2, pad=0):
     return whole[:, :-1], target_out
 
 
-@shift_targets("bos is asked for")
+@wrong_shift_targets("bos is asked for")
 def shift_bos_asked(target, lengths, bos=1, eos=2, pad=0):
     """Your output begins with `bos`, so the model is asked for a symbol that is always the same,
     and every other symbol is asked for one step late. `bos` is only ever read.
@@ -298,7 +300,7 @@ def token_losses(logits, target_out):
     return -logits.log_softmax(-1).gather(-1, target_out[..., None])[..., 0]
 
 
-@sequence_loss("padding is averaged in", but=("values", "large_logits"))
+@wrong_sequence_loss("padding is averaged in", but=("values", "large_logits"))
 def loss_everything(logits, target_out, pad=0):
     """You take the mean over all positions, padding included. The model is rewarded for saying
     padding after the end, which is easy, and the loss looks better than it is.
@@ -306,7 +308,7 @@ def loss_everything(logits, target_out, pad=0):
     return token_losses(logits, target_out).mean()
 
 
-@sequence_loss("padding is zeroed but counted", fails=("padding", "other_pad", "gradient"))
+@wrong_sequence_loss("padding is zeroed but counted", fails=("padding", "other_pad", "gradient"))
 def loss_zeroed(logits, target_out, pad=0):
     """You set the losses of padding to 0 and then divide by the number of all positions.
     The value then depends on how much padding the batch has; look at what you divide by.
@@ -314,7 +316,7 @@ def loss_zeroed(logits, target_out, pad=0):
     return (token_losses(logits, target_out) * (target_out != pad)).mean()
 
 
-@sequence_loss("mean of the rows' means", fails=("padding", "other_pad", "gradient"))
+@wrong_sequence_loss("mean of the rows' means", fails=("padding", "other_pad", "gradient"))
 def loss_row_means(logits, target_out, pad=0):
     """You average each row first and then the rows. A token of a short row weighs more that way,
     and the result is no cross-entropy per token. Count tokens, not rows.
@@ -324,7 +326,7 @@ def loss_row_means(logits, target_out, pad=0):
     return (sums / real.sum(1).clamp(min=1)).mean()
 
 
-@sequence_loss("padding is always 0", fails=("other_pad", "nothing_real"))
+@wrong_sequence_loss("padding is always 0", fails=("other_pad", "nothing_real"))
 def loss_fixed_pad(logits, target_out, pad=0):
     """You compare the targets with 0 and pass over the argument `pad`. In another vocabulary 0 is a
     symbol like any other.
@@ -333,7 +335,7 @@ def loss_fixed_pad(logits, target_out, pad=0):
     return (token_losses(logits, target_out) * real).sum() / real.sum().clamp(min=1)
 
 
-@sequence_loss("divided by the number of rows", but=("large_logits", "nothing_real"))
+@wrong_sequence_loss("divided by the number of rows", but=("large_logits", "nothing_real"))
 def loss_per_row(logits, target_out, pad=0):
     """You divide the sum by the number of rows. That is a loss per sentence, and long sentences cost
     more; look at what N counts.
@@ -342,7 +344,7 @@ def loss_per_row(logits, target_out, pad=0):
     return -chosen.masked_fill(target_out == pad, 0).sum() / len(logits)
 
 
-@sequence_loss("sum in place of the mean", but=("large_logits", "nothing_real"))
+@wrong_sequence_loss("sum in place of the mean", but=("large_logits", "nothing_real"))
 def loss_sum(logits, target_out, pad=0):
     """You return the sum over all real positions. Its size grows with the batch, and so would the
     gradient; look at the N in the formula.
@@ -350,7 +352,7 @@ def loss_sum(logits, target_out, pad=0):
     return (token_losses(logits, target_out) * (target_out != pad)).sum()
 
 
-@sequence_loss("the logarithm comes too late", fails=("large_logits",))
+@wrong_sequence_loss("the logarithm comes too late", fails=("large_logits",))
 def loss_underflow(logits, target_out, pad=0):
     """You take the softmax first and its logarithm afterwards. A probability below 1e-45 is stored
     as 0 and its logarithm is minus infinity. Look at chapter 00 for how the two are taken together.
@@ -360,7 +362,7 @@ def loss_underflow(logits, target_out, pad=0):
     return -chosen.masked_fill(~real, 0).sum() / real.sum().clamp(min=1)
 
 
-@sequence_loss("softmax over the positions", but=("nothing_real",))
+@wrong_sequence_loss("softmax over the positions", but=("nothing_real",))
 def loss_wrong_axis(logits, target_out, pad=0):
     """You normalise over the positions of a row and not over the vocabulary. At every position the
     probabilities of all symbols have to add up to one.
@@ -370,7 +372,7 @@ def loss_wrong_axis(logits, target_out, pad=0):
     return losses.masked_fill(~real, 0).sum() / real.sum().clamp(min=1)
 
 
-@sequence_loss("0 divided by 0", fails=("nothing_real",))
+@wrong_sequence_loss("0 divided by 0", fails=("nothing_real",))
 def loss_empty_nan(logits, target_out, pad=0):
     """You divide by the number of real positions also when there are none. 0/0 is NaN, and one NaN
     in a gradient ruins all parameters.
@@ -401,7 +403,7 @@ def unrolled(step, state, target_in):
     return logits
 
 
-@unroll("the decoder reads its own guesses", fails=("targets_are_read", "both"))
+@wrong_unroll("the decoder reads its own guesses", fails=("targets_are_read", "both"))
 def unroll_free(step, state, target_in):
     """You feed the decoder its own best guess. That is how it is used later; under teacher forcing
     it reads the target, right or wrong as its guess may be.
@@ -414,7 +416,7 @@ def unroll_free(step, state, target_in):
     return torch.stack(logits, dim=1)
 
 
-@unroll("the state is not carried on", fails=("state_is_carried", "both"))
+@wrong_unroll("the state is not carried on", fails=("state_is_carried", "both"))
 def unroll_stateless(step, state, target_in):
     """Every step of yours starts from the context again, so nothing that was read before is known.
     Look at what becomes of the second thing that `step` returns.
@@ -422,7 +424,7 @@ def unroll_stateless(step, state, target_in):
     return torch.stack([step(token, state)[0] for token in target_in.T], dim=1)
 
 
-@unroll("log-probabilities in place of logits")
+@wrong_unroll("log-probabilities in place of logits")
 def unroll_log_probs(step, state, target_in):
     """You took a softmax on the way. What is asked for are the logits as `step` gives them; the loss
     does its own log-softmax.
@@ -434,7 +436,7 @@ def unroll_log_probs(step, state, target_in):
     return torch.stack(logits, dim=1)
 
 
-@unroll("time comes first")
+@wrong_unroll("time comes first")
 def unroll_time_first(step, state, target_in):
     """You stack the steps along the first axis, which gives (L, B, V). The batch comes first here;
     look at the axis of your stack.
@@ -442,7 +444,7 @@ def unroll_time_first(step, state, target_in):
     return torch.stack(unrolled(step, state, target_in), dim=0)
 
 
-@unroll("steps are joined, not stacked")
+@wrong_unroll("steps are joined, not stacked")
 def unroll_concatenated(step, state, target_in):
     """You concatenate the logits of the steps, so that vocabulary and time end up in one axis.
     A new axis is needed for the time.
@@ -450,7 +452,7 @@ def unroll_concatenated(step, state, target_in):
     return torch.cat(unrolled(step, state, target_in), dim=1)
 
 
-@unroll("only the last step is returned")
+@wrong_unroll("only the last step is returned")
 def unroll_last(step, state, target_in):
     """You return the logits of the last step only. Every position of the target has a loss of its
     own, so every step's logits are needed.
@@ -458,7 +460,7 @@ def unroll_last(step, state, target_in):
     return unrolled(step, state, target_in)[-1]
 
 
-@unroll("bos at every step", fails=("targets_are_read", "both"))
+@wrong_unroll("bos at every step", fails=("targets_are_read", "both"))
 def unroll_bos(step, state, target_in):
     """You feed the first token of the target at every step. Look at the index of the column that
     the step reads.
@@ -467,7 +469,7 @@ def unroll_bos(step, state, target_in):
     return torch.stack(unrolled(step, state, first), dim=1)
 
 
-@unroll("time runs backwards", fails=("targets_are_read", "both"))
+@wrong_unroll("time runs backwards", fails=("targets_are_read", "both"))
 def unroll_backwards(step, state, target_in):
     """You read the target from its end. The first token that the decoder reads is `bos`, which
     stands in the first column.
@@ -521,7 +523,7 @@ def greedy(
     return written
 
 
-@greedy_decode("rows go on after eos", fails=("rows_end_apart", "other_ids"))
+@wrong_greedy_decode("rows go on after eos", fails=("rows_end_apart", "other_ids"))
 def greedy_goes_on(step, state, bos, eos, max_length, pad=0):
     """A row of yours goes on writing after its `eos`. What the decoder says there means nothing;
     the contract asks for padding.
@@ -529,7 +531,7 @@ def greedy_goes_on(step, state, bos, eos, max_length, pad=0):
     return greedy(step, state, bos, eos, max_length, pad, padded=False)
 
 
-@greedy_decode("the first end stops all rows", fails=("rows_end_apart",))
+@wrong_greedy_decode("the first end stops all rows", fails=("rows_end_apart",))
 def greedy_first_end(step, state, bos, eos, max_length, pad=0):
     """You stop as soon as one row has ended, and the longer ones are cut off with it.
     Look at when your loop may end.
@@ -537,7 +539,7 @@ def greedy_first_end(step, state, bos, eos, max_length, pad=0):
     return greedy(step, state, bos, eos, max_length, pad, stop="any")
 
 
-@greedy_decode("eos is not written", but=("cut_off",))
+@wrong_greedy_decode("eos is not written", but=("cut_off",))
 def greedy_no_eos(step, state, bos, eos, max_length, pad=0):
     """Your rows leave out their `eos`. Without it nobody can tell a finished row from one that was
     cut off.
@@ -545,7 +547,7 @@ def greedy_no_eos(step, state, bos, eos, max_length, pad=0):
     return greedy(step, state, bos, eos, max_length, pad, write_eos=False)
 
 
-@greedy_decode("the state is not carried on", fails=("rows_end_apart",))
+@wrong_greedy_decode("the state is not carried on", fails=("rows_end_apart",))
 def greedy_stateless(step, state, bos, eos, max_length, pad=0):
     """Every step of yours starts from the first state again. A decoder that keeps its place in its
     state never gets on; look at what becomes of the second thing that `step` returns.
@@ -553,7 +555,7 @@ def greedy_stateless(step, state, bos, eos, max_length, pad=0):
     return greedy(step, state, bos, eos, max_length, pad, carry=False)
 
 
-@greedy_decode("bos at every step", but=("rows_end_apart",))
+@wrong_greedy_decode("bos at every step", but=("rows_end_apart",))
 def greedy_bos(step, state, bos, eos, max_length, pad=0):
     """Your decoder reads `bos` at every step and never what it has just written.
     Look at the first argument of `step`.
@@ -561,7 +563,9 @@ def greedy_bos(step, state, bos, eos, max_length, pad=0):
     return greedy(step, state, bos, eos, max_length, pad, feed=False)
 
 
-@greedy_decode("the filling behind the last end is missing", fails=("rows_end_apart", "other_ids"))
+@wrong_greedy_decode(
+    "the filling behind the last end is missing", fails=("rows_end_apart", "other_ids")
+)
 def greedy_too_few_columns(step, state, bos, eos, max_length, pad=0):
     """Your result ends with its longest row. The contract asks for `max_length` columns, whenever the
     rows end; look at the shape.
@@ -571,7 +575,7 @@ def greedy_too_few_columns(step, state, bos, eos, max_length, pad=0):
     return written[:, : int((~ends).sum()) + 1]
 
 
-@greedy_decode("bos is written")
+@wrong_greedy_decode("bos is written")
 def greedy_with_bos(step, state, bos, eos, max_length, pad=0):
     """Your rows begin with `bos`. It is what the decoder reads first and no part of the output, and
     it takes the place of one token that should be there.
@@ -580,13 +584,13 @@ def greedy_with_bos(step, state, bos, eos, max_length, pad=0):
     return torch.cat([torch.full((len(state), 1), bos), written[:, :-1]], dim=1)
 
 
-@greedy_decode("padding is always 0", fails=("other_ids",))
+@wrong_greedy_decode("padding is always 0", fails=("other_ids",))
 def greedy_pad_zero(step, state, bos, eos, max_length, pad=0):
     """You fill up with 0 and pass over the argument `pad`; look at where the filling is made."""
     return greedy(step, state, bos, eos, max_length, 0)
 
 
-@greedy_decode("eos is always 2", fails=("other_ids",))
+@wrong_greedy_decode("eos is always 2", fails=("other_ids",))
 def greedy_eos_two(step, state, bos, eos, max_length, pad=0):
     """You compare with 2 and pass over the argument `eos`. Another vocabulary has another number for
     its end symbol.
@@ -692,7 +696,7 @@ def beam(
     return torch.tensor(tokens), score
 
 
-@beam_search("states do not follow their prefixes", fails=("states_follow",))
+@wrong_beam_search("states do not follow their prefixes", fails=("states_follow",))
 def beam_not_reordered(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """After the best extensions are chosen you go on with the states in their old order, so a
     prefix gets the memory of another. Look at what else has to be reordered with the tokens.
@@ -700,7 +704,7 @@ def beam_not_reordered(step, state, bos, eos, beam_size, max_length, length_pena
     return beam(step, state, bos, eos, beam_size, max_length, length_penalty, reorder=False)
 
 
-@beam_search("all prefixes share one state", fails=("states_follow",))
+@wrong_beam_search("all prefixes share one state", fails=("states_follow",))
 def beam_shared_state(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """You go on with the state of the first prefix for all of them. Prefixes differ, and so do their
     states; look at where each of the chosen extensions came from.
@@ -710,7 +714,7 @@ def beam_shared_state(step, state, bos, eos, beam_size, max_length, length_penal
     )
 
 
-@beam_search("scores forget their history")
+@wrong_beam_search("scores forget their history")
 def beam_no_history(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """You rank the candidates by the probability of their last token alone. A candidate's score is
     the sum of the log-probabilities along its whole prefix.
@@ -718,7 +722,7 @@ def beam_no_history(step, state, bos, eos, beam_size, max_length, length_penalty
     return beam(step, state, bos, eos, beam_size, max_length, length_penalty, history=False)
 
 
-@beam_search("one extension per prefix", but=("by_hand", "one_is_greedy"))
+@wrong_beam_search("one extension per prefix", but=("by_hand", "one_is_greedy"))
 def beam_per_parent(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """You keep the best extension of each prefix. All candidates compete in one list, and the best
     ones may well come from the same prefix.
@@ -726,7 +730,7 @@ def beam_per_parent(step, state, bos, eos, beam_size, max_length, length_penalty
     return beam(step, state, bos, eos, beam_size, max_length, length_penalty, per_parent=True)
 
 
-@beam_search("the first finished one wins", but=("by_hand", "one_is_greedy"))
+@wrong_beam_search("the first finished one wins", but=("by_hand", "one_is_greedy"))
 def beam_first_end(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """You stop as soon as one candidate has finished. A prefix that is still alive may be the
     better one; look at when the contract says to stop.
@@ -734,7 +738,7 @@ def beam_first_end(step, state, bos, eos, beam_size, max_length, length_penalty=
     return beam(step, state, bos, eos, beam_size, max_length, length_penalty, first_end=True)
 
 
-@beam_search("every end counts as finished", but=("by_hand",))
+@wrong_beam_search("every end counts as finished", but=("by_hand",))
 def beam_any_end(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """You set aside every candidate that ends in `eos`, however far down the list it stands.
     Then the search is over after a step or two, with whatever ends first; look at which candidates
@@ -743,7 +747,7 @@ def beam_any_end(step, state, bos, eos, beam_size, max_length, length_penalty=0.
     return beam(step, state, bos, eos, beam_size, max_length, length_penalty, any_end=True)
 
 
-@beam_search(
+@wrong_beam_search(
     "finished prefixes use up the beam", fails=("width", "states_follow", "length_penalty")
 )
 def beam_shrinking(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
@@ -753,7 +757,7 @@ def beam_shrinking(step, state, bos, eos, beam_size, max_length, length_penalty=
     return beam(step, state, bos, eos, beam_size, max_length, length_penalty, shrink=True)
 
 
-@beam_search("live prefixes are dropped at the end", but=("by_hand", "one_is_greedy"))
+@wrong_beam_search("live prefixes are dropped at the end", but=("by_hand", "one_is_greedy"))
 def beam_drops_live(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """At `max_length` you look at the finished candidates only, if there are any. A prefix that was
     cut off may be better than all of them; look at what the contract says about the last step.
@@ -761,7 +765,7 @@ def beam_drops_live(step, state, bos, eos, beam_size, max_length, length_penalty
     return beam(step, state, bos, eos, beam_size, max_length, length_penalty, drop_live=True)
 
 
-@beam_search("eos is not counted in the length", fails=("length_penalty",))
+@wrong_beam_search("eos is not counted in the length", fails=("length_penalty",))
 def beam_length_without_eos(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """The length in your correction leaves out the end symbol, so every finished output is taken for
     one token shorter than it is. Look at what n counts in the contract.
@@ -778,7 +782,7 @@ def beam_length_without_eos(step, state, bos, eos, beam_size, max_length, length
     )
 
 
-@beam_search("the length penalty is not used", fails=("length_penalty",))
+@wrong_beam_search("the length penalty is not used", fails=("length_penalty",))
 def beam_no_penalty(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """You compare plain log-probabilities, whatever `length_penalty` says. Look at where it enters
     the final comparison and the score that you return.
@@ -786,7 +790,7 @@ def beam_no_penalty(step, state, bos, eos, beam_size, max_length, length_penalty
     return beam(step, state, bos, eos, beam_size, max_length, 0.0)
 
 
-@beam_search("divided by the length itself", fails=("length_penalty",))
+@wrong_beam_search("divided by the length itself", fails=("length_penalty",))
 def beam_by_length(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """You divide by the length to the power of `length_penalty`. The formula of this exercise starts
     from 5 + n over 6, which treats short outputs more gently.
@@ -803,7 +807,7 @@ def beam_by_length(step, state, bos, eos, beam_size, max_length, length_penalty=
     )
 
 
-@beam_search("raw logits as scores")
+@wrong_beam_search("raw logits as scores")
 def beam_raw(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """You add up logits as they come. Rows of logits are only known up to a constant, so sums of them
     cannot be compared between prefixes; a log-softmax is missing.
@@ -820,7 +824,7 @@ def beam_raw(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     )
 
 
-@beam_search("the beam has width 1", but=("one_is_greedy",))
+@wrong_beam_search("the beam has width 1", but=("one_is_greedy",))
 def beam_greedy(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
     """Your search follows a single prefix, whatever `beam_size` says: this is greedy decoding.
     Look at how many candidates survive a step.
@@ -837,7 +841,7 @@ def beam_step_calls(draw):
         yield call(draw.normal(prefixes), draw.normal(prefixes, size).log_softmax(-1), 3)
 
 
-@fixed_beam_step("nothing repaired")
+@wrong_fixed_beam_step("nothing repaired")
 def still_broken(scores, log_probs, beam_size):
     """This is the broken function itself: look at where the scores of the prefixes enter, and at
     which prefix and which token a place in the flattened table stands for.
@@ -847,7 +851,7 @@ def still_broken(scores, log_probs, beam_size):
     return best, places % vocab, places // vocab
 
 
-@fixed_beam_step("the history is still missing", fails=("later_steps",))
+@wrong_fixed_beam_step("the history is still missing", fails=("later_steps",))
 def history_missing(scores, log_probs, beam_size):
     """Prefix and token are right now, but the candidates are still ranked by their last token alone.
     Look at an argument that you never use.
@@ -856,7 +860,7 @@ def history_missing(scores, log_probs, beam_size):
     return best, places // log_probs.shape[1], places % log_probs.shape[1]
 
 
-@fixed_beam_step("one extension per prefix")
+@wrong_fixed_beam_step("one extension per prefix")
 def step_per_prefix(scores, log_probs, beam_size):
     """You take the best token of each prefix. All extensions of all prefixes compete in one list, and
     the best ones may come from the same prefix.
@@ -866,7 +870,7 @@ def step_per_prefix(scores, log_probs, beam_size):
     return best, prefix, token[prefix]
 
 
-@fixed_beam_step("prefix and token are still exchanged")
+@wrong_fixed_beam_step("prefix and token are still exchanged")
 def still_exchanged(scores, log_probs, beam_size):
     """The scores are right now, but what you return as prefixes are tokens and the other way round.
     Look at how a place in the flattened table is counted.
@@ -876,7 +880,7 @@ def still_exchanged(scores, log_probs, beam_size):
     return best, places % vocab, places // vocab
 
 
-@check_loss("no padding in the test", fails=("mutants",))
+@wrong_check_loss("no padding in the test", fails=("mutants",))
 def check_without_padding(candidate):
     """Your inputs hold no padding, and without padding most of the wrong recipes are right.
     Look at which input tells each recipe of the chapter from the right one.
@@ -887,7 +891,7 @@ def check_without_padding(candidate):
     return bool(torch.allclose(candidate(logits, target, 0), expected))
 
 
-@check_loss("padding in one row only", fails=("mutants",))
+@wrong_check_loss("padding in one row only", fails=("mutants",))
 def check_one_row(candidate):
     """Your batch has a single row, so a mean over tokens and a mean over rows are the same number.
     Rows of different lengths are needed to tell them apart.

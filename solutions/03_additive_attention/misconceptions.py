@@ -4,22 +4,24 @@ import torch
 
 from attn_course.probes import WrongAnswers, call, student, witnesses
 
-additive_score = WrongAnswers(
+wrong_additive_score = WrongAnswers(
     "additive_score", tests=("by_hand", "many_queries", "batch", "gradient")
 )
-padded_weights = WrongAnswers(
+wrong_padded_weights = WrongAnswers(
     "padded_weights",
     tests=("values", "padding", "filling", "large_scores", "empty_row", "gradient"),
 )
-context_vector = WrongAnswers(
+wrong_context_vector = WrongAnswers(
     "context_vector", tests=("by_hand", "batch", "as_they_are", "gradient")
 )
-decoder_step = WrongAnswers("decoder_step", tests=("by_hand", "no_padding", "padding", "gradient"))
-alignment_error_rate = WrongAnswers(
+wrong_decoder_step = WrongAnswers(
+    "decoder_step", tests=("by_hand", "no_padding", "padding", "gradient")
+)
+wrong_alignment_error_rate = WrongAnswers(
     "alignment_error_rate", tests=("values", "no_source", "ties", "none_known")
 )
-fixed_attend = WrongAnswers("fixed_attend", tests=("scores", "padding"))
-check_score = WrongAnswers("check_score", tests=("plain", "mutants"))
+wrong_fixed_attend = WrongAnswers("fixed_attend", tests=("scores", "padding"))
+wrong_check_score = WrongAnswers("check_score", tests=("plain", "mutants"))
 
 
 # --- additive_score ----------------------------------------------------------------------------
@@ -59,7 +61,7 @@ def score_hidden(query, key, weight_query, weight_key):
     return asked + (key @ weight_key.transpose(0, 1)).unsqueeze(-3)
 
 
-@additive_score("no tanh")
+@wrong_additive_score("no tanh")
 def score_linear(query, key, weight_query, weight_key, v):
     """You leave the tanh out, and the score falls apart into a part of the query plus a part of the
     key. The softmax then cancels the query's part: every query looks at the same place.
@@ -67,7 +69,7 @@ def score_linear(query, key, weight_query, weight_key, v):
     return score_hidden(query, key, weight_query, weight_key) @ v
 
 
-@additive_score("the tanh stands outside")
+@wrong_additive_score("the tanh stands outside")
 def score_tanh_outside(query, key, weight_query, weight_key, v):
     """You sum over the hidden units first and take the tanh of the result, so no score leaves the
     range from -1 to 1 and no weight can become large. Look at what v multiplies in the formula.
@@ -75,7 +77,7 @@ def score_tanh_outside(query, key, weight_query, weight_key, v):
     return torch.tanh(score_hidden(query, key, weight_query, weight_key) @ v)
 
 
-@additive_score("a tanh for each of the two")
+@wrong_additive_score("a tanh for each of the two")
 def score_two_tanhs(query, key, weight_query, weight_key, v):
     """You squash the query's part and the key's part one by one and add the results. Then the score
     is again a sum of two parts that know nothing of each other; they must meet inside the tanh.
@@ -84,7 +86,7 @@ def score_two_tanhs(query, key, weight_query, weight_key, v):
     return (asked + torch.tanh(key @ weight_key.T).unsqueeze(-3)) @ v
 
 
-@additive_score("product in place of the sum")
+@wrong_additive_score("product in place of the sum")
 def score_multiplied(query, key, weight_query, weight_key, v):
     """You multiply the two projections where the formula adds them. It is another score (a product
     of the two, squashed); this one is called additive for a reason.
@@ -93,7 +95,7 @@ def score_multiplied(query, key, weight_query, weight_key, v):
     return torch.tanh(asked * (key @ weight_key.T).unsqueeze(-3)) @ v
 
 
-@additive_score("keys by queries")
+@wrong_additive_score("keys by queries")
 def score_transposed(query, key, weight_query, weight_key, v):
     """Your table has a row per key and a column per query. A softmax over its last axis would then
     let the queries compete for each key. Look at which of the two gets which new axis.
@@ -101,7 +103,7 @@ def score_transposed(query, key, weight_query, weight_key, v):
     return (torch.tanh(score_hidden(query, key, weight_query, weight_key)) @ v).transpose(-1, -2)
 
 
-@additive_score("v is left out")
+@wrong_additive_score("v is left out")
 def score_without_v(query, key, weight_query, weight_key, v):
     """You add up the hidden units with equal weights and never use v. Some hidden units should speak
     against a match, and only v can tell them apart.
@@ -109,7 +111,7 @@ def score_without_v(query, key, weight_query, weight_key, v):
     return torch.tanh(score_hidden(query, key, weight_query, weight_key)).sum(-1)
 
 
-@additive_score("a softmax too early")
+@wrong_additive_score("a softmax too early")
 def score_softmaxed(query, key, weight_query, weight_key, v):
     """You return weights: a softmax has already been taken over the keys. The function should give
     scores, because the padding has still to be left out before the softmax.
@@ -117,7 +119,7 @@ def score_softmaxed(query, key, weight_query, weight_key, v):
     return (torch.tanh(score_hidden(query, key, weight_query, weight_key)) @ v).softmax(-1)
 
 
-@additive_score("scaled by the hidden size")
+@wrong_additive_score("scaled by the hidden size")
 def score_scaled(query, key, weight_query, weight_key, v):
     """Your scores are divided by the square root of the number of hidden units. That belongs to
     the scaled dot product of a later chapter; the formula here has no such factor.
@@ -126,7 +128,7 @@ def score_scaled(query, key, weight_query, weight_key, v):
     return hidden @ v / len(v) ** 0.5
 
 
-@additive_score("the two matrices exchanged")
+@wrong_additive_score("the two matrices exchanged")
 def score_exchanged(query, key, weight_query, weight_key, v):
     """You multiply the query by the key's matrix and the key by the query's. With equal sizes nothing
     breaks, and the answer is wrong. Look at which matrix goes with which vector.
@@ -134,7 +136,7 @@ def score_exchanged(query, key, weight_query, weight_key, v):
     return torch.tanh(score_hidden(query, key, weight_key, weight_query)) @ v
 
 
-@additive_score("only the first query", but=("by_hand",))
+@wrong_additive_score("only the first query", but=("by_hand",))
 def score_one_query(query, key, weight_query, weight_key, v):
     """You compute one row of scores and hand it to every query. Each query has a row of its own;
     look at what happens to the axis of the queries.
@@ -175,7 +177,7 @@ def safe_softmax(scores, real, dim=-1):
     return parts / total.masked_fill(total == 0, 1.0)
 
 
-@padded_weights("masked after the softmax", but=("values",))
+@wrong_padded_weights("masked after the softmax", but=("values",))
 def weights_masked_late(scores, lengths):
     """You take the softmax over everything and set the padding to 0 afterwards. The padding has taken
     its share of the sum by then, so the real weights no longer sum to one.
@@ -183,7 +185,7 @@ def weights_masked_late(scores, lengths):
     return scores.softmax(-1) * real_positions(scores, lengths)
 
 
-@padded_weights("masked scores set to 0", but=("values",))
+@wrong_padded_weights("masked scores set to 0", but=("values",))
 def weights_score_zero(scores, lengths):
     """You set the scores of the padding to 0 before the softmax. The exponential of 0 is 1, which is
     more than every negative score gets: padding stays in the race.
@@ -191,7 +193,7 @@ def weights_score_zero(scores, lengths):
     return scores.masked_fill(~real_positions(scores, lengths), 0.0).softmax(-1)
 
 
-@padded_weights("an empty row becomes NaN", fails=("empty_row",))
+@wrong_padded_weights("an empty row becomes NaN", fails=("empty_row",))
 def weights_nan(scores, lengths):
     """Your row of length 0 comes out as NaN: all its scores are minus infinity, and the softmax
     divides 0 by 0. One such row poisons every parameter in the backward pass.
@@ -199,7 +201,7 @@ def weights_nan(scores, lengths):
     return scores.masked_fill(~real_positions(scores, lengths), -torch.inf).softmax(-1)
 
 
-@padded_weights("an empty row is mended too late", fails=("empty_row",))
+@wrong_padded_weights("an empty row is mended too late", fails=("empty_row",))
 def weights_mended_late(scores, lengths):
     """Your numbers are right, but a row of length 0 sends NaN backwards: it was NaN inside, and you
     replaced it afterwards. One such row is enough to spoil every parameter in training.
@@ -209,7 +211,7 @@ def weights_mended_late(scores, lengths):
     return masked.softmax(-1).nan_to_num(0.0)
 
 
-@padded_weights("a very negative number as mask", fails=("empty_row",))
+@wrong_padded_weights("a very negative number as mask", fails=("empty_row",))
 def weights_very_negative(scores, lengths):
     """You mask with a large negative number. A row of length 0 has that number everywhere, and a softmax
     over equal scores spreads its weight evenly over the padding.
@@ -217,7 +219,7 @@ def weights_very_negative(scores, lengths):
     return scores.masked_fill(~real_positions(scores, lengths), -1e9).softmax(-1)
 
 
-@padded_weights("no maximum subtracted", fails=("large_scores",))
+@wrong_padded_weights("no maximum subtracted", fails=("large_scores",))
 def weights_overflow(scores, lengths):
     """You take the exponential of the scores as they are. Above about 88 it overflows in float32 and far
     below 0 it vanishes; chapter 00 has the cure.
@@ -227,7 +229,7 @@ def weights_overflow(scores, lengths):
     return parts / torch.where(total == 0, torch.ones_like(total), total)
 
 
-@padded_weights("renormalised after an unmasked softmax", fails=("filling", "empty_row"))
+@wrong_padded_weights("renormalised after an unmasked softmax", fails=("filling", "empty_row"))
 def weights_renormalised(scores, lengths):
     """You take the softmax over everything, drop the padding and divide by what is left. That is right
     on paper; but a large number in the padding leaves nothing but zeros to divide.
@@ -236,7 +238,7 @@ def weights_renormalised(scores, lengths):
     return weights / weights.sum(-1, keepdim=True)
 
 
-@padded_weights("softmax over the queries")
+@wrong_padded_weights("softmax over the queries")
 def weights_over_queries(scores, lengths):
     """You normalise along the axis of the queries. Then the queries compete for each position, and
     a query may end up with no weight at all. Each query's own row should sum to one.
@@ -244,7 +246,7 @@ def weights_over_queries(scores, lengths):
     return safe_softmax(scores, real_positions(scores, lengths), dim=1)
 
 
-@padded_weights("one position too many", but=("values",))
+@wrong_padded_weights("one position too many", but=("values",))
 def weights_one_more(scores, lengths):
     """One position of the padding still gets weight in every row. Positions are counted from 0;
     look at the comparison with `lengths`.
@@ -252,7 +254,7 @@ def weights_one_more(scores, lengths):
     return safe_softmax(scores, torch.arange(scores.shape[-1]) <= lengths[:, None, None])
 
 
-@padded_weights("one position too few")
+@wrong_padded_weights("one position too few")
 def weights_one_less(scores, lengths):
     """The last real position of every row gets no weight. Positions are counted from 0;
     look at the comparison with `lengths`.
@@ -260,7 +262,7 @@ def weights_one_less(scores, lengths):
     return safe_softmax(scores, torch.arange(scores.shape[-1]) < lengths[:, None, None] - 1)
 
 
-@padded_weights("the mask is turned round")
+@wrong_padded_weights("the mask is turned round")
 def weights_inverted(scores, lengths):
     """You keep the padding and drop what is real. In this course True means: may be attended to;
     look at the direction of your comparison, or at the sign of the mask.
@@ -268,7 +270,7 @@ def weights_inverted(scores, lengths):
     return safe_softmax(scores, ~real_positions(scores, lengths))
 
 
-@padded_weights("the longest row decides", but=("values",))
+@wrong_padded_weights("the longest row decides", but=("values",))
 def weights_longest(scores, lengths):
     """You cut all rows at the same place, at the longest length of the batch. A shorter row looks at
     its padding then; every row has a length of its own.
@@ -290,7 +292,7 @@ def context_calls(draw):
         yield call(draw.normal(2, 3, 4), draw.normal(2, 4, 5), via=student.grad(place))
 
 
-@context_vector("divided by the sum of the weights", fails=("as_they_are", "gradient"))
+@wrong_context_vector("divided by the sum of the weights", fails=("as_they_are", "gradient"))
 def context_normalised(weights, value):
     """You divide by the sum of the weights. With weights that sum to one nothing changes; a row that
     is all padding has the sum 0, and you divide by it. Take the weights as they are.
@@ -298,7 +300,7 @@ def context_normalised(weights, value):
     return weights @ value / weights.sum(-1, keepdim=True)
 
 
-@context_vector("divided by the number of positions")
+@wrong_context_vector("divided by the number of positions")
 def context_mean(weights, value):
     """You take the mean of the weighted vectors where a sum is due: the result is too small by the
     number of positions. The weights have done the dividing already.
@@ -306,7 +308,7 @@ def context_mean(weights, value):
     return weights @ value / weights.shape[-1]
 
 
-@context_vector("only the best position")
+@wrong_context_vector("only the best position")
 def context_hard(weights, value):
     """You fetch the vector with the largest weight and leave the others out. No gradient
     tells the weights anything then. Soft attention takes a little of everything.
@@ -315,7 +317,7 @@ def context_hard(weights, value):
     return best.to(value.dtype) @ value
 
 
-@context_vector("the weights are ignored")
+@wrong_context_vector("the weights are ignored")
 def context_plain_mean(weights, value):
     """Your result is the plain mean of the values, the same for every query and whatever the weights
     say. Look at where `weights` enters.
@@ -323,7 +325,7 @@ def context_plain_mean(weights, value):
     return value.mean(1, keepdim=True).expand(-1, weights.shape[1], -1)
 
 
-@context_vector("a second softmax")
+@wrong_context_vector("a second softmax")
 def context_second_softmax(weights, value):
     """You take a softmax of the weights, which are the result of one already. It pulls
     them together: even a weight of 0 against 1 becomes 0.27 against 0.73.
@@ -331,7 +333,7 @@ def context_second_softmax(weights, value):
     return weights.softmax(-1) @ value
 
 
-@context_vector("the last position only")
+@wrong_context_vector("the last position only")
 def context_last(weights, value):
     """You return the value of the last position, which is the fixed context vector of chapter 02.
     Every position has a say here, each with its own weight.
@@ -339,7 +341,7 @@ def context_last(weights, value):
     return value[:, -1:].expand(-1, weights.shape[1], -1)
 
 
-@context_vector("the first query's weights for all", but=("by_hand",))
+@wrong_context_vector("the first query's weights for all", but=("by_hand",))
 def context_first_query(weights, value):
     """All your rows are the context of the first query. Every query has weights of its own;
     look at what happens to the second axis of `weights`.
@@ -347,7 +349,7 @@ def context_first_query(weights, value):
     return (weights[:, :1] @ value).expand(-1, weights.shape[1], -1)
 
 
-@context_vector("summed over the batch", but=("by_hand",))
+@wrong_context_vector("summed over the batch", but=("by_hand",))
 def context_batch(weights, value):
     """Every row of the batch gets the values of all rows. An index is summed over that should stay;
     look at what happens to the first axis.
@@ -395,7 +397,7 @@ def look(state, annotations, lengths, score):
     return (weights @ annotations)[:, 0], weights[:, 0]
 
 
-@decoder_step("alignment after the update")
+@wrong_decoder_step("alignment after the update")
 def step_late(cell, word, state, annotations, lengths, score):
     """You update the state first and look at the source with the new one. That is Luong's order, the
     subject of the next chapter; here the state before the update asks.
@@ -406,7 +408,7 @@ def step_late(cell, word, state, annotations, lengths, score):
     return new_state, context, weights
 
 
-@decoder_step("the cell never sees the context")
+@wrong_decoder_step("the cell never sees the context")
 def step_blind(cell, word, state, annotations, lengths, score):
     """You compute the context and hand zeros to the cell in its place. The new state then knows nothing
     of what was looked at, and the decoder cannot keep track of where it is.
@@ -415,7 +417,7 @@ def step_blind(cell, word, state, annotations, lengths, score):
     return cell(torch.cat([word, torch.zeros_like(context)], dim=-1), state), context, weights
 
 
-@decoder_step("context first, word second", but=("by_hand",))
+@wrong_decoder_step("context first, word second", but=("by_hand",))
 def step_turned(cell, word, state, annotations, lengths, score):
     """You put the context in front of the word. The cell's matrix has its columns in another order,
     so each part is multiplied by the weights that were meant for the other.
@@ -424,7 +426,7 @@ def step_turned(cell, word, state, annotations, lengths, score):
     return cell(torch.cat([context, word], dim=-1), state), context, weights
 
 
-@decoder_step("padding is looked at", fails=("padding",))
+@wrong_decoder_step("padding is looked at", fails=("padding",))
 def step_unmasked(cell, word, state, annotations, lengths, score):
     """You take the softmax over all positions, padding included. What the model says then depends on
     how long the other sentences of the batch are. Look at where `lengths` enters.
@@ -434,7 +436,7 @@ def step_unmasked(cell, word, state, annotations, lengths, score):
     return cell(torch.cat([word, context], dim=-1), state), context, weights[:, 0]
 
 
-@decoder_step("the padding is cut out after the softmax", fails=("padding",))
+@wrong_decoder_step("the padding is cut out after the softmax", fails=("padding",))
 def step_masked_late(cell, word, state, annotations, lengths, score):
     """You set the weights of the padding to 0 after the softmax, so those of the real positions no
     longer sum to one, and the context is too small where there is much padding.
@@ -445,7 +447,7 @@ def step_masked_late(cell, word, state, annotations, lengths, score):
     return cell(torch.cat([word, context], dim=-1), state), context, weights[:, 0]
 
 
-@decoder_step("the old state is returned")
+@wrong_decoder_step("the old state is returned")
 def step_old_state(cell, word, state, annotations, lengths, score):
     """The state that you return is the one that came in. The next step would start from the same place,
     look at the same words and say the same thing for ever.
@@ -455,7 +457,7 @@ def step_old_state(cell, word, state, annotations, lengths, score):
     return state.clone(), context, weights
 
 
-@decoder_step("the cell starts from zeros")
+@wrong_decoder_step("the cell starts from zeros")
 def step_forgets(cell, word, state, annotations, lengths, score):
     """You hand the cell a state of zeros, so nothing is carried from step to step except
     through the words. The old state has two jobs: it asks, and it is updated.
@@ -464,7 +466,7 @@ def step_forgets(cell, word, state, annotations, lengths, score):
     return cell(torch.cat([word, context], dim=-1), torch.zeros_like(state)), context, weights
 
 
-@decoder_step("the same weight for every position")
+@wrong_decoder_step("the same weight for every position")
 def step_uniform(cell, word, state, annotations, lengths, score):
     """You take the mean of the real annotations and never use the scores. A mean is the same at every
     step, so it is a fixed context vector again.
@@ -477,7 +479,7 @@ def step_uniform(cell, word, state, annotations, lengths, score):
     return cell(torch.cat([word, context], dim=-1), state), context, weights[:, 0]
 
 
-@decoder_step("the look is cut off from training", fails=("gradient",))
+@wrong_decoder_step("the look is cut off from training", fails=("gradient",))
 def step_detached(cell, word, state, annotations, lengths, score):
     """Your numbers are right, but no gradient comes back through the weights and the context: something
     detaches them. The score would never be trained, nor the encoder through the direct path.
@@ -487,7 +489,7 @@ def step_detached(cell, word, state, annotations, lengths, score):
     return cell(torch.cat([word, context], dim=-1), state), context, weights
 
 
-@decoder_step("the weights are cut off from training", fails=("gradient",))
+@wrong_decoder_step("the weights are cut off from training", fails=("gradient",))
 def step_weights_detached(cell, word, state, annotations, lengths, score):
     """Your numbers are right, and the annotations that are mixed do get a gradient, but none comes back through the
     weights: the score never learns where to look.
@@ -498,7 +500,7 @@ def step_weights_detached(cell, word, state, annotations, lengths, score):
     return cell(torch.cat([word, context], dim=-1), state), context, weights
 
 
-@decoder_step("the cell gets a context without its history", fails=("gradient",))
+@wrong_decoder_step("the cell gets a context without its history", fails=("gradient",))
 def step_context_detached(cell, word, state, annotations, lengths, score):
     """Your numbers are right, but the context that enters the cell is cut off: what the new state needs from the
     source is never told to the look that fetched it.
@@ -528,7 +530,7 @@ def missed(weights, alignment):
     return weights.argmax(-1) != alignment
 
 
-@alignment_error_rate(
+@wrong_alignment_error_rate(
     "positions without a source count as wrong", fails=("no_source", "none_known")
 )
 def rate_all(weights, alignment):
@@ -538,7 +540,7 @@ def rate_all(weights, alignment):
     return float(missed(weights, alignment).double().mean())
 
 
-@alignment_error_rate("positions without a source count as right", fails=("no_source",))
+@wrong_alignment_error_rate("positions without a source count as right", fails=("no_source",))
 def rate_divided_by_all(weights, alignment):
     """You leave out the errors at -1 but still divide by all positions, so every hyphen and every bit
     of padding counts as a success. Look at what you divide by.
@@ -547,7 +549,7 @@ def rate_divided_by_all(weights, alignment):
     return float(wrong.double().mean())
 
 
-@alignment_error_rate("accuracy in place of error", but=("none_known",))
+@wrong_alignment_error_rate("accuracy in place of error", but=("none_known",))
 def rate_accuracy(weights, alignment):
     """You return the share that is right. An error rate is the other share: 0 is best."""
     known = alignment >= 0
@@ -556,7 +558,7 @@ def rate_accuracy(weights, alignment):
     return float((~missed(weights, alignment))[known].double().mean())
 
 
-@alignment_error_rate("the mean of the rows' rates", fails=("no_source",))
+@wrong_alignment_error_rate("the mean of the rows' rates", fails=("no_source",))
 def rate_row_means(weights, alignment):
     """You take the rate of every row and then the mean of these. A position in a short sentence weighs
     more than one in a long sentence then; count positions over the whole batch.
@@ -566,7 +568,7 @@ def rate_row_means(weights, alignment):
     return float((wrong / known.sum(1).clamp(min=1))[known.any(1)].mean()) if known.any() else 0.0
 
 
-@alignment_error_rate("the mass in the wrong place", but=("none_known",))
+@wrong_alignment_error_rate("the mass in the wrong place", but=("none_known",))
 def rate_soft(weights, alignment):
     """You measure how much weight stands in the wrong place. That is a sensible number (it punishes
     doubt), but another one; here only the place of the largest weight counts.
@@ -578,7 +580,7 @@ def rate_soft(weights, alignment):
     return float((1 - mass)[known].double().mean())
 
 
-@alignment_error_rate("the largest weight of a column", but=("none_known",))
+@wrong_alignment_error_rate("the largest weight of a column", but=("none_known",))
 def rate_columns(weights, alignment):
     """You look for the largest weight along the axis of the targets: for each source position the
     target that attends to it most. The alignment goes the other way, from target to source.
@@ -592,7 +594,7 @@ def rate_columns(weights, alignment):
     return float((best != alignment)[known].double().mean())
 
 
-@alignment_error_rate("the last of equal weights", fails=("ties",))
+@wrong_alignment_error_rate("the last of equal weights", fails=("ties",))
 def rate_last_of_equals(weights, alignment):
     """Where two weights are equal you take the later position. The contract says which of them
     counts; look at how your search treats a second maximum.
@@ -604,7 +606,7 @@ def rate_last_of_equals(weights, alignment):
     return float((looks != alignment)[known].double().mean())
 
 
-@alignment_error_rate("any of the equal weights counts", fails=("ties",))
+@wrong_alignment_error_rate("any of the equal weights counts", fails=("ties",))
 def rate_any_of_equals(weights, alignment):
     """Where several weights are the largest you are content when one of them is right. A model that
     spreads its weight evenly would then never be wrong. The contract says which of them counts.
@@ -616,7 +618,7 @@ def rate_any_of_equals(weights, alignment):
     return float((there < weights.amax(-1))[known].double().mean())
 
 
-@alignment_error_rate("nothing known gives NaN", fails=("none_known",))
+@wrong_alignment_error_rate("nothing known gives NaN", fails=("none_known",))
 def rate_nan(weights, alignment):
     """When no position is known you divide 0 by 0. The contract gives this case a value;
     look at it before you divide.
@@ -625,7 +627,7 @@ def rate_nan(weights, alignment):
     return float(missed(weights, alignment)[known].double().mean())
 
 
-@alignment_error_rate("only the sentences without any mistake", but=("none_known",))
+@wrong_alignment_error_rate("only the sentences without any mistake", but=("none_known",))
 def rate_sentences(weights, alignment):
     """You count a sentence as wrong when a single position of it is wrong. The rate counts
     positions, not sentences.
@@ -662,7 +664,7 @@ def attend_calls(draw):
         )
 
 
-@fixed_attend("both faults are still there")
+@wrong_fixed_attend("both faults are still there")
 def attend_broken(query, key, value, lengths, weight_query, weight_key, v):
     """This is the broken code as it stands. Work out by hand which range a score can take,
     and what the weights of a padded row add up to.
@@ -670,7 +672,7 @@ def attend_broken(query, key, value, lengths, weight_query, weight_key, v):
     return attend(query, key, value, lengths, weight_query, weight_key, v, outside=True, late=True)
 
 
-@fixed_attend("the score is still squashed")
+@wrong_fixed_attend("the score is still squashed")
 def attend_outside(query, key, value, lengths, weight_query, weight_key, v):
     """The padding is dealt with; the scores still lie between -1 and 1, so that no weight can be more
     than 7.4 times another one. Look at what is squashed.
@@ -678,7 +680,7 @@ def attend_outside(query, key, value, lengths, weight_query, weight_key, v):
     return attend(query, key, value, lengths, weight_query, weight_key, v, outside=True, late=False)
 
 
-@fixed_attend("the padding still takes its share", fails=("padding",))
+@wrong_fixed_attend("the padding still takes its share", fails=("padding",))
 def attend_late(query, key, value, lengths, weight_query, weight_key, v):
     """The scores are right; in a padded row the weights of the real positions still sum to less
     than one. Look at what the softmax divides by.
@@ -696,7 +698,7 @@ def hidden_units(query, key, weight_query, weight_key):
     return (query @ weight_query.T)[:, None] + key @ weight_key.T
 
 
-@fixed_attend("no squashing at all")
+@wrong_fixed_attend("no squashing at all")
 def attend_linear(query, key, value, lengths, weight_query, weight_key, v):
     """The bend is gone altogether. Then the query adds the same number to every score of its row, and the softmax
     does not see it: what the query asks for makes no difference.
@@ -704,7 +706,7 @@ def attend_linear(query, key, value, lengths, weight_query, weight_key, v):
     return read_out(hidden_units(query, key, weight_query, weight_key) @ v, value, lengths)
 
 
-@fixed_attend("query and key are squashed one by one")
+@wrong_fixed_attend("query and key are squashed one by one")
 def attend_two_tanhs(query, key, value, lengths, weight_query, weight_key, v):
     """You bend the query's part and the key's part each by itself and add afterwards. Then the query adds the same
     number to every score of its row and drops out of the softmax; they must meet before the bend.
@@ -713,7 +715,7 @@ def attend_two_tanhs(query, key, value, lengths, weight_query, weight_key, v):
     return read_out((asked[:, None] + offered) @ v, value, lengths)
 
 
-@fixed_attend("padding gets the score 0", fails=("padding",))
+@wrong_fixed_attend("padding gets the score 0", fails=("padding",))
 def attend_zero_scores(query, key, value, lengths, weight_query, weight_key, v):
     """You set the scores of padding to 0, before the softmax, and 0 is a score like any other: its exponential is 1.
     Which score has the exponential 0?
@@ -723,7 +725,7 @@ def attend_zero_scores(query, key, value, lengths, weight_query, weight_key, v):
     return ((scores * real).softmax(-1)[:, None] @ value)[:, 0]
 
 
-@fixed_attend("one position too many", fails=("padding",))
+@wrong_fixed_attend("one position too many", fails=("padding",))
 def attend_one_more(query, key, value, lengths, weight_query, weight_key, v):
     """Positions count from 0, so the position whose number is the length is the first one of the padding, and you
     let it in.
@@ -732,7 +734,7 @@ def attend_one_more(query, key, value, lengths, weight_query, weight_key, v):
     return read_out(scores, value, lengths, torch.arange(key.shape[1]) <= lengths[:, None])
 
 
-@fixed_attend("padding is the only thing that counts")
+@wrong_fixed_attend("padding is the only thing that counts")
 def attend_turned(query, key, value, lengths, weight_query, weight_key, v):
     """Your mask is turned round: what is real gets no weight, and a sentence without padding has nothing left at
     all. Print the mask of a short row.
@@ -741,7 +743,7 @@ def attend_turned(query, key, value, lengths, weight_query, weight_key, v):
     return read_out(scores, value, lengths, torch.arange(key.shape[1]) >= lengths[:, None])
 
 
-@fixed_attend("softmax over the rows of the batch")
+@wrong_fixed_attend("softmax over the rows of the batch")
 def attend_over_batch(query, key, value, lengths, weight_query, weight_key, v):
     """Your softmax runs over the rows of the batch, so that sentences that know nothing of each other share one
     unit of weight. Check along which axis the weights sum to one.
@@ -768,7 +770,7 @@ def check_calls(draw):
         yield call(candidate)
 
 
-@check_score("accepts everything")
+@wrong_check_score("accepts everything")
 def check_nothing(candidate):
     """Your test says True whatever it is given, so no wrong score is caught.
     Call the candidate and compare what comes back with numbers of your own.
@@ -776,7 +778,7 @@ def check_nothing(candidate):
     return True
 
 
-@check_score("rejects everything")
+@wrong_check_score("rejects everything")
 def check_refuse(candidate):
     """Your test says False even for a right score. Look at whether you leave room for rounding,
     at the dtype of your own numbers, and at what you return in the end.
@@ -784,7 +786,7 @@ def check_refuse(candidate):
     return False
 
 
-@check_score("only the shape is looked at")
+@wrong_check_score("only the shape is looked at")
 def check_shape(candidate):
     """You compare the shape of the answer and no value in it. Most wrong scores have the right shape."""
     got = candidate(
@@ -793,7 +795,7 @@ def check_shape(candidate):
     return tuple(got.shape) == (2, 4)
 
 
-@check_score("inputs of zeros")
+@wrong_check_score("inputs of zeros")
 def check_zeros(candidate):
     """Your inputs are all 0, and so is every score, right or wrong: 0 in, 0 out.
     Choose numbers on which the wrong ones differ.
@@ -804,7 +806,7 @@ def check_zeros(candidate):
     return bool(torch.allclose(got, torch.zeros(2, 4).to(got.dtype)))
 
 
-@check_score("one query, one hidden unit", fails=("mutants",))
+@wrong_check_score("one query, one hidden unit", fails=("mutants",))
 def check_small(candidate):
     """You try one query, one key and one hidden unit with all weights 1. Exchanged matrices, a transposed
     result and a mean over the hidden units look the same there. Use several of each, all different.

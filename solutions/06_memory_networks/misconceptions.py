@@ -4,19 +4,19 @@ import torch
 
 from attn_course.probes import WrongAnswers, call, student, witnesses
 
-position_encoding = WrongAnswers("position_encoding", tests=("by_hand", "sizes", "one_word"))
-build_memory = WrongAnswers(
+wrong_position_encoding = WrongAnswers("position_encoding", tests=("by_hand", "sizes", "one_word"))
+wrong_build_memory = WrongAnswers(
     "build_memory", tests=("words", "ages", "padded_words", "empty_sentences", "gradient")
 )
-memory_hop = WrongAnswers(
+wrong_memory_hop = WrongAnswers(
     "memory_hop", tests=("values", "other_size", "mask", "large_scores", "gradient")
 )
-stack_hops = WrongAnswers("stack_hops", tests=("one_hop", "adjacent", "layer_wise", "mask"))
-pointer_chase = WrongAnswers(
+wrong_stack_hops = WrongAnswers("stack_hops", tests=("one_hop", "adjacent", "layer_wise", "mask"))
+wrong_pointer_chase = WrongAnswers(
     "pointer_chase", tests=("one_step", "many_steps", "no_step", "dead_ends")
 )
-fixed_two_hops = WrongAnswers("fixed_two_hops", tests=("one_memory", "second_look"))
-check_hop = WrongAnswers("check_hop", tests=("plain", "mutants"))
+wrong_fixed_two_hops = WrongAnswers("fixed_two_hops", tests=("one_memory", "second_look"))
+wrong_check_hop = WrongAnswers("check_hop", tests=("plain", "mutants"))
 
 
 def cells(function, *names):
@@ -50,7 +50,7 @@ def place_calls(draw):
         yield call(words, size)
 
 
-@position_encoding("counted from 0")
+@wrong_position_encoding("counted from 0")
 def places_from_zero(words, embed_dim):
     """Your words and entries are counted from 0, as Python counts. In the formula both counters
     start at 1; look at the value it gives for the last word.
@@ -60,7 +60,7 @@ def places_from_zero(words, embed_dim):
     return 1 - j - k * (1 - 2 * j)
 
 
-@position_encoding("words counted from 0")
+@wrong_position_encoding("words counted from 0")
 def words_from_zero(words, embed_dim):
     """The entries are counted from 1, the words from 0, so every word has the weights of the one
     before it. Look at where j starts.
@@ -70,7 +70,7 @@ def words_from_zero(words, embed_dim):
     return 1 - j - k * (1 - 2 * j)
 
 
-@position_encoding("entries counted from 0")
+@wrong_position_encoding("entries counted from 0")
 def entries_from_zero(words, embed_dim):
     """The words are counted from 1, the entries of a vector from 0, so every entry has the weights
     of the one before it. Look at where k starts.
@@ -80,7 +80,7 @@ def entries_from_zero(words, embed_dim):
     return 1 - j - k * (1 - 2 * j)
 
 
-@position_encoding("rows and columns exchanged", but=("by_hand",))
+@wrong_position_encoding("rows and columns exchanged", but=("by_hand",))
 def places_transposed(words, embed_dim):
     """Your table has one row per entry and one column per word. The paper writes it that way; here
     a row belongs to a word, so that it can be multiplied with the word vectors.
@@ -88,7 +88,7 @@ def places_transposed(words, embed_dim):
     return place_weights(words, embed_dim).T
 
 
-@position_encoding("the roles of words and entries exchanged", but=("by_hand",))
+@wrong_position_encoding("the roles of words and entries exchanged", but=("by_hand",))
 def places_swapped(words, embed_dim):
     """You divide the word's number by the size of the vector and the entry's number by the length
     of the sentence. Look at which counter goes with which size.
@@ -98,7 +98,7 @@ def places_swapped(words, embed_dim):
     return 1 - j - k * (1 - 2 * j)
 
 
-@position_encoding("the factor 2 is missing")
+@wrong_position_encoding("the factor 2 is missing")
 def places_without_two(words, embed_dim):
     """In your last bracket j is not doubled, so the weights no longer rise for one half of the entries
     and fall for the other. Compare the last bracket with the formula.
@@ -108,7 +108,7 @@ def places_without_two(words, embed_dim):
     return 1 - j - k * (1 - j)
 
 
-@position_encoding("the released code's variant")
+@wrong_position_encoding("the released code's variant")
 def places_of_the_code(words, embed_dim):
     """This is what the authors' program and many ports of it compute: twice as large and centred half
     a step later. It serves as well, but it is not the printed formula that is asked for here.
@@ -118,7 +118,7 @@ def places_of_the_code(words, embed_dim):
     return 1 + 4 * j * k / (words * embed_dim)
 
 
-@position_encoding("the order of words reversed")
+@wrong_position_encoding("the order of words reversed")
 def places_backwards(words, embed_dim):
     """Your rows stand in the opposite order: the last word gets the weights of the first one.
     Look at which row the first word reads.
@@ -192,7 +192,7 @@ def memory(
     return torch.stack(rows)
 
 
-@build_memory("a bag of words")
+@wrong_build_memory("a bag of words")
 def memory_bag(story, table, ages):
     """You add the word vectors as they are, so a sentence and the same words in another order become
     one vector. Look at where the weights of exercise 1 enter.
@@ -200,7 +200,7 @@ def memory_bag(story, table, ages):
     return memory(story, table, ages, weights=lambda words, size: torch.ones(words, size))
 
 
-@build_memory("ages counted from the oldest", but=("words",))
+@wrong_build_memory("ages counted from the oldest", but=("words",))
 def memory_forward(story, table, ages):
     """Your oldest sentence gets row 0 of the ages. Then "just now" is another row in every length of
     story; look at which sentence has none behind it.
@@ -208,7 +208,7 @@ def memory_forward(story, table, ages):
     return memory(story, table, ages, forward=True)
 
 
-@build_memory("no ages", but=("words",))
+@wrong_build_memory("no ages", but=("words",))
 def memory_timeless(story, table, ages):
     """Nothing of `ages` enters your memory, so two sentences that say the same at different times
     become one vector. Look at the last term of the formula.
@@ -216,7 +216,7 @@ def memory_timeless(story, table, ages):
     return memory(story, table, 0 * ages)
 
 
-@build_memory("empty sentences count for the age", fails=("empty_sentences",))
+@wrong_build_memory("empty sentences count for the age", fails=("empty_sentences",))
 def memory_counts_empty(story, table, ages):
     """In your memory a sentence grows older by padding that stands behind it. The same story then
     means something else in a longer batch; look at what counts as a sentence.
@@ -224,7 +224,7 @@ def memory_counts_empty(story, table, ages):
     return memory(story, table, ages, count_empty=True)
 
 
-@build_memory("empty sentences have an age", fails=("empty_sentences",))
+@wrong_build_memory("empty sentences have an age", fails=("empty_sentences",))
 def memory_fills_empty(story, table, ages):
     """A sentence of padding gets the vector of an age, so a look at the memory can find something
     where nothing was told. Look at what its vector should be.
@@ -232,7 +232,7 @@ def memory_fills_empty(story, table, ages):
     return memory(story, table, ages, fill_empty=True)
 
 
-@build_memory("padding is a word", fails=("padded_words",))
+@wrong_build_memory("padding is a word", fails=("padded_words",))
 def memory_pads(story, table, ages):
     """You add the vector of word 0 and count its places, so the vector of a sentence depends on how
     long other sentences are. Look at what id 0 stands for.
@@ -240,7 +240,7 @@ def memory_pads(story, table, ages):
     return memory(story, table, ages, all_words=True)
 
 
-@build_memory("the width instead of the length", fails=("padded_words",))
+@wrong_build_memory("the width instead of the length", fails=("padded_words",))
 def memory_width(story, table, ages):
     """You leave padding out of the sum but count it in J, the number of words. The weights of a short
     sentence then depend on the longest one; look at what J counts.
@@ -248,7 +248,7 @@ def memory_width(story, table, ages):
     return memory(story, table, ages, longest=True)
 
 
-@build_memory("the table of ages read from its end", but=("words", "padded_words"))
+@wrong_build_memory("the table of ages read from its end", but=("words", "padded_words"))
 def memory_ages_from_end(story, table, ages):
     """Your oldest sentence gets the last row of the table of ages, whatever the length of the story.
     The age of a sentence counts what stands behind it, not what the table could hold.
@@ -305,7 +305,7 @@ def hop(
     return torch.einsum("bn,bnc->bc", weights, source), weights
 
 
-@memory_hop("reads the memory it compares with")
+@wrong_memory_hop("reads the memory it compares with")
 def hop_reads_input(query, memory_in, memory_out, mask=None):
     """You take the weighted sum of the input memory. What is compared and what is handed over are two
     memories; look at where `memory_out` enters.
@@ -313,7 +313,7 @@ def hop_reads_input(query, memory_in, memory_out, mask=None):
     return hop(query, memory_in, memory_out, mask, read=memory_in + 0 * memory_out.sum())
 
 
-@memory_hop("compares with the memory it reads")
+@wrong_memory_hop("compares with the memory it reads")
 def hop_compares_output(query, memory_in, memory_out, mask=None):
     """Your scores come from the output memory. What is compared and what is handed over are two
     memories; look at where `memory_in` enters.
@@ -321,7 +321,7 @@ def hop_compares_output(query, memory_in, memory_out, mask=None):
     return hop(query, memory_out + 0 * memory_in.sum(), memory_out, mask)
 
 
-@memory_hop("softmax over the rows of the batch")
+@wrong_memory_hop("softmax over the rows of the batch")
 def hop_over_rows(query, memory_in, memory_out, mask=None):
     """Your weights sum to one over the rows of the batch, so stories that know nothing of each other
     compete. Look at the axis that belongs to the memories.
@@ -332,7 +332,7 @@ def hop_over_rows(query, memory_in, memory_out, mask=None):
     return torch.einsum("bn,bnc->bc", weights, memory_out), weights
 
 
-@memory_hop("the mask is ignored", fails=("mask",))
+@wrong_memory_hop("the mask is ignored", fails=("mask",))
 def hop_unmasked(query, memory_in, memory_out, mask=None):
     """Memories that do not count get weight in your answer. An argument of the function is never
     used; look at what the contract says about it.
@@ -340,7 +340,7 @@ def hop_unmasked(query, memory_in, memory_out, mask=None):
     return hop(query, memory_in, memory_out)
 
 
-@memory_hop("masked scores set to 0", fails=("mask",))
+@wrong_memory_hop("masked scores set to 0", fails=("mask",))
 def hop_masked_to_zero(query, memory_in, memory_out, mask=None):
     """You set the scores of memories that do not count to 0. Zero is a score like any other, and beats
     every negative one; look at which score gives the weight 0 (chapter 00).
@@ -348,7 +348,7 @@ def hop_masked_to_zero(query, memory_in, memory_out, mask=None):
     return hop(query, memory_in, memory_out, mask, fill=0.0)
 
 
-@memory_hop("masked after the softmax", fails=("mask",))
+@wrong_memory_hop("masked after the softmax", fails=("mask",))
 def hop_masked_after(query, memory_in, memory_out, mask=None):
     """You set weights to 0 behind the softmax, so those that are left no longer sum to one.
     Look at where the mask has to act.
@@ -358,7 +358,7 @@ def hop_masked_after(query, memory_in, memory_out, mask=None):
     return torch.einsum("bn,bnc->bc", weights, memory_out), weights
 
 
-@memory_hop("NaN where nothing counts", fails=("mask",))
+@wrong_memory_hop("NaN where nothing counts", fails=("mask",))
 def hop_nan(query, memory_in, memory_out, mask=None):
     """A row in which no memory counts is a softmax over nothing, 0 divided by 0. Look at what the
     contract asks of such a row.
@@ -366,7 +366,7 @@ def hop_nan(query, memory_in, memory_out, mask=None):
     return hop(query, memory_in, memory_out, mask, empty=torch.nan)
 
 
-@memory_hop("even weights where nothing counts", fails=("mask",))
+@wrong_memory_hop("even weights where nothing counts", fails=("mask",))
 def hop_finite_fill(query, memory_in, memory_out, mask=None):
     """You set masked scores to a large negative number. Where no memory counts all scores are equal
     then, and the softmax of equal scores is not 0; look at what the contract asks of such a row.
@@ -378,7 +378,7 @@ def hop_finite_fill(query, memory_in, memory_out, mask=None):
     return torch.einsum("bn,bnc->bc", weights, memory_out), weights
 
 
-@memory_hop("scaled scores")
+@wrong_memory_hop("scaled scores")
 def hop_scaled(query, memory_in, memory_out, mask=None):
     """You divide the scores by the square root of the size of the vectors. That is a good idea, and
     the subject of the next chapter; the formula here has plain dot products.
@@ -386,7 +386,7 @@ def hop_scaled(query, memory_in, memory_out, mask=None):
     return hop(query, memory_in, memory_out, mask, scale=query.shape[-1] ** -0.5)
 
 
-@memory_hop("only the best memory")
+@wrong_memory_hop("only the best memory")
 def hop_hard(query, memory_in, memory_out, mask=None):
     """You hand over the single best memory. Then no gradient tells the network where it should have
     looked instead (chapter 05); look at what the weights should sum up.
@@ -394,7 +394,7 @@ def hop_hard(query, memory_in, memory_out, mask=None):
     return hop(query, memory_in, memory_out, mask, hard=True)
 
 
-@memory_hop("exponentials that overflow", fails=("mask", "large_scores"))
+@wrong_memory_hop("exponentials that overflow", fails=("mask", "large_scores"))
 def hop_overflows(query, memory_in, memory_out, mask=None):
     """Your exponentials leave the range of the numbers before you divide. The contract says scores of
     any size; chapter 00 has the shift that keeps them small.
@@ -464,7 +464,7 @@ def stack(
     return query, torch.stack(weights, dim=1)
 
 
-@stack_hops("the query is replaced, not added to")
+@wrong_stack_hops("the query is replaced, not added to")
 def stack_forgets(query, memories, hops, tying, update=None, mask=None):
     """After a hop you go on with what was read and forget what was asked. The next look then does not
     know the question; look at both terms of the new query.
@@ -472,7 +472,7 @@ def stack_forgets(query, memories, hops, tying, update=None, mask=None):
     return stack(query, memories, hops, tying, update, mask, forget=True)
 
 
-@stack_hops("every hop asks the first question", but=("one_hop",))
+@wrong_stack_hops("every hop asks the first question", but=("one_hop",))
 def stack_fixed(query, memories, hops, tying, update=None, mask=None):
     """All your hops compare the memories with the same first query, so the second look finds nothing
     that the first did not. Look at what a hop should be asked with.
@@ -480,7 +480,7 @@ def stack_fixed(query, memories, hops, tying, update=None, mask=None):
     return stack(query, memories, hops, tying, update, mask, fixed=True)
 
 
-@stack_hops("every hop uses the first two memories", fails=("adjacent", "mask"))
+@wrong_stack_hops("every hop uses the first two memories", fails=("adjacent", "mask"))
 def stack_first_two(query, memories, hops, tying, update=None, mask=None):
     """With adjacent tying all your hops use memories 0 and 1, which is the layer-wise rule. Most of the
     memories are never looked at; look at which ones belong to hop k.
@@ -488,7 +488,7 @@ def stack_first_two(query, memories, hops, tying, update=None, mask=None):
     return stack(query, memories, hops, tying, update, mask, into=lambda k: 0, out=lambda k: 1)
 
 
-@stack_hops("compares with the first memory at every hop", fails=("adjacent", "mask"))
+@wrong_stack_hops("compares with the first memory at every hop", fails=("adjacent", "mask"))
 def stack_input_fixed(query, memories, hops, tying, update=None, mask=None):
     """What you read out moves on from hop to hop, what you compare with does not. With adjacent tying
     the two are neighbours; look at the input memory of the second hop.
@@ -496,7 +496,7 @@ def stack_input_fixed(query, memories, hops, tying, update=None, mask=None):
     return stack(query, memories, hops, tying, update, mask, into=lambda k: 0)
 
 
-@stack_hops("one memory in both roles", but=("layer_wise",))
+@wrong_stack_hops("one memory in both roles", but=("layer_wise",))
 def stack_same(query, memories, hops, tying, update=None, mask=None):
     """With adjacent tying you read out the memory that you have just compared with, and the last one is
     never used. Look at which memory is the output of hop k.
@@ -504,7 +504,7 @@ def stack_same(query, memories, hops, tying, update=None, mask=None):
     return stack(query, memories, hops, tying, update, mask, out=lambda k: k)
 
 
-@stack_hops("the linear map is left out", fails=("layer_wise", "mask"))
+@wrong_stack_hops("the linear map is left out", fails=("layer_wise", "mask"))
 def stack_no_update(query, memories, hops, tying, update=None, mask=None):
     """With layer-wise tying the query goes on as it is. An argument of the function is never used;
     look at what stands in front of the old query in the second rule.
@@ -512,7 +512,7 @@ def stack_no_update(query, memories, hops, tying, update=None, mask=None):
     return stack(query, memories, hops, tying, update, mask, identity=True)
 
 
-@stack_hops("the linear map is transposed", fails=("layer_wise", "mask"))
+@wrong_stack_hops("the linear map is transposed", fails=("layer_wise", "mask"))
 def stack_turned(query, memories, hops, tying, update=None, mask=None):
     """Your linear map is applied from the wrong side: H is square, so the shapes fit and the numbers
     do not. Look at what H u means when the queries are rows.
@@ -520,7 +520,7 @@ def stack_turned(query, memories, hops, tying, update=None, mask=None):
     return stack(query, memories, hops, tying, update, mask, turned=True)
 
 
-@stack_hops("the linear map is applied to the sum", fails=("layer_wise", "mask"))
+@wrong_stack_hops("the linear map is applied to the sum", fails=("layer_wise", "mask"))
 def stack_late(query, memories, hops, tying, update=None, mask=None):
     """You send the sum of query and output through the linear map. In the second rule the map stands
     in front of the query only; look at what it leaves alone.
@@ -528,7 +528,7 @@ def stack_late(query, memories, hops, tying, update=None, mask=None):
     return stack(query, memories, hops, tying, update, mask, late=True)
 
 
-@stack_hops("the mask is ignored", fails=("mask",))
+@wrong_stack_hops("the mask is ignored", fails=("mask",))
 def stack_unmasked(query, memories, hops, tying, update=None, mask=None):
     """Memories that do not count are looked at by your hops. An argument of the function is never
     used; look at exercise 3.
@@ -576,7 +576,7 @@ def chase(story, start, steps, *, stay=True, rounds=0, floor=0, turned=False, on
     return torch.tensor(ends, dtype=start.dtype)
 
 
-@pointer_chase("one step too many", but=("dead_ends",))
+@wrong_pointer_chase("one step too many", but=("dead_ends",))
 def chase_one_more(story, start, steps):
     """You take one step more than asked for: with no step at all one should still stand at the start.
     Look at how often your loop runs.
@@ -584,7 +584,7 @@ def chase_one_more(story, start, steps):
     return chase(story, start, steps, rounds=1)
 
 
-@pointer_chase("one step too few", fails=("one_step", "many_steps"))
+@wrong_pointer_chase("one step too few", fails=("one_step", "many_steps"))
 def chase_one_less(story, start, steps):
     """You take one step less than asked for: after a single step you still stand at the start.
     Look at how often your loop runs.
@@ -592,7 +592,7 @@ def chase_one_less(story, start, steps):
     return chase(story, start, steps, rounds=-1)
 
 
-@pointer_chase("backwards", but=("no_step",))
+@wrong_pointer_chase("backwards", but=("no_step",))
 def chase_backwards(story, start, steps):
     """You look for the symbol among the goals and go to where the pointer comes from. Look at which of
     the two symbols of a sentence the pointer leaves.
@@ -600,7 +600,7 @@ def chase_backwards(story, start, steps):
     return chase(story, start, steps, turned=True)
 
 
-@pointer_chase("one pass through the story", fails=("many_steps", "dead_ends"))
+@wrong_pointer_chase("one pass through the story", fails=("many_steps", "dead_ends"))
 def chase_one_pass(story, start, steps):
     """You go through the story once and follow a pointer when it comes by. The next one may have been
     told earlier: each step has to look at the whole story again.
@@ -608,7 +608,7 @@ def chase_one_pass(story, start, steps):
     return chase(story, start, steps, once=True)
 
 
-@pointer_chase("only one step", fails=("many_steps", "dead_ends"))
+@wrong_pointer_chase("only one step", fails=("many_steps", "dead_ends"))
 def chase_single(story, start, steps):
     """You look once, however many steps were asked for. Look at where `steps` enters beyond the question
     whether there is any.
@@ -616,7 +616,7 @@ def chase_single(story, start, steps):
     return chase(story, start, min(steps, 1))
 
 
-@pointer_chase("at least one step", fails=("no_step",))
+@wrong_pointer_chase("at least one step", fails=("no_step",))
 def chase_at_least_one(story, start, steps):
     """You step before you ask whether a step is due. With none one should still stand at the start.
     Look at the order of looking and counting.
@@ -624,7 +624,7 @@ def chase_at_least_one(story, start, steps):
     return chase(story, start, steps, floor=1)
 
 
-@pointer_chase("lost where no pointer leaves", fails=("dead_ends",))
+@wrong_pointer_chase("lost where no pointer leaves", fails=("dead_ends",))
 def chase_lost(story, start, steps):
     """Where no pointer leaves, your sum over nothing gives 0, which is padding and no place at all.
     Look at what the contract says about a symbol that points nowhere.
@@ -632,7 +632,7 @@ def chase_lost(story, start, steps):
     return chase(story, start, steps, stay=False)
 
 
-@pointer_chase("the first sentence where none fits", fails=("dead_ends",))
+@wrong_pointer_chase("the first sentence where none fits", fails=("dead_ends",))
 def chase_argmax(story, start, steps):
     """Where no sentence fits, `argmax` over nothing but False points at the first one, and you follow
     it. Look at whether any sentence fits before you use its place.
@@ -653,7 +653,7 @@ def two_hop_calls(draw):
         yield call(draw.normal(rows, size), draw.normal(rows, n, size), draw.normal(rows, n, size))
 
 
-@fixed_two_hops("nothing repaired")
+@wrong_fixed_two_hops("nothing repaired")
 def still_broken(query, memory_in, memory_out):
     """This is the broken function itself: look at the axis over which the weights sum to one, and at
     what the second look is asked with.
@@ -664,7 +664,7 @@ def still_broken(query, memory_in, memory_out):
     return query + output + (second[..., None] * memory_out).sum(1)
 
 
-@fixed_two_hops("the second look still asks the first question", fails=("second_look",))
+@wrong_fixed_two_hops("the second look still asks the first question", fails=("second_look",))
 def still_first_question(query, memory_in, memory_out):
     """The weights sum to one over the memories now, but both looks are asked with the same query and
     find the same. Look at what the first look has added to what is known.
@@ -673,7 +673,7 @@ def still_first_question(query, memory_in, memory_out):
     return query + 2 * (weights[..., None] * memory_out).sum(1)
 
 
-@fixed_two_hops("the stories still compete")
+@wrong_fixed_two_hops("the stories still compete")
 def still_over_rows(query, memory_in, memory_out):
     """The second look is asked with the new query now, but your weights still sum to one over the rows
     of the batch. Stories know nothing of each other; look at the axis of the softmax.
@@ -684,7 +684,7 @@ def still_over_rows(query, memory_in, memory_out):
     return query
 
 
-@fixed_two_hops("the second look forgets the question", fails=("second_look",))
+@wrong_fixed_two_hops("the second look forgets the question", fails=("second_look",))
 def only_the_clue(query, memory_in, memory_out):
     """Your second look is asked with what the first one read and with nothing else. Look at what u
     means after a hop: the question and all that was read.
@@ -721,7 +721,7 @@ def check_calls(draw):
         yield call(candidate)
 
 
-@check_hop("accepts everything")
+@wrong_check_hop("accepts everything")
 def check_nothing(candidate):
     """Your test says True whatever it is given, so nothing wrong is caught. Call the candidate and
     compare what comes back with numbers of your own.
@@ -729,7 +729,7 @@ def check_nothing(candidate):
     return True
 
 
-@check_hop("rejects everything")
+@wrong_check_hop("rejects everything")
 def check_refuse(candidate):
     """Your test says False even for a right hop. Look at whether you leave room for rounding, at rows
     without memories, and at what you return in the end.
@@ -737,7 +737,7 @@ def check_refuse(candidate):
     return False
 
 
-@check_hop("no mask in the test", fails=("mutants",))
+@wrong_check_hop("no mask in the test", fails=("mutants",))
 def check_without_mask(candidate):
     """Your test never passes a mask, so whoever ignores it, turns it round or mistreats an empty row
     passes. Look at all that the contract promises.
@@ -750,7 +750,7 @@ def check_without_mask(candidate):
     return all(torch.allclose(a, b, atol=1e-5) for a, b in zip(got, expected, strict=True))
 
 
-@check_hop("the shapes only")
+@wrong_check_hop("the shapes only")
 def check_shapes(candidate):
     """You look at shapes and never at numbers. Nearly every wrong answer has the right shape; compare
     with values that you have worked out yourself.
@@ -759,7 +759,7 @@ def check_shapes(candidate):
     return got[0].shape == (3, 5) and got[1].shape == (3, 7)
 
 
-@check_hop("weights not compared row by row")
+@wrong_check_hop("weights not compared row by row")
 def check_sums(candidate):
     """You check that the weights sum to one, which even weights and many wrong ones do as well.
     Compare each weight with the value that it should have.

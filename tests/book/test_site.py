@@ -172,8 +172,9 @@ def test_notebook_is_the_page_in_words_that_jupyter_knows(
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert "find_spec" in code[0].source, "the first cell installs the package where it is missing"
     assert book.repository in code[0].source
-    source = read_page(book, page)
-    assert source is not None
+    read = read_page(book, page)
+    assert read is not None
+    source = read.notebook
     of_page = [cell.source for cell in source.cells if cell.cell_type == "code"]
     of_notebook = iter([cell.source for cell in code])
     assert all(one in of_notebook for one in of_page), "every cell of the page, in order"

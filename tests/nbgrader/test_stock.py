@@ -82,6 +82,14 @@ def misconception(**declared):
     return lambda function: function
 
 
+class WrongAnswers:
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __call__(self, *args, **kwargs):
+        return lambda function: function
+
+
 witnesses = misconception
 """
 
