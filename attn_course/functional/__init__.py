@@ -9,6 +9,12 @@ from attn_course.functional.agreement import (
     total_variation,
 )
 from attn_course.functional.attention import attention
+from attn_course.functional.feed_forward import (
+    feed_forward,
+    gelu,
+    silu,
+    swiglu,
+)
 from attn_course.functional.gradient_clipping import clip_by_global_norm
 from attn_course.functional.hard_attention import (
     attention_log_prob,
@@ -27,6 +33,22 @@ from attn_course.functional.memory import (
     position_encoding,
     sentence_ages,
     sentence_vectors,
+)
+from attn_course.functional.norms import (
+    batch_norm,
+    layer_norm,
+    rms_norm,
+)
+from attn_course.functional.positions import (
+    alibi_bias,
+    alibi_slopes,
+    apply_rope,
+    linear_scaling,
+    llama3_scaling,
+    relative_position_bucket,
+    rope_frequencies,
+    scaled_base,
+    sinusoidal_positions,
 )
 from attn_course.functional.recurrent import (
     gru_cell,
@@ -57,8 +79,12 @@ from attn_course.functional.softmax import log_softmax, logsumexp, masked_softma
 
 __all__ = [
     "additive_score",
+    "alibi_bias",
+    "alibi_slopes",
+    "apply_rope",
     "attention",
     "attention_log_prob",
+    "batch_norm",
     "best_baseline",
     "clip_by_global_norm",
     "concat_score",
@@ -67,6 +93,8 @@ __all__ = [
     "dot_score",
     "equivalent_weights",
     "expected_attention",
+    "feed_forward",
+    "gelu",
     "general_score",
     "grad_cam",
     "gradient_times_input",
@@ -77,6 +105,9 @@ __all__ = [
     "jacobian_product",
     "js_divergence",
     "kendall_tau",
+    "layer_norm",
+    "linear_scaling",
+    "llama3_scaling",
     "local_m_mask",
     "local_p_position",
     "local_p_weights",
@@ -89,17 +120,24 @@ __all__ = [
     "permute_weights",
     "position_encoding",
     "reinforce_loss",
+    "relative_position_bucket",
+    "rms_norm",
     "rnn_cell",
     "rnn_jacobian",
+    "rope_frequencies",
     "sample_attention",
+    "scaled_base",
     "scaled_dot_score",
     "score_function_gradient",
     "score_function_moments",
     "sentence_ages",
     "sentence_vectors",
+    "silu",
+    "sinusoidal_positions",
     "softmax",
     "spearman",
     "straight_through",
+    "swiglu",
     "tanh_score",
     "total_variation",
     "weight_entropy",

@@ -7,6 +7,12 @@ from attn_course.reference.agreement import (
     total_variation,
 )
 from attn_course.reference.attention import attention
+from attn_course.reference.feed_forward import (
+    feed_forward,
+    gelu,
+    silu,
+    swiglu,
+)
 from attn_course.reference.gradient_clipping import clip_by_global_norm
 from attn_course.reference.hard_attention import (
     attention_log_prob,
@@ -25,6 +31,22 @@ from attn_course.reference.memory import (
     position_encoding,
     sentence_ages,
     sentence_vectors,
+)
+from attn_course.reference.norms import (
+    batch_norm,
+    layer_norm,
+    rms_norm,
+)
+from attn_course.reference.positions import (
+    alibi_bias,
+    alibi_slopes,
+    apply_rope,
+    linear_scaling,
+    llama3_scaling,
+    relative_position_bucket,
+    rope_frequencies,
+    scaled_base,
+    sinusoidal_positions,
 )
 from attn_course.reference.recurrent import (
     RNNGradients,
@@ -58,8 +80,12 @@ from attn_course.reference.softmax import log_softmax, logsumexp, masked_softmax
 __all__ = [
     "RNNGradients",
     "additive_score",
+    "alibi_bias",
+    "alibi_slopes",
+    "apply_rope",
     "attention",
     "attention_log_prob",
+    "batch_norm",
     "best_baseline",
     "clip_by_global_norm",
     "concat_score",
@@ -67,6 +93,8 @@ __all__ = [
     "cosine_similarity",
     "dot_score",
     "expected_attention",
+    "feed_forward",
+    "gelu",
     "general_score",
     "grad_cam",
     "gradient_times_input",
@@ -77,6 +105,9 @@ __all__ = [
     "jacobian_product",
     "js_divergence",
     "kendall_tau",
+    "layer_norm",
+    "linear_scaling",
+    "llama3_scaling",
     "local_m_mask",
     "local_p_position",
     "local_p_weights",
@@ -88,19 +119,26 @@ __all__ = [
     "memory_hop",
     "memory_network",
     "position_encoding",
+    "relative_position_bucket",
+    "rms_norm",
     "rnn_bptt",
     "rnn_cell",
     "rnn_forward",
     "rnn_jacobian",
+    "rope_frequencies",
     "sample_attention",
+    "scaled_base",
     "scaled_dot_score",
     "score_function_gradient",
     "score_function_moments",
     "sentence_ages",
     "sentence_vectors",
+    "silu",
+    "sinusoidal_positions",
     "softmax",
     "spearman",
     "straight_through",
+    "swiglu",
     "total_variation",
     "weight_entropy",
     "weighted_mean",

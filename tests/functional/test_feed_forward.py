@@ -1,0 +1,168 @@
+"""Feed-forward parts: values by hand, the reference, torch forward and backward, mistakes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from mutation import mutant
+from tolerances import BFLOAT16_ROUNDING, FLOAT64
+from torch import Tensor
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from attn_course import functional, reference
+
+MODULE = "attn_course.functional.feed_forward"
+Function = Callable[..., Tensor]
+B, L, D, HIDDEN, OUT = 2, 3, 5, 7, 11
+
+
+def gradients(function: Function, *inputs: Tensor) -> tuple[Tensor, ...]:
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    output = function(*leaves)
+    upstream = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
+    return torch.autograd.grad(output, leaves, upstream)
+
+
+def agree(ours: Function, theirs: Function, oracle: Callable[..., Any], *inputs: Tensor) -> None:
+    """Forward against torch and the reference, every gradient against torch."""
+    assert_close(ours(*inputs), theirs(*inputs), **FLOAT64)
+    assert_close(ours(*inputs), torch.from_numpy(oracle(*(i.numpy() for i in inputs))), **FLOAT64)
+    for mine, other in zip(gradients(ours, *inputs), gradients(theirs, *inputs), strict=True):
+        assert_close(mine, other, **FLOAT64)
+
+
+def numbers(*sizes: tuple[int, ...]) -> list[Tensor]:
+    return [torch.randn(size, dtype=torch.float64) for size in sizes]
+
+
+def check_gelu(function: Function) -> None:
+    """All oracles for gelu."""
+    # Phi(1) = 0.8413447, and x Phi(x) = 0 at 0
+    assert_close(function(torch.tensor([0.0, 1.0])), torch.tensor([0.0, 0.8413447]))
+    (x,) = numbers((B, L, D))
+    for kind in ("none", "tanh"):
+        agree(
+            lambda x, kind=kind: function(2 * x, kind),
+            lambda x, kind=kind: F.gelu(2 * x, approximate=kind),
+            lambda x, kind=kind: reference.gelu(2 * x, kind),
+            x,
+        )
+    assert not torch.equal(function(x, "tanh"), function(x))
+    half = x.bfloat16()
+    oracle = torch.from_numpy(reference.gelu(half.double().numpy()))
+    assert function(half).dtype == torch.bfloat16
+    assert_close(function(half).double(), oracle, **BFLOAT16_ROUNDING)
+
+
+def check_silu(function: Function) -> None:
+    """All oracles for silu."""
+    by_hand = torch.tensor([0.0, 0.7310586, -100 / (1 + torch.e**100)])
+    assert_close(function(torch.tensor([0.0, 1.0, -100.0])), by_hand)
+    (x,) = numbers((B, L, D))
+    agree(function, F.silu, reference.silu, x)
+    wild = torch.tensor([-1e4, 1e4])
+    assert_close(function(wild), torch.tensor([0.0, 1e4]))
+    half = x.bfloat16()
+    oracle = torch.from_numpy(reference.silu(half.double().numpy()))
+    assert_close(function(half).double(), oracle, **BFLOAT16_ROUNDING)
+
+
+def check_swiglu(function: Function) -> None:
+    """All oracles for swiglu."""
+    one = torch.ones(1, 1)
+    assert_close(function(one, one, 3 * one), torch.tensor([[3 * 0.7310586]]))
+    x, gate, up, bias_gate, bias_up = numbers(
+        (B, L, D), (HIDDEN, D), (HIDDEN, D), (HIDDEN,), (HIDDEN,)
+    )
+    agree(
+        function,
+        lambda x, g, u, bg, bu: F.silu(x @ g.T + bg) * (x @ u.T + bu),
+        reference.swiglu,
+        x, gate, up, bias_gate, bias_up,
+    )  # fmt: skip
+    agree(function, lambda x, g, u: F.silu(x @ g.T) * (x @ u.T), reference.swiglu, x, gate, up)
+
+
+def check_feed_forward(function: Function) -> None:
+    """All oracles for feed_forward."""
+    x = torch.tensor([[1.0, 2.0]])
+    weight_in, weight_out = torch.tensor([[1.0, 1.0], [1.0, -1.0]]), torch.tensor([[2.0, 5.0]])
+    bias_in, bias_out = torch.tensor([-1.0, -1.0]), torch.tensor([0.5])
+    # hidden (1 + 2 - 1, 1 - 2 - 1) = (2, -2): only the first passes
+    assert_close(function(x, weight_in, weight_out, bias_in, bias_out), torch.tensor([[4.5]]))
+    given = numbers((B, L, D), (HIDDEN, D), (OUT, HIDDEN), (HIDDEN,), (OUT,))
+    agree(
+        function,
+        lambda x, wi, wo, bi, bo: F.linear(F.relu(F.linear(x, wi, bi)), wo, bo),
+        reference.feed_forward,
+        *given,
+    )
+    agree(
+        lambda *p: function(*p, activation=functional.gelu),
+        lambda x, wi, wo: F.gelu(x @ wi.T) @ wo.T,
+        lambda *p: reference.feed_forward(*p, activation=reference.gelu),
+        *given[:3],
+    )
+
+
+CHECKS = {
+    "gelu": check_gelu,
+    "silu": check_silu,
+    "swiglu": check_swiglu,
+    "feed_forward": check_feed_forward,
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_agrees_with_every_oracle(name: str) -> None:
+    CHECKS[name](getattr(functional, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("gelu", "torch.erf(wide / math.sqrt(2))", "torch.erf(wide)"),
+        ("gelu", "torch.erf(wide / math.sqrt(2))", "torch.tanh(wide)"),
+        ("gelu", "0.044715 * wide**3", "0.044715 * wide**2"),
+        ("gelu", "math.sqrt(2 / math.pi)", "(2 / math.pi)"),
+        ("gelu", 'approximate == "none"', "True"),
+        ("gelu", "x.to(torch.promote_types(x.dtype, torch.float32))", "x"),
+        ("silu", "torch.sigmoid(wide)", "torch.sigmoid(1.702 * wide)"),
+        ("silu", "torch.sigmoid(wide)", "torch.sigmoid(wide).detach()"),
+        ("silu", "torch.sigmoid(wide)", "(wide.exp() / (1 + wide.exp()))"),
+        ("swiglu", "silu(linear(x, weight_gate", "torch.sigmoid(linear(x, weight_gate"),
+        ("swiglu", "* linear(x, weight_up", "* linear(x, weight_gate"),
+        ("swiglu", "x, weight_up, bias_up", "x, weight_up"),
+        ("feed_forward", "activation(linear(x", "torch.Tensor.clone(linear(x"),
+        ("feed_forward", "weight_out, bias_out)", "weight_out)"),
+        ("feed_forward", "activation(linear(x", "torch.relu(linear(x"),
+    ],
+)  # fmt: skip
+def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
+    with pytest.raises(AssertionError):
+        CHECKS[name](mutant(MODULE, name, old, new))
+
+
+def test_the_two_forms_of_gelu_differ_by_less_than_five_ten_thousandths() -> None:
+    x = torch.linspace(-8, 8, 100_001, dtype=torch.float64)
+    apart = (functional.gelu(x, "tanh") - functional.gelu(x)).abs().max()
+    assert 4e-4 < float(apart) < 5e-4
+
+
+def test_bad_arguments_are_refused() -> None:
+    def plain(name: str) -> Function:
+        return mutant(MODULE, name, "def ", "def ")  # without the checks of shapes
+
+    x, wrong = torch.zeros(2, 5), torch.zeros(7, 3)
+    with pytest.raises(ValueError, match="x: expected a floating point tensor"):
+        plain("silu")(x.long())
+    with pytest.raises(ValueError, match='approximate: expected "none" or "tanh", got \'erf\''):
+        plain("gelu")(x, "erf")
+    with pytest.raises(ValueError, match="weight_in: expected size 5 on axis -1"):
+        plain("feed_forward")(x, wrong, wrong)
+    with pytest.raises(ValueError, match="weight_out: expected size 7 on axis -1"):
+        plain("feed_forward")(x, torch.zeros(7, 5), wrong)
+    with pytest.raises(ValueError, match="weight_up: expected size 7 on axis -2"):
+        plain("swiglu")(x, torch.zeros(7, 5), torch.zeros(3, 5))

@@ -1,0 +1,383 @@
+"""Positions: values by hand, the reference, what the papers prove, and planted mistakes."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from mutation import mutant
+from tolerances import BFLOAT16_ROUNDING, FLOAT64
+from torch import Tensor
+from torch.testing import assert_close
+
+from attn_course import functional, reference
+
+MODULE = "attn_course.functional.positions"
+Function = Callable[..., Tensor]
+DOUBLE = {"dtype": torch.float64}
+
+
+def gradient(function: Function, x: Tensor, *args: Any, **options: Any) -> Tensor:
+    x = x.clone().requires_grad_()
+    output = function(x, *args, **options)
+    upstream = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
+    (grad,) = torch.autograd.grad(output, x, upstream)
+    return grad
+
+
+def check_sinusoids(function: Function) -> None:
+    """All oracles for sinusoidal_positions."""
+    by_hand = torch.tensor(
+        [
+            [0.0, 1.0, 0.0, 1.0],
+            [math.sin(1), math.cos(1), math.sin(0.01), math.cos(0.01)],
+            [math.sin(2), math.cos(2), math.sin(0.02), math.cos(0.02)],
+        ],
+        **DOUBLE,
+    )
+    assert_close(function(3, 4, **DOUBLE), by_hand, **FLOAT64)
+    for size in (1, 2, 7, 12):
+        for options in ({}, {"base": 31.0, "offset": 5}, {"interleaved": False}):
+            oracle = reference.sinusoidal_positions(11, size, **options)
+            ours = function(11, size, **DOUBLE, **options)
+            assert_close(ours, torch.from_numpy(oracle), **FLOAT64)
+    # angles of a hundred thousand need more than float32
+    oracle = reference.sinusoidal_positions(3, 8, offset=100_003)
+    assert_close(function(3, 8, offset=100_003), torch.from_numpy(oracle).float())
+
+
+def test_sinusoids_agree_with_every_oracle() -> None:
+    check_sinusoids(functional.sinusoidal_positions)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("torch.stack([angles.sin(), angles.cos()]", "torch.stack([angles.cos(), angles.sin()]"),
+        ("base ** (-pair / embed_dim)", "base ** (-pair / 2 / embed_dim)"),
+        ("base ** (-pair / embed_dim)", "base ** (-pair / (embed_dim + embed_dim % 2))"),
+        ("torch.arange(offset, offset + length", "torch.arange(0, length"),
+        ("dtype=torch.float64", "dtype=torch.float32"),
+        ("torch.cat([sine, cosine]", "torch.cat([cosine, sine]"),
+        ("if interleaved:", "if True:"),
+    ],
+)
+def test_sinusoid_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_sinusoids(mutant(MODULE, "sinusoidal_positions", old, new))
+
+
+def test_a_shift_of_the_sinusoids_is_one_rotation_for_all_positions() -> None:
+    # Vaswani et al. (2017), section 3.5: PE(p + k) is a linear function of PE(p)
+    table = functional.sinusoidal_positions(23, 10, **DOUBLE)
+    frequencies = functional.rope_frequencies(10)
+    shift = torch.full((18,), -5)  # a (sine, cosine) pair turns clockwise as the position grows
+    turned = functional.apply_rope(table[:18], shift, frequencies=frequencies)
+    assert_close(turned, table[5:], **FLOAT64)
+
+
+def check_frequencies(function: Function) -> None:
+    """All oracles for rope_frequencies."""
+    assert_close(function(4), torch.tensor([1.0, 0.01], **DOUBLE), **FLOAT64)
+    halved = functools.partial(functional.linear_scaling, factor=2.0)
+    assert_close(function(2, scaling=halved), torch.tensor([0.5], **DOUBLE), **FLOAT64)
+    for options in ({}, {"base": 500_000.0}, {"scaling": lambda f: f**2}):
+        oracle = reference.rope_frequencies(14, **options)
+        assert_close(function(14, **options), torch.from_numpy(oracle), **FLOAT64)
+
+
+def check_rope(function: Function) -> None:
+    """All oracles for apply_rope."""
+    quarter = torch.tensor([0.0, math.pi / 2], **DOUBLE)  # turns by 90 degrees at frequency 1
+    x = torch.tensor([[1.0, 2.0], [1.0, 2.0]], **DOUBLE)
+    assert_close(function(x, quarter), torch.tensor([[1.0, 2.0], [-2.0, 1.0]], **DOUBLE), **FLOAT64)
+    third = torch.tensor([[1.0, 2.0, 3.0, 4.0]], **DOUBLE)
+    place = torch.tensor([50 * math.pi], **DOUBLE)  # 25 full turns, and a quarter of one
+    interleaved = function(third, place)
+    assert_close(interleaved, torch.tensor([[1.0, 2.0, -4.0, 3.0]], **DOUBLE), **FLOAT64)
+    halves = function(third, place, interleaved=False)
+    assert_close(halves, torch.tensor([[1.0, -4.0, 3.0, 2.0]], **DOUBLE), **FLOAT64)
+
+    x = torch.randn(2, 3, 5, 14, **DOUBLE)
+    rows = torch.randint(0, 97, (2, 1, 5))
+    few = torch.tensor([0.7, 0.2, 0.01], **DOUBLE)
+    for positions in (torch.arange(11, 16), rows, rows.expand(2, 3, 5), 0.25 * rows):
+        for options in ({}, {"base": 53.0}, {"frequencies": few}):
+            for interleaved_pairs in (True, False):
+                given = {**options, "interleaved": interleaved_pairs}
+                ours = function(x, positions, **given)
+                numpy = {k: v.numpy() if isinstance(v, Tensor) else v for k, v in given.items()}
+                oracle = reference.apply_rope(x.numpy(), positions.numpy(), **numpy)
+                assert_close(ours, torch.from_numpy(oracle), **FLOAT64)
+                # a rotation: its gradient is the rotation back
+                upstream = torch.linspace(-1, 2, x.numel(), **DOUBLE).view_as(x)
+                back = reference.apply_rope(upstream.numpy(), -positions.numpy(), **numpy)
+                grad = gradient(function, x, positions, **given)
+                assert_close(grad, torch.from_numpy(back), **FLOAT64)
+    assert torch.equal(function(x, rows, frequencies=few)[..., 6:], x[..., 6:])
+    far = torch.arange(100_003, 100_008)
+    oracle = torch.from_numpy(reference.apply_rope(x.float().numpy(), far.numpy()))
+    assert_close(function(x.float(), far), oracle.float())
+    half = x.bfloat16()
+    oracle = torch.from_numpy(reference.apply_rope(half.double().numpy(), far.numpy()))
+    assert function(half, far).dtype == torch.bfloat16
+    assert_close(function(half, far).double(), oracle, **BFLOAT16_ROUNDING)
+
+
+def test_rope_agrees_with_every_oracle() -> None:
+    check_frequencies(functional.rope_frequencies)
+    check_rope(functional.apply_rope)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("first * cosine - second * sine", "first * cosine + second * sine"),
+        ("first * sine + second * cosine", "second * cosine - first * sine"),
+        ("positions.unsqueeze(-1) * frequencies", "positions.unsqueeze(-1) / frequencies"),
+        ("if interleaved else torch.cat(turned", "if False else torch.cat(turned"),
+        ("if interleaved:\n        first", "if True:\n        first"),
+        ("part[..., 0::2], part[..., 1::2]", "part[..., 1::2], part[..., 0::2]"),
+        ("wide[..., :turning], wide[..., turning:]", "wide[..., -turning:], wide[..., :-turning]"),
+        ("torch.promote_types(x.dtype, torch.float32)", "x.dtype"),
+        ("unsqueeze(-1) * frequencies.double()", "unsqueeze(-1).float() * frequencies.float()"),
+        ("-pair / head_dim", "-pair / 2 / head_dim"),
+        ("base=base, device=x.device", "device=x.device"),
+        ("[part, rest], dim=-1).to(x.dtype)", "[part, rest], dim=-1).detach()"),
+    ],
+)
+def test_rope_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_rope(mutant(MODULE, "apply_rope", old, new))
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_rope_sees_distances_only_and_keeps_lengths(interleaved: bool) -> None:
+    query, key = torch.randn(2, 7, 10, **DOUBLE)
+    turn = functools.partial(functional.apply_rope, interleaved=interleaved)
+    scores = [turn(query, torch.arange(7) + m) @ turn(key, torch.arange(7) + m).mT for m in (0, 91)]
+    assert_close(scores[0], scores[1], rtol=1e-9, atol=1e-11)
+    assert_close(turn(query, torch.arange(7)).norm(dim=-1), query.norm(dim=-1), **FLOAT64)
+    assert not torch.allclose(scores[0], query @ key.mT)
+
+
+def test_the_two_layouts_are_one_rotation_with_its_entries_in_another_order() -> None:
+    x, order = torch.randn(5, 14, **DOUBLE), torch.arange(14).view(7, 2).T.flatten()
+    positions = torch.arange(5)
+    halves = functional.apply_rope(x[:, order], positions, interleaved=False)
+    assert_close(halves, functional.apply_rope(x, positions)[:, order], **FLOAT64)
+
+
+def test_rope_in_a_cache_is_rope_at_once() -> None:
+    x = torch.randn(2, 3, 7, 4)
+    whole = functional.apply_rope(x, torch.arange(7))
+    steps = [functional.apply_rope(x[:, :, t : t + 1], torch.tensor([t])) for t in range(7)]
+    assert torch.equal(torch.cat(steps, dim=2), whole)
+
+
+def test_scalings_by_hand_and_against_the_reference() -> None:
+    # E = 4: the slowest pair is the second, base ** -0.5; at base' it turns 3 times slower
+    assert functional.scaled_base(100.0, 3.0, 4) == pytest.approx(900.0)
+    slow = functional.rope_frequencies(10, base=functional.scaled_base(70.0, 5.0, 10))
+    plain = functional.rope_frequencies(10, base=70.0)
+    assert_close(slow[-1], plain[-1] / 5, **FLOAT64)
+    assert slow[0] == plain[0] == 1
+    assert functional.scaled_base(70.0, 5.0, 10) == pytest.approx(
+        reference.scaled_base(70.0, 5.0, 10)
+    )
+    frequencies = functional.rope_frequencies(26, base=500_000.0)
+    oracle = reference.linear_scaling(frequencies.numpy(), factor=3.0)
+    ours = functional.linear_scaling(frequencies, factor=3.0)
+    assert_close(ours, torch.from_numpy(oracle), **FLOAT64)
+    oracle = reference.llama3_scaling(frequencies.numpy(), original_length=1021)
+    ours = functional.llama3_scaling(frequencies, original_length=1021)
+    assert_close(ours, torch.from_numpy(oracle), **FLOAT64)
+    ratio = ours / frequencies
+    assert ratio[0] == 1
+    assert ratio[-1] == pytest.approx(1 / 8)
+    assert ((ratio > 1 / 8 + 1e-9) & (ratio < 1 - 1e-9)).any()  # some are mixed
+    # two full turns in 8192 positions: a third of the way from slow (1) to fast (4)
+    two = torch.tensor([2 * 2 * math.pi / 8192], **DOUBLE)
+    expected = two * (2 / 3 / 8 + 1 / 3)
+    assert_close(functional.llama3_scaling(two), expected, **FLOAT64)
+
+
+def check_slopes(function: Function) -> None:
+    """All oracles for alibi_slopes."""
+    assert function(1).tolist() == [2**-8]
+    assert function(4).tolist() == [2**-2, 2**-4, 2**-6, 2**-8]
+    assert function(8).tolist() == [2.0**-h for h in range(1, 9)]
+    # the paper's code: those for 4, then the first and the third of those for 8
+    assert function(6).tolist() == [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]
+    for heads in (2, 3, 5, 7, 12, 16, 17, 31, 40, 71):
+        oracle = torch.from_numpy(reference.alibi_slopes(heads))
+        assert_close(function(heads, **DOUBLE), oracle, **FLOAT64)
+
+
+def check_alibi(function: Function) -> None:
+    """All oracles for alibi_bias."""
+    by_hand = torch.tensor([[[0.0, -1, -2], [-1, 0, -1], [-2, -1, 0]]]) * torch.tensor(
+        [2.0**-4, 2.0**-8]
+    ).view(2, 1, 1)
+    assert_close(function(2, 3), by_hand)
+    for options in ({}, {"key_length": 11}, {"offset": 3}, {"key_length": 5, "offset": 13}):
+        oracle = reference.alibi_bias(3, 7, **options)
+        assert_close(function(3, 7, **DOUBLE, **options), torch.from_numpy(oracle), **FLOAT64)
+    half = function(17, 1, offset=4099, dtype=torch.bfloat16)
+    oracle = torch.from_numpy(reference.alibi_bias(17, 1, offset=4099))
+    assert_close(half.double(), oracle, **BFLOAT16_ROUNDING)
+
+
+def test_alibi_agrees_with_every_oracle() -> None:
+    check_slopes(functional.alibi_slopes)
+    check_alibi(functional.alibi_bias)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("num_heads.bit_length() - 1", "num_heads.bit_length()"),
+        ("-4 * h / below", "-8 * h / below"),
+        ("range(1, 2 * (num_heads - below), 2)", "range(1, 1 + num_heads - below)"),
+        ("range(1, 2 * (num_heads - below), 2)", "range(2, 2 * (num_heads - below) + 1, 2)"),
+        ("-8 * h / below", "-8 * (h - 1) / below"),
+    ],
+)
+def test_slope_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises(AssertionError):
+        check_slopes(mutant(MODULE, "alibi_slopes", old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(-slopes * distance)", "(slopes * distance)"),
+        (".abs()  # (L, S)", "  # (L, S)"),
+        (".abs()  # (L, S)", ".clamp(min=0)  # (L, S)"),
+        ("torch.arange(offset, offset + query_length", "torch.arange(query_length"),
+        ("offset + query_length if key_length is None", "query_length if key_length is None"),
+        ("torch.promote_types(dtype, torch.float32)", "dtype"),
+    ],
+)
+def test_alibi_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_alibi(mutant(MODULE, "alibi_bias", old, new))
+
+
+def test_alibi_in_a_cache_is_a_row_of_the_whole() -> None:
+    whole = functional.alibi_bias(5, 7)
+    for t in range(7):
+        step = functional.alibi_bias(5, 1, offset=t)
+        assert torch.equal(step, whole[:, t : t + 1, : t + 1])
+
+
+# by hand: beyond 8 the edges are 8 * 2 ** (k / 2) = 8, 11.3, 16, 22.6, 32, 45.3, 64, 90.5
+BOTH_SIDES = {
+    0: 0, 1: 1, 2: 2, 7: 7, 8: 8, 11: 8, 12: 9, 15: 9, 16: 10, 22: 10, 23: 11, 31: 11, 32: 12,
+    45: 12, 46: 13, 63: 13, 64: 14, 90: 14, 91: 15, 127: 15, 128: 15, 5000: 15,
+}  # fmt: skip
+# and beyond 16 they are 16 * 8 ** (k / 16) = 16, 18.2, 20.7, 23.6, 26.9, 30.6, 34.9, 39.7, 45.3,
+# 51.5, 58.7, 66.8, 76.1, 86.7, 98.7, 112.4
+ONE_SIDE = {
+    0: 0, 1: 1, 15: 15, 16: 16, 18: 16, 19: 17, 20: 17, 21: 18, 24: 19, 27: 20, 31: 21, 35: 22,
+    40: 23, 45: 23, 46: 24, 51: 24, 52: 25, 59: 26, 67: 27, 76: 27, 77: 28, 87: 29, 99: 30,
+    112: 30, 113: 31, 128: 31, 999: 31,
+}  # fmt: skip
+
+
+def check_buckets(function: Function) -> None:
+    """All oracles for relative_position_bucket."""
+    for distance, bucket in BOTH_SIDES.items():
+        behind, ahead = function(torch.tensor([-distance, distance])).tolist()
+        assert (behind, ahead) == (bucket, bucket + 16 if distance else 0), distance
+    for distance, bucket in ONE_SIDE.items():
+        ours = function(torch.tensor([-distance, distance]), bidirectional=False).tolist()
+        assert ours == [bucket, 0 if distance else bucket], distance
+    relative = torch.arange(-211, 212).view(3, 141)
+    for buckets, longest in ((32, 128), (6, 17), (4, 3), (22, 149), (64, 37)):
+        for bidirectional in (True, False):
+            options = {"num_buckets": buckets, "max_distance": longest}
+            options["bidirectional"] = bidirectional
+            oracle = torch.from_numpy(reference.relative_position_bucket(relative, **options))
+            assert torch.equal(function(relative, **options), oracle), options
+    odd = {"bidirectional": False, "num_buckets": 7, "max_distance": 19}
+    oracle = torch.from_numpy(reference.relative_position_bucket(relative, **odd))
+    assert torch.equal(function(relative, **odd), oracle)
+
+
+def test_buckets_agree_with_every_oracle() -> None:
+    check_buckets(functional.relative_position_bucket)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("count * (relative_position > 0)", "count * (relative_position < 0)"),
+        ("count * (relative_position > 0)", "count * (relative_position >= 0)"),
+        ("(-relative_position).clamp(min=0)", "relative_position.clamp(min=0)"),
+        ("num_buckets // 2 if bidirectional else num_buckets\n", "num_buckets\n"),
+        ("exact = count // 2", "exact = count // 2 + 1"),
+        ("math.log(max_distance / exact)", "math.log(max_distance)"),
+        ("(count - exact)).long()", "(count - exact)).round().long()"),
+        (".clamp(max=count - 1)", ".clamp(max=count)"),
+        ("distance < exact, distance", "distance <= exact + 1, distance"),
+    ],
+)
+def test_bucket_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises(AssertionError):
+        check_buckets(mutant(MODULE, "relative_position_bucket", old, new))
+
+
+def bad_calls() -> list[tuple[str, Callable[[], object]]]:
+    f = {
+        name: mutant(MODULE, name, "def ", "def ")  # without the checks of shapes
+        for name in (
+            "sinusoidal_positions", "rope_frequencies", "scaled_base", "llama3_scaling",
+            "linear_scaling", "apply_rope", "alibi_slopes", "alibi_bias",
+            "relative_position_bucket",
+        )
+    }  # fmt: skip
+    x, three = torch.zeros(2, 3, 5, 4), torch.arange(3)
+    rope, bucket = f["apply_rope"], f["relative_position_bucket"]
+    return [
+        ("length: expected at least 0", lambda: f["sinusoidal_positions"](-1, 4)),
+        ("embed_dim: expected at least 1", lambda: f["sinusoidal_positions"](3, 0)),
+        ("base: expected more than 0", lambda: f["sinusoidal_positions"](3, 4, base=0.0)),
+        ("head_dim: expected a positive even number, got 7", lambda: f["rope_frequencies"](7)),
+        ("head_dim: expected at least 4, got 2", lambda: f["scaled_base"](1e4, 2.0, 2)),
+        ("factor: expected more than 0", lambda: f["linear_scaling"](x[0, 0, 0], factor=0.0)),
+        (
+            "high_freq_factor: expected more than low_freq_factor = 4.0, got 4.0",
+            lambda: f["llama3_scaling"](x[0, 0, 0], low_freq_factor=4.0),
+        ),
+        ("x: expected a floating point tensor", lambda: rope(x.long(), torch.arange(5))),
+        (r"x: expected axes \(..., L, E\)", lambda: rope(x[0, 0, 0], torch.arange(4))),
+        (r"positions: expected shape \(5,\) or", lambda: rope(x, torch.zeros(3, 5))),
+        ("positions: expected a shape that", lambda: rope(x, three)),
+        ("head_dim: expected a positive even", lambda: rope(x[..., :3], torch.arange(5))),
+        (
+            "frequencies: expected 1 to 2, got 3",
+            lambda: rope(x, torch.arange(5), frequencies=torch.ones(3)),
+        ),
+        ("num_heads: expected at least 1", lambda: f["alibi_slopes"](0)),
+        ("offset: expected at least 0", lambda: f["alibi_bias"](2, 3, offset=-1)),
+        ("relative_position: expected integers", lambda: bucket(x)),
+        ("num_buckets: expected at least 4", lambda: bucket(three, num_buckets=2)),
+        ("num_buckets: expected a positive even", lambda: bucket(three, num_buckets=7)),
+        ("max_distance: expected at least 9", lambda: bucket(three, max_distance=8)),
+    ]
+
+
+@pytest.mark.parametrize(("message", "call"), bad_calls())
+def test_bad_arguments_are_refused(message: str, call: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_references_leave_their_input_alone() -> None:
+    x = np.ones((3, 4))
+    reference.apply_rope(x, np.arange(3))
+    assert (x == 1).all()
