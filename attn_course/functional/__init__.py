@@ -9,13 +9,23 @@ from attn_course.functional.agreement import (
     total_variation,
 )
 from attn_course.functional.attention import attention
+from attn_course.functional.convolution import (
+    causal_convolution,
+)
 from attn_course.functional.feed_forward import (
     feed_forward,
     gelu,
     silu,
     swiglu,
 )
+from attn_course.functional.flex import flex_attention_fn
 from attn_course.functional.gradient_clipping import clip_by_global_norm
+from attn_course.functional.gradient_reach import (
+    gradient_map,
+    gradient_reach,
+    path_length,
+    recurrent_steps,
+)
 from attn_course.functional.hard_attention import (
     attention_log_prob,
     best_baseline,
@@ -64,6 +74,13 @@ from attn_course.functional.saliency import (
     input_jacobian,
     integrated_gradients,
 )
+from attn_course.functional.scaled_dot_product import (
+    AttentionFn,
+    attention_weights,
+    attention_with_lse,
+    merge_attention,
+    scaled_dot_product_attention,
+)
 from attn_course.functional.scores import (
     additive_score,
     concat_score,
@@ -78,14 +95,18 @@ from attn_course.functional.similarity import cosine_similarity, weighted_mean
 from attn_course.functional.softmax import log_softmax, logsumexp, masked_softmax, softmax
 
 __all__ = [
+    "AttentionFn",
     "additive_score",
     "alibi_bias",
     "alibi_slopes",
     "apply_rope",
     "attention",
     "attention_log_prob",
+    "attention_weights",
+    "attention_with_lse",
     "batch_norm",
     "best_baseline",
+    "causal_convolution",
     "clip_by_global_norm",
     "concat_score",
     "cosine_score",
@@ -94,9 +115,12 @@ __all__ = [
     "equivalent_weights",
     "expected_attention",
     "feed_forward",
+    "flex_attention_fn",
     "gelu",
     "general_score",
     "grad_cam",
+    "gradient_map",
+    "gradient_reach",
     "gradient_times_input",
     "gru_cell",
     "input_gradient",
@@ -117,8 +141,11 @@ __all__ = [
     "lstm_cell",
     "masked_softmax",
     "memory_hop",
+    "merge_attention",
+    "path_length",
     "permute_weights",
     "position_encoding",
+    "recurrent_steps",
     "reinforce_loss",
     "relative_position_bucket",
     "rms_norm",
@@ -127,6 +154,7 @@ __all__ = [
     "rope_frequencies",
     "sample_attention",
     "scaled_base",
+    "scaled_dot_product_attention",
     "scaled_dot_score",
     "score_function_gradient",
     "score_function_moments",
