@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from jaxtyping import install_import_hook
+from jaxtyping import config, install_import_hook
 
 # before the first import of the package: jaxtyping annotations are checked on every call
 install_import_hook("attn_course", "typecheck.typecheck")
@@ -24,6 +24,14 @@ def seed() -> int:
     np.random.seed(value)  # noqa: NPY002 - what older libraries draw from
     torch.manual_seed(value)
     return value
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Without the checks of shapes: Dynamo can't trace into them, and users have none."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture
