@@ -14,8 +14,8 @@ import torch
 from torch import Generator, nn
 from torch.nn import functional as F
 
-from attn_course import probes
 from attn_course.data import copy
+from attn_course.functional import gradient_reach
 from attn_course.train import warmup_cosine
 from experiments.repeat import repeat
 
@@ -86,18 +86,16 @@ def recall(model: FirstSymbol, *, seed: int, steps: int = 200) -> list[float]:
 def run(seed: int) -> dict[str, Any]:
     """The gradients before training, and what is learned in 200 steps."""
     words = torch.randn(4, 60, 32, generator=Generator().manual_seed(seed))
-    reach = {
-        kind: probes.gradient_reach(FirstSymbol(kind, seed=seed), words).double() for kind in KINDS
-    }
+    reach = {kind: gradient_reach(FirstSymbol(kind, seed=seed), words).double() for kind in KINDS}
     plateau = {}
     for n in (15, 30, 60):
-        by_lag = probes.gradient_reach(FirstSymbol("attention", seed=seed), words[:, :n])
+        by_lag = gradient_reach(FirstSymbol("attention", seed=seed), words[:, :n])
         plateau[n] = by_lag[n // 2 :].mean().item()
     large = FirstSymbol("attention", seed=seed, times_v=300)
     with torch.no_grad():
         h, last = large.encoder(words)
         largest = large.weights(h, torch.tanh(large.initial(last[0]))).amax(-1).mean().item()
-    of_large = [probes.gradient_reach(large, word[None]) for word in words]
+    of_large = [gradient_reach(large, word[None]) for word in words]
     return {
         "median gradient, large scores": torch.stack(of_large).median().item(),
         "largest weight, large scores": largest,

@@ -8,9 +8,9 @@ import torch
 import traitlets
 from torch import Tensor
 
-from attn_course import probes
 from attn_course.explorers._result import Number, follow, plain
 from attn_course.explorers._source import esm, stylesheet
+from attn_course.functional.gradient_reach import gradient_reach
 from attn_course.functional.recurrent import gru_cell, lstm_cell, rnn_cell
 
 HEIGHT, HEIGHT_NARROW = 464, 806
@@ -29,7 +29,7 @@ def compute(
     weight_hh: Blocks,
     inputs: Sequence[Sequence[Number]],
 ) -> dict[str, Any]:
-    """The three curves, by the package's cells and its gradient probe, in float64.
+    """The three curves, by the package's cells and its ``gradient_reach``, in float64.
 
     Args:
         scale: The recurrent blocks, orthogonal as given, are multiplied by this: it is then the
@@ -67,7 +67,7 @@ def compute(
                 now = step(x[:, t], now)
             return now[0] if isinstance(now, tuple) else now  # type: ignore[no-any-return]
 
-        return plain(probes.gradient_reach(last, sequence.unsqueeze(0)))
+        return plain(gradient_reach(last, sequence.unsqueeze(0)))
 
     zero = torch.zeros(1, hidden, dtype=torch.float64)
     none = torch.zeros(4 * hidden, dtype=torch.float64)
@@ -109,7 +109,7 @@ def _rounded(values: Tensor) -> Any:
 
 
 class GradientReach(anywidget.AnyWidget):
-    """The live widget: cells from :mod:`attn_course.functional`, curves from the probe.
+    """The live widget: cells from :mod:`attn_course.functional`, curves likewise.
 
     Args:
         **state: Start values, such as ``scale=1.0`` or ``bias=3.0``.

@@ -5,7 +5,7 @@ attend to nothing gives 0, forward and backward.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Shaped
@@ -25,6 +25,7 @@ from attn_course.functional._cpu_attention import cpu_attention
 from attn_course.functional.softmax import logsumexp
 
 
+@runtime_checkable
 class AttentionFn(Protocol):
     """What attention is to a module: the signature of torch's own function.
 

@@ -12,7 +12,6 @@ from attn_course.probes.catalogue import (
 )
 from attn_course.probes.draw import Draw, seed_log
 from attn_course.probes.failure import NotStarted, ProbeFailure
-from attn_course.probes.gradient_reach import gradient_reach
 from attn_course.probes.oracle import from_numpy
 from attn_course.probes.probe import Probe
 from attn_course.probes.sets import Probes, WrongAnswers
@@ -28,7 +27,6 @@ __all__ = [
     "WrongAnswers",
     "call",
     "from_numpy",
-    "gradient_reach",
     "load_catalogue",
     "misconception",
     "properties",

@@ -1,0 +1,71 @@
+"""Causal convolution: by hand, the reference, gradients, and planted mistakes."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor
+from torch.testing import assert_close
+
+from attn_course import functional, reference
+
+MODULE = "attn_course.functional.convolution"
+Function = Callable[..., Tensor]
+
+
+def check(function: Function) -> None:
+    """All oracles for causal_convolution."""
+    x = torch.tensor([[[1.0], [2.0], [3.0], [4.0]]])
+    weight = torch.tensor([[[10.0, 1.0]]])  # ten times the one before, and itself
+    assert function(x, weight).flatten().tolist() == [1, 12, 23, 34]
+    assert function(x, weight, dilation=2).flatten().tolist() == [1, 2, 13, 24]
+    x, weight, bias = (torch.randn(n, dtype=torch.float64) for n in ((2, 11, 3), (5, 3, 4), (5,)))
+    for dilation in (1, 2, 7):
+        oracle = reference.causal_convolution(x, weight, bias, dilation=dilation)
+        ours = function(x, weight, bias, dilation=dilation)
+        assert_close(ours, torch.from_numpy(oracle), **FLOAT64)
+        leaves = [part.clone().requires_grad_() for part in (x, weight, bias)]
+        upstream = torch.randn_like(ours)
+        grads = torch.autograd.grad(function(*leaves, dilation=dilation), leaves, upstream)
+        # linear in each of the three: <upstream, y(.., dz, ..)> = <gradient, dz>
+        for place in range(3):
+            step = torch.randn_like(leaves[place])
+            moved = [p.detach().numpy() for p in leaves]
+            moved[place] = moved[place] + step.numpy()
+            change = reference.causal_convolution(*moved, dilation=dilation) - oracle
+            expected = (torch.from_numpy(change) * upstream).sum()
+            assert_close((grads[place] * step).sum(), expected, rtol=1e-9, atol=1e-9)
+    plain = reference.causal_convolution(x, weight)
+    assert_close(function(x, weight), torch.from_numpy(plain), **FLOAT64)
+
+
+def test_agrees_with_every_oracle() -> None:
+    check(functional.causal_convolution)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(before, 0)", "(0, before)"),
+        ("(weight.shape[-1] - 1) * dilation", "(weight.shape[-1] - 1)"),
+        ("padded, weight, bias", "padded, weight.flip(-1), bias"),
+        ("padded, weight, bias", "padded, weight, None"),
+        ("padded, weight, bias", "padded.detach(), weight, bias"),
+    ],
+)
+def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check(mutant(MODULE, "causal_convolution", old, new))
+
+
+def test_bad_arguments_are_refused() -> None:
+    function = mutant(MODULE, "causal_convolution", "def ", "def ")  # without checks of shapes
+    x = torch.zeros(2, 3, 5)
+    with pytest.raises(ValueError, match="weight: expected size 5 on axis 1"):
+        function(x, torch.zeros(7, 3, 2))
+    with pytest.raises(ValueError, match="dilation: expected at least 1, got 0"):
+        function(x, torch.zeros(7, 5, 2), dilation=0)
+    with pytest.raises(ValueError, match=r"x: expected axes \(B L D\)"):
+        function(x[0], torch.zeros(7, 5, 2))
