@@ -68,6 +68,12 @@ from attn_course.reference.saliency import (
     input_jacobian,
     integrated_gradients,
 )
+from attn_course.reference.scaled_dot_product import (
+    attention_weights,
+    attention_with_lse,
+    merge_attention,
+    scaled_dot_product_attention,
+)
 from attn_course.reference.scores import (
     additive_score,
     concat_score,
@@ -88,6 +94,8 @@ __all__ = [
     "apply_rope",
     "attention",
     "attention_log_prob",
+    "attention_weights",
+    "attention_with_lse",
     "batch_norm",
     "best_baseline",
     "causal_convolution",
@@ -122,6 +130,7 @@ __all__ = [
     "masked_softmax",
     "memory_hop",
     "memory_network",
+    "merge_attention",
     "position_encoding",
     "relative_position_bucket",
     "rms_norm",
@@ -132,6 +141,7 @@ __all__ = [
     "rope_frequencies",
     "sample_attention",
     "scaled_base",
+    "scaled_dot_product_attention",
     "scaled_dot_score",
     "score_function_gradient",
     "score_function_moments",
