@@ -23,6 +23,18 @@ APART = ("autograd", "import attn_course")
 
 
 @dataclasses.dataclass(frozen=True)
+class TestResult:
+    """What one test cell gave; ``score`` is None when it could not be graded."""
+
+    grade_id: str
+    score: float | None
+    max: float
+    message: str = ""
+    misconception: str | None = None
+    seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
 class Assignment:
     """The instructor's version of a notebook.
 

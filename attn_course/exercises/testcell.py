@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import dataclasses
 import functools
 import io
 import math
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from attn_course.exercises.assignment import TestCell
+from attn_course.exercises.assignment import TestCell, TestResult
 from attn_course.probes.draw import SEED_VARIABLE
 from attn_course.probes.failure import ProbeFailure
 
@@ -27,18 +26,6 @@ ROUNDING = 1e-6  # of a float32 that holds the points
 _BAD_TEXT = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class TestResult:
-    """What one test cell gave; ``score`` is None when it could not be graded."""
-
-    grade_id: str
-    score: float | None
-    max: float
-    message: str = ""
-    misconception: str | None = None
-    seconds: float = 0.0
 
 
 def plain_text(text: str) -> str:

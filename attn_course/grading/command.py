@@ -57,15 +57,24 @@ class Progress:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.open = False  # a line has been begun and not ended
 
     def __call__(self, result: Result, done: int, total: int) -> None:
         self.counts[result.status] += 1
         counts = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items()))
         line = f"graded {done} of {total}: {counts}"
         if sys.stderr.isatty():
-            print(f"\r{line}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+            self.open = done < total
+            print(f"\r{line}", end="" if self.open else "\n", file=sys.stderr, flush=True)
         elif done == total or done % max(1, total // 10) == 0:
+            self.open = True  # until the line is out: an interruption may cut it
             print(line, file=sys.stderr, flush=True)
+            self.open = False
+
+    def say(self, message: str) -> None:
+        """A message of its own line, behind whatever stands there."""
+        print("\n" * self.open + f"attn-course: {message}", file=sys.stderr)
+        self.open = False
 
 
 def grade(
@@ -95,6 +104,7 @@ def grade(
         The exit status.
     """
     journal = root / ".attn-grading" / f"{exports.file_name(slug)}.jsonl"
+    progress = Progress()
     try:
         if csv_form not in exports.FORMS:
             raise CollectError(
@@ -122,17 +132,17 @@ def grade(
             sandbox=sandbox,
             workers=workers,
             scheduler=scheduler,
-            progress=Progress(),
+            progress=progress,
         )
     except KeyboardInterrupt:
-        print("attn-course: interrupted; run the same command again to go on", file=sys.stderr)
+        progress.say("interrupted; run the same command again to go on")
         return 130
     except SandboxError as error:
         hint = "" if scheduler else " (--no-sandbox grades without it, at your own risk)"
-        print(f"attn-course: error: {error}{hint}", file=sys.stderr)
+        progress.say(f"error: {error}{hint}")
         return 3
     except (GradebookError, JournalError, OSError, ValueError) as error:
-        print(f"attn-course: error: {error}", file=sys.stderr)
+        progress.say(f"error: {error}")
         return 2
     try:
         _export(

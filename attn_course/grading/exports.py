@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from attn_course.exercises.testcell import TestResult
+from attn_course.exercises.assignment import TestResult
 from attn_course.grading.results import Result
 
 FORMS = ("plain", "canvas", "moodle")

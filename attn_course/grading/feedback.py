@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from attn_course.exercises.testcell import TestResult
+from attn_course.exercises.assignment import TestResult
 from attn_course.grading.exports import file_name, file_names, write_text
 from attn_course.grading.results import Result
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from attn_course.exercises.assignment import Assignment, TestCell
-from attn_course.exercises.testcell import TestResult, keep_randomness, randomness
+from attn_course.exercises.assignment import Assignment, TestCell, TestResult
+from attn_course.exercises.testcell import keep_randomness, randomness
 from attn_course.grading.errors import SandboxError, SubmissionLost
 from attn_course.grading.independence import Alone, independent_tests
 from attn_course.grading.remote import Missing, Remote

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from attn_course.exercises.testcell import TestResult
+from attn_course.exercises.assignment import TestResult
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
