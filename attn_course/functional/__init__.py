@@ -51,6 +51,11 @@ from attn_course.functional.hard_attention import (
     straight_through,
     weight_entropy,
 )
+from attn_course.functional.head_analysis import (
+    attention_rollout,
+    induction_score,
+    previous_token_score,
+)
 from attn_course.functional.local_window import local_m_mask, local_p_position, local_p_weights
 from attn_course.functional.memory import (
     memory_hop,
@@ -118,6 +123,7 @@ __all__ = [
     "attention_flops",
     "attention_log_prob",
     "attention_parameters",
+    "attention_rollout",
     "attention_weights",
     "attention_with_lse",
     "batch_norm",
@@ -144,6 +150,7 @@ __all__ = [
     "gradient_reach",
     "gradient_times_input",
     "gru_cell",
+    "induction_score",
     "input_gradient",
     "input_jacobian",
     "integrated_gradients",
@@ -169,6 +176,7 @@ __all__ = [
     "path_length",
     "permute_weights",
     "position_encoding",
+    "previous_token_score",
     "recurrent_steps",
     "reinforce_loss",
     "relative_position_bucket",

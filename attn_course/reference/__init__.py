@@ -27,6 +27,11 @@ from attn_course.reference.hard_attention import (
     straight_through,
     weight_entropy,
 )
+from attn_course.reference.head_analysis import (
+    attention_rollout,
+    induction_score,
+    previous_token_score,
+)
 from attn_course.reference.local_window import local_m_mask, local_p_position, local_p_weights
 from attn_course.reference.memory import (
     memory_hop,
@@ -94,6 +99,7 @@ __all__ = [
     "apply_rope",
     "attention",
     "attention_log_prob",
+    "attention_rollout",
     "attention_weights",
     "attention_with_lse",
     "batch_norm",
@@ -111,6 +117,7 @@ __all__ = [
     "grad_cam",
     "gradient_times_input",
     "gru_cell",
+    "induction_score",
     "input_gradient",
     "input_jacobian",
     "integrated_gradients",
@@ -132,6 +139,7 @@ __all__ = [
     "memory_network",
     "merge_attention",
     "position_encoding",
+    "previous_token_score",
     "relative_position_bucket",
     "rms_norm",
     "rnn_bptt",
