@@ -1,15 +1,38 @@
 """Modules: parameters around the functions of :mod:`attn_course.functional`."""
 
-from attn_course.nn.attention import Attention, Memory
+from attn_course.nn.attention import Attention, AttentionMemory
 from attn_course.nn.attention_seq2seq import (
     AttentionEncoderDecoder,
     BahdanauDecoder,
     BahdanauState,
     BidirectionalEncoder,
 )
+from attn_course.nn.block import DecoderBlock, EncoderBlock
+from attn_course.nn.cache import CrossCache, DecoderCache, KVCache, ModelCache, SlidingCache
+from attn_course.nn.embeddings import TokenEmbedding
+from attn_course.nn.encoder_model import EncoderModel, Pooler, bert_like
+from attn_course.nn.feed_forward import FeedForward, GatedFeedForward
+from attn_course.nn.language_model import (
+    LanguageModel,
+    decoder_only,
+    gpt2_like,
+    init_residual,
+    llama_like,
+)
+from attn_course.nn.latent import MultiHeadLatentAttention
 from attn_course.nn.local_window import LocalM, LocalP
+from attn_course.nn.low_rank import LowRankLinear
 from attn_course.nn.luong_decoder import LuongDecoder, LuongState
 from attn_course.nn.memory import MemoryNetwork
+from attn_course.nn.multihead import MultiHeadAttention
+from attn_course.nn.norms import LayerNorm, RMSNorm
+from attn_course.nn.positions import (
+    AlibiPositions,
+    LearnedPositions,
+    RelativePositions,
+    RotaryPositions,
+    SinusoidalPositions,
+)
 from attn_course.nn.recurrent import Cell, GRUCell, LSTMCell, Recurrent, RNNCell, hidden_of
 from attn_course.nn.scores import (
     SCORES,
@@ -25,37 +48,75 @@ from attn_course.nn.scores import (
     make_score,
 )
 from attn_course.nn.seq2seq import Decoder, Encoder, EncoderDecoder
+from attn_course.nn.transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerEncoder,
+    vaswani_like,
+)
 
 __all__ = [
     "SCORES",
     "AdditiveScore",
+    "AlibiPositions",
     "Attention",
     "AttentionEncoderDecoder",
+    "AttentionMemory",
     "BahdanauDecoder",
     "BahdanauState",
     "BidirectionalEncoder",
     "Cell",
     "ConcatScore",
     "CosineScore",
+    "CrossCache",
     "Decoder",
+    "DecoderBlock",
+    "DecoderCache",
     "DotScore",
     "Encoder",
+    "EncoderBlock",
     "EncoderDecoder",
+    "EncoderModel",
+    "FeedForward",
     "GRUCell",
+    "GatedFeedForward",
     "GeneralScore",
+    "KVCache",
     "LSTMCell",
+    "LanguageModel",
+    "LayerNorm",
+    "LearnedPositions",
     "LocalM",
     "LocalP",
     "LocationScore",
+    "LowRankLinear",
     "LuongDecoder",
     "LuongState",
-    "Memory",
     "MemoryNetwork",
+    "ModelCache",
+    "MultiHeadAttention",
+    "MultiHeadLatentAttention",
+    "Pooler",
+    "RMSNorm",
     "RNNCell",
     "Recurrent",
+    "RelativePositions",
+    "RotaryPositions",
     "ScaledDotScore",
     "Score",
+    "SinusoidalPositions",
+    "SlidingCache",
+    "TokenEmbedding",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerEncoder",
     "TwoStepScore",
+    "bert_like",
+    "decoder_only",
+    "gpt2_like",
     "hidden_of",
+    "init_residual",
+    "llama_like",
     "make_score",
+    "vaswani_like",
 ]

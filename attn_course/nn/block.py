@@ -1,0 +1,243 @@
+"""One storey of a Transformer: attention, then a feed-forward part, each added to what came in."""
+
+from collections.abc import Callable
+from functools import partial
+
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor, nn
+
+from attn_course.nn.cache import DecoderCache, KVCache, SlidingCache
+from attn_course.nn.feed_forward import FeedForward
+from attn_course.nn.multihead import MultiHeadAttention
+from attn_course.nn.norms import LayerNorm
+
+
+def add_residual(
+    x: Float[Tensor, "B L D"],
+    sublayer: Callable[[Tensor], Tensor],
+    norm: Callable[[Tensor], Tensor],
+    dropout: Callable[[Tensor], Tensor],
+    *,
+    norm_first: bool,
+) -> Float[Tensor, "B L D"]:
+    r"""The input plus what a sub-layer makes of it.
+
+    .. math:: \text{post-norm: } \mathrm{norm}(x + f(x)), \qquad
+       \text{pre-norm: } x + f(\mathrm{norm}(x))
+
+    Post-norm: Vaswani et al. (2017), section 3.1. Pre-norm: Xiong et al. (2020), who compare both;
+    nothing stands between input and output on the way of the gradient, and a last norm is needed
+    after the last block.
+
+    Args:
+        x: What came in.
+        sublayer: :math:`f`.
+        norm: Normalisation.
+        dropout: Applied to what is added.
+        norm_first: Pre-norm.
+    """
+    if norm_first:
+        return x + dropout(sublayer(norm(x)))
+    return norm(x + dropout(sublayer(x)))
+
+
+class EncoderBlock(nn.Module):
+    r"""Self-attention and a feed-forward part, each with a residual connection and a norm.
+
+    Vaswani et al. (2017), section 3.1. With ``is_causal`` it is the block of a decoder-only model.
+
+    Differs from torch: the parts are passed in; a mask is True where a query may attend.
+
+    Args:
+        attention: Such as :class:`~attn_course.nn.MultiHeadAttention` or
+            :class:`~attn_course.nn.MultiHeadLatentAttention`.
+        attention_norm: Norm of the attention's residual connection.
+        feed_forward: Such as :class:`~attn_course.nn.FeedForward`; None leaves it out, as in
+            attention-only models (Elhage et al., 2021).
+        feed_forward_norm: Norm of its residual connection; needed if there is a ``feed_forward``.
+        norm_first: Pre-norm; otherwise post-norm, as in the paper.
+        dropout: Chance that an entry of what a sub-layer adds is dropped, in training mode.
+
+    Raises:
+        ValueError: If there is a feed-forward part without its norm, or a norm without its part.
+    """
+
+    def __init__(
+        self,
+        *,
+        attention: nn.Module,
+        attention_norm: nn.Module,
+        feed_forward: nn.Module | None = None,
+        feed_forward_norm: nn.Module | None = None,
+        norm_first: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if (feed_forward is None) != (feed_forward_norm is None):
+            raise ValueError("feed_forward, feed_forward_norm: expected both or neither")
+        self.attention, self.attention_norm = attention, attention_norm
+        self.feed_forward, self.feed_forward_norm = feed_forward, feed_forward_norm
+        self.norm_first = norm_first
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B L D"],
+        attn_mask: Shaped[Tensor, "..."] | None = None,
+        *,
+        is_causal: bool = False,
+        positions: Int[Tensor, "B L"] | None = None,
+        cache: KVCache | SlidingCache | None = None,
+    ) -> Float[Tensor, "B L D"]:
+        """The vectors after this block.
+
+        Args:
+            x: One vector per position.
+            attn_mask: As in :meth:`MultiHeadAttention.forward`, like all that follows.
+            is_causal: Whether later positions are hidden.
+            positions: Where each token stands, negative at padding.
+            cache: Holds the keys and values of earlier tokens.
+        """
+        attend = partial(
+            self.attention,
+            attn_mask=attn_mask,
+            is_causal=is_causal,
+            positions=positions,
+            cache=cache,
+        )
+        join = partial(add_residual, dropout=self.dropout, norm_first=self.norm_first)
+        x = join(x, attend, self.attention_norm)
+        if self.feed_forward is not None and self.feed_forward_norm is not None:
+            x = join(x, self.feed_forward, self.feed_forward_norm)
+        return x
+
+    @classmethod
+    def from_torch(cls, layer: nn.TransformerEncoderLayer) -> "EncoderBlock":
+        """The same block as one of torch's, with a copy of its weights."""
+        made = cls(
+            attention=MultiHeadAttention.from_torch(layer.self_attn),
+            attention_norm=_norm_like(layer.norm1),
+            feed_forward=_feed_forward_like(layer),
+            feed_forward_norm=_norm_like(layer.norm2),
+            norm_first=layer.norm_first,
+            dropout=layer.dropout1.p,
+        )
+        return made.train(layer.training)
+
+
+class DecoderBlock(nn.Module):
+    r"""Causal self-attention, attention over the encoder's output, and a feed-forward part.
+
+    Vaswani et al. (2017), section 3.1.
+
+    Differs from torch: the parts are passed in; a mask is True where a query may attend;
+    ``is_causal`` is what it says, not a hint beside a mask.
+
+    Args:
+        self_attention: Over the target so far.
+        self_attention_norm: Norm of its residual connection.
+        cross_attention: From the target to the memory.
+        cross_attention_norm: Norm of its residual connection.
+        feed_forward: Such as :class:`~attn_course.nn.FeedForward`.
+        feed_forward_norm: Norm of its residual connection.
+        norm_first: Pre-norm; otherwise post-norm, as in the paper.
+        dropout: Chance that an entry of what a sub-layer adds is dropped, in training mode.
+    """
+
+    def __init__(
+        self,
+        *,
+        self_attention: nn.Module,
+        self_attention_norm: nn.Module,
+        cross_attention: nn.Module,
+        cross_attention_norm: nn.Module,
+        feed_forward: nn.Module,
+        feed_forward_norm: nn.Module,
+        norm_first: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.self_attention, self.self_attention_norm = self_attention, self_attention_norm
+        self.cross_attention, self.cross_attention_norm = cross_attention, cross_attention_norm
+        self.feed_forward, self.feed_forward_norm = feed_forward, feed_forward_norm
+        self.norm_first = norm_first
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B L D"],
+        memory: Float[Tensor, "B S Dm"],
+        attn_mask: Shaped[Tensor, "..."] | None = None,
+        memory_mask: Shaped[Tensor, "..."] | None = None,
+        *,
+        is_causal: bool = False,
+        positions: Int[Tensor, "B L"] | None = None,
+        cache: DecoderCache | None = None,
+    ) -> Float[Tensor, "B L D"]:
+        """The vectors after this block.
+
+        Args:
+            x: One vector per position of the target.
+            memory: One vector per position of the source.
+            attn_mask: Which positions of the target each may attend to.
+            memory_mask: Which positions of the memory; shapes as in
+                :meth:`MultiHeadAttention.forward`.
+            is_causal: Whether later positions of the target are hidden.
+            positions: Where each token of the target stands, negative at padding.
+            cache: Keys and values of earlier steps, and those of the memory.
+        """
+        attend = partial(
+            self.self_attention,
+            attn_mask=attn_mask,
+            is_causal=is_causal,
+            positions=positions,
+            cache=None if cache is None else cache.self_attention,
+        )
+        look_across = partial(
+            self.cross_attention,
+            key=memory,
+            attn_mask=memory_mask,
+            cache=None if cache is None else cache.cross_attention,
+        )
+        join = partial(add_residual, dropout=self.dropout, norm_first=self.norm_first)
+        x = join(x, attend, self.self_attention_norm)
+        x = join(x, look_across, self.cross_attention_norm)
+        return join(x, self.feed_forward, self.feed_forward_norm)
+
+    @classmethod
+    def from_torch(cls, layer: nn.TransformerDecoderLayer) -> "DecoderBlock":
+        """The same block as one of torch's, with a copy of its weights."""
+        made = cls(
+            self_attention=MultiHeadAttention.from_torch(layer.self_attn),
+            self_attention_norm=_norm_like(layer.norm1),
+            cross_attention=MultiHeadAttention.from_torch(layer.multihead_attn),
+            cross_attention_norm=_norm_like(layer.norm2),
+            feed_forward=_feed_forward_like(layer),
+            feed_forward_norm=_norm_like(layer.norm3),
+            norm_first=layer.norm_first,
+            dropout=layer.dropout1.p,
+        )
+        return made.train(layer.training)
+
+
+def _norm_like(norm: nn.LayerNorm) -> LayerNorm:
+    made = LayerNorm(
+        embed_dim=norm.normalized_shape[0], eps=norm.eps, bias=norm.bias is not None
+    ).to(norm.weight)
+    made.load_state_dict(norm.state_dict())
+    return made
+
+
+def _feed_forward_like(
+    layer: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer,
+) -> FeedForward:
+    made = FeedForward(
+        embed_dim=layer.linear1.in_features,
+        hidden_dim=layer.linear1.out_features,
+        activation=layer.activation,
+        bias=layer.linear1.bias is not None,
+        dropout=layer.dropout.p,
+    ).to(layer.linear1.weight)
+    made.up_projection.load_state_dict(layer.linear1.state_dict())
+    made.down_projection.load_state_dict(layer.linear2.state_dict())
+    return made

@@ -1,0 +1,359 @@
+"""Keys and values of the tokens so far, so that a new token costs one row of attention."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attn_course._checks import check_size
+
+
+class Held(NamedTuple):
+    """What a cache gives back for the new queries to attend to.
+
+    Attributes:
+        key: Keys, old and new.
+        value: Their values.
+        positions: Where each key stands now; negative where there is none. None: 0 to S - 1.
+        window: Which of them each new query may see; None: the cache hides nothing.
+    """
+
+    key: Float[Tensor, "B H S E"]
+    value: Float[Tensor, "B H S Ev"]
+    positions: Int[Tensor, "B S"] | None
+    window: Bool[Tensor, "B 1 L S"] | None
+
+
+@runtime_checkable
+class Cache(Protocol):
+    """What :class:`MultiHeadAttention` asks of a cache."""
+
+    length: int
+    """How many tokens it has seen, padding included."""
+
+    rotates_late: bool
+    """Whether keys move after they are stored, so that RoPE must wait until they are read."""
+
+    def append(
+        self,
+        key: Float[Tensor, "B H L E"],
+        value: Float[Tensor, "B H L Ev"],
+        positions: Int[Tensor, "B L"] | None = None,
+    ) -> Held:
+        """Store the new tokens; give all that may be attended to."""
+        ...
+
+
+class KVCache:
+    """Every key and value so far.
+
+    Without ``max_length`` it grows by copying, and gradients flow through it. With it, memory is
+    taken once, at the first token, and written in place: for inference only.
+
+    Args:
+        max_length: Most tokens that it can hold.
+
+    Example:
+        >>> cache = KVCache()
+        >>> held = cache.append(torch.ones(1, 2, 3, 5), torch.ones(1, 2, 3, 5))
+        >>> cache.length, cache.nbytes  # 2 (key, value) * 2 heads * 3 tokens * 5 numbers * 4 bytes
+        (3, 240)
+    """
+
+    rotates_late = False
+
+    def __init__(self, *, max_length: int | None = None) -> None:
+        if max_length is not None and max_length < 1:
+            raise ValueError(f"max_length: expected at least 1, got {max_length}")
+        self.max_length = max_length
+        self.length = 0
+        self._rows: tuple[Tensor, Tensor] | None = None
+        self._positions: Tensor | None = None
+
+    def append(
+        self,
+        key: Float[Tensor, "B H L E"],
+        value: Float[Tensor, "B H L Ev"],
+        positions: Int[Tensor, "B L"] | None = None,
+    ) -> Held:
+        """Store the new tokens; give all so far.
+
+        Args:
+            key: One row per new token.
+            value: Its values.
+            positions: Where each stands in its text, negative at padding; the next ones if None.
+                Either every call gives them or none does.
+
+        Raises:
+            ValueError: If the batch has another size than before, positions are given at some calls
+                only, there is no room left, or gradients are asked for of memory written in place.
+        """
+        end = self.length + key.shape[-2]
+        if self._rows is not None:
+            check_size("key", key, 0, self._rows[0].shape[0])
+            if (positions is None) != (self._positions is None):
+                raise ValueError("positions: expected at every call of a cache or at none")
+        if self.max_length is not None:
+            held = self._write(key, value, self.max_length, end)
+        elif self._rows is None:
+            held = self._rows = (key, value)
+        else:
+            held = self._rows = (_joined(self._rows[0], key), _joined(self._rows[1], value))
+        if positions is not None:
+            old = self._positions
+            self._positions = positions if old is None else _joined(old, positions, dim=-1)
+        self.length = end
+        return Held(*held, self._positions, None)
+
+    def _write(self, key: Tensor, value: Tensor, room: int, end: int) -> tuple[Tensor, Tensor]:
+        """Write the new tokens behind the old ones, in place."""
+        if end > room:
+            raise ValueError(f"key: expected at most {room} tokens in all, got {end}")
+        if torch.is_grad_enabled() and (key.requires_grad or value.requires_grad):
+            raise ValueError(
+                "key: expected no gradients in a cache with max_length, which is written in place: "
+                "use torch.no_grad(), or KVCache() without max_length"
+            )
+        if self._rows is None:
+            self._rows = (_empty(key, room), _empty(value, room))
+        for rows, new in zip(self._rows, (key, value), strict=True):
+            rows[:, :, self.length : end] = new
+        return self._rows[0][:, :, :end], self._rows[1][:, :, :end]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the keys and values that it holds; memory taken ahead is not counted."""
+        return sum(rows[:, :, : self.length].nbytes for rows in self._rows or ())
+
+    def select(self, rows: Int[Tensor, " N"]) -> "KVCache":
+        """A new cache with these rows of the batch, for beam search."""
+        new = KVCache(max_length=self.max_length)
+        new.length = self.length
+        if self._rows is not None:
+            new._rows = (self._rows[0].index_select(0, rows), self._rows[1].index_select(0, rows))
+        if self._positions is not None:
+            new._positions = self._positions.index_select(0, rows)
+        return new
+
+    def truncate(self, length: int) -> None:
+        """Forget all tokens from ``length`` on, for speculative decoding.
+
+        Raises:
+            ValueError: If there are fewer tokens.
+        """
+        if not 0 <= length <= self.length:
+            raise ValueError(f"length: expected 0 to {self.length}, got {length}")
+        self.length = length
+        if self.max_length is None and self._rows is not None:
+            self._rows = (self._rows[0][:, :, :length], self._rows[1][:, :, :length])
+        if self._positions is not None:
+            self._positions = self._positions[:, :length]
+
+
+class SlidingCache:
+    r"""The last ``window_size`` tokens and the first few: memory that does not grow.
+
+    A query at position :math:`i` sees the keys :math:`j` with :math:`i - W < j \le i` or
+    :math:`j < \mathrm{sinks}`, itself included. Sliding window: Beltagy et al. (2020); sinks: Xiao
+    et al. (2024), who show that a model trained with full attention fails as soon as the first
+    tokens leave the window. It counts the real tokens of each row, so padding, left or right, takes
+    no room.
+
+    Args:
+        window_size: :math:`W`, the query's own key included.
+        sinks: How many of the first tokens stay.
+        sinks_follow: The sinks stand directly before the window, however far the text has gone, as
+            Xiao et al. have it: no distance is larger than any seen in training. Otherwise each
+            token keeps the position that it has in the text, and the result is that of full
+            attention with the mask above.
+    """
+
+    def __init__(self, *, window_size: int, sinks: int = 0, sinks_follow: bool = False) -> None:
+        if window_size < 1 or sinks < 0:
+            raise ValueError(
+                "window_size, sinks: expected at least 1 and at least 0, "
+                f"got {window_size} and {sinks}"
+            )
+        self.window_size, self.sinks = window_size, sinks
+        self.rotates_late = sinks_follow
+        self.length = 0
+        self._slots: tuple[Tensor, Tensor, Tensor] | None = None  # keys, values, positions
+
+    def append(
+        self,
+        key: Float[Tensor, "B H L E"],
+        value: Float[Tensor, "B H L Ev"],
+        positions: Int[Tensor, "B L"] | None = None,
+    ) -> Held:
+        """Store the new tokens; give those of the window, the sinks, and which query sees which.
+
+        Args:
+            key: One row per new token.
+            value: Its values.
+            positions: Where each stands in its text, negative at padding, without gaps; the next
+                ones if None.
+
+        Raises:
+            ValueError: If the batch has another size than before, or ``sinks_follow`` and several
+                tokens come at once of which some do not fit: then each has its sinks elsewhere.
+        """
+        batch, new = key.shape[0], key.shape[-2]
+        slots = self.sinks + self.window_size
+        if self.rotates_late and new > 1 and self.length + new > slots:
+            raise ValueError(
+                f"key: expected one token at a time beyond {slots} tokens with sinks_follow, "
+                f"got {new}"
+            )
+        if positions is None:
+            after = torch.arange(self.length, self.length + new, device=key.device)
+            positions = after.expand(batch, new)
+        if self._slots is None:
+            nowhere = positions.new_full((batch, slots), -1)
+            self._slots = (_empty(key, slots), _empty(value, slots), nowhere)
+        keys, values, places = self._slots
+        check_size("key", key, 0, keys.shape[0])
+        stand = _joined(places, positions, dim=-1)  # (B, S)
+        ahead = positions.unsqueeze(-1) - stand.unsqueeze(-2)  # (B, L, S)
+        near = (ahead >= 0) & ((ahead < self.window_size) | (stand < self.sinks).unsqueeze(-2))
+        window = near & (stand >= 0).unsqueeze(-2)
+        slot = self._slot(positions, stand)
+        self._slots = (
+            _placed(keys, slot[:, None, :, None].expand_as(key), key),
+            _placed(values, slot[:, None, :, None].expand_as(value), value),
+            _placed(places.unsqueeze(-1), slot.unsqueeze(-1), positions.unsqueeze(-1)).squeeze(-1),
+        )
+        self.length += new
+        if self.rotates_late:
+            gone = (positions.amax(-1, keepdim=True) + 1 - slots).clamp(min=0)  # (B, 1)
+            stand = torch.where((stand >= 0) & (stand < self.sinks), stand + gone, stand)
+        return Held(_joined(keys, key), _joined(values, value), stand, window.unsqueeze(1))
+
+    def _slot(self, positions: Tensor, stand: Tensor) -> Tensor:
+        """Where each new token goes; one past the end if no later query can see it."""
+        last = stand.amax(-1, keepdim=True)
+        stays = (positions < self.sinks) | (positions > last - self.window_size)
+        turn = self.sinks + (positions - self.sinks) % self.window_size
+        slot = torch.where(positions < self.sinks, positions, turn)
+        return torch.where(stays & (positions >= 0), slot, self.sinks + self.window_size)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its keys and values: the same from the first token on."""
+        return 0 if self._slots is None else self._slots[0].nbytes + self._slots[1].nbytes
+
+    def select(self, rows: Int[Tensor, " N"]) -> "SlidingCache":
+        """A new cache with these rows of the batch, for beam search."""
+        new = SlidingCache(
+            window_size=self.window_size, sinks=self.sinks, sinks_follow=self.rotates_late
+        )
+        new.length = self.length
+        if self._slots is not None:
+            keys, values, places = (part.index_select(0, rows) for part in self._slots)
+            new._slots = (keys, values, places)
+        return new
+
+
+class CrossCache:
+    """Keys and values of what a decoder attends to: made at the first step, read at every later."""
+
+    def __init__(self) -> None:
+        self.key: Tensor | None = None
+        self.value: Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the keys and values."""
+        return sum(0 if part is None else part.nbytes for part in (self.key, self.value))
+
+    def select(self, rows: Int[Tensor, " N"]) -> "CrossCache":
+        """A new cache with these rows of the batch, for beam search."""
+        new = CrossCache()
+        if self.key is not None and self.value is not None:
+            new.key, new.value = (p.index_select(0, rows) for p in (self.key, self.value))
+        return new
+
+
+class DecoderCache(NamedTuple):
+    """The two caches of one :class:`DecoderBlock`."""
+
+    self_attention: KVCache | SlidingCache
+    cross_attention: CrossCache
+
+    @property
+    def length(self) -> int:
+        """How many tokens of the target it has seen."""
+        return self.self_attention.length
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both."""
+        return self.self_attention.nbytes + self.cross_attention.nbytes
+
+    def select(self, rows: Int[Tensor, " N"]) -> "DecoderCache":
+        """New caches with these rows of the batch."""
+        return DecoderCache(self.self_attention.select(rows), self.cross_attention.select(rows))
+
+    def truncate(self, length: int) -> None:
+        """Forget all tokens of the target from ``length`` on; see :meth:`KVCache.truncate`."""
+        if isinstance(self.self_attention, SlidingCache):
+            raise ValueError("length: a sliding cache has forgotten what it would go back to")
+        self.self_attention.truncate(length)
+
+
+class ModelCache:
+    """The caches of all blocks of a model, and which of the tokens so far are real.
+
+    Args:
+        layers: One cache per block.
+
+    Attributes:
+        layers: One cache per block.
+        real: How many real tokens each row has so far; None as long as there was no padding.
+    """
+
+    def __init__(self, layers: Sequence[Any]) -> None:
+        self.layers: list[Any] = list(layers)
+        self.real: Int[Tensor, " B"] | None = None
+
+    @property
+    def length(self) -> int:
+        """How many tokens it has seen, padding included."""
+        return int(self.layers[0].length) if self.layers else 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all keys and values."""
+        return sum(layer.nbytes for layer in self.layers)
+
+    def select(self, rows: Int[Tensor, " N"]) -> "ModelCache":
+        """A new cache with these rows of the batch, for beam search."""
+        new = ModelCache([layer.select(rows) for layer in self.layers])
+        new.real = None if self.real is None else self.real.index_select(0, rows)
+        return new
+
+    def truncate(self, length: int) -> None:
+        """Forget all tokens from ``length`` on; see :meth:`KVCache.truncate`.
+
+        Raises:
+            ValueError: If there are fewer tokens, or the batch has padding.
+        """
+        if self.real is not None:
+            raise ValueError("length: expected a batch without padding to truncate")
+        for layer in self.layers:
+            layer.truncate(length)
+
+
+def _joined(old: Tensor, new: Tensor, dim: int = -2) -> Tensor:
+    return torch.cat([old, new], dim=dim)
+
+
+def _empty(rows: Tensor, room: int) -> Tensor:
+    return rows.new_zeros(*rows.shape[:2], room, rows.shape[-1])
+
+
+def _placed(old: Tensor, slot: Tensor, new: Tensor) -> Tensor:
+    """A copy with the new rows in their slots; a slot one past the end is thrown away."""
+    extended = torch.cat([old, torch.zeros_like(old.narrow(-2, 0, 1))], dim=-2)
+    return extended.scatter(-2, slot, new).narrow(-2, 0, old.shape[-2])

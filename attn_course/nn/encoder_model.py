@@ -1,0 +1,166 @@
+"""Encoder-only models: a vector for every token, which has seen the tokens on both sides."""
+
+from functools import partial
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from attn_course.functional.feed_forward import gelu
+from attn_course.nn.block import EncoderBlock
+from attn_course.nn.embeddings import TokenEmbedding, check_padding_mask, real_positions
+from attn_course.nn.feed_forward import FeedForward
+from attn_course.nn.multihead import MultiHeadAttention
+from attn_course.nn.norms import LayerNorm
+from attn_course.nn.positions import LearnedPositions
+from attn_course.nn.transformer import TransformerEncoder
+
+
+class EncoderModel(nn.Module):
+    r"""An embedding, a stack of encoder blocks, and what is asked of the result.
+
+    Devlin et al. (2019), BERT.
+
+    Args:
+        embedding: From ids to vectors.
+        encoder: Stack of encoder blocks.
+        head: From vectors to logits, such as of the masked words; none if not given.
+        pooler: From vectors to one vector per row, such as :class:`Pooler`.
+    """
+
+    def __init__(
+        self,
+        *,
+        embedding: TokenEmbedding,
+        encoder: TransformerEncoder,
+        head: nn.Module | None = None,
+        pooler: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.embedding, self.encoder = embedding, encoder
+        self.head, self.pooler = head, pooler
+
+    def hidden(
+        self,
+        input_ids: Int[Tensor, "B L"],
+        padding_mask: Bool[Tensor, "B L"] | None = None,
+        *,
+        token_types: Int[Tensor, "B L"] | None = None,
+    ) -> Float[Tensor, "B L D"]:
+        """One vector per token; arguments as in :meth:`forward`.
+
+        Args:
+            input_ids: Token ids.
+            padding_mask: True = a real token.
+            token_types: Which sentence each belongs to.
+        """
+        positions = None
+        if padding_mask is not None:
+            check_padding_mask(padding_mask, input_ids)
+            positions = real_positions(padding_mask)
+        x = self.embedding(input_ids, positions, token_types)
+        output: Tensor = self.encoder(x, positions=positions)
+        return output
+
+    def forward(
+        self,
+        input_ids: Int[Tensor, "B L"],
+        padding_mask: Bool[Tensor, "B L"] | None = None,
+        *,
+        token_types: Int[Tensor, "B L"] | None = None,
+    ) -> Float[Tensor, "B L V"]:
+        """Logits of the head; the vectors themselves if there is none.
+
+        Args:
+            input_ids: Token ids.
+            padding_mask: True = a real token.
+            token_types: Which sentence each belongs to; 0 if not given.
+
+        Raises:
+            ValueError: If an id is out of range or shapes do not fit.
+        """
+        hidden = self.hidden(input_ids, padding_mask, token_types=token_types)
+        return hidden if self.head is None else self.head(hidden)
+
+
+class Pooler(nn.Module):
+    r"""One vector per row, from the first token: :math:`\tanh(W x_1 + b)`, as in BERT.
+
+    Initialisation: normal, standard deviation 0.02, bias 0.
+
+    Args:
+        embed_dim: Size of a vector.
+    """
+
+    def __init__(self, *, embed_dim: int) -> None:
+        super().__init__()
+        self.projection = nn.Linear(embed_dim, embed_dim)
+        nn.init.normal_(self.projection.weight, std=0.02)
+        nn.init.zeros_(self.projection.bias)
+
+    def forward(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
+        """One vector per row."""
+        return torch.tanh(self.projection(hidden[:, 0]))
+
+
+def bert_like(
+    *,
+    vocab_size: int = 30522,
+    max_length: int = 512,
+    num_token_types: int = 2,
+    embed_dim: int = 768,
+    num_heads: int = 12,
+    num_layers: int = 12,
+    hidden_dim: int = 3072,
+    head: nn.Module | None = None,
+    dropout: float = 0.0,
+    eps: float = 1e-12,
+) -> EncoderModel:
+    r"""BERT (Devlin et al., 2019), at first the base model: 109,482,240 parameters.
+
+    Learned positions, token types, a norm on the embedding, post-norm, GELU, biases everywhere.
+    Initialisation: normal, standard deviation 0.02, biases 0.
+
+    .. math:: (V + T + Y) D + 2 D + N \left[ 4 (D^2 + D) + (2 D F + F + D) + 4 D \right]
+       + \underbrace{(D^2 + D)}_{\text{pooler}}
+
+    Args:
+        vocab_size: :math:`V`.
+        max_length: Positions :math:`T`.
+        num_token_types: :math:`Y`.
+        embed_dim: :math:`D`.
+        num_heads: Heads.
+        num_layers: :math:`N`.
+        hidden_dim: :math:`F`.
+        head: From vectors to logits.
+        dropout: Of embeddings, weights and what each sub-layer adds; BERT's is 0.1.
+        eps: Of the norms.
+    """
+    norm = partial(LayerNorm, embed_dim=embed_dim, eps=eps)
+    blocks = [
+        EncoderBlock(
+            attention=MultiHeadAttention(embed_dim=embed_dim, num_heads=num_heads, dropout=dropout),
+            attention_norm=norm(),
+            feed_forward=FeedForward(embed_dim=embed_dim, hidden_dim=hidden_dim, activation=gelu),
+            feed_forward_norm=norm(),
+            dropout=dropout,
+        )
+        for _ in range(num_layers)
+    ]
+    model = EncoderModel(
+        embedding=TokenEmbedding(
+            vocab_size=vocab_size,
+            embed_dim=embed_dim,
+            position=LearnedPositions(max_length=max_length, embed_dim=embed_dim),
+            num_token_types=num_token_types,
+            norm=norm(),
+            dropout=dropout,
+        ),
+        encoder=TransformerEncoder(blocks=blocks),
+        head=head,
+        pooler=Pooler(embed_dim=embed_dim),
+    )
+    for part in model.modules():
+        if isinstance(part, nn.Linear):
+            nn.init.normal_(part.weight, std=0.02)
+    return model

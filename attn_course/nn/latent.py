@@ -1,0 +1,162 @@
+"""Multi-head latent attention: all heads' keys and values from one short vector per token."""
+
+import math
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor, nn
+
+from attn_course._checks import check_axes, check_size
+from attn_course.functional.scaled_dot_product import AttentionFn, scaled_dot_product_attention
+from attn_course.nn.cache import KVCache, SlidingCache
+from attn_course.nn.feed_forward import xavier_
+from attn_course.nn.look import look, split_heads
+from attn_course.nn.norms import RMSNorm
+from attn_course.nn.positions import RotaryPositions
+
+
+class MultiHeadLatentAttention(nn.Module):
+    r"""Self-attention whose cache holds one short vector per token, not keys and values per head.
+
+    .. math::
+       c_j &= \mathrm{norm}(W^{DKV} x_j), \qquad k^R_j = R_j W^{KR} x_j \\
+       k_{jh} &= [W^{UK}_h c_j;\, k^R_j], \qquad v_{jh} = W^{UV}_h c_j \\
+       q_{ih} &= [q^C_{ih};\, R_i q^R_{ih}] = W^{UQ}_h\, \mathrm{norm}(W^{DQ} x_i), \qquad
+       o_{ih} = \textstyle\sum_j \mathrm{softmax}_j
+       \Big(\frac{q_{ih}^\top k_{jh}}{\sqrt{E + R}}\Big) v_{jh}
+
+    DeepSeek-V2 (DeepSeek-AI, 2024), section 2.1, with the norms of the latent vectors of its
+    section on hyper-parameters. RoPE turns a part of its own, :math:`k^R`, shared by all heads: a
+    rotation between :math:`W^{UK}` and the query would keep :math:`W^{UK}` from being absorbed.
+
+    A cache holds :math:`c_j` and :math:`k^R_j`, ``kv_rank + rope_dim`` numbers per token whatever
+    the number of heads, and keys and values are never built: :math:`q^\top W^{UK} c =
+    (W^{UK\top} q)^\top c` makes it one head of keys that all queries share, whose values are the
+    :math:`c_j`; :math:`W^{UV}` comes last. Without a cache keys and values are built, which is
+    cheaper for many queries. Both give the same.
+
+    Parameters: ``query_down`` :math:`W^{DQ}`, ``query_projection`` :math:`W^{UQ}` and
+    :math:`W^{QR}` (rows of head h: first E, then R), ``latent_projection`` :math:`W^{DKV}`,
+    ``rope_key_projection`` :math:`W^{KR}`, ``key_up`` :math:`W^{UK}`, ``value_up``
+    :math:`W^{UV}`, ``output_projection`` :math:`W^O`; no biases. Initialisation: Xavier uniform.
+
+    Args:
+        embed_dim: Size of input and output.
+        num_heads: :math:`H`.
+        head_dim: :math:`E`, the part of queries and keys without position.
+        rope_dim: :math:`R`, the part with; even.
+        kv_rank: Size of :math:`c`.
+        query_rank: Size of the queries' latent vector; None: queries come straight from the input.
+        value_head_dim: Size of a head's values; ``head_dim`` if not given.
+        position: Turns the second part; RoPE on neighbouring pairs if not given.
+        attn_fn: The attention itself, as in :class:`~attn_course.nn.MultiHeadAttention`.
+        dropout: Chance that a weight is dropped, in training mode.
+    """
+
+    def __init__(
+        self,
+        *,
+        embed_dim: int,
+        num_heads: int,
+        head_dim: int,
+        rope_dim: int,
+        kv_rank: int,
+        query_rank: int | None = None,
+        value_head_dim: int | None = None,
+        position: RotaryPositions | None = None,
+        attn_fn: AttentionFn = scaled_dot_product_attention,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        value_head_dim = head_dim if value_head_dim is None else value_head_dim
+        self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, head_dim
+        self.rope_dim, self.kv_rank, self.value_head_dim = rope_dim, kv_rank, value_head_dim
+        self.position = RotaryPositions() if position is None else position
+        self.attn_fn, self.dropout = attn_fn, dropout
+        self.query_down: nn.Module = nn.Identity()
+        if query_rank is not None:
+            self.query_down = nn.Sequential(
+                nn.Linear(embed_dim, query_rank, bias=False), RMSNorm(embed_dim=query_rank)
+            )
+        self.query_projection = nn.Linear(
+            query_rank or embed_dim, num_heads * (head_dim + rope_dim), bias=False
+        )
+        self.latent_projection = nn.Linear(embed_dim, kv_rank, bias=False)
+        self.latent_norm = RMSNorm(embed_dim=kv_rank)
+        self.rope_key_projection = nn.Linear(embed_dim, rope_dim, bias=False)
+        self.key_up = nn.Linear(kv_rank, num_heads * head_dim, bias=False)
+        self.value_up = nn.Linear(kv_rank, num_heads * value_head_dim, bias=False)
+        self.output_projection = nn.Linear(num_heads * value_head_dim, embed_dim, bias=False)
+        xavier_(self)
+
+    def forward(
+        self,
+        query: Float[Tensor, "B L D"],
+        attn_mask: Shaped[Tensor, "..."] | None = None,
+        *,
+        is_causal: bool = False,
+        positions: Int[Tensor, "B L"] | None = None,
+        cache: KVCache | SlidingCache | None = None,
+    ) -> Float[Tensor, "B L D"]:
+        """What each position found; arguments as in :meth:`MultiHeadAttention.forward`.
+
+        Args:
+            query: One vector per position; keys and values come from the same.
+            attn_mask: Which pairs count.
+            is_causal: Whether later positions are hidden.
+            positions: Where each token stands, negative at padding.
+            cache: Takes the latent vectors as keys of one head, whose values are empty.
+
+        Raises:
+            ValueError: If shapes do not fit.
+        """
+        check_axes("query", query, "B L D")
+        check_size("query", query, -1, self.embed_dim)
+        q = split_heads(self.query_projection(self.query_down(query)), self.num_heads)
+        latent = self.latent_norm(self.latent_projection(query))  # (B, L, kv_rank)
+        turning = self.rope_key_projection(query)  # (B, L, R)
+        tail = _Tail(self.position, self.rope_dim)
+        if cache is None:
+            k = split_heads(self.key_up(latent), self.num_heads)
+            shared = turning.unsqueeze(1).expand(-1, self.num_heads, -1, -1)
+            key = torch.cat([k, shared], dim=-1)  # (B, H, L, E + R)
+            value = split_heads(self.value_up(latent), self.num_heads)
+            sight = look(q, key, value, attn_mask, is_causal, positions, None, tail)
+            heads = self._attend(sight.query, sight.key, sight.value, sight)
+        else:
+            up = self.key_up.weight.unflatten(0, (self.num_heads, -1))  # (H, E, kv_rank)
+            q = torch.cat([q[..., : self.head_dim] @ up, q[..., self.head_dim :]], dim=-1)
+            key = torch.cat([latent, turning], dim=-1).unsqueeze(1)  # (B, 1, L, kv_rank + R)
+            empty = key[..., :0]
+            sight = look(q, key, empty, attn_mask, is_causal, positions, cache, tail)
+            mixed = self._attend(sight.query, sight.key, sight.key[..., : self.kv_rank], sight)
+            up = self.value_up.weight.unflatten(0, (self.num_heads, -1))  # (H, Ev, kv_rank)
+            heads = mixed @ up.mT  # (B, H, L, Ev)
+        output: Tensor = self.output_projection(heads.transpose(1, 2).flatten(2))
+        return output
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, sight: Any) -> Tensor:
+        return self.attn_fn(
+            query,
+            key,
+            value,
+            attn_mask=sight.attn_mask,
+            is_causal=sight.is_causal,
+            # the width that the queries had before anything was absorbed
+            scale=1 / math.sqrt(self.head_dim + self.rope_dim),
+            dropout_p=self.dropout if self.training else 0.0,
+            enable_gqa=key.shape[1] != self.num_heads,
+        )
+
+
+class _Tail:
+    """Positions that turn the last features only."""
+
+    def __init__(self, position: RotaryPositions, size: int) -> None:
+        self.position, self.size = position, size
+
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """The features, of which the last know where they stand."""
+        still, turning = x[..., : -self.size], x[..., -self.size :]
+        return torch.cat([still, self.position.rotate(turning, positions)], dim=-1)

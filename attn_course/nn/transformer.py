@@ -1,0 +1,354 @@
+"""The Transformer: a stack that reads the source, and a stack that writes the target."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor, nn
+
+from attn_course._checks import check_size
+from attn_course.nn.block import DecoderBlock, EncoderBlock
+from attn_course.nn.cache import CrossCache, DecoderCache, KVCache, ModelCache, SlidingCache
+from attn_course.nn.embeddings import TokenEmbedding, check_padding_mask, real_positions
+from attn_course.nn.feed_forward import FeedForward
+from attn_course.nn.multihead import MultiHeadAttention
+from attn_course.nn.norms import LayerNorm
+from attn_course.nn.positions import SinusoidalPositions
+
+
+class TransformerEncoder(nn.Module):
+    r"""Encoder blocks one after the other: :math:`x^{n+1} = \mathrm{block}_n(x^n)`.
+
+    Args:
+        blocks: Such as :class:`~attn_course.nn.EncoderBlock`.
+        norm: Applied to the result; a pre-norm stack needs one.
+    """
+
+    def __init__(self, *, blocks: Iterable[nn.Module], norm: nn.Module | None = None) -> None:
+        super().__init__()
+        self.blocks, self.norm = nn.ModuleList(blocks), norm
+
+    def forward(
+        self,
+        x: Float[Tensor, "B L D"],
+        attn_mask: Shaped[Tensor, "..."] | None = None,
+        *,
+        is_causal: bool = False,
+        positions: Int[Tensor, "B L"] | None = None,
+        cache: Sequence[KVCache | SlidingCache] | None = None,
+    ) -> Float[Tensor, "B L D"]:
+        """The vectors after the last block.
+
+        Args:
+            x: One vector per position.
+            attn_mask: As in :meth:`MultiHeadAttention.forward`.
+            is_causal: Whether later positions are hidden.
+            positions: Where each token stands, negative at padding.
+            cache: One per block.
+        """
+        for number, block in enumerate(self.blocks):
+            layer = None if cache is None else cache[number]
+            x = block(x, attn_mask, is_causal=is_causal, positions=positions, cache=layer)
+        return x if self.norm is None else self.norm(x)
+
+
+class TransformerDecoder(nn.Module):
+    """Decoder blocks one after the other, all of which look at the same memory.
+
+    Args:
+        blocks: Such as :class:`~attn_course.nn.DecoderBlock`.
+        norm: Applied to the result; a pre-norm stack needs one.
+    """
+
+    def __init__(self, *, blocks: Iterable[nn.Module], norm: nn.Module | None = None) -> None:
+        super().__init__()
+        self.blocks, self.norm = nn.ModuleList(blocks), norm
+
+    def forward(
+        self,
+        x: Float[Tensor, "B L D"],
+        memory: Float[Tensor, "B S Dm"],
+        attn_mask: Shaped[Tensor, "..."] | None = None,
+        memory_mask: Shaped[Tensor, "..."] | None = None,
+        *,
+        is_causal: bool = False,
+        positions: Int[Tensor, "B L"] | None = None,
+        cache: Sequence[DecoderCache] | None = None,
+    ) -> Float[Tensor, "B L D"]:
+        """The vectors after the last block; arguments as in :meth:`DecoderBlock.forward`.
+
+        Args:
+            x: One vector per position of the target.
+            memory: One vector per position of the source.
+            attn_mask: Which positions of the target each may attend to.
+            memory_mask: Which positions of the memory.
+            is_causal: Whether later positions of the target are hidden.
+            positions: Where each token of the target stands, negative at padding.
+            cache: One per block.
+        """
+        for number, block in enumerate(self.blocks):
+            x = block(
+                x,
+                memory,
+                attn_mask,
+                memory_mask,
+                is_causal=is_causal,
+                positions=positions,
+                cache=None if cache is None else cache[number],
+            )
+        return x if self.norm is None else self.norm(x)
+
+
+class Transformer(nn.Module):
+    r"""Sequence to sequence, without recurrence: Vaswani et al. (2017), figure 1.
+
+    .. math:: M = \mathrm{encoder}(E_s[x]), \qquad
+       \mathrm{logits} = W\, \mathrm{decoder}(E_t[y], M) + b
+
+    Pass the same embedding twice to share it; without ``output_projection`` :math:`W` is the table
+    of the target's embedding (section 3.4). :func:`vaswani_like` builds the paper's models.
+
+    Args:
+        source_embedding: From ids of the source to vectors.
+        target_embedding: From ids of the target to vectors.
+        encoder: Stack of encoder blocks.
+        decoder: Stack of decoder blocks.
+        output_projection: From vectors to logits; the target embedding's table if not given.
+        logits_scale: Factor of the vectors before it; :math:`1/\sqrt D` in T5 with tied tables.
+        logits_bias: Whether there is :math:`b`, one number per word, as in Marian; 0 at first.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_embedding: TokenEmbedding,
+        target_embedding: TokenEmbedding,
+        encoder: TransformerEncoder,
+        decoder: TransformerDecoder,
+        output_projection: nn.Module | None = None,
+        logits_scale: float = 1.0,
+        logits_bias: bool = False,
+    ) -> None:
+        super().__init__()
+        self.source_embedding, self.target_embedding = source_embedding, target_embedding
+        self.encoder, self.decoder = encoder, decoder
+        self.output_projection = output_projection
+        self.logits_scale = logits_scale
+        words = target_embedding.tokens.num_embeddings
+        self.logits_bias = nn.Parameter(torch.zeros(words)) if logits_bias else None
+
+    def encode(
+        self, input_ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None = None
+    ) -> Float[Tensor, "B S D"]:
+        """The memory: one vector per token of the source.
+
+        Args:
+            input_ids: The source.
+            padding_mask: True = a real token.
+        """
+        positions = None
+        if padding_mask is not None:
+            check_padding_mask(padding_mask, input_ids)
+            positions = real_positions(padding_mask)
+        x = self.source_embedding(input_ids, positions)
+        memory: Tensor = self.encoder(x, positions=positions)
+        return memory
+
+    def decode(
+        self,
+        decoder_input_ids: Int[Tensor, "B L"],
+        memory: Float[Tensor, "B S D"],
+        padding_mask: Bool[Tensor, "B S"] | None = None,
+        decoder_padding_mask: Bool[Tensor, "B L"] | None = None,
+        *,
+        cache: ModelCache | None = None,
+    ) -> Float[Tensor, "B L V"]:
+        """Logits of the word after each token of the target.
+
+        Args:
+            decoder_input_ids: The target so far, or what of it is new to the cache.
+            memory: From :meth:`encode`; with a cache, always the same.
+            padding_mask: Of the source.
+            decoder_padding_mask: True = a real token; of the new ones.
+            cache: From :meth:`new_cache`.
+
+        Raises:
+            ValueError: If shapes do not fit.
+        """
+        check_size("memory", memory, 0, decoder_input_ids.shape[0])
+        past = 0 if cache is None else cache.length
+        positions = cached_positions(decoder_input_ids, decoder_padding_mask, cache)
+        x = self.target_embedding(decoder_input_ids, positions, past=past)
+        hidden = self.decoder(
+            x,
+            memory,
+            memory_mask=None if padding_mask is None else padding_mask[:, None, None, :],
+            is_causal=True,
+            positions=positions,
+            cache=None if cache is None else cache.layers,
+        )
+        return self.logits(hidden)
+
+    def logits(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B L V"]:
+        """One logit per word from the decoder's vectors."""
+        if self.logits_scale != 1.0:
+            hidden = hidden * self.logits_scale
+        project = self.output_projection or self.target_embedding.logits
+        logits: Tensor = project(hidden)
+        return logits if self.logits_bias is None else logits + self.logits_bias
+
+    def forward(
+        self,
+        input_ids: Int[Tensor, "B S"],
+        padding_mask: Bool[Tensor, "B S"] | None = None,
+        *,
+        decoder_input_ids: Int[Tensor, "B L"],
+        decoder_padding_mask: Bool[Tensor, "B L"] | None = None,
+    ) -> Float[Tensor, "B L V"]:
+        """Logits of the word after each token of the target, all at once.
+
+        Args:
+            input_ids: The source.
+            padding_mask: True = a real token of the source.
+            decoder_input_ids: The target, shifted: its first token is the start symbol.
+            decoder_padding_mask: True = a real token of the target.
+        """
+        memory = self.encode(input_ids, padding_mask)
+        return self.decode(decoder_input_ids, memory, padding_mask, decoder_padding_mask)
+
+    def new_cache(self, make: Callable[[], KVCache | SlidingCache] = KVCache) -> ModelCache:
+        """An empty cache for one batch of sources.
+
+        Args:
+            make: Makes the cache of one self-attention, such as
+                ``functools.partial(KVCache, max_length=100)``.
+        """
+        return ModelCache([DecoderCache(make(), CrossCache()) for _ in self.decoder.blocks])
+
+
+def cached_positions(
+    input_ids: Int[Tensor, "B L"],
+    padding_mask: Bool[Tensor, "B L"] | None,
+    cache: ModelCache | None,
+) -> Int[Tensor, "B L"] | None:
+    """Where new tokens stand, given a batch with padding; None where there is none.
+
+    Args:
+        input_ids: The new tokens.
+        padding_mask: True = a real one.
+        cache: Counts the real tokens of each row from the first padding mask on.
+
+    Raises:
+        ValueError: If a padding mask comes after tokens without one.
+    """
+    real = None if cache is None else cache.real
+    if padding_mask is None:
+        if real is None:
+            return None
+        padding_mask = torch.ones_like(input_ids, dtype=torch.bool)
+    check_padding_mask(padding_mask, input_ids)
+    if cache is not None:
+        if real is None and cache.length:
+            raise ValueError("padding_mask: expected from the first call of a cache on, or never")
+        cache.real = padding_mask.sum(-1) if real is None else real + padding_mask.sum(-1)
+    return real_positions(padding_mask, real)
+
+
+def vaswani_like(
+    *,
+    vocab_size: int,
+    embed_dim: int = 512,
+    num_heads: int = 8,
+    num_layers: int = 6,
+    hidden_dim: int = 2048,
+    head_dim: int | None = None,
+    value_head_dim: int | None = None,
+    norm_first: bool = False,
+    dropout: float = 0.1,
+) -> Transformer:
+    r"""The models of Vaswani et al. (2017), Table 3: one table of words for source, target, output.
+
+    The defaults are the base model; the big one has ``embed_dim=1024, num_heads=16,
+    hidden_dim=4096, dropout=0.3``. Projections of the attention have no bias, as in the paper's
+    formulas; those of the feed-forward part have one.
+
+    With :math:`D` the width, :math:`F` the hidden width, :math:`N` the layers and :math:`V` the
+    words, the parameters are
+
+    .. math:: V D + N \left[ \underbrace{4 D^2 + (2 D F + F + D) + 2 \cdot 2 D}_{\text{encoder}}
+       + \underbrace{2 \cdot 4 D^2 + (2 D F + F + D) + 3 \cdot 2 D}_{\text{decoder}} \right]
+
+    which is 44,101,632 + 512 V for the base model. The paper prints 65 million and "about 37000"
+    words, which make 63,045,632; of 41,100 words all rows (A) to (C) of its Table 3 come out as
+    printed. The big model, printed as 213 million, fits neither: 214,171,648 and 218,370,048.
+
+    Args:
+        vocab_size: Words, shared by source and target.
+        embed_dim: :math:`D`.
+        num_heads: Heads of each attention.
+        num_layers: :math:`N`, of each stack.
+        hidden_dim: :math:`F`.
+        head_dim: The paper's :math:`d_k`; ``embed_dim / num_heads`` if not given.
+        value_head_dim: The paper's :math:`d_v`; ``head_dim`` if not given.
+        norm_first: Pre-norm, with a last norm on both stacks.
+        dropout: Of what each sub-layer adds, and of the embeddings.
+    """
+
+    def attention() -> MultiHeadAttention:
+        return MultiHeadAttention(
+            embed_dim=embed_dim,
+            num_heads=num_heads,
+            head_dim=head_dim,
+            value_head_dim=value_head_dim,
+            bias=False,
+        )
+
+    def feed_forward() -> FeedForward:
+        return FeedForward(embed_dim=embed_dim, hidden_dim=hidden_dim)
+
+    def norm() -> LayerNorm:
+        return LayerNorm(embed_dim=embed_dim)
+
+    def encoder_block() -> EncoderBlock:
+        return EncoderBlock(
+            attention=attention(),
+            attention_norm=norm(),
+            feed_forward=feed_forward(),
+            feed_forward_norm=norm(),
+            norm_first=norm_first,
+            dropout=dropout,
+        )
+
+    def decoder_block() -> DecoderBlock:
+        return DecoderBlock(
+            self_attention=attention(),
+            self_attention_norm=norm(),
+            cross_attention=attention(),
+            cross_attention_norm=norm(),
+            feed_forward=feed_forward(),
+            feed_forward_norm=norm(),
+            norm_first=norm_first,
+            dropout=dropout,
+        )
+
+    embedding = TokenEmbedding(
+        vocab_size=vocab_size,
+        embed_dim=embed_dim,
+        position=SinusoidalPositions(embed_dim=embed_dim),
+        scale=math.sqrt(embed_dim),
+        dropout=dropout,
+        std=embed_dim**-0.5,
+    )
+    return Transformer(
+        source_embedding=embedding,
+        target_embedding=embedding,
+        encoder=TransformerEncoder(
+            blocks=[encoder_block() for _ in range(num_layers)],
+            norm=norm() if norm_first else None,
+        ),
+        decoder=TransformerDecoder(
+            blocks=[decoder_block() for _ in range(num_layers)],
+            norm=norm() if norm_first else None,
+        ),
+    )

@@ -1,0 +1,416 @@
+"""Multi-head attention: against torch's module, by hand, and property by property."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from attn_course.functional import attention_weights, scaled_dot_product_attention
+from attn_course.nn import (
+    AlibiPositions,
+    LowRankLinear,
+    MultiHeadAttention,
+    RelativePositions,
+    RotaryPositions,
+)
+
+B, L, S, H, E, DK, DV = 2, 7, 11, 3, 5, 13, 17
+D = H * E
+
+
+def leaf(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+def gradients(output: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(5)
+    weight = torch.randn(output.shape, generator=generator, dtype=output.dtype)
+    return list(torch.autograd.grad((output * weight).sum(), leaves, retain_graph=True))
+
+
+def theirs(**options: Any) -> nn.MultiheadAttention:
+    module = nn.MultiheadAttention(D, H, batch_first=True, dtype=torch.float64, **options)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.3)  # torch's biases begin at 0, and would hide
+    return module
+
+
+def packed(module: nn.MultiheadAttention, mine: MultiHeadAttention) -> list[tuple[Tensor, Any]]:
+    """Each parameter of torch's with ours, as a parameter or a list of those it consists of."""
+    inputs = [mine.query_projection, mine.key_projection, mine.value_projection]
+    pairs: list[tuple[Tensor, Any]] = [(module.out_proj.weight, [mine.output_projection.weight])]
+    if module.in_proj_weight is not None:
+        pairs.append((module.in_proj_weight, [part.weight for part in inputs]))
+    else:
+        names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
+        pairs += [(getattr(module, n), [p.weight]) for n, p in zip(names, inputs, strict=True)]
+    if module.in_proj_bias is not None:
+        pairs.append((module.in_proj_bias, [part.bias for part in inputs]))
+        pairs.append((module.out_proj.bias, [mine.output_projection.bias]))
+    return pairs
+
+
+def check_like_torch(
+    cls: type[MultiHeadAttention], options: dict[str, Any], masked: str, cross: bool
+) -> None:
+    module = theirs(**options)
+    mine = cls.from_torch(module)
+    query = leaf(B, L, D)
+    key = leaf(B, S, options.get("kdim", D)) if cross else query
+    value = leaf(B, S, options.get("vdim", D)) if cross else query
+    attend = torch.rand(L, key.shape[1]) < 0.6
+    attend[:, 0] = True
+    real = torch.rand(B, key.shape[1]) < 0.7
+    real[:, 0] = True
+    their_mask: dict[str, Any] = {}
+    my_mask: dict[str, Any] = {}
+    if masked == "mask":
+        their_mask, my_mask = {"attn_mask": ~attend}, {"attn_mask": attend}
+    elif masked == "both":
+        their_mask = {"attn_mask": ~attend, "key_padding_mask": ~real}
+        my_mask = {"attn_mask": attend & real[:, None, None, :]}
+    elif masked == "causal":
+        future = torch.ones(L, key.shape[1], dtype=torch.bool).triu(1)
+        their_mask, my_mask = {"attn_mask": future}, {"is_causal": True}
+    want, want_weights = module(query, key, value, average_attn_weights=False, **their_mask)
+    got = mine(query, key, value, **my_mask) if cross else mine(query, **my_mask)
+    assert_close(got, want, **FLOAT64)
+    assert_close(mine.weights(query, key, **my_mask), want_weights, **FLOAT64)
+    inputs = [query, key, value] if cross else [query]
+    pairs = packed(module, mine)
+    for have, wish in zip(gradients(got, inputs), gradients(want, inputs), strict=True):
+        assert_close(have, wish, **FLOAT64)
+    for their_parameter, parts in pairs:
+        (wish,) = gradients(want, [their_parameter])
+        assert_close(torch.cat(gradients(got, parts)), wish, **FLOAT64)
+
+
+@pytest.mark.parametrize("masked", ["none", "mask", "both", "causal"])
+@pytest.mark.parametrize(
+    ("options", "cross"),
+    [({}, False), ({"bias": False}, True), ({"kdim": DK, "vdim": DV}, True)],
+    ids=["self", "cross, no bias", "cross, other widths"],
+)
+def test_output_weights_and_gradients_are_those_of_torch(
+    options: dict[str, Any], cross: bool, masked: str
+) -> None:
+    check_like_torch(MultiHeadAttention, options, masked, cross)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("heads.transpose(1, 2).flatten(2)", "heads.flatten(2).unflatten(1, (-1, 5)).flatten(2)"),
+        ("heads.transpose(1, 2).flatten(2)", "heads.reshape(query.shape)"),
+        ("is_causal=sight.is_causal", "is_causal=False"),
+        ("value = key if value is None else value", "value = key"),
+        ("scale=self.scale", "scale=self.embed_dim**-0.5"),
+        ("(made._inputs(), weights", "(made._inputs()[::-1], weights"),
+    ],
+)
+def test_the_comparison_with_torch_rejects_mutants(old: str, new: str) -> None:
+    wrong = mutant("attn_course.nn.multihead", "MultiHeadAttention", old, new)
+    with pytest.raises((AssertionError, ValueError, RuntimeError)):
+        check_several(wrong)
+
+
+def check_several(cls: type[MultiHeadAttention]) -> None:
+    for options, cross in (({}, False), ({"kdim": DK, "vdim": DV}, True)):
+        for masked in ("both", "causal"):
+            check_like_torch(cls, options, masked, cross)
+
+
+@pytest.mark.parametrize("options", [{}, {"bias": False}, {"kdim": DK, "vdim": DV}])
+def test_weights_go_to_torch_and_back(options: dict[str, Any]) -> None:
+    module = theirs(dropout=0.25, **options).eval()
+    again = MultiHeadAttention.from_torch(module).to_torch()
+    assert_close(again.state_dict(), module.state_dict(), rtol=0, atol=0)
+    assert (again.dropout, again.batch_first, again.training) == (0.25, True, False)
+
+
+def test_torch_modules_that_do_more_are_refused_in_both_directions() -> None:
+    with pytest.raises(ValueError, match="add_bias_kv"):
+        MultiHeadAttention.from_torch(nn.MultiheadAttention(D, H, add_bias_kv=True))
+    for options in (
+        {"num_kv_heads": 1},
+        {"position": RotaryPositions()},
+        {"scale": 1.0},
+        {"value_projection": None},
+        {"head_dim": 2},
+    ):
+        with pytest.raises(ValueError, match="to_torch"):
+            MultiHeadAttention(embed_dim=D, num_heads=H, **options).to_torch()
+
+
+def test_one_query_two_heads_by_hand() -> None:
+    module = MultiHeadAttention(embed_dim=4, num_heads=2, bias=False, scale=1.0).double()
+    eye = torch.eye(4, dtype=torch.float64)
+    with torch.no_grad():
+        for name in ("query", "key", "value", "output"):
+            getattr(module, f"{name}_projection").weight.copy_(eye)
+    log2, log3 = torch.tensor([2.0, 3.0], dtype=torch.float64).log().tolist()
+    query = torch.tensor([[[1.0, 0.0, 0.0, 1.0]]], dtype=torch.float64)
+    key = torch.tensor([[[log2, 5.0, 5.0, 0.0], [0.0, 7.0, 7.0, log3]]], dtype=torch.float64)
+    # head 1 sees (log 2, 0): weights 2/3 and 1/3; head 2 sees (0, log 3): 1/4 and 3/4
+    weights = torch.tensor([[2 / 3, 1 / 3], [1 / 4, 3 / 4]], dtype=torch.float64)
+    assert_close(module.weights(query, key), weights[None, :, None], **FLOAT64)
+    want = [2 / 3 * log2, 2 / 3 * 5 + 1 / 3 * 7, 1 / 4 * 5 + 3 / 4 * 7, 3 / 4 * log3]
+    assert_close(module(query, key), torch.tensor([[want]], dtype=torch.float64), **FLOAT64)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 3])
+def test_grouped_heads_are_many_heads_that_share_keys_and_values(kv_heads: int) -> None:
+    heads, sizes = 6, {"embed_dim": 17, "head_dim": 5, "value_head_dim": 7}
+    grouped = MultiHeadAttention(num_heads=heads, num_kv_heads=kv_heads, **sizes).double()
+    many = MultiHeadAttention(num_heads=heads, **sizes).double()
+    for name, parameter in grouped.named_parameters():
+        if name.startswith(("key", "value")):
+            rows = parameter.unflatten(0, (kv_heads, -1))
+            parameter = rows.repeat_interleave(heads // kv_heads, dim=0).flatten(0, 1)
+        many.get_parameter(name).data.copy_(parameter.data)
+    x = leaf(B, L, 17)
+    got, want = grouped(x, is_causal=True), many(x, is_causal=True)
+    assert_close(got, want, **FLOAT64)
+    assert_close(gradients(got, [x]), gradients(want, [x]), **FLOAT64)
+    assert_close(grouped.weights(x, is_causal=True), many.weights(x, is_causal=True), **FLOAT64)
+    wish = gradients(want, [many.key_projection.weight])[0].unflatten(0, (kv_heads, -1, 5)).sum(1)
+    (have,) = gradients(got, [grouped.key_projection.weight])
+    assert_close(have, wish.flatten(0, 1), **FLOAT64)
+
+
+def test_parameters_have_the_names_and_shapes_that_the_docstring_gives() -> None:
+    module = MultiHeadAttention(
+        embed_dim=29, num_heads=6, num_kv_heads=2, head_dim=5, value_head_dim=7, kdim=31, vdim=37
+    )
+    shapes = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
+    assert shapes == {
+        "query_projection.weight": (30, 29),
+        "query_projection.bias": (30,),
+        "key_projection.weight": (10, 31),
+        "key_projection.bias": (10,),
+        "value_projection.weight": (14, 37),
+        "value_projection.bias": (14,),
+        "output_projection.weight": (29, 42),
+        "output_projection.bias": (29,),
+    }
+    bound = (6 / (30 + 29)) ** 0.5
+    largest = float(module.query_projection.weight.detach().abs().max())
+    assert 0.95 * bound < largest <= bound
+    assert not module.output_projection.bias.any()
+
+
+POSITIONS = {
+    "none": lambda: None,
+    "rope": RotaryPositions,
+    "alibi": lambda: AlibiPositions(num_heads=6),
+    "t5": lambda: RelativePositions(
+        num_heads=6, bidirectional=False, num_buckets=5, max_distance=9
+    ),
+}
+
+
+def attention(position: str, **options: Any) -> MultiHeadAttention:
+    module = MultiHeadAttention(
+        embed_dim=29,
+        num_heads=6,
+        num_kv_heads=3,
+        head_dim=4,
+        position=POSITIONS[position](),
+        **options,
+    )
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return module.double()
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_no_output_depends_on_what_comes_later(position: str) -> None:
+    module, x = attention(position), leaf(1, L, 29)
+    output = module(x, is_causal=True)
+    for i in range(L):
+        (grad,) = torch.autograd.grad(output[:, i].square().sum(), x, retain_graph=True)
+        reached = grad[0].abs().amax(-1) > 0
+        assert reached.tolist() == [j <= i for j in range(L)]
+
+
+@pytest.mark.parametrize("is_causal", [True, False])
+@pytest.mark.parametrize("position", POSITIONS)
+def test_padding_on_either_side_changes_nothing(position: str, is_causal: bool) -> None:
+    module = attention(position)
+    rows = [leaf(1, length, 29) for length in (7, 4, 5)]
+    padded = torch.full((3, 9, 29), 1e3, dtype=torch.float64)
+    positions = torch.full((3, 9), -1)
+    # left, right, and in the middle
+    places = [torch.arange(2, 9), torch.arange(4), torch.tensor([0, 1, 2, 6, 7])]
+    for n, (row, place) in enumerate(zip(rows, places, strict=True)):
+        padded[n, place] = row[0].detach()
+        positions[n, place] = torch.arange(len(place))
+    got = module(padded, is_causal=is_causal, positions=positions)
+    for n, (row, place) in enumerate(zip(rows, places, strict=True)):
+        assert_close(got[n : n + 1, place], module(row, is_causal=is_causal), **FLOAT64)
+    weights = module.weights(padded, is_causal=is_causal, positions=positions)
+    assert not weights.movedim(-1, 1)[positions < 0].any()
+
+
+@pytest.mark.parametrize("position", ["rope", "alibi", "t5"])
+def test_moving_the_whole_text_changes_nothing_and_moving_one_token_does(position: str) -> None:
+    module, x = attention(position), leaf(2, L, 29)
+    here = torch.arange(L).expand(2, L)
+    assert_close(module(x, positions=here + 53), module(x), **FLOAT64)
+    apart = here.clone()
+    apart[:, -1] += 3
+    assert float((module(x, positions=apart) - module(x)).detach().abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_float_and_boolean_masks_say_the_same(position: str) -> None:
+    module, x = attention(position), leaf(B, L, 29)
+    mask = torch.rand(B, 1, L, L) < 0.6
+    mask[..., 0] = True
+    numbers = torch.zeros(mask.shape, dtype=torch.float64).masked_fill(~mask, -torch.inf)
+    assert_close(module(x, attn_mask=numbers), module(x, attn_mask=mask), **FLOAT64)
+    causal = torch.ones(L, L, dtype=torch.bool).tril()
+    assert_close(module(x, attn_mask=causal), module(x, is_causal=True), **FLOAT64)
+
+
+def test_a_query_without_keys_gives_the_bias_of_the_output_and_no_gradient() -> None:
+    module, x = attention("alibi"), leaf(B, L, 29)
+    mask = torch.ones(L, L, dtype=torch.bool)
+    mask[3] = False
+    output = module(x, attn_mask=mask)
+    assert_close(output[:, 3], module.output_projection.bias.expand(B, -1), **FLOAT64)
+    (grad,) = torch.autograd.grad(output[:, 3].sum(), x)
+    assert not grad.any()
+
+
+@pytest.mark.parametrize("position", ["none", "rope", "alibi"])
+def test_torch_own_function_fits_in(position: str) -> None:
+    theirs_inside = attention(position, attn_fn=nn.functional.scaled_dot_product_attention)
+    ours = attention(position)
+    ours.load_state_dict(theirs_inside.state_dict())
+    x = leaf(B, L, 29)
+    assert_close(theirs_inside(x, is_causal=True), ours(x, is_causal=True), **FLOAT64)
+
+
+def without_softmax(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+    scores: Tensor = query @ key.mT * query.shape[-1] ** -0.5
+    return scores.tril() @ value if options["is_causal"] else scores @ value
+
+
+def test_without_softmax_it_is_linear_in_the_values_and_in_the_scores() -> None:
+    module = MultiHeadAttention(embed_dim=D, num_heads=H, bias=False, attn_fn=without_softmax)
+    x = torch.randn(B, L, D, dtype=torch.float64)
+    module.double()
+    assert_close(module(3 * x), 27 * module(x), **FLOAT64)
+    q = module.query_projection(x).unflatten(-1, (H, E))
+    k = module.key_projection(x).unflatten(-1, (H, E))
+    v = module.value_projection(x).unflatten(-1, (H, E))
+    mixed = torch.einsum("blhe,bshe,bshv->blhv", q, k, v) / E**0.5
+    assert_close(module(x), module.output_projection(mixed.flatten(2)), **FLOAT64)
+
+
+def test_dropout_is_for_training_only_and_goes_to_the_function() -> None:
+    seen = []
+
+    def spy(*args: Tensor, dropout_p: float, **options: Any) -> Tensor:
+        seen.append(dropout_p)
+        return scaled_dot_product_attention(*args, dropout_p=dropout_p, **options)
+
+    module = MultiHeadAttention(embed_dim=D, num_heads=H, dropout=0.3, attn_fn=spy)
+    x = torch.randn(B, L, D)
+    module(x)
+    module.eval()(x)
+    assert seen == [0.3, 0.0]
+
+
+def test_without_value_projection_the_features_are_dealt_to_the_heads() -> None:
+    module = MultiHeadAttention(embed_dim=D, num_heads=H, value_projection=None).double()
+    full = MultiHeadAttention(embed_dim=D, num_heads=H).double()
+    assert not any(name.startswith("value") for name, _ in module.named_parameters())
+    full.load_state_dict(module.state_dict(), strict=False)
+    with torch.no_grad():
+        full.value_projection.weight.copy_(torch.eye(D))
+        full.value_projection.bias.zero_()
+    x = leaf(B, L, D)
+    assert_close(module(x), full(x), **FLOAT64)
+    with pytest.raises(ValueError, match=r"vdim: expected .* = 15 without a value projection"):
+        MultiHeadAttention(embed_dim=16, num_heads=H, head_dim=E, value_projection=None)
+
+
+def test_a_low_rank_value_projection_is_the_product_of_its_factors() -> None:
+    low = LowRankLinear(in_features=D, out_features=D, rank=2)
+    assert sum(p.numel() for p in low.parameters()) == 2 * (D + D) + D
+    module = MultiHeadAttention(embed_dim=D, num_heads=H, value_projection=low).double()
+    full = MultiHeadAttention(embed_dim=D, num_heads=H).double()
+    state = {n: p for n, p in module.state_dict().items() if not n.startswith("value")}
+    full.load_state_dict(state, strict=False)
+    nn.init.normal_(low.up.bias)
+    with torch.no_grad():
+        full.value_projection.weight.copy_(low.up.weight @ low.down.weight)
+        full.value_projection.bias.copy_(low.up.bias)
+    x = leaf(B, L, D)
+    assert_close(module(x), full(x), **FLOAT64)
+    wrong = MultiHeadAttention(embed_dim=D, num_heads=H, value_projection=nn.Linear(D, 7))
+    with pytest.raises(ValueError, match=r"value_projection\(value\): expected size 15"):
+        wrong(torch.randn(B, L, D))
+
+
+def test_scale_and_weights_are_those_of_the_function() -> None:
+    module, x = attention("none", scale=1.0), leaf(B, L, 29)
+    q = module.query_projection(x).unflatten(-1, (6, 4)).transpose(1, 2)
+    k = module.key_projection(x).unflatten(-1, (3, 4)).transpose(1, 2)
+    want = attention_weights(q, k, scale=1.0, enable_gqa=True)
+    assert_close(module.weights(x), want, **FLOAT64)
+
+
+X = torch.zeros(2, 7, 15)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"attn_mask": torch.ones(2, 7, 7).bool()}, "attn_mask: expected shape"),
+        ({"attn_mask": torch.ones(2, 7).bool()}, r"mask\[:, None, None, :\]"),
+        ({"attn_mask": torch.ones(7).bool()}, "attn_mask: expected shape"),
+        ({"attn_mask": torch.ones(7, 7).bool(), "is_causal": True}, "attn_mask: expected none"),
+        ({"positions": torch.zeros(2, 7).long(), "key": torch.zeros(2, 5, 15)}, "self-attention"),
+        ({"key": torch.zeros(2, 7, 14)}, "key: expected size 15"),
+        ({"value": torch.zeros(2, 6, 15)}, "value: expected size 7"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
+    module = MultiHeadAttention(embed_dim=15, num_heads=3)
+    with pytest.raises(ValueError, match=message):
+        module(X, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"embed_dim": 16, "num_heads": 3}, "embed_dim: expected a multiple of num_heads"),
+        ({"embed_dim": 16, "num_heads": 4, "num_kv_heads": 3}, "num_kv_heads: expected a divisor"),
+        ({"embed_dim": 16, "num_heads": 0}, "num_kv_heads"),
+    ],
+)
+def test_sizes_that_do_not_divide_are_refused(sizes: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MultiHeadAttention(**sizes)
+
+
+def test_partial_functions_make_windows() -> None:
+    def banded(query: Tensor, key: Tensor, value: Tensor, *, window: int, **options: Any) -> Tensor:
+        i = torch.arange(query.shape[-2])
+        options |= {"attn_mask": (i[:, None] - i).abs() < window, "is_causal": False}
+        return scaled_dot_product_attention(query, key, value, **options)
+
+    module = attention("rope", attn_fn=partial(banded, window=2))
+    x = leaf(B, L, 29)
+    i = torch.arange(L)
+    plain = attention("rope")
+    plain.load_state_dict(module.state_dict())
+    assert_close(module(x), plain(x, attn_mask=(i[:, None] - i).abs() < 2), **FLOAT64)
