@@ -9,6 +9,13 @@ from attn_course.nn.attention_seq2seq import (
 )
 from attn_course.nn.block import DecoderBlock, EncoderBlock
 from attn_course.nn.cache import CrossCache, DecoderCache, KVCache, ModelCache, SlidingCache
+from attn_course.nn.capture import (
+    Captured,
+    at_positions,
+    capture,
+    patched,
+    without_heads,
+)
 from attn_course.nn.embeddings import TokenEmbedding
 from attn_course.nn.encoder_model import EncoderModel, Pooler, bert_like
 from attn_course.nn.feed_forward import FeedForward, GatedFeedForward
@@ -65,6 +72,7 @@ __all__ = [
     "BahdanauDecoder",
     "BahdanauState",
     "BidirectionalEncoder",
+    "Captured",
     "Cell",
     "ConcatScore",
     "CosineScore",
@@ -111,12 +119,16 @@ __all__ = [
     "TransformerDecoder",
     "TransformerEncoder",
     "TwoStepScore",
+    "at_positions",
     "bert_like",
+    "capture",
     "decoder_only",
     "gpt2_like",
     "hidden_of",
     "init_residual",
     "llama_like",
     "make_score",
+    "patched",
     "vaswani_like",
+    "without_heads",
 ]
