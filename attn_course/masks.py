@@ -349,7 +349,8 @@ def from_multihead_mask(
         raise ValueError(
             f"num_heads: expected a divisor of {mask.shape[0]}, the first axis, got {num_heads}"
         )
-    return ~mask.unflatten(0, (-1, num_heads))
+    per_example: Tensor = mask.unflatten(0, (-1, num_heads))
+    return ~per_example
 
 
 def _positions(

@@ -39,7 +39,9 @@ def flex_attention_fn(
         return query >= key
 
     @functools.lru_cache(maxsize=8)
-    def blocks(is_causal: bool, length: int, keys: int, device: torch.device) -> object:
+    def blocks(
+        is_causal: bool, length: int, keys: int, device: torch.device
+    ) -> flex.BlockMask | None:
         mods = [mod for mod, used in ((mask_mod, mask_mod), (causal, is_causal)) if mod and used]
         if not mods:
             return None
@@ -66,10 +68,8 @@ def flex_attention_fn(
         if dropout_p:
             raise ValueError(f"dropout_p: expected 0, FlexAttention has none, got {dropout_p}")
         block_mask = blocks(is_causal, query.shape[-2], key.shape[-2], query.device)
-        output = flex.flex_attention(
+        return flex.flex_attention(
             query, key, value, score_mod, block_mask, scale=scale, enable_gqa=enable_gqa
         )
-        assert isinstance(output, Tensor)
-        return output
 
     return attention

@@ -4,8 +4,9 @@ Masks, everywhere: True = may attend, or a float bias that is added to the score
 attend to nothing gives 0, forward and backward.
 """
 
+import functools
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Shaped
@@ -106,30 +107,33 @@ def scaled_dot_product_attention(
         # top-left: nobody attends to the keys behind the last query
         key, value = key[..., : query.shape[-2], :], value[..., : query.shape[-2], :]
 
-    def attend(key: Tensor, value: Tensor) -> Tensor:
-        output = _fused(query, key, value, bias, is_causal, scale, dropout_p, enable_gqa)
-        return output if empty is None else output.masked_fill(empty, 0.0)
-
-    empty, bias = None, attn_mask
-    if attn_mask is None:
-        return attend(key, value)
     may_look = _may_look(query)
-    empty = _empty_rows(attn_mask)
-    if may_look and not empty.any():
-        empty = None
-    else:
-        bias = _opened(attn_mask, empty)
-    tracked = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value, bias))
-    if may_look and (tracked or dropout_p):
+    empty, allowed = None, None
+    if attn_mask is not None:
+        allowed = _allowed(attn_mask)
+        empty = ~allowed.any(dim=-1, keepdim=True)
+        if may_look and not empty.any():
+            empty = None
+    fused = functools.partial(
+        _fused,
+        attn_mask=attn_mask,
+        empty=empty,
+        is_causal=is_causal,
+        scale=scale,
+        dropout_p=dropout_p,
+        enable_gqa=enable_gqa,
+    )
+    if allowed is None:
+        return fused(query, key, value)
+    if may_look and (dropout_p or _tracked(query, key, value, attn_mask)):
         if _finite(key, value):
-            return attend(key, value)
+            return fused(query, key, value)
     elif may_look:
         # NaN or inf in any key or value that counts shows in the output
-        output = attend(key, value)
+        output = fused(query, key, value)
         if output.isfinite().all():
             return output
-    allowed = _allowed(attn_mask)
-    return attend(*(_without_padding(rows, allowed) for rows in (key, value)))
+    return fused(query, _without_padding(key, allowed), _without_padding(value, allowed))
 
 
 def attention_with_lse(
@@ -330,18 +334,6 @@ def _allowed(attn_mask: Tensor) -> Bool[Tensor, "..."]:
     return attn_mask if attn_mask.dtype == torch.bool else attn_mask != -torch.inf
 
 
-def _empty_rows(attn_mask: Tensor) -> Bool[Tensor, "..."]:
-    """Which queries may attend to nothing."""
-    return ~_allowed(attn_mask).any(dim=-1, keepdim=True)
-
-
-def _opened(attn_mask: Tensor, empty: Bool[Tensor, "..."]) -> Tensor:
-    """The mask without empty rows, whose softmax would be 0/0; their output is set to 0 later."""
-    if attn_mask.dtype == torch.bool:
-        return attn_mask | empty
-    return attn_mask.masked_fill(empty, 0.0)
-
-
 def _without_padding(
     rows: Float[Tensor, "*B S E"], allowed: Bool[Tensor, "..."]
 ) -> Float[Tensor, "*C S E"]:
@@ -351,6 +343,11 @@ def _without_padding(
         # (..., Hkv, S): any query head of the group may attend; one key head serves all without gqa
         attended = attended.unflatten(-2, (rows.shape[-3], -1)).any(dim=-2)
     return torch.where(attended.unsqueeze(-1), rows, 0.0)
+
+
+def _tracked(*tensors: Tensor | None) -> bool:
+    """Whether a backward pass may follow."""
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
 def _finite(*tensors: Tensor) -> bool:
@@ -394,14 +391,16 @@ def _fold(rows: Tensor, key: Tensor, enable_gqa: bool) -> Tensor:
     """Query heads of one group below each other, so that no key is copied: (..., Hkv, G L, S)."""
     if not enable_gqa:
         return rows
-    return rows.unflatten(-3, (key.shape[-3], -1)).flatten(-3, -2)
+    folded: Tensor = rows.unflatten(-3, (key.shape[-3], -1))
+    return folded.flatten(-3, -2)
 
 
 def _unfold(rows: Tensor, query: Tensor, enable_gqa: bool) -> Tensor:
     """The inverse: (..., Hq, L, S)."""
     if not enable_gqa:
         return rows
-    return rows.unflatten(-2, (-1, query.shape[-2])).flatten(-4, -3)
+    unfolded: Tensor = rows.unflatten(-2, (-1, query.shape[-2]))
+    return unfolded.flatten(-4, -3)
 
 
 def _softmax(scores: Float[Tensor, "*D L S"]) -> Float[Tensor, "*D L S"]:
@@ -420,31 +419,40 @@ def _fused(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    *,
     attn_mask: Tensor | None,
+    empty: Tensor | None,
     is_causal: bool,
     scale: float | None,
     dropout_p: float,
     enable_gqa: bool,
 ) -> Tensor:
-    """torch's own attention, or a quicker way on a CPU, for rows that are not empty."""
-    lead = _lead(query, key, value, enable_gqa)
+    """torch's own attention, or a quicker way on a CPU, and 0 for the empty rows."""
+    lead = _scores_shape(query, key, value, enable_gqa)[:-2]
     grouped = (*lead[:-1], key.shape[-3]) if enable_gqa else lead
     query = query.expand(*lead, *query.shape[-2:])
     key, value = (rows.expand(*grouped, *rows.shape[-2:]) for rows in (key, value))
-    if attn_mask is not None and attn_mask.dtype not in (torch.bool, torch.float32):
-        attn_mask = attn_mask.to(torch.promote_types(query.dtype, torch.float32))
-    elif attn_mask is not None and query.dtype == torch.float64 and attn_mask.dtype != torch.bool:
-        attn_mask = attn_mask.double()
+    if attn_mask is not None:
+        if attn_mask.dtype != torch.bool:
+            attn_mask = attn_mask.to(torch.promote_types(query.dtype, torch.float32))
+        if empty is not None:
+            # any open row will do: a softmax of nothing is 0/0, and its output is replaced below
+            is_bias = attn_mask.is_floating_point()
+            attn_mask = attn_mask.masked_fill(empty, 0.0) if is_bias else attn_mask | empty
     if _may_look(query) and query.ndim == 4 and key.shape[-2] and not dropout_p:
-        scale = _scale(query, scale)
         if attn_mask is not None:
             attn_mask = attn_mask[(None,) * (4 - attn_mask.ndim)]
-        return cpu_attention(query, key, value, attn_mask, is_causal=is_causal, scale=scale)
-    return F.scaled_dot_product_attention(
-        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-    )
+        output = cpu_attention(
+            query, key, value, attn_mask, is_causal=is_causal, scale=_scale(query, scale)
+        )
+    else:
+        output = F.scaled_dot_product_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+    return output if empty is None else output.masked_fill(empty, 0.0)
 
 
-def _lead(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[int, ...]:
-    """The axes before the rows of the output."""
-    return _scores_shape(query, key, value, enable_gqa)[:-2]
+if TYPE_CHECKING:
+    # mypy holds the promise that these fit
+    _TORCHS: AttentionFn = F.scaled_dot_product_attention
+    _OURS: AttentionFn = scaled_dot_product_attention

@@ -1,0 +1,553 @@
+"""Attention with torch's signature: by hand, NumPy, torch, gradcheck, and where ours differs."""
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+import torch
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from attn_course import functional, reference
+from attn_course.functional import (
+    AttentionFn,
+    _cpu_attention,
+    attention_weights,
+    attention_with_lse,
+    flex_attention_fn,
+    merge_attention,
+    scaled_dot_product_attention,
+)
+from attn_course.probes import student
+
+MODULE = "attn_course.functional.scaled_dot_product"
+FAST = "attn_course.functional._cpu_attention"
+B, H, HKV, L, S, E, EV = 2, 6, 3, 5, 7, 11, 13
+
+
+def rows(
+    length: int = L, heads: int = H, kv_heads: int = H, *, dtype: torch.dtype = torch.float64
+) -> list[Tensor]:
+    shapes = ((B, heads, length, E), (B, kv_heads, S, E), (B, kv_heads, S, EV))
+    return [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+
+
+def all_masks(length: int = L) -> Iterator[Tensor | None]:
+    """None, booleans for pairs, keys, heads; biases; with an empty row wherever there is one."""
+    yield None
+    mask = torch.rand(length, S) < 0.6
+    mask[0] = False
+    yield mask
+    yield torch.tensor([[True] * 4 + [False] * 3, [False] * S])[:, None, None, :]
+    mask = torch.rand(B, H, length, S) < 0.6
+    mask[1, 2, -1] = False
+    yield mask
+    yield torch.randn(H, length, S, dtype=torch.float64)
+    yield torch.randn(length, S, dtype=torch.float64).masked_fill(~mask[1, 2], -torch.inf)
+
+
+def check(attention: Callable[..., Tensor]) -> None:
+    """All oracles for the output and its gradients."""
+    # by hand: scores ln 1 and ln 3, so weights 1/4 and 3/4
+    query = torch.tensor([[[[1.0]]]])
+    key = torch.tensor([[[[0.0], [math.log(3.0)]]]])
+    value = torch.tensor([[[[8.0, 0.0], [0.0, 4.0]]]])
+    assert_close(attention(query, key, value), torch.tensor([[[[2.0, 3.0]]]]))
+
+    for length, kv_heads in ((L, H), (1, H), (L, HKV), (1, HKV), (11, 1)):
+        gqa = kv_heads != H
+        for mask in all_masks(length):
+            tensors = rows(length, kv_heads=kv_heads)
+            options = {"enable_gqa": gqa, "scale": 0.7 if mask is None else None}
+            output = attention(*tensors, mask, **options)
+            arrays = [t.detach().numpy() for t in tensors]
+            plain = None if mask is None else mask.numpy()
+            want = reference.scaled_dot_product_attention(*arrays, plain, **options)
+            assert_close(output.detach(), torch.from_numpy(want), **FLOAT64)
+            spread = [t.repeat_interleave(H // t.shape[1], dim=1) for t in tensors]
+            allowed = torch.ones(1, S) if mask is None else mask
+            allowed = allowed if allowed.dtype == torch.bool else allowed > -torch.inf
+            empty = ~allowed.any(-1, keepdim=True)
+            safe = None
+            if mask is not None:
+                safe = mask | empty if mask.dtype == torch.bool else mask.masked_fill(empty, 0.0)
+            theirs = F.scaled_dot_product_attention(*spread, safe, scale=options["scale"])
+            theirs = theirs.masked_fill(empty, 0.0)
+            direction = torch.randn_like(output)
+            got = torch.autograd.grad(output, tensors, direction)
+            assert_close(got, torch.autograd.grad(theirs, tensors, direction), **FLOAT64)
+    for length in (L, 11):
+        tensors = rows(length)
+        causal = attention(*tensors, is_causal=True)
+        want = F.scaled_dot_product_attention(*tensors, is_causal=True)
+        assert_close(causal, want, **FLOAT64)
+
+
+def test_attention_agrees_with_every_oracle() -> None:
+    check(scaled_dot_product_attention)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("else output.masked_fill(empty, 0.0)", "else output"),
+        ("if may_look and not empty.any()", "if may_look"),
+        ("~allowed.any(dim=-1, keepdim=True)", "~allowed.all(dim=-1, keepdim=True)"),
+        ("attn_mask | empty", "~attn_mask | empty"),
+        ("attn_mask.masked_fill(empty, 0.0)", "attn_mask.exp().masked_fill(empty, 0.0)"),
+        ("float(query.shape[-1]) ** -0.5", "float(query.shape[-2]) ** -0.5"),
+        ("float(query.shape[-1]) ** -0.5", "1.0"),
+        ("is_causal=is_causal, scale=_scale", "is_causal=False, scale=_scale"),
+        ("scale=_scale(query, scale)", "scale=_scale(query, None)"),
+        ("query, key, value, attn_mask, is_causal=is", "query, key, value, None, is_causal=is"),
+    ],
+)
+def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check(mutant(MODULE, "scaled_dot_product_attention", old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(key @ (query * scale).mT).mT", "(key @ query.mT).mT"),
+        ("dim=-1) @ value", "dim=-2) @ value"),
+        ("repeat(1, 1, groups, 1)", "repeat_interleave(groups, 2)"),
+        ("spread.reshape(batch, kv_heads, groups * length, keys)", "spread[:, :kv_heads]"),
+        ("output.reshape(*query.shape[:3], -1)", "output.mT.reshape(*query.shape[:3], -1)"),
+        ("masked_fill(~attn_mask", "masked_fill(attn_mask"),
+        ("return scores + attn_mask", "return scores"),
+        ("is_causal=is_causal, scale=scale, enable_gqa", "scale=scale, enable_gqa"),
+    ],
+)
+def test_oracles_reject_a_changed_fast_path(
+    old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = mutant(FAST, "cpu_attention", old, new)
+    monkeypatch.setattr(sys.modules[MODULE], "cpu_attention", changed)
+    with pytest.raises((AssertionError, RuntimeError)):
+        check(scaled_dot_product_attention)
+
+
+@pytest.mark.parametrize("kv_heads", [2, 1])
+def test_gradcheck(kv_heads: int) -> None:
+    query = torch.randn(1, 2, 3, 2, dtype=torch.float64, requires_grad=True)
+    key, value = (
+        torch.randn(1, kv_heads, 4, 2, dtype=torch.float64, requires_grad=True) for _ in range(2)
+    )
+    mask = torch.tensor([[True, False, True, True], [False] * 4, [False, True, False, False]])
+    bias = torch.randn(3, 4, dtype=torch.float64).masked_fill(~mask, -torch.inf)
+    bias.requires_grad_()
+    for attn_mask in (mask, bias):
+        call = partial(scaled_dot_product_attention, attn_mask=attn_mask, enable_gqa=kv_heads == 1)
+        assert torch.autograd.gradcheck(call, (query, key, value), fast_mode=True)
+        lse = partial(attention_with_lse, attn_mask=attn_mask, enable_gqa=kv_heads == 1)
+        assert torch.autograd.gradcheck(
+            lambda q, k, v, f=lse: f(q, k, v)[0] * f(q, k, v)[1].nan_to_num(0, 0, 0)[..., None],
+            [query, key, value],
+            fast_mode=True,
+        )
+    finite = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda m: scaled_dot_product_attention(query[:, :1], key[:, :1], value[:, :1], m), finite
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("length", "kv_heads"), [(1, H), (1, HKV), (L, HKV), (19, H), (37, HKV)])
+def test_half_precision_rounds_as_little_as_torch(
+    dtype: torch.dtype, length: int, kv_heads: int
+) -> None:
+    tensors = [t.detach().to(dtype) for t in rows(length, kv_heads=kv_heads)]
+    tensors[0] *= 5  # large scores: rounded to half precision they would be far off
+    wide = [t.double() for t in tensors]
+    mask = torch.rand(B, 1, length, S) < 0.7
+    for attn_mask in (None, mask):
+        options = {"attn_mask": attn_mask, "enable_gqa": kv_heads != H}
+        exact = scaled_dot_product_attention(*wide, **options)
+        output = scaled_dot_product_attention(*tensors, **options)
+        theirs = F.scaled_dot_product_attention(*tensors, **options)
+        assert output.dtype == dtype
+        largest = exact.abs().max()
+        error = (output.double() - exact).abs().max() / largest
+        torchs = (theirs.double() - exact).nan_to_num().abs().max() / largest
+        # half an eps is one rounding of the output; a float32 sum of 11 products has a few
+        roundings = 4.0 if dtype == torch.float32 else 0.6
+        assert error <= max(1.5 * torchs, roundings * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_in_half_precision(dtype: torch.dtype) -> None:
+    for length, kv_heads in ((1, H), (1, HKV), (19, HKV)):
+        tensors = [t.detach().to(dtype).requires_grad_() for t in rows(length, kv_heads=kv_heads)]
+        wide = [t.detach().double().requires_grad_() for t in tensors]
+        mask = torch.rand(length, S) < 0.7
+        results = [
+            torch.autograd.grad(
+                scaled_dot_product_attention(*some, mask, enable_gqa=kv_heads != H).square().sum(),
+                some,
+            )
+            for some in (tensors, wide)
+        ]
+        for got, want in zip(*results, strict=True):
+            assert got.dtype == dtype
+            # the squared output is rounded once, the gradient again
+            assert_close(
+                got.double(), want, rtol=0, atol=4 * torch.finfo(dtype).eps * want.abs().max()
+            )
+
+
+def test_with_lse_and_weights_agree_with_numpy() -> None:
+    for kv_heads in (H, HKV):
+        for mask in (*all_masks(), "causal"):
+            tensors = [t.detach() for t in rows(kv_heads=kv_heads)]
+            options = {"enable_gqa": kv_heads != H}
+            if isinstance(mask, str):
+                mask, options = None, options | {"is_causal": True}
+            plain = None if mask is None else mask.numpy()
+            arrays = [t.numpy() for t in tensors]
+            want = reference.attention_with_lse(*arrays, plain, **options)
+            got = attention_with_lse(*tensors, mask, **options)
+            for ours, theirs in zip(got, want, strict=True):
+                assert_close(ours, torch.from_numpy(theirs), **FLOAT64)
+            weights = attention_weights(*tensors[:2], mask, **options)
+            theirs = reference.attention_weights(*arrays[:2], plain, **options)
+            assert_close(weights, torch.from_numpy(theirs), **FLOAT64)
+    for dtype in (torch.bfloat16, torch.float16):
+        output, lse = attention_with_lse(*rows(dtype=dtype))
+        assert (output.dtype, lse.dtype) == (dtype, torch.float32)
+
+
+def blocks(mask: Tensor, merge: Callable[..., tuple[Tensor, Tensor]]) -> None:
+    query, key, value = rows()
+    whole = attention_with_lse(query, key, value, mask)
+    parts = [
+        attention_with_lse(query, key[:, :, a:b], value[:, :, a:b], mask[..., a:b])
+        for a, b in ((5, S), (0, 2), (2, 5))
+    ]
+    outputs, lses = zip(*parts, strict=True)
+    got = merge(outputs, lses)
+    assert_close(got, whole, **FLOAT64)
+    arrays = [[t.detach().numpy() for t in some] for some in (outputs, lses)]
+    for ours, theirs in zip(got, reference.merge_attention(*arrays), strict=True):
+        assert_close(ours.detach(), torch.from_numpy(theirs), **FLOAT64)
+    grads = [torch.autograd.grad(o.square().sum(), (query, key, value)) for o, _ in (got, whole)]
+    assert_close(*grads, **FLOAT64)
+    # far from 0, where exponentials overflow or vanish
+    for shift in (-2000.0, 2000.0):
+        shifted = merge(outputs, [lse + shift for lse in lses])
+        assert_close(shifted, (whole[0], whole[1] + shift), **FLOAT64)
+
+
+def block_mask() -> Tensor:
+    mask = torch.rand(B, H, L, S) < 0.5
+    mask[0, 0, 0] = False  # empty in every block
+    mask[1, 0, 1, :5] = False  # in some
+    return mask
+
+
+def test_merged_blocks_are_attention_to_all() -> None:
+    blocks(block_mask(), merge_attention)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("torch.exp(stacked - total.masked_fill(total == -torch.inf, 0.0))", "stacked.softmax(0)"),
+        (
+            "torch.exp(stacked - total.masked_fill(total == -torch.inf, 0.0))",
+            "torch.exp(stacked)",
+        ),
+        ("return output.to(outputs[0].dtype), total", "return output / len(outputs), total"),
+        ("logsumexp(stacked, dim=0)", "stacked.exp().sum(0).log()"),
+        ("logsumexp(stacked, dim=0)", "stacked.amax(0)"),
+    ],
+)
+def test_blocks_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises(AssertionError):
+        blocks(block_mask(), mutant(MODULE, "merge_attention", old, new))
+
+
+def output_and_lse(*arguments: Tensor, enable_gqa: bool) -> Tensor:
+    output, lse = attention_with_lse(*arguments, enable_gqa=enable_gqa)
+    return torch.cat([output.flatten(), lse.nan_to_num(0, 0, 0).flatten()])
+
+
+def weights_alone(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor, *, enable_gqa: bool
+) -> Tensor:
+    weights = attention_weights(query, key, attn_mask, enable_gqa=enable_gqa)
+    return weights + 0 * value.nan_to_num(0, 0, 0).sum()
+
+
+@pytest.mark.parametrize("kv_heads", [H, HKV, 1])
+@pytest.mark.parametrize("length", [1, L, 19])
+@pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf])
+def test_what_nobody_attends_to_may_be_anything(kv_heads: int, length: int, poison: float) -> None:
+    mask = torch.ones(B, 1, length, S, dtype=torch.bool)
+    mask[0, ..., 4:] = mask[1, ..., :2] = False
+    mask[1, ..., 0, :] = length == 1
+    bias = torch.randn(B, 1, length, S).masked_fill(~mask, -torch.inf)
+    clean = [t.detach() for t in rows(length, kv_heads=kv_heads, dtype=torch.float32)]
+    dirty = [t.clone() for t in clean]
+    hidden = ~mask.any(-2)[:, :, :, None]  # (B, 1, S, 1)
+    for tensor in dirty[1:]:
+        tensor.masked_fill_(hidden, poison)
+    option = {"enable_gqa": kv_heads != H}
+    for attn_mask in (mask, bias, mask.expand(B, H, length, S)):
+        want = scaled_dot_product_attention(*clean, attn_mask, **option)
+        assert want.isfinite().all()
+        assert_close(scaled_dot_product_attention(*dirty, attn_mask, **option), want)
+        leaves = [t.requires_grad_() for t in dirty]
+        for function in (scaled_dot_product_attention, output_and_lse, weights_alone):
+            output = function(*leaves, attn_mask, **option)
+            assert output.isfinite().all()
+            for grad in torch.autograd.grad(output.square().sum(), leaves):
+                assert grad.isfinite().all()
+        for tensor in dirty:
+            tensor.requires_grad_(False)
+
+
+def test_keys_behind_a_causal_corner_may_be_anything() -> None:
+    query, key, value = (t.detach() for t in rows())
+    want = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+    key[:, :, L:], value[:, :, L:] = torch.nan, torch.inf
+    assert_close(scaled_dot_product_attention(query, key, value, is_causal=True), want, **FLOAT64)
+    assert_close(attention_with_lse(query, key, value, is_causal=True)[0], want, **FLOAT64)
+
+
+def test_one_step_over_a_long_cache_copies_no_key() -> None:
+    heads, kv_heads, keys, dim = 32, 8, 4096, 128
+    mask = torch.ones(1, 1, 1, keys, dtype=torch.bool)
+    mask[..., 4000:] = False
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        query = torch.randn(1, heads, 1, dim).to(dtype)
+        key, value = (torch.randn(1, kv_heads, keys, dim).to(dtype) for _ in range(2))
+        peak = student.peak_memory(
+            scaled_dot_product_attention, query, key, value, mask, enable_gqa=True
+        )
+        # three tables of scores in float32; in float16 a fourth, and some hundred widened keys
+        scores, widened = 4 * heads * keys, 4 * 256 * kv_heads * dim
+        half = dtype == torch.float16
+        assert peak <= (3 + half) * scores + half * widened + 2**17
+
+
+def test_many_queries_with_a_mask_copy_no_key() -> None:
+    query = torch.randn(1, 2, 64, 64)
+    key = torch.randn(1, 2, 5000, 64)
+    mask = torch.ones(64, 5000, dtype=torch.bool)
+    mask[:, 4000:] = False
+    peak = student.peak_memory(scaled_dot_product_attention, query, key, key, mask)
+    assert peak < key.numel() * 4
+
+
+def test_dropout_keeps_the_mean_and_empty_rows() -> None:
+    query, key, value = (t.detach() for t in rows())
+    mask = torch.ones(L, S, dtype=torch.bool)
+    mask[0] = False
+    kept = scaled_dot_product_attention(query, key, value, mask)
+    drawn = [
+        scaled_dot_product_attention(query, key, value, mask, dropout_p=0.3) for _ in range(150)
+    ]
+    assert not torch.equal(drawn[0], drawn[1])
+    assert all((output[..., 0, :] == 0).all() for output in drawn)
+    assert (torch.stack(drawn).mean(0) - kept).abs().mean() < 0.08
+    everything = scaled_dot_product_attention(query, key, value, dropout_p=1.0)
+    assert (everything == 0).all()
+
+
+def test_no_keys_and_no_queries() -> None:
+    query, key, value = rows()
+    for mask in (None, torch.ones(L, 0, dtype=torch.bool)):
+        nothing = (query, key[:, :, :0], value[:, :, :0], mask)
+        assert (scaled_dot_product_attention(*nothing) == 0).all()
+        output, lse = attention_with_lse(*nothing)
+        assert (output == 0).all()
+        assert (lse == -torch.inf).all()
+    assert scaled_dot_product_attention(query[:, :, :0], key, value).shape == (B, H, 0, EV)
+
+
+def test_fewer_axes_and_broadcast_batches() -> None:
+    query, key, value = (t.detach() for t in rows())
+    want = scaled_dot_product_attention(query, key, value)
+    one = scaled_dot_product_attention(query[0, 0], key[0, 0], value[0, 0])
+    assert_close(one, want[0, 0], **FLOAT64)
+    assert_close(scaled_dot_product_attention(query[0], key[0], value[0]), want[0], **FLOAT64)
+    shared = scaled_dot_product_attention(query, key[:1, :1], value[:1])
+    spread = scaled_dot_product_attention(
+        query, key[:1, :1].expand(key.shape), value[:1].expand(value.shape)
+    )
+    assert_close(shared, spread, **FLOAT64)
+    for tensors in ((query, key[:1, :1], value[:1]), (query[0], key[0], value[0])):
+        output, lse = attention_with_lse(*tensors)
+        assert_close(output, scaled_dot_product_attention(*tensors), **FLOAT64)
+        assert lse.shape == output.shape[:-1]
+    strided = [
+        t.transpose(1, 2).contiguous().transpose(1, 2) for t in (query[:, :, :1], key, value)
+    ]
+    assert_close(scaled_dot_product_attention(*strided), want[:, :, :1], **FLOAT64)
+
+
+MESSAGES: list[tuple[dict[str, object], str]] = [
+    ({"query": [[1.0]]}, "query: expected a torch tensor, got list"),
+    ({"key": torch.zeros(B, H, S, E).numpy()}, "key: expected a torch tensor, got ndarray"),
+    ({"value": torch.zeros(B, H, S, EV).long()}, "value: expected a floating point tensor"),
+    ({"key": torch.zeros(B, H, S, E).half()}, "key: expected torch.float32 .* got torch.float16"),
+    ({"key": torch.zeros(B, H, S, E - 1)}, "key: expected size 11 on axis -1"),
+    ({"value": torch.zeros(B, H, S + 1, EV)}, "value: expected size 7 on axis -2"),
+    ({"query": torch.zeros(E)}, r"query: expected at least axes \(S, E\)"),
+    ({"key": torch.zeros(B, HKV, S, E)}, "key: expected 6 heads .* got 3 .*enable_gqa=True"),
+    ({"key": torch.zeros(B + 1, H, S, E)}, "key: expected axes that broadcast"),
+    (
+        {"key": torch.zeros(B, 4, S, E), "enable_gqa": True},
+        "key: expected a number of heads .* that divides the query's 6, got 4",
+    ),
+    ({"value": torch.zeros(B, 2, S, EV), "enable_gqa": True}, "value: expected size 6 on axis -3"),
+    ({"key": torch.zeros(B, H, S, E, device="meta")}, "key: expected device cpu, got meta"),
+    (
+        {"attn_mask": torch.ones(L, S).bool(), "is_causal": True},
+        "attn_mask: expected None together with is_causal",
+    ),
+    ({"attn_mask": [[True]]}, "attn_mask: expected a torch tensor, got list"),
+    ({"attn_mask": torch.ones(L, S).long()}, "attn_mask: expected a boolean mask .* torch.int64"),
+    ({"attn_mask": torch.ones(S).bool()}, r"attn_mask: expected at least axes \(L, S\)"),
+    (
+        {"attn_mask": torch.ones(B, S).bool()},
+        r"attn_mask: .* write a padding mask as mask\[:, None, None, :\]",
+    ),
+    (
+        {"attn_mask": torch.ones(H, L, S).bool()},
+        r"attn_mask: expected axes \(L, S\) or \(B, H, L, S\), got \(6, 5, 7\)",
+    ),
+    ({"attn_mask": torch.ones(L, S + 1).bool()}, "attn_mask: expected a shape that broadcasts to"),
+    ({"dropout_p": 1.5}, "dropout_p: expected a chance from 0 to 1, got 1.5"),
+]
+
+
+@pytest.mark.parametrize(("changed", "message"), MESSAGES)
+@pytest.mark.usefixtures("unchecked")
+def test_bad_arguments_are_refused(changed: dict[str, object], message: str) -> None:
+    tensors = (torch.zeros(B, H, L, E), torch.zeros(B, H, S, E), torch.zeros(B, H, S, EV))
+    arguments = dict(zip(("query", "key", "value"), tensors, strict=True)) | changed
+    with pytest.raises(ValueError, match=message):
+        scaled_dot_product_attention(**arguments)
+    arguments.pop("dropout_p", None)
+    if "dropout_p" not in changed:
+        with pytest.raises(ValueError, match=message):
+            attention_with_lse(**arguments)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_blocks_that_do_not_fit_are_refused() -> None:
+    output, lse = torch.zeros(B, L, EV), torch.zeros(B, L)
+    for outputs, lses, message in (
+        ([], [], "lses: expected one for each output, at least one, got 0 for 0"),
+        ([output], [lse, lse], "lses: expected one for each output, at least one, got 2 for 1"),
+        ([output, output[:1]], [lse, lse], r"outputs\[1\]: expected shape \(2, 5, 13\)"),
+        ([output], [lse[:1]], r"lses\[0\]: expected shape \(2, 5\), got \(1, 5\)"),
+        ([output], [[0.0]], r"lses\[0\]: expected a torch tensor, got list"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            merge_attention(outputs, lses)
+
+
+def everything(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """All functions once, joined."""
+    halves = [
+        attention_with_lse(query, key[..., a:b, :], value[..., a:b, :], mask[..., a:b])
+        for a, b in ((0, 3), (3, S))
+    ]
+    output, _ = merge_attention(*zip(*halves, strict=True))
+    weights = attention_weights(query, key, mask)
+    fused = scaled_dot_product_attention(query, key, value, mask)
+    grouped = scaled_dot_product_attention(
+        query, key[..., :HKV, :, :], value[..., :HKV, :, :], is_causal=True, enable_gqa=True
+    )
+    return output + fused + weights.sum(-1, keepdim=True) + grouped
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_compile_export_and_vmap() -> None:
+    query, key, value = (t.detach().float() for t in rows())
+    mask = torch.rand(B, 1, L, S) < 0.5
+    mask[0, 0, 0] = mask[..., -1] = False
+    key[..., -1, :] = torch.nan  # behind the mask and behind the causal corner
+    want = everything(query, key, value, mask)
+    assert want.isfinite().all()
+    compiled = torch.compile(everything, fullgraph=True, backend="eager")
+    assert_close(compiled(query, key, value, mask), want)
+
+    class Everything(torch.nn.Module):
+        def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+            return everything(query, key, value, mask)
+
+    arguments = (query, key, value, mask)
+    program = torch.export.export(Everything(), arguments)
+    assert_close(program.module()(*arguments), want)
+    assert_close(torch.vmap(everything)(*arguments), want)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_flex_attention_has_the_same_signature() -> None:
+    query, key, value = (t.detach() for t in rows(S, kv_heads=HKV, dtype=torch.float32))
+    value = value[..., :E]
+    window = flex_attention_fn(mask_mod=lambda b, h, i, j: i - j < 3)
+    behind = torch.arange(S)[:, None] - torch.arange(S)
+    for is_causal in (False, True):
+        mask = (behind < 3) & (behind >= 0) if is_causal else behind < 3
+        assert_close(
+            window(query, key, value, is_causal=is_causal, enable_gqa=True),
+            scaled_dot_product_attention(query, key, value, mask, enable_gqa=True),
+        )
+    biased = flex_attention_fn(score_mod=lambda score, b, h, i, j: score - (i - j).abs())
+    assert_close(
+        biased(query, key, value, scale=0.2, enable_gqa=True),
+        scaled_dot_product_attention(
+            query, key, value, -behind.abs().float(), scale=0.2, enable_gqa=True
+        ),
+    )
+    with pytest.raises(ValueError, match="attn_mask: expected None"):
+        window(query, key, value, torch.ones(S, S).bool(), enable_gqa=True)
+    with pytest.raises(ValueError, match=r"dropout_p: expected 0, .* got 0\.1"):
+        window(query, key, value, dropout_p=0.1, enable_gqa=True)
+
+
+def test_where_half_precision_is_native_torch_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def torchs(query: Tensor, *rest: object, **more: object) -> Tensor:
+        seen.append(query.dtype)
+        return original(query, *rest, **more)
+
+    original = F.scaled_dot_product_attention
+    monkeypatch.setattr(F, "scaled_dot_product_attention", torchs)
+    for native in (True, False):
+        monkeypatch.setattr(_cpu_attention, "_is_native", lambda dtype, native=native: native)
+        for dtype in (torch.float16, torch.bfloat16):
+            tensors = [t.detach().to(dtype) for t in rows(19)]
+            scaled_dot_product_attention(*tensors)
+            scaled_dot_product_attention(*(t.requires_grad_() for t in tensors))
+    half, brain, wide = torch.float16, torch.bfloat16, torch.float32
+    assert seen == [half, half, brain, brain, wide, wide, brain, wide]
+
+
+def test_torchs_own_function_can_be_called_as_the_protocol_says() -> None:
+    # that the types fit is held by mypy, at the end of the module
+    query, key, value = (t.detach() for t in rows(kv_heads=HKV))
+    outputs = []
+    for attend in (F.scaled_dot_product_attention, scaled_dot_product_attention):
+        assert isinstance(attend, AttentionFn)
+        arguments = {"is_causal": False, "scale": 0.3, "dropout_p": 0.0, "enable_gqa": True}
+        outputs.append(attend(query, key, value, torch.ones(L, S).bool().tril(2), **arguments))
+    assert_close(*outputs, **FLOAT64)
+
+
+def test_names_are_those_of_the_package() -> None:
+    for name in ("attention_weights", "attention_with_lse", "merge_attention"):
+        assert name in functional.__all__
+        assert name in reference.__all__
