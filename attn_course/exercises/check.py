@@ -122,21 +122,24 @@ def check_notebook(
         watch: Called with each result as it comes.
     """
     result = NotebookResult(str(path))
+    bench: _Bench | None = None
     try:
         data = _read(path)
         notebook = parse_notebook(data)
+        bench = _Bench()  # imports torch while the sources are read
         assignment = _assignment(notebook, data, path, result)
         submission = read_submission(notebook, assignment)
+        if submission.stripped:
+            raise Unreadable("no test cells in it: is this a notebook from exercises/?")
+        result.notes += submission.notes
+        result.unread = dict(assignment.manual)
+        result.tests = [TestResult(test.grade_id, test.points) for test in assignment.tests]
+        _run(assignment, submission, result, timeout, seed, watch or (lambda test: None), bench)
     except (Unreadable, ValueError) as error:
         result.problem = " ".join(str(error).split())[:200]
-        return result
-    if submission.stripped:
-        result.problem = "no test cells in it: is this a notebook from exercises/?"
-        return result
-    result.notes += submission.notes
-    result.unread = dict(assignment.manual)
-    result.tests = [TestResult(test.grade_id, test.points) for test in assignment.tests]
-    _run(assignment, submission, result, timeout, seed, watch or (lambda test: None))
+    finally:
+        if bench is not None:
+            bench.close()
     return result
 
 
@@ -177,10 +180,10 @@ def _assignment(
     slug = str(about.get("slug", ""))
     source = find_source(slug, path) if re.fullmatch(r"\d\d_[a-z0-9_]+", slug) else None
     if source is not None:
-        try:
-            import nbformat
+        from attn_course.exercises.source import read_exercise
 
-            from attn_course.exercises.source import read_exercise
+        try:
+            whole = read_exercise(source)
         except ModuleNotFoundError as error:
             result.notes.append(
                 f"the hidden inputs were left out: {error.name} is missing "
@@ -188,7 +191,7 @@ def _assignment(
             )
         else:
             result.complete = True
-            return load_assignment(nbformat.writes(read_exercise(source)).encode(), slug)
+            return load_assignment(json.dumps(whole).encode(), slug)
     for cell in notebook["cells"]:
         meta = grade_metadata(cell) if isinstance(cell, dict) else {}
         if meta.get("locked") and meta.get("checksum") not in (None, _checksum(cell, meta)):
@@ -236,6 +239,7 @@ def _run(
     timeout: float,
     seed: int | None,
     watch: Callable[[TestResult], None],
+    bench: "_Bench",
 ) -> None:
     """Run the tests; one that never ends or kills the process costs itself, not those after it."""
     tests = {test.grade_id: test for test in result.tests}
@@ -250,7 +254,8 @@ def _run(
     told: set[str] = set()
     while left:
         at = ""
-        for message in _messages(_job(assignment, submission, left, seed), timeout):
+        job = _job(assignment, submission, left, seed)
+        for message in _messages(bench if bench.fresh else _Bench(), job, timeout):
             if "result" in message:
                 test = tests[message["result"]["grade_id"]]
                 _judge(test, message["result"])
@@ -282,19 +287,35 @@ def _uses(assignment: Assignment, grade_id: str, cell: str) -> bool:
     return grade_id.split("-")[0] in names
 
 
-def _messages(job: dict[str, Any], timeout: float) -> Iterator[dict[str, Any]]:
+class _Bench:
+    """A workbench that has been started and waits for its job."""
+
+    def __init__(self) -> None:
+        self.fresh = True
+        self.folder = tempfile.TemporaryDirectory(prefix="attn-check-")  # what a cell writes
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "attn_course.exercises.workbench"],
+            cwd=self.folder.name,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, "MPLBACKEND": "Agg"},
+        )
+
+    def close(self) -> None:
+        """End it, however far it has come."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.folder.cleanup()
+
+
+def _messages(bench: _Bench, job: dict[str, Any], timeout: float) -> Iterator[dict[str, Any]]:
     """What a workbench says, until it is done; its end or its silence is a ``problem``."""
-    folder = tempfile.TemporaryDirectory(prefix="attn-check-")  # what a cell writes goes with it
-    process = subprocess.Popen(
-        [sys.executable, "-m", "attn_course.exercises.workbench"],
-        cwd=folder.name,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        env={**os.environ, "MPLBACKEND": "Agg"},
-    )
+    bench.fresh = False
+    process = bench.process
     lines: queue.Queue[str | None] = queue.Queue()
     noise: list[str] = []
 
@@ -336,9 +357,7 @@ def _messages(job: dict[str, Any], timeout: float) -> Iterator[dict[str, Any]]:
                 return
             yield message
     finally:
-        process.kill()
-        process.wait()
-        folder.cleanup()
+        bench.close()
 
 
 def _judge(test: TestResult, found: dict[str, Any]) -> None:

@@ -1,15 +1,44 @@
 """Read the text source of an exercise set into a notebook with complete nbgrader metadata."""
 
 import ast
+import contextlib
 import hashlib
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+INSTALL = '%pip install "attn-course @ git+https://github.com/attn-course/attn-course"'
+INSTALLED = """# Is the course installed, with everything that this notebook uses?
+try:
+    import torch
+{imports}
+except ImportError as missing:
+    print(missing)
+    print("Run the next line in a cell of its own, then restart the kernel:")
+    print({install!r})"""
 _CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SOLUTION = ("### BEGIN SOLUTION", "### END SOLUTION")
 _HIDDEN = ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
+
+
+@contextlib.contextmanager
+def _without(module: str) -> Iterator[None]:
+    """Import something without an optional module below it.
+
+    nbformat imports jsonschema, which compiles grammars of web addresses where it can: three
+    seconds for what no notebook needs.
+    """
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[module]
 
 
 def find_slugs(root: Path) -> list[str]:
@@ -30,9 +59,11 @@ def read_exercise(path: Path) -> Any:
         ValueError: If an id is missing, malformed or used twice, a marker is unbalanced or
             misplaced, a test cell has no points, or a cell is not Python.
     """
-    import jupytext
+    with _without("rfc3987_syntax"):
+        import jupytext
 
     notebook = jupytext.read(path, fmt="py:percent")
+    _check_first(notebook)
     seen: dict[str, int] = {}
     for number, cell in enumerate(notebook.cells, start=1):
         given = cell.metadata.get("nbgrader")
@@ -67,6 +98,33 @@ def read_exercise(path: Path) -> Any:
     }
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook
+
+
+def _check_first(notebook: Any) -> None:
+    """Put a cell before the others that prints what to install where something is missing.
+
+    It makes the imports of the first code cell, so that a package too old for the set is noticed
+    as well as one that is not there.
+    """
+    from nbformat.v4 import new_code_cell
+
+    for place, cell in enumerate(notebook.cells):
+        if cell.cell_type != "code":
+            continue
+        try:
+            body = ast.parse(cell.source).body
+        except SyntaxError:
+            return
+        imports = [
+            "    " + ast.unparse(node)
+            for node in body
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("attn_course")
+        ]
+        if imports:
+            made = new_code_cell(INSTALLED.format(imports="\n".join(imports), install=INSTALL))
+            made.metadata["nbgrader"] = {"grade_id": "installed"}
+            notebook.cells.insert(place, made)
+        return
 
 
 def solution_names(notebook: Any) -> dict[str, str]:

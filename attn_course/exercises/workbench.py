@@ -138,6 +138,8 @@ def work(job: dict[str, Any], tell: Any) -> None:
 
 def main() -> None:
     """Read the job, keep the channel to the parent, do the work."""
+    import torch  # noqa: F401  while the job is being written
+
     job = json.load(sys.stdin)
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     sys.stdin = io.StringIO("")

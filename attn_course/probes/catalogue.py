@@ -189,6 +189,22 @@ def _load_once(slug: str, place: str, version: tuple[int, int]) -> Catalogue:
     return collect(load_module(Path(place), f"attn_course_catalogue_{slug}"))
 
 
+def right_answer(slug: str, function: str) -> Callable[..., Any] | None:
+    """A right answer to one graded function: the first of ``variants.py`` in the checkout.
+
+    None in a wheel, which holds no right answers.
+
+    Raises:
+        ValueError: If ``slug`` is not of the form ``00_some_name``.
+    """
+    _check_slug(slug)
+    place = _PACKAGE.parent / "solutions" / slug / "variants.py"
+    if not place.is_file():
+        return None
+    found = collect_variants(load_module(place, f"attn_course_variants_{slug}"))
+    return next((v.function for v in found if v.of == function), None)
+
+
 def collect(module: ModuleType) -> Catalogue:
     """Gather the declarations of a loaded ``misconceptions.py``."""
     members = list(vars(module).values())

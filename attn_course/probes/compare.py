@@ -60,11 +60,15 @@ def difference(
         return _number_difference(got, expected, slack)
     if expected is None or type(expected) in (bool, str, bytes):
         if type(got) is not type(expected):
-            return Difference("type", f"returned {kind_of(got)} where {kind_of(expected)} is due")
-        return None if got == expected else Difference("value", "the value is another one")
+            return Difference("type", f"expected {kind_of(expected)}, got {kind_of(got)}")
+        return (
+            None
+            if got == expected
+            else Difference("value", f"expected {short(expected)}, got {short(got)}")
+        )
     if type(got) is type(expected) and got is expected:
         return None
-    return Difference("type", f"returned {kind_of(got)} where {kind_of(expected)} is due")
+    return Difference("type", f"expected {kind_of(expected)}, got {kind_of(got)}")
 
 
 def kind_of(value: object) -> str:
@@ -94,12 +98,14 @@ def _plain(got: object, expected: Tensor) -> Tensor | Difference:
             hint = " (keep to tensor operations: .item() and float() leave torch)"
         elif isinstance(got, np.ndarray):
             hint = " (keep to torch operations)"
-        return Difference("type", f"returned {kind_of(got)} where a torch.Tensor is due{hint}")
+        return Difference("type", f"expected a torch.Tensor, got {kind_of(got)}{hint}")
     tensor = torch.Tensor.detach(got)  # type: ignore[arg-type]
     if tensor.layout != torch.strided:
-        return Difference("type", f"returned a {tensor.layout} tensor where a dense one is due")
+        return Difference("type", f"expected a dense tensor, got a {tensor.layout} one")
     if tensor.device != expected.device:
-        return Difference("type", f"the tensor lies on {tensor.device}, due on {expected.device}")
+        return Difference(
+            "type", f"expected a tensor on {expected.device}, got one on {tensor.device}"
+        )
     return tensor.resolve_conj().resolve_neg()
 
 
@@ -111,13 +117,15 @@ def _tensor_difference(
         return got
     expected = expected.detach()
     if got.shape != expected.shape:
-        return Difference("shape", f"shape {tuple(got.shape)} where {tuple(expected.shape)} is due")
+        return Difference(
+            "shape", f"expected shape {tuple(expected.shape)}, got {tuple(got.shape)}"
+        )
     if brief and got.dtype != expected.dtype:
         return Difference("dtype", "")
     values = _value_difference(got, expected, slack, brief)
     if got.dtype != expected.dtype:
         right = "" if values is not None else " (the values themselves are right)"
-        return Difference("dtype", f"dtype {got.dtype} where {expected.dtype} is due{right}")
+        return Difference("dtype", f"expected dtype {expected.dtype}, got {got.dtype}{right}")
     return values
 
 
@@ -224,11 +232,11 @@ def _array_difference(
     got: object, expected: Any, slack: float | int, brief: bool
 ) -> Difference | None:
     if type(got) is not np.ndarray:
-        return Difference("type", f"returned {kind_of(got)} where a NumPy array is due")
+        return Difference("type", f"expected a NumPy array, got {kind_of(got)}")
     if got.dtype == object or got.dtype.kind not in "biufc":
-        return Difference("dtype", f"dtype {got.dtype} where {expected.dtype} is due")
+        return Difference("dtype", f"expected dtype {expected.dtype}, got {got.dtype}")
     if got.dtype != expected.dtype:
-        return Difference("dtype", f"dtype {got.dtype} where {expected.dtype} is due")
+        return Difference("dtype", f"expected dtype {expected.dtype}, got {got.dtype}")
     return _tensor_difference(
         torch.from_numpy(np.array(got)), torch.from_numpy(np.array(expected)), slack, brief
     )
@@ -242,7 +250,7 @@ def _number_difference(got: object, expected: Any, slack: float | int) -> Differ
     plain = type(got) is int or (type(got) is float and not whole)
     if not plain and not (numpys and type(got).__module__ == "numpy"):
         due = "a whole number" if whole else "a number"
-        return Difference("type", f"returned {kind_of(got)} where {due} is due")
+        return Difference("type", f"expected {due}, got {kind_of(got)}")
     number: Any = got
     if whole:
         if int(number) == int(expected):
@@ -259,11 +267,11 @@ def _sequence_difference(
     name = "tuple" if isinstance(expected, tuple) else "list"
     # By type(), not isinstance(): an object may lie about its __class__.
     if not issubclass(type(got), list | tuple):
-        return Difference("type", f"returned {kind_of(got)} where a {name} is due")
+        return Difference("type", f"expected a {name}, got {kind_of(got)}")
     base: Any = tuple if issubclass(type(got), tuple) else list
     items = list(base.__iter__(got))
     if len(items) != len(expected):
-        return Difference("length", f"a {name} of {len(items)} where {len(expected)} are due")
+        return Difference("length", f"expected a {name} of {len(expected)}, got {len(items)}")
     for i, (one, other) in enumerate(zip(items, expected, strict=True)):
         found = difference(one, other, slack=slack, brief=brief)
         if found is not None:
@@ -275,7 +283,7 @@ def _dict_difference(
     got: object, expected: Any, slack: float | int, brief: bool
 ) -> Difference | None:
     if type(got) is not dict:
-        return Difference("type", f"returned {kind_of(got)} where a dict is due")
+        return Difference("type", f"expected a dict, got {kind_of(got)}")
     missing = [key for key in expected if key not in got]
     extra = [key for key in got if key not in expected]
     if missing or extra:

@@ -1,43 +1,20 @@
 """Find out why an answer is wrong: name the misconception, or else the property that broke."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from torch import Tensor
 
 from attn_course.probes import properties
 from attn_course.probes.catalogue import Call, Catalogue, Misconception
 from attn_course.probes.memo import remembered
 from attn_course.probes.outcome import Outcome, agree, judge, known, quiet, run
-from attn_course.probes.values import copy, size
+from attn_course.probes.record import Record
+from attn_course.probes.values import copy, leaves, size
 
 _MOST_WITNESSES = 64
 
 Tried = dict[int, Outcome]  # what the learner's function gave, by the number of the witness call
-
-
-class Record:
-    """A call on the learner's function, and what came of it.
-
-    Args:
-        call: The call.
-        outcome: What came of it; None makes the call when somebody asks.
-        function: The learner's function, needed where ``outcome`` is None.
-    """
-
-    def __init__(
-        self, call: Call, outcome: Outcome | None, *, function: Callable[..., Any] | None = None
-    ) -> None:
-        self.call = call
-        self.function = function
-        if outcome is not None:
-            self.outcome = outcome
-
-    @functools.cached_property
-    def outcome(self) -> Outcome:
-        """What came of the call."""
-        if self.function is None:
-            raise ValueError("function: expected a callable where there is no outcome, got None")
-        return run(self.function, self.call)
 
 
 def name_misconceptions(
@@ -117,25 +94,49 @@ def smallest_failure(
     catalogue: Catalogue,
     name: str,
     failing: Record,
+    right: Outcome,
     tried: Tried,
 ) -> Record:
-    """Return the failing call with the fewest numbers, among the test's and the witnesses."""
+    """Return the call with the fewest numbers that fails in the same way as the failing one.
+
+    In the same way is: with the same kind of difference, and where the right answer holds zeros
+    (an empty row, padding), on such a one.
+    """
     best = failing
     if oracle is None:
         return best
     fewest = size((best.call.args, best.call.kwargs))
+    kind, zeros = _kind(failing.outcome, right), _zeros_spoilt(failing.outcome, right)
     for number, call in enumerate(catalogue.witness_calls(name)[:_MOST_WITNESSES]):
         same_kind = (call.via is None) == (failing.call.via is None)
         if not same_kind or (numbers := size((call.args, call.kwargs))) >= fewest:
             continue
-        right = known(oracle, call)
-        if right.error is not None:
+        due = known(oracle, call)
+        if due.error is not None:
             continue
         mine = tried[number] if number in tried else run(function, call)
-        wrong = judge(mine, right, brief=True)
-        if wrong is not None and (mine.error is None) == (failing.outcome.error is None):
+        if _kind(mine, due) == kind and _zeros_spoilt(mine, due) == zeros:
             best, fewest = Record(call, mine), numbers
     return best
+
+
+def _kind(mine: Outcome, right: Outcome) -> str | None:
+    found = judge(mine, right)
+    return None if found is None else found.kind
+
+
+def _zeros_spoilt(mine: Outcome, right: Outcome) -> bool:
+    """Whether something else stands where the right answer holds exact zeros."""
+    if mine.error is not None or right.error is not None:
+        return False
+    pairs = list(zip(leaves(mine.value), leaves(right.value), strict=False))
+    return any(
+        isinstance(a, Tensor)
+        and isinstance(b, Tensor)
+        and a.shape == b.shape
+        and bool(((b == 0) & (a != 0)).any())
+        for a, b in pairs
+    )
 
 
 def _symptom(claim: properties.Property, function: Callable[..., Any], call: Call) -> str | None:

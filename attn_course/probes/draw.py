@@ -71,6 +71,12 @@ class Draw:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.rng = torch.Generator().manual_seed(seed)
+        self._start = self.rng.get_state()
+
+    @property
+    def drawn(self) -> bool:
+        """Whether any number has been drawn."""
+        return not torch.equal(self.rng.get_state(), self._start)
 
     def normal(
         self,

@@ -1,5 +1,6 @@
 """Let a NumPy reference function answer calls that are made with torch tensors."""
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -38,6 +39,15 @@ class NumpyOracle:
 def from_numpy(function: Callable[..., Any]) -> NumpyOracle:
     """Wrap a NumPy function so that it can be the oracle of a tensor exercise."""
     return NumpyOracle(function)
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    """Names of a function's arguments, as far as Python knows them."""
+    inner = function.function if isinstance(function, NumpyOracle) else function
+    try:
+        return list(inspect.signature(inner).parameters)
+    except (TypeError, ValueError):
+        return []
 
 
 def as_oracle(function: Callable[..., Any]) -> Callable[..., Any]:

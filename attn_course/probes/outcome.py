@@ -130,6 +130,8 @@ def judge(outcome: Outcome, expected: Outcome, *, brief: bool = False) -> Differ
     found = difference(outcome.value, expected.value, brief=brief)
     if found is None and outcome.mutated and not expected.mutated:
         return Difference("mutated", "the values are right, but an input was changed in place")
+    if found is not None and outcome.mutated and not expected.mutated and not brief:
+        return Difference(found.kind, f"{found.text}; and an input was changed in place")
     return found
 
 

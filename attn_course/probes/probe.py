@@ -8,22 +8,19 @@ import numpy as np
 
 from attn_course.probes import student
 from attn_course.probes.catalogue import Call, Catalogue, load_catalogue
+from attn_course.probes.cause import Suspect, find_cause
 from attn_course.probes.compare import Difference, kind_of
-from attn_course.probes.diagnosis import (
-    Record,
-    Tried,
-    broken_property,
-    explain,
-    name_misconceptions,
-    smallest_failure,
-)
+from attn_course.probes.diagnosis import Tried, broken_property, smallest_failure
 from attn_course.probes.draw import Draw, choose_seed, log_seed, order_of_chance
 from attn_course.probes.failure import NotStarted, NotStartedReport, ProbeFailure, Report
 from attn_course.probes.memo import remembered
 from attn_course.probes.oracle import as_oracle
 from attn_course.probes.outcome import Outcome, judge, known, quiet, run, write_call
 from attn_course.probes.properties import Property, memory_below
-from attn_course.probes.values import copy, describe, show
+from attn_course.probes.record import Record
+from attn_course.probes.values import copy, describe, show, size
+
+_BY_HAND = 48  # numbers in the inputs of a call that can be followed with a pencil
 
 
 class Probe(Draw):
@@ -41,6 +38,9 @@ class Probe(Draw):
         oracle: A right one: a function of ``attn_course.reference`` or any callable.  Needed by
             ``equals`` and ``gradient``.
         seed: Seed of the random inputs; ``ATTN_COURSE_SEED`` or a fresh one when None.
+        around: The names of the notebook: a function that the learner's one calls is looked at
+            first when something fails.
+        oracles: Right answers to the other functions of the set, by name.
 
     Raises:
         ValueError: If ``slug`` or ``ATTN_COURSE_SEED`` is malformed.
@@ -54,8 +54,12 @@ class Probe(Draw):
         *,
         oracle: Callable[..., Any] | None = None,
         seed: int | None = None,
+        around: Mapping[str, Any] | None = None,
+        oracles: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
         super().__init__(choose_seed() if seed is None else seed)
+        self.around = {} if around is None else around
+        self.oracles = {} if oracles is None else oracles
         self.slug = slug
         self.name = name
         self.function = function
@@ -107,7 +111,7 @@ class Probe(Draw):
         For the visible part of a test, where an oracle would be the answer in the open.
 
         Args:
-            expected: What is due.
+            expected: The right value.
             args: Positional arguments of the call.
             via: Adapter, as for ``equals``.
             kwargs: Keyword arguments of the call.
@@ -215,7 +219,7 @@ class Probe(Draw):
         """Check that the learner's function refuses these arguments.
 
         Args:
-            kind: The exception that is due.
+            kind: The expected exception.
             args: Positional arguments of the call.
             via: Adapter, as for ``equals``.
             kwargs: Keyword arguments of the call.
@@ -230,9 +234,9 @@ class Probe(Draw):
             self.records.append(record)
             return
         if mine.error is None:
-            text = f"returned {kind_of(mine.value)} where {kind.__name__} is due"
+            text = f"expected {kind.__name__}, got a result: {kind_of(mine.value)}"
         else:
-            text = f"{mine.error_text()}, where {kind.__name__} is due"
+            text = f"expected {kind.__name__}; {mine.error_text()}"
         self._fail(record, Difference("raises", text), None)
 
     def judges(
@@ -298,7 +302,7 @@ class Probe(Draw):
             return outcome.error_text()
         if type(outcome.value) is bool:
             return "rejects a right answer"
-        return f"returned {kind_of(outcome.value)} where True or False is due"
+        return f"expected True or False, got {kind_of(outcome.value)}"
 
     def _bound(self, via: Callable[..., Any] | None) -> Callable[..., Any]:
         if via is None:
@@ -327,29 +331,42 @@ class Probe(Draw):
             stub = f"`{self.name}` still raises NotImplementedError: write it in the cell above."
             raise NotStarted(NotStartedReport(self.name, stub))
         tried: Tried = {}
-        found = name_misconceptions(
-            self.function, self.catalogue, self.name, self.records, record, right, tried
+        # first, with the words that name a kind of property
+        kind = "memory" if claim is not None and "memory" in claim.name else wrong.kind
+        cause = find_cause(
+            Suspect(
+                function=self.function,
+                name=self.name,
+                slug=self.slug,
+                catalogue=self.catalogue,
+                namespace=self.around,
+                oracles={n: as_oracle(o) for n, o in self.oracles.items()},
+                oracle=self.oracle,
+                records=self.records,
+                failing=record,
+                right=right,
+                wrong=Difference(kind, wrong.text),
+                tried=tried,
+            )
         )
         symptom = wrong.text
         smallest = record
-        if wrong.kind != "judges" and right is not None:
+        if wrong.kind != "judges" and right is not None and not self._by_hand(record):
             smallest = smallest_failure(
-                self.function, self.oracle, self.catalogue, self.name, record, tried
+                self.function, self.oracle, self.catalogue, self.name, record, right, tried
             )
-            if wrong.kind == "value":
-                broken = broken_property(self.function, self.oracle, record.call)
-                if broken is None and smallest is not record:
-                    broken = broken_property(self.function, self.oracle, smallest.call)
-                symptom = f"{broken}; {symptom}" if broken else symptom
+        if wrong.kind == "value" and right is not None:
+            broken = broken_property(self.function, self.oracle, record.call)
+            symptom = f"{broken}; {symptom}" if broken else symptom
         report = Report(
             function=self.name,
             symptom=symptom,
             probe=self._say(record.call, claim),
-            example=self._example(smallest, wrong),
-            cause=explain(found),
+            example=self._example(smallest, wrong, right if smallest is record else None),
+            cause=cause.text,
             seed=self.seed,
         )
-        raise ProbeFailure(report, misconception=found[0].name if len(found) == 1 else None)
+        raise ProbeFailure(report, misconception=cause.name)
 
     def _say(self, call: Call, claim: Property | None) -> str:
         what = f"{claim.name}, for " if claim is not None else ""
@@ -360,7 +377,11 @@ class Probe(Draw):
         parts += [f"{key}={describe(value)}" for key, value in call.kwargs.items()]
         return f"{what}{self.name}({', '.join(parts)})"
 
-    def _example(self, record: Record, wrong: Difference) -> str:
+    def _by_hand(self, record: Record) -> bool:
+        """Whether a call was written by the author of the test, small enough for a pencil."""
+        return not self.drawn and size((record.call.args, record.call.kwargs)) <= _BY_HAND
+
+    def _example(self, record: Record, wrong: Difference, right: Outcome | None) -> str:
         if wrong.kind == "judges":
             return ""
         text: str = remembered(
@@ -368,7 +389,17 @@ class Probe(Draw):
         )
         if len(text) > 400:
             return ""
-        if record.outcome.error is None and record.call.via is None:
-            got = show(record.outcome.value)
-            text += f" gave {got}" if len(got) < 200 else ""
+        got = show(record.outcome.value) if record.outcome.error is None else ""
+        if right is not None and right.error is None and self._by_hand(record):
+            expected = show(right.value)
+            if len(expected) < 200:
+                what = (
+                    ""
+                    if record.call.via is None
+                    else f"{getattr(record.call.via, '__name__', '')} of "
+                )
+                text = f"{what}{text}: expected {expected}"
+                return text + (f", got {got}" if got and len(got) < 200 else "")
+        if got and record.call.via is None and len(got) < 200:
+            text += f" gave {got}"
         return text

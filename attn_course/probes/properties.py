@@ -4,6 +4,7 @@ A property is called with the function, its arguments and nothing else; it retur
 holds, and otherwise one clause that completes "what is wrong is: ...".
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,37 @@ class Property:
         return self.check(function, *args, **kwargs)
 
 
+class _Fresh:
+    """A function that gets copies of what it is given, and remembers whether NaN came back.
+
+    A relation between two calls is not about what the first one does to its arguments; and NaN
+    equals NaN, so that a result of nothing else would keep every relation.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.nan = ""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        result = self.function(*copy(args), **copy(kwargs))
+        for tensor in _tensors(result):
+            if bool(tensor.detach().isnan().any()):
+                count = int(tensor.detach().isnan().sum())
+                self.nan = f"{count} of {tensor.numel()} numbers of the result are NaN"
+        return result
+
+
+def _relation(check: Check) -> Check:
+    """A check that calls the function on copies and does not hold where the result is NaN."""
+
+    @functools.wraps(check)
+    def checked(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
+        fresh = _Fresh(function)
+        return check(fresh, *args, **kwargs) or fresh.nan or None
+
+    return checked
+
+
 def _named(name: str) -> Callable[[Check], Property]:
     return lambda check: Property(name, check)
 
@@ -49,7 +81,7 @@ def _tensors(result: Any) -> list[Tensor]:
 def _one_tensor(result: Any) -> Tensor | str:
     if type(result) in (Tensor, torch.nn.Parameter):
         return torch.Tensor.detach(result)
-    return f"returned {kind_of(result)} where a torch.Tensor is due"
+    return f"expected a torch.Tensor, got {kind_of(result)}"
 
 
 @_named("every number is finite")
@@ -75,7 +107,7 @@ def rows_sum_to_one(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     sums = weights.double().sum(dim)
     off = ~torch.isclose(sums, torch.ones_like(sums), rtol=1e-4, atol=1e-4)
     if bool(off.any()):
-        return f"rows (dim={dim}) sum to {float(sums[off].reshape(-1)[0]):.3g} instead of 1"
+        return f"sums over dim={dim}: expected 1, got {float(sums[off].reshape(-1)[0]):.3g}"
     return None
 
 
@@ -91,6 +123,7 @@ def non_negative(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str
 def bounded(low: float | int, high: float | int, *, margin: float | int = 1e-4) -> Property:
     """Every number of the result lies between ``low`` and ``high``."""
 
+    @_relation
     def check(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
         for tensor in _tensors(function(*args, **kwargs)):
             if not tensor.numel():
@@ -106,6 +139,7 @@ def bounded(low: float | int, high: float | int, *, margin: float | int = 1e-4) 
 
 
 @_named("adding a constant to every score changes nothing")
+@_relation
 def shift_invariant(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
     """Adding 3 to the first argument leaves the result as it was."""
     before = function(*args, **kwargs)
@@ -115,6 +149,7 @@ def shift_invariant(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
 
 
 @_named("a positive factor on an argument changes nothing")
+@_relation
 def scale_invariant(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
     """Multiplying the first argument by 4 leaves the result as it was."""
     before = function(*args, **kwargs)
@@ -124,6 +159,7 @@ def scale_invariant(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
 
 
 @_named("the two arguments may be exchanged")
+@_relation
 def symmetric(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
     """Exchanging the first two arguments leaves the result as it was."""
     before = function(*args, **kwargs)
@@ -133,6 +169,7 @@ def symmetric(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | 
 
 
 @_named("the function is linear in its last argument")
+@_relation
 def linear_in_last(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
     """Doubling the last argument doubles the result."""
     once = _one_tensor(function(*args, **kwargs))
@@ -155,6 +192,7 @@ def ignores_masked(
         fill: Added to the forbidden entries.
     """
 
+    @_relation
     def check(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
         allowed = args[mask] if isinstance(mask, int) else kwargs[mask]
         target = args[at]
@@ -180,8 +218,10 @@ def zero_where_masked(*, mask: int | str = 1) -> Property:
         if isinstance(weights, str):
             return weights
         leaked = weights[(~allowed).expand(weights.shape)]
+        if bool(leaked.isnan().any()):
+            return "masked positions get NaN instead of exactly 0"
         if leaked.numel() and bool((leaked != 0).any()):
-            worst = float(leaked.double().nan_to_num(nan=float("inf")).abs().max())
+            worst = float(leaked.double().abs().max())
             return f"masked positions get weights up to {worst:.3g} instead of exactly 0"
         return None
 
@@ -216,6 +256,7 @@ def causal(*, at: int = 0, dim: int = 1) -> Property:
         dim: Axis of time, in the argument and in the result.
     """
 
+    @_relation
     def check(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
         length = args[at].shape[dim]
         before = _one_tensor(function(*args, **kwargs))
@@ -243,6 +284,7 @@ def permutation_equivariant(*, at: tuple[int, ...] = (0,), dim: int = -2) -> Pro
         dim: The axis, in the arguments and in the result.
     """
 
+    @_relation
     def check(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
         before = _one_tensor(function(*args, **kwargs))
         if isinstance(before, str):
@@ -261,6 +303,7 @@ def permutation_invariant(*, at: tuple[tuple[int, int], ...]) -> Property:
         at: Pairs of an argument's place and the axis to reverse.
     """
 
+    @_relation
     def check(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
         turned = list(args)
         for place, dim in at:
@@ -278,6 +321,7 @@ def batch_independent(*, at: tuple[int, ...] = (0,)) -> Property:
         at: Places of the arguments that carry the batch on axis 0.
     """
 
+    @_relation
     def check(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
         whole = _one_tensor(function(*args, **kwargs))
         if isinstance(whole, str):
@@ -293,6 +337,7 @@ def batch_independent(*, at: tuple[int, ...] = (0,)) -> Property:
 
 
 @_named("the same input gives the same result")
+@_relation
 def deterministic(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
     """Two calls with equal arguments return equal results."""
     found = difference(function(*args, **kwargs), function(*args, **kwargs))
@@ -306,9 +351,11 @@ def keeps_dtype_and_shape(function: Callable[..., Any], *args: Any, **kwargs: An
     if isinstance(result, str):
         return result
     if result.shape != args[0].shape:
-        return f"shape {tuple(result.shape)} from an input of shape {tuple(args[0].shape)}"
+        return (
+            f"expected shape {tuple(args[0].shape)}, that of the input, got {tuple(result.shape)}"
+        )
     if result.dtype != args[0].dtype:
-        return f"dtype {result.dtype} from an input of {args[0].dtype}"
+        return f"expected dtype {args[0].dtype}, that of the input, got {result.dtype}"
     return None
 
 

@@ -59,7 +59,9 @@ class Probes:
             raise ValueError(f"function: expected one, as name=name, got {sorted(function)}")
         ((name, answer),) = function.items()
         known = self.oracles.get(name) if oracle is _UNKNOWN else oracle
-        return Probe(self.slug, name, answer, oracle=known)
+        # the test cell's own names: there are the learner's other functions
+        around = sys._getframe(1).f_globals
+        return Probe(self.slug, name, answer, oracle=known, around=around, oracles=self.oracles)
 
 
 class WrongAnswers:

@@ -6,7 +6,6 @@ Nothing here knows Sphinx: the directives (:mod:`attn_interactive`) and the note
 
 import ast
 import difflib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from attn_course.exercises.source import read_exercise
 
 IDENTIFIER = re.compile(r"[a-z][a-z0-9-]*")
 LETTERS = "ABCDEFGHIJ"
@@ -311,9 +312,6 @@ def read_explorer(argument: str) -> str:
     return name
 
 
-_CELL = re.compile(r"^# %%(.*)$", re.M)
-
-
 def read_exercises(slug: str, root: Path) -> list[Function]:
     """The graded items of a set, from the metadata of ``solutions/<slug>/exercise.py``.
 
@@ -328,27 +326,23 @@ def read_exercises(slug: str, root: Path) -> list[Function]:
     if not source.is_file():
         known = sorted(p.parent.name for p in root.glob("solutions/*/exercise.py"))
         raise BlockError(f"no exercise set {slug!r} (there are: {', '.join(known) or 'none yet'})")
-    cells = _CELL.split(source.read_text(encoding="utf-8"))[1:]
+    try:
+        notebook = read_exercise(source)
+    except ValueError as error:
+        raise BlockError(str(error)) from None
     title, found = "", dict[str, dict[str, Any]]()
-    for header, body in zip(cells[::2], cells[1::2], strict=True):
-        if heading := re.search(r"^# ##+ (?:\d+[.)]? *)?(.+)$", body, re.M):
+    for cell in notebook.cells:
+        text = cell.source if cell.cell_type == "markdown" else ""
+        if heading := re.search(r"^##+ (?:\d+[.)]? *)?(.+)$", text, re.M):
             title = heading[1].strip()
-        metadata = re.search(r"nbgrader=(\{.*)", header)
-        if metadata is None:
+        meta = cell.metadata.get("nbgrader", {})
+        if not meta.get("grade"):
             continue
-        try:
-            cell, _ = json.JSONDecoder().raw_decode(metadata[1])  # other keys may follow
-        except json.JSONDecodeError as error:
-            raise BlockError(
-                f"{slug}: cell metadata is not JSON: {metadata[1]} ({error})"
-            ) from None
-        if not cell.get("grade"):
-            continue
-        name, _, test = cell["grade_id"].partition("-")
+        name, _, test = meta["grade_id"].partition("-")
         item = found.setdefault(
-            name, {"title": title, "tests": [], "points": 0.0, "manual": bool(cell.get("solution"))}
+            name, {"title": title, "tests": [], "points": 0.0, "manual": bool(meta["solution"])}
         )
-        item["points"] += float(cell["points"])
+        item["points"] += float(meta["points"])
         if test:
             item["tests"].append(test.replace("_", " "))
     if not found:

@@ -55,7 +55,7 @@ RIGHT = torch.tensor([[0.25, 0.75], [0.5, 0.5]])
         (RIGHT.as_subclass(EvilTensor), "type", "an EvilTensor"),
         (RIGHT.to_sparse(), "type", "sparse"),
         (RIGHT.to("meta"), "type", "meta"),
-        (RIGHT.T[:1], "shape", "shape (1, 2) where (2, 2) is due"),
+        (RIGHT.T[:1], "shape", "expected shape (2, 2), got (1, 2)"),
         (RIGHT.double(), "dtype", "the values themselves are right"),
         (RIGHT.half() + 1, "dtype", "torch.float16"),
         (RIGHT + 0j, "dtype", "complex64"),

@@ -35,7 +35,7 @@ SEQUENCE = torch.arange(30.0).view(2, 5, 3).sin()
 # property, a function that has it, one that lacks it, arguments, a word of the symptom
 CASES = [
     (p.finite, softmax, lambda x: x / 0, (X,), "numbers of the result"),
-    (p.rows_sum_to_one, softmax, torch.sigmoid, (X,), "instead of 1"),
+    (p.rows_sum_to_one, softmax, torch.sigmoid, (X,), "expected 1, got"),
     (p.rows_sum_to_one, softmax, lambda x: x.tolist(), (X,), "a list"),
     (p.rows_sum_to_one, softmax, lambda x: softmax(x, 0), (X,), "dim=-1"),
     (p.non_negative, softmax, torch.tanh, (X,), "below 0"),

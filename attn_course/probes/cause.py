@@ -1,0 +1,400 @@
+"""The likely cause of a wrong answer, in the order in which it should be mended."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attn_course.probes import student
+from attn_course.probes.catalogue import Call, Catalogue, Misconception, right_answer
+from attn_course.probes.compare import Difference
+from attn_course.probes.diagnosis import Tried, explain, name_misconceptions
+from attn_course.probes.explanation import Case, Search, neutral, numbers
+from attn_course.probes.helpers import with_right_helpers, wrong_helpers
+from attn_course.probes.oracle import NumpyOracle, parameters
+from attn_course.probes.outcome import Outcome, judge, known, run
+from attn_course.probes.record import Record
+from attn_course.probes.student import Gradient, GradientMissing
+from attn_course.probes.values import leaves, transform
+
+_MOST_WITNESSES = 64
+_LARGE = 30.0  # exponentials of larger numbers are what overflows; smaller ones are harmless
+NOT_SEARCHED = ("raises", "judges", "memory")
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A name for programs, None where nothing is sure, and the words for the learner."""
+
+    name: str | None = None
+    text: str = ""
+
+
+@dataclass
+class Suspect:
+    """A learner's function under diagnosis, with everything that is known about it.
+
+    Args:
+        function: The learner's function.
+        name: Its name.
+        slug: The exercise set.
+        catalogue: Of the set.
+        namespace: Where the learner's other functions are found by name.
+        oracles: Right answers that the set names.
+        oracle: The right answer of this probe, where it has one.
+        records: Everything that the test has called and found right.
+        failing: The call that failed.
+        right: What is right on it, where that is known.
+        wrong: How the answer differs.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    slug: str
+    catalogue: Catalogue
+    namespace: Mapping[str, Any]
+    oracles: Mapping[str, Callable[..., Any]]
+    oracle: Callable[..., Any] | None
+    records: Sequence[Record]
+    failing: Record
+    right: Outcome | None
+    wrong: Difference
+    tried: Tried
+
+    def right_of(self, name: str) -> Callable[..., Any] | None:
+        """A right answer to a graded function; torch's where there is one, for its gradients."""
+        found = right_answer(self.slug, name)
+        return found if found is not None else self.oracles.get(name)
+
+
+def find_cause(suspect: Suspect) -> Cause:
+    """Say what is behind a wrong answer: a helper, a catalogued mistake, a general one."""
+    helpers = wrong_helpers(
+        suspect.function, suspect.name, suspect.namespace, suspect.catalogue, suspect.right_of
+    )
+    if not helpers:
+        return _own_cause(suspect)
+    told = "; ".join(helper.text(suspect.name) for helper in helpers)
+    names = [h.found[0].name for h in helpers if len(h.found) == 1]
+    name = names[0] if names else "a function that it calls"
+    mended = with_right_helpers(suspect.function, helpers)
+    if mended is None:
+        return Cause(name, f"{told}.")
+    again = run(mended, suspect.failing.call)
+    right = suspect.right
+    if right is None and (oracle := suspect.oracle or suspect.right_of(suspect.name)) is not None:
+        right = known(oracle, suspect.failing.call)
+    if right is None or judge(again, right, brief=True) is None:
+        return Cause(name, f"{told}. With a right one in its place this test passes.")
+    own = _own_cause(_mended(suspect, mended, again))
+    rest = f" There is a fault in `{suspect.name}` as well"
+    return Cause(own.name or name, f"{told}.{rest}{': ' + own.text if own.text else '.'}")
+
+
+def _mended(suspect: Suspect, function: Callable[..., Any], outcome: Outcome) -> Suspect:
+    records = [Record(r.call, None, function=function) for r in suspect.records]
+    return Suspect(
+        **{
+            **vars(suspect),
+            "function": function,
+            "records": records,
+            "failing": Record(suspect.failing.call, outcome),
+            "tried": {},
+        }
+    )
+
+
+def _own_cause(suspect: Suspect) -> Cause:
+    failing, wrong = suspect.failing, suspect.wrong
+    found = name_misconceptions(
+        suspect.function,
+        suspect.catalogue,
+        suspect.name,
+        suspect.records,
+        failing,
+        suspect.right,
+        suspect.tried,
+    )
+    if found:
+        return Cause(found[0].name if len(found) == 1 else None, explain(found))
+    if _returns_nothing(suspect):
+        return Cause(
+            "the return is missing",
+            "the return is missing. The function computes its result and does not give it back: "
+            "without a return statement, Python returns None.",
+        )
+    if wrong.kind == "judges":
+        return _of_judging(suspect)
+    if wrong.kind in NOT_SEARCHED:
+        return Cause()
+    return _by_search(suspect)
+
+
+def _returns_nothing(suspect: Suspect) -> bool:
+    outcome = suspect.failing.outcome
+    if outcome.error is not None:
+        return isinstance(outcome.error, GradientMissing) and "None" in str(outcome.error)
+    return outcome.value is None and suspect.right is not None and suspect.right.value is not None
+
+
+def _by_search(suspect: Suspect) -> Cause:
+    right = suspect.right_of(suspect.name) or suspect.oracle
+    if right is None:
+        return Cause()
+    cases = _cases(suspect, right)
+    if not _steady(suspect):
+        return Cause(
+            "another result at every call",
+            "another result at every call. With the same input your function returns other numbers "
+            "each time: it draws random numbers, or keeps something from call to call.",
+        )
+    mistakes = suspect.catalogue.of(suspect.name)
+    found = Search(cases, right, mistakes, parameters(right)).explain()
+    parts: list[Cause] = []
+    for one in found:
+        parts.append(Cause(" and ".join(one.names), one.text))
+    whole = bool(found) and found[0].full
+    if not whole:
+        parts += _patterns(cases, mistakes, {p.name for p in parts})
+    parts += _facets(suspect, cases, named=bool(parts))
+    if not parts:
+        return Cause()
+    rest = ""
+    if found and not whole:
+        rest = " That explains a part only: on some inputs something else is wrong as well."
+    text = " It is also so: ".join(p.text for p in parts[:3])
+    names = dict.fromkeys(p.name for p in parts[:3] if p.name)
+    return Cause(" and ".join(names) or None, text + rest)
+
+
+def _cases(suspect: Suspect, right: Callable[..., Any]) -> list[Case]:
+    """The failing call first, then what the test called, the witnesses, and neutral forms."""
+    done: list[tuple[Call, Outcome]] = [(suspect.failing.call, suspect.failing.outcome)]
+    done += [(record.call, record.outcome) for record in suspect.records]
+    witnesses = suspect.catalogue.witness_calls(suspect.name)[:_MOST_WITNESSES]
+    for number, call in enumerate(witnesses):
+        if number not in suspect.tried:
+            suspect.tried[number] = run(suspect.function, call)
+        done.append((call, suspect.tried[number]))
+    plain = [call for call, _ in done]
+    cases = []
+    for place, (call, mine) in enumerate(done):
+        due = suspect.right if place == 0 and suspect.right is not None else None
+        if due is None:
+            due = _right_on(right, call)
+        cases.append(Case(call, due, mine))
+    for call in neutral(plain):
+        due = _right_on(right, call)
+        if due.error is None:
+            cases.append(Case(call, due, run(suspect.function, call)))
+    return cases
+
+
+def _right_on(right: Callable[..., Any], call: Call) -> Outcome:
+    if isinstance(right, NumpyOracle) and isinstance(call.via, Gradient):
+        return Outcome(error=ValueError("finite differences take long"))
+    return known(right, call)
+
+
+def _steady(suspect: Suspect) -> bool:
+    if suspect.failing.outcome.error is not None:
+        return True
+    before = numbers(suspect.failing.outcome)
+    for _ in range(2):  # one that changes at every second call gives the same after two
+        again = numbers(run(suspect.function, suspect.failing.call))
+        if before is None or again is None or len(before) != len(again):
+            if (before is None) != (again is None):
+                return False
+        elif not all(
+            a.shape == b.shape and np.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)
+            for a, b in zip(before, again, strict=True)
+        ):
+            return False
+    return True
+
+
+def _patterns(
+    cases: Sequence[Case], mistakes: Sequence[Misconception], taken: set[str | None]
+) -> list[Cause]:
+    """Mistakes that show as NaN or infinity: the same places of them, whatever the other numbers.
+
+    A second fault changes numbers, and leaves alone where they are finite.
+    """
+    holes = {i: p for i, c in enumerate(cases) if (p := _holes(c.got)) is not None and c.expected}
+    if not any(_any(p) for p in holes.values()):
+        return []
+    found = []
+    for mistake in mistakes:
+        theirs = {i: _numbers_of(mistake, cases[i].call) for i in holes}
+        if any(t is None or not _same(_holes(t), holes[i]) for i, t in theirs.items()):
+            continue
+        # a mistake that spoils other numbers too has to be found by these
+        clean = all(
+            _any(holes[i])
+            or not Case(case.call, case.right, known(mistake.function, case.call)).wrong
+            for i, case in ((i, cases[i]) for i in holes)
+        )
+        if clean and mistake.name not in taken:
+            found.append(mistake)
+    if not found:
+        return []
+    return [Cause(found[0].name if len(found) == 1 else None, explain(found))]
+
+
+def _numbers_of(mistake: Misconception, call: Call) -> list[Any] | None:
+    return numbers(known(mistake.function, call))
+
+
+def _holes(found: list[Any] | None) -> list[Any] | None:
+    return None if found is None else [~np.isfinite(a) for a in found]
+
+
+def _any(holes: list[Any] | None) -> bool:
+    return any(bool(h.any()) for h in holes or ())
+
+
+def _same(one: list[Any] | None, other: list[Any] | None) -> bool:
+    if one is None or other is None or len(one) != len(other):
+        return False
+    return all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(one, other, strict=True))
+
+
+def _facets(suspect: Suspect, cases: Sequence[Case], *, named: bool) -> list[Cause]:
+    """General faults that the failing call shows by itself, beside its numbers."""
+    failing, wrong, right = suspect.failing, suspect.wrong, suspect.right
+    outcome = failing.outcome
+    found: list[Cause] = []
+    if outcome.mutated and not (right is not None and right.mutated):
+        found.append(
+            Cause(
+                "an argument is changed in place",
+                "an argument is changed in place. The caller still needs it: every later use of "
+                "that tensor sees your intermediate result. Make a new tensor.",
+            )
+        )
+    if isinstance(outcome.error, GradientMissing):
+        found.append(
+            Cause(
+                "cut off from its inputs",
+                "cut off from its inputs. Your result is cut off from its inputs (detach, no_grad, "
+                "item or a tensor made anew), so no gradient can flow back. Compute it from the "
+                "inputs by torch operations only.",
+            )
+        )
+    if wrong.kind == "dtype":
+        found.append(
+            Cause(
+                "the dtype is not kept",
+                "the dtype is not kept. Your result has another dtype than its inputs. Look for "
+                "tensors that you make anew, for .float(), .double() and for Python numbers.",
+            )
+        )
+    if not named and _overflows(suspect):
+        found.append(
+            Cause(
+                "exp without subtracting the maximum",
+                "exp without subtracting the maximum. Your function is finite for small numbers; "
+                "the exponential of a large one is infinite (of a very negative one 0), and NaN "
+                "follows. A common term can be subtracted before the exponential.",
+            )
+        )
+    if not found and not named and (ignored := _ignored(suspect, cases)):
+        found.append(
+            Cause(
+                f"{ignored} makes no difference",
+                f"{ignored} makes no difference. With other numbers in `{ignored}` your function "
+                "returns the same result. Look at where it enters.",
+            )
+        )
+    return found
+
+
+def _overflows(suspect: Suspect) -> bool:
+    """Whether small forms of the failing input work, and the code takes an exponential."""
+    mine, call = numbers(suspect.failing.outcome), suspect.failing.call
+    due = None if suspect.right is None else numbers(suspect.right)
+    if mine is None or due is None or not _any(_holes(mine)) or _any(_holes(due)):
+        return False
+    if call.via is not None and not isinstance(call.via, Gradient):
+        return False
+    given = [x for x in leaves((call.args, call.kwargs)) if _floating(x)]
+    if not given or max(float(x.detach().abs().max()) for x in given if x.numel()) < _LARGE:
+        return False
+
+    def shrunk(value: Any) -> Any:
+        return 1e-3 * value if _floating(value) else value
+
+    small = Call(transform(call.args, shrunk), transform(call.kwargs, shrunk), call.via)
+    if (got := numbers(run(suspect.function, small))) is None or _any(_holes(got)):
+        return False
+    try:
+        source = student.source(suspect.function)
+    except Exception:
+        return False
+    return re.search(r"\bexp_?\(|logsumexp|\*\*", source) is not None
+
+
+def _floating(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def _ignored(suspect: Suspect, cases: Sequence[Case]) -> str:
+    """An argument that changes the right result and not the learner's, on two inputs."""
+    right = suspect.right_of(suspect.name) or suspect.oracle
+    usable = [c for c in cases if c.wrong and c.got is not None and c.call.via is None][:2]
+    if right is None or not usable:
+        return ""
+    names = parameters(right)
+    for place in range(len(usable[0].call.args)):
+        if all(_same_without(suspect.function, right, case, place) for case in usable):
+            return names[place] if place < len(names) else f"argument {place}"
+    return ""
+
+
+def _same_without(
+    function: Callable[..., Any], right: Callable[..., Any], case: Case, place: int
+) -> bool:
+    args = list(case.call.args)
+    if place >= len(args) or not isinstance(args[place], Tensor) or not args[place].numel():
+        return False
+    value = args[place]
+    if value.is_floating_point():
+        steps = np.cos(1.0 + 1.7 * np.arange(value.numel())).reshape(tuple(value.shape))
+        args[place] = value + value.new_tensor(steps)
+    elif value.dtype == torch.bool:
+        return False
+    else:
+        args[place] = value.new_full(value.shape, int(value.min()))
+    call = Call(tuple(args), case.call.kwargs)
+    there, due = numbers(run(function, call)), numbers(known(right, call))
+    if there is None or due is None or case.got is None or case.expected is None:
+        return False
+    same = all(
+        a.shape == b.shape and np.array_equal(a, b, equal_nan=True)
+        for a, b in zip(there, case.got, strict=False)
+    )
+    moved = any(
+        a.shape != b.shape or not np.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True)
+        for a, b in zip(due, case.expected, strict=False)
+    )
+    return same and moved
+
+
+def _of_judging(suspect: Suspect) -> Cause:
+    """A test that the learner wrote: exact comparison where numbers are rounded."""
+    if "rejects a right answer" not in suspect.wrong.text:
+        return Cause()
+    candidate = suspect.failing.call.args[0]
+    name = "exact comparison of rounded numbers"
+    text = (
+        f"{name}. Two right answers differ in the last digits, because sums are rounded in another "
+        "order: torch.equal and == call them different. Compare up to a tolerance, as "
+        "torch.allclose does."
+    )
+    if student.accepts_tolerantly(suspect.function, candidate):
+        return Cause(name, text)
+    return Cause()

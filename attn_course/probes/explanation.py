@@ -1,0 +1,401 @@
+"""Explain wrong answers by equality: which known mistakes give these numbers, alone or together.
+
+Each call is evidence of its own: the hidden inputs, the catalogue's and neutral forms of both (no
+padding, small numbers, defaults), on which one of two faults may be silent. A mistake is named only
+where the learner's numbers equal what it gives, differ from the right ones, and are such that the
+equality cannot be chance; and never where the learner is right on an input that the mistake spoils.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attn_course.probes import relations
+from attn_course.probes.catalogue import Call, Misconception
+from attn_course.probes.compare import difference
+from attn_course.probes.outcome import Outcome, known
+from attn_course.probes.relations import Change, Numbers, Relation, alike, close, generic
+from attn_course.probes.student import Gradient
+from attn_course.probes.values import leaves, transform
+
+ENOUGH = 3  # generic numbers that must agree where a mistake explains everything
+PARTLY = 8  # and where it explains only a part of what is wrong
+_MOST_OF_A_CALL = 6
+_MOST_NEUTRAL = 12
+
+
+@dataclass
+class Case:
+    """A call with the right outcome and the learner's."""
+
+    call: Call
+    right: Outcome
+    mine: Outcome
+    expected: Numbers | None = None
+    got: Numbers | None = None
+    wrong: bool = False
+
+    def __post_init__(self) -> None:
+        self.expected, self.got = numbers(self.right), numbers(self.mine)
+        if self.expected is None:
+            self.wrong = False
+        elif self.got is None:
+            self.wrong = True
+        else:
+            # As the test judges, whatever a stricter look would say.
+            self.wrong = not close(self.got, self.expected) and (
+                len(self.got) != len(self.expected)
+                or any(
+                    difference(torch.tensor(a), torch.tensor(b), slack=10.0, brief=True) is not None
+                    for a, b in zip(self.got, self.expected, strict=True)
+                )
+            )
+
+    @property
+    def usable(self) -> bool:
+        """Whether both sides gave numbers."""
+        return self.expected is not None and self.got is not None
+
+
+@dataclass
+class Explanation:
+    """Mistakes that together give the learner's numbers on some calls, and how many numbers."""
+
+    names: tuple[str, ...]
+    text: str
+    catalogued: int
+    weight: int = 0
+    full: bool = False
+    explained: set[int] = field(default_factory=set)
+    unexplained: set[int] = field(default_factory=set)
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Better ones first: what explains everything, with few parts, from the catalogue."""
+        return (
+            not self.full,
+            len(self.names) if self.full else 0,
+            -len(self.explained),
+            len(self.names),
+            -self.catalogued,
+            -self.weight,
+        )
+
+
+def numbers(outcome: Outcome) -> Numbers | None:
+    """The numbers of an answer as float64 arrays; None when it holds anything else."""
+    if outcome.error is not None:
+        return None
+    found = []
+    for leaf in leaves(outcome.value):
+        if isinstance(leaf, Tensor):
+            if leaf.is_complex() or leaf.layout != torch.strided:
+                return None
+            found.append(leaf.detach().double().numpy())
+        elif isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind in "biuf":
+            found.append(np.asarray(leaf, dtype=np.float64))
+        elif type(leaf) in (int, float, bool):
+            found.append(np.asarray(float(leaf)))
+        else:
+            return None
+    return found or None
+
+
+def neutral(calls: Sequence[Call]) -> Iterator[Call]:
+    """The calls in forms that may silence a second fault: no padding, small numbers, defaults."""
+    made = 0
+    for call in calls:
+        if call.via is not None:
+            continue
+        forms = [
+            _like(call, _unmasked),
+            _like(call, lambda x: 0.01 * x if _floating(x) else x),
+            Call(call.args, {}) if call.kwargs else None,
+        ]
+        for form in forms:
+            if form is not None:
+                yield form
+                made += 1
+        if made >= _MOST_NEUTRAL:
+            return
+
+
+def _like(call: Call, leaf: Callable[[Any], Any]) -> Call | None:
+    args, kwargs = transform(call.args, leaf), transform(call.kwargs, leaf)
+    same = all(a is b for a, b in zip(leaves(args), leaves(call.args), strict=True))
+    return None if same and not kwargs else Call(args, kwargs)
+
+
+def _floating(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def _unmasked(value: Any) -> Any:
+    if isinstance(value, Tensor) and value.dtype == torch.bool and not bool(value.all()):
+        return torch.ones_like(value)
+    if isinstance(value, Tensor) and value.dtype == torch.int64 and value.dim() == 1:
+        return torch.full_like(value, int(value.max())) if value.numel() else value
+    return value
+
+
+class Search:
+    """Looks for explanations of one learner's function on a list of cases."""
+
+    def __init__(
+        self,
+        cases: Sequence[Case],
+        right: Callable[..., Any],
+        catalogue: Sequence[Misconception],
+        names: Sequence[str],
+    ) -> None:
+        self.cases = [c for c in cases if c.expected is not None]
+        self.right = right
+        self.catalogue = catalogue
+        self.names = list(names)
+        self._bases: dict[Any, Numbers | None] = {}
+        self._made: list[tuple[Any, Change]] | None = None
+        self.wrong = [i for i, c in enumerate(self.cases) if c.wrong and c.usable]
+        # The richest first: most is seen on it.
+        self.wrong.sort(key=lambda i: -sum(a.size for a in self.cases[i].expected or ()))
+
+    def explain(self) -> list[Explanation]:
+        """The best explanation, or two that share the work; [] when nothing is sure."""
+        if not self.wrong:
+            return []
+        found: list[Explanation] = []
+        for one in self._single():
+            if one is not None:
+                found.append(one)
+                if one.full:
+                    return [one]
+        partly = {name for one in found if one.catalogued for name in one.names}
+        for one in self._double(partly):
+            if one is not None:
+                found.append(one)
+                if one.full:
+                    return [one]
+        found.sort(key=lambda e: e.order)
+        chosen: list[Explanation] = []
+        for one in found:
+            taken = set().union(*(c.explained for c in chosen))
+            names = {name for c in chosen for name in c.names}
+            if len(chosen) < 2 and one.explained - taken and not names & set(one.names):
+                chosen.append(one)
+        return chosen
+
+    def _single(self) -> Iterator[Explanation | None]:
+        for mistake in self.catalogue:
+            yield self._of_base(mistake, None, None)
+        yield self._factor()
+        for relation in relations.RELATIONS:
+            yield self._of_base(None, None, relation)
+        for key, change in self._changes():
+            yield self._of_base(None, (key, change), None)
+
+    def _double(self, partly: set[str]) -> Iterator[Explanation | None]:
+        """Two at once; where one of the catalogue explains a part, only that one and another."""
+        rich = [i for i in self.wrong if not isinstance(self.cases[i].call.via, Gradient)][:3]
+        likely = [m for m in self.catalogue if m.name in partly] or self.catalogue
+        for mistake in likely:
+            for relation in relations.RELATIONS:
+                if any(self._related(i, mistake, relation) for i in rich):
+                    yield self._of_base(mistake, None, relation)
+        for mistake in likely:
+            for change in self._changes():
+                if any(close(self.cases[i].got, self._base(i, mistake, change)) for i in rich[:1]):
+                    yield self._of_base(mistake, change, None)
+
+    def _related(self, index: int, mistake: Misconception, relation: Relation) -> bool:
+        base = self._base(index, mistake, None)
+        return base is not None and relation.holds(self.cases[index].got or [], base)
+
+    def _changes(self) -> list[tuple[Any, Change]]:
+        if self._made is None:
+            found: dict[Any, Change] = {}
+            for index in self.wrong[:3]:
+                for key, change in relations.changes(self.cases[index].call, self.names):
+                    found.setdefault(key, change)
+            self._made = list(found.items())
+        return self._made
+
+    def _base(
+        self, index: int, mistake: Misconception | None, change: tuple[Any, Change] | None
+    ) -> Numbers | None:
+        """What a mistake gives on a case, or a right answer on a changed one; made once."""
+        if mistake is None and change is None:
+            return self.cases[index].expected
+        key = (mistake and mistake.name, change and change[0], index)
+        if key not in self._bases:
+            self._bases[key] = self._made_base(self.cases[index].call, mistake, change)
+        return self._bases[key]
+
+    def _made_base(
+        self, call: Call, mistake: Misconception | None, change: tuple[Any, Change] | None
+    ) -> Numbers | None:
+        if change is not None:
+            try:
+                made = None if isinstance(call.via, Gradient) else change[1].make(call)
+            except Exception:
+                made = None
+            if made is None:
+                return None
+            call = made
+        return numbers(known(self.right if mistake is None else mistake.function, call))
+
+    def _of_base(
+        self,
+        mistake: Misconception | None,
+        change: tuple[Any, Change] | None,
+        relation: Relation | None,
+    ) -> Explanation | None:
+        parts = [p for p in (mistake, change and change[1], relation) if p is not None]
+        text = " It is also so: ".join(f"{p.name}. {' '.join(p.message.split())}" for p in parts)
+        found = Explanation(tuple(p.name for p in parts), text, int(mistake is not None))
+        order = [*self.wrong, *(i for i in range(len(self.cases)) if i not in set(self.wrong))]
+        for count, index in enumerate(order):
+            case = self.cases[index]
+            if case.got is None or case.expected is None:
+                continue
+            if isinstance(case.call.via, Gradient) and (change or relation):
+                continue
+            base = self._base(index, mistake, change)
+            if base is None:
+                if case.wrong:
+                    found.unexplained.add(index)
+                continue
+            if not self._weigh(found, index, case, base, relation):
+                return None
+            # Rich calls come first: what explains none of them is not looked at further.
+            if count >= 2 and not found.explained and (change or relation):
+                return None
+        return self._accept(found, alone=len(parts) == 1)
+
+    def _weigh(
+        self,
+        found: Explanation,
+        index: int,
+        case: Case,
+        base: Numbers,
+        relation: Relation | None,
+    ) -> bool:
+        """Note what a call says; False when it contradicts."""
+        got, expected = case.got or [], case.expected or []
+        theirs: Numbers | None = base
+        if relation is not None:
+            theirs = relation.forward[0](base) if len(relation.forward) == 1 else None
+            holds = relation.holds(got, base)
+            if not case.wrong:
+                return holds or relation.test is not None
+            if holds or theirs is None:
+                self._note(found, index, _telling(got, expected) if holds else 0, whole=holds)
+                return True
+        assert theirs is not None
+        whole = close(got, theirs)
+        if not case.wrong:
+            return whole or not _spoils(theirs, expected)
+        if whole:
+            self._note(found, index, _telling(got, expected), whole=True)
+            return True
+        share = _share(got, theirs, expected)
+        if share is None:
+            self._note(found, index, 0, whole=False)
+            return True
+        agreed, contradicted = share
+        if contradicted > agreed:
+            return False
+        self._note(found, index, agreed if not contradicted else 0, whole=False)
+        return True
+
+    def _note(self, found: Explanation, index: int, count: int, *, whole: bool) -> None:
+        weight = min(count, _MOST_OF_A_CALL)
+        if whole or weight >= 4:
+            found.weight += weight
+            if weight:
+                found.explained.add(index)
+        if not whole:
+            found.unexplained.add(index)
+
+    def _accept(self, found: Explanation, *, alone: bool) -> Explanation | None:
+        errors = any(c.wrong and c.got is None for c in self.cases)
+        found.full = not found.unexplained and not errors
+        if found.full:
+            return found if found.weight >= ENOUGH else None
+        # A family that explains a part only may be the shadow of a mistake that has no name here.
+        if found.weight < PARTLY or not ((alone and found.catalogued) or self._wholly(found)):
+            return None
+        return found
+
+    def _wholly(self, found: Explanation) -> bool:
+        """Whether most of what is wrong is explained to the last number."""
+        whole = found.explained - found.unexplained
+        return len(whole) >= 3 and len(whole) >= 2 * len(found.unexplained)
+
+    def _factor(self) -> Explanation | None:
+        found = Explanation(("a factor",), "", 0)
+        ratio = None
+        for index, case in enumerate(self.cases):
+            if isinstance(case.call.via, Gradient) or case.got is None:
+                continue
+            one = relations.factor(case.got, case.expected or [])
+            if case.wrong:
+                several = one is not None and sum(a.size for a in case.got) > 1
+                self._note(found, index, _generic_count(case.got) if several else 0, whole=several)
+                if several and one is not None and ratio is None and abs(one - 1) > 1e-3:
+                    sizes = {
+                        n
+                        for x in leaves((case.call.args, case.call.kwargs))
+                        if isinstance(x, Tensor)
+                        for n in x.shape
+                    }
+                    ratio = one
+                    words = relations.describe_factor(one, sizes)
+        if ratio is None:
+            return None
+        found.names = ("every number is multiplied by one factor",)
+        found.text = (
+            f"{found.names[0]}. Up to that factor your result is right; on one of the inputs it is "
+            f"{words}. Look for a scale, a mean or a sum that is too many or missing."
+        )
+        return self._accept(found, alone=True)
+
+
+def _generic_count(got: Numbers) -> int:
+    values = np.concatenate([a.reshape(-1) for a in got]) if got else np.zeros(0)
+    return len(np.unique(np.round(values[generic(values)], 6)))
+
+
+def _telling(got: Numbers, expected: Numbers) -> int:
+    """How many numbers of a whole agreement speak for it; a pattern among right numbers is two."""
+    if len(got) != len(expected) or any(
+        a.shape != b.shape for a, b in zip(got, expected, strict=True)
+    ):
+        return _generic_count(got)
+    off = [~alike(a, b) for a, b in zip(got, expected, strict=True)]
+    count = _generic_count([a[o] for a, o in zip(got, off, strict=True)])
+    if count:
+        return count
+    right = _generic_count([a[~o] for a, o in zip(got, off, strict=True)])
+    return 2 if right >= 2 else 0
+
+
+def _spoils(theirs: Numbers, expected: Numbers) -> bool:
+    """Whether a mistake is clearly wrong on a call."""
+    return not close(theirs, expected)
+
+
+def _share(got: Numbers, theirs: Numbers, expected: Numbers) -> tuple[int, int] | None:
+    """Entries on which a mistake explains what is wrong, and those on which it cannot be there."""
+    if not len(got) == len(theirs) == len(expected):
+        return None
+    agreed = contradicted = 0
+    for a, b, c in zip(got, theirs, expected, strict=True):
+        if not a.shape == b.shape == c.shape:
+            continue
+        spoilt, right = ~alike(b, c), alike(a, c)
+        agreed += _generic_count([a[spoilt & alike(a, b)]])
+        contradicted += _generic_count([a[spoilt & right]])
+    return agreed, contradicted
