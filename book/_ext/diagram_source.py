@@ -618,3 +618,53 @@ def pointer_circle() -> Drawing:
     for first, second in zip("abcdef", "bcdefa", strict=True):
         d.arrow(first, second, "forward" if first in "abc" else "backward")
     return d
+
+
+@diagram
+def self_attention() -> Drawing:
+    """Chapter 07: one position of a sentence looks at all of them; later ones may be masked."""
+    d = Drawing(
+        "self-attention",
+        492,
+        "Position 2 of a sentence looks. Every vector x j is turned into a key k j by W K and into "
+        "a value v j by W V; x 2 is also turned into the query q 2 by W Q. The query is compared "
+        "with every key and the products are divided by the root of d k, which gives the scores. "
+        "A causal mask sets the scores of positions 3 and 4 to minus infinity, so that the softmax "
+        "gives them the weight 0. The values, times their weights, are summed to the output o 2.",
+        PARTS
+        | {
+            "inputs": "the vectors of the sentence, one for each position",
+            "projections": "the three matrices, which are the same at every position",
+            "memory": "keys and values",
+            "mask": "the mask: scores of minus infinity, weights of 0",
+            "output": "the output of this position",
+        },
+    )
+    d.box("x", "x_2", (54, 18), "inputs projections", size=(46, 26))
+    d.box("q", "q_2", (54, 72), "query projections", size=(46, 30))
+    d.arrow("x", "q", "query projections")
+    d.say("W_Q", (74, 49), "query projections", words=False)
+    d.box("o", "o_2", (152, 72), "output sum", size=(46, 30))
+    top = 124
+    d.band((208, top + 180), (124, 42), "mask")
+    scored_columns(
+        d,
+        top=top,
+        scores=["e_{21}", "e_{22}", "−∞", "−∞"],
+        weights=["\\alpha_{21}", "\\alpha_{22}", "0", "0"],
+        memory=[(f"k_{i}", f"v_{i}") for i in (1, 2, 3, 4)],
+        ask="q",
+    )
+    d.arrow("sum", "o", "sum output")
+    d.say("output", (184, 76), "output", anchor="start")
+    beside(d, "mask", top + 198, "mask")
+    for i, x in enumerate(COLUMNS):
+        d.box(f"x{i}", f"x_{i + 1}", (x, 466), "inputs", size=(46, 30))
+        d.arrow((x - 8, 451), (x - 14, top + 269), "keys projections")
+        d.arrow((x + 8, 451), (x + 15, top + 269), "values projections")
+    d.say("W_K", (22, 428), "keys projections", words=False)
+    d.say("W_V", (90, 428), "values projections", words=False)
+    d.say("keys,", (282, 374), "memory", anchor="start")
+    d.say("values", (282, 390), "memory", anchor="start")
+    beside(d, "inputs", 470, "inputs")
+    return d

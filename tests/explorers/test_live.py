@@ -14,7 +14,9 @@ from attn_course.data import BOS, EOS, UNK, date_normalisation, reversal, transl
 from attn_course.explorers import alignment_map, bottleneck
 from attn_course.explorers.gradient_reach import GradientReach
 from attn_course.explorers.hard_attention import HardAttention
+from attn_course.explorers.mask_composer import MaskComposer
 from attn_course.explorers.softmax_temperature import SoftmaxTemperature
+from attn_course.masks import causal_mask, prefix_mask
 from attn_course.nn import AttentionEncoderDecoder
 from attn_course.train import greedy_decode, sequence_accuracy
 from attn_course.train.recipes import by_length
@@ -201,3 +203,21 @@ def test_a_baseline_lowers_the_variance_of_the_draws_and_leaves_their_mean() -> 
     with_it.draws = 1000
     with_it.rewards = [1.0]
     assert "rewards: expected 4" in with_it.problem
+
+
+def test_composed_masks_are_those_of_the_package() -> None:
+    off = dict.fromkeys(("causal", "window", "prefix", "padding"), "off")
+    widget = MaskComposer(joins=off | {"causal": "and", "prefix": "or"}, prefix=3)
+    assert widget.result["allowed"] == prefix_mask(7, prefix_length=3).tolist()
+    widget.joins = off | {"causal": "and", "window": "or"}  # the window adds nothing
+    assert widget.result["allowed"] == causal_mask(7).tolist()
+    widget.joins = off | {"window": "and", "padding": "and"}
+    widget.set_state({"window": 2, "length": 5})
+    assert widget.result["allowed"][6] == [False] * 7
+    assert widget.result["sums"][6] == 0
+    widget.place = "zero"
+    assert widget.result["leaked"][6] == pytest.approx(1.0)
+    before = widget.result
+    widget.joins = off | {"causal": "xor"}
+    assert widget.result == before
+    assert "joins: expected one of off, and, or, got 'xor'" in widget.problem

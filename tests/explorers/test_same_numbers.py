@@ -190,6 +190,25 @@ def sense_states() -> list[dict[str, Any]]:
     return states
 
 
+def mask_states() -> list[dict[str, Any]]:
+    module = import_module("attn_course.explorers.mask_composer")
+    rng = random.Random(19)
+    states = []
+    for place in module.PLACES:
+        for _ in range(8):
+            states.append(
+                {
+                    "scores": [[round(rng.uniform(-4, 4), 1) for _ in range(7)] for _ in range(7)],
+                    "joins": {kind: rng.choice(module.JOINS) for kind in module.KINDS},
+                    "window": rng.randint(1, 7),
+                    "prefix": rng.randint(0, 7),
+                    "length": rng.randint(0, 7),
+                    "place": place,
+                }
+            )
+    return states
+
+
 CASES = {
     # float32 on both sides: exp and sums may round differently in the last digit
     "softmax_temperature": (softmax_states, 2e-6),
@@ -202,6 +221,7 @@ CASES = {
     "memory_hops": (memory_states, 1e-9),
     "hard_attention": (hard_states, 1e-9),
     "word_sense": (sense_states, 1e-12),
+    "mask_composer": (mask_states, 1e-12),
 }
 # One fault for each module, of the kind that a picture would hide.
 FAULTS = {
@@ -214,6 +234,7 @@ FAULTS = {
     "memory_hops": ("story.length - 1 - i", "i"),
     "hard_attention": ("edge <= u", "edge < 1.01 * u"),
     "word_sense": ("dot(vectors[place], vector)", "dot(vectors[0], vector)"),
+    "mask_composer": ("i - j < width", "i - j <= width"),
 }
 
 
@@ -262,3 +283,16 @@ def test_window_states_meet_empty_and_cut_windows() -> None:
     assert (0, 0) in sums
     assert any(0 < local_p < 0.5 for _, local_p in sums)
     assert all(local_m in (0, pytest.approx(1)) for local_m, _ in sums)
+
+
+def test_mask_states_meet_empty_rows_and_leaks() -> None:
+    states = mask_states()
+    results = package("mask_composer", states)
+    assert any(not any(row) for result in results for row in result["allowed"])
+    for state, result in zip(states, results, strict=True):
+        leaks = max(result["leaked"]) > 0
+        assert not leaks or state["place"] == "zero"
+        assert state["place"] != "before" or all(
+            total == pytest.approx(1.0 if any(row) else 0.0)
+            for total, row in zip(result["sums"], result["allowed"], strict=True)
+        )
