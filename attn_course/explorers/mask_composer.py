@@ -47,8 +47,10 @@ def compose(
         part = parts[kind].expand(size, size)
         if mask is None:
             mask = part
+        elif join == "and":
+            mask = mask & part
         else:
-            mask = mask & part if join == "and" else mask | part
+            mask = mask | part
     return torch.ones(size, size, dtype=torch.bool) if mask is None else mask
 
 
