@@ -73,6 +73,7 @@ class MultiHeadLatentAttention(nn.Module):
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, head_dim
         self.rope_dim, self.kv_rank, self.value_head_dim = rope_dim, kv_rank, value_head_dim
         self.position = RotaryPositions() if position is None else position
+        self._tail = _Tail(self.position, rope_dim)
         self.attn_fn, self.dropout = attn_fn, dropout
         self.query_down: nn.Module = nn.Identity()
         if query_rank is not None:
@@ -116,20 +117,19 @@ class MultiHeadLatentAttention(nn.Module):
         q = split_heads(self.query_projection(self.query_down(query)), self.num_heads)
         latent = self.latent_norm(self.latent_projection(query))  # (B, L, kv_rank)
         turning = self.rope_key_projection(query)  # (B, L, R)
-        tail = _Tail(self.position, self.rope_dim)
         if cache is None:
             k = split_heads(self.key_up(latent), self.num_heads)
             shared = turning.unsqueeze(1).expand(-1, self.num_heads, -1, -1)
             key = torch.cat([k, shared], dim=-1)  # (B, H, L, E + R)
             value = split_heads(self.value_up(latent), self.num_heads)
-            sight = look(q, key, value, attn_mask, is_causal, positions, None, tail)
+            sight = look(q, key, value, attn_mask, is_causal, positions, None, self._tail)
             heads = self._attend(sight.query, sight.key, sight.value, sight)
         else:
             up = self.key_up.weight.unflatten(0, (self.num_heads, -1))  # (H, E, kv_rank)
             q = torch.cat([q[..., : self.head_dim] @ up, q[..., self.head_dim :]], dim=-1)
             key = torch.cat([latent, turning], dim=-1).unsqueeze(1)  # (B, 1, L, kv_rank + R)
             empty = key[..., :0]
-            sight = look(q, key, empty, attn_mask, is_causal, positions, cache, tail)
+            sight = look(q, key, empty, attn_mask, is_causal, positions, cache, self._tail)
             mixed = self._attend(sight.query, sight.key, sight.key[..., : self.kv_rank], sight)
             up = self.value_up.weight.unflatten(0, (self.num_heads, -1))  # (H, Ev, kv_rank)
             heads = mixed @ up.mT  # (B, H, L, Ev)

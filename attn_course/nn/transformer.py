@@ -280,8 +280,8 @@ def vaswani_like(
        + \underbrace{2 \cdot 4 D^2 + (2 D F + F + D) + 3 \cdot 2 D}_{\text{decoder}} \right]
 
     which is 44,101,632 + 512 V for the base model. The paper prints 65 million and "about 37000"
-    words, which make 63,045,632; of 41,100 words all rows (A) to (C) of its Table 3 come out as
-    printed. The big model, printed as 213 million, fits neither: 214,171,648 and 218,370,048.
+    words, which make 63,045,632; with 41,004 to 41,208 words all rows (A) to (C) of its Table 3
+    come out as printed. The big model, printed as 213 million, has 214,171,648 and 218 million.
 
     Args:
         vocab_size: Words, shared by source and target.

@@ -1,0 +1,139 @@
+"""Every module of the Transformer compiles as one graph and can be exported."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from attn_course.nn import (
+    AlibiPositions,
+    DecoderBlock,
+    EncoderBlock,
+    FeedForward,
+    GatedFeedForward,
+    KVCache,
+    LayerNorm,
+    MultiHeadAttention,
+    MultiHeadLatentAttention,
+    RelativePositions,
+    RMSNorm,
+    RotaryPositions,
+    SlidingCache,
+    bert_like,
+    gpt2_like,
+    llama_like,
+    vaswani_like,
+)
+
+D, H, L, V = 12, 3, 7, 23
+
+
+def attention(**options: Any) -> MultiHeadAttention:
+    return MultiHeadAttention(embed_dim=D, num_heads=H, **options)
+
+
+def encoder_block() -> EncoderBlock:
+    return EncoderBlock(
+        attention=attention(position=AlibiPositions(num_heads=H)),
+        attention_norm=LayerNorm(embed_dim=D),
+        feed_forward=FeedForward(embed_dim=D, hidden_dim=17),
+        feed_forward_norm=LayerNorm(embed_dim=D),
+    )
+
+
+def decoder_block() -> DecoderBlock:
+    return DecoderBlock(
+        self_attention=attention(num_kv_heads=1, position=RotaryPositions()),
+        self_attention_norm=RMSNorm(embed_dim=D),
+        cross_attention=attention(),
+        cross_attention_norm=RMSNorm(embed_dim=D),
+        feed_forward=GatedFeedForward(embed_dim=D, hidden_dim=17),
+        feed_forward_norm=RMSNorm(embed_dim=D),
+        norm_first=True,
+    )
+
+
+def latent() -> MultiHeadLatentAttention:
+    return MultiHeadLatentAttention(embed_dim=D, num_heads=H, head_dim=5, rope_dim=4, kv_rank=7)
+
+
+SIZES: dict[str, Any] = {"vocab_size": V, "embed_dim": D, "num_heads": H, "num_layers": 1}
+CAUSAL = {"is_causal": True}
+
+
+def x() -> Tensor:
+    return torch.randn(2, L, D)
+
+
+def ids() -> Tensor:
+    return torch.randint(V, (2, L))
+
+
+def real() -> Tensor:
+    return torch.tensor([[True] * L, [False] * 2 + [True] * (L - 2)])
+
+
+CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[Any, dict[str, Any]]]]] = {
+    "attention with mask": (attention, lambda: ((x(), x(), x(), torch.ones(L, L).bool()), {})),
+    "rope, grouped": (
+        partial(attention, num_kv_heads=1, position=RotaryPositions()),
+        lambda: ((x(),), {**CAUSAL, "positions": real().long().cumsum(1) - 1}),
+    ),
+    "t5": (
+        partial(attention, scale=1.0, bias=False, position=RelativePositions(num_heads=H)),
+        lambda: ((x(),), {}),
+    ),
+    "latent attention": (latent, lambda: ((x(),), CAUSAL)),
+    "encoder block": (encoder_block, lambda: ((x(),), {})),
+    "decoder block": (decoder_block, lambda: ((x(), x()), CAUSAL)),
+    "gpt2, padding": (partial(gpt2_like, max_length=L, **SIZES), lambda: ((ids(), real()), {})),
+    "llama": (partial(llama_like, hidden_dim=17, **SIZES), lambda: ((ids(),), {})),
+    "bert": (
+        partial(bert_like, max_length=L, hidden_dim=17, **SIZES),
+        lambda: ((ids(), real()), {"token_types": torch.zeros(2, L, dtype=torch.long)}),
+    ),
+    "transformer": (
+        partial(vaswani_like, hidden_dim=17, **SIZES),
+        lambda: ((ids(), real()), {"decoder_input_ids": ids()}),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("unchecked")
+def test_compiles_as_one_graph(case: str) -> None:
+    make, inputs = CASES[case]
+    module, (args, options) = make().eval(), inputs()
+    torch.compiler.reset()
+    got = torch.compile(module, fullgraph=True, backend="eager")(*args, **options)
+    assert_close(got, module(*args, **options))
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("unchecked")
+def test_can_be_exported(case: str) -> None:
+    make, inputs = CASES[case]
+    module, (args, options) = make().eval(), inputs()
+    program = torch.export.export(module, args, options)
+    assert_close(program.module()(*args, **options), module(*args, **options))
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("kind", ["attention", "latent"])
+def test_a_cached_step_compiles_as_one_graph(kind: str) -> None:
+    module: nn.Module = latent()
+    make: Callable[[], Any] = partial(SlidingCache, window_size=3, sinks=1)
+    if kind == "attention":
+        module, make = attention(position=RotaryPositions()), KVCache
+    tokens, caches = x(), (make(), make())
+    torch.compiler.reset()
+    compiled = torch.compile(module.eval(), fullgraph=True, backend="eager")
+    with torch.no_grad():
+        for token in tokens.split([L - 1, 1], dim=1):
+            got = compiled(token, is_causal=True, cache=caches[0])
+            assert_close(got, module(token, is_causal=True, cache=caches[1]))
+    assert caches[0].length == L
