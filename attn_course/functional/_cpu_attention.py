@@ -14,6 +14,8 @@ from torch.nn import functional as F
 
 # queries that share their keys are folded into one product up to this many positions
 FOLDED_POSITIONS = 16
+# with so many numbers (2 MiB) in the keys of a head, products are quicker than torch's kernel
+LARGE_HEAD = 2**19
 # keys widened at a time: with 8 heads of 128 entries, 1 MiB
 WIDENED_KEYS = 256
 
@@ -81,14 +83,17 @@ def _few_rows(
     scale: float,
 ) -> Float[Tensor, "B H R Ev"]:
     """Attention of a few query rows to many keys: bound by how fast keys and values are read."""
-    if query.dtype == torch.bfloat16 or not (_is_flat(key) and _is_flat(value)):
+    dtype, (count, dim) = query.dtype, query.shape[-2:]
+    large = 2 <= count <= 8 and key.shape[-2] * dim >= LARGE_HEAD and dtype != torch.bfloat16
+    flat = _is_flat(key) and _is_flat(value)
+    if not flat or not (large or dtype == torch.float16):
         # one row is a matrix-vector product, which torch computes slowly in bfloat16: make it two
-        lonely = query.shape[2] == 1 and query.dtype == torch.bfloat16
+        lonely = count == 1 and dtype == torch.bfloat16
         if lonely:
             query = query.expand(-1, -1, 2, -1)
         output = F.scaled_dot_product_attention(query, key, value, attn_mask, scale=scale)
         return output[:, :, :1] if lonely else output
-    if query.dtype == torch.float16:
+    if dtype == torch.float16:
         return _widened_rows(query, key, value, attn_mask, scale)
     # keys first: the product of a tall and a thin matrix, quicker than its transpose
     scores = (key @ (query * scale).mT).mT  # (B, H, R, S)

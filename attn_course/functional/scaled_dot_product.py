@@ -5,6 +5,7 @@ attend to nothing gives 0, forward and backward.
 """
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -116,6 +117,7 @@ def scaled_dot_product_attention(
             empty = None
     fused = functools.partial(
         _fused,
+        lead=shape[:-2],
         attn_mask=attn_mask,
         empty=empty,
         is_causal=is_causal,
@@ -131,7 +133,7 @@ def scaled_dot_product_attention(
     elif may_look:
         # NaN or inf in any key or value that counts shows in the output
         output = fused(query, key, value)
-        if output.isfinite().all():
+        if _finite(output):
             return output
     return fused(query, _without_padding(key, allowed), _without_padding(value, allowed))
 
@@ -352,7 +354,8 @@ def _tracked(*tensors: Tensor | None) -> bool:
 
 def _finite(*tensors: Tensor) -> bool:
     """Whether there is neither NaN nor inf: one pass, no copy, as a sum shows both."""
-    return all(bool(t.sum(dtype=torch.float64).isfinite()) for t in tensors)
+    wide = torch.promote_types(tensors[0].dtype, torch.float32)
+    return all(math.isfinite(t.sum(dtype=wide).item()) for t in tensors)
 
 
 def _may_look(query: Tensor) -> bool:
@@ -420,6 +423,7 @@ def _fused(
     key: Tensor,
     value: Tensor,
     *,
+    lead: tuple[int, ...],
     attn_mask: Tensor | None,
     empty: Tensor | None,
     is_causal: bool,
@@ -428,10 +432,12 @@ def _fused(
     enable_gqa: bool,
 ) -> Tensor:
     """torch's own attention, or a quicker way on a CPU, and 0 for the empty rows."""
-    lead = _scores_shape(query, key, value, enable_gqa)[:-2]
     grouped = (*lead[:-1], key.shape[-3]) if enable_gqa else lead
-    query = query.expand(*lead, *query.shape[-2:])
-    key, value = (rows.expand(*grouped, *rows.shape[-2:]) for rows in (key, value))
+    query = query if query.shape[:-2] == lead else query.expand(*lead, *query.shape[-2:])
+    key, value = (
+        rows if rows.shape[:-2] == grouped else rows.expand(*grouped, *rows.shape[-2:])
+        for rows in (key, value)
+    )
     if attn_mask is not None:
         if attn_mask.dtype != torch.bool:
             attn_mask = attn_mask.to(torch.promote_types(query.dtype, torch.float32))

@@ -88,7 +88,11 @@ def check(attention: Callable[..., Tensor]) -> None:
         assert_close(causal, want, **FLOAT64)
 
 
-def test_attention_agrees_with_every_oracle() -> None:
+@pytest.mark.parametrize("large_head", [_cpu_attention.LARGE_HEAD, 0])
+def test_attention_agrees_with_every_oracle(
+    large_head: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_cpu_attention, "LARGE_HEAD", large_head)
     check(scaled_dot_product_attention)
 
 
@@ -107,7 +111,8 @@ def test_attention_agrees_with_every_oracle() -> None:
         ("query, key, value, attn_mask, is_causal=is", "query, key, value, None, is_causal=is"),
     ],
 )
-def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
+def test_oracles_reject_a_changed_line(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cpu_attention, "LARGE_HEAD", 0)  # torch's kernel forgives an empty row
     with pytest.raises((AssertionError, RuntimeError)):
         check(mutant(MODULE, "scaled_dot_product_attention", old, new))
 
@@ -129,6 +134,7 @@ def test_oracles_reject_a_changed_fast_path(
     old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = mutant(FAST, "cpu_attention", old, new)
+    changed.__globals__["LARGE_HEAD"] = 0
     monkeypatch.setattr(sys.modules[MODULE], "cpu_attention", changed)
     with pytest.raises((AssertionError, RuntimeError)):
         check(scaled_dot_product_attention)
