@@ -9,6 +9,7 @@ from torch import Tensor
 
 def check_floating(name: str, value: Shaped[Tensor, "..."]) -> None:
     """Refuse integer and boolean tensors, for which a softmax or a norm has no meaning."""
+    check_tensor(name, value)
     if not value.is_floating_point():
         raise ValueError(f"{name}: expected a floating point tensor, got {value.dtype}")
 
@@ -23,6 +24,7 @@ def check_size(name: str, value: Shaped[Tensor, "..."], axis: int, expected: int
 
 def check_axes(name: str, value: Shaped[Tensor, "..."], axes: str) -> None:
     """Refuse a tensor with another number of axes than ``axes`` names, such as ``"B L D"``."""
+    check_tensor(name, value)
     if value.ndim != len(axes.split()):
         raise ValueError(f"{name}: expected axes ({axes}), got shape {tuple(value.shape)}")
 
@@ -61,6 +63,7 @@ def check_device(name: str, value: Shaped[Tensor, "..."], other: Shaped[Tensor, 
 
 def check_ids(name: str, ids: Shaped[Tensor, "..."], vocab_size: int) -> None:
     """Refuse ids that are not integers from 0 to ``vocab_size - 1``."""
+    check_tensor(name, ids)
     if ids.is_floating_point() or ids.dtype == torch.bool:
         raise ValueError(f"{name}: expected integers, got {ids.dtype}")
     if compiling() or ids.device.type == "meta":
@@ -74,6 +77,7 @@ def check_ids(name: str, ids: Shaped[Tensor, "..."], vocab_size: int) -> None:
 
 def check_attn_mask(attn_mask: Shaped[Tensor, "..."], scores: Shaped[Tensor, "..."]) -> None:
     """Refuse a mask that is not boolean or does not broadcast to the shape of ``scores``."""
+    check_tensor("attn_mask", attn_mask)
     if attn_mask.dtype != torch.bool:
         raise ValueError(
             f"attn_mask: expected a boolean mask (True = may attend), got {attn_mask.dtype}"
@@ -90,6 +94,7 @@ def check_lengths(
     name: str = "lengths",
 ) -> None:
     """Refuse lengths that are not one integer from 0 to ``longest`` per row."""
+    check_tensor(name, lengths)
     if lengths.shape != (batch_size,) or lengths.is_floating_point() or lengths.dtype == torch.bool:
         raise ValueError(
             f"{name}: expected {batch_size} integers, one per row, "

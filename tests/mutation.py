@@ -15,7 +15,8 @@ def mutant(module: str, name: str, old: str, new: str) -> Any:
     assert spec is not None
     assert spec.origin is not None
     source = Path(spec.origin).read_text(encoding="utf-8")
-    assert old in source, f"{module}: the text to mutate is gone: {old!r}"
+    if old not in source:  # no AssertionError: that is what a rejected mutant raises
+        raise LookupError(f"{module}: the text to mutate is gone: {old!r}")
     copy = types.ModuleType(f"{module}__mutant")
     exec(compile(source.replace(old, new), f"<mutant of {module}>", "exec"), copy.__dict__)
     return getattr(copy, name)

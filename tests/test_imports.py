@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import attn_course
 
 PACKAGE = Path(attn_course.__file__).parent
@@ -102,3 +104,39 @@ def test_import_contracts_notice_a_step_up(tmp_path: Path) -> None:
     )
     assert done.returncode != 0
     assert "attn_course.functional.softmax -> attn_course.nn.recurrent" in done.stdout
+
+
+def test_parts_are_loaded_when_they_are_named(tmp_path: Path) -> None:
+    assert set(attn_course.PARTS) == {*PARTS, "masks"}
+    code = (
+        "import sys, attn_course; print(attn_course.nn.GRUCell.__name__, "
+        "attn_course.masks.__name__, 'matplotlib' in sys.modules, 'viz' in dir(attn_course))"
+    )
+    done = fresh(code, tmp_path)
+    assert done.stdout == "GRUCell attn_course.masks False True\n", done.stderr
+    with pytest.raises(AttributeError, match="module 'attn_course' has no attribute 'moon'"):
+        attn_course.moon  # noqa: B018
+
+
+def test_figures_without_matplotlib_say_what_to_install(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['matplotlib'] = None; import attn_course; attn_course.viz"
+    done = fresh(code, tmp_path)
+    assert "which is not installed: pip install matplotlib" in done.stderr
+    assert "attn-course[viz]" in done.stderr
+
+
+def test_the_readmes_example_runs_and_passes_the_type_checker(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    engineer = readme.partition("## Engineer")[2]
+    example = tmp_path / "example.py"
+    example.write_text(engineer.partition("```python\n")[2].partition("```")[0], encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning", str(example)],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", str(example)],
+        capture_output=True, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    assert checked.returncode == 0, checked.stdout

@@ -10,7 +10,7 @@ MOVE, TAKE, DROP = 0, 1, 2
 NOWHERE = -1
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class World:
     """What happened, and how things stood before every event (index 0) up to the end (index T).
 

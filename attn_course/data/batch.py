@@ -10,7 +10,7 @@ from torch import Tensor
 from attn_course.data.vocabulary import BOS, EOS, PAD
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Batch:
     """Sequences of several lengths, padded at the end with ``PAD``.
 

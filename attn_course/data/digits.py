@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from attn_course.data._fetch import DataError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Digits:
     """Images with their labels.
 
@@ -26,7 +26,7 @@ class Digits:
         return len(self.labels)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scenes:
     """Rows of tiles of which one is a digit, with its label and its place.
 

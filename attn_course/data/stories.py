@@ -34,7 +34,7 @@ class Story:
         return "\n".join([*lines, f"{' '.join(self.question)}? {self.answer} ({why})"])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class StoryBatch:
     """What a memory network is fed with, padded with ``PAD`` (a sentence of it is no sentence).
 

@@ -13,6 +13,7 @@ from attn_course._checks import (
     check_expands,
     check_floating,
     check_size,
+    check_tensor,
 )
 from attn_course.functional.scores import scaled_dot_score
 from attn_course.functional.softmax import masked_softmax
@@ -46,13 +47,15 @@ def attention(
             where masked: attention without its softmax.
 
     Returns:
-        Output and weights. Keys and values that no query may attend to do not matter, NaN
-        included, neither forward nor backward.
+        Output and weights, computed in float32 at least and rounded once, to the dtype of query and
+        key (the output: of query, key and value). Keys and values that no query may attend to do
+        not matter, NaN included, neither forward nor backward.
 
     Raises:
         ValueError: If the numbers of keys and of values differ, the leading axes do not broadcast,
-            a tensor is not floating point or on another device, or the mask is not boolean or does
-            not broadcast to the scores.
+            a tensor is not floating point or on another device, or the mask is not boolean, does
+            not broadcast to the scores, or has two axes of which the first could be the batch as
+            well as the queries.
     """
     for name, rows in (("query", query), ("key", key), ("value", value)):
         check_floating(name, rows)
@@ -65,20 +68,38 @@ def attention(
     if attn_mask is None:
         attn_mask = torch.ones((), dtype=torch.bool, device=query.device)
     else:
+        check_tensor("attn_mask", attn_mask)
         lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
         check_expands("attn_mask", attn_mask.shape, (*lead, query.shape[-2], key.shape[-2]))
-        key, value = (_without_padding(rows, attn_mask) for rows in (key, value))
+        check_unambiguous(attn_mask, lead, query.shape[-2])
+        key, value = (without_padding(rows, attn_mask) for rows in (key, value))
     scores = score(query, key)
     check_attn_mask(attn_mask, scores)
     if normalize is None:
         weights = scores.masked_fill(~attn_mask, 0.0)
     else:
         weights = normalize(scores, attn_mask)
-    dtype = torch.promote_types(weights.dtype, value.dtype)
-    return weights.to(dtype) @ value.to(dtype), weights
+    wide = torch.promote_types(weights.dtype, torch.promote_types(value.dtype, torch.float32))
+    output = weights.to(wide) @ value.to(wide)
+    dtype = torch.promote_types(query.dtype, key.dtype)
+    return output.to(torch.promote_types(dtype, value.dtype)), weights.to(dtype)
 
 
-def _without_padding(
+def check_unambiguous(
+    attn_mask: Shaped[Tensor, "..."], lead: tuple[int, ...], queries: int
+) -> None:
+    """Refuse a mask (B, S) that would be read as (L, S) because there are as many queries."""
+    batch = lead[0] if lead else 1
+    if attn_mask.ndim == 2 and attn_mask.shape[0] == batch == queries > 1:
+        places = attn_mask.shape[1]
+        raise ValueError(
+            f"attn_mask: expected shape {(batch, *[1] * len(lead), places)} for one row per "
+            f"example, or {(*[1] * len(lead), queries, places)} for one row per query, "
+            f"got {tuple(attn_mask.shape)}, which could be either"
+        )
+
+
+def without_padding(
     rows: Shaped[Tensor, "*#B S E"], attn_mask: Shaped[Tensor, "..."]
 ) -> Shaped[Tensor, "*#B S E"]:
     """Zeros in place of the rows that no query attends to.

@@ -12,6 +12,7 @@ from attn_course._checks import (
     check_expands,
     check_floating,
     check_size,
+    compiling,
 )
 
 
@@ -93,13 +94,15 @@ def sample_attention(
     check_floating("weights", weights)
     check_dim(weights, -1)
     w = weights.detach().double()
-    if not bool((w.isfinite() & (w >= 0)).all()):
+    if not compiling() and not bool((w.isfinite() & (w >= 0)).all()):
         raise ValueError("weights: expected finite numbers of at least 0")
     if uniform is None:
         uniform = torch.rand(
             w.shape[:-1], generator=generator, dtype=torch.float64, device=w.device
         )
-    elif uniform.shape != w.shape[:-1] or not bool(((uniform >= 0) & (uniform < 1)).all()):
+    elif uniform.shape != w.shape[:-1] or not (
+        compiling() or bool(((uniform >= 0) & (uniform < 1)).all())
+    ):
         raise ValueError(
             f"uniform: expected numbers in [0, 1) of shape {tuple(w.shape[:-1])}, "
             f"got shape {tuple(uniform.shape)}"
@@ -315,7 +318,7 @@ def weight_entropy(weights: Float[Tensor, "..."], dim: int = -1) -> Float[Tensor
     """
     check_floating("weights", weights)
     check_dim(weights, dim)
-    if bool((weights < 0).any()):
+    if not compiling() and bool((weights < 0).any()):
         raise ValueError(f"weights: expected at least 0, got {float(weights.min())}")
     wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
     positive = torch.where(wide == 0, torch.ones_like(wide), wide)

@@ -178,13 +178,16 @@ def memory_hop(
     check_broadcast("memory_in", memory_in.shape[:-2], query.shape[:-1])
     lead = torch.broadcast_shapes(memory_in.shape[:-2], query.shape[:-1])
     check_broadcast("memory_out", memory_out.shape[:-2], lead)
+    dtype = query.dtype
     for tensor in (memory_in, memory_out):
-        query = query.to(torch.promote_types(query.dtype, tensor.dtype))
-    memory_in, memory_out = memory_in.to(query.dtype), memory_out.to(query.dtype)
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    # half precision ends at 65504, and a rounded score is an error in every weight
+    wide = torch.promote_types(dtype, torch.float32)
+    query, memory_in, memory_out = (part.to(wide) for part in (query, memory_in, memory_out))
     scores = (memory_in @ query.unsqueeze(-1)).squeeze(-1)  # (..., N)
     if attn_mask is None:
         attn_mask = torch.ones_like(scores, dtype=torch.bool)
     check_attn_mask(attn_mask, scores)
     weights = scores.masked_fill(~attn_mask, 0.0) if linear else masked_softmax(scores, attn_mask)
     output = (weights.unsqueeze(-2) @ memory_out).squeeze(-2)  # (..., Do)
-    return output, weights
+    return output.to(dtype), weights.to(dtype)

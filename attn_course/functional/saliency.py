@@ -1,12 +1,14 @@
 """Implicit attention: what a network's output depends on, read off from derivatives."""
 
+import itertools
+import math
 from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attn_course._checks import check_device, check_expands, check_floating
+from attn_course._checks import check_device, check_expands, check_floating, compiling
 
 Function = Callable[[Tensor], Tensor]
 
@@ -28,6 +30,9 @@ def input_jacobian(function: Function, inputs: Float[Tensor, "..."]) -> Float[Te
         ValueError: If ``inputs`` or what the function returns is not floating point.
     """
     check_floating("inputs", inputs)
+    if _transforms():
+        jacobian: Tensor = torch.func.jacrev(function)(inputs.detach())
+        return jacobian
     with torch.inference_mode(False), torch.enable_grad():
         x = inputs.detach().clone().requires_grad_()
         outputs = _tensor(function(x))
@@ -52,11 +57,14 @@ def input_gradient(function: Function, inputs: Float[Tensor, "B ..."]) -> Float[
         inputs: The batch.
 
     Returns:
-        Gradients of the shape of ``inputs``; 0 where nothing depends on them.
+        Gradients of the shape of ``inputs``; 0 where no derivative leads to them, because nothing
+        depends on them or because the function detaches them.
 
     Raises:
         ValueError: If ``inputs`` is not floating point, or the function does not return one number
-            per example that depends on this example alone.
+            per example whose derivatives by all other examples are 0. These are looked at for every
+            pair of rows, in about :math:`\log_2 B + 2` further backward passes; under
+            ``torch.compile``, ``torch.export`` and ``vmap`` they are not.
     """
     return _row_gradients(function, inputs, look_across=True)
 
@@ -111,8 +119,10 @@ def integrated_gradients(
         Shares of the shape of ``inputs``.
 
     Raises:
-        ValueError: As for :func:`input_gradient`, or if ``steps`` is below 1 or the baseline is not
-            floating point or does not broadcast to ``inputs``.
+        ValueError: As for :func:`input_gradient` (rows that mix are looked for at the two ends of
+            the path), or if ``steps`` is below 1, the baseline is not floating point or does not
+            broadcast to ``inputs``, or the function gives two values at the ends of the path and
+            nowhere a derivative: it is detached from its inputs.
     """
     if steps < 1:
         raise ValueError(f"steps: expected at least 1, got {steps}")
@@ -130,7 +140,8 @@ def integrated_gradients(
     total = torch.zeros_like(way)
     for k in range(steps):
         point = (start.to(wide) + (k + 0.5) / steps * way).to(x.dtype)
-        total += _row_gradients(function, point, look_across=k == 0)
+        total = total + _row_gradients(function, point, look_across=k in (0, steps - 1))
+    _refuse_detached(function, start, x, total)
     return (way * total / steps).to(x.dtype)
 
 
@@ -173,16 +184,61 @@ def grad_cam(
 def _row_gradients(function: Function, inputs: Tensor, *, look_across: bool) -> Tensor:
     """Gradient of each row's number by its row; if told, make sure that rows do not mix."""
     check_floating("inputs", inputs)
+    if _transforms():
+        found: Tensor = torch.func.grad(lambda x: _one_per_row(_tensor(function(x)), x).sum())(
+            inputs.detach()
+        )
+        return found
     with torch.inference_mode(False), torch.enable_grad():
         x = inputs.detach().clone().requires_grad_()
         outputs = _one_per_row(_tensor(function(x)), x)
-        several = look_across and x.ndim > 0 and len(x) > 1
-        if several and bool((_gradient(outputs[0], x)[1:] != 0).any()):
+        if look_across and not compiling() and x.ndim > 0 and len(x) > 1:
+            _refuse_mixing(outputs, x)
+        return _gradient(outputs.sum(), x)
+
+
+def _refuse_mixing(outputs: Float[Tensor, " B"], x: Float[Tensor, "B ..."]) -> None:
+    """Refuse numbers of which one has a derivative by another's example.
+
+    In every pass half of the rows ask, and the others must have gradient exactly 0. The halves are
+    different for all rows and of one size, so each row asks in a pass in which each other does not.
+    """
+    rows, passes = len(x), 2
+    while math.comb(passes, passes // 2) < rows:
+        passes += 1
+    halves = itertools.islice(itertools.combinations(range(passes), passes // 2), rows)
+    asks = torch.zeros(passes, rows, dtype=torch.bool, device=x.device)
+    for row, half in enumerate(halves):
+        asks[list(half), row] = True
+    # uneven shares: what several rows depend on must not cancel in their sum
+    shares = 1 + torch.arange(rows, dtype=torch.float64, device=x.device) * 0.618 % 1
+    for asking in asks:
+        found = _gradient((outputs * shares)[asking].sum(), x)
+        if bool((found[~asking].nan_to_num() != 0).any()):
             raise ValueError(
                 "function: expected numbers that depend on their own example alone, got one that "
                 "depends on others (batch normalisation in training mode?)"
             )
-        return _gradient(outputs.sum(), x)
+
+
+def _refuse_detached(function: Function, start: Tensor, end: Tensor, total: Tensor) -> None:
+    """Refuse a function that changes along the path although no derivative says so."""
+    if compiling() or bool((total != 0).any()):
+        return
+    with torch.no_grad():
+        before, after = (_tensor(function(point.clone())) for point in (start, end))
+    if not torch.equal(before, after):
+        raise ValueError(
+            "function: expected a number that depends on inputs through operations with a "
+            "derivative, got one that changes along the path with derivative 0 throughout "
+            "(a detach, an argmax or a rounding inside?)"
+        )
+
+
+def _transforms() -> bool:
+    """Whether only torch.func can take the gradient: ``compile`` and ``vmap``, not ``export``."""
+    dynamo = bool(torch.compiler.is_dynamo_compiling())
+    return dynamo or torch._C._functorch.maybe_current_level() is not None
 
 
 def _tensor(outputs: object) -> Tensor:

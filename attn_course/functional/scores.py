@@ -1,7 +1,9 @@
 """How well a query fits a key: the seven score functions, batched over leading axes.
 
 All are called as ``score(query, key, *, parameters)`` and give one number per query and key, before
-any mask or softmax. Sources, with the names of this module in brackets:
+any mask or softmax, in float32 at least: a product of half-precision vectors may be more than
+65504, and a rounded score is an error in every weight. :func:`attn_course.functional.attention`
+rounds once, after the mixing. Sources, with the names of this module in brackets:
 
 - Graves, Wayne and Danihelka (2014), Neural Turing machines, equations 5 and 6:
   :math:`k_t` (query), :math:`M_t(i)` (key), :math:`\\beta_t` (sharpness).
@@ -17,19 +19,19 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from attn_course._checks import check_broadcast, check_device, check_floating, check_size
-from attn_course.functional.similarity import _unit
+from attn_course.functional.similarity import unit
 
 
 def _checked(query: Shaped[Tensor, "..."], key: Shaped[Tensor, "..."]) -> tuple[Tensor, Tensor]:
-    """Query and key in their common dtype, after a look at their shapes."""
+    """Query and key in their common dtype, float32 at least, after a look at their shapes."""
     for name, vectors in (("query", query), ("key", key)):
         check_floating(name, vectors)
         if vectors.ndim < 2:
             raise ValueError(f"{name}: expected vectors in rows, got shape {tuple(vectors.shape)}")
     check_broadcast("key", key.shape[:-2], query.shape[:-2])
     check_device("key", key, query)
-    dtype = torch.promote_types(query.dtype, key.dtype)
-    return query.to(dtype), key.to(dtype)
+    wide = torch.promote_types(torch.promote_types(query.dtype, key.dtype), torch.float32)
+    return query.to(wide), key.to(wide)
 
 
 def _fitting(name: str, value: Tensor, like: Tensor, *expected: int) -> Tensor:
@@ -93,7 +95,7 @@ def scaled_dot_score(
         if query.shape[-1] == 0:
             raise ValueError(f"query: expected vectors of size >= 1, got {tuple(query.shape)}")
         scale = query.shape[-1] ** -0.5
-    # before the product: q.k of half precision could overflow, its scaled form does not
+    # before the product: L E multiplications, not L S
     return (query * scale) @ key.mT
 
 
@@ -171,7 +173,8 @@ def additive_score(
 
     .. math:: s_{ij} = v^\top \tanh(W q_i + U k_j + b)
 
-    Bahdanau et al. (2015), appendix A.1.2, where biases are left out of the formulas.
+    Bahdanau et al. (2015), appendix A.1.2. Differs from the paper: its formula of the score has no
+    bias; here :math:`b` is an option.
 
     Args:
         query: What is looked for.
@@ -304,5 +307,5 @@ def cosine_score(
         check_size("sharpness", sharpness, -1, query.shape[-2])
         check_broadcast("sharpness", sharpness.shape[:-1], query.shape[:-2])
         sharpness = sharpness.unsqueeze(-1)  # (..., L, 1)
-    cosine = _unit("query", query) @ _unit("key", key).mT
+    cosine = unit("query", query) @ unit("key", key).mT
     return (sharpness * cosine).to(query.dtype)

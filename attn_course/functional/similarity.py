@@ -7,7 +7,7 @@ from torch import Tensor
 from attn_course._checks import check_broadcast, check_dim, check_floating, check_size
 
 
-def _unit(name: str, vector: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+def unit(name: str, vector: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """Vectors of length 1 along the last axis, in float32 at least; a zero vector stays zero."""
     check_floating(name, vector)
     wide = vector.to(torch.promote_types(vector.dtype, torch.float32))
@@ -39,7 +39,7 @@ def cosine_similarity(a: Float[Tensor, "*#A E"], b: Float[Tensor, "*#A E"]) -> F
     check_dim(a, -1)
     check_size("b", b, -1, a.shape[-1])
     check_broadcast("b", b.shape, a.shape)
-    cosine = (_unit("a", a) * _unit("b", b)).sum(-1)
+    cosine = (unit("a", a) * unit("b", b)).sum(-1)
     return cosine.to(torch.promote_types(a.dtype, b.dtype))
 
 

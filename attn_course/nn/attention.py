@@ -8,12 +8,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attn_course._checks import check_axes, check_device
-from attn_course.functional.attention import _without_padding, attention
+from attn_course.functional.attention import attention, without_padding
 from attn_course.functional.softmax import masked_softmax
+from attn_course.nn.parameters import check_callable
 from attn_course.nn.scores import ScaledDotScore
 
 
-class Memory(NamedTuple):
+class AttentionMemory(NamedTuple):
     """What is attended to, made once per sentence: batch on axis 0 throughout.
 
     Attributes:
@@ -41,6 +42,9 @@ class Attention(nn.Module):
         key_projection: :math:`W_K`.
         value_projection: :math:`W_V`.
         normalize: Maps scores and mask to weights; None takes the scores themselves.
+
+    Raises:
+        ValueError: If an argument is something that cannot be called, such as the name of a score.
     """
 
     def __init__(
@@ -53,6 +57,14 @@ class Attention(nn.Module):
         normalize: Callable[..., Tensor] | None = masked_softmax,
     ) -> None:
         super().__init__()
+        if score is not None:
+            check_callable("a module such as DotScore(), or None", score=score)
+        projections = (query_projection, key_projection, value_projection)
+        for name, layer in zip(("query", "key", "value"), projections, strict=True):
+            if layer is not None:
+                check_callable("a module or None", **{f"{name}_projection": layer})
+        if normalize is not None:
+            check_callable("a function of scores and mask, or None", normalize=normalize)
         self.score: Any = ScaledDotScore() if score is None else score  # a Score: duck-typed
         self.query_projection = query_projection
         self.key_projection = key_projection
@@ -79,7 +91,7 @@ class Attention(nn.Module):
         """
         value = key if value is None else value
         if attn_mask is not None:  # before the projections: their gradients must not see padding
-            key, value = (_without_padding(rows, attn_mask) for rows in (key, value))
+            key, value = (without_padding(rows, attn_mask) for rows in (key, value))
         query = query if self.query_projection is None else self.query_projection(query)
         key = key if self.key_projection is None else self.key_projection(key)
         value = value if self.value_projection is None else self.value_projection(value)
@@ -87,7 +99,9 @@ class Attention(nn.Module):
             query, key, value, score=self.score, attn_mask=attn_mask, normalize=self.normalize
         )
 
-    def prepare(self, annotations: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Memory:
+    def prepare(
+        self, annotations: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]
+    ) -> AttentionMemory:
         """Keys and values of a sentence, both made from its annotations, ready for :meth:`attend`.
 
         The score must have the methods of :class:`attn_course.nn.Score`.
@@ -109,26 +123,36 @@ class Attention(nn.Module):
         annotations = torch.where(mask.unsqueeze(-1), annotations, 0.0)
         key = annotations if self.key_projection is None else self.key_projection(annotations)
         value = annotations if self.value_projection is None else self.value_projection(annotations)
-        return Memory(self.score.prepare(key), value, mask)
-
-    def scores(self, query: Float[Tensor, "B L Dq"], memory: Memory) -> Float[Tensor, "B L S"]:
-        """Scores of queries against a prepared memory, before mask and softmax."""
-        query = query if self.query_projection is None else self.query_projection(query)
-        scores: Tensor = self.score.compare(query, memory.keys)
-        return scores
+        return AttentionMemory(self.score.prepare(key), value, mask)
 
     def attend(
-        self, query: Float[Tensor, "B L Dq"], memory: Memory
+        self,
+        query: Float[Tensor, "B L Dq"],
+        memory: AttentionMemory,
+        *,
+        weigh: Callable[..., Tensor] | None = None,
     ) -> tuple[Float[Tensor, "B L Ev"], Float[Tensor, "B L S"]]:
         """What :meth:`forward` gives, with the keys' part of the work done before.
 
         Args:
             query: One or several queries per row.
             memory: From :meth:`prepare`.
+            weigh: Maps scores and mask (B, 1, S) to weights in place of ``normalize``: a window.
+
+        Returns:
+            Output and weights, in the dtype of query and values.
         """
-        scores, mask = self.scores(query, memory), memory.mask.unsqueeze(1)  # (B, L, S), (B, 1, S)
-        if self.normalize is None:
-            weights = scores.masked_fill(~mask, 0.0)
-        else:
-            weights = self.normalize(scores, mask)
-        return weights @ memory.values, weights
+        if self.query_projection is not None:
+            query = self.query_projection(query)
+        mask = memory.mask.unsqueeze(1)  # (B, 1, S)
+        normalize = self.normalize if weigh is None else weigh
+
+        def masked(scores: Tensor, _: Tensor) -> Tensor:
+            return scores.masked_fill(~mask, 0.0) if normalize is None else normalize(scores, mask)
+
+        # the padding of the memory is 0 already: given as attn_mask it would be copied every step
+        output, weights = attention(
+            query, memory.keys, memory.values, score=self.score.compare, normalize=masked
+        )
+        dtype = torch.promote_types(query.dtype, memory.values.dtype)  # prepared keys are wider
+        return output.to(dtype), weights.to(dtype)

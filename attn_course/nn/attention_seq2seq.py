@@ -3,15 +3,17 @@
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attn_course._checks import check_axes, check_ids, check_size
+from attn_course._checks import check_axes, check_ids
 from attn_course.masks import padding_mask
-from attn_course.nn.attention import Attention, Memory
-from attn_course.nn.recurrent import Cell, GRUCell, Recurrent, hidden_of
+from attn_course.nn.attention import Attention, AttentionMemory
+from attn_course.nn.decoder_steps import embed_target, read_source
+from attn_course.nn.parameters import SCORE, check_callable, check_positive
+from attn_course.nn.recurrent import GRUCell, Recurrent, hidden_of, state_from
 from attn_course.nn.scores import AdditiveScore
-from attn_course.nn.seq2seq import CellFactory, _check_positive
+from attn_course.nn.seq2seq import CellFactory
 
 
 class BidirectionalEncoder(nn.Module):
@@ -35,7 +37,7 @@ class BidirectionalEncoder(nn.Module):
         self, *, vocab_size: int, embed_dim: int, hidden_size: int, cell: CellFactory = GRUCell
     ) -> None:
         super().__init__()
-        _check_positive(vocab_size=vocab_size, embed_dim=embed_dim, hidden_size=hidden_size)
+        check_positive(vocab_size=vocab_size, embed_dim=embed_dim, hidden_size=hidden_size)
         self.hidden_size = hidden_size
         self.embedding = nn.Embedding(vocab_size, embed_dim)
         self.forwards = Recurrent(cell=cell(input_size=embed_dim, hidden_size=hidden_size))
@@ -66,42 +68,6 @@ class BidirectionalEncoder(nn.Module):
         return torch.cat([ahead, back], dim=-1), hidden_of(summary)
 
 
-def _start(cell: Cell, hidden: Float[Tensor, "B H"]) -> Any:
-    """A cell's state with a given hidden part; an LSTM starts with an empty cell."""
-    state = cell.initial_state(hidden)
-    return hidden if isinstance(state, Tensor) else (hidden, *state[1:])
-
-
-def _read_source(
-    decoder: Any,
-    annotations: Shaped[Tensor, "..."],
-    summary: Shaped[Tensor, "..."],
-    source_mask: Shaped[Tensor, "..."],
-) -> tuple[Float[Tensor, "B H"], Memory, Float[Tensor, "B S"]]:
-    """First hidden state, prepared source and empty alignment of a decoder."""
-    check_axes("annotations", annotations, "B S C")
-    check_size("annotations", annotations, -1, decoder.context_size)
-    check_axes("summary", summary, "B Z")
-    check_size("summary", summary, 0, annotations.shape[0])
-    check_size("summary", summary, -1, decoder.initial.in_features)
-    memory = decoder.attention.prepare(annotations, source_mask)
-    hidden = torch.tanh(decoder.initial(summary))
-    return hidden, memory, annotations.new_zeros(source_mask.shape)
-
-
-def _embed(
-    embedding: nn.Embedding, target_in: Shaped[Tensor, "..."], alignment: Float[Tensor, "B S"]
-) -> Float[Tensor, "B L D"]:
-    """Target words, after a look at their ids."""
-    check_axes("target_in", target_in, "B L")
-    check_size("target_in", target_in, 0, alignment.shape[0])
-    if target_in.shape[1] == 0:
-        raise ValueError(f"target_in: expected at least one position, got {tuple(target_in.shape)}")
-    check_ids("target_in", target_in, embedding.num_embeddings)
-    words: Tensor = embedding(target_in)
-    return words
-
-
 class BahdanauState(NamedTuple):
     """Where a :class:`BahdanauDecoder` stands; batch on axis 0 throughout.
 
@@ -112,7 +78,7 @@ class BahdanauState(NamedTuple):
     """
 
     recurrent: Any
-    memory: Memory
+    memory: AttentionMemory
     alignment: Float[Tensor, "B S"]
 
 
@@ -128,7 +94,8 @@ class BahdanauDecoder(nn.Module):
     Bahdanau, Cho and Bengio (2015), equations 4 to 6 and appendix A.2.2, with
     :math:`s_0 = \tanh(W_s \overleftarrow h_1 + b_s)`. Differs from the paper: the output is one
     linear layer in place of the maxout layer, and sees :math:`s_i` as in equation 4, where the
-    appendix writes :math:`s_{i-1}`.
+    appendix writes :math:`s_{i-1}`; :math:`s_0` and the alignment model have biases; and the GRU
+    resets after the product, as torch's does (:func:`attn_course.functional.gru_cell`).
 
     Args:
         vocab_size: Number of target ids.
@@ -141,7 +108,7 @@ class BahdanauDecoder(nn.Module):
         cell: Class of the cell, called as ``cell(input_size=..., hidden_size=...)``.
 
     Raises:
-        ValueError: If a size is below 1.
+        ValueError: If a size is below 1, or ``score`` is no such module.
     """
 
     def __init__(
@@ -156,7 +123,7 @@ class BahdanauDecoder(nn.Module):
         cell: CellFactory = GRUCell,
     ) -> None:
         super().__init__()
-        _check_positive(
+        check_positive(
             vocab_size=vocab_size,
             embed_dim=embed_dim,
             context_size=context_size,
@@ -167,6 +134,7 @@ class BahdanauDecoder(nn.Module):
             score = AdditiveScore(
                 query_size=hidden_size, key_size=context_size, hidden_size=hidden_size
             )
+        check_callable(SCORE, "prepare", "compare", score=score)
         self.context_size = context_size
         self.embedding = nn.Embedding(vocab_size, embed_dim)
         self.initial = nn.Linear(summary_size, hidden_size)
@@ -186,8 +154,8 @@ class BahdanauDecoder(nn.Module):
             ValueError: If annotations or summary have another size than the decoder expects, the
                 numbers of rows differ, or the mask is not boolean with one entry per place.
         """
-        hidden, memory, alignment = _read_source(self, annotations, summary, source_mask)
-        return BahdanauState(_start(self.cell, hidden), memory, alignment)
+        hidden, memory, alignment = read_source(self, annotations, summary, source_mask)
+        return BahdanauState(state_from(self.cell, hidden), memory, alignment)
 
     def forward(
         self, target_in: Int[Tensor, "B L"], state: BahdanauState
@@ -203,7 +171,7 @@ class BahdanauDecoder(nn.Module):
             ValueError: If there is no position, an id is out of range, or the state is one of
                 another number of rows.
         """
-        words = _embed(self.embedding, target_in, state.alignment)
+        words = embed_target(self.embedding, target_in, state.alignment)
         recurrent, memory = state.recurrent, state.memory
         joined, alignments = [], []
         for t in range(words.shape[1]):

@@ -5,8 +5,7 @@ from torch import Tensor, nn
 
 from attn_course.functional.local_window import local_m_mask, local_p_position, local_p_weights
 from attn_course.functional.softmax import masked_softmax
-from attn_course.nn.scores import _parameter
-from attn_course.nn.seq2seq import _check_positive
+from attn_course.nn.parameters import check_positive, uniform_parameter
 
 
 class LocalM(nn.Module):
@@ -69,10 +68,10 @@ class LocalP(nn.Module):
         if not half_width > 0:
             raise ValueError(f"half_width: expected more than 0, got {half_width}")
         hidden_size = query_size if hidden_size is None else hidden_size
-        _check_positive(query_size=query_size, hidden_size=hidden_size)
+        check_positive(query_size=query_size, hidden_size=hidden_size)
         self.half_width = half_width
-        self.weight = _parameter(hidden_size, query_size, fan_in=query_size)
-        self.v = _parameter(hidden_size, fan_in=hidden_size)
+        self.weight = uniform_parameter(hidden_size, query_size, fan_in=query_size)
+        self.v = uniform_parameter(hidden_size, fan_in=hidden_size)
 
     def position(
         self, hidden: Float[Tensor, "B L H"], mask: Bool[Tensor, "B S"]

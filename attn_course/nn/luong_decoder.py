@@ -6,11 +6,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attn_course.nn.attention import Attention, Memory
-from attn_course.nn.attention_seq2seq import _embed, _read_source, _start
-from attn_course.nn.recurrent import GRUCell, Recurrent, hidden_of
+from attn_course.nn.attention import Attention, AttentionMemory
+from attn_course.nn.decoder_steps import embed_target, read_source
+from attn_course.nn.parameters import SCORE, check_callable, check_positive
+from attn_course.nn.recurrent import GRUCell, Recurrent, hidden_of, state_from
 from attn_course.nn.scores import GeneralScore
-from attn_course.nn.seq2seq import CellFactory, _check_positive
+from attn_course.nn.seq2seq import CellFactory
 
 
 class LuongState(NamedTuple):
@@ -25,7 +26,7 @@ class LuongState(NamedTuple):
     """
 
     recurrent: Any
-    memory: Memory
+    memory: AttentionMemory
     alignment: Float[Tensor, "B S"]
     attentional: Float[Tensor, "B H"]
     steps: Int[Tensor, " B"]
@@ -44,7 +45,9 @@ class LuongDecoder(nn.Module):
     Luong, Pham and Manning (2015), equations 5 to 7, and section 3.3 for the *input feeding* of
     :math:`\tilde h_{t-1}` to the next step: without it a step does not know where the steps before
     it have looked. Then all steps can ask at once, after the recurrence. Differs from the paper:
-    one layer of cells, GRU unless told otherwise, and biases in the linear layers.
+    one layer of cells, GRU unless told otherwise, biases in the linear layers, and a first state
+    :math:`h_0 = \tanh(W_0 z + b_0)` from the encoder's summary :math:`z`, where the paper's decoder
+    starts from the encoder's last states as they are.
 
     Args:
         vocab_size: Number of target ids.
@@ -60,7 +63,7 @@ class LuongDecoder(nn.Module):
         cell: Class of the cell, called as ``cell(input_size=..., hidden_size=...)``.
 
     Raises:
-        ValueError: If a size is below 1.
+        ValueError: If a size is below 1, or ``score`` or ``window`` is no such module.
     """
 
     def __init__(
@@ -77,7 +80,7 @@ class LuongDecoder(nn.Module):
         cell: CellFactory = GRUCell,
     ) -> None:
         super().__init__()
-        _check_positive(
+        check_positive(
             vocab_size=vocab_size,
             embed_dim=embed_dim,
             context_size=context_size,
@@ -86,6 +89,9 @@ class LuongDecoder(nn.Module):
         )
         if score is None:
             score = GeneralScore(query_size=hidden_size, key_size=context_size)
+        check_callable(SCORE, "prepare", "compare", score=score)
+        if window is not None:
+            check_callable("a module such as LocalM(half_width=3), or None", window=window)
         self.context_size, self.input_feeding = context_size, input_feeding
         self.embedding = nn.Embedding(vocab_size, embed_dim)
         self.initial = nn.Linear(summary_size, hidden_size)
@@ -108,9 +114,9 @@ class LuongDecoder(nn.Module):
             ValueError: If annotations or summary have another size than the decoder expects, the
                 numbers of rows differ, or the mask is not boolean with one entry per place.
         """
-        hidden, memory, alignment = _read_source(self, annotations, summary, source_mask)
+        hidden, memory, alignment = read_source(self, annotations, summary, source_mask)
         return LuongState(
-            recurrent=_start(self.recurrent.cell, hidden),
+            recurrent=state_from(self.recurrent.cell, hidden),
             memory=memory,
             alignment=alignment,
             attentional=torch.zeros_like(hidden),
@@ -121,15 +127,18 @@ class LuongDecoder(nn.Module):
         self,
         hidden: Float[Tensor, "B L H"],
         steps: Int[Tensor, "B L"],
-        memory: Memory,
+        memory: AttentionMemory,
     ) -> tuple[Float[Tensor, "B L H"], Float[Tensor, "B L S"]]:
         """Attentional vectors and weights of states of the decoder."""
-        if self.window is None:
-            context, weights = self.attention.attend(hidden, memory)
-        else:
-            scores = self.attention.scores(hidden, memory)
-            weights = self.window(scores, hidden, steps, memory.mask)
-            context = weights @ memory.values
+        weigh = None
+        if self.window is not None:
+            window: Any = self.window
+
+            def weigh(scores: Tensor, _: Tensor) -> Tensor:
+                weights: Tensor = window(scores, hidden, steps, memory.mask)
+                return weights
+
+        context, weights = self.attention.attend(hidden, memory, weigh=weigh)
         return torch.tanh(self.combine(torch.cat([context, hidden], dim=-1))), weights
 
     def forward(
@@ -146,7 +155,7 @@ class LuongDecoder(nn.Module):
             ValueError: If there is no position, an id is out of range, or the state is one of
                 another number of rows.
         """
-        words = _embed(self.embedding, target_in, state.alignment)
+        words = embed_target(self.embedding, target_in, state.alignment)
         length = words.shape[1]
         steps = state.steps.unsqueeze(1) + torch.arange(length, device=words.device)  # (B, L)
         if not self.input_feeding:

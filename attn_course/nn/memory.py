@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
-from attn_course._checks import check_axes, check_ids, check_size
+from attn_course._checks import check_axes, check_ids, check_size, compiling
 from attn_course.functional.memory import memory_hop, sentence_ages, sentence_vectors
+from attn_course.nn.parameters import check_positive
 
 TYINGS = ("adjacent", "layer-wise", "untied")
 
@@ -22,9 +23,9 @@ class MemoryNetwork(nn.Module):
        p_i^k &= \mathrm{softmax}(u^{k\top} m_i^k), \qquad o^k = \textstyle\sum_i p_i^k c_i^k \\
        u^{k+1} &= u^k + o^k, \qquad \hat a = \mathrm{softmax}(W u^{K+1})
 
-    Sukhbaatar et al. (2015): equations 1 to 4, sentence representation and temporal encoding of
-    section 4.1, linear start and random noise of section 4.2. The story is read only: no hop
-    changes a memory.
+    Sukhbaatar et al. (2015): equations 1 to 4; sentence representation, temporal encoding and
+    random noise of section 4.1; linear start and first values of section 4.2. The story is read
+    only: no hop changes a memory.
 
     What is shared, ``tying`` (section 2.2):
 
@@ -77,9 +78,7 @@ class MemoryNetwork(nn.Module):
             "max_sentences": max_sentences,
             "hops": hops,
         }
-        for name, size in sizes.items():
-            if size < 1:
-                raise ValueError(f"{name}: expected at least 1, got {size}")
+        check_positive(**sizes)
         if tying not in TYINGS:
             raise ValueError(f"tying: expected one of {', '.join(TYINGS)}, got {tying!r}")
         if not 0 <= random_noise <= 1 or (random_noise and not temporal_encoding):
@@ -164,11 +163,12 @@ class MemoryNetwork(nn.Module):
         check_ids("story", story, self.vocab_size)
         check_ids("question", question, self.vocab_size)
         mask = (story != 0).any(-1)  # (B, N)
-        longest = int(mask.sum(-1).max()) if mask.numel() else 0
-        if len(self.ages) and longest > self.max_sentences:
-            raise ValueError(
-                f"story: expected at most {self.max_sentences} sentences, got {longest}"
-            )
+        if len(self.ages) and not compiling():
+            longest = int(mask.sum(-1).max()) if mask.numel() else 0
+            if longest > self.max_sentences:
+                raise ValueError(
+                    f"story: expected at most {self.max_sentences} sentences, got {longest}"
+                )
         step = 1
         if self.training and self.random_noise:
             story, mask = self._add_noise(story, mask, generator)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from attn_course._checks import check_axes, check_lengths, check_size
 from attn_course.functional.recurrent import gru_cell, lstm_cell, rnn_cell
 from attn_course.masks import padding_mask
+from attn_course.nn.parameters import check_positive
 
 # a tensor with the batch on axis 0, or a (nested) tuple of such tensors, the output first
 State = Tensor | tuple[Any, ...]
@@ -36,14 +37,18 @@ def hidden_of(state: State) -> Float[Tensor, "B H"]:
     return state if isinstance(state, Tensor) else hidden_of(state[0])
 
 
+def state_from(cell: Cell, hidden: Float[Tensor, "B H"]) -> Any:
+    """A cell's state with a given hidden part; an LSTM starts with an empty cell."""
+    state = cell.initial_state(hidden)
+    return hidden if isinstance(state, Tensor) else (hidden, *state[1:])
+
+
 def _add_parameters(cell: nn.Module, input_size: int, hidden_size: int, num_gates: int) -> None:
     """Give ``cell`` its weights in torch's names, layout, order of creation and range.
 
     Every entry is uniform in :math:`\\pm 1/\\sqrt{H}`; the same seed gives torch's numbers.
     """
-    for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
-        if size < 1:
-            raise ValueError(f"{name}: expected at least 1, got {size}")
+    check_positive(input_size=input_size, hidden_size=hidden_size)
     rows = num_gates * hidden_size
     cell.weight_ih = nn.Parameter(torch.empty(rows, input_size))
     cell.weight_hh = nn.Parameter(torch.empty(rows, hidden_size))

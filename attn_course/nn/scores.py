@@ -2,7 +2,8 @@
 
 Every score is called as ``score(query, key)``. For decoders, which meet the same keys at every
 step, it also comes in two parts: ``prepare(key)`` does once what needs no query, and
-``compare(query, prepared)`` does the rest; ``score(query, key)`` is one after the other.
+``compare(query, prepared)`` does the rest; ``score(query, key)`` is one after the other. Scores are
+in float32 at least, as those of :mod:`attn_course.functional`.
 """
 
 import math
@@ -20,8 +21,8 @@ from attn_course.functional.scores import (
     scaled_dot_score,
     tanh_score,
 )
-from attn_course.functional.similarity import _unit
-from attn_course.nn.seq2seq import _check_positive
+from attn_course.functional.similarity import unit
+from attn_course.nn.parameters import check_positive, uniform_parameter
 
 
 @runtime_checkable
@@ -67,18 +68,13 @@ class TwoStepScore(nn.Module):
 def _project(
     name: str, vectors: Tensor, weight: Tensor, bias: Tensor | None = None
 ) -> Float[Tensor, "*B L A"]:
-    """Rows times a matrix, in the dtype of the rows."""
+    """Rows times a matrix, in the dtype of the rows, float32 at least."""
     check_floating(name, vectors)
     check_size(name, vectors, -1, weight.shape[1])
     check_device(name, vectors, weight)
-    shift = None if bias is None else bias.to(vectors.dtype)
-    return nn.functional.linear(vectors, weight.to(vectors.dtype), shift)
-
-
-def _parameter(*shape: int, fan_in: int) -> nn.Parameter:
-    r"""Uniform in :math:`\pm 1/\sqrt{\mathrm{fan\_in}}`, as ``torch.nn.Linear`` is."""
-    bound = 1 / math.sqrt(fan_in)
-    return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound))
+    wide = torch.promote_types(vectors.dtype, torch.float32)
+    shift = None if bias is None else bias.to(wide)
+    return nn.functional.linear(vectors.to(wide), weight.to(wide), shift)
 
 
 class DotScore(TwoStepScore):
@@ -122,8 +118,8 @@ class GeneralScore(TwoStepScore):
 
     def __init__(self, *, query_size: int, key_size: int) -> None:
         super().__init__()
-        _check_positive(query_size=query_size, key_size=key_size)
-        self.weight = _parameter(query_size, key_size, fan_in=key_size)
+        check_positive(query_size=query_size, key_size=key_size)
+        self.weight = uniform_parameter(query_size, key_size, fan_in=key_size)
 
     def prepare(self, key: Float[Tensor, "*#B S Ek"]) -> Float[Tensor, "*#B S Eq"]:
         """Each key seen through the matrix."""
@@ -140,6 +136,9 @@ class GeneralScore(TwoStepScore):
 class AdditiveScore(TwoStepScore):
     """One hidden layer over query and key: :func:`attn_course.functional.additive_score`.
 
+    Differs from Bahdanau et al. (2015), whose formula of the score has no bias: the hidden layer
+    has one, which starts at random.
+
     Args:
         query_size: Size :math:`E_q` of a query.
         key_size: Size :math:`E_k` of a key.
@@ -151,11 +150,11 @@ class AdditiveScore(TwoStepScore):
 
     def __init__(self, *, query_size: int, key_size: int, hidden_size: int) -> None:
         super().__init__()
-        _check_positive(query_size=query_size, key_size=key_size, hidden_size=hidden_size)
-        self.weight_query = _parameter(hidden_size, query_size, fan_in=query_size)
-        self.weight_key = _parameter(hidden_size, key_size, fan_in=key_size)
-        self.bias = _parameter(hidden_size, fan_in=key_size)
-        self.v = _parameter(hidden_size, fan_in=hidden_size)
+        check_positive(query_size=query_size, key_size=key_size, hidden_size=hidden_size)
+        self.weight_query = uniform_parameter(hidden_size, query_size, fan_in=query_size)
+        self.weight_key = uniform_parameter(hidden_size, key_size, fan_in=key_size)
+        self.bias = uniform_parameter(hidden_size, fan_in=key_size)
+        self.v = uniform_parameter(hidden_size, fan_in=hidden_size)
 
     def prepare(self, key: Float[Tensor, "*#B S Ek"]) -> Float[Tensor, "*#B S A"]:
         """The keys' part of the hidden layer, bias included."""
@@ -182,10 +181,12 @@ class ConcatScore(TwoStepScore):
 
     def __init__(self, *, query_size: int, key_size: int, hidden_size: int) -> None:
         super().__init__()
-        _check_positive(query_size=query_size, key_size=key_size, hidden_size=hidden_size)
+        check_positive(query_size=query_size, key_size=key_size, hidden_size=hidden_size)
         self.query_size, self.key_size = query_size, key_size
-        self.weight = _parameter(hidden_size, query_size + key_size, fan_in=query_size + key_size)
-        self.v = _parameter(hidden_size, fan_in=hidden_size)
+        self.weight = uniform_parameter(
+            hidden_size, query_size + key_size, fan_in=query_size + key_size
+        )
+        self.v = uniform_parameter(hidden_size, fan_in=hidden_size)
 
     def prepare(self, key: Float[Tensor, "*#B S Ek"]) -> Float[Tensor, "*#B S A"]:
         """The keys' part of the hidden layer: the right-hand columns of the matrix."""
@@ -212,8 +213,8 @@ class LocationScore(TwoStepScore):
 
     def __init__(self, *, query_size: int, max_length: int) -> None:
         super().__init__()
-        _check_positive(query_size=query_size, max_length=max_length)
-        self.weight = _parameter(max_length, query_size, fan_in=query_size)
+        check_positive(query_size=query_size, max_length=max_length)
+        self.weight = uniform_parameter(max_length, query_size, fan_in=query_size)
 
     def compare(
         self, query: Float[Tensor, "*#B L Eq"], prepared: Float[Tensor, "*#B S Ek"]
@@ -243,14 +244,14 @@ class CosineScore(TwoStepScore):
 
     def prepare(self, key: Float[Tensor, "*#B S E"]) -> Float[Tensor, "*#B S E"]:
         """The keys at length 1, in float32 at least."""
-        return _unit("key", key)
+        return unit("key", key)
 
     def compare(
         self, query: Float[Tensor, "*#B L E"], prepared: Float[Tensor, "*#B S E"]
     ) -> Float[Tensor, "*#B L S"]:
         """One score per query and prepared key."""
-        cosine = dot_score(_unit("query", query), prepared)
-        return (self.log_sharpness.exp() * cosine).to(query.dtype)
+        cosine = dot_score(unit("query", query), prepared)
+        return (self.log_sharpness.exp() * cosine).to(cosine.dtype)
 
 
 SCORES: dict[str, type[nn.Module]] = {

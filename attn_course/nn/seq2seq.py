@@ -8,15 +8,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from attn_course._checks import check_axes, check_ids, check_size
-from attn_course.nn.recurrent import Cell, GRUCell, Recurrent, hidden_of
+from attn_course.nn.parameters import check_positive
+from attn_course.nn.recurrent import Cell, GRUCell, Recurrent, hidden_of, state_from
 
 CellFactory = Callable[..., Cell]
-
-
-def _check_positive(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name}: expected at least 1, got {size}")
 
 
 class Encoder(nn.Module):
@@ -48,7 +43,7 @@ class Encoder(nn.Module):
         reverse: bool = False,
     ) -> None:
         super().__init__()
-        _check_positive(vocab_size=vocab_size, embed_dim=embed_dim, hidden_size=hidden_size)
+        check_positive(vocab_size=vocab_size, embed_dim=embed_dim, hidden_size=hidden_size)
         self.hidden_size = hidden_size
         self.embedding = nn.Embedding(vocab_size, embed_dim)
         self.recurrent = Recurrent(
@@ -110,7 +105,7 @@ class Decoder(nn.Module):
         cell: CellFactory = GRUCell,
     ) -> None:
         super().__init__()
-        _check_positive(
+        check_positive(
             vocab_size=vocab_size,
             embed_dim=embed_dim,
             context_size=context_size,
@@ -134,8 +129,7 @@ class Decoder(nn.Module):
         check_axes("context", context, "B C")
         check_size("context", context, -1, self.initial.in_features)
         hidden = torch.tanh(self.initial(context))
-        state = self.recurrent.cell.initial_state(hidden)
-        return context, hidden if isinstance(state, Tensor) else (hidden, *state[1:])
+        return context, state_from(self.recurrent.cell, hidden)
 
     def forward(
         self, target_in: Int[Tensor, "B L"], state: tuple[Float[Tensor, "B C"], Any]

@@ -72,13 +72,6 @@ def spearman(a: ArrayLike, b: ArrayLike) -> Float[np.ndarray, "..."]:
     return out
 
 
-def _ranks(values: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
-    """Ranks from 1 on, less their mean; equal values share the mean of their ranks."""
-    ranks = np.array([(values < v).sum() + ((values == v).sum() + 1) / 2 for v in values])
-    centred: np.ndarray = ranks - ranks.mean()
-    return centred
-
-
 def total_variation(p: ArrayLike, q: ArrayLike) -> Float[np.ndarray, "..."]:
     r"""Largest difference that two distributions give to any event, over the last axis.
 

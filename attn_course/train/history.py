@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class History:
     """One entry per step, in order.
 
@@ -24,6 +24,10 @@ class History:
 
     def __len__(self) -> int:
         return len(self.loss)
+
+    def __repr__(self) -> str:
+        last = f", loss {self.loss[0]:.4g} to {self.loss[-1]:.4g}" if self.loss else ""
+        return f"History({len(self)} steps{last}, {len(self.evaluations)} evaluations)"
 
     def record(self, *, loss: float, grad_norm: float, lr: float, seconds: float) -> None:
         """Append one step."""

@@ -56,13 +56,14 @@ def fit(
             ``DataLoader``). With ``state_dict`` and ``load_state_dict`` (``BatchStream``) it
             resumes at once; without them the batches already used are drawn again and dropped.
         loss: Gives a scalar.
-        optimizer: Built on the parameters of ``model``.
+        optimizer: Built on parameters of ``model``, all or some, and on no others.
         steps: Number of updates of the whole run, those before a resume included.
         clip_norm: Scale the gradient down to this norm where it is larger.
         schedule: Learning rate at a step (from 0), for all parameter groups; default: what the
             optimizer has.
         seed: Seeds torch before the first step; default: the random state is taken as it is.
-        checkpoint_path: Saved here at the end, on Ctrl-C, and every ``checkpoint_every`` steps.
+        checkpoint_path: Saved here at the end, on Ctrl-C, and every ``checkpoint_every`` steps. A
+            file that exists is resumed from or refused, never overwritten by another run.
         checkpoint_every: Steps between checkpoints; default: none in between.
         resume: Go on from ``checkpoint_path`` if that file exists.
         progress: True: a bar on a terminal, a line now and then elsewhere; False: nothing;
@@ -77,15 +78,23 @@ def fit(
         Loss, gradient norm, learning rate and seconds of every step.
 
     Raises:
-        ValueError: If arguments contradict each other, the checkpoint cannot be written (said
-            before the first step) or belongs to another run, the loss is no scalar that depends on
-            parameters, the schedule gives no rate, or the batches run out.
+        ValueError: If arguments contradict each other, the optimizer holds parameters that are not
+            the model's, the checkpoint cannot be written, exists without ``resume`` or belongs to
+            another run (all said before the first step and before anything is changed), the loss
+            is no scalar that depends on parameters, the schedule gives no rate, or the batches run
+            out.
         FloatingPointError: If loss or gradient norm is not finite; names the step. The parameters
             are those before that step.
         KeyboardInterrupt: After Ctrl-C, once the running step is finished and the checkpoint saved.
     """
     _check(steps, clip_norm, checkpoint_path, checkpoint_every, resume, evaluate, eval_every)
+    _require_own_parameters(model, optimizer)
     if checkpoint_path is not None:
+        if not resume and Path(checkpoint_path).is_file():
+            raise ValueError(
+                f"checkpoint_path: expected a file that is not there yet, got {checkpoint_path}: "
+                f"resume=True goes on from it"
+            )
         require_writable("checkpoint_path", checkpoint_path)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     source, history = BatchSource(batches), History()
@@ -158,6 +167,17 @@ def _due(done: int, every: int | None, steps: int) -> bool:
     return done == steps or (every is not None and done % every == 0)
 
 
+def _require_own_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    own = {id(parameter) for parameter in model.parameters()}
+    held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    foreign = [tuple(parameter.shape) for parameter in held if id(parameter) not in own]
+    if foreign:
+        raise ValueError(
+            f"optimizer: expected parameters of the model only, got {len(foreign)} of {len(held)} "
+            f"that are not, the first of shape {foreign[0]}: build it on model.parameters()"
+        )
+
+
 def _require_scalar(value: object) -> None:
     if not isinstance(value, Tensor):
         raise ValueError(f"loss: expected a tensor, got {type(value).__name__}")
@@ -196,6 +216,7 @@ def _state(
         "step": len(history),
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
+        "optimizer_class": type(optimizer).__name__,
         "history": history.state_dict(),
         "seed": seed,
         "random": random,
@@ -216,16 +237,47 @@ def _restore(
         raise ValueError(f"steps: expected at least {state['step']}, those of {path}, got {steps}")
     if state["seed"] != seed:
         raise ValueError(f"seed: expected {state['seed']}, that of {path}, got {seed}")
-    try:
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-    except (RuntimeError, ValueError, KeyError) as error:
-        raise ValueError(
-            f"model, optimizer: expected those of {path}, got others: {error}"
-        ) from error
+    # looked at first: a load that fails half way would leave half of another run behind
+    for name, other in (
+        ("model", _other_model(state["model"], model.state_dict())),
+        ("optimizer", _other_optimizer(state, optimizer)),
+    ):
+        if other:
+            raise ValueError(f"{name}: expected that of {path}, {other}")
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
     source.load_state_dict(state["data"])
     set_random_state(state["random"])
     return History(**state["history"])
+
+
+def _other_model(saved: Mapping[str, Any], own: Mapping[str, Any]) -> str | None:
+    """How the entries of two state dicts differ in name or shape."""
+    if missing := [name for name in saved if name not in own]:
+        return f"with {missing[0]}, got one without"
+    if more := [name for name in own if name not in saved]:
+        return f"without {more[0]}, got one with it"
+    for name, value in saved.items():
+        want, got = (getattr(entry, "shape", None) for entry in (value, own[name]))
+        if want != got:
+            return f"with {name} of shape {tuple(want or ())}, got shape {tuple(got or ())}"
+    return None
+
+
+def _other_optimizer(state: Mapping[str, Any], own: torch.optim.Optimizer) -> str | None:
+    """How the optimizer of a checkpoint differs in kind or in its groups."""
+    groups = state["optimizer"]["param_groups"]
+    kind = type(own).__name__
+    if (saved := state.get("optimizer_class", kind)) != kind:
+        return f"{saved}, got {kind}"
+    sizes, got = ([len(g["params"]) for g in each] for each in (groups, own.param_groups))
+    if sizes != got:
+        return f"with groups of {sizes} parameters, got {got}"
+    if "optimizer_class" not in state:  # written before the class was
+        for group, saved_group in zip(own.param_groups, groups, strict=True):
+            if missing := set(group) - set(saved_group):
+                return f"without {min(missing)}, got {kind}"
+    return None
 
 
 def _check(

@@ -102,7 +102,7 @@ def alignment_error_rate(weights: Float[Tensor, "B L S"], alignment: Int[Tensor,
 
     .. math:: \mathrm{AER} = 1 - \frac{|A \cap S| + |A \cap P|}{|A| + |S|}
 
-    Och and Ney (2003), equation 5: :math:`A` holds one link for each target position, to the source
+    Och and Ney (2003): :math:`A` holds one link for each target position, to the source
     position with the largest weight (as in Luong et al., 2015, section 5.4); :math:`S` and
     :math:`P` are the sure and possible links of the truth, here the same. A row of zeros makes no
     link. With a link everywhere this is the share of wrong links.

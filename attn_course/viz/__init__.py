@@ -10,6 +10,15 @@
     viz.show(fig, alt="Gradient norm by lag: the RNN falls to 1e-8, the LSTM to 1e-4.")
 """
 
+try:
+    import matplotlib  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "attn_course.viz draws with matplotlib, which is not installed: pip install matplotlib, "
+        "or pip install 'attn-course[viz]'",
+        name="matplotlib",
+    ) from error
+
 from attn_course.viz.plots import annotate, bar, heatmap, line
 from attn_course.viz.style import PALETTE, style, subplots
 from attn_course.viz.svg import Picture, save, show

@@ -91,11 +91,11 @@ def test_attention_agrees_with_every_oracle() -> None:
         ("weights = normalize(scores, attn_mask)", "weights = scores.softmax(-1)"),
         ("weights = normalize(scores, attn_mask)", "weights = scores.softmax(-1) * attn_mask"),
         ("scores.masked_fill(~attn_mask, 0.0)", "scores"),
-        ("weights.to(dtype) @ value.to(dtype)", "weights.mT @ value.to(dtype)"),
-        ("(_without_padding(rows, attn_mask) for rows in (key, value))", "(key, value)"),
+        ("weights.to(wide) @ value.to(wide)", "weights.mT @ value.to(wide)"),
+        ("(without_padding(rows, attn_mask) for rows in (key, value))", "(key, value)"),
         (
-            "(_without_padding(rows, attn_mask) for rows in (key, value))",
-            "(_without_padding(key, attn_mask), value)",
+            "(without_padding(rows, attn_mask) for rows in (key, value))",
+            "(without_padding(key, attn_mask), value)",
         ),
         ("attn_mask.any(dim=-2)", "attn_mask.all(dim=-2)"),
         ("attn_mask.any(dim=-2)", "attn_mask[..., -1, :]"),
@@ -182,3 +182,47 @@ def test_tensors_on_two_devices_are_refused_by_name() -> None:
         attention(query, key, value.to("meta"))
     with pytest.raises(ValueError, match="attn_mask: expected device"):
         attention(query, key, value, attn_mask=mask.to("meta"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
+    query, key, value = (torch.randn(2, 61, 64).to(dtype) for _ in range(3))
+    wide = functional.attention(query.double(), key.double(), value.double())
+    for ours, want in zip(functional.attention(query, key, value), wide, strict=True):
+        assert ours.dtype == dtype
+        # half a unit in the last place, and the float32 sums
+        assert_close(ours.double(), want, rtol=0.51 * torch.finfo(dtype).eps, atol=1e-6)
+    # scores of 4e6 are more than float16 holds: the weights are 0 and 1, not NaN
+    query, key = torch.full((1, 4), 1000.0).to(dtype), torch.full((2, 4), 1000.0).to(dtype)
+    key[1] = 500
+    _, weights = functional.attention(query, key, key, score=functional.dot_score)
+    assert_close(weights, torch.tensor([[1.0, 0.0]]).to(dtype))
+
+
+def test_dtypes_may_differ_and_the_widest_is_the_outputs() -> None:
+    query, key, value = torch.randn(L, E), torch.randn(S, E).half(), torch.randn(S, EV).half()
+    output, weights = functional.attention(query, key, value)
+    assert (output.dtype, weights.dtype) == (torch.float32, torch.float32)
+    want, _ = functional.attention(query, key.float(), value.float())
+    assert_close(output, want)
+    output, weights = functional.attention(query.half(), key, value.double())
+    assert (output.dtype, weights.dtype) == (torch.float64, torch.float16)
+
+
+def test_a_mask_that_could_speak_of_the_batch_or_of_the_queries_is_refused() -> None:
+    attention = functional.attention.__wrapped__
+    query, key = torch.randn(L, L, E), torch.randn(L, S, E)
+    mask = torch.ones(L, S, dtype=torch.bool)
+    with pytest.raises(
+        ValueError,
+        match=r"attn_mask: expected shape \(3, 1, 7\) for one row per example, or \(1, 3, 7\) for "
+        r"one row per query, got \(3, 7\), which could be either",
+    ):
+        attention(query, key, key, attn_mask=mask)
+    with pytest.raises(ValueError, match=r"\(3, 1, 1, 7\) .* or \(1, 1, 3, 7\)"):
+        attention(query[:, None], key[:, None], key[:, None], attn_mask=mask)
+    for clear in (mask.unsqueeze(1), mask.unsqueeze(0), mask[:1], mask[0]):
+        attention(query, key, key, attn_mask=clear)
+    attention(query[0], key[0], key[0], attn_mask=mask)  # no batch
+    attention(query[:2], key[:2], key[:2], attn_mask=mask)  # a batch of another size
+    attention(query[:1, :1], key[:1], key[:1], attn_mask=mask[:1])  # the same either way

@@ -154,7 +154,7 @@ def test_function_agrees_with_every_oracle(name: str) -> None:
         ("position_encoding", "(1 - 2 * place)", "(1 - place)"),
         ("position_encoding", "(1 - place) - entry", "(1 - place) + entry"),
         ("sentence_vectors", "word_mask.cumsum(-1)", "(word_mask.cumsum(-1) - 1)"),
-        ("sentence_vectors", "embedded.masked_fill(~word_mask.unsqueeze(-1), 0.0)", "embedded"),
+        ("sentence_vectors", "wide.masked_fill(~word_mask.unsqueeze(-1), 0.0)", "wide"),
         (
             "sentence_vectors",
             "word_mask.sum(-1, keepdim=True).clamp(min=1)",
@@ -263,6 +263,18 @@ def test_bad_arguments_are_refused() -> None:
         functional.position_encoding(2, 0)
     with pytest.raises(ValueError, match="expected at least 1, got 0 and 3"):
         reference.position_encoding(0, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_hop_in_half_precision_is_rounded_once_and_does_not_overflow(dtype: torch.dtype) -> None:
+    query, keys, values = (torch.randn(2, *shape, 64).to(dtype) for shape in ((), (61,), (61,)))
+    wide = functional.memory_hop(query.double(), keys.double(), values.double())
+    for ours, want in zip(functional.memory_hop(query, keys, values), wide, strict=True):
+        assert ours.dtype == dtype
+        assert_close(ours.double(), want, rtol=0.51 * torch.finfo(dtype).eps, atol=1e-6)
+    large = torch.full((300,), 100.0).to(dtype)  # 100 * 100 * 300 is more than float16 holds
+    output, weights = functional.memory_hop(large, large[None], large[None])
+    assert_close((output, weights), (large, torch.ones(1, dtype=dtype)))
 
 
 def test_half_precision_counts_beyond_256_words() -> None:

@@ -185,15 +185,15 @@ def test_integrated_gradients_agree_with_every_oracle() -> None:
     [
         ("(k + 0.5) / steps", "k / steps"),
         ("(k + 0.5) / steps", "(k + 1) / steps"),
-        ("return (x - start) * total / steps", "return total / steps"),
-        ("return (x - start) * total / steps", "return x * total / steps"),
-        ("return (x - start) * total / steps", "return (x - start) * total"),
-        ("start + (k + 0.5) / steps * (x - start)", "(k + 0.5) / steps * x"),
-        ("start + (k + 0.5) / steps * (x - start)", "x + (k + 0.5) / steps * (x - start)"),
+        ("return (way * total / steps)", "return (total / steps)"),
+        ("return (way * total / steps)", "return (x * total / steps)"),
+        ("return (way * total / steps)", "return (way * total)"),
+        ("(start.to(wide) + (k + 0.5) / steps * way)", "((k + 0.5) / steps * x)"),
+        ("(start.to(wide) + (k + 0.5) / steps * way)", "(x + (k + 0.5) / steps * way)"),
     ],
 )
 def test_integrated_oracles_reject_a_changed_line(old: str, new: str) -> None:
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, ValueError)):
         check_integrated(mutant(MODULE, "integrated_gradients", old, new))
 
 
@@ -329,3 +329,64 @@ def test_a_baseline_must_fit_and_half_precision_adds_up_in_float32() -> None:
     assert_close(got, half.float().square().half())
     maps, grads = torch.full((1, 8, 4, 4), 200.0).half(), torch.full((1, 8, 4, 4), -100.0).half()
     assert (grad_cam(maps, grads) == 0).all()  # a sum over channels of -160,000 is no half
+
+
+def _one_pair(asked: int, by: int) -> Callable[[Tensor], Tensor]:
+    """Every number is of its own row, but one looks at one other row."""
+
+    def function(z: Tensor) -> Tensor:
+        own = z.sin().flatten(1).sum(-1)
+        stranger = torch.zeros(len(z), dtype=z.dtype)
+        stranger[by] = 1e-3
+        return own + stranger * z[asked].sum()
+
+    return function
+
+
+@pytest.mark.parametrize("rows", [2, 3, 7])
+def test_every_pair_of_rows_that_mixes_is_found(rows: int) -> None:
+    x = torch.randn(rows, 3)
+    for asked in range(rows):
+        for by in range(rows):
+            if asked != by:
+                with pytest.raises(ValueError, match="depend on their own example alone"):
+                    input_gradient(_one_pair(asked, by), x)
+
+
+@pytest.mark.parametrize(
+    "mixing",
+    [
+        lambda z: z.sum(-1).cumsum(0),
+        lambda z: z.sum(-1).flip(0).cumsum(0),
+        lambda z: z.sum(-1) - z.sum(-1).mean(),
+        lambda z: z.sum(-1) / z.norm(),
+        lambda z: z.sum(-1).softmax(0),
+        lambda z: z.sum(-1).roll(1),
+    ],
+)
+def test_mixing_after_the_first_row_is_refused(mixing: Function) -> None:
+    for method in (input_gradient, gradient_times_input, integrated_gradients):
+        for rows in (2, 13):
+            with pytest.raises(ValueError, match="depend on their own example alone"):
+                method(mixing, torch.rand(rows, 3) + 1)
+
+
+def test_rows_that_do_not_mix_are_taken_even_at_an_infinite_slope() -> None:
+    x = torch.tensor([[0.0, 1.0], [4.0, 9.0], [0.0, 0.0]])
+    root = input_gradient(lambda z: z.sqrt().sum(-1), x)
+    assert root[0, 0] == torch.inf
+    assert_close(root[1], torch.tensor([0.25, 1 / 6]))
+
+
+@pytest.mark.parametrize(
+    "detached", [lambda z: z.detach().sum(-1), lambda z: z.round().sum(-1) + 0 * z.sum(-1)]
+)
+def test_a_function_detached_from_its_inputs_is_refused_on_a_path(detached: Function) -> None:
+    x = torch.full((2, 3), 2.0)
+    with pytest.raises(ValueError, match="changes along the path with derivative 0 throughout"):
+        integrated_gradients(detached, x)
+    assert (input_gradient(detached, x) == 0).all()  # as documented
+    assert (integrated_gradients(lambda z: torch.ones(2), x) == 0).all()
+    model = nn.Linear(3, 1)
+    with pytest.raises(ValueError, match="derivative 0 throughout"):
+        integrated_gradients(lambda z: model(z.detach()).squeeze(-1), x)

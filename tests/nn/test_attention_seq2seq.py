@@ -253,7 +253,7 @@ ATTENTION, LOCAL = "attn_course.nn.attention", "attn_course.nn.local_window"
         (BAHDANAU, "query = hidden_of(recurrent).unsqueeze(1)", "query = words[:, :1, :1].expand(-1, -1, 6)"),  # noqa: E501
         (BAHDANAU, "torch.cat([words[:, t], context], dim=-1)", "torch.cat([words[:, t], 0 * context], dim=-1)"),  # noqa: E501
         (BAHDANAU, "torch.cat([hidden_of(recurrent), words[:, t], context]", "torch.cat([hidden_of(recurrent), words[:, t], 0 * context]"),  # noqa: E501
-        (BAHDANAU, "torch.tanh(self.initial(summary))", "self.initial(summary)"),
+        (BAHDANAU, "state_from(self.cell, hidden)", "state_from(self.cell, 0 * hidden)"),
         (BAHDANAU, "BahdanauState(recurrent, memory, alignments[-1])", "BahdanauState(recurrent, memory, alignments[0])"),  # noqa: E501
         (BAHDANAU, "BahdanauState(recurrent, memory, alignments[-1])", "BahdanauState(state.recurrent, memory, alignments[-1])"),  # noqa: E501
         (LUONG, "vector = looks[-1][0].squeeze(1)", "pass"),
@@ -528,3 +528,62 @@ def test_padding_of_nan_reaches_no_projection() -> None:
     output.sum().backward()
     for layer in layers:
         assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_a_float32_query_may_look_at_a_half_precision_memory(name: str, half: torch.dtype) -> None:
+    score = make_score(name, query_size=5, key_size=5, hidden_size=7, max_length=20)
+    model = Attention(score=score)
+    rows, mask = torch.randn(2, 7, 5), torch.arange(7) < torch.tensor([[4], [7]])
+    query, stored = torch.randn(2, 3, 5), rows.to(half)
+    output, weights = model.attend(query, model.prepare(stored, mask))
+    assert (output.dtype, weights.dtype) == (torch.float32, torch.float32)
+    want = model(query, stored.float(), attn_mask=mask.unsqueeze(1))
+    assert_close((output, weights), want)
+    # one dtype for all: what goes in comes out, whatever the score prepared
+    output, weights = model.attend(query.to(half), model.prepare(stored, mask))
+    assert (output.dtype, weights.dtype) == (half, half)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_decoders_run_in_half_precision(kind: str) -> None:
+    model = build(**KINDS[kind]).bfloat16()
+    source, lengths, target_in = batch()
+    logits = model(source, lengths, target_in)
+    assert logits.dtype == torch.bfloat16
+    assert_close(logits.double(), model.double()(source, lengths, target_in), rtol=0.1, atol=0.1)
+
+
+def test_decoders_look_through_the_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    from attn_course.nn import attention as module
+
+    calls, plain = [], module.attention
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return plain(*args, **kwargs)
+
+    monkeypatch.setattr(module, "attention", counted)
+    source, lengths, target_in = batch()
+    for kind in KINDS:
+        calls.clear()
+        build(**KINDS[kind])(source, lengths, target_in)
+        assert len(calls) == (1 if "unfed" in kind else L), kind
+
+
+def test_names_and_numbers_in_place_of_modules_are_refused_at_construction() -> None:
+    sizes = {"vocab_size": 3, "embed_dim": 2, "context_size": 4, "summary_size": 2}
+    for decoder in (BahdanauDecoder, LuongDecoder):
+        for score in ("general", 3, functional.dot_score):
+            with pytest.raises(ValueError, match="score: expected a module with prepare and comp"):
+                decoder(**sizes, hidden_size=5, score=score)
+    for window in (3, "local-m"):
+        with pytest.raises(ValueError, match=f"window: expected a module .*, got '?{window}'?"):
+            LuongDecoder(**sizes, hidden_size=5, window=window)
+    with pytest.raises(ValueError, match="score: expected a module such as DotScore"):
+        Attention(score="general")
+    with pytest.raises(ValueError, match="normalize: expected a function of scores and mask"):
+        Attention(normalize="softmax")
+    with pytest.raises(ValueError, match="key_projection: expected a module or None, got 3"):
+        Attention(key_projection=3)

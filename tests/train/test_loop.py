@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_course.data import Batch, BatchStream, reversal
-from attn_course.train import History, fit, load_checkpoint, warmup_cosine
+from attn_course.train import Decoded, History, fit, load_checkpoint, warmup_cosine
 from attn_course.train.checkpoint import write_atomic
 
 
@@ -371,7 +371,7 @@ def test_fit_refuses_checkpoints_of_other_runs(tmp_path):
             seed=8,
         )
     other = nn.Linear(2, 3)
-    with pytest.raises(ValueError, match="model, optimizer: expected those of"):
+    with pytest.raises(ValueError, match=r"model: expected that of .*, with .*, got one without"):
         fit(
             other,
             stream(),
@@ -522,3 +522,91 @@ def test_fit_refuses_a_schedule_that_gives_no_rate_before_it_harms_the_model(rat
         )
     for ours, theirs in zip(model.parameters(), before, strict=True):
         assert torch.equal(ours, theirs)
+
+
+def test_fit_refuses_another_optimizer_and_changes_nothing(tmp_path):
+    path = tmp_path / "run.pt"
+    run(5, path)
+    saved = path.read_bytes()
+    for build_other, message in (
+        (lambda m: torch.optim.SGD(m.parameters(), lr=0.1), "optimizer: expected that of .*, Adam, "
+         "got SGD"),
+        (lambda m: torch.optim.Adam([{"params": [p]} for p in m.parameters()]),
+         r"optimizer: expected that of .*, with groups of \[\d+\] parameters, got \[1, 1"),
+    ):  # fmt: skip
+        model, _ = build()
+        before = [parameter.clone() for parameter in model.parameters()]
+        with pytest.raises(ValueError, match=message):
+            fit(
+                model,
+                stream(),
+                cross_entropy,
+                optimizer=build_other(model),
+                steps=9,
+                checkpoint_path=path,
+                resume=True,
+                seed=7,
+            )
+        assert all(map(torch.equal, model.parameters(), before))
+        assert path.read_bytes() == saved
+    # written before checkpoints named their optimizer
+    old = load_checkpoint(path)
+    del old["optimizer_class"]
+    torch.save(old, path)
+    assert len(run(6, path, resume=True)[2]) == 6
+    del old["optimizer"]["param_groups"][0]["betas"]
+    torch.save(old, path)
+    with pytest.raises(ValueError, match=r"optimizer: expected .*, without betas, got Adam"):
+        run(6, path, resume=True)
+
+
+def test_fit_refuses_a_model_of_other_sizes_and_leaves_it_as_it_was(tmp_path):
+    path = tmp_path / "run.pt"
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2))
+    train = {"steps": 1, "checkpoint_path": path}
+
+    def loss(model: nn.Module, batch: Tensor) -> Tensor:
+        return model(batch).square().sum()
+
+    batches = [torch.ones(1, 2)]
+    fit(model, batches, loss, optimizer=torch.optim.Adam(model.parameters()), **train)
+    other = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 5))
+    before = [parameter.clone() for parameter in other.parameters()]
+    with pytest.raises(ValueError, match=r"1.weight of shape \(2, 3\), got shape \(5, 3\)"):
+        fit(other, batches, loss, optimizer=torch.optim.Adam(other.parameters()), resume=True,
+            **train)  # fmt: skip
+    assert all(map(torch.equal, other.parameters(), before))
+
+
+def test_fit_refuses_an_optimizer_of_another_model():
+    model, _ = build()
+    _other, optimizer = build()
+    with pytest.raises(ValueError, match=r"^optimizer: expected parameters of the model only, got"):
+        fit(model, stream(), cross_entropy, optimizer=optimizer, steps=1)
+    some = torch.optim.Adam(list(model.parameters())[:2])  # a part is what fine-tuning trains
+    assert len(fit(model, stream(), cross_entropy, optimizer=some, steps=1)) == 1
+
+
+def test_a_fresh_run_never_overwrites_a_checkpoint(tmp_path):
+    path = tmp_path / "run.pt"
+    run(3, path)
+    saved = path.read_bytes()
+    with pytest.raises(ValueError, match=r"checkpoint_path: expected a file .* resume=True goes"):
+        run(3, path)
+    assert path.read_bytes() == saved
+
+
+def test_a_history_and_what_was_decoded_are_shown_in_one_line():
+    shown = repr(run(4)[2])
+    assert shown.startswith("History(4 steps, loss ")
+    assert repr(History()) == "History(0 steps, 0 evaluations)"
+    decoded = Decoded(torch.ones(2, 9), torch.ones(2), torch.ones(2), torch.ones(2) > 0)
+    assert repr(decoded) == (
+        "Decoded(shapes: tokens=(2, 9), lengths=(2,), scores=(2,), finished=(2,), alignments=None)"
+    )
+
+
+def test_batches_may_be_compared():
+    one, other = next(stream()), next(stream())
+    assert one == one
+    assert one != other

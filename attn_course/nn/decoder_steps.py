@@ -1,0 +1,61 @@
+"""What decoders with attention share: how they take in the source, and words of the target."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+
+from attn_course._checks import check_axes, check_ids, check_size
+from attn_course.nn.attention import AttentionMemory
+
+
+def read_source(
+    decoder: Any,
+    annotations: Shaped[Tensor, "..."],
+    summary: Shaped[Tensor, "..."],
+    source_mask: Shaped[Tensor, "..."],
+) -> tuple[Float[Tensor, "B H"], AttentionMemory, Float[Tensor, "B S"]]:
+    r"""First hidden state :math:`\tanh(W_s z + b_s)`, prepared source and empty alignment.
+
+    Args:
+        decoder: Has ``context_size``, the layer ``initial`` and ``attention``.
+        annotations: One vector per source place.
+        summary: What the first state is made from, :math:`z`.
+        source_mask: True = a place that counts.
+
+    Raises:
+        ValueError: If annotations or summary have another size than the decoder expects, the
+            numbers of rows differ, or the mask is not boolean with one entry per place.
+    """
+    check_axes("annotations", annotations, "B S C")
+    check_size("annotations", annotations, -1, decoder.context_size)
+    check_axes("summary", summary, "B Z")
+    check_size("summary", summary, 0, annotations.shape[0])
+    check_size("summary", summary, -1, decoder.initial.in_features)
+    memory = decoder.attention.prepare(annotations, source_mask)
+    hidden = torch.tanh(decoder.initial(summary))
+    return hidden, memory, annotations.new_zeros(source_mask.shape)
+
+
+def embed_target(
+    embedding: nn.Embedding, target_in: Shaped[Tensor, "..."], alignment: Float[Tensor, "B S"]
+) -> Float[Tensor, "B L D"]:
+    """Target words, after a look at their ids.
+
+    Args:
+        embedding: Of the target.
+        target_in: Ids.
+        alignment: Of the state; only its number of rows counts.
+
+    Raises:
+        ValueError: If there is no position, an id is out of range, or there are other rows than
+            those of the state.
+    """
+    check_axes("target_in", target_in, "B L")
+    check_size("target_in", target_in, 0, alignment.shape[0])
+    if target_in.shape[1] == 0:
+        raise ValueError(f"target_in: expected at least one position, got {tuple(target_in.shape)}")
+    check_ids("target_in", target_in, embedding.num_embeddings)
+    words: Tensor = embedding(target_in)
+    return words
