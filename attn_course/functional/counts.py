@@ -7,6 +7,8 @@ backward pass of a matrix product is two such products, so a step of training co
 much. All sizes are those of one example: multiply by the size of the batch.
 """
 
+from typing import Any
+
 
 def attention_parameters(
     *,
@@ -223,7 +225,7 @@ def block_flops(
     Raises:
         ValueError: If a size is below 1, or the heads do not divide what they must.
     """
-    heads = {
+    heads: dict[str, Any] = {
         "embed_dim": embed_dim,
         "num_heads": num_heads,
         "num_kv_heads": num_kv_heads,

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 
 def _relu(x: np.ndarray) -> np.ndarray:
-    return np.maximum(x, 0.0)
+    return np.asarray(np.maximum(x, 0.0))
 
 
 def gelu(x: ArrayLike, approximate: Literal["none", "tanh"] = "none") -> Float[np.ndarray, "..."]:

@@ -1,4 +1,8 @@
-"""From a model that scores the next token to whole sequences: greedy and beam search."""
+"""From a model that scores the next token to whole sequences: greedy, drawn, and beam search.
+
+A state is a tensor or a nested tuple of tensors, batch on axis 0, and of caches: anything with a
+method ``select(rows)``, such as :class:`attn_course.nn.ModelCache`.
+"""
 
 import math
 from collections.abc import Callable
@@ -6,7 +10,9 @@ from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Generator, Tensor
+
+from attn_course.train.sampling import Filter, sample
 
 # tokens (B,) and state -> logits (B, V) and the next state
 Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
@@ -31,43 +37,70 @@ class Decoded(NamedTuple):
     finished: Bool[Tensor, "*B"]
     alignments: Float[Tensor, "*B T S"] | None = None
 
+    def __repr__(self) -> str:
+        """Shapes, not thousands of numbers."""
+        shapes = (
+            f"{name}={None if part is None else tuple(part.shape)}"
+            for name, part in self._asdict().items()
+        )
+        return f"Decoded(shapes: {', '.join(shapes)})"
+
+
+def _is_cache(state: Any) -> bool:
+    return not isinstance(state, Tensor) and callable(getattr(state, "select", None))
+
 
 def _select(state: Any, rows: Int[Tensor, " N"]) -> Any:
-    """The given rows of every tensor of a nested tuple."""
+    """The given rows of every tensor and cache of a nested tuple."""
     if isinstance(state, Tensor):
         return state.index_select(0, rows)
+    if _is_cache(state):
+        return state.select(rows)
     parts = [_select(part, rows) for part in state]
     # a named tuple keeps its names: decoding looks for ``alignment``
     return type(state)._make(parts) if hasattr(state, "_make") else tuple(parts)
 
 
-def _batch_size(state: Any) -> tuple[int, torch.device]:
-    """Size of axis 0 of the tensors of a nested tuple, and the device of the first."""
+def _batch_size(state: Any, bos: int | Int[Tensor, " B"]) -> tuple[int, torch.device]:
+    """Size of axis 0 of all tensors, that of the first tokens included, and their device."""
+    found = _sizes(state)
+    if isinstance(bos, Tensor):
+        if bos.ndim != 1:
+            raise ValueError(f"bos: expected an id or one per row, got shape {tuple(bos.shape)}")
+        found = [(bos.shape[0], bos.device), *found]
+    if not found:
+        raise ValueError("bos: expected one per row where the state is a cache, got one id")
+    if len({size for size, _ in found}) > 1:
+        raise ValueError(
+            f"state: expected one batch size on axis 0, got {[size for size, _ in found]}"
+        )
+    return found[0]
+
+
+def _sizes(state: Any) -> list[tuple[int, torch.device]]:
+    """Size of axis 0 and device of each tensor of a nested tuple; a cache may not know yet."""
     if isinstance(state, Tensor):
         if state.ndim == 0:
             raise ValueError("state: expected the batch on axis 0, got shape ()")
-        return state.shape[0], state.device
+        return [(state.shape[0], state.device)]
+    if _is_cache(state):
+        return []
     if not isinstance(state, tuple) or not state:
         raise ValueError(
             f"state: expected a tensor or a nested tuple of tensors, got {type(state).__name__}"
         )
-    sizes = [_batch_size(part) for part in state]
-    if len({size for size, _ in sizes}) > 1:
-        raise ValueError(
-            f"state: expected one batch size on axis 0, got {[size for size, _ in sizes]}"
-        )
-    return sizes[0]
+    return [size for part in state for size in _sizes(part)]
 
 
 def _log_probabilities(
-    logits: Float[Tensor, "..."], live: Bool[Tensor, " N"], eos: int
+    logits: Float[Tensor, "..."], live: Bool[Tensor, " N"], eos: int | None
 ) -> Float[Tensor, "N V"]:
     """Log-softmax of the logits; 0 in rows that are not live, whatever the model says there."""
     if logits.ndim != 2 or logits.shape[0] != live.shape[0]:
         raise ValueError(
             f"step: expected logits of shape ({live.shape[0]}, V), got {tuple(logits.shape)}"
         )
-    if not 0 <= eos < logits.shape[1]:
+    if eos is not None and not 0 <= eos < logits.shape[1]:
         raise ValueError(f"eos: expected an id from 0 to {logits.shape[1] - 1}, got {eos}")
     # float64: sums over long sequences must not make ties that the model did not make
     logs = logits.double().log_softmax(dim=-1).masked_fill(~live.unsqueeze(1), 0.0)
@@ -76,9 +109,14 @@ def _log_probabilities(
     return logs
 
 
-@torch.no_grad()
 def greedy_decode(
-    step: Step, state: Any, *, bos: int, eos: int, max_length: int, pad: int = 0
+    step: Step,
+    state: Any,
+    *,
+    bos: int | Int[Tensor, " B"],
+    eos: int | None,
+    max_length: int,
+    pad: int = 0,
 ) -> Decoded:
     r"""Take the most probable token at every step.
 
@@ -86,9 +124,10 @@ def greedy_decode(
 
     Args:
         step: Maps tokens and state to logits and the next state.
-        state: State before the first step: a tensor or a nested tuple of tensors, batch on axis 0.
-        bos: Id that is fed first.
-        eos: Id that ends a sequence.
+        state: State before the first step: a tensor or a nested tuple of tensors, batch on axis 0,
+            and of caches.
+        bos: Id that is fed first; or one per row, such as the last token of each prompt.
+        eos: Id that ends a sequence; None: ``max_length`` does.
         max_length: Largest number of tokens, ``EOS`` included.
         pad: Id that fills up after ``EOS``.
 
@@ -99,10 +138,68 @@ def greedy_decode(
         ValueError: If ``max_length`` is below 1, the state holds no tensor or several batch sizes,
             or the logits are not one row each, hold NaN, or have no place for ``eos``.
     """
+    return _decode(
+        step, state, lambda logs: logs.argmax(dim=-1), bos=bos, eos=eos, max_length=max_length,
+        pad=pad,
+    )  # fmt: skip
+
+
+def sample_decode(
+    step: Step,
+    state: Any,
+    *,
+    bos: int | Int[Tensor, " B"],
+    eos: int | None,
+    max_length: int,
+    filters: tuple[Filter, ...] | list[Filter] = (),
+    generator: Generator | None = None,
+    pad: int = 0,
+) -> Decoded:
+    r"""Draw a token at every step.
+
+    .. math:: \hat y_t \sim \mathrm{filtered}\; p(y \mid \hat y_{<t}, x)
+
+    Args:
+        step: Maps tokens and state to logits and the next state.
+        state: State before the first step: a tensor or a nested tuple of tensors, batch on axis 0,
+            and of caches.
+        bos: Id that is fed first; or one per row, such as the last token of each prompt.
+        eos: Id that ends a sequence; None: ``max_length`` does.
+        max_length: Largest number of tokens, ``EOS`` included.
+        filters: Such as ``functools.partial(top_p, p=0.9)``, applied in this order.
+        generator: Source of the random numbers.
+        pad: Id that fills up after ``EOS``.
+
+    Returns:
+        One sequence per row; its score is its log-probability under the model itself, without the
+        filters.
+
+    Raises:
+        ValueError: If ``max_length`` is below 1, the state holds no tensor or several batch sizes,
+            or the logits are not one row each, hold NaN, or have no place for ``eos``.
+    """
+    return _decode(
+        step, state, lambda logs: sample(logs, filters, generator=generator), bos=bos, eos=eos,
+        max_length=max_length, pad=pad,
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def _decode(
+    step: Step,
+    state: Any,
+    choose: Callable[[Tensor], Tensor],
+    *,
+    bos: int | Int[Tensor, " B"],
+    eos: int | None,
+    max_length: int,
+    pad: int,
+) -> Decoded:
+    """One sequence per row, each token chosen from the log-probabilities."""
     if max_length < 1:
         raise ValueError(f"max_length: expected at least 1, got {max_length}")
-    batch, device = _batch_size(state)
-    token = torch.full((batch,), bos, device=device)
+    batch, device = _batch_size(state, bos)
+    token = _first_tokens(bos, batch, device)
     finished = torch.zeros(batch, dtype=torch.bool, device=device)
     scores = torch.zeros(batch, dtype=torch.float64, device=device)
     lengths = torch.zeros(batch, dtype=torch.long, device=device)
@@ -111,15 +208,24 @@ def greedy_decode(
         logits, state = step(token, state)
         if (alignment := getattr(state, "alignment", None)) is not None:
             alignments.append(alignment.masked_fill(finished.unsqueeze(1), 0.0))
-        best, token = _log_probabilities(logits, ~finished, eos).max(dim=-1)
-        scores += best.masked_fill(finished, 0.0)
+        logs = _log_probabilities(logits, ~finished, eos)
+        token = choose(logs)
+        said = logs.gather(1, token.unsqueeze(1)).squeeze(1)
+        scores += said.masked_fill(finished, 0.0)
         lengths += ~finished
         tokens.append(token.masked_fill(finished, pad))
-        finished = finished | (token == eos)
+        if eos is not None:
+            finished = finished | (token == eos)
         if bool(finished.all()):
             break
     aligned = torch.stack(alignments, dim=1) if alignments else None
     return Decoded(torch.stack(tokens, dim=1), lengths, scores, finished, aligned)
+
+
+def _first_tokens(
+    bos: int | Int[Tensor, " B"], batch: int, device: torch.device
+) -> Int[Tensor, " B"]:
+    return bos.clone() if isinstance(bos, Tensor) else torch.full((batch,), bos, device=device)
 
 
 def length_normaliser(length: Int[Tensor, "*B"], length_penalty: float) -> Float[Tensor, "*B"]:
@@ -141,7 +247,7 @@ def beam_search(
     step: Step,
     state: Any,
     *,
-    bos: int,
+    bos: int | Int[Tensor, " B"],
     eos: int,
     beam_size: int,
     max_length: int,
@@ -163,8 +269,9 @@ def beam_search(
 
     Args:
         step: Maps tokens and state to logits and the next state.
-        state: State before the first step: a tensor or a nested tuple of tensors, batch on axis 0.
-        bos: Id that is fed first.
+        state: State before the first step: a tensor or a nested tuple of tensors, batch on axis 0,
+            and of caches.
+        bos: Id that is fed first; or one per row, such as the last token of each prompt.
         eos: Id that ends a sequence.
         beam_size: Number :math:`K` of hypotheses.
         max_length: Largest number of tokens, ``EOS`` included.
@@ -185,7 +292,7 @@ def beam_search(
             raise ValueError(f"{name}: expected at least 1, got {value}")
     if not math.isfinite(length_penalty):
         raise ValueError(f"length_penalty: expected a finite number, got {length_penalty}")
-    batch, device = _batch_size(state)
+    batch, device = _batch_size(state, bos)
     k = beam_size
     rows = torch.arange(batch, device=device).unsqueeze(1)  # (B, 1)
     # row b of the batch owns rows b*K .. b*K+K-1 of the state
@@ -194,7 +301,7 @@ def beam_search(
     live_tokens = torch.full((batch, k, max_length), pad, device=device)
     live_scores = torch.full((batch, k), -torch.inf, dtype=torch.float64, device=device)
     live_scores[:, 0] = 0.0  # all K start alike: only the first may be extended
-    last = torch.full((batch, k), bos, device=device)
+    last = _first_tokens(bos, batch, device).unsqueeze(1).expand(batch, k)
     live_alignments = None
     done = Decoded(
         tokens=live_tokens.clone(),

@@ -1,5 +1,6 @@
-"""The loss of sequence-to-sequence models."""
+"""Losses of models that say one id after another."""
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -29,6 +30,45 @@ def token_loss(
     return nn.functional.cross_entropy(
         logits.flatten(0, 1), target_out.flatten(), ignore_index=pad, reduction=reduction
     )
+
+
+def label_smoothing_loss(
+    logits: Float[Tensor, "B L V"],
+    target_out: Int[Tensor, "B L"],
+    *,
+    smoothing: float = 0.1,
+    pad: int = PAD,
+) -> Float[Tensor, ""]:
+    r"""Cross-entropy with targets that are not quite sure: a little goes to every id alike.
+
+    .. math:: -\frac{1}{N} \sum_{b,t\,:\,y_{bt} \ne \mathrm{pad}} \left(
+       (1 - \varepsilon) \log p_{bt}(y_{bt}) + \frac{\varepsilon}{V} \sum_v \log p_{bt}(v) \right)
+
+    Szegedy et al. (2016), section 7; Vaswani et al. (2017), section 5.4, take
+    :math:`\varepsilon = 0.1`. It equals torch's ``cross_entropy(label_smoothing=...)``: the right
+    id gets :math:`1 - \varepsilon + \varepsilon / V`, and padding as an id gets its share too. The
+    smallest possible loss is above 0; compare models by :func:`token_loss`.
+
+    Args:
+        logits: One row per position.
+        target_out: The right ids.
+        smoothing: :math:`\varepsilon`.
+        pad: Id that does not count as a target; :math:`N` is the number of the others.
+
+    Returns:
+        A scalar, in nats per id; 0 for a batch of padding only.
+
+    Raises:
+        ValueError: If ``smoothing`` is not between 0 and 1.
+    """
+    if not 0 <= smoothing <= 1:
+        raise ValueError(f"smoothing: expected 0 to 1, got {smoothing}")
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    logs = wide.log_softmax(dim=-1)  # (B, L, V)
+    right = logs.gather(-1, target_out.unsqueeze(-1)).squeeze(-1)  # (B, L)
+    counts = target_out != pad
+    mixed = (1 - smoothing) * right + smoothing * logs.mean(dim=-1)
+    return -mixed.masked_fill(~counts, 0.0).sum() / counts.sum().clamp(min=1)
 
 
 def teacher_forcing_loss(model: nn.Module, batch: Batch) -> Tensor:

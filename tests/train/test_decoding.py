@@ -157,12 +157,12 @@ def test_beam_search_agrees_with_every_oracle() -> None:
         ("parents, token = places // vocab", "parents, token = places * 0"),
         ("tokens = live_tokens[rows, parents]", "tokens = live_tokens[rows, parents * 0]"),
         ("(5.0 + length.double()) / 6.0", "length.double()"),
-        ("scores / length_normaliser(lengths, length_penalty)", "scores"),
+        ("found.scores / length_normaliser(found.lengths, length_penalty)", "found.scores"),
         ("torch.cat([done.scores, normalised], dim=1), done", "normalised, done"),
         ("enters = open_rows.expand(batch, k)", "enters = open_rows.expand(batch, k) & False"),
         ("if bool(done.finished.all()):", "if bool(done.finished.any()):"),
         ("live_tokens, last = tokens[", "live_tokens, _ = tokens["),
-        ("possible & finished", "possible & True"),
+        ("possible & found.finished", "possible & True"),
     ],
 )  # fmt: skip
 def test_beam_oracles_reject_a_changed_line(old: str, new: str) -> None:

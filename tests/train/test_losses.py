@@ -1,0 +1,81 @@
+"""Label smoothing: by hand, by its definition, and as torch has it, forward and backward."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from attn_course.train import label_smoothing_loss, token_loss
+
+MODULE = "attn_course.train.losses"
+B, L, V = 3, 5, 7
+
+
+def gradient(function: Callable[[Tensor], Tensor], logits: Tensor) -> Tensor:
+    leaf = logits.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(function(leaf), leaf)
+    return grad
+
+
+def check(loss: Callable[..., Tensor]) -> None:
+    """All oracles for label_smoothing_loss."""
+    # by hand: p = (3/4, 1/4), right is the second; 0.8 and 0.1 each, of log p
+    logits = torch.tensor([[[math.log(3), 0.0]]])
+    by_hand = -(0.9 * math.log(1 / 4) + 0.1 * math.log(3 / 4))
+    assert_close(loss(logits, torch.tensor([[1]]), smoothing=0.2), torch.tensor(by_hand))
+    logits = 3 * torch.randn(B, L, V, dtype=torch.float64)
+    target = torch.randint(1, V, (B, L))
+    target[0, 3:] = target[2, 1:] = 0
+    for smoothing in (0.0, 0.1, 0.7, 1.0):
+
+        def theirs(z: Tensor, smoothing: float = smoothing) -> Tensor:
+            return F.cross_entropy(
+                z.flatten(0, 1), target.flatten(), ignore_index=0, label_smoothing=smoothing
+            )
+
+        def ours(z: Tensor, smoothing: float = smoothing) -> Tensor:
+            return loss(z, target, smoothing=smoothing)
+
+        assert_close(ours(logits), theirs(logits), **FLOAT64)
+        assert_close(gradient(ours, logits), gradient(theirs, logits), **FLOAT64)
+    assert_close(loss(logits, target, smoothing=0.0), token_loss(logits, target), **FLOAT64)
+    other = loss(logits, target, pad=3)
+    expected = F.cross_entropy(
+        logits.flatten(0, 1), target.flatten(), ignore_index=3, label_smoothing=0.1
+    )
+    assert_close(other, expected, **FLOAT64)
+    nothing = gradient(lambda z: loss(z, torch.zeros_like(target)), logits)
+    assert (nothing == 0).all()
+    assert loss(logits, torch.zeros_like(target)) == 0
+
+
+def test_agrees_with_every_oracle() -> None:
+    check(label_smoothing_loss)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("smoothing * logs.mean(dim=-1)", "smoothing * logs.sum(dim=-1)"),
+        ("smoothing * logs.mean(dim=-1)", "smoothing * logs.sum(dim=-1) / (logs.shape[-1] - 1)"),
+        ("(1 - smoothing) * right", "right"),
+        ("masked_fill(~counts, 0.0).sum()", "sum()"),
+        ("/ counts.sum().clamp(min=1)", "/ counts.numel()"),
+        ("/ counts.sum().clamp(min=1)", "/ counts.sum()"),
+        ("return -mixed", "return mixed"),
+    ],
+)
+def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises(AssertionError):
+        check(mutant(MODULE, "label_smoothing_loss", old, new))
+
+
+def test_bad_smoothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"smoothing: expected 0 to 1, got 1\.1"):
+        label_smoothing_loss(torch.zeros(1, 1, 2), torch.ones(1, 1).long(), smoothing=1.1)
