@@ -14,7 +14,7 @@ from attn_course.nn.embeddings import TokenEmbedding
 from attn_course.nn.feed_forward import FeedForward, GatedFeedForward
 from attn_course.nn.multihead import MultiHeadAttention
 from attn_course.nn.norms import LayerNorm, RMSNorm
-from attn_course.nn.positions import LearnedPositions, RotaryPositions
+from attn_course.nn.positions import Biases, LearnedPositions, RotaryPositions, Rotates
 from attn_course.nn.transformer import cached_positions
 
 
@@ -87,8 +87,8 @@ class LanguageModel(nn.Module):
             ValueError: If an id is out of range or shapes do not fit.
         """
         hidden = self.hidden(input_ids, padding_mask, cache=cache)
-        project = self.embedding.logits if self.output_projection is None else None
-        logits: Tensor = project(hidden) if project else self.output_projection(hidden)
+        project = self.output_projection or self.embedding.logits
+        logits: Tensor = project(hidden)
         return logits
 
     def new_cache(self, make: Callable[[], KVCache | SlidingCache] = KVCache) -> ModelCache:
@@ -225,7 +225,7 @@ def llama_like(
     head_dim: int | None = None,
     num_layers: int = 32,
     hidden_dim: int = 11008,
-    position: nn.Module | None = None,
+    position: Rotates | Biases | None = None,
     tied: bool = False,
     eps: float = 1e-5,
 ) -> LanguageModel:

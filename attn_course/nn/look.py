@@ -155,4 +155,5 @@ def checked_mask(
 
 def split_heads(x: Float[Tensor, "B L D"], num_heads: int) -> Float[Tensor, "B H L E"]:
     """The features of each position, dealt to heads one after the other."""
-    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+    heads: Tensor = x.unflatten(-1, (num_heads, -1)).transpose(1, 2)  # (B, H, L, E)
+    return heads
