@@ -13,7 +13,6 @@ from attn_course.train.metrics import (
     token_accuracy,
 )
 from attn_course.train.sampling import (
-    Filter,
     min_p,
     probabilities_of,
     sample,
@@ -37,7 +36,6 @@ from attn_course.train.steps import (
 
 __all__ = [
     "Decoded",
-    "Filter",
     "History",
     "RunningBaseline",
     "Speculated",

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from attn_course._checks import check_floating
+from attn_course._checks import check_floating, compiling
 
 #: Logits to logits, ``-inf`` where a word is ruled out. Made of the functions below by
 #: ``functools.partial(top_k, k=40)``; several are applied in the order given.
@@ -111,7 +111,7 @@ def probabilities_of(
     for keep in filters:
         logits = keep(logits)
     probabilities = logits.double().softmax(dim=-1)
-    if bool(probabilities.isnan().any()):
+    if not compiling() and bool(probabilities.isnan().any()):
         raise ValueError("logits: expected rows that give probabilities, got NaN, inf or no word")
     return probabilities
 
