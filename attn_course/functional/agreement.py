@@ -139,15 +139,16 @@ def js_divergence(p: Float[Tensor, "*B S"], q: Float[Tensor, "*B S"]) -> Float[T
     wide = torch.promote_types(dtype, torch.float32)
     p, q = p.to(wide), q.to(wide)
     mean = (p + q) / 2
+    return ((_divergence(p, mean) + _divergence(q, mean)) / 2).to(dtype)
 
-    def towards_mean(part: Tensor) -> Tensor:
-        there = part != 0
-        ratio = torch.where(there, part, torch.ones_like(part)) / torch.where(
-            there, mean, torch.ones_like(mean)
-        )
-        return (torch.where(there, part, torch.zeros_like(part)) * ratio.log()).sum(-1)
 
-    return ((towards_mean(p) + towards_mean(q)) / 2).to(dtype)
+def _divergence(part: Float[Tensor, "*B S"], mean: Float[Tensor, "*B S"]) -> Float[Tensor, "*B"]:
+    """Kullback-Leibler divergence of a part from a mean that holds it: 0 ln 0 = 0."""
+    there = part != 0
+    ratio = torch.where(there, part, torch.ones_like(part)) / torch.where(
+        there, mean, torch.ones_like(mean)
+    )
+    return (torch.where(there, part, torch.zeros_like(part)) * ratio.log()).sum(-1)
 
 
 def permute_weights(

@@ -145,14 +145,16 @@ class Attention(nn.Module):
         if self.query_projection is not None:
             query = self.query_projection(query)
         mask = memory.mask.unsqueeze(1)  # (B, 1, S)
-        normalize = self.normalize if weigh is None else weigh
-
-        def masked(scores: Tensor, _: Tensor) -> Tensor:
-            return scores.masked_fill(~mask, 0.0) if normalize is None else normalize(scores, mask)
-
+        weigh = self.normalize if weigh is None else weigh
         # the padding of the memory is 0 already: given as attn_mask it would be copied every step
         output, weights = attention(
-            query, memory.keys, memory.values, score=self.score.compare, normalize=masked
+            query,
+            memory.keys,
+            memory.values,
+            score=self.score.compare,
+            normalize=lambda scores, _: (
+                scores.masked_fill(~mask, 0.0) if weigh is None else weigh(scores, mask)
+            ),
         )
         dtype = torch.promote_types(query.dtype, memory.values.dtype)  # prepared keys are wider
         return output.to(dtype), weights.to(dtype)

@@ -130,14 +130,8 @@ class LuongDecoder(nn.Module):
         memory: AttentionMemory,
     ) -> tuple[Float[Tensor, "B L H"], Float[Tensor, "B L S"]]:
         """Attentional vectors and weights of states of the decoder."""
-        weigh = None
-        if self.window is not None:
-            window: Any = self.window
-
-            def weigh(scores: Tensor, _: Tensor) -> Tensor:
-                weights: Tensor = window(scores, hidden, steps, memory.mask)
-                return weights
-
+        window: Any = self.window
+        weigh = (lambda scores, _: window(scores, hidden, steps, memory.mask)) if window else None
         context, weights = self.attention.attend(hidden, memory, weigh=weigh)
         return torch.tanh(self.combine(torch.cat([context, hidden], dim=-1))), weights
 

@@ -1,0 +1,461 @@
+"""Every public name under ``torch.compile(fullgraph=True)``, ``torch.export`` and ``torch.vmap``.
+
+One row for each name: a call with example tensors, whose results must be those of plain execution.
+A name that cannot be traced by its nature says why. A new name needs a row.
+"""
+
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jaxtyping
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+from torch.utils import _pytree as pytree
+
+from attn_course import functional as fn
+from attn_course import nn as ann
+from attn_course.masks import padding_mask
+
+B, H, L, S, E, D, V = 2, 3, 5, 7, 4, 6, 11
+
+
+@dataclass(frozen=True)
+class Row:
+    """How one name is called, or why it cannot be traced.
+
+    Attributes:
+        call: Takes the module, if there is one, and the tensors.
+        tensors: Example inputs.
+        module: Whose parameters the call uses.
+        random: The result is drawn anew: only shapes are compared.
+        why: Why the name cannot be traced at all.
+        no_vmap: Why it cannot be mapped although it can be compiled.
+    """
+
+    call: Callable[..., Any] | None = None
+    tensors: tuple[Tensor, ...] = ()
+    module: nn.Module | None = None
+    random: bool = False
+    why: str = ""
+    no_vmap: str = ""
+
+
+def of(call: Callable[..., Any], *tensors: Tensor, **options: Any) -> Row:
+    """A row of a function."""
+    return Row(call=call, tensors=tensors, **options)
+
+
+def made(module: nn.Module, *tensors: Tensor, call: Any = None, **options: Any) -> Row:
+    """A row of a module: its own call, unless another is given."""
+    return Row(call=call or (lambda m, *a: m(*a)), tensors=tensors, module=module, **options)
+
+
+def r(*shape: int) -> Tensor:
+    """Numbers of both signs."""
+    return torch.linspace(-1.7, 2.3, int(torch.tensor(shape).prod())).sin().view(shape)
+
+
+def p(*shape: int) -> Tensor:
+    """Probabilities over the last axis."""
+    return r(*shape).softmax(-1)
+
+
+def ids(*shape: int) -> Tensor:
+    """Word ids; 0 at the end of every row."""
+    found = torch.arange(int(torch.tensor(shape).prod())).view(shape) % (V - 1) + 1
+    found[..., -1] = 0
+    return found
+
+
+COUNTS = "a count of plain numbers: there is no tensor to trace"
+TUPLE = "a named tuple of tensors: the decoders' rows go through it"
+lengths = torch.tensor([S, 3])
+mask = padding_mask(lengths, S)
+q, k, v = r(B, L, E), r(B, S, E), r(B, S, D)
+heads_q, heads_k, heads_v = r(B, H, L, E), r(B, H, S, E), r(B, H, S, E)
+
+
+def row_sum(z: Tensor) -> Tensor:
+    return z.square().sum((-2, -1))
+
+
+FUNCTIONAL: dict[str, Callable[[], Row]] = {
+    "additive_score": lambda: of(
+        lambda a, b, *w: fn.additive_score(a, b, weight_query=w[0], weight_key=w[1], v=w[2]),
+        q, k, r(D, E), r(D, E), r(D),
+    ),
+    "attention": lambda: of(
+        lambda a, b, c, m: fn.attention(a, b, c, attn_mask=m), q, k, v, mask.unsqueeze(1)
+    ),
+    "attention_log_prob": lambda: of(fn.attention_log_prob, p(B, S), torch.eye(S)[:B]),
+    "best_baseline": lambda: Row(why="returns a Python number"),
+    "clip_by_global_norm": lambda: of(
+        lambda *g: fn.clip_by_global_norm(list(g), max_norm=1.0), r(3, E), r(D)
+    ),
+    "concat_score": lambda: of(
+        lambda a, b, w, u: fn.concat_score(a, b, weight=w, v=u), q, k, r(D, 2 * E), r(D)
+    ),
+    "cosine_score": lambda: of(lambda a, b: fn.cosine_score(a, b, sharpness=3.0), q, k),
+    "cosine_similarity": lambda: of(fn.cosine_similarity, r(B, E), r(E, B).mT),
+    "dot_score": lambda: of(fn.dot_score, q, k),
+    "equivalent_weights": lambda: Row(why="walks until a value says stop"),
+    "expected_attention": lambda: of(fn.expected_attention, p(B, S), v),
+    "general_score": lambda: of(lambda a, b, w: fn.general_score(a, b, weight=w), q, k, r(E, E)),
+    "grad_cam": lambda: of(fn.grad_cam, r(B, 3, 4, 5), r(B, 3, 5, 4).mT),
+    "gradient_times_input": lambda: of(lambda x: fn.gradient_times_input(row_sum, x), r(B, L, E)),
+    "gru_cell": lambda: of(
+        fn.gru_cell, r(B, D), r(B, E), r(3 * E, D), r(3 * E, E), r(3 * E), r(3 * E)
+    ),
+    "input_gradient": lambda: of(lambda x: fn.input_gradient(row_sum, x), r(B, L, E)),
+    "input_jacobian": lambda: of(lambda x: fn.input_jacobian(torch.sin, x), r(E)),
+    "integrated_gradients": lambda: of(
+        lambda x: fn.integrated_gradients(row_sum, x, steps=2), r(B, L, E)
+    ),
+    "jacobian_product": lambda: of(
+        lambda h, w: fn.jacobian_product(h, w, 1, 3), r(B, L, E), r(E, E)
+    ),
+    "js_divergence": lambda: of(fn.js_divergence, p(B, S), p(S, B).mT),
+    "kendall_tau": lambda: of(fn.kendall_tau, r(B, S), r(S, B).mT),
+    "local_m_mask": lambda: of(
+        lambda t, n: fn.local_m_mask(t, n, 1.0, S), torch.arange(L), lengths
+    ),
+    "local_p_position": lambda: of(fn.local_p_position, r(B, L, E), r(D, E), r(D), lengths),
+    "local_p_weights": lambda: of(
+        lambda s, c: fn.local_p_weights(s, c, 2.0), r(B, L, S), 3 + r(B, L)
+    ),
+    "location_score": lambda: of(
+        lambda a, b, w: fn.location_score(a, b, weight=w), q, k, r(2 * S, E)
+    ),
+    "log_softmax": lambda: of(fn.log_softmax, r(B, S)),
+    "logsumexp": lambda: of(fn.logsumexp, r(B, S)),
+    "lstm_cell": lambda: of(
+        lambda x, h, c, *w: fn.lstm_cell(x, (h, c), *w),
+        r(B, D), r(B, E), r(E, B).mT, r(4 * E, D), r(4 * E, E), r(4 * E), r(4 * E),
+    ),
+    "masked_softmax": lambda: of(fn.masked_softmax, r(B, S), mask),
+    "memory_hop": lambda: of(fn.memory_hop, r(B, E), k, v, mask),
+    "permute_weights": lambda: of(fn.permute_weights, p(B, S), random=True),
+    "position_encoding": lambda: of(lambda x: x * fn.position_encoding(L, E), q),
+    "reinforce_loss": lambda: of(fn.reinforce_loss, r(B), r(B) + 1),
+    "rnn_cell": lambda: of(fn.rnn_cell, r(B, D), r(B, E), r(E, D), r(E, E), r(E), r(E)),
+    "rnn_jacobian": lambda: of(fn.rnn_jacobian, r(B, E), r(E, E)),
+    "sample_attention": lambda: of(
+        lambda w, u: fn.sample_attention(w, uniform=u), p(B, S), torch.tensor([0.1, 0.8])
+    ),
+    "scaled_dot_score": lambda: of(fn.scaled_dot_score, q, k),
+    "score_function_gradient": lambda: of(
+        fn.score_function_gradient, p(B, S), torch.eye(S)[:B], r(B)
+    ),
+    "score_function_moments": lambda: Row(why="returns a Python number beside the mean"),
+    "sentence_ages": lambda: of(fn.sentence_ages, mask),
+    "sentence_vectors": lambda: of(fn.sentence_vectors, k, mask),
+    "softmax": lambda: of(fn.softmax, r(B, S)),
+    "spearman": lambda: of(fn.spearman, r(B, S), r(S, B).mT),
+    "straight_through": lambda: of(fn.straight_through, p(B, S), random=True),
+    "tanh_score": lambda: of(fn.tanh_score, q, k, r(E)),
+    "total_variation": lambda: of(fn.total_variation, p(B, S), p(S, B).mT),
+    "weight_entropy": lambda: of(fn.weight_entropy, p(B, S)),
+    "weighted_mean": lambda: of(fn.weighted_mean, p(B, L, S), v.unsqueeze(1)),
+    # scaled dot-product attention
+    "AttentionFn": lambda: Row(why="a protocol: the attention functions' rows go through it"),
+    "attention_weights": lambda: of(
+        lambda a, b: fn.attention_weights(a, b, is_causal=True), heads_q, heads_k
+    ),
+    "attention_with_lse": lambda: of(
+        fn.attention_with_lse, heads_q, heads_k, heads_v, mask[:, None, None]
+    ),
+    "flex_attention_fn": lambda: Row(why="makes a function around torch's own compiled kernel"),
+    "merge_attention": lambda: of(
+        lambda a, b, c, d: fn.merge_attention([a, b], [c, d]),
+        heads_q, heads_q.flip(-1), r(B, H, L), r(B, L, H).mT,
+    ),
+    "scaled_dot_product_attention": lambda: of(
+        fn.scaled_dot_product_attention, heads_q, heads_k, heads_v, mask[:, None, None]
+    ),
+    # positions, norms, feed-forward
+    "alibi_bias": lambda: of(lambda x: x + fn.alibi_bias(H, L, S), r(B, H, L, S)),
+    "alibi_slopes": lambda: of(lambda x: x * fn.alibi_slopes(H), r(B, H)),
+    "apply_rope": lambda: of(fn.apply_rope, heads_q, torch.arange(L)),
+    "batch_norm": lambda: of(
+        lambda x, m: fn.batch_norm(x, mask=m), k, mask,
+        no_vmap="mixes the examples of one batch on purpose, and picks the real ones by value",
+    ),
+    "causal_convolution": lambda: of(fn.causal_convolution, q, r(D, E, 3)),
+    "feed_forward": lambda: of(fn.feed_forward, q, r(D, E), r(E, D)),
+    "gelu": lambda: of(fn.gelu, q),
+    "layer_norm": lambda: of(fn.layer_norm, q, r(E), r(E)),
+    "linear_scaling": lambda: of(lambda f: fn.linear_scaling(f, factor=2.0), r(E)),
+    "llama3_scaling": lambda: of(lambda f: fn.llama3_scaling(f, factor=2.0), r(E).abs() + 0.1),
+    "relative_position_bucket": lambda: of(fn.relative_position_bucket, torch.arange(-9, 9)),
+    "rms_norm": lambda: of(fn.rms_norm, q, r(E)),
+    "rope_frequencies": lambda: of(lambda x: x * fn.rope_frequencies(2 * E), q),
+    "scaled_base": lambda: Row(why=COUNTS),
+    "silu": lambda: of(fn.silu, q),
+    "sinusoidal_positions": lambda: of(lambda x: x + fn.sinusoidal_positions(L, E), q),
+    "swiglu": lambda: of(fn.swiglu, q, r(D, E), r(E, D).mT),
+    # counts
+    **dict.fromkeys(
+        (
+            "attention_flops", "attention_parameters", "block_flops", "block_parameters",
+            "cache_bytes", "feed_forward_flops", "feed_forward_parameters",
+            "language_model_flops", "language_model_parameters", "latent_cache_bytes",
+            "transformer_flops", "transformer_parameters",
+        ),
+        lambda: Row(why=COUNTS),
+    ),
+    # looking inside
+    "attention_rollout": lambda: of(lambda a, b: fn.attention_rollout([a, b]), p(B, H, L, L),
+                                    p(B, H, L, L).flip(-1)),
+    "gradient_map": lambda: Row(why="walks back through a graph that autograd has recorded"),
+    "gradient_reach": lambda: Row(why="walks back through a graph that autograd has recorded"),
+    "induction_score": lambda: of(fn.induction_score, p(B, H, L, L), ids(B, L)),
+    "path_length": lambda: Row(why="returns a Python number, found by value"),
+    "previous_token_score": lambda: of(fn.previous_token_score, p(B, H, L, L)),
+    "recurrent_steps": lambda: Row(why="makes functions one by one"),
+}  # fmt: skip
+
+
+def score(name: str) -> Row:
+    """The row of a score module."""
+    sizes = {"query_size": E, "key_size": E, "hidden_size": D, "max_length": S}
+    return made(ann.make_score(name, **sizes), q, k)
+
+
+def decoder(kind: Any, **options: Any) -> Row:
+    """The row of a decoder with attention: from annotations to logits and weights."""
+    sizes = {"vocab_size": V, "embed_dim": E, "context_size": D, "summary_size": E}
+
+    def call(module: Any, notes: Tensor, summary: Tensor, real: Tensor, target: Tensor) -> Any:
+        return module(target, module.init_state(notes, summary, real))[:2]
+
+    module = kind(**sizes, hidden_size=D, **options)
+    return made(module, v, r(B, E), mask, ids(B, 2), call=call)
+
+
+def encoder_decoder(with_attention: bool) -> nn.Module:
+    sizes = {"vocab_size": V, "embed_dim": E, "hidden_size": D}
+    if not with_attention:
+        plain = ann.Decoder(**sizes, context_size=D)
+        return ann.EncoderDecoder(encoder=ann.Encoder(**sizes), decoder=plain)
+    return ann.AttentionEncoderDecoder(
+        encoder=ann.BidirectionalEncoder(**sizes),
+        decoder=ann.BahdanauDecoder(**sizes, context_size=2 * D, summary_size=D),
+    )
+
+
+BUILDS = "builds a model: the rows of its classes go through it"
+CACHE = "a container that grows from call to call: the models' own tests run it step by step"
+HOOKS = "hooks into a model while it runs, from outside"
+
+
+def mha(**options: Any) -> nn.Module:
+    return ann.MultiHeadAttention(embed_dim=E, num_heads=2, **options)
+
+
+def tiny(kind: str) -> Any:
+    """One of the models, as small as it can be."""
+    sizes = {"vocab_size": V, "embed_dim": 8, "num_heads": 2, "num_layers": 1, "hidden_dim": 12}
+    return getattr(ann, f"{kind}_like")(**sizes)
+
+
+NN: dict[str, Callable[[], Row]] = {
+    "AdditiveScore": lambda: score("additive"),
+    "Attention": lambda: made(
+        ann.Attention(query_projection=nn.Linear(E, E)), q, k, v, mask.unsqueeze(1)
+    ),
+    "AttentionEncoderDecoder": lambda: made(
+        encoder_decoder(True), ids(B, 3), torch.tensor([3, 2]), ids(B, 2)
+    ),
+    "AttentionMemory": lambda: Row(why=TUPLE),
+    "BahdanauDecoder": lambda: decoder(ann.BahdanauDecoder),
+    "BahdanauState": lambda: Row(why=TUPLE),
+    "BidirectionalEncoder": lambda: made(
+        ann.BidirectionalEncoder(vocab_size=V, embed_dim=E, hidden_size=D),
+        ids(B, 3), torch.tensor([3, 2]),
+    ),
+    "Cell": lambda: Row(why="a protocol: the cells' rows go through it"),
+    "ConcatScore": lambda: score("concat"),
+    "CosineScore": lambda: score("cosine"),
+    "Decoder": lambda: made(
+        ann.Decoder(vocab_size=V, embed_dim=E, context_size=D, hidden_size=D),
+        ids(B, 3), r(B, D),
+        call=lambda m, target, context: m(target, m.init_state(context)),
+    ),
+    "DotScore": lambda: score("dot"),
+    "Encoder": lambda: made(
+        ann.Encoder(vocab_size=V, embed_dim=E, hidden_size=D, cell=ann.LSTMCell),
+        ids(B, 3), torch.tensor([3, 2]),
+    ),
+    "EncoderDecoder": lambda: made(
+        encoder_decoder(False), ids(B, 3), torch.tensor([3, 2]), ids(B, 2)
+    ),
+    "GRUCell": lambda: made(ann.GRUCell(input_size=E, hidden_size=D), r(B, E), r(B, D)),
+    "GeneralScore": lambda: score("general"),
+    "LSTMCell": lambda: made(ann.LSTMCell(input_size=E, hidden_size=D), r(B, E)),
+    "LocalM": lambda: made(
+        ann.LocalM(half_width=1), r(B, L, S), r(B, L, D), torch.arange(L).expand(B, L), mask
+    ),
+    "LocalP": lambda: made(
+        ann.LocalP(half_width=1, query_size=D), r(B, L, S), r(B, L, D),
+        torch.arange(L).expand(B, L), mask,
+    ),
+    "LocationScore": lambda: score("location"),
+    "LuongDecoder": lambda: decoder(
+        ann.LuongDecoder, window=ann.LocalP(half_width=2, query_size=D)
+    ),
+    "LuongState": lambda: Row(why=TUPLE),
+    "MemoryNetwork": lambda: made(
+        ann.MemoryNetwork(vocab_size=V, embed_dim=E, max_sentences=4, hops=2),
+        ids(B, 3, 4), ids(B, 3),
+    ),
+    "RNNCell": lambda: made(ann.RNNCell(input_size=E, hidden_size=D), r(B, E)),
+    "Recurrent": lambda: made(
+        ann.Recurrent(cell=ann.GRUCell(input_size=E, hidden_size=D), reverse=True),
+        r(B, 3, E), torch.tensor([3, 1]),
+        call=lambda m, x, n: m(x, lengths=n),
+    ),
+    "SCORES": lambda: Row(why="a table of classes, which have their own rows"),
+    "ScaledDotScore": lambda: score("scaled_dot"),
+    "Score": lambda: Row(why="a protocol: the scores' rows go through it"),
+    "TwoStepScore": lambda: Row(why="what the scores share: their rows go through it"),
+    # the Transformer
+    "AlibiPositions": lambda: made(mha(position=ann.AlibiPositions(num_heads=2)), q),
+    "Captured": lambda: Row(why=HOOKS),
+    "CrossCache": lambda: Row(why=CACHE),
+    "DecoderBlock": lambda: made(tiny("vaswani").decoder.blocks[0], r(B, L, 8), r(B, S, 8)),
+    "DecoderCache": lambda: Row(why=CACHE),
+    "EncoderBlock": lambda: made(tiny("vaswani").encoder.blocks[0], r(B, L, 8)),
+    "EncoderModel": lambda: made(tiny("bert"), ids(B, L), mask[:, :L]),
+    "FeedForward": lambda: made(ann.FeedForward(embed_dim=E, hidden_dim=D), q),
+    "GatedFeedForward": lambda: made(ann.GatedFeedForward(embed_dim=E, hidden_dim=D), q),
+    "KVCache": lambda: Row(why=CACHE),
+    "LanguageModel": lambda: made(tiny("gpt2"), ids(B, L)),
+    "LayerNorm": lambda: made(ann.LayerNorm(embed_dim=E), q),
+    "LearnedPositions": lambda: made(
+        ann.LearnedPositions(max_length=9, embed_dim=E), torch.arange(L),
+        call=lambda m, at: m(at, L),
+    ),
+    "LowRankLinear": lambda: made(
+        ann.LowRankLinear(in_features=E, out_features=D, rank=2), q
+    ),
+    "ModelCache": lambda: Row(why=CACHE),
+    "MultiHeadAttention": lambda: made(
+        mha(num_kv_heads=1), q, k, v[..., :E],
+        call=lambda m, a, b, c: (m(a, b, c), m.weights(a, b)),
+    ),
+    "MultiHeadLatentAttention": lambda: made(
+        ann.MultiHeadLatentAttention(embed_dim=E, num_heads=2, head_dim=4, rope_dim=2, kv_rank=3),
+        q, call=lambda m, a: m(a, is_causal=True),
+    ),
+    "Pooler": lambda: made(ann.Pooler(embed_dim=E), q),
+    "RMSNorm": lambda: made(ann.RMSNorm(embed_dim=E), q),
+    "RelativePositions": lambda: made(mha(position=ann.RelativePositions(num_heads=2)), q),
+    "RotaryPositions": lambda: made(mha(position=ann.RotaryPositions()), q),
+    "SinusoidalPositions": lambda: made(
+        ann.SinusoidalPositions(embed_dim=E), torch.arange(L), call=lambda m, at: m(at, L)
+    ),
+    "SlidingCache": lambda: Row(why=CACHE),
+    "TokenEmbedding": lambda: made(ann.TokenEmbedding(vocab_size=V, embed_dim=E), ids(B, L)),
+    "Transformer": lambda: made(
+        tiny("vaswani"), ids(B, S), mask, ids(B, L),
+        call=lambda m, a, real, b: m(a, real, decoder_input_ids=b),
+    ),
+    "TransformerDecoder": lambda: made(tiny("vaswani").decoder, r(B, L, 8), r(B, S, 8)),
+    "TransformerEncoder": lambda: made(tiny("vaswani").encoder, r(B, L, 8)),
+    "at_positions": lambda: Row(why=HOOKS),
+    "bert_like": lambda: Row(why=BUILDS),
+    "capture": lambda: Row(why=HOOKS),
+    "decoder_only": lambda: Row(why=BUILDS),
+    "gpt2_like": lambda: Row(why=BUILDS),
+    "init_residual": lambda: Row(why="draws the parameters of a model in place"),
+    "llama_like": lambda: made(tiny("llama"), ids(B, L)),
+    "patched": lambda: Row(why=HOOKS),
+    "vaswani_like": lambda: Row(why=BUILDS),
+    "without_heads": lambda: Row(why=HOOKS),
+    "hidden_of": lambda: of(lambda h, c: ann.hidden_of((h, c)), r(B, D), r(B, D)),
+    "make_score": lambda: Row(why="makes a module: the scores' rows go through it"),
+}  # fmt: skip
+
+ROWS = {("functional", name): row for name, row in FUNCTIONAL.items()}
+ROWS |= {("nn", name): row for name, row in NN.items()}
+TRACED = [key for key, row in ROWS.items() if not row().why and hasattr(
+    {"functional": fn, "nn": ann}[key[0]], key[1])]  # fmt: skip
+
+
+class Called(nn.Module):
+    """A row as a module, so that its parameters are seen by ``torch.export``."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__()
+        self.module, self._call = row.module, row.call
+
+    def forward(self, *tensors: Tensor) -> Any:
+        assert self._call is not None
+        return self._call(*([] if self.module is None else [self.module]), *tensors)
+
+
+@pytest.fixture(autouse=True)
+def plain() -> Iterator[None]:
+    """The package without the import hook of the tests, whose wrappers cannot be traced."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    torch._dynamo.reset()
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
+
+
+def agree(got: Any, want: Any, *, random: bool) -> None:
+    ours, theirs = pytree.tree_leaves(got), pytree.tree_leaves(want)
+    assert len(ours) == len(theirs)
+    for mine, other in zip(ours, theirs, strict=True):
+        if random:
+            assert mine.shape == other.shape
+        else:
+            assert_close(mine, other)
+
+
+@pytest.mark.parametrize(("part", "name"), TRACED)
+def test_compiled_exported_and_mapped_it_gives_what_it_gives(part: str, name: str) -> None:
+    torch.manual_seed(0)
+    row = ROWS[part, name]()
+    plain = Called(row).eval()
+    want = plain(*row.tensors)
+    compiled = torch.compile(plain, fullgraph=True, backend="eager")
+    agree(compiled(*row.tensors), want, random=row.random)
+    exported = torch.export.export(plain, row.tensors).module()
+    agree(exported(*row.tensors), want, random=row.random)
+    if row.no_vmap:
+        return
+    twice = [torch.stack([tensor, tensor]) for tensor in row.tensors]
+    mapped = torch.vmap(plain, randomness="different")(*twice)
+    for place in range(2):
+        agree(pytree.tree_map(lambda part: part[place], mapped), want, random=row.random)  # noqa: B023
+
+
+@pytest.mark.parametrize("part", [fn, ann], ids=["functional", "nn"])
+def test_every_public_name_has_a_row(part: types.ModuleType) -> None:
+    short = part.__name__.rpartition(".")[2]
+    rows = {name for section, name in ROWS if section == short}
+    assert set(part.__all__) <= rows, "add a row to tests/test_compile.py"
+    assert all(row.why or row.call for row in (make() for make in ROWS.values()))
+
+
+def test_a_look_at_a_value_is_noticed() -> None:
+    def looks(x: Tensor) -> Tensor:
+        return x if bool((x > 0).any()) else -x
+
+    with pytest.raises((torch._dynamo.exc.Unsupported, torch._dynamo.exc.UserError)):
+        torch.compile(looks, fullgraph=True, backend="eager")(r(3))
+    with pytest.raises(RuntimeError):
+        torch.vmap(looks)(r(2, 3))
+
+
+def test_values_are_looked_at_again_outside() -> None:
+    for call in (lambda: fn.weight_entropy(-p(3)), lambda: fn.total_variation(p(3), -p(3))):
+        torch.vmap(fn.weight_entropy)(-p(2, 3))
+        with pytest.raises(ValueError, match="expected at least 0"):
+            call()
