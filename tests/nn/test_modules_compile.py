@@ -10,17 +10,10 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from attn_course.nn import (
-    AlibiPositions,
-    DecoderBlock,
-    EncoderBlock,
-    FeedForward,
-    GatedFeedForward,
     KVCache,
-    LayerNorm,
     MultiHeadAttention,
     MultiHeadLatentAttention,
     RelativePositions,
-    RMSNorm,
     RotaryPositions,
     SlidingCache,
     bert_like,
@@ -34,27 +27,6 @@ D, H, L, V = 12, 3, 7, 23
 
 def attention(**options: Any) -> MultiHeadAttention:
     return MultiHeadAttention(embed_dim=D, num_heads=H, **options)
-
-
-def encoder_block() -> EncoderBlock:
-    return EncoderBlock(
-        attention=attention(position=AlibiPositions(num_heads=H)),
-        attention_norm=LayerNorm(embed_dim=D),
-        feed_forward=FeedForward(embed_dim=D, hidden_dim=17),
-        feed_forward_norm=LayerNorm(embed_dim=D),
-    )
-
-
-def decoder_block() -> DecoderBlock:
-    return DecoderBlock(
-        self_attention=attention(num_kv_heads=1, position=RotaryPositions()),
-        self_attention_norm=RMSNorm(embed_dim=D),
-        cross_attention=attention(),
-        cross_attention_norm=RMSNorm(embed_dim=D),
-        feed_forward=GatedFeedForward(embed_dim=D, hidden_dim=17),
-        feed_forward_norm=RMSNorm(embed_dim=D),
-        norm_first=True,
-    )
 
 
 def latent() -> MultiHeadLatentAttention:
@@ -78,7 +50,6 @@ def real() -> Tensor:
 
 
 CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[Any, dict[str, Any]]]]] = {
-    "attention with mask": (attention, lambda: ((x(), x(), x(), torch.ones(L, L).bool()), {})),
     "rope, grouped": (
         partial(attention, num_kv_heads=1, position=RotaryPositions()),
         lambda: ((x(),), {**CAUSAL, "positions": real().long().cumsum(1) - 1}),
@@ -88,8 +59,6 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[Any, dict[str
         lambda: ((x(),), {}),
     ),
     "latent attention": (latent, lambda: ((x(),), CAUSAL)),
-    "encoder block": (encoder_block, lambda: ((x(),), {})),
-    "decoder block": (decoder_block, lambda: ((x(), x()), CAUSAL)),
     "gpt2, padding": (partial(gpt2_like, max_length=L, **SIZES), lambda: ((ids(), real()), {})),
     "llama": (partial(llama_like, hidden_dim=17, **SIZES), lambda: ((ids(),), {})),
     "bert": (
