@@ -281,4 +281,4 @@ def _first_change(made: bytes, committed: bytes) -> str:
     for number, (one, other) in enumerate(zip(ours, theirs, strict=False), start=1):
         if one != other:
             return f"line {number}"
-    return f"{len(theirs)} lines where {len(ours)} are due"
+    return f"expected {len(ours)} lines, got {len(theirs)}"

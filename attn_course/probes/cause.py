@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attn_course.probes import student
+from attn_course.probes import student, undo
 from attn_course.probes.catalogue import Call, Catalogue, Misconception, right_answer
-from attn_course.probes.compare import Difference
+from attn_course.probes.compare import Difference, difference
 from attn_course.probes.diagnosis import Tried, explain, name_misconceptions
 from attn_course.probes.explanation import Case, Search, neutral, numbers
 from attn_course.probes.helpers import with_right_helpers, wrong_helpers
@@ -80,7 +80,7 @@ def find_cause(suspect: Suspect) -> Cause:
         return _own_cause(suspect)
     told = "; ".join(helper.text(suspect.name) for helper in helpers)
     names = [h.found[0].name for h in helpers if len(h.found) == 1]
-    name = names[0] if names else "a function that it calls"
+    name = names[0] if names else f"{helpers[0].name} is not right yet"
     mended = with_right_helpers(suspect.function, helpers)
     if mended is None:
         return Cause(name, f"{told}.")
@@ -158,6 +158,8 @@ def _by_search(suspect: Suspect) -> Cause:
     for one in found:
         parts.append(Cause(" and ".join(one.names), one.text))
     whole = bool(found) and found[0].full
+    if not whole and (undone := _by_undoing(suspect, cases)):
+        return undone
     if not whole:
         parts += _patterns(cases, mistakes, {p.name for p in parts})
     parts += _facets(suspect, cases, named=bool(parts))
@@ -192,6 +194,61 @@ def _cases(suspect: Suspect, right: Callable[..., Any]) -> list[Case]:
         if due.error is None:
             cases.append(Case(call, due, run(suspect.function, call)))
     return cases
+
+
+def _by_undoing(suspect: Suspect, cases: Sequence[Case]) -> Cause | None:
+    """Operations without which the function is right, or has a mistake of the catalogue."""
+    if not undo.possible(suspect.function):
+        return None
+    failing = Case(suspect.failing.call, cases[0].right, suspect.failing.outcome)
+    wrong = [c for c in cases if c.wrong and c.expected is not None] or [failing]
+    tried = [undo.Undone(suspect.function, [one]) for one in undo.ALL]
+    touched: list[undo.Undone] = []
+    for one in tried:
+        changed = [run(one, case.call) for case in wrong[:3]]
+        if one.used and any(
+            not _same_outcome(new, case.mine) for new, case in zip(changed, wrong, strict=False)
+        ):
+            touched.append(one)
+    pairs = [
+        undo.Undone(suspect.function, [*a.undone, *b.undone])
+        for n, a in enumerate(touched[:6])
+        for b in touched[n + 1 : 6]
+    ]
+    for one in [*touched, *pairs]:
+        names = " and ".join(dict.fromkeys(u.name for u in one.undone))
+        text = " It is also so: ".join(f"{u.name}. {u.message}" for u in one.undone)
+        few_first = [failing, *wrong[:3], *(c for c in cases if c.right.error is None)]
+        if all(_right_without(one, case) for case in few_first):
+            return Cause(names, text)
+    for one in touched:
+        if one.undone[0].guards or one.undone[0].removes:
+            continue
+        again = _mended(suspect, one, run(one, suspect.failing.call))
+        found = name_misconceptions(
+            *(one, suspect.catalogue, suspect.name, again.records, again.failing),
+            *(suspect.right, again.tried),
+        )
+        if len(found) == 1:
+            first = one.undone[0]
+            text = f"{explain(found)} It is also so: {first.name}. {first.message}"
+            return Cause(f"{found[0].name} and {first.name}", text)
+    return None
+
+
+def _right_without(one: undo.Undone, case: Case) -> bool:
+    """Whether a function is right on a case once something is undone."""
+    mine = run(one, case.call)
+    if judge(mine, case.right, brief=True) is None:
+        return True
+    finite = not _any(_holes(case.expected))
+    return any(u.guards for u in one.undone) and finite and _any(_holes(numbers(mine)))
+
+
+def _same_outcome(one: Outcome, other: Outcome) -> bool:
+    if one.error is not None or other.error is not None:
+        return type(one.error) is type(other.error)
+    return difference(one.value, other.value, brief=True) is None
 
 
 def _right_on(right: Callable[..., Any], call: Call) -> Outcome:

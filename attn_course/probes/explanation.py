@@ -190,9 +190,9 @@ class Search:
     def _single(self) -> Iterator[Explanation | None]:
         for mistake in self.catalogue:
             yield self._of_base(mistake, None, None)
-        yield self._factor()
         for relation in relations.RELATIONS:
             yield self._of_base(None, None, relation)
+        yield self._factor()
         for key, change in self._changes():
             yield self._of_base(None, (key, change), None)
 
@@ -233,6 +233,9 @@ class Search:
             self._bases[key] = self._made_base(self.cases[index].call, mistake, change)
         return self._bases[key]
 
+    def _writes(self, index: int, mistake: Misconception) -> bool:
+        return known(mistake.function, self.cases[index].call).mutated
+
     def _made_base(
         self, call: Call, mistake: Misconception | None, change: tuple[Any, Change] | None
     ) -> Numbers | None:
@@ -269,6 +272,8 @@ class Search:
                 continue
             if not self._weigh(found, index, case, base, relation):
                 return None
+            if mistake is not None and self._writes(index, mistake) and not case.mine.mutated:
+                return None  # it changes its arguments, and the learner's does not
             # Rich calls come first: what explains none of them is not looked at further.
             if count >= 2 and not found.explained and (change or relation):
                 return None

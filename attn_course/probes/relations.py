@@ -8,8 +8,10 @@ one has made that mistake.
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,6 +94,18 @@ def _softmax(a: Any, axis: int) -> Any:
     return powers / powers.sum(axis, keepdims=True)
 
 
+def _mean(a: Any, axis: int) -> Any:
+    return np.broadcast_to(a.mean(axis, keepdims=True), a.shape)
+
+
+def _share(a: Any, axis: int) -> Any:
+    return a / a.sum(axis, keepdims=True)
+
+
+def _first(x: Tensor, axis: int) -> Tensor:
+    return x.narrow(axis, 0, 1).expand_as(x).clone()
+
+
 def _swap(one: int, other: int) -> Callable[[Any], Any]:
     return lambda a: a.swapaxes(one, other)
 
@@ -123,14 +137,14 @@ def _relations() -> Iterator[Relation]:
         yield Relation(
             f"reversed along {words}",
             f"Your result holds the expected numbers in reverse order along {words}.",
-            (_each(lambda a, axis=axis: np.flip(a, axis)),),
+            (_each(partial(np.flip, axis=axis)),),
         )
         for step in (1, -1):
             yield Relation(
                 f"shifted by one along {words}",
                 "Your result holds the expected numbers one position too "
                 f"{'late' if step > 0 else 'early'} along {words}. Count positions from 0.",
-                (_each(lambda a, axis=axis, step=step: np.roll(a, step, axis)),),
+                (_each(partial(np.roll, shift=step, axis=axis)),),
             )
         for place, which in ((0, "first"), (-1, "last")):
             yield Relation(
@@ -143,23 +157,23 @@ def _relations() -> Iterator[Relation]:
             f"a mean over {words}",
             f"Every entry of your result is the mean of the expected ones over {words}. Entries "
             "along it should not be mixed.",
-            (_each(lambda a, axis=axis: np.broadcast_to(a.mean(axis, keepdims=True), a.shape)),),
+            (_each(partial(_mean, axis=axis)),),
         )
     axes = tuple(_AXES)
     yield Relation(
         "a softmax too many",
         "Your result is a softmax of what is expected.",
-        tuple(_each(lambda a, axis=axis: _softmax(a, axis)) for axis in axes),
+        tuple(_each(partial(_softmax, axis=axis)) for axis in axes),
     )
     yield Relation(
         "the softmax is missing",
         "A softmax of your result gives what is expected.",
-        backward=tuple(_each(lambda a, axis=axis: _softmax(a, axis)) for axis in axes),
+        backward=tuple(_each(partial(_softmax, axis=axis)) for axis in axes),
     )
     yield Relation(
         "not divided by the sum",
         "Your numbers are right up to a factor for each row: they should sum to one.",
-        backward=tuple(_each(lambda a, axis=axis: a / a.sum(axis, keepdims=True)) for axis in axes),
+        backward=tuple(_each(partial(_share, axis=axis)) for axis in axes),
     )
     for name, message, forward in (
         ("the logarithm is missing", "Your result is the exponential of the expected one.", np.exp),
@@ -329,7 +343,7 @@ def _of_tensor(value: Tensor, name: str) -> Iterator[tuple[Any, str, str, Callab
                 f"one too {word}",
                 f"Your result is what is right when every number in `{name}` is "
                 f"{'larger' if step > 0 else 'smaller'} by one. Positions count from 0.",
-                lambda x, step=step: x + step,
+                partial(operator.add, step),
             )
         yield (
             "most",
@@ -369,21 +383,21 @@ def _of_tensor(value: Tensor, name: str) -> Iterator[tuple[Any, str, str, Callab
                 ("flip", axis),
                 f"{name} is read in reverse",
                 f"Your result is what is right with `{name}` in reverse order along axis {axis}.",
-                lambda x, axis=axis: x.flip(axis),
+                partial(torch.flip, dims=(axis,)),
             )
             yield (
                 ("first", axis),
                 f"the first of {name} for all",
                 f"Your result is what is right when, along axis {axis}, all of `{name}` is like "
                 "its first entry.",
-                lambda x, axis=axis: x.narrow(axis, 0, 1).expand_as(x).clone(),
+                partial(_first, axis=axis),
             )
             for step in (1, -1):
                 yield (
                     ("roll", axis, step),
                     f"{name} is shifted by one",
                     f"Your result is what is right with `{name}` shifted by one along axis {axis}.",
-                    lambda x, axis=axis, step=step: x.roll(step, axis),
+                    partial(torch.roll, shifts=step, dims=axis),
                 )
 
 
@@ -400,7 +414,7 @@ def _of_number(name: str) -> Iterator[tuple[Any, str, str, Callable[[Any], Any]]
             f"{name} is off by one",
             f"Your result is what is right when `{name}` is "
             f"{'larger' if step > 0 else 'smaller'} by one.",
-            lambda x, step=step: x + step,
+            partial(operator.add, step),
         )
     yield (
         "minus",

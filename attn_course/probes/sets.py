@@ -59,9 +59,18 @@ class Probes:
             raise ValueError(f"function: expected one, as name=name, got {sorted(function)}")
         ((name, answer),) = function.items()
         known = self.oracles.get(name) if oracle is _UNKNOWN else oracle
-        # the test cell's own names: there are the learner's other functions
-        around = sys._getframe(1).f_globals
+        around = _names_around(name, answer)
         return Probe(self.slug, name, answer, oracle=known, around=around, oracles=self.oracles)
+
+
+def _names_around(name: str, answer: Any) -> dict[str, Any]:
+    """The names of the test cell that asks: among them are the learner's other functions."""
+    frame = sys._getframe(1).f_back
+    while frame is not None:
+        if frame.f_globals.get(name) is answer:
+            return frame.f_globals
+        frame = frame.f_back
+    return {}
 
 
 class WrongAnswers:

@@ -686,7 +686,7 @@ def jacobian_double_tanh(hiddens, weight_hh, first, last):
 
 @wrong_jacobian_product("slopes on the columns", fails=("one_step", "many_steps"))
 def jacobian_columns(hiddens, weight_hh, first, last):
-    """You scale the columns of the matrix by the slopes where its rows are due.
+    """You scale the columns of the matrix by the slopes instead of its rows.
     The slope belongs to the unit that comes out; ask which axis of the matrix that is.
     """
     return chain(
@@ -943,7 +943,7 @@ def reader_swapped(inputs, hidden, cell, *weights):
 @wrong_check_clipping("everything is accepted")
 def check_nothing(candidate):
     """Your check accepts whatever it is given, even a function that does nothing.
-    Compare what comes back with what is due, and say False when it differs.
+    Compare what comes back with what is expected, and say False when it differs.
     """
     return True
 

@@ -550,6 +550,8 @@ truth = truth.masked_fill(torch.arange(7) >= lengths[:, None], -1)
 truth[0, 3] = -1
 probe.equals(guess, truth)
 probe.equals(three, torch.tensor([[-1, 2, 0]]))  # unknown places may stand anywhere
+# a row with one known position and a row with three: the rate is over positions, not over rows
+probe.equals(torch.eye(3).repeat(2, 1, 1), torch.tensor([[1, -1, -1], [0, 1, 2]]))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "alignment_error_rate-ties", "grade": true, "points": 1}

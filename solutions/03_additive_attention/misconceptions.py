@@ -302,7 +302,7 @@ def context_normalised(weights, value):
 
 @wrong_context_vector("divided by the number of positions")
 def context_mean(weights, value):
-    """You take the mean of the weighted vectors where a sum is due: the result is too small by the
+    """You take the mean of the weighted vectors instead of the sum: the result is too small by the
     number of positions. The weights have done the dividing already.
     """
     return weights @ value / weights.shape[-1]

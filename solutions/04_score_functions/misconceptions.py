@@ -61,7 +61,7 @@ def dot_scaled(query, key):
 
 @wrong_dot_score("a mean over the entries")
 def dot_mean(query, key):
-    """You average the products of the entries where a sum is due: your scores shrink as the vectors
+    """You average the products of the entries instead of summing them: your scores shrink as the vectors
     get longer.
     """
     return query @ turned(key) / query.shape[-1]
@@ -889,7 +889,7 @@ def unroll(cell, look, words, state, first=None, feed=None, keep=None, join=None
 
 @wrong_unroll_fed("nothing is fed", fails=("later_steps",))
 def fed_nothing(cell, look, words, state):
-    """Every step gets zeros where the last attentional vector is due. Then no step knows where the
+    """Every step gets zeros instead of the last attentional vector. Then no step knows where the
     ones before it have looked.
     """
     return unroll(cell, look, words, state, feed=lambda vector, state, fed: fed)

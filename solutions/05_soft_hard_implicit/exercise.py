@@ -64,7 +64,7 @@ def no_memory(function, seed, weights, draws):
     for which, (one, other) in pairs.items():
         same = float((one == other).double().mean())
         if abs(same - due) > 5 * (due * (1 - due) / (draws // 2)) ** 0.5:
-            return f"{which} are equal in {same:.3f} of all cases, due are {due:.3f}"
+            return f"{which} are equal in {same:.3f} of all cases, expected {due:.3f}"
     return None
 
 

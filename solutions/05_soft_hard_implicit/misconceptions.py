@@ -699,7 +699,7 @@ def change_not_halved(weights, value, head, order):
 @wrong_check_cam("looks at the shape only")
 def check_shape(candidate):
     """You look at the shape of the result and at nothing else, and nearly every wrong answer has the right shape.
-    Compute what is due and compare every number.
+    Compute what is expected and compare every number.
     """
     a = torch.randn(2, 3, 4, 5)
     return tuple(candidate(a, a).shape) == (2, 4, 5)

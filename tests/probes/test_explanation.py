@@ -1,0 +1,151 @@
+"""Two faults at once are still named, a helper comes first, and chance names nothing."""
+
+import math
+import sys
+
+import pytest
+import torch
+
+from attn_course.probes import Probe, ProbeFailure, Probes, call, misconception, witnesses
+from attn_course.probes import probe as probe_module
+from attn_course.probes.catalogue import collect
+
+
+def right(scores, mask):
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
+    return torch.where(mask.any(-1, keepdim=True), weights, 0.0)
+
+
+@witnesses(of="weigh")
+def inputs(draw):
+    for rows, keys in ((2, 3), (5, 7), (4, 4)):
+        yield call(draw.normal(rows, keys), draw.mask(rows, keys))
+        mask = draw.mask(rows, keys)
+        mask[0] = False
+        yield call(draw.normal(rows, keys), mask)
+
+
+@misconception(of="weigh", name="the mask comes after", fails=[])
+def after(scores, mask):
+    """You apply the mask after the softmax, so that the rows no longer sum to one."""
+    return scores.softmax(-1) * mask
+
+
+@misconception(of="weigh", name="empty rows are NaN", fails=[])
+def empty(scores, mask):
+    """You divide 0 by 0 in a row without any position."""
+    return scores.masked_fill(~mask, -torch.inf).softmax(-1)
+
+
+@misconception(of="twice", name="three times", fails=[])
+def thrice(x):
+    """You multiply by 3 where the task says 2."""
+    return 3 * x
+
+
+@witnesses(of="twice")
+def twice_inputs(draw):
+    yield call(draw.normal(3, 5))
+
+
+@pytest.fixture(autouse=True)
+def catalogue(monkeypatch):
+    module = type(sys)("catalogue_of_the_test")
+    for member in (inputs, after, empty, thrice, twice_inputs):
+        setattr(module, member.__name__, member)
+    found = collect(module)
+    monkeypatch.setattr(probe_module, "load_catalogue", lambda slug: found)
+
+
+def told(answer, name="weigh", oracle=right, around=None, oracles=None):
+    probe = Probe("99_test", name, answer, oracle=oracle, seed=5, around=around, oracles=oracles)
+    with pytest.raises(ProbeFailure) as caught:
+        probe.everywhere()
+    return caught.value
+
+
+def turned(scores, mask):
+    return after(scores, mask).transpose(-1, -2)
+
+
+def negative(scores, mask):
+    return -right(scores, mask)
+
+
+def inverted(scores, mask):
+    return right(scores, ~mask)
+
+
+def inverted_and_after(scores, mask):
+    return scores.softmax(-1) * ~mask
+
+
+def halved(scores, mask):
+    return right(scores, mask) / math.sqrt(3.7)
+
+
+def without_mask(scores, mask):
+    return scores.softmax(-1)
+
+
+def means(scores, mask):
+    powers = scores.exp().masked_fill(~mask, 0.0)
+    total = powers.mean(-1, keepdim=True)
+    return powers / total.masked_fill(total == 0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "names"),
+    [
+        (after, ["the mask comes after"]),
+        (turned, ["the mask comes after", "two axes are exchanged"]),
+        (negative, ["the sign is wrong"]),
+        (inverted, ["mask is turned round"]),
+        (inverted_and_after, ["the mask comes after", "mask is turned round"]),
+        (halved, ["every number is multiplied by one factor"]),
+        (without_mask, ["mask is ignored"]),
+        (lambda scores, mask: after(scores, mask).double(), ["the mask comes after"]),
+        (lambda scores, mask: None, ["the return is missing"]),
+    ],
+)
+def test_one_fault_or_two_are_named(answer, names):
+    found = told(answer)
+    for name in names:
+        assert name in (found.misconception or ""), found
+
+
+def test_an_operation_is_undone_to_see_that_it_is_the_fault():
+    found = told(means)
+    assert found.misconception in (
+        "mean in place of sum",
+        "every number is multiplied by one factor",
+        "not divided by the sum",
+    ), found
+
+
+def test_numbers_that_nothing_explains_have_no_name():
+    assert told(lambda scores, mask: right(scores, mask) + 0.1 * scores.sin()).misconception is None
+    assert told(lambda scores, mask: (scores + mask).cos()).misconception is None
+
+
+def test_a_helper_that_is_wrong_is_named_before_the_function_that_calls_it():
+    source = """
+def twice(x):
+    return 3 * x
+
+def weigh(scores, mask):
+    return right(scores, mask) * (twice(scores) / scores) / 2
+"""
+    names = {"right": right}
+    exec(source, names)
+    around = {name: names[name] for name in ("twice", "weigh")}
+    found = told(names["weigh"], around=around, oracles={"twice": lambda x: 2 * x})
+    assert found.misconception == "three times"
+    assert "`twice`, which `weigh` calls, is not right yet" in found.report.cause
+    assert "this test passes" in found.report.cause
+
+
+def test_probes_know_the_names_around_their_test_cell():
+    made = Probes("99_test", twice=abs)(right=right)
+    assert made.around["negative"] is negative
+    assert made.oracles == {"twice": abs}
