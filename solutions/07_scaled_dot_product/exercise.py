@@ -384,9 +384,9 @@ probe.everywhere()
 # %% nbgrader={"grade_id": "reachable-deep", "grade": true, "points": 1}
 # Three hundred layers: there are more ways through the graph than a float can count.
 probe = probes(reachable=reachable)
-probe.equals(torch.ones(4, 4, dtype=torch.bool).tril(), 300)
+probe.equals(torch.block_diag(torch.ones(2, 2), torch.ones(3, 3)).bool(), 300)
 ### BEGIN HIDDEN TESTS
-probe.equals(torch.block_diag(torch.ones(3, 3), torch.ones(4, 4)).bool(), 300)
+probe.equals(torch.ones(4, 4, dtype=torch.bool).tril(), 300)
 probe.equals(torch.ones(5, 5, dtype=torch.bool).tril(-1), 300)
 ### END HIDDEN TESTS
 
@@ -431,7 +431,9 @@ probe.equals(
     torch.tensor([[9.0], [5.0], [7.0]]),
 )
 ### BEGIN HIDDEN TESTS
-probe.everywhere()
+probe.equals(probe.normal(5, 3), probe.normal(7, 3), probe.normal(7, 2))
+heads = probe.normal(2, 3, 5, 4), probe.normal(2, 3, 5, 4), probe.normal(2, 3, 5, 4)
+probe.equals(*heads)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "attention_without_softmax-long", "grade": true, "points": 2}
@@ -489,7 +491,12 @@ probe.equals(probe.normal(2, 5, 3), probe.normal(3, 3), probe.normal(3, 3), prob
 # %% nbgrader={"grade_id": "fixed_self_attention-other_size", "grade": true, "points": 2}
 # Queries and keys are smaller than the input.
 probe = probes(fixed_self_attention=fixed_self_attention, oracle=from_numpy(right_self_attention))
-probe.equals(probe.normal(1, 2, 4), probe.normal(1, 4), probe.normal(1, 4), probe.normal(4, 4))
+probe.equals(
+    torch.tensor([[[2.0, 0.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]]]),
+    torch.tensor([[1.0, 1.0, 0.0, 0.0]]),
+    torch.tensor([[0.0, 0.5, 1.0, 0.0]]),
+    torch.eye(4)[:2],
+)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(2, 5, 7), probe.normal(2, 7), probe.normal(2, 7), probe.normal(3, 7))
 ### END HIDDEN TESTS

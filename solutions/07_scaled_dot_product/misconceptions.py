@@ -630,6 +630,8 @@ linear = WrongAnswers(
 def plain_calls(draw):
     for inputs in sizes(draw):
         yield call(*inputs)
+        for wrt in range(3):
+            yield call(*inputs, via=student.grad(wrt))
 
 
 @linear("the table is built", fails=("long",))
