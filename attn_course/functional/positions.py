@@ -39,7 +39,7 @@ def sinusoidal_positions(
         device: Of the result.
 
     Returns:
-        One row per position. Angles are taken in float64: they reach the number of positions.
+        One row per position. Angles, which reach the number of positions, are taken in float64.
 
     Raises:
         ValueError: If ``length`` or ``offset`` is negative, ``embed_dim`` is below 1 or ``base`` is

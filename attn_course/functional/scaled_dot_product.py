@@ -32,7 +32,7 @@ class AttentionFn(Protocol):
     """What attention is to a module: the signature of torch's own function.
 
     ``torch.nn.functional.scaled_dot_product_attention`` fits as it is, and so does ours. Windows
-    and patterns come by :func:`functools.partial`, FlexAttention by :func:`flex_attention_fn`. An
+    and patterns come by ``functools.partial``, FlexAttention by :func:`flex_attention_fn`. An
     implementation raises ``ValueError`` for what it can't do.
     """
 
@@ -166,7 +166,7 @@ def attention_with_lse(
         enable_gqa: Query heads are a multiple of the key heads.
 
     Returns:
-        Output, and its log-sum-exp (natural logarithm) in float32 or better: ``-inf`` where a query
+        Output, and its log-sum-exp (natural logarithm) in float32 or better, ``-inf`` where a query
         may attend to nothing. Both carry gradients.
 
     Raises:
@@ -224,7 +224,7 @@ def merge_attention(
         lses: Their log-sum-exps, as :func:`attention_with_lse` gives them.
 
     Returns:
-        Output and log-sum-exp of all keys together: 0 and ``-inf`` for a query that may attend to
+        Output and log-sum-exp of all keys together, 0 and ``-inf`` for a query that may attend to
         nothing in any block.
 
     Raises:
