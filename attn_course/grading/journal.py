@@ -12,8 +12,7 @@ import secrets
 from pathlib import Path
 from typing import IO, Any
 
-from attn_course.exercises.assignment import Assignment
-from attn_course.exercises.testcell import TestResult
+from attn_course.exercises.assignment import Assignment, TestResult
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits
 

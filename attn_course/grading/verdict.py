@@ -7,10 +7,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from attn_course.exercises.assignment import Assignment, TestCell
+from attn_course.exercises.assignment import Assignment, TestCell, TestResult
 from attn_course.exercises.submission import Submission, Unreadable, parse_notebook, read_submission
 from attn_course.exercises.testcell import (
-    TestResult,
     keep_randomness,
     names_used,
     plain_text,

@@ -172,9 +172,9 @@ def _scores(
     mask = np.broadcast_to(True if attn_mask is None else np.asarray(attn_mask), shape)
     scores = np.full(shape, -np.inf)
     for b, h, i, j in np.ndindex(shape):
-        bias = mask[b, h, i, j]
+        bias = float(mask[b, h, i, j])
         if mask.dtype == bool:
-            bias = 0.0 if bias else -np.inf
+            bias = 0.0 if mask[b, h, i, j] else -np.inf
         if bias == -np.inf or (is_causal and j > i):
             continue
         product = sum(
