@@ -356,7 +356,7 @@ def test_estimator_is_unbiased(baseline: float, seed: int) -> None:
     [
         ("torch.as_tensor(baseline, dtype=wide, device=w.device)", "torch.as_tensor(baseline)"),
         ("(one_hot - w)", "one_hot"),
-        ("reward.detach() - torch", "reward.detach() + torch"),
+        ("reward.detach() - subtracted", "reward.detach() + subtracted"),
     ],
 )
 def test_estimator_oracles_reject_a_changed_line(old: str, new: str) -> None:

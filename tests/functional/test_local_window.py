@@ -119,11 +119,11 @@ def test_agrees_with_every_oracle(name: str) -> None:
         ("local_p_weights", "(2 * sigma**2)", "(sigma**2)"),
         ("local_p_weights", "window = window & attn_mask", "pass"),
         ("local_p_weights", ".abs() <= half_width", ".abs() < half_width"),
-        ("local_p_weights", "masked_softmax(scores, window)", "scores.softmax(-1)"),
-        ("local_p_weights", "masked_softmax(scores, window)", "scores.softmax(-1) * window"),
-        ("local_p_weights", "masked_softmax(scores, window) * gaussian",
-         "torch.nn.functional.normalize(masked_softmax(scores, window) * gaussian, p=1, dim=-1)"),
-        ("local_p_weights", "position.unsqueeze(-1)  #", "position.detach().unsqueeze(-1)  #"),
+        ("local_p_weights", "masked_softmax(raw, window)", "raw.softmax(-1)"),
+        ("local_p_weights", "masked_softmax(raw, window)", "(raw.softmax(-1) * window)"),
+        ("local_p_weights", "(masked_softmax(raw, window) * gaussian)",
+         "torch.nn.functional.normalize(masked_softmax(raw, window) * gaussian, p=1, dim=-1)"),
+        ("local_p_weights", "position.to(wide)", "position.detach().to(wide)"),
     ],
 )  # fmt: skip
 def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:

@@ -101,8 +101,8 @@ def test_bptt_agrees_with_finite_differences(rng: np.random.Generator) -> None:
         ("inputs=deltas @ weight_ih", "inputs=grad_outputs @ weight_ih"),
         ("hidden=carried", "hidden=deltas[..., 0, :]"),
         (
-            "weight_hh=rows.T @ before.reshape(-1, before.shape[-1])",
-            "weight_hh=before.reshape(-1, before.shape[-1]).T @ rows",
+            "weight_hh=rows.T @ before.reshape(len(rows), before.shape[-1])",
+            "weight_hh=before.reshape(len(rows), before.shape[-1]).T @ rows",
         ),
         ("bias_hh=bias.copy()", "bias_hh=0 * bias"),
         (".sum(axis=0)", ".mean(axis=0)"),
