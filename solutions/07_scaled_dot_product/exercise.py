@@ -206,9 +206,8 @@ probe.gradient(
 )
 ### BEGIN HIDDEN TESTS
 probe.gradient(probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 2), wrt=(0, 1, 2))
-probe.gradient(
-    probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 2), probe.mask(3, 5), wrt=(0, 1, 2)
-)
+some = torch.tensor([[1, 1, 1, 0, 1], [0, 1, 1, 1, 1], [1, 0, 0, 1, 1]]).bool()
+probe.gradient(probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 2), some, wrt=(0, 1, 2))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "scaled_dot_product_attention-dtype", "grade": true, "points": 1}
