@@ -240,7 +240,7 @@ class SlidingCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its keys and values: the same from the first token on."""
+        """Bytes of its keys and values, the same from the first token on."""
         return 0 if self._slots is None else self._slots[0].nbytes + self._slots[1].nbytes
 
     def select(self, rows: Int[Tensor, " N"]) -> "SlidingCache":
