@@ -1,26 +1,28 @@
 // Boxes that scroll sideways can be reached and scrolled by keyboard.
 const SCROLLING = "pre, .katex-display, .pst-scrollable-table-container, .output";
 // They are measured when they come near: to ask all of them would lay out the whole page at once.
-const measured = new Set();
 const measure = (box) => {
   const style = getComputedStyle(box);
   const scrolls = box.scrollWidth > box.clientWidth + 1 && style.overflowX !== "visible";
   if (scrolls) box.tabIndex = 0;
   else if (box.tabIndex === 0) box.removeAttribute("tabindex");
 };
+// and again whenever their size changes, as it does when a phone is turned
+const sized = new ResizeObserver((entries) => entries.forEach(({ target }) => measure(target)));
 const near = new IntersectionObserver(
   (entries) =>
     entries.filter((one) => one.isIntersecting).forEach(({ target }) => {
-      measured.add(target);
       measure(target);
+      sized.observe(target);
     }),
   { rootMargin: "100% 0px" },
 );
 document.addEventListener("DOMContentLoaded", () =>
   document.querySelectorAll(SCROLLING).forEach((box) => near.observe(box)),
 );
-addEventListener("load", () => measured.forEach(measure));
-addEventListener("resize", () => measured.forEach(measure));
+addEventListener("load", () =>
+  document.querySelectorAll(SCROLLING).forEach((box) => near.unobserve(box) ?? near.observe(box)),
+);
 
 // On paper everything is open: what was closed is closed again afterwards.
 let opened = [];
