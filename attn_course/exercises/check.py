@@ -433,7 +433,8 @@ _STYLES = {"ok": "green", "partial": "yellow", "not started": "dim"}
 def causes(tests: list[TestResult]) -> list[list[TestResult]]:
     """Failed tests by what is behind them: one block for each cause, in the order of the notebook.
 
-    Tests of one function with the same named mistake, or the same error, are one block.
+    Tests of one function with the same named mistake, or the same error, are one block, whatever
+    the numbers in it.
     """
     found: dict[tuple[str, str], list[TestResult]] = {}
     for test in tests:
@@ -441,8 +442,14 @@ def causes(tests: list[TestResult]) -> list[list[TestResult]]:
             continue
         function = test.grade_id.split("-")[0]
         cause = test.parts.get("likely cause") or test.parts.get("symptom") or test.message
-        found.setdefault((function, cause), []).append(test)
+        found.setdefault((function, _without_numbers(cause)), []).append(test)
     return list(found.values())
+
+
+def _without_numbers(text: str) -> str:
+    """The words of a cause: the same with other numbers is the same cause."""
+    words = re.sub(r"-?\d[\d.e+/-]*", "#", text).replace("differs", "differ")
+    return re.sub(r"\(#(, ?#)*,?\)", "(#)", words)
 
 
 def _print(result: NotebookResult) -> None:

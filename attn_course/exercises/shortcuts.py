@@ -137,6 +137,11 @@ class _Operators(TorchDispatchMode):
         super().__init__()
         self.patterns = patterns
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Else the first operation imports torch's compiler: seconds, in every process.
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func._schema.name
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns):

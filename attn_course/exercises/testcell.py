@@ -56,18 +56,21 @@ def names_used(test: TestCell) -> frozenset[str]:
     return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
 
 
-def run_locked(identity: str, source: str, names: dict[str, Any]) -> None:
+def run_locked(identity: str, source: str, names: dict[str, Any]) -> str:
     """Execute a cell of the instructor that is no test; one that shows a learner's result may fail.
+
+    Returns the text of the exception, "" where there is none.
 
     A cell that fails for the instructor's own solution is found before anybody is graded: the
     tests that need its names fail.
     """
-    with (
-        contextlib.suppress(Exception),
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
-    ):
-        exec(_compiled_locked(identity, source), names)
+    quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+    try:
+        with quiet[0], quiet[1]:
+            exec(_compiled_locked(identity, source), names)
+    except Exception as error:
+        return plain_text(f"{type(error).__name__}: {error}"[:MAX_MESSAGE])
+    return ""
 
 
 def run_test(test: TestCell, names: dict[str, Any]) -> TestResult:

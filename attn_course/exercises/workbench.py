@@ -22,6 +22,7 @@ import types
 from typing import Any
 
 TEXT = 300  # characters of an error that are told
+SETUP = ("installed", "setup")  # cells that stand before all others
 
 
 class Shell:
@@ -128,7 +129,11 @@ def work(job: dict[str, Any], tell: Any) -> None:
     stubs = dict(names)
     with seeded(seed):
         for identity, source in job["locked"].items():
-            run_locked(identity, source, names)
+            failed = run_locked(identity, source, names)
+            if failed and identity in SETUP:  # every test needs something of it
+                tell({"cell": identity})
+                tell({"problem": ["error", failed[:TEXT]]})
+                return
         for one in job["tests"]:
             test = TestCell(**one)
             names.update(stubs)

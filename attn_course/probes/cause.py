@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from attn_course.probes import student, undo
@@ -162,7 +161,7 @@ def _by_search(suspect: Suspect) -> Cause:
         return undone
     if not whole:
         parts += _patterns(cases, mistakes, {p.name for p in parts})
-    parts += _facets(suspect, cases, named=bool(parts))
+    parts += _facets(suspect, named=bool(parts))
     if not parts:
         return Cause()
     rest = ""
@@ -205,11 +204,13 @@ def _by_undoing(suspect: Suspect, cases: Sequence[Case]) -> Cause | None:
     tried = [undo.Undone(suspect.function, [one]) for one in undo.ALL]
     touched: list[undo.Undone] = []
     for one in tried:
-        changed = [run(one, case.call) for case in wrong[:3]]
-        if one.used and any(
-            not _same_outcome(new, case.mine) for new, case in zip(changed, wrong, strict=False)
-        ):
-            touched.append(one)
+        for case in wrong[:3]:
+            new = run(one, case.call)
+            if not one.used:
+                break
+            if not _same_outcome(new, case.mine):
+                touched.append(one)
+                break
     pairs = [
         undo.Undone(suspect.function, [*a.undone, *b.undone])
         for n, a in enumerate(touched[:6])
@@ -320,7 +321,7 @@ def _same(one: list[Any] | None, other: list[Any] | None) -> bool:
     return all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(one, other, strict=True))
 
 
-def _facets(suspect: Suspect, cases: Sequence[Case], *, named: bool) -> list[Cause]:
+def _facets(suspect: Suspect, *, named: bool) -> list[Cause]:
     """General faults that the failing call shows by itself, beside its numbers."""
     failing, wrong, right = suspect.failing, suspect.wrong, suspect.right
     outcome = failing.outcome
@@ -359,14 +360,6 @@ def _facets(suspect: Suspect, cases: Sequence[Case], *, named: bool) -> list[Cau
                 "follows. A common term can be subtracted before the exponential.",
             )
         )
-    if not found and not named and (ignored := _ignored(suspect, cases)):
-        found.append(
-            Cause(
-                f"{ignored} makes no difference",
-                f"{ignored} makes no difference. With other numbers in `{ignored}` your function "
-                "returns the same result. Look at where it enters.",
-            )
-        )
     return found
 
 
@@ -397,48 +390,6 @@ def _overflows(suspect: Suspect) -> bool:
 
 def _floating(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
-
-
-def _ignored(suspect: Suspect, cases: Sequence[Case]) -> str:
-    """An argument that changes the right result and not the learner's, on two inputs."""
-    right = suspect.right_of(suspect.name) or suspect.oracle
-    usable = [c for c in cases if c.wrong and c.got is not None and c.call.via is None][:2]
-    if right is None or not usable:
-        return ""
-    names = parameters(right)
-    for place in range(len(usable[0].call.args)):
-        if all(_same_without(suspect.function, right, case, place) for case in usable):
-            return names[place] if place < len(names) else f"argument {place}"
-    return ""
-
-
-def _same_without(
-    function: Callable[..., Any], right: Callable[..., Any], case: Case, place: int
-) -> bool:
-    args = list(case.call.args)
-    if place >= len(args) or not isinstance(args[place], Tensor) or not args[place].numel():
-        return False
-    value = args[place]
-    if value.is_floating_point():
-        steps = np.cos(1.0 + 1.7 * np.arange(value.numel())).reshape(tuple(value.shape))
-        args[place] = value + value.new_tensor(steps)
-    elif value.dtype == torch.bool:
-        return False
-    else:
-        args[place] = value.new_full(value.shape, int(value.min()))
-    call = Call(tuple(args), case.call.kwargs)
-    there, due = numbers(run(function, call)), numbers(known(right, call))
-    if there is None or due is None or case.got is None or case.expected is None:
-        return False
-    same = all(
-        a.shape == b.shape and np.array_equal(a, b, equal_nan=True)
-        for a, b in zip(there, case.got, strict=False)
-    )
-    moved = any(
-        a.shape != b.shape or not np.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True)
-        for a, b in zip(due, case.expected, strict=False)
-    )
-    return same and moved
 
 
 def _of_judging(suspect: Suspect) -> Cause:

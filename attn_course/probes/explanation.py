@@ -70,6 +70,7 @@ class Explanation:
     catalogued: int
     weight: int = 0
     full: bool = False
+    mistake: Misconception | None = None
     explained: set[int] = field(default_factory=set)
     unexplained: set[int] = field(default_factory=set)
 
@@ -182,10 +183,33 @@ class Search:
         chosen: list[Explanation] = []
         for one in found:
             taken = set().union(*(c.explained for c in chosen))
-            names = {name for c in chosen for name in c.names}
-            if len(chosen) < 2 and one.explained - taken and not names & set(one.names):
-                chosen.append(one)
-        return chosen
+            if not one.explained - taken or {n for c in chosen for n in c.names} & set(one.names):
+                continue
+            if not all(self._compatible(one, c) and self._compatible(c, one) for c in chosen):
+                return []  # each explains what the other cannot: the shadows of a third one
+            chosen.append(one)
+        return chosen[:2]
+
+    def _compatible(self, one: Explanation, other: Explanation) -> bool:
+        """Whether a mistake is silent wherever the numbers are another one's alone."""
+        if other.mistake is None:
+            return True
+        for index in one.explained:
+            case = self.cases[index]
+            theirs = self._base(index, other.mistake, None)
+            if one.mistake is None or theirs is None or close(theirs, case.expected):
+                continue
+            mine = self._base(index, one.mistake, None) or []
+            four = (case.got or [], mine, theirs, case.expected or [])
+            if len({len(numbers) for numbers in four}) > 1:
+                return False
+            for got, a, b, due in zip(*four, strict=True):
+                if not got.shape == a.shape == b.shape == due.shape:
+                    return False
+                explained = alike(got, a) & ~alike(a, due)
+                if bool((explained & ~alike(b, due) & ~alike(b, a)).any()):
+                    return False
+        return True
 
     def _single(self) -> Iterator[Explanation | None]:
         for mistake in self.catalogue:
@@ -258,6 +282,7 @@ class Search:
         parts = [p for p in (mistake, change and change[1], relation) if p is not None]
         text = " It is also so: ".join(f"{p.name}. {' '.join(p.message.split())}" for p in parts)
         found = Explanation(tuple(p.name for p in parts), text, int(mistake is not None))
+        found.mistake = mistake if len(parts) == 1 else None
         order = [*self.wrong, *(i for i in range(len(self.cases)) if i not in set(self.wrong))]
         for count, index in enumerate(order):
             case = self.cases[index]
@@ -310,9 +335,9 @@ class Search:
             self._note(found, index, 0, whole=False)
             return True
         agreed, contradicted = share
-        if contradicted > agreed:
+        if contradicted:
             return False
-        self._note(found, index, agreed if not contradicted else 0, whole=False)
+        self._note(found, index, agreed, whole=False)
         return True
 
     def _note(self, found: Explanation, index: int, count: int, *, whole: bool) -> None:
@@ -327,17 +352,16 @@ class Search:
     def _accept(self, found: Explanation, *, alone: bool) -> Explanation | None:
         errors = any(c.wrong and c.got is None for c in self.cases)
         found.full = not found.unexplained and not errors
+        # The same few numbers on every call may be a constant, whatever else gives them too.
+        several = [a for index in found.explained for a in self.cases[index].got or ()]
+        if _generic_count(several) < ENOUGH:
+            return None
         if found.full:
             return found if found.weight >= ENOUGH else None
-        # A family that explains a part only may be the shadow of a mistake that has no name here.
-        if found.weight < PARTLY or not ((alone and found.catalogued) or self._wholly(found)):
+        # A family that leaves a call open is the shadow of a mistake that has no name here.
+        if found.weight < PARTLY or not ((alone and found.catalogued) or not found.unexplained):
             return None
         return found
-
-    def _wholly(self, found: Explanation) -> bool:
-        """Whether most of what is wrong is explained to the last number."""
-        whole = found.explained - found.unexplained
-        return len(whole) >= 3 and len(whole) >= 2 * len(found.unexplained)
 
     def _factor(self) -> Explanation | None:
         found = Explanation(("a factor",), "", 0)
@@ -402,5 +426,5 @@ def _share(got: Numbers, theirs: Numbers, expected: Numbers) -> tuple[int, int] 
             continue
         spoilt, right = ~alike(b, c), alike(a, c)
         agreed += _generic_count([a[spoilt & alike(a, b)]])
-        contradicted += _generic_count([a[spoilt & right]])
+        contradicted += int((spoilt & right & (generic(a) | generic(b))).sum())
     return agreed, contradicted

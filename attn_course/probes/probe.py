@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from attn_course.probes import student
 from attn_course.probes.catalogue import Call, Catalogue, load_catalogue
@@ -18,9 +20,10 @@ from attn_course.probes.oracle import as_oracle
 from attn_course.probes.outcome import Outcome, judge, known, quiet, run, write_call
 from attn_course.probes.properties import Property, memory_below
 from attn_course.probes.record import Record
-from attn_course.probes.values import copy, describe, show, size
+from attn_course.probes.values import copy, describe, show, size, transform
 
 _BY_HAND = 48  # numbers in the inputs of a call that can be followed with a pencil
+_NOISE = 1e-7  # of the largest number: less is rounding
 
 
 class Probe(Draw):
@@ -355,13 +358,17 @@ class Probe(Draw):
             smallest = smallest_failure(
                 self.function, self.oracle, self.catalogue, self.name, record, right, tried
             )
+        if smallest is not record and self.oracle is not None:
+            # The words and the example are of the same input.
+            wrong = judge(smallest.outcome, known(self.oracle, smallest.call)) or wrong
+            symptom = wrong.text
         if wrong.kind == "value" and right is not None:
-            broken = broken_property(self.function, self.oracle, record.call)
+            broken = broken_property(self.function, self.oracle, smallest.call)
             symptom = f"{broken}; {symptom}" if broken else symptom
         report = Report(
             function=self.name,
             symptom=symptom,
-            probe=self._say(record.call, claim),
+            probe=self._say(smallest.call, claim),
             example=self._example(smallest, wrong, right if smallest is record else None),
             cause=cause.text,
             seed=self.seed,
@@ -389,9 +396,9 @@ class Probe(Draw):
         )
         if len(text) > 400:
             return ""
-        got = show(record.outcome.value) if record.outcome.error is None else ""
+        got = show(_without_noise(record.outcome.value)) if record.outcome.error is None else ""
         if right is not None and right.error is None and self._by_hand(record):
-            expected = show(right.value)
+            expected = show(_without_noise(right.value))
             if len(expected) < 200:
                 what = (
                     ""
@@ -403,3 +410,17 @@ class Probe(Draw):
         if got and record.call.via is None and len(got) < 200:
             text += f" gave {got}"
         return text
+
+
+def _without_noise(value: Any) -> Any:
+    """Numbers without those that are rounding beside the largest one: they are shown as 0."""
+
+    def leaf(one: Any) -> Any:
+        if not isinstance(one, Tensor) or not one.is_floating_point() or not one.numel():
+            return one
+        one = one.detach()
+        finite = one.isfinite()
+        most = torch.where(finite, one, 0.0).abs().max()
+        return torch.where(finite & (one.abs() < _NOISE * most), 0.0, one)
+
+    return transform(value, leaf)

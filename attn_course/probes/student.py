@@ -340,6 +340,11 @@ class _Storages(TorchDispatchMode):
         self.alive: dict[int, tuple[StorageWeakRef, int]] = {}
         self.peak = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Else the first operation imports torch's compiler: seconds, in every process.
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:

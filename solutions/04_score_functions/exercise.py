@@ -240,7 +240,7 @@ probe.equals(
 # `concat_score(query, key, weight, v)` gives $s_{ij} = v^\top \tanh(W [q_i; k_j])$, where $[q; k]$ is the query followed by the key.
 #
 # - `weight` is `(A, E_q + E_k)`, `v` is `(A,)`.
-# - For 128 queries and 128 keys of size 64 the concatenated pairs alone would fill 8 MiB. A last test allows 3 MiB in all: look at what a matrix does to the two halves of a concatenation. (Write it out here, without calling your `additive_score`.)
+# - For 32 queries and 32 keys of size 1024 the concatenated pairs alone would fill 8 MiB. A last test allows 3 MiB in all: look at what a matrix does to the two halves of a concatenation. (Write it out here, without calling your `additive_score`.)
 #
 # By hand, the $W$ of two blocks $[I \;\; \operatorname{diag}(1, -1)]$ gives the numbers of exercise 4.
 
@@ -296,12 +296,12 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "concat_score-memory", "grade": true, "points": 1}
-# 128 queries, 128 keys, 8 hidden units: 0.5 MiB for the hidden layer, 8 MiB for all pairs.
+# 32 queries, 32 keys, 8 hidden units: 32 KiB for the hidden layer, 8 MiB for all pairs.
 probe = probes(concat_score=concat_score)
 probe.memory(
-    probe.normal(128, 64),
-    probe.normal(128, 64),
-    weight=probe.normal(8, 128),
+    probe.normal(32, 1024),
+    probe.normal(32, 1024),
+    weight=probe.normal(8, 2048),
     v=probe.normal(8),
     below=3 * 2**20,
 )

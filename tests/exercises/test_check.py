@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from attn_course.cli import app
 from attn_course.exercises import check
+from attn_course.exercises.assignment import load_assignment
 from attn_course.exercises.check import causes, check_notebook, read_parts
 from attn_course.exercises.source import find_slugs, read_exercise
 from attn_course.probes.failure import ProbeFailure, Report
@@ -176,6 +177,29 @@ def test_a_right_notebook_exits_with_zero_and_json_is_plain(tmp_path):
     assert found["passed"]
     assert found["hidden_inputs"]
     assert found["score"] == found["points"] > 30
+
+
+def test_a_set_up_that_fails_is_told_first_and_alone(tmp_path, monkeypatch):
+    def broken(*args):
+        found = load_assignment(*args)
+        found.locked["setup"] = "import attn_course.nowhere"
+        return found
+
+    monkeypatch.setattr(check, "load_assignment", broken)
+    result = check_notebook(handed_in(tmp_path, SET), seed=0)
+    (note,) = result.notes
+    assert "'setup': ModuleNotFoundError: No module named 'attn_course.nowhere'" in note
+    assert {test.state for test in result.tests} == {"not run"}
+    assert causes(result.tests) == []
+
+
+def test_the_same_cause_with_other_numbers_is_one_block():
+    causes_of = ("it is 1/2, a size", "it is 1/11, a size", "something else")
+    tests = [
+        check.TestResult(f"f-{i}", 1, "wrong", message="m", parts={"likely cause": cause})
+        for i, cause in enumerate(causes_of)
+    ]
+    assert [len(block) for block in causes(tests)] == [2, 1]
 
 
 def test_parts_survive_line_breaks():
