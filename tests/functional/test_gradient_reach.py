@@ -197,7 +197,7 @@ def attentions(window: int) -> Iterator[Callable[[Tensor], Tensor]]:
     """Layers of causal self-attention in which each position sees ``window``, itself included."""
     while True:
         yield lambda x: attention(
-            x, x, x, attn_mask=torch.ones(x.shape[1], x.shape[1]).tril().triu(1 - window).bool()
+            x, x, x, attn_mask=torch.ones(1, *2 * [x.shape[1]]).tril().triu(1 - window).bool()
         )[0]
 
 
