@@ -75,7 +75,8 @@ def fault(name, message, *, fails=None, but=(), **step):
         return attend(query, key, value, attn_mask, **step)
 
     wrong.__doc__ = message
-    globals()[f"sdpa_{name}".replace(" ", "_")] = sdpa(name, fails=fails, but=but)(wrong)
+    wrong.__name__ = "wrong_" + "".join(c if c.isalnum() else "_" for c in name)
+    globals()[wrong.__name__] = sdpa(name, fails=fails, but=but)(wrong)
 
 
 fault(

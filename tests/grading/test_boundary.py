@@ -311,7 +311,10 @@ def whole_module(slug: str, name: str, one: Any) -> str:
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("attn_course"):
             continue
         if isinstance(node, ast.Assign) and "WrongAnswers(" in ast.unparse(node.value):
-            continue
+            node.value = ast.parse("lambda *args, **kwargs: lambda f: f", mode="eval").body
+        called = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(called, ast.Call) and isinstance(called.func, ast.Attribute):
+            continue  # a family of the catalogue
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             if any("witnesses" in ast.unparse(d) for d in node.decorator_list):
                 continue

@@ -83,14 +83,14 @@ def bare() -> ModuleType:
 
 
 @pytest.mark.parametrize("name", LARGEST)
-def test_the_largest_message_of_any_shape_costs_less_than_a_second(
+def test_the_largest_message_of_any_shape_costs_less_than_two_seconds(
     name: str, bare: ModuleType
 ) -> None:
     """The deadline of a submission is looked at between messages, not while one is decoded."""
     header, buffers = LARGEST[name]()
     assert len(header) <= wire.MAX_HEADER
     # a busy machine slows a thread down, so one slow decoding of three is none of the wire's
-    assert any(seconds_to_decode(bare, header, buffers) < 1.0 for _ in range(3))
+    assert any(seconds_to_decode(bare, header, buffers) < 2.0 for _ in range(3))
 
 
 def seconds_to_decode(bare: ModuleType, header: bytes, buffers: list[bytes]) -> float:
