@@ -1,5 +1,6 @@
 """Find out why an answer is wrong: name the misconception, or else the property that broke."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from attn_course.probes.record import Record
 from attn_course.probes.values import copy, leaves, size
 
 _MOST_WITNESSES = 64
+_NUMBER = re.compile(r"\d+")
 
 Tried = dict[int, Outcome]  # what the learner's function gave, by the number of the witness call
 
@@ -115,9 +117,19 @@ def smallest_failure(
         if due.error is not None:
             continue
         mine = tried[number] if number in tried else run(function, call)
+        if not _same_error(mine.error, failing.outcome.error):
+            continue
         if _kind(mine, due) == kind and _zeros_spoilt(mine, due) == zeros:
             best, fewest = Record(call, mine), numbers
     return best
+
+
+def _same_error(one: BaseException | None, other: BaseException | None) -> bool:
+    """Whether both failed with the same words, sizes apart, or neither raised anything.
+
+    A process that died is gone for every later call: only the first one tells why.
+    """
+    return type(one) is type(other) and _NUMBER.sub("", str(one)) == _NUMBER.sub("", str(other))
 
 
 def _kind(mine: Outcome, right: Outcome) -> str | None:
