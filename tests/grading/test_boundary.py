@@ -307,6 +307,7 @@ def whole_module(slug: str, name: str, one: Any) -> str:
     """The module that holds an answer, as a student's cell: without the catalogue's own parts."""
     tree = ast.parse((ROOT / "solutions" / slug / f"{name}.py").read_text())
     kept: list[ast.stmt] = []
+    last = f"{one.of} = {one.function.__name__}"
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("attn_course"):
             continue
@@ -314,14 +315,24 @@ def whole_module(slug: str, name: str, one: Any) -> str:
             node.value = ast.parse("lambda *args, **kwargs: lambda f: f", mode="eval").body
         called = node.value if isinstance(node, ast.Expr) else None
         if isinstance(called, ast.Call) and isinstance(called.func, ast.Attribute):
-            continue  # a family of the catalogue
+            names = [a.value for a in called.args if isinstance(a, ast.Constant)]
+            if called.func.attr == "fault" and names[0] == getattr(one, "name", None):
+                last = as_steps(called, one.right.__name__, one.of)
+            continue
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             if any("witnesses" in ast.unparse(d) for d in node.decorator_list):
                 continue
             node.decorator_list = []
         kept.append(node)
     tree.body = kept
-    return ast.unparse(tree) + f"\n\n{one.of} = {one.function.__name__}\n"
+    return ast.unparse(tree) + f"\n\n{last}\n"
+
+
+def as_steps(call: ast.Call, right: str, of: str) -> str:
+    """``answers.fault(name, message, **steps)`` as the function that it declares."""
+    steps = [k for k in call.keywords if k.arg not in ("fails", "but")]
+    given = ", ".join(f"{k.arg}={ast.unparse(k.value)}" for k in steps)
+    return f"def {of}(*args, **kwargs):\n    return {right}(*args, {given}, **kwargs)\n"
 
 
 def sample(load: Callable[[str], list[Any]], count: int) -> list[Any]:
@@ -340,7 +351,12 @@ def sample(load: Callable[[str], list[Any]], count: int) -> list[Any]:
 
 def misconceptions(slug: str) -> list[Any]:
     module = load_module(ROOT / "solutions" / slug / "misconceptions.py", f"jail_mis_{slug}")
-    return [one for one in collect(module).misconceptions if not shortcut(slug, one)]
+    families = "attn_course.probes.sets"  # made by the catalogue itself: not a student's cell
+    return [
+        one
+        for one in collect(module).misconceptions
+        if not shortcut(slug, one) and (one.steps or one.function.__module__ != families)
+    ]
 
 
 def variants(slug: str) -> list[Any]:
