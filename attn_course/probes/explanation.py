@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 import numpy as np
 import torch
@@ -87,13 +87,17 @@ class Earlier:
         return self.searches >= _MOST_SEARCHES or self.seconds >= _MOST_SECONDS
 
 
-_EARLIER: "WeakKeyDictionary[Callable[..., Any], Earlier]" = WeakKeyDictionary()
+# by identity: a function in the jail has no hash
+_EARLIER: dict[int, tuple[ref[Callable[..., Any]], Earlier]] = {}
 
 
 def _earlier(function: Callable[..., Any], catalogue: Sequence[Misconception]) -> Earlier:
-    found = _EARLIER.get(function)
-    if found is None or found.catalogue != catalogue:
-        found = _EARLIER[function] = Earlier(catalogue)
+    """What is known of a function; it is forgotten together with the function."""
+    key = id(function)
+    there, found = _EARLIER.get(key, (None, None))
+    if there is None or found is None or there() is not function or found.catalogue != catalogue:
+        found = Earlier(catalogue)
+        _EARLIER[key] = ref(function, lambda _: _EARLIER.pop(key, None)), found
     return found
 
 
