@@ -1,5 +1,6 @@
 """BERT: post-norm encoder, learned positions, token types."""
 
+import copy
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -109,7 +110,7 @@ def export(model: EncoderModel, config: Any) -> Any:
     head = model.head
     if config is None:
         config = _describe(model)
-    expect("config", config, BertConfig)
+    config = copy.deepcopy(expect("config", config, BertConfig))
     if head is None:
         return BertModel(config, add_pooling_layer=model.pooler is not None)
     if type(head) is MaskedWordHead:

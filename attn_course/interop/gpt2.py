@@ -1,5 +1,6 @@
 """GPT-2: causal pre-norm blocks, learned positions; linear maps are stored transposed."""
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -84,7 +85,7 @@ def export(model: LanguageModel, config: Any) -> Any:
     """Their model for ours, with any weights."""
     if config is None:
         config = _describe(model)
-    expect("config", config, GPT2Config)
+    config = copy.deepcopy(expect("config", config, GPT2Config))
     bare = isinstance(model.output_projection, nn.Identity)
     return GPT2Model(config) if bare else GPT2LMHeadModel(config)
 

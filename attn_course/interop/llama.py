@@ -1,5 +1,6 @@
 """Llama: causal pre-norm blocks with RMSNorm, RoPE on halves, grouped queries, a gated part."""
 
+import copy
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -137,7 +138,7 @@ def export(model: LanguageModel, config: Any) -> Any:
     """Their model for ours, with any weights."""
     if config is None:
         config = _describe(model)
-    expect("config", config, LlamaConfig)
+    config = copy.deepcopy(expect("config", config, LlamaConfig))
     bare = isinstance(model.output_projection, nn.Identity)
     return LlamaModel(config) if bare else LlamaForCausalLM(config)
 

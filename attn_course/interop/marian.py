@@ -1,5 +1,6 @@
 """Marian: post-norm encoder-decoder, fixed sinusoids with all sines first, a bias of the logits."""
 
+import copy
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -138,7 +139,7 @@ def export(model: Transformer, config: Any) -> Any:
     """Their model for ours, with any weights."""
     if config is None:
         config = _describe(model)
-    expect("config", config, MarianConfig)
+    config = copy.deepcopy(expect("config", config, MarianConfig))
     bare = isinstance(model.output_projection, nn.Identity)
     return MarianModel(config) if bare else MarianMTModel(config)
 

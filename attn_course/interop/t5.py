@@ -1,5 +1,6 @@
 """T5: pre-norm encoder-decoder with RMSNorm, unscaled scores and one relative bias per stack."""
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -160,7 +161,7 @@ def export(model: Transformer | EncoderModel, config: Any) -> Any:
     """Their model for ours, with any weights."""
     if config is None:
         config = _describe(model)
-    expect("config", config, T5Config)
+    config = copy.deepcopy(expect("config", config, T5Config))
     if isinstance(model, EncoderModel):
         return T5EncoderModel(config)
     if isinstance(model.output_projection, nn.Identity):

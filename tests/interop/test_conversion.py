@@ -1,7 +1,6 @@
 """Our modules compute what the models of transformers compute, and go back without a changed bit."""
 
 import copy
-import random
 from functools import partial
 from typing import Any
 
@@ -13,9 +12,12 @@ from mutation import mutant
 from tolerances import INTEROP
 from torch import Tensor, nn
 from torch.testing import assert_close
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
+from transformers.models.t5.modeling_t5 import T5LayerNorm
 
 from attn_course.functional import linear_scaling
 from attn_course.interop import _convert, from_transformers, to_transformers
+from attn_course.interop._config import ACTIVATIONS
 from attn_course.nn import (
     EncoderModel,
     KVCache,
@@ -29,7 +31,8 @@ from attn_course.nn import (
 )
 from attn_course.train import greedy_decode, start_from_prompt, start_from_source
 
-SEEDS = range(4)
+SEEDS = range(3)
+FAMILIES = ("BertForMaskedLM", "GPT2Model", "LlamaModel", "MarianModel", "T5Model")
 # left padding moves Marian's positions there, which cannot be told otherwise
 SIDES = [
     (name, side)
@@ -128,12 +131,10 @@ def test_a_round_trip_changes_no_bit(name: str) -> None:
             assert torch.equal(result(to_transformers(made)(**given)), result(source(**given)))
 
 
-@pytest.mark.parametrize("name", sources.MODELS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_every_activation_is_the_sources(name: str) -> None:
     field = {"B": "hidden_act", "G": "activation_function", "L": "hidden_act"}.get(name[0])
     field = field or {"M": "activation_function", "T": "feed_forward_proj"}[name[0]]
-    from attn_course.interop._config import ACTIVATIONS
-
     for activation in ACTIVATIONS:
         source = make_source(name, 0, **{field: activation})
         made = from_transformers(source)
@@ -163,18 +164,21 @@ def test_token_types_and_the_pooler_are_the_sources(name: str) -> None:
         assert to_transformers(bare).pooler is None
 
 
-@pytest.mark.parametrize("scale", [1.0, 5.0, 25.0])
-@pytest.mark.parametrize("name", sources.MODELS)
-def test_larger_weights_stay_within_the_rounding_of_float32(name: str, scale: float) -> None:
-    """In float64 nothing is left but Llama's angles, which transformers takes in float32."""
-    source = make_source(name, 2, scale=scale).double()
-    for part in source.modules():  # the tables that it makes in float32
-        if hasattr(part, "inv_freq"):
-            part.inv_freq = part.inv_freq.double()
-    made = from_transformers(source)
-    loose = name.startswith(("Llama", "Marian"))
-    tolerance = {"rtol": 1e-4, "atol": 1e-4} if loose else {"rtol": 1e-6, "atol": 1e-6}
-    compare(source, made, sources.call(source), **tolerance)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_large_weights_leave_the_rounding_of_the_source_and_nothing_else(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float64, with the norms of the source in float64 too, which takes them in float32."""
+
+    def root_mean_square(self: Any, x: Tensor) -> Tensor:
+        return self.weight * x * (x.square().mean(-1, keepdim=True) + self.variance_epsilon).rsqrt()
+
+    for norm in (LlamaRMSNorm, T5LayerNorm):
+        monkeypatch.setattr(norm, "forward", root_mean_square)
+    source = make_source(name, 2, scale=5.0).double()
+    # angles and sinusoids stay in float32 there
+    kept = 1e-4 if name.startswith(("Llama", "Marian")) else 1e-10
+    compare(source, from_transformers(source), sources.call(source), rtol=kept, atol=kept)
 
 
 @pytest.mark.parametrize("name", ["GPT2LMHeadModel", "LlamaForCausalLM"])
@@ -322,12 +326,3 @@ def test_a_wrong_conversion_is_noticed(
     monkeypatch.setattr(_convert, "FAMILIES", (wrong,))
     with pytest.raises((AssertionError, ValueError)):
         compare(source, from_transformers(source), given, rtol=1e-4, atol=1e-4)
-
-
-def test_a_fuzz_of_sizes_finds_no_other_difference(seed: int) -> None:
-    draw = random.Random(seed)
-    for name in sources.MODELS:
-        number = draw.randrange(10**6)
-        side = draw.choice([side for model, side in SIDES if model == name])
-        source = make_source(name, number)
-        compare(source, from_transformers(source), sources.call(source, side))
