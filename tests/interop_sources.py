@@ -1,4 +1,4 @@
-"""Random models of transformers: odd sizes, every setting that the conversion knows, no download."""
+"""Random models of transformers: odd sizes, every setting that is known, no download."""
 
 import random
 from typing import Any

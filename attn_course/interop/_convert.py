@@ -1,4 +1,4 @@
-"""The two conversions: build the same modules, then copy every weight, and check that it was all."""
+"""The two conversions: the same modules are built, then every weight is copied, none is left."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -28,7 +28,9 @@ from attn_course.nn import RotaryPositions, gpt2_like, llama_like, vaswani_like
 
 # names of sizes that the configurations have twice, and what is no field
 ALIASES = {"num_attention_heads", "num_hidden_layers", "hidden_size", "max_position_embeddings"}
-NO_FIELDS = {"_attn_implementation", "use_return_dict", "num_labels", "rope_parameters", "head_dim"}
+NO_FIELDS = {"_attn_implementation", "use_return_dict", "num_labels"}
+# read by heads that are refused as classes
+OTHER_HEADS = {"classifier_dropout", "hidden_dropout", "summary_last_dropout"}
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.classes[0].__name__)
@@ -41,7 +43,7 @@ def test_every_field_is_followed_fixed_or_without_effect(family: Any) -> None:
     source = inspect.getsource(sys.modules[family.classes[0].__module__])
     read = set(re.findall(r"\bconfig\.(\w+)", source))
     assert len(read) > 10
-    assert read <= known | ALIASES | NO_FIELDS, read - known
+    assert read <= known | ALIASES | NO_FIELDS | OTHER_HEADS, read - known
 
 
 REFUSED = [
@@ -59,7 +61,7 @@ REFUSED = [
     (
         "BertModel",
         {"hidden_act": "gelu_10"},
-        r"config\.hidden_act: expected one of .*, got 'gelu_1",
+        r"config\.hidden_act: expected one of .*, got 'gelu",
     ),
     (
         "GPT2Model",
@@ -139,7 +141,7 @@ def test_other_classes_and_changed_models_are_refused() -> None:
     small = BertConfig(
         hidden_size=6, num_attention_heads=2, num_hidden_layers=1, intermediate_size=5
     )
-    with pytest.raises(ValueError, match="expected one of BertModel.* got BertForTokenClass"):
+    with pytest.raises(ValueError, match=r"expected one of BertModel.* got BertForTokenClass"):
         from_transformers(BertForTokenClassification(small))
     with pytest.raises(ValueError, match="got Linear"):
         from_transformers(nn.Linear(3, 5))
@@ -186,7 +188,7 @@ def test_models_that_no_configuration_describes_are_refused() -> None:
     sizes: dict[str, Any] = {"vocab_size": 29, "embed_dim": 18, "num_heads": 3, "num_layers": 2}
     halves = partial(RotaryPositions, interleaved=False)
     llama = partial(llama_like, **sizes, hidden_dim=13)
-    with pytest.raises(ValueError, match="expected an EncoderModel, .*, got Linear"):
+    with pytest.raises(ValueError, match=r"expected an EncoderModel, .*, got Linear"):
         to_transformers(nn.Linear(3, 5))
     with pytest.raises(ValueError, match=r"position\.interleaved: expected False, got True"):
         to_transformers(llama())
