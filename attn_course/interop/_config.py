@@ -51,7 +51,7 @@ def activation(field: str, name: str) -> Activation:
     return ACTIVATIONS[name]
 
 
-def activation_name(function: Callable[..., Any]) -> str | None:
+def activation_name(function: Any) -> str | None:
     """The name of a function in a configuration; None if it has none."""
     if function in SAME_FUNCTION:
         return SAME_FUNCTION[function]
@@ -177,7 +177,7 @@ def expect(path: str, value: Any, kind: type[Part]) -> Part:
     """The value, if it is of this type and no other."""
     if type(value) is not kind:
         raise ValueError(f"{path}: expected {kind.__name__}, got {type(value).__name__}")
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def first(path: str, blocks: nn.ModuleList, kind: type[Part]) -> Part:

@@ -113,7 +113,8 @@ def _rope_parameters(position: RotaryPositions) -> dict[str, Any]:
     rope: dict[str, Any] = {"rope_type": "default", "rope_theta": position.base}
     if position.scaling is None:
         return rope
-    function, settled = None, {}
+    function: Any = None
+    settled: dict[str, Any] = {}
     if isinstance(position.scaling, partial):
         function, settled = bound(position.scaling)
     if function is linear_scaling:

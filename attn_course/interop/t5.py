@@ -109,7 +109,8 @@ def build(theirs: Any) -> Transformer | EncoderModel:
         ],
         norm=end(),
     )
-    scale, head = 1.0, None
+    scale = 1.0
+    head: nn.Module | None = None
     if type(theirs) is T5Model:
         head = nn.Identity()
     else:
