@@ -43,9 +43,10 @@ def main(
     import torch
 
     from attn_course.data import DataError
+    from experiments.keeping import say
     from experiments.translation.corpus import multi30k
     from experiments.translation.report import print_table
-    from experiments.translation.run import run, say
+    from experiments.translation.run import run
     from experiments.translation.settings import SETTINGS
 
     if setting not in SETTINGS:

@@ -15,10 +15,11 @@ import torch
 from attn_course.data import PairStream
 from attn_course.train import fit, teacher_forcing_loss, warmup_cosine
 from attn_course.train.checkpoint import write_atomic
+from experiments.keeping import laid_out, say
 from experiments.translation import measure, record
 from experiments.translation.corpus import Corpus, multi30k
 from experiments.translation.models import build, fitted_hidden_size
-from experiments.translation.run import laid_out, say, sizes_of
+from experiments.translation.run import sizes_of
 from experiments.translation.settings import SETTINGS, Setting
 
 OUT = Path(__file__).resolve().parents[1] / "results" / "translation_rates.json"

@@ -1,13 +1,8 @@
 """Train every model of a setting, measure it, and write one JSON file; safe to stop and repeat."""
 
 import json
-import re
-import sys
-import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -17,54 +12,11 @@ from sacrebleu.significance import PairedTest, Result
 from attn_course.data import PairStream
 from attn_course.train import History, fit, teacher_forcing_loss, warmup_cosine
 from attn_course.train.checkpoint import require_writable, write_atomic
+from experiments.keeping import Clock, claim, laid_out, say
 from experiments.translation import measure, record
 from experiments.translation.corpus import Corpus
 from experiments.translation.models import Sizes, build, count, fitted_hidden_size
 from experiments.translation.settings import Setting
-
-_VALUE = r'(?:"(?:[^"\\]|\\.)*"|[\w.+-]+)'
-
-
-class Clock(AbstractContextManager["Clock"]):
-    """CPU and wall seconds of a model over all the starts of its run, kept in a file.
-
-    Args:
-        path: Where they are kept; what stands there is added to.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        before = json.loads(path.read_text()) if path.exists() else {"cpu": 0.0, "wall": 0.0}
-        self._cpu, self._wall = before["cpu"], before["wall"]
-
-    def __enter__(self) -> "Clock":
-        self._started = time.process_time(), time.perf_counter()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.save()
-
-    def read(self) -> dict[str, float]:
-        """Seconds so far."""
-        cpu, wall = self._started
-        return {
-            "cpu": round(self._cpu + time.process_time() - cpu, 2),
-            "wall": round(self._wall + time.perf_counter() - wall, 2),
-        }
-
-    def save(self) -> None:
-        """Keep them."""
-        write_atomic(json.dumps(self.read()).encode(), self.path)
-
-
-def say(text: str) -> None:
-    """One line of progress."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def run(
@@ -120,20 +72,6 @@ def run(
     return collected
 
 
-def laid_out(result: dict[str, Any]) -> str:
-    """JSON with a line per entry, but a list of plain values in one line."""
-    text = json.dumps(result, indent=1, ensure_ascii=False)
-    # no string holds a newline, so this matches lists only
-    return (
-        re.sub(
-            rf"\[\n\s*({_VALUE}(?:,\n\s*{_VALUE})*)\n\s*\]",
-            lambda match: f"[{', '.join(re.findall(_VALUE, match[1]))}]",
-            text,
-        )
-        + "\n"
-    )
-
-
 def sizes_of(setting: Setting, corpus: Corpus) -> Sizes:
     """What the models of a setting have in common."""
     splits = (corpus.train, corpus.val, corpus.test)
@@ -163,7 +101,9 @@ def train_and_measure(
     """
     sizes = sizes_of(setting, corpus)
     hidden_size = fitted_hidden_size(name, sizes, parameters=setting.parameters)
-    _claim(folder, name, setting, corpus, seed)
+    shared = {key: value for key, value in setting.as_json().items() if key != "models"}
+    pieces = [corpus.source_pieces.digest, corpus.target_pieces.digest]
+    claim(folder, {"model": name, "seed": seed, "setting": shared, "pieces": pieces})
     result = folder / "result.json"
     if result.exists():
         found: dict[str, Any] = json.loads(result.read_text())
@@ -214,26 +154,6 @@ def train_and_measure(
     write_atomic("".join(line + "\n" for line in said).encode(), folder / "test.en")
     write_atomic(json.dumps(entry, ensure_ascii=False).encode(), result)
     return entry
-
-
-def _claim(folder: Path, name: str, setting: Setting, corpus: Corpus, seed: int) -> None:
-    """Say whose folder it is, or refuse one that belongs to another run."""
-    shared = {key: value for key, value in setting.as_json().items() if key != "models"}
-    wanted = {
-        "model": name,
-        "seed": seed,
-        "setting": shared,
-        "pieces": [corpus.source_pieces.digest, corpus.target_pieces.digest],
-    }
-    path = folder / "settings.json"
-    if not path.exists():
-        require_writable("work", path)
-        write_atomic(json.dumps(wanted, indent=1).encode(), path)
-    elif json.loads(path.read_text()) != wanted:
-        raise ValueError(
-            f"work: {folder} holds a run with other settings (its settings.json says which): "
-            "name another folder with --work, or delete this one"
-        )
 
 
 def _train(

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from attn_course.data import BOS, EOS, PAD, UNK, load_results
+from experiments import keeping
 from experiments.translation import measure, run
 from experiments.translation.corpus import Corpus, Pieces, make_corpus
 from experiments.translation.models import Sizes, build, count, fitted_hidden_size
@@ -290,7 +291,7 @@ def test_the_file_keeps_a_row_of_weights_in_a_line_and_loses_nothing():
         "said": ["[ one", "  two ] {", "three\n four"],
         "b": {"c": [], "d": [1]},
     }
-    text = run.laid_out(content)
+    text = keeping.laid_out(content)
     assert json.loads(text) == content
     assert "[0.1, 0.25]" in text
 
