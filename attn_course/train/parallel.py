@@ -15,6 +15,7 @@ from attn_course.data.batch import Batch
 from attn_course.data.vocabulary import PAD
 
 BatchT = TypeVar("BatchT", Tensor, Batch)
+ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +135,19 @@ class Parallel:
                 fully_shard(unit, mesh=mesh)
         sharded: nn.Module = fully_shard(model, mesh=mesh)
         return sharded
+
+    def unwrap(self, model: ModelT, build: Callable[[], ModelT]) -> ModelT:
+        """The whole model in every process, for what is not ``forward``: decoding, saving.
+
+        Args:
+            model: Trained; every process calls it.
+            build: Makes another of the same sizes, where this one lies in parts.
+        """
+        if not self.sharded:
+            return model
+        whole = build().to(self.device)
+        whole.load_state_dict(self.whole(model.state_dict()))
+        return whole.train(model.training)
 
     def mean_loss(
         self,
