@@ -119,6 +119,7 @@ def fit(
         state = parallel.whole(_state(model, optimizer, history, seed, *position))
         if parallel.main:
             save_atomic(state, checkpoint_path)
+        parallel.wait()  # the file is there for all of them
 
     try:
         with deferred_interrupt() as interrupted:
