@@ -266,7 +266,8 @@ def start_parallel(
     """Join the processes that ``torchrun`` started; without it, be the only one.
 
     Reads ``RANK``, ``WORLD_SIZE`` and ``LOCAL_RANK``. Processes talk through NCCL on GPUs, of which
-    each takes the one of its local rank, and through Gloo on CPUs. The group ends with the block.
+    each takes the one of its local rank, and through Gloo on CPUs. The group ends with the block,
+    and a process can join one once only: the next would find the addresses of the last.
 
     Args:
         kind: Copies of the model (``"ddp"``) or parts of it (``"fsdp"``).
