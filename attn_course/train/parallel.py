@@ -133,8 +133,8 @@ class Parallel:
         for stack in [part for part in model.modules() if isinstance(part, nn.ModuleList)]:
             for unit in stack:
                 fully_shard(unit, mesh=mesh)
-        sharded: nn.Module = fully_shard(model, mesh=mesh)
-        return sharded
+        fully_shard(model, mesh=mesh)
+        return model
 
     def unwrap(self, model: ModelT, build: Callable[[], ModelT]) -> ModelT:
         """The whole model in every process, for what is not ``forward``: decoding, saving.

@@ -80,11 +80,12 @@ def run(
     folder = work / setting.name
     if parallel.main and not (folder / "ngrams.json").exists():
         write_atomic(json.dumps(counted(corpus)).encode(), folder / "ngrams.json")
-    trials = [(name, 0, rate, True) for name in chosen for rate in setting.rates]
-    finals = [(name, seed, None, False) for seed in wanted for name in chosen]
+    trials = [(name, rate, 0) for name in chosen for rate in setting.rates]
+    finals = [(name, None, seed) for seed in wanted for name in chosen]
     result: dict[str, Any] = {}
-    for number, (name, seed, rate, trial) in enumerate(trials + finals, start=1):
-        rate = best_rate(folder, name, setting) if rate is None else rate
+    for number, (name, tried, seed) in enumerate([*trials, *finals], start=1):
+        trial = tried is not None
+        rate = best_rate(folder, name, setting) if tried is None else tried
         place = folder / (f"{name}-rate{rate:g}" if trial else f"{name}-seed{seed}")
         if parallel.main and not (place / "result.json").exists():
             say(f"[{number}/{len(trials + finals)}] {place.name}, peak rate {rate:g}")
