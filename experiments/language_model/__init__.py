@@ -13,7 +13,7 @@ are divided among processes.
   ``{"learning_rate", "steps", "train_bits", "val_bits"}``;
 - ``models[model]``, of ``transformer`` and ``lstm``: ``parameters``, ``learning_rate``, ``bits``
   (validation bits per character, one for each seed), ``median_bits``, ``runs``;
-- each of ``runs``: ``seed``, ``bits``, ``curve`` (``{"step", "train_bits", "val_bits"}``, on windows
-  spread over either text), ``by_context`` (``{"characters": [first, last], "bits"}``: with so many
+- each of ``runs``: ``seed``, ``bits``, ``curve`` (``{"step", "train_bits", "val_bits"}``, on some
+  windows of either text), ``by_context`` (``{"characters": [first, last], "bits"}``: with so many
   characters before it), ``samples`` (``{"prompt", "temperature", "text"}``), seconds.
 """
