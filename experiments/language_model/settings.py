@@ -51,7 +51,7 @@ class Setting:
     eval_windows: int
     checkpoint_every: int
     seeds: tuple[int, ...] = (0, 1, 2)
-    sample_length: int = 300
+    sample_length: int = 200
     device: str
 
     def as_json(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ SETTINGS = {
         steps=1000,
         warmup=50,
         rates=(2e-3, 4e-3, 8e-3, 1.6e-2),
-        rate_steps=250,
+        rate_steps=150,
         eval_every=100,
         eval_windows=48,
         checkpoint_every=100,
