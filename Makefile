@@ -17,7 +17,7 @@ export PYTHONUNBUFFERED ?= 1
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help book html html-strict serve sweep test lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean translation
+.PHONY: help book html html-strict serve sweep test lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean translation language-model
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -80,6 +80,9 @@ browser: setup ## find or install a Chromium for the browser tests
 SETTING ?= reduced
 translation: setup ## train the translation experiment (SETTING=full for a GPU); stop and repeat as you like
 	@$(BIN)/python -m experiments.translation --setting $(SETTING) $(if $(OUT),--out $(OUT))
+
+language-model: setup ## train the language-model experiment (SETTING=full for a GPU); likewise
+	@$(BIN)/python -m experiments.language_model --setting $(SETTING) $(if $(OUT),--out $(OUT))
 
 lock: setup ## resolve pyproject.toml into requirements.lock (needs network)
 	@$(BIN)/pip install -q uv && UV=$(BIN)/uv tools/lock.sh

@@ -12,6 +12,7 @@ from attn_course.train.metrics import (
     sequence_accuracy,
     token_accuracy,
 )
+from attn_course.train.parallel import Parallel, count_targets, start_parallel
 from attn_course.train.sampling import (
     min_p,
     probabilities_of,
@@ -37,6 +38,7 @@ from attn_course.train.steps import (
 __all__ = [
     "Decoded",
     "History",
+    "Parallel",
     "RunningBaseline",
     "Speculated",
     "Start",
@@ -46,6 +48,7 @@ __all__ = [
     "beam_search",
     "cached_scorer",
     "constant",
+    "count_targets",
     "fit",
     "generate",
     "greedy_decode",
@@ -60,6 +63,7 @@ __all__ = [
     "speculative_decode",
     "start_from_prompt",
     "start_from_source",
+    "start_parallel",
     "teacher_forcing_loss",
     "temperature",
     "token_accuracy",
