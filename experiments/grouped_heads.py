@@ -28,8 +28,9 @@ from experiments.writing import (
 
 RATES = (0.003, 0.006)
 LENGTH, STEPS = 64, 300
+POSITION = RotaryPositions(base=30.0)  # fast turns: the texts are short
 grouped = partial(
-    MultiHeadAttention, embed_dim=WIDTH, num_heads=HEADS, bias=False, position=RotaryPositions()
+    MultiHeadAttention, embed_dim=WIDTH, num_heads=HEADS, bias=False, position=POSITION
 )
 KINDS: dict[str, Callable[[], nn.Module]] = {
     "4 heads of keys": grouped,
@@ -42,6 +43,7 @@ KINDS: dict[str, Callable[[], nn.Module]] = {
         head_dim=WIDTH // HEADS,
         rope_dim=8,
         kv_rank=24,
+        position=POSITION,
     ),
 }
 
@@ -66,7 +68,7 @@ def run(seed: int) -> dict[str, Any]:
         for rate in RATES:
             torch.manual_seed(seed)
             model = small_model(
-                len(alphabet), attention=attention, hidden_dim=hidden_dim(attention)
+                len(alphabet), attention=attention, hidden_dim=hidden_dim(attention), std=0.2
             )
             train(model, known, steps=STEPS, length=LENGTH, rate=rate, seed=seed)
             bits.append(held_out_bits(model, held_out, length=LENGTH))

@@ -40,10 +40,11 @@ def small_model(
     attention: Callable[[], nn.Module] | None = None,
     hidden_dim: int = HIDDEN,
     num_layers: int = LAYERS,
+    std: float = 0.02,
 ) -> LanguageModel:
-    """RoPE, RMSNorm, a gated feed-forward part, tied output."""
+    """RoPE, RMSNorm, a gated feed-forward part, tied output; ``std`` of the first embeddings."""
     return decoder_only(
-        embedding=TokenEmbedding(vocab_size=symbols, embed_dim=WIDTH),
+        embedding=TokenEmbedding(vocab_size=symbols, embed_dim=WIDTH, std=std),
         num_layers=num_layers,
         attention=attention
         or partial(

@@ -478,7 +478,7 @@ probe.gradient(
 def speculative_accept(target, draft, words, uniforms):
     ### BEGIN SOLUTION
     written, left = [], target[-1]
-    for p, q, word, u in zip(target, draft, words.tolist(), uniforms.tolist()):
+    for p, q, word, u in zip(target, draft, words.tolist(), uniforms.tolist(), strict=False):
         if u * q[word] >= p[word]:
             left = (p - q).clamp(min=0)
             break

@@ -35,7 +35,9 @@ def nucleus_by_threshold(logits, p):
 @variant(of="top_p")
 def nucleus_word_by_word(logits, p):
     result = torch.full_like(logits, -torch.inf)
-    for row, kept in zip(logits.reshape(-1, logits.shape[-1]), result.view(-1, logits.shape[-1])):
+    for row, kept in zip(
+        logits.reshape(-1, logits.shape[-1]), result.view(-1, logits.shape[-1]), strict=False
+    ):
         total, parts = 0.0, row.softmax(-1)
         for word in parts.argsort(descending=True).tolist():
             kept[word] = row[word]
@@ -52,7 +54,7 @@ def sample_word_by_word(logits, uniform, temperature=1.0, k=None):
     kept = sorted(order if k is None else order[:k])
     parts = [math.exp(values[word] - max(values)) for word in kept]
     total = 0.0
-    for word, part in zip(kept, parts):
+    for word, part in zip(kept, parts, strict=False):
         total += part / sum(parts)
         if total > uniform:
             return word
@@ -166,7 +168,7 @@ def step_in_words(x, weight_query, weight_key, weight_value, cache_key, cache_va
     query, key = (apply_rope(x @ w.T, places) for w in (weight_query, weight_key))
     keys, values = torch.cat([cache_key, key]), torch.cat([cache_value, x @ weight_value.T])
     rows = []
-    for row, place in zip(query, places.tolist()):
+    for row, place in zip(query, places.tolist(), strict=False):
         weights = (keys[: place + 1] @ row / len(row) ** 0.5).softmax(0)
         rows.append(weights @ values[: place + 1])
     return torch.stack(rows), keys, values
