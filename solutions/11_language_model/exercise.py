@@ -18,9 +18,10 @@ from attn_course import functional, reference
 from attn_course.probes import Probes, from_numpy
 
 
-def rotate(x, positions):
+def rotate(x, positions, base=10000.0):
     """RoPE: the rows of x (..., n, E) turned to their positions (n,)."""
-    return functional.apply_rope(x, positions)
+    frequencies = functional.rope_frequencies(x.shape[-1], base=base)
+    return functional.apply_rope(x, positions, frequencies=frequencies)
 
 
 def normed(x):
@@ -695,7 +696,7 @@ probe.judges(
 # - `prompt` is `(L,)`. The result is a pair: the ids of the words that were written, `(T,)`, and the logits that each was drawn from, `(T, V)`.
 #
 # The tests hand you right `attention` and `choose`. When they pass, hand it your own: `generate(parameters, prompt, uniforms, cached_attention, sample_next)`.
-# The chapter shows how to get `parameters` out of a trained model. Then every part that writes is yours.
+# The chapter shows how to get `parameters` out of a model that it trains, with `rotate(x, positions, 30.0)`. Then every part that writes is yours.
 
 
 # %% nbgrader={"grade_id": "generate", "solution": true}
