@@ -676,12 +676,12 @@ def decoder_only() -> Drawing:
     d = Drawing(
         "decoder-only",
         474,
-        "A decoder-only model writes the fifth token. The first four stand in a row; only the fourth "
-        "is new. Its vector goes through the blocks. In a block it asks with the query q 4 and looks "
-        "at the keys and values 1 to 3, which stand in the cache, and at its own, which join them; "
-        "a feed-forward part follows. More blocks follow, each with a cache of its own. A norm and "
-        "a softmax give the probabilities of the next token, one is drawn, and t 5 goes back to the "
-        "end of the row.",
+        "A decoder-only model writes the fifth token. The first four stand in a row; only the "
+        "fourth is new. Its vector goes through the blocks. In a block it asks with the query q 4 "
+        "and looks at the keys and values 1 to 3, which stand in the cache, and at its own; "
+        "a feed-forward part follows. More blocks follow, each with a cache of its own. A norm "
+        "and a softmax give the probabilities of the next token, one is drawn, and t 5 goes back "
+        "to the end of the row.",
         {
             "inputs": "the text so far",
             "new": "the newest token, the only one that is computed",
