@@ -10,7 +10,7 @@ from attn_course.explorers._result import follow
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional import cache_bytes, language_model_flops, latent_cache_bytes
 
-HEIGHT, HEIGHT_NARROW = 640, 1130
+HEIGHT, HEIGHT_NARROW = 625, 1185
 TEXT = "the cat sat down"
 KEEPS = ("none", "all", "sliding")
 INPUTS = ("step", "keep", "window", "sinks", "model")
@@ -63,7 +63,9 @@ def compute(
         return "new" if keep == "none" or i == j else "held"
 
     rows = [[state(i, j) for j in range(i + 1)] for i in range(step)]
-    sizes = {name: model[name] for name in ("vocab_size", "embed_dim", "num_heads", "hidden_dim")}
+    sizes: dict[str, Any] = {
+        name: model[name] for name in ("vocab_size", "embed_dim", "num_heads", "hidden_dim")
+    }
     sizes |= {"num_layers": model["num_layers"], "head_dim": model["head_dim"]}
     with_cache, without = [], []
     for i, row in enumerate(rows):
