@@ -1,4 +1,4 @@
-"""Generated tasks, vocabularies, batches, a tiny embedding table and two real data sets."""
+"""Generated tasks, vocabularies, batches, a tiny embedding table and three real texts."""
 
 from attn_course.data._fetch import DataError
 from attn_course.data.babi import (
