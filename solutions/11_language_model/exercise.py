@@ -37,6 +37,20 @@ def right_bits(logits, targets):
     return -(said * counts).sum() / counts.sum() / np.log(2)
 
 
+def right_top_p(logits, p):
+    rows = logits.reshape(-1, logits.shape[-1]).astype(float)
+    parts = np.exp(rows - rows.max(-1, keepdims=True))
+    kept = np.full_like(rows, -np.inf)
+    for row, weights in enumerate(parts / parts.sum(-1, keepdims=True)):
+        total = 0.0
+        for word in np.argsort(-weights):
+            kept[row, word] = rows[row, word]
+            total += weights[word]
+            if total >= p:
+                break
+    return kept.reshape(logits.shape)
+
+
 def drawn_by(probabilities, uniform):
     below = (np.cumsum(np.asarray(probabilities, dtype=float)) <= uniform).sum()
     return int(min(below, np.flatnonzero(probabilities)[-1]))
@@ -85,6 +99,7 @@ def right_accept(target, draft, words, uniforms):
 probes = Probes(
     "11_language_model",
     bits_per_character=from_numpy(right_bits),
+    top_p=from_numpy(right_top_p),
     sample_next=lambda logits, *rest, **more: right_sample(logits.numpy(), *rest, **more),
     cached_attention=from_numpy(right_cached),
     grouped_query_attention=from_numpy(right_grouped),
@@ -180,24 +195,7 @@ probe.gives(given.masked_fill(torch.tensor([True, False, False, True]), -torch.i
 probe = probes(top_p=top_p)
 given = torch.tensor([0.0, 2.0, 1.0, 3.0, 0.5])
 probe.gives(torch.tensor([-torch.inf, 2.0, -torch.inf, 3.0, -torch.inf]), given, 0.8)
-
-
 ### BEGIN HIDDEN TESTS
-def right_top_p(logits, p):
-    rows = logits.reshape(-1, logits.shape[-1]).astype(float)
-    parts = np.exp(rows - rows.max(-1, keepdims=True))
-    kept = np.full_like(rows, -np.inf)
-    for row, weights in enumerate(parts / parts.sum(-1, keepdims=True)):
-        total = 0.0
-        for word in np.argsort(-weights):
-            kept[row, word] = rows[row, word]
-            total += weights[word]
-            if total >= p:
-                break
-    return kept.reshape(logits.shape)
-
-
-probe = probes(top_p=top_p, oracle=from_numpy(right_top_p))
 for p in (0.3, 0.6, 0.9):
     probe.equals(1.5 * probe.normal(11), p)
 ### END HIDDEN TESTS
@@ -210,7 +208,6 @@ probe.gives(
     given.masked_fill(torch.tensor([[0, 1, 1, 1], [1, 0, 0, 0]]).bool(), -torch.inf), given, 0.75
 )
 ### BEGIN HIDDEN TESTS
-probe = probes(top_p=top_p, oracle=from_numpy(right_top_p))
 probe.equals(probe.normal(2, 3, 7) * torch.tensor([8.0, 1.0, 0.1])[:, None], 0.7)
 ### END HIDDEN TESTS
 

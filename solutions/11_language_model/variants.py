@@ -203,3 +203,35 @@ def generate_block_by_block(parameters, prompt, uniforms, attention, choose):
         rows.append(parameters["embedding"] @ norm(x)[-1])
         text.append(choose(rows[-1], float(uniform)))
     return torch.tensor(text[len(prompt) :]), torch.stack(rows)
+
+
+@variant(of="generate")
+def generate_token_by_token(parameters, prompt, uniforms, attention, choose):
+    from attn_course.functional import apply_rope
+
+    table, heads = parameters["embedding"], parameters["num_heads"]
+    caches = dict.fromkeys(range(len(parameters["blocks"])))
+
+    def read(token, place):
+        x = table[token]
+        for i, block in enumerate(parameters["blocks"]):
+            y = x * (x.pow(2).mean() + 1e-6).rsqrt()
+            q, k, v = (
+                (block[name] @ y).view(1, heads, 1, -1) for name in ("query", "key", "value")
+            )
+            q, k = (apply_rope(part, torch.tensor([place])) for part in (q, k))
+            found, caches[i] = attention(q, k, v, caches[i])
+            x = x + block["output"] @ found.flatten()
+            y = x * (x.pow(2).mean() + 1e-6).rsqrt()
+            x = x + block["down"] @ (block["up"] @ y).clamp(min=0)
+        return table @ (x * (x.pow(2).mean() + 1e-6).rsqrt())
+
+    words, rows = [], []
+    for place, token in enumerate(prompt.tolist()):
+        logits = read(token, place)
+    for uniform in uniforms.tolist():
+        rows.append(logits)
+        words.append(choose(logits, uniform))
+        if len(words) < len(uniforms):
+            logits = read(words[-1], len(prompt) + len(words) - 1)
+    return torch.tensor(words), torch.stack(rows)
