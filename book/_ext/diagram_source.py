@@ -668,3 +668,55 @@ def self_attention() -> Drawing:
     d.say("values", (282, 390), "memory", anchor="start")
     beside(d, "inputs", 470, "inputs")
     return d
+
+
+@diagram
+def decoder_only() -> Drawing:
+    """Chapter 11: a stack that only writes, with the cache of one block."""
+    d = Drawing(
+        "decoder-only",
+        474,
+        "A decoder-only model writes the fifth token. The first four stand in a row; only the "
+        "fourth is new. Its vector goes through the blocks. In a block it asks with the query q 4 "
+        "and looks at the keys and values 1 to 3, which stand in the cache, and at its own; "
+        "a feed-forward part follows. More blocks follow, each with a cache of its own. A norm "
+        "and a softmax give the probabilities of the next token, one is drawn, and t 5 goes back "
+        "to the end of the row.",
+        {
+            "inputs": "the text so far",
+            "new": "the newest token, the only one that is computed",
+            "cache": "the cache: keys and values of the earlier tokens",
+            "block": "one block: attention and feed-forward part",
+            "more": "further blocks, each with its own cache",
+            "output": "the probabilities of the next token",
+            "draw": "the draw, and the way back to the text",
+        },
+    )
+    last = COLUMNS[3]
+    d.box("t5", "t_5", (last, 24), "draw", size=(46, 28))
+    d.box("soft", "norm, softmax", (last - 50, 84), "output", size=(150, 28), words=True)
+    d.box("more", "more blocks", (last - 50, 142), "more", size=(150, 28), words=True, dashed=True)
+    d.band((152, 262), (276, 186), "block")
+    d.box("ff", "feed-forward", (last - 50, 196), "block", size=(150, 28), words=True)
+    d.box("at", "attention", (last - 97, 256), "block", size=(244, 28), words=True)
+    for i, x in enumerate(COLUMNS):
+        part = "new block" if i == 3 else "cache block"
+        d.box(f"k{i}", f"k_{i + 1}", (x - 14, 324), part, size=(27, 30))
+        d.box(f"v{i}", f"v_{i + 1}", (x + 15, 324), part, size=(27, 30))
+        d.arrow((x, 307), (x, 272), part)
+        d.box(f"t{i}", f"t_{i + 1}", (x, 440), "new inputs" if i == 3 else "inputs", size=(46, 30))
+    d.say("cache", (26, 374), "cache", anchor="start")
+    d.box("x", "x_4", (last, 388), "new", size=(46, 28))
+    d.arrow("t3", "x", "new")
+    d.arrow((last, 372), (last, 341), "new")
+    d.say("q_4", (last + 64, 330), "new", words=False)
+    d.curve([(last + 23, 388), (last + 50, 388), (last + 50, 256)], "new")
+    d.arrow((last + 50, 256), (last + 27, 256), "new")
+    d.arrow((last, 241), (last, 212), "block new")
+    d.arrow((last, 181), (last, 158), "block more new")
+    d.arrow((last, 127), (last, 100), "more output")
+    d.arrow((last, 69), (last, 40), "output draw")
+    d.say("draw", (last - 8, 58), "draw", anchor="end")
+    d.curve([(last + 25, 24), (334, 24), (334, 440)], "draw")
+    d.arrow((334, 440), (last + 27, 440), "draw")
+    return d

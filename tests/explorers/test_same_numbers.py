@@ -209,6 +209,23 @@ def mask_states() -> list[dict[str, Any]]:
     return states
 
 
+def cache_states() -> list[dict[str, Any]]:
+    module = import_module("attn_course.explorers.kv_cache")
+    rng = random.Random(23)
+    sizes = {name: 2 + 3 * i for i, name in enumerate(sorted(module.MODEL))} | {"num_groups": 1}
+    return [
+        {
+            "step": step,
+            "keep": keep,
+            "window": rng.randint(1, 12),
+            "sinks": rng.randint(0, 4),
+            "model": module.MODEL if step % 2 else sizes,
+        }
+        for keep in module.KEEPS
+        for step in (1, 2, 7, 10, 16)
+    ]
+
+
 CASES = {
     # float32 on both sides: exp and sums may round differently in the last digit
     "softmax_temperature": (softmax_states, 2e-6),
@@ -222,6 +239,7 @@ CASES = {
     "hard_attention": (hard_states, 1e-9),
     "word_sense": (sense_states, 1e-12),
     "mask_composer": (mask_states, 1e-12),
+    "kv_cache": (cache_states, 1e-12),
 }
 # One fault for each module, of the kind that a picture would hide.
 FAULTS = {
@@ -235,6 +253,7 @@ FAULTS = {
     "hard_attention": ("edge <= u", "edge < 1.01 * u"),
     "word_sense": ("dot(vectors[place], vector)", "dot(vectors[0], vector)"),
     "mask_composer": ("i - j < width", "i - j <= width"),
+    "kv_cache": ("i - j >= width", "i - j > width"),
 }
 
 
