@@ -131,8 +131,8 @@ function render({ model, el }) {
       set("p", { label: "Nucleus: share of the probability", min: 0.1, max: 1, step: 0.05 }),
       h("div", { class: "attn-x-top" }, again),
       said,
-      h("p", { class: "attn-x-note" }, "Number: chance of the word after the one before. Blue: written. Black: kept. Crossed out: looked at and dropped, or outside of the nucleus. Pale: never looked at."),
-      wide("Hypotheses of the beam", h("table", { class: "attn-x-table" }, h("caption", {}, "What the beam has found, best score first"), header("sentence", "words", "p", "log p", "score"), rows))],
+      h("p", { class: "attn-x-note" }, "Number: chance of the word after the one before. Blue: written. Black: kept. Crossed out: looked at and dropped, or outside of the nucleus. Pale: never looked at.")],
+    more: [fold("Hypotheses of the beam, best score first", wide("Hypotheses of the beam", h("table", { class: "attn-x-table" }, header("sentence", "words", "p", "log p", "score"), rows)))],
   });
   numbers.watch(draw);
   draw();
