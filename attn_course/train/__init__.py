@@ -1,6 +1,7 @@
 """One plain training loop, schedules, checkpoints; decoding and metrics of sequence models."""
 
 from attn_course.train.baseline import RunningBaseline
+from attn_course.train.bleu import Bleu, bleu
 from attn_course.train.checkpoint import load_checkpoint, save_atomic
 from attn_course.train.decoding import Decoded, beam_search, greedy_decode, sample_decode
 from attn_course.train.history import History
@@ -36,6 +37,7 @@ from attn_course.train.steps import (
 )
 
 __all__ = [
+    "Bleu",
     "Decoded",
     "History",
     "Parallel",
@@ -46,6 +48,7 @@ __all__ = [
     "alignment_error_rate",
     "alignment_mass",
     "beam_search",
+    "bleu",
     "cached_scorer",
     "constant",
     "count_targets",

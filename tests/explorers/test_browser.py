@@ -448,3 +448,30 @@ def test_without_scripts_no_place_is_kept_for_a_picture(opened: Any) -> None:
     _, figure = opened("word_sense")
     tall = figure.locator(".attn-explorer-host").bounding_box()["height"]
     assert tall >= figure.locator(".attn-x").bounding_box()["height"] > 300
+
+
+def test_the_decoding_tree_answers_to_the_keyboard(opened: Any) -> None:
+    page, figure = opened("decoding_tree")
+    said = figure.locator(".attn-x-said")
+    assert said.inner_text() == "Written: a man walks"  # greedy, which is not the task's answer
+    beam = figure.get_by_role("slider", name="Beam size")
+    beam.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(
+        "document.querySelector('.attn-x-said').textContent === 'Written: she walks'"
+    )
+    figure.get_by_role("slider", name="Length term").focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_function(
+        "document.querySelector('.attn-x-said').textContent === 'Written: a dog runs'"
+    )
+    figure.get_by_role("combobox").select_option("draw")
+    again = figure.get_by_role("button", name="Draw again")
+    figure.get_by_role("slider", name="Nucleus").fill("0.1")  # only the likeliest word is left
+    again.click()
+    page.wait_for_function(
+        "document.querySelector('.attn-x-said').textContent === 'Drawn: a man walks'"
+    )
+    assert page.errors == []

@@ -226,6 +226,27 @@ def cache_states() -> list[dict[str, Any]]:
     ]
 
 
+def tree_states() -> list[dict[str, Any]]:
+    module = import_module("attn_course.explorers.decoding_tree")
+    state = {key: module.default_state()[key] for key in module.INPUTS}
+    rng = random.Random(23)
+    states = [
+        state | {"beam": beam, "alpha": alpha, "p": p, "draws": [rng.random() for _ in range(5)]}
+        for beam, alpha, p in ((1, 0, 1), (2, 0, 0.5), (3, 0.0, 0.8), (3, 0.5, 0.1), (5, 2, 0.95))
+    ]
+    for size in (4, 6, 8):  # any model: some words are impossible, and sentences may be cut off
+        for beam in (1, 2, 4):
+            rows = [[max(0.0, rng.uniform(-0.4, 1)) for _ in range(size)] for _ in range(size)]
+            for row in rows:
+                row[0] = 0.0
+                row[2] += 0.05
+            rows[1] = [0.0] * size
+            own = {"chances": rows, "longest": 6, "beam": beam, "alpha": rng.choice((0, 0.6, 1.3))}
+            drawn = [rng.random() for _ in range(6)]
+            states.append(own | {"p": rng.choice((0.3, 0.7, 1.0)), "draws": drawn})
+    return states
+
+
 CASES = {
     # float32 on both sides: exp and sums may round differently in the last digit
     "softmax_temperature": (softmax_states, 2e-6),
@@ -240,6 +261,7 @@ CASES = {
     "word_sense": (sense_states, 1e-12),
     "mask_composer": (mask_states, 1e-12),
     "kv_cache": (cache_states, 1e-12),
+    "decoding_tree": (tree_states, 1e-9),
 }
 # One fault for each module, of the kind that a picture would hide.
 FAULTS = {
@@ -254,6 +276,7 @@ FAULTS = {
     "word_sense": ("dot(vectors[place], vector)", "dot(vectors[0], vector)"),
     "mask_composer": ("i - j < width", "i - j <= width"),
     "kv_cache": ("i - j >= width", "i - j > width"),
+    "decoding_tree": ("rank < beam", "rank <= beam"),
 }
 
 
@@ -315,3 +338,24 @@ def test_mask_states_meet_empty_rows_and_leaks() -> None:
             total == pytest.approx(1.0 if any(row) else 0.0)
             for total, row in zip(result["sums"], result["allowed"], strict=True)
         )
+
+
+def test_tree_states_meet_unfinished_sentences_and_cut_nuclei() -> None:
+    results = package("decoding_tree", tree_states())
+    assert any(not found["ended"] for result in results for found in result["found"])
+    assert any(len(result["found"]) > 1 for result in results)
+    words = [result["found"][0]["words"] for result in results]
+    assert any(
+        best != result["greedy"]["words"] for best, result in zip(words, results, strict=True)
+    )
+
+
+def test_the_tree_does_not_answer_its_own_task() -> None:
+    module = import_module("attn_course.explorers.decoding_tree")
+    state = {key: module.default_state()[key] for key in module.INPUTS}
+    found = {beam: module.compute(**state | {"beam": beam})["found"][0] for beam in range(1, 6)}
+    best = max(found[beam]["log_p"] for beam in found)
+    narrowest = min(beam for beam in found if found[beam]["log_p"] > best - 1e-9)
+    assert narrowest == 3 > state["beam"]
+    longer = module.compute(**state | {"beam": 3, "alpha": 0.6})["found"][0]
+    assert len(longer["words"]) > len(found[3]["words"])
