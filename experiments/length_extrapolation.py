@@ -34,7 +34,7 @@ from experiments.repeat import repeat
 
 TRAINED, LENGTHS = 64, (64, 128, 256, 512)
 EMBED, HEADS, LAYERS, BATCH, STEPS = 64, 4, 2, 12, 250
-RATES = (0.003, 0.006)
+RATES = (0.006, 0.012)
 WINDOWS = 40
 
 # what is added to the embedding, and what goes into every attention
@@ -52,7 +52,8 @@ def model_with(way: str, words: int) -> LanguageModel:
     added, inside = POSITIONS[way]
     shared = inside()  # one for all layers, as in T5
     return decoder_only(
-        embedding=TokenEmbedding(vocab_size=words, embed_dim=EMBED, position=added()),
+        embedding=TokenEmbedding(vocab_size=words, embed_dim=EMBED, position=added(), std=1.0),
+        tied=False,
         num_layers=LAYERS,
         attention=lambda: MultiHeadAttention(embed_dim=EMBED, num_heads=HEADS, position=shared),
         feed_forward=lambda: FeedForward(embed_dim=EMBED, hidden_dim=4 * EMBED),
