@@ -209,6 +209,23 @@ def mask_states() -> list[dict[str, Any]]:
     return states
 
 
+def rope_states() -> list[dict[str, Any]]:
+    module = import_module("attn_course.explorers.rope_distances")
+    start = {key: module.default_state()[key] for key in module.INPUTS}
+    rng = random.Random(23)
+    states = [start, start | {"query_place": 40, "key_place": 40}]
+    for head_dim, base, heads in ((2, 10000, 1), (4, 17.0, 12), (8, 1e6, 8), (16, 500.0, 16)):
+        own = {"head_dim": head_dim, "base": base, "heads": heads, "head": rng.randint(1, heads)}
+        own |= {
+            name: [round(rng.uniform(-2, 2), 2) for _ in range(16)] for name in ("query", "key")
+        }
+        # the key before the query, and after it
+        for places in ((63, 0), (3, 41)):
+            names = ("query_place", "key_place")
+            states.append(own | dict(zip(names, places, strict=True)))
+    return states
+
+
 CASES = {
     # float32 on both sides: exp and sums may round differently in the last digit
     "softmax_temperature": (softmax_states, 2e-6),
@@ -222,6 +239,8 @@ CASES = {
     "hard_attention": (hard_states, 1e-9),
     "word_sense": (sense_states, 1e-12),
     "mask_composer": (mask_states, 1e-12),
+    # sums of products of both signs
+    "rope_distances": (rope_states, 1e-9),
 }
 # One fault for each module, of the kind that a picture would hide.
 FAULTS = {
@@ -235,6 +254,7 @@ FAULTS = {
     "hard_attention": ("edge <= u", "edge < 1.01 * u"),
     "word_sense": ("dot(vectors[place], vector)", "dot(vectors[0], vector)"),
     "mask_composer": ("i - j < width", "i - j <= width"),
+    "rope_distances": ("a * sine + b * cosine", "a * sine - b * cosine"),
 }
 
 
