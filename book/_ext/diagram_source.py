@@ -677,7 +677,7 @@ def multi_head() -> Drawing:
         "multi-head",
         420,
         "Multi-head attention with two heads. The vector x i that asks becomes a query in each "
-        "head, the vectors X that are asked become keys and values in each, all by matrices of that "
+        "head, the vectors X that are asked become keys and values, all by matrices of that "
         "head. Each head compares its query with its keys, takes a softmax, and mixes its values. "
         "The outputs of the heads are put side by side, and the matrix W O makes the output o i of "
         "them.",
