@@ -26,6 +26,14 @@ def right_heads(query, key, value, w_q, w_k, w_v, w_o, num_heads, attn_mask=None
     return np.concatenate([output[:, h] for h in range(num_heads)], axis=-1) @ w_o.T
 
 
+def right_sinusoids(length, embed_dim):
+    return torch.from_numpy(reference.sinusoidal_positions(length, embed_dim)).float()
+
+
+def right_alibi(num_heads, query_length, key_length):
+    return torch.from_numpy(reference.alibi_bias(num_heads, query_length, key_length)).float()
+
+
 def right_low_rank(weights, value, w_v, w_o):
     return np.einsum("ls,sd,ed,oe->lo", weights, value, w_v, w_o)
 
@@ -38,9 +46,9 @@ def right_causal_heads(x, w_q, w_k, w_v, w_o, num_heads):
 probes = Probes(
     "08_multi_head",
     multi_head_attention=from_numpy(right_heads),
-    sinusoidal_positions=from_numpy(reference.sinusoidal_positions),
+    sinusoidal_positions=right_sinusoids,
     apply_rope=from_numpy(reference.apply_rope),
-    alibi_bias=from_numpy(reference.alibi_bias),
+    alibi_bias=right_alibi,
     low_rank_value=from_numpy(right_low_rank),
     fixed_causal_heads=from_numpy(right_causal_heads),
 )
