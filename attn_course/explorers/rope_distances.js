@@ -86,8 +86,11 @@ function dials() {
     node.replaceChildren(...picked.flatMap((i, place) => {
       const cx = 48 + 94 * place, reach = ([a, b]) => [cx + (32 * a) / most, 50 - (32 * b) / most];
       const ray = (vector, own) => { const [a, b] = reach(vector); return s("path", { class: `attn-x-ray${own ? " attn-x-own" : ""}`, d: `M${cx} 50L${a} ${b}` }); };
-      const label = (vector, name) => { const [a, b] = reach([vector[0] * 1.25, vector[1] * 1.25]); return s("text", { x: a, y: b + 4, "text-anchor": "middle", class: name === "q" ? "attn-x-strong" : "" }, name); };
-      return [s("circle", { cx, cy: 50, r: 36, class: "attn-x-grid" }), ray(key[i], false), ray(query[i], true), label(key[i], "k"), label(query[i], "q"),
+      const tip = (vector) => reach([vector[0] * 1.25, vector[1] * 1.25]);
+      const label = ([a, b], name) => s("text", { x: a, y: b + 4, "text-anchor": "middle", class: name === "k" ? "" : "attn-x-strong" }, name);
+      const [k, q] = [tip(key[i]), tip(query[i])], near = Math.hypot(k[0] - q[0], k[1] - q[1]) < 14;
+      const names = near ? [label(q, "q, k")] : [label(k, "k"), label(q, "q")];
+      return [s("circle", { cx, cy: 50, r: 36, class: "attn-x-grid" }), ray(key[i], false), ray(query[i], true), ...names,
         s("text", { x: cx, y: 106, "text-anchor": "middle" }, `θ ${digits(frequencies[i], 3)}`),
         s("text", { x: cx, y: 124, "text-anchor": "middle" }, `adds ${digits(parts[i], 2)}`)];
     }));
