@@ -786,4 +786,51 @@ def transformer() -> Drawing:
     d.say("K, V", (140, 140), "memory cross", anchor="start", words=False)
     d.say("Q", (right + 8, 270), "cross", anchor="start", words=False)
     d.arrow("said", "y", "feedback", via=[(344, 18), (344, 454)], dashed=True)
+
+
+def multi_head() -> Drawing:
+    """Chapter 08: two heads look at the same text at once, each through matrices of its own."""
+    d = Drawing(
+        "multi-head",
+        420,
+        "Multi-head attention with two heads. The vector x i that asks becomes a query in each "
+        "head, the vectors X that are asked become keys and values, all by matrices of that "
+        "head. Each head compares its query with its keys, takes a softmax, and mixes its values. "
+        "The outputs of the heads are put side by side, and the matrix W O makes the output o i of "
+        "them.",
+        {
+            "inputs": "the vectors that ask and are asked, the same for all heads",
+            "projections": "the matrices of each head",
+            "weights": "the weights, one set for each head",
+            "heads": "the two heads",
+            "values": "the values of each head",
+            "join": "the outputs of the heads, put side by side",
+            "output": "the matrix W O and the output",
+        },
+    )
+    d.box("out", "o_i", (175, 20), "output", size=(50, 28))
+    d.box("joined", "[head_1; head_2]", (175, 92), "join output", size=(150, 30))
+    d.arrow("joined", "out", "output")
+    d.say("W_O", (198, 58), "output", words=False)
+    for number, x in ((1, 92), (2, 258)):
+        d.band((x, 236), (152, 196), "heads")
+        d.box(f"head{number}", f"head_{number}", (x, 164), "heads values", size=(70, 30))
+        d.box(f"w{number}", "softmax", (x - 22, 222), "heads weights", size=(78, 26), words=True)
+        for name, shift in (("q", -52), ("k", 0), ("v", 52)):
+            parts = "heads projections" + (" values" if name == "v" else "")
+            d.box(f"{name}{number}", f"{name}_{number}", (x + shift, 290), parts, size=(34, 28))
+        d.arrow((x - 46, 274), (x - 36, 237), "heads weights")
+        d.arrow((x - 4, 274), (x - 10, 237), "heads weights")
+        d.arrow((x - 14, 207), (x - 8, 181), "heads weights")
+        d.arrow((x + 50, 274), (x + 16, 181), "heads values")
+        d.arrow(f"head{number}", (175 + (-40 if number == 1 else 40), 109), "join")
+    d.box("asks", "x_i", (40, 396), "inputs", size=(46, 28))
+    d.box("asked", "X", (258, 396), "inputs", size=(120, 28))
+    for number, x in ((1, 92), (2, 258)):
+        parts = "projections"
+        d.arrow((40 if number == 1 else 58, 380), (x - 52, 306), parts)
+        d.arrow((210 if number == 1 else 258, 380), (x, 306), parts)
+        d.arrow((222 if number == 1 else 292, 380), (x + 52, 306), parts + " values")
+    d.say("arrows: matrices", (130, 394), "projections")
+    d.say("of each head", (130, 410), "projections")
     return d

@@ -244,6 +244,22 @@ def tree_states() -> list[dict[str, Any]]:
             own = {"chances": rows, "longest": 6, "beam": beam, "alpha": rng.choice((0, 0.6, 1.3))}
             drawn = [rng.random() for _ in range(6)]
             states.append(own | {"p": rng.choice((0.3, 0.7, 1.0)), "draws": drawn})
+
+
+def rope_states() -> list[dict[str, Any]]:
+    module = import_module("attn_course.explorers.rope_distances")
+    start = {key: module.default_state()[key] for key in module.INPUTS}
+    rng = random.Random(23)
+    states = [start, start | {"query_place": 40, "key_place": 40}]
+    for head_dim, base, heads in ((2, 10000, 1), (4, 17.0, 12), (8, 1e6, 8), (16, 500.0, 16)):
+        own = {"head_dim": head_dim, "base": base, "heads": heads, "head": rng.randint(1, heads)}
+        own |= {
+            name: [round(rng.uniform(-2, 2), 2) for _ in range(16)] for name in ("query", "key")
+        }
+        # the key before the query, and after it
+        for places in ((63, 0), (3, 41)):
+            names = ("query_place", "key_place")
+            states.append(own | dict(zip(names, places, strict=True)))
     return states
 
 
@@ -262,6 +278,8 @@ CASES = {
     "mask_composer": (mask_states, 1e-12),
     "kv_cache": (cache_states, 1e-12),
     "decoding_tree": (tree_states, 1e-9),
+    # sums of products of both signs
+    "rope_distances": (rope_states, 1e-9),
 }
 # One fault for each module, of the kind that a picture would hide.
 FAULTS = {
@@ -277,6 +295,7 @@ FAULTS = {
     "mask_composer": ("i - j < width", "i - j <= width"),
     "kv_cache": ("i - j >= width", "i - j > width"),
     "decoding_tree": ("rank < beam", "rank <= beam"),
+    "rope_distances": ("a * sine + b * cosine", "a * sine - b * cosine"),
 }
 
 
