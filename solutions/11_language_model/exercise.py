@@ -20,8 +20,11 @@ from attn_course.probes import Probes, from_numpy
 
 def rotate(x, positions, base=10000.0):
     """RoPE: the rows of x (..., n, E) turned to their positions (n,)."""
-    frequencies = functional.rope_frequencies(x.shape[-1], base=base)
-    return functional.apply_rope(x, positions, frequencies=frequencies)
+    pairs = torch.arange(0, x.shape[-1], 2, dtype=torch.float64)
+    angles = (positions[:, None] * base ** (-pairs / x.shape[-1])).to(x.dtype)  # (n, E / 2)
+    one, other = x[..., 0::2], x[..., 1::2]
+    turned = one * angles.cos() - other * angles.sin(), one * angles.sin() + other * angles.cos()
+    return torch.stack(turned, dim=-1).flatten(-2)
 
 
 def normed(x):
