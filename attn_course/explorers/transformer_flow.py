@@ -33,7 +33,7 @@ from attn_course.nn import (
 
 HEIGHT, HEIGHT_NARROW = 640, 1000
 WEIGHTS = Path(__file__).with_name("transformer_flow_weights.json")
-EMBED, LAYERS, HEADS, HEAD_DIM, HIDDEN, BASE = 32, 2, 4, 16, 64, 100.0
+EMBED, LAYERS, HEADS, HEAD_DIM, HIDDEN, BASE = 32, 2, 4, 32, 64, 100.0
 MOST, SHOWN = 14, 5
 INPUTS = ("text", "off", "at")
 EXAMPLES = (
