@@ -684,7 +684,7 @@ def residual_stream() -> Drawing:
             "stream": "the residual stream, a sum that only grows",
             "read": "a head reads the stream through a norm",
             "write": "what a head has found is added",
-            "message": "a head of layer 2 reads what a head of layer 1 wrote at an earlier position",
+            "message": "a head of layer 2 reads what layer 1 wrote at an earlier position",
             "output": "the last norm and the output table",
         },
     )

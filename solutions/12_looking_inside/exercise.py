@@ -22,6 +22,10 @@ def right_entropy(weights):
     return (rows / np.log(np.arange(2, weights.shape[-1] + 1))).mean(-1)
 
 
+def right_rollout(weights, residual=0.5):
+    return reference.attention_rollout(list(weights), residual=residual)
+
+
 def right_ablation(found, heads, how):
     changed = found.copy()
     for head in heads:
@@ -59,7 +63,7 @@ probes = Probes(
     previous_token_score=reference.previous_token_score,
     induction_score=reference.induction_score,
     relative_entropy=from_numpy(right_entropy),
-    attention_rollout=reference.attention_rollout,
+    attention_rollout=from_numpy(right_rollout),
     ablate_heads=from_numpy(right_ablation),
     patch_head=from_numpy(right_patch),
     recovered=from_numpy(right_recovery),
@@ -76,7 +80,7 @@ def causal_weights(scores):
 
 
 # By hand: one head and three positions.
-THREE = torch.tensor([[[1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.25, 0.25, 0.5]]])
+THREE = torch.tensor([[[1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.25, 0.5, 0.25]]])
 
 # %% [markdown]
 # ## 1. The token before
@@ -88,7 +92,7 @@ THREE = torch.tensor([[[1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.25, 0.25, 0.5]]])
 # - `weights` is `(..., L, L)` with $L \ge 2$; the result has the leading axes, `(...)`: one number per head, or per text and head.
 # - Gradients reach the weights.
 #
-# By hand: in the table `[[1, 0, 0], [0.75, 0.25, 0], [0.25, 0.25, 0.5]]` the weights of the token before are 0.75 and 0.25, so the score is 0.5.
+# By hand: in the table `[[1, 0, 0], [0.75, 0.25, 0], [0.25, 0.5, 0.25]]` the weights of the token before are 0.75 and 0.5, so the score is 0.625.
 
 
 # %% nbgrader={"grade_id": "previous_token_score", "solution": true}
@@ -101,7 +105,7 @@ def previous_token_score(weights):
 # %% nbgrader={"grade_id": "previous_token_score-by_hand", "grade": true, "points": 1}
 # The table of the text.
 probe = probes(previous_token_score=previous_token_score)
-probe.gives(torch.tensor([0.5]), THREE)
+probe.gives(torch.tensor([0.625]), THREE)
 
 # %% nbgrader={"grade_id": "previous_token_score-heads", "grade": true, "points": 2}
 # Several heads, several texts.
@@ -133,7 +137,7 @@ probe.gradient(causal_weights(probe.normal(2, 5, 5)))
 # - The mean runs over the positions in $I$ only. If no token comes twice, the score is 0.
 # - `weights` need not be causal; what stands later than $i$ never counts.
 #
-# By hand: tokens `[5, 7, 5]` with the table of exercise 1. Only position 2 holds a token that has stood before, at 0; after it stands position 1, which gets 0.25. The score is 0.25.
+# By hand: tokens `[5, 7, 5]` with the table of exercise 1. Only position 2 holds a token that has stood before, at 0; after it stands position 1, which gets 0.5. The score is 0.5.
 #
 # <details><summary>Hint</summary>
 #
@@ -156,7 +160,7 @@ def induction_score(weights, tokens):
 # %% nbgrader={"grade_id": "induction_score-by_hand", "grade": true, "points": 1}
 # The example of the text.
 probe = probes(induction_score=induction_score)
-probe.gives(torch.tensor([0.25]), THREE, torch.tensor([5, 7, 5]))
+probe.gives(torch.tensor([0.5]), THREE, torch.tensor([5, 7, 5]))
 
 # %% nbgrader={"grade_id": "induction_score-texts", "grade": true, "points": 3}
 # Several heads, tokens that come back once or more often.

@@ -209,6 +209,20 @@ def mask_states() -> list[dict[str, Any]]:
     return states
 
 
+def flow_states() -> list[dict[str, Any]]:
+    state = import_module("attn_course.explorers.transformer_flow").default_state()
+    rng = random.Random(23)
+    words = [word for word in state["words"] if word.isalpha()]
+    texts = [*state["examples"], "", "  The DOG, sees a zebra . constructor!", "tom " * 20]
+    texts += [" ".join(rng.choices(words, k=n)) for n in (1, 4, 9, 14)]
+    fixed = {key: state[key] for key in ("words", "layout", "weights")}
+    return [
+        fixed | {"text": text, "off": off, "at": at}
+        for text in texts
+        for off, at in (([], -1), (sorted(rng.sample(range(8), 3)), rng.randint(0, 6)))
+    ]
+
+
 CASES = {
     # float32 on both sides: exp and sums may round differently in the last digit
     "softmax_temperature": (softmax_states, 2e-6),
@@ -222,6 +236,7 @@ CASES = {
     "hard_attention": (hard_states, 1e-9),
     "word_sense": (sense_states, 1e-12),
     "mask_composer": (mask_states, 1e-12),
+    "transformer_flow": (flow_states, 1e-7),
 }
 # One fault for each module, of the kind that a picture would hide.
 FAULTS = {
@@ -235,6 +250,7 @@ FAULTS = {
     "hard_attention": ("edge <= u", "edge < 1.01 * u"),
     "word_sense": ("dot(vectors[place], vector)", "dot(vectors[0], vector)"),
     "mask_composer": ("i - j < width", "i - j <= width"),
+    "transformer_flow": ("position * base", "(position + 0.01 * position) * base"),
 }
 
 
