@@ -173,7 +173,8 @@ function render({ model, el }) {
       bar.style.width = `${size}%`;
       bar.style.left = parts[part] < 0 ? `${50 - size}%` : "50%";
       bar.className = parts[part] < 0 ? "attn-x-less" : "";
-      digits.textContent = `${parts[part] < 0 ? "−" : "+"}${Math.abs(parts[part]).toFixed(1)}`;
+      const rounded = Math.abs(parts[part]).toFixed(1);
+      digits.textContent = rounded === "0.0" ? rounded : `${parts[part] < 0 ? "−" : "+"}${rounded}`;
     });
     next.forEach(({ word, share }, i) => { word.textContent = clean(top[i][0]); share.set(top[i][1], top[i][1].toFixed(2)); });
     lens.textContent = `Read off the stream too early: after the embedding “${clean(steps[0][0])}” ${steps[0][1].toFixed(2)}, after layer 1 “${clean(steps[1][0])}” ${steps[1][1].toFixed(2)}, after layer 2 “${clean(steps[2][0])}” ${steps[2][1].toFixed(2)}.`;
@@ -188,7 +189,7 @@ function render({ model, el }) {
     return numbers.change(values, draw);
   };
   frame(el, {
-    question: "Which head does the work? Switch off what is not needed.",
+    question: "Which heads does the next word need?",
     picture: [
       h("div", { class: "attn-x-choice" }, h("label", { for: id }, "Type"), box),
       h("div", { class: "attn-x-top", style: "margin-top: .4rem" }, examples),
