@@ -181,6 +181,7 @@ def _parts(model: LanguageModel, seen: Any, place: int, word: int) -> list[float
     vectors = [seen["embedding"][0, place]]
     for layer in range(LAYERS):
         attention = model.get_submodule(f"blocks.{layer}.attention")
+        assert isinstance(attention, MultiHeadAttention)
         mix = attention.output_projection.weight.unflatten(-1, (HEADS, -1))  # (D, H, Ev)
         heads = seen[f"blocks.{layer}.attention.heads"][0, :, place]  # (H, Ev)
         vectors += list(torch.einsum("dhe,he->hd", mix, heads))
