@@ -17,7 +17,7 @@ export PYTHONUNBUFFERED ?= 1
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help book html html-strict serve sweep test lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean translation
+.PHONY: help book html html-strict serve sweep test lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean translation language-model
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -54,13 +54,13 @@ unit: setup ## tests of the package and of the build, in parallel
 		--ignore tests/exercises --ignore tests/grading --ignore tests/hostile
 
 sets: setup ## exercises: solutions, variants, misconceptions, releases
-	@echo "== exercise sets" && $(BIN)/pytest -n $(JOBS) --dist load -q tests/exercises
+	@echo "== exercise sets" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q tests/exercises
 
 grading: setup system ## the grader: jail, verdicts, gradebook, hostile submissions
-	@echo "== grader" && $(BIN)/pytest -n $(JOBS) --dist loadfile -q -m "not nbgrader" tests/grading tests/hostile
+	@echo "== grader" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist loadfile -q -m "not nbgrader" tests/grading tests/hostile
 
 notebooks: setup ## stock nbgrader on real submissions
-	@echo "== stock nbgrader" && $(BIN)/pytest -n $(JOBS) --dist loadgroup -q -m nbgrader
+	@echo "== stock nbgrader" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist loadgroup -q -m nbgrader
 
 exercises: setup ## regenerate exercises/ from solutions/
 	@$(BIN)/attn-course exercises build
@@ -69,7 +69,7 @@ exercises-check: setup ## fail when exercises/ is stale or leaks an answer
 	@echo "== exercises in step" && $(BIN)/attn-course exercises build --check
 
 site: browser ## check the built site, page by page, in Chromium
-	@echo "== site" && $(BIN)/pytest -n $(JOBS) --dist load -q -m "book or browser"
+	@echo "== site" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q -m "book or browser"
 
 system: setup ## install what the grader's tests need (bubblewrap, PostgreSQL, libseccomp)
 	@$(PYTHON) tools/setup.py system
@@ -80,6 +80,9 @@ browser: setup ## find or install a Chromium for the browser tests
 SETTING ?= reduced
 translation: setup ## train the translation experiment (SETTING=full for a GPU); stop and repeat as you like
 	@$(BIN)/python -m experiments.translation --setting $(SETTING) $(if $(OUT),--out $(OUT))
+
+language-model: setup ## train the language-model experiment (SETTING=full for a GPU); likewise
+	@$(BIN)/python -m experiments.language_model --setting $(SETTING) $(if $(OUT),--out $(OUT))
 
 lock: setup ## resolve pyproject.toml into requirements.lock (needs network)
 	@$(BIN)/pip install -q uv && UV=$(BIN)/uv tools/lock.sh

@@ -15,6 +15,7 @@ PARTS = (
     "explorers",
     "functional",
     "grading",
+    "interop",
     "masks",
     "nn",
     "probes",

@@ -342,6 +342,12 @@ NN: dict[str, Callable[[], Row]] = {
     "LowRankLinear": lambda: made(
         ann.LowRankLinear(in_features=E, out_features=D, rank=2), q
     ),
+    "MaskedWordHead": lambda: made(
+        ann.MaskedWordHead(
+            embed_dim=E, tokens=nn.Embedding(V, E), norm=ann.LayerNorm(embed_dim=E)
+        ),
+        q,
+    ),
     "ModelCache": lambda: Row(why=CACHE),
     "MultiHeadAttention": lambda: made(
         mha(num_kv_heads=1), q, k, v[..., :E],

@@ -19,7 +19,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SLUGS = sorted(path.parent.name for path in ROOT.glob("solutions/*/misconceptions.py"))
 RESULTS = sorted(path.name for path in ROOT.glob("experiments/results/*.json"))
 # what a user of the package, and a learner with a notebook, may lack
-OPTIONAL = ["matplotlib", "nbgrader", "jupyter_book", "nbformat", "anywidget", "IPython", "pytest"]
+OPTIONAL = [
+    *("matplotlib", "nbgrader", "jupyter_book", "nbformat", "anywidget", "IPython", "pytest"),
+    "transformers",
+]
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -167,7 +170,7 @@ assert attn_course.__file__.startswith({str(core_only)!r}), attn_course.__file__
 assert not {{'torch', 'numpy'}} & set(sys.modules), 'import attn_course alone loads torch or numpy'
 names = [module.name for module in pkgutil.walk_packages(attn_course.__path__, 'attn_course.')]
 optional = ('attn_course.viz', 'attn_course.grading', 'attn_course.explorers.',
-            'attn_course.probes.catalogue.')
+            'attn_course.interop', 'attn_course.probes.catalogue.')
 core = [name for name in names if not name.startswith(optional)]
 for name in core:
     importlib.import_module(name)

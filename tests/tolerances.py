@@ -8,3 +8,6 @@ BFLOAT16_ROUNDING = {"rtol": 2**-8, "atol": 1e-6}
 
 # float32 log-probabilities added up over a sequence, against float64
 LOG_PROBABILITY = {"rtol": 1e-5, "atol": 1e-5}
+
+# float32 against another implementation, whose sums come in another order, through three blocks
+INTEROP = {"rtol": 1e-5, "atol": 1e-5}

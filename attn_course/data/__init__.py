@@ -1,4 +1,4 @@
-"""Generated tasks, vocabularies, batches, a tiny embedding table and two real data sets."""
+"""Generated tasks, vocabularies, batches, a tiny embedding table and three real texts."""
 
 from attn_course.data._fetch import DataError
 from attn_course.data.babi import (
@@ -25,6 +25,7 @@ from attn_course.data.digits import Digits, Scenes, digit_scenes, load_digits, m
 from attn_course.data.embeddings import SENSE_EXAMPLES, SenseExample, WordVectors, word_vectors
 from attn_course.data.multi30k import load_multi30k, words
 from attn_course.data.pointer_chase import pointer_chase
+from attn_course.data.python_manual import load_python_manual
 from attn_course.data.recorded import load_results
 from attn_course.data.shakespeare import load_shakespeare
 from attn_course.data.stories import Story, StoryBatch, encode_stories
@@ -75,6 +76,7 @@ __all__ = [
     "encode_stories",
     "load_digits",
     "load_multi30k",
+    "load_python_manual",
     "load_results",
     "load_shakespeare",
     "mosaic",

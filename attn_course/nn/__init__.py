@@ -17,7 +17,7 @@ from attn_course.nn.capture import (
     without_heads,
 )
 from attn_course.nn.embeddings import TokenEmbedding
-from attn_course.nn.encoder_model import EncoderModel, Pooler, bert_like
+from attn_course.nn.encoder_model import EncoderModel, MaskedWordHead, Pooler, bert_like
 from attn_course.nn.feed_forward import FeedForward, GatedFeedForward
 from attn_course.nn.language_model import (
     LanguageModel,
@@ -100,6 +100,7 @@ __all__ = [
     "LowRankLinear",
     "LuongDecoder",
     "LuongState",
+    "MaskedWordHead",
     "MemoryNetwork",
     "ModelCache",
     "MultiHeadAttention",

@@ -1,10 +1,12 @@
 """Encoder-only models: a vector for every token, which has seen the tokens on both sides."""
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from attn_course.functional.feed_forward import gelu
 from attn_course.nn.block import EncoderBlock
@@ -24,7 +26,7 @@ class EncoderModel(nn.Module):
     Args:
         embedding: From ids to vectors.
         encoder: Stack of encoder blocks.
-        head: From vectors to logits, such as of the masked words; none if not given.
+        head: From vectors to logits, such as :class:`MaskedWordHead`; none if not given.
         pooler: From vectors to one vector per row, such as :class:`Pooler`.
     """
 
@@ -68,7 +70,7 @@ class EncoderModel(nn.Module):
         padding_mask: Bool[Tensor, "B L"] | None = None,
         *,
         token_types: Int[Tensor, "B L"] | None = None,
-    ) -> Float[Tensor, "B L V"]:
+    ) -> Float[Tensor, "B ..."]:
         """Logits of the head; the vectors themselves if there is none.
 
         Args:
@@ -101,6 +103,43 @@ class Pooler(nn.Module):
     def forward(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
         """One vector per row."""
         return torch.tanh(self.projection(hidden[:, 0]))
+
+
+class MaskedWordHead(nn.Module):
+    r"""Which word stood at each position: logits from what the encoder made of the place.
+
+    .. math:: \mathrm{logits} = E\, \mathrm{norm}(\phi(W h + b)) + c
+
+    Devlin et al. (2019), BERT, where :math:`E` is the table of the embedding. Initialisation:
+    normal, standard deviation 0.02, biases 0.
+
+    Args:
+        embed_dim: Size of a vector.
+        tokens: The table :math:`E`, shared with the embedding where it is
+            ``model.embedding.tokens``.
+        activation: :math:`\phi`.
+        norm: Applied before the table.
+    """
+
+    def __init__(
+        self,
+        *,
+        embed_dim: int,
+        tokens: nn.Embedding,
+        activation: Callable[[Tensor], Tensor] = gelu,
+        norm: nn.Module,
+    ) -> None:
+        super().__init__()
+        self.projection = nn.Linear(embed_dim, embed_dim)
+        self.activation, self.norm, self.tokens = activation, norm, tokens
+        self.bias = nn.Parameter(torch.zeros(tokens.num_embeddings))
+        nn.init.normal_(self.projection.weight, std=0.02)
+        nn.init.zeros_(self.projection.bias)
+
+    def forward(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
+        """One logit per word and position."""
+        x = self.norm(self.activation(self.projection(hidden)))
+        return linear(x, self.tokens.weight, self.bias)
 
 
 def bert_like(

@@ -51,11 +51,21 @@ class SinusoidalPositions(nn.Module):
         base: Ratio of the longest wavelength to the shortest.
         interleaved: Sine and cosine alternate, as in the paper; otherwise all sines come first, as
             in Marian.
+        max_length: How many positions there may be, as far as the model was trained; any number if
+            not given.
     """
 
-    def __init__(self, *, embed_dim: int, base: float = 10000.0, interleaved: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        embed_dim: int,
+        base: float = 10000.0,
+        interleaved: bool = True,
+        max_length: int | None = None,
+    ) -> None:
         super().__init__()
         self.embed_dim, self.base, self.interleaved = embed_dim, base, interleaved
+        self.max_length = max_length
 
     def forward(self, positions: Int[Tensor, "*B L"], length: int) -> Float[Tensor, "*B L D"]:
         """One vector per position.
@@ -63,7 +73,12 @@ class SinusoidalPositions(nn.Module):
         Args:
             positions: From 0 to ``length - 1``; what is below 0 counts as 0.
             length: How many positions there are.
+
+        Raises:
+            ValueError: If there are more than ``max_length``.
         """
+        if self.max_length is not None and length > self.max_length:
+            raise ValueError(f"length: expected at most {self.max_length}, got {length}")
         table = sinusoidal_positions(
             length,
             self.embed_dim,

@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,12 +36,38 @@ class Call:
 
 @dataclass(frozen=True)
 class Misconception:
-    """A wrong answer with its name, its message and the test cells that it must fail."""
+    """A wrong answer with its name, its message and the test cells that it must fail.
+
+    Attributes:
+        of: Graded function that it stands in for.
+        name: Short name, shown to the learner.
+        fails: ``grade_id`` of exactly the test cells that it fails.
+        function: The wrong answer.
+        right: A right answer that takes its steps as arguments, where the mistake replaces steps.
+        steps: The steps that it replaces, by name.
+        made_of: The two mistakes that it joins, where it is a pair.
+    """
 
     of: str
     name: str
     fails: tuple[str, ...]
     function: Callable[..., Any]
+    right: Callable[..., Any] | None = None
+    steps: tuple[tuple[str, Callable[..., Any]], ...] = ()
+    made_of: "tuple[Misconception, ...]" = ()
+
+    def beside(self, other: "Misconception") -> "Misconception | None":
+        """Both mistakes in one answer, where both replace a step of one right answer.
+
+        None where they replace the same step, or are not written as steps.
+        """
+        replaced = {step for step, _ in self.steps} & {step for step, _ in other.steps}
+        if self.right is None or self.right is not other.right or replaced:
+            return None
+        steps = self.steps + other.steps
+        function = partial(self.right, **dict(steps))
+        name = f"{self.name} and {other.name}"
+        return Misconception(self.of, name, (), function, self.right, steps, (self, other))
 
     @property
     def message(self) -> str:
@@ -208,12 +234,19 @@ def right_answer(slug: str, function: str) -> Callable[..., Any] | None:
 def collect(module: ModuleType) -> Catalogue:
     """Gather the declarations of a loaded ``misconceptions.py``."""
     members = list(vars(module).values())
-    found = [getattr(m, "__attn_misconception__", None) for m in members if callable(m)]
+    found = list(itertools.chain.from_iterable(_declared_by(m) for m in members))
     made = [(m.__attn_witnesses__, m) for m in members if hasattr(m, "__attn_witnesses__")]
     return Catalogue(
-        misconceptions=tuple(m for m in found if isinstance(m, Misconception)),
+        misconceptions=tuple(found),
         witnesses=tuple(made),
     )
+
+
+def _declared_by(member: Any) -> list[Misconception]:
+    """What a function is declared as, or everything that a ``WrongAnswers`` has declared."""
+    alone = getattr(member, "__attn_misconception__", None)
+    many = getattr(member, "__attn_declared__", ())
+    return [m for m in (alone, *many) if isinstance(m, Misconception)]
 
 
 def collect_variants(module: ModuleType) -> list[Variant]:

@@ -152,7 +152,7 @@ def _by_search(suspect: Suspect) -> Cause:
             "each time: it draws random numbers, or keeps something from call to call.",
         )
     mistakes = suspect.catalogue.of(suspect.name)
-    found = Search(cases, right, mistakes, parameters(right)).explain()
+    found = Search(suspect.function, cases, right, mistakes, parameters(right)).explain()
     parts: list[Cause] = []
     for one in found:
         parts.append(Cause(" and ".join(one.names), one.text))

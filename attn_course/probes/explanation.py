@@ -6,9 +6,12 @@ where the learner's numbers equal what it gives, differ from the right ones, and
 equality cannot be chance; and never where the learner is right on an input that the mistake spoils.
 """
 
+import itertools
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import torch
@@ -20,12 +23,16 @@ from attn_course.probes.compare import difference
 from attn_course.probes.outcome import Outcome, known
 from attn_course.probes.relations import Change, Numbers, Relation, alike, close, generic
 from attn_course.probes.student import Gradient
-from attn_course.probes.values import leaves, transform
+from attn_course.probes.values import leaves, size, transform
 
 ENOUGH = 3  # generic numbers that must agree where a mistake explains everything
 PARTLY = 8  # and where it explains only a part of what is wrong
 _MOST_OF_A_CALL = 6
 _MOST_NEUTRAL = 12
+_LARGE = 5000  # numbers in a call
+_MOST_SEARCHES = 3  # for all tests of one function: nearly all of the evidence is the same
+_MOST_SECONDS = 15.0  # for all searches of one function: a test cell has a limit of its own
+_RICHEST = 3  # wrong calls with the most numbers, which decide what is looked at further
 
 
 @dataclass
@@ -61,6 +68,39 @@ class Case:
         return self.expected is not None and self.got is not None
 
 
+# a mistake of the catalogue, a change of what is read, a relation to what is returned
+Parts = tuple[Misconception | None, tuple[Any, Change] | None, Relation | None]
+
+
+@dataclass
+class Earlier:
+    """What the searches for earlier tests of one function have found in one catalogue."""
+
+    catalogue: Sequence[Misconception]
+    parts: list[Parts] = field(default_factory=list)
+    searches: int = 0
+    seconds: float = 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether no more is looked for."""
+        return self.searches >= _MOST_SEARCHES or self.seconds >= _MOST_SECONDS
+
+
+# by identity: a function in the jail has no hash
+_EARLIER: dict[int, tuple[ref[Callable[..., Any]], Earlier]] = {}
+
+
+def _earlier(function: Callable[..., Any], catalogue: Sequence[Misconception]) -> Earlier:
+    """What is known of a function; it is forgotten together with the function."""
+    key = id(function)
+    there, found = _EARLIER.get(key, (None, None))
+    if there is None or found is None or there() is not function or found.catalogue != catalogue:
+        found = Earlier(catalogue)
+        _EARLIER[key] = ref(function, lambda _: _EARLIER.pop(key, None)), found
+    return found
+
+
 @dataclass
 class Explanation:
     """Mistakes that together give the learner's numbers on some calls, and how many numbers."""
@@ -71,6 +111,7 @@ class Explanation:
     weight: int = 0
     full: bool = False
     mistake: Misconception | None = None
+    parts: Parts | None = None
     explained: set[int] = field(default_factory=set)
     unexplained: set[int] = field(default_factory=set)
 
@@ -144,16 +185,30 @@ def _unmasked(value: Any) -> Any:
 
 
 class Search:
-    """Looks for explanations of one learner's function on a list of cases."""
+    """Looks for explanations of one learner's function on a list of cases.
+
+    Args:
+        function: The learner's function; a later search tries first what an earlier one has found.
+        cases: Calls with the right outcome and the learner's, the one that failed first.
+        right: A right answer.
+        catalogue: Known mistakes in this function.
+        names: Names of its arguments.
+    """
 
     def __init__(
         self,
+        function: Callable[..., Any],
         cases: Sequence[Case],
         right: Callable[..., Any],
         catalogue: Sequence[Misconception],
         names: Sequence[str],
     ) -> None:
         self.cases = [c for c in cases if c.expected is not None]
+        small = [c for c in self.cases if size((c.call.args, c.call.kwargs)) <= _LARGE]
+        if any(c.wrong and c.usable for c in small):
+            self.cases = small  # what tests a statistic costs much and tells nothing more
+        self.failing = cases[0]
+        self.earlier = _earlier(function, catalogue)
         self.right = right
         self.catalogue = catalogue
         self.names = list(names)
@@ -167,14 +222,37 @@ class Search:
         """The best explanation, or two that share the work; [] when nothing is sure."""
         if not self.wrong:
             return []
+        known = [one for parts in self.earlier.parts if (one := self._of_base(*parts))]
+        again = [one for one in known if self._tells_why(one)]
+        if again or self.earlier.over:
+            return (again or known)[:1]
+        found = self._search()
+        self.earlier.parts += [one.parts for one in found if one.parts]
+        self.earlier.searches += 1
+        return found
+
+    def _in_time(self, candidates: Iterator[Explanation | None]) -> Iterator[Explanation | None]:
+        """The candidates, until the time of this function is over."""
+        start, before = time.monotonic(), self.earlier.seconds
+        for one in candidates:
+            self.earlier.seconds = before + time.monotonic() - start
+            yield one
+            if self.earlier.seconds >= _MOST_SECONDS:
+                return
+
+    def _tells_why(self, one: Explanation) -> bool:
+        """Whether an explanation is of the call that failed."""
+        return one.full or any(self.cases[index] is self.failing for index in one.explained)
+
+    def _search(self) -> list[Explanation]:
         found: list[Explanation] = []
-        for one in self._single():
+        for one in self._in_time(self._single()):
             if one is not None:
                 found.append(one)
                 if one.full:
                     return [one]
         partly = {name for one in found if one.catalogued for name in one.names}
-        for one in self._double(partly):
+        for one in self._in_time(self._double(partly)):
             if one is not None:
                 found.append(one)
                 if one.full:
@@ -222,16 +300,37 @@ class Search:
 
     def _double(self, partly: set[str]) -> Iterator[Explanation | None]:
         """Two at once; where one of the catalogue explains a part, only that one and another."""
-        rich = [i for i in self.wrong if not isinstance(self.cases[i].call.via, Gradient)][:3]
+        yield from self._pairs()
+        rich = self._rich()
         likely = [m for m in self.catalogue if m.name in partly] or self.catalogue
         for mistake in likely:
             for relation in relations.RELATIONS:
-                if any(self._related(i, mistake, relation) for i in rich):
-                    yield self._of_base(mistake, None, relation)
+                related = any(self._related(i, mistake, relation) for i in rich)
+                yield self._of_base(mistake, None, relation) if related else None
         for mistake in likely:
             for change in self._changes():
-                if any(close(self.cases[i].got, self._base(i, mistake, change)) for i in rich[:1]):
-                    yield self._of_base(mistake, change, None)
+                equal = any(
+                    close(self.cases[i].got, self._base(i, mistake, change)) for i in rich[:1]
+                )
+                yield self._of_base(mistake, change, None) if equal else None
+
+    def _pairs(self) -> Iterator[Explanation | None]:
+        """Two of the catalogue in one answer, which are written as steps of one right answer."""
+        rich = self._rich()
+        for first, second in itertools.combinations(self.catalogue, 2):
+            both = first.beside(second)
+            if both is not None:
+                taken = any(self._takes_both(i, first, second, both) for i in rich)
+                yield self._of_base(both, None, None) if taken else None
+
+    def _rich(self) -> list[int]:
+        plain = (i for i in self.wrong if not isinstance(self.cases[i].call.via, Gradient))
+        return list(itertools.islice(plain, _RICHEST))
+
+    def _takes_both(self, index: int, *mistakes: Misconception) -> bool:
+        """Whether the learner's numbers are those of the last mistake, and not of the others."""
+        *single, both = (close(self.cases[index].got, self._base(index, m, None)) for m in mistakes)
+        return both and not any(single)
 
     def _related(self, index: int, mistake: Misconception, relation: Relation) -> bool:
         base = self._base(index, mistake, None)
@@ -240,7 +339,7 @@ class Search:
     def _changes(self) -> list[tuple[Any, Change]]:
         if self._made is None:
             found: dict[Any, Change] = {}
-            for index in self.wrong[:3]:
+            for index in self.wrong[:_RICHEST]:
                 for key, change in relations.changes(self.cases[index].call, self.names):
                     found.setdefault(key, change)
             self._made = list(found.items())
@@ -279,10 +378,12 @@ class Search:
         change: tuple[Any, Change] | None,
         relation: Relation | None,
     ) -> Explanation | None:
-        parts = [p for p in (mistake, change and change[1], relation) if p is not None]
-        text = " It is also so: ".join(f"{p.name}. {' '.join(p.message.split())}" for p in parts)
-        found = Explanation(tuple(p.name for p in parts), text, int(mistake is not None))
+        known_ones = [] if mistake is None else list(mistake.made_of or (mistake,))
+        parts = [p for p in (*known_ones, change and change[1], relation) if p is not None]
+        text = _together(*parts)
+        found = Explanation(tuple(p.name for p in parts), text, len(known_ones))
         found.mistake = mistake if len(parts) == 1 else None
+        found.parts = (mistake, change, relation)
         order = [*self.wrong, *(i for i in range(len(self.cases)) if i not in set(self.wrong))]
         for count, index in enumerate(order):
             case = self.cases[index]
@@ -302,7 +403,7 @@ class Search:
             # Rich calls come first: what explains none of them is not looked at further.
             if count >= 2 and not found.explained and (change or relation):
                 return None
-        return self._accept(found, alone=len(parts) == 1)
+        return self._accept(found, alone=change is None and relation is None)
 
     def _weigh(
         self,
@@ -390,6 +491,11 @@ class Search:
             f"{words}. Look for a scale, a mean or a sum that is too many or missing."
         )
         return self._accept(found, alone=True)
+
+
+def _together(*parts: Misconception | Change | Relation) -> str:
+    """The words on all parts of an explanation."""
+    return " It is also so: ".join(f"{p.name}. {' '.join(p.message.split())}" for p in parts)
 
 
 def _generic_count(got: Numbers) -> int:

@@ -21,12 +21,13 @@ family: one line makes it from a right answer::
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attn_course.probes.catalogue import misconception
+from attn_course.probes.catalogue import Misconception
 from attn_course.probes.probe import Probe
 
 _UNKNOWN: Any = object()
@@ -88,6 +89,7 @@ class WrongAnswers:
         self.of = of
         self.tests = tuple(tests)
         self.right = right
+        self.__attn_declared__: list[Misconception] = []
 
     def __call__(
         self, name: str, *, fails: Sequence[str] | None = None, but: Sequence[str] = ()
@@ -105,8 +107,43 @@ class WrongAnswers:
         unknown = {*(fails or ()), *but} - set(self.tests)
         if unknown:
             raise ValueError(f"{self.of}: expected tests of {self.tests}, got {sorted(unknown)}")
-        chosen = [test for test in (fails or self.tests) if test not in but]
-        return misconception(of=self.of, name=name, fails=[f"{self.of}-{t}" for t in chosen])
+        lost = [f"{self.of}-{t}" for t in (fails or self.tests) if t not in but]
+
+        def declare(function: Any) -> Any:
+            self.__attn_declared__.append(Misconception(self.of, name, tuple(lost), function))
+            return function
+
+        return declare
+
+    def fault(
+        self,
+        name: str,
+        message: str,
+        *,
+        fails: Sequence[str] | None = None,
+        but: Sequence[str] = (),
+        **steps: Callable[..., Any],
+    ) -> None:
+        """Declare a wrong answer that differs from the right one in some of its steps.
+
+        Two such mistakes in one answer are recognised together where they replace different steps.
+
+        Args:
+            name: Short name, shown to the learner.
+            message: The words for the learner.
+            fails: The tests that it fails; all where nothing is said.
+            but: Tests that it passes.
+            **steps: Keyword-only arguments of the right answer, each a function.
+        """
+
+        def wrong(*args: Any, **kwargs: Any) -> Any:
+            return self._right()(*args, **steps, **kwargs)
+
+        wrong.__doc__ = message
+        self._declare(name, fails, wrong, but)
+        self.__attn_declared__[-1] = replace(
+            self.__attn_declared__[-1], right=self.right, steps=tuple(sorted(steps.items()))
+        )
 
     def detached(self, *, fails: Sequence[str] = ("gradient",)) -> None:
         """The family: right values that are cut off from the inputs."""
@@ -170,12 +207,8 @@ class WrongAnswers:
         but: Sequence[str] = (),
     ) -> None:
         self._right()
-        made = self(name, fails=fails, but=but)(wrong)
-        # the catalogue collects what a module binds: bind it under a name that says what it is
-        bound = sys._getframe(2).f_globals
-        label = f"{self.of}_{name}".replace(" ", "_").replace(",", "")
-        made.__name__ = made.__qualname__ = label
-        bound[label] = made
+        wrong.__name__ = wrong.__qualname__ = f"{self.of}: {name}"
+        self(name, fails=fails, but=but)(wrong)
 
 
 def _map(change: Callable[[Tensor], Tensor], value: Any) -> Any:

@@ -1,6 +1,7 @@
 """One plain training loop, schedules, checkpoints; decoding and metrics of sequence models."""
 
 from attn_course.train.baseline import RunningBaseline
+from attn_course.train.bleu import Bleu, bleu
 from attn_course.train.checkpoint import load_checkpoint, save_atomic
 from attn_course.train.decoding import Decoded, beam_search, greedy_decode, sample_decode
 from attn_course.train.history import History
@@ -12,6 +13,7 @@ from attn_course.train.metrics import (
     sequence_accuracy,
     token_accuracy,
 )
+from attn_course.train.parallel import Parallel, count_targets, start_parallel
 from attn_course.train.sampling import (
     min_p,
     probabilities_of,
@@ -35,8 +37,10 @@ from attn_course.train.steps import (
 )
 
 __all__ = [
+    "Bleu",
     "Decoded",
     "History",
+    "Parallel",
     "RunningBaseline",
     "Speculated",
     "Start",
@@ -44,8 +48,10 @@ __all__ = [
     "alignment_error_rate",
     "alignment_mass",
     "beam_search",
+    "bleu",
     "cached_scorer",
     "constant",
+    "count_targets",
     "fit",
     "generate",
     "greedy_decode",
@@ -60,6 +66,7 @@ __all__ = [
     "speculative_decode",
     "start_from_prompt",
     "start_from_source",
+    "start_parallel",
     "teacher_forcing_loss",
     "temperature",
     "token_accuracy",

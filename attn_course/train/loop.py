@@ -21,6 +21,7 @@ from attn_course.train.checkpoint import (
 )
 from attn_course.train.history import History
 from attn_course.train.interrupts import deferred_interrupt
+from attn_course.train.parallel import Parallel, whole_norm
 from attn_course.train.progress import Progress
 
 BatchT = TypeVar("BatchT")
@@ -43,6 +44,7 @@ def fit(
     evaluate: Callable[[nn.Module], Mapping[str, float]] | None = None,
     eval_every: int | None = None,
     callbacks: Iterable[Callable[[int, History], None]] = (),
+    parallel: Parallel | None = None,
 ) -> History:
     """Minimise ``loss(model, batch)`` over ``steps`` batches.
 
@@ -73,6 +75,9 @@ def fit(
         eval_every: Steps between evaluations; default: only after the last step.
         callbacks: Called after every step with the number of steps done and the history; the random
             numbers they draw do not change the training.
+        parallel: This process, where several train one model: the first alone writes the
+            checkpoint, which is that of a run in one process and can be resumed by any number;
+            Ctrl-C in one stops all after the same step. Every process reads the file.
 
     Returns:
         Loss, gradient norm, learning rate and seconds of every step.
@@ -87,6 +92,7 @@ def fit(
             are those before that step.
         KeyboardInterrupt: After Ctrl-C, once the running step is finished and the checkpoint saved.
     """
+    parallel = parallel or Parallel()
     _check(steps, clip_norm, checkpoint_path, checkpoint_every, resume, evaluate, eval_every)
     _require_own_parameters(model, optimizer)
     if checkpoint_path is not None:
@@ -101,15 +107,19 @@ def fit(
     if seed is not None:
         torch.manual_seed(seed)
     if resume and checkpoint_path is not None and Path(checkpoint_path).exists():
-        history = _restore(checkpoint_path, model, optimizer, source, steps, seed)
+        history = _restore(checkpoint_path, model, optimizer, source, steps, seed, parallel)
 
     was_training = model.training
     bar = Progress(steps, start=len(history), show=progress)
     position = (random_state(), source.state_dict())
 
     def save() -> None:
-        if checkpoint_path is not None:
-            save_atomic(_state(model, optimizer, history, seed, *position), checkpoint_path)
+        if checkpoint_path is None:
+            return
+        state = parallel.whole(_state(model, optimizer, history, seed, *position))
+        if parallel.main:
+            save_atomic(state, checkpoint_path)
+        parallel.wait()  # the file is there for all of them
 
     try:
         with deferred_interrupt() as interrupted:
@@ -122,7 +132,7 @@ def fit(
                 _require_finite("loss", value, step)
                 optimizer.zero_grad(set_to_none=True)
                 value.backward()
-                norm = nn.utils.clip_grad_norm_(parameters, clip_norm or math.inf)
+                norm = whole_norm(nn.utils.clip_grad_norm_(parameters, clip_norm or math.inf))
                 _require_finite("gradient norm", norm, step)
                 if schedule is not None:
                     rate = schedule(step)
@@ -148,7 +158,7 @@ def fit(
                     for callback in callbacks:
                         callback(step + 1, history)
                 bar.update(history)
-                if interrupted():
+                if parallel.any(interrupted()):
                     raise KeyboardInterrupt
                 if checkpoint_every is not None and _due(step + 1, checkpoint_every, steps):
                     save()
@@ -231,6 +241,7 @@ def _restore(
     source: BatchSource[Any],
     steps: int,
     seed: int | None,
+    parallel: Parallel,
 ) -> History:
     state = load_checkpoint(path)
     if state["step"] > steps:
@@ -244,8 +255,7 @@ def _restore(
     ):
         if other:
             raise ValueError(f"{name}: expected that of {path}, {other}")
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
+    parallel.load(model, optimizer, state)
     source.load_state_dict(state["data"])
     set_random_state(state["random"])
     return History(**state["history"])

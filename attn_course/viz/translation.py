@@ -18,6 +18,7 @@ TRANSLATION_MODELS = {
     "location": "Luong, location",
     "scaled_dot": "Luong decoder, scaled dot",
     "cosine": "Luong decoder, cosine",
+    "transformer": "Transformer",
 }
 
 

@@ -671,6 +671,172 @@ def self_attention() -> Drawing:
 
 
 @diagram
+def decoder_only() -> Drawing:
+    """Chapter 11: a stack that only writes, with the cache of one block."""
+    d = Drawing(
+        "decoder-only",
+        474,
+        "A decoder-only model writes the fifth token. The first four stand in a row; only the "
+        "fourth is new. Its vector goes through the blocks. In a block it asks with the query q 4 "
+        "and looks at the keys and values 1 to 3, which stand in the cache, and at its own; "
+        "a feed-forward part follows. More blocks follow, each with a cache of its own. A norm "
+        "and a softmax give the probabilities of the next token, one is drawn, and t 5 goes back "
+        "to the end of the row.",
+        {
+            "inputs": "the text so far",
+            "new": "the newest token, the only one that is computed",
+            "cache": "the cache: keys and values of the earlier tokens",
+            "block": "one block: attention and feed-forward part",
+            "more": "further blocks, each with its own cache",
+            "output": "the probabilities of the next token",
+            "draw": "the draw, and the way back to the text",
+        },
+    )
+    last = COLUMNS[3]
+    d.box("t5", "t_5", (last, 24), "draw", size=(46, 28))
+    d.box("soft", "norm, softmax", (last - 50, 84), "output", size=(150, 28), words=True)
+    d.box("more", "more blocks", (last - 50, 142), "more", size=(150, 28), words=True, dashed=True)
+    d.band((152, 262), (276, 186), "block")
+    d.box("ff", "feed-forward", (last - 50, 196), "block", size=(150, 28), words=True)
+    d.box("at", "attention", (last - 97, 256), "block", size=(244, 28), words=True)
+    for i, x in enumerate(COLUMNS):
+        part = "new block" if i == 3 else "cache block"
+        d.box(f"k{i}", f"k_{i + 1}", (x - 14, 324), part, size=(27, 30))
+        d.box(f"v{i}", f"v_{i + 1}", (x + 15, 324), part, size=(27, 30))
+        d.arrow((x, 307), (x, 272), part)
+        d.box(f"t{i}", f"t_{i + 1}", (x, 440), "new inputs" if i == 3 else "inputs", size=(46, 30))
+    d.say("cache", (26, 374), "cache", anchor="start")
+    d.box("x", "x_4", (last, 388), "new", size=(46, 28))
+    d.arrow("t3", "x", "new")
+    d.arrow((last, 372), (last, 341), "new")
+    d.say("q_4", (last + 64, 330), "new", words=False)
+    d.curve([(last + 23, 388), (last + 50, 388), (last + 50, 256)], "new")
+    d.arrow((last + 50, 256), (last + 27, 256), "new")
+    d.arrow((last, 241), (last, 212), "block new")
+    d.arrow((last, 181), (last, 158), "block more new")
+    d.arrow((last, 127), (last, 100), "more output")
+    d.arrow((last, 69), (last, 40), "output draw")
+    d.say("draw", (last - 8, 58), "draw", anchor="end")
+    d.curve([(last + 25, 24), (334, 24), (334, 440)], "draw")
+    d.arrow((334, 440), (last + 27, 440), "draw")
+
+
+def transformer() -> Drawing:
+    """Chapter 10: two stacks that are joined by cross-attention."""
+    d = Drawing(
+        "transformer",
+        478,
+        "Two stacks. Left, the encoder: the source words and their positions pass N blocks, each "
+        "of self-attention and a feed-forward part, and become the memory, one vector for each "
+        "source word. Right, the decoder: the target words, shifted by one place, and their "
+        "positions pass N blocks, each of causal self-attention, cross-attention, whose queries "
+        "come from the decoder and whose keys and values come from the memory, and a feed-forward "
+        "part. A linear layer and a softmax give the next word at every position.",
+        {
+            "source": "the source words",
+            "encoder": "the encoder, N blocks of self-attention and a feed-forward part",
+            "memory": "the memory, which goes into every block of the decoder as keys and values",
+            "shifted": "the target words, shifted by one place",
+            "causal": "the causal self-attention of the decoder",
+            "cross": "the cross-attention: queries from the decoder, keys and values from the "
+            "memory",
+            "decoder": "the decoder",
+            "output": "the words that are asked for",
+            "padding": "the two places where padding of the source is masked",
+            "feedback": "when it writes: each word written is the next one read",
+        },
+    )
+    left, right, wide, tall = 76, 254, 116, 36
+    d.band((left, 270), (138, 152), "encoder")
+    d.band((right, 222), (138, 248), "decoder")
+    d.say("N ×", (12, 188), "encoder", anchor="start")
+    d.say("N ×", (340, 92), "decoder", anchor="end")
+    d.box("x", "x_1  …  x_S", (left, 454), "source", size=(wide, 30))
+    d.box("ex", "embedding|+ positions", (left, 392), "encoder", size=(wide, 44), words=True)
+    d.box("self", "self-attention", (left, 310), "encoder padding", size=(wide, tall), words=True)
+    d.box("ff", "feed-forward", (left, 234), "encoder", size=(wide, tall), words=True)
+    d.box("memory", "memory", (left, 150), "memory", size=(wide, 30), words=True)
+    d.box("y", "BOS  y_1  …  y_{n}", (right, 454), "shifted", size=(wide, 30))
+    d.box("ey", "embedding|+ positions", (right, 392), "decoder", size=(wide, 44), words=True)
+    d.box(
+        "masked", "causal|self-attention", (right, 310), "decoder causal", size=(wide, 42),
+        words=True,
+    )  # fmt: skip
+    d.box(
+        "cross", "cross-attention", (right, 222), "decoder cross padding", size=(wide, tall),
+        words=True,
+    )  # fmt: skip
+    d.box("ff2", "feed-forward", (right, 140), "decoder", size=(wide, tall), words=True)
+    d.box("out", "linear, softmax", (right, 68), "output", size=(wide, 30), words=True)
+    d.box("said", "y_1  …  y_n  EOS", (right, 18), "output", size=(wide, 30))
+    for lower, upper, part in (
+        ("x", "ex", "source encoder"),
+        ("ex", "self", "encoder"),
+        ("self", "ff", "encoder"),
+        ("ff", "memory", "encoder memory"),
+        ("y", "ey", "shifted decoder"),
+        ("ey", "masked", "decoder"),
+        ("masked", "cross", "decoder cross"),
+        ("cross", "ff2", "decoder"),
+        ("ff2", "out", "decoder output"),
+        ("out", "said", "output"),
+    ):
+        d.arrow(lower, upper, part)
+    d.arrow("memory", "cross", "memory cross", via=[(160, 150), (160, 222)])
+    d.say("K, V", (140, 140), "memory cross", anchor="start", words=False)
+    d.say("Q", (right + 8, 270), "cross", anchor="start", words=False)
+    d.arrow("said", "y", "feedback", via=[(344, 18), (344, 454)], dashed=True)
+
+
+def multi_head() -> Drawing:
+    """Chapter 08: two heads look at the same text at once, each through matrices of its own."""
+    d = Drawing(
+        "multi-head",
+        420,
+        "Multi-head attention with two heads. The vector x i that asks becomes a query in each "
+        "head, the vectors X that are asked become keys and values, all by matrices of that "
+        "head. Each head compares its query with its keys, takes a softmax, and mixes its values. "
+        "The outputs of the heads are put side by side, and the matrix W O makes the output o i of "
+        "them.",
+        {
+            "inputs": "the vectors that ask and are asked, the same for all heads",
+            "projections": "the matrices of each head",
+            "weights": "the weights, one set for each head",
+            "heads": "the two heads",
+            "values": "the values of each head",
+            "join": "the outputs of the heads, put side by side",
+            "output": "the matrix W O and the output",
+        },
+    )
+    d.box("out", "o_i", (175, 20), "output", size=(50, 28))
+    d.box("joined", "[head_1; head_2]", (175, 92), "join output", size=(150, 30))
+    d.arrow("joined", "out", "output")
+    d.say("W_O", (198, 58), "output", words=False)
+    for number, x in ((1, 92), (2, 258)):
+        d.band((x, 236), (152, 196), "heads")
+        d.box(f"head{number}", f"head_{number}", (x, 164), "heads values", size=(70, 30))
+        d.box(f"w{number}", "softmax", (x - 22, 222), "heads weights", size=(78, 26), words=True)
+        for name, shift in (("q", -52), ("k", 0), ("v", 52)):
+            parts = "heads projections" + (" values" if name == "v" else "")
+            d.box(f"{name}{number}", f"{name}_{number}", (x + shift, 290), parts, size=(34, 28))
+        d.arrow((x - 46, 274), (x - 36, 237), "heads weights")
+        d.arrow((x - 4, 274), (x - 10, 237), "heads weights")
+        d.arrow((x - 14, 207), (x - 8, 181), "heads weights")
+        d.arrow((x + 50, 274), (x + 16, 181), "heads values")
+        d.arrow(f"head{number}", (175 + (-40 if number == 1 else 40), 109), "join")
+    d.box("asks", "x_i", (40, 396), "inputs", size=(46, 28))
+    d.box("asked", "X", (258, 396), "inputs", size=(120, 28))
+    for number, x in ((1, 92), (2, 258)):
+        parts = "projections"
+        d.arrow((40 if number == 1 else 58, 380), (x - 52, 306), parts)
+        d.arrow((210 if number == 1 else 258, 380), (x, 306), parts)
+        d.arrow((222 if number == 1 else 292, 380), (x + 52, 306), parts + " values")
+    d.say("arrows: matrices", (130, 394), "projections")
+    d.say("of each head", (130, 410), "projections")
+    return d
+
+
+@diagram
 def residual_stream() -> Drawing:
     """Chapter 12: heads read from a sum and add to it, here and at an earlier position."""
     d = Drawing(

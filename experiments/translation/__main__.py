@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn, cast
 
 import typer
 
@@ -33,6 +33,9 @@ def main(
     models: Annotated[
         str | None, typer.Option(help="Some of the models, with commas between; default: all.")
     ] = None,
+    parallel: Annotated[
+        str, typer.Option(help="Under torchrun: ddp (copies of the model) or fsdp (parts of it).")
+    ] = "ddp",
     seed: Annotated[int, typer.Option(help="Of parameters and data.", min=0)] = 0,
     threads: Annotated[int, typer.Option(help="CPU threads of torch.", min=1)] = 1,
 ) -> None:
@@ -43,35 +46,36 @@ def main(
     import torch
 
     from attn_course.data import DataError
+    from attn_course.train import start_parallel
+    from experiments.keeping import say
     from experiments.translation.corpus import multi30k
     from experiments.translation.report import print_table
-    from experiments.translation.run import run, say
+    from experiments.translation.run import run
     from experiments.translation.settings import SETTINGS
 
     if setting not in SETTINGS:
         fail(f"--setting: expected one of {', '.join(SETTINGS)}, got {setting}")
     chosen = SETTINGS[setting]
     out = RESULTS / f"translation_{setting}.json" if out is None else out
-    name = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     torch.set_num_threads(threads)
     try:
-        place = torch.device(name)
-        torch.empty(1, device=place)
-    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
-        fail(f"--device: expected one that is there, got {name}: {error}")
-    try:
-        say(f"setting {setting}, seed {seed}, {place}: checkpoints in {work}, results in {out}")
-        corpus = multi30k(vocab_size=chosen.vocab_size, train_pairs=chosen.train_pairs)
-        result = run(
-            chosen,
-            corpus,
-            work=work,
-            out=out,
-            seed=seed,
-            device=place,
-            models=None if models is None else [each.strip() for each in models.split(",")],
-            progress=True,
-        )
+        with start_parallel(cast(Literal["ddp", "fsdp"], parallel), device=device) as here:
+            if here.main:
+                say(
+                    f"setting {setting}, seed {seed}, {here.world_size} x {here.device}: "
+                    f"checkpoints in {work}, results in {out}"
+                )
+            result = run(
+                chosen,
+                multi30k(vocab_size=chosen.vocab_size, train_pairs=chosen.train_pairs),
+                work=work,
+                out=out,
+                seed=seed,
+                parallel=here,
+                models=None if models is None else [each.strip() for each in models.split(",")],
+                progress=True,
+            )
+            speaks = here.main
     except KeyboardInterrupt:
         say("translation: stopped; the same command goes on from here")
         raise typer.Exit(130) from None
@@ -79,7 +83,8 @@ def main(
         fail(str(error), code=1)
     except (ValueError, FloatingPointError) as error:
         fail(str(error))
-    print_table(result)
+    if speaks:
+        print_table(result)
 
 
 if __name__ == "__main__":

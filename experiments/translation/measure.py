@@ -153,7 +153,10 @@ def examples(
             model.step, model.init_state(source, lengths), bos=BOS, eos=EOS, max_length=max_length
         )
         ids = decoded.tokens[0, : int(decoded.lengths[0])].tolist()
-        alignments = getattr(decoded, "alignments", None)
+        alignments = decoded.alignments
+        if hasattr(model, "look_back"):  # a Transformer, all positions at once
+            read = torch.tensor([[BOS, *ids[:-1]]], device=device)
+            alignments = model.look_back(source, lengths, read)
         weights = None
         if alignments is not None:
             table = alignments[0, : len(ids), : int(lengths[0])]

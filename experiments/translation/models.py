@@ -18,6 +18,7 @@ from attn_course.nn import (
     LuongDecoder,
     make_score,
 )
+from experiments.translation.transformer import translator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +96,19 @@ def _luong(sizes: Sizes, hidden_size: int, *, score: str) -> nn.Module:
     )
 
 
+def _transformer(sizes: Sizes, hidden_size: int) -> nn.Module:
+    """Half as wide again as the embeddings of the others: all its layers have that one width.
+
+    The hidden size is that of the feed-forward parts.
+    """
+    return translator(
+        source_vocab=sizes.source_vocab,
+        target_vocab=sizes.target_vocab,
+        embed_dim=8 * max(1, round(3 * sizes.embed_dim / 16)),
+        hidden_dim=hidden_size,
+    )
+
+
 BUILDERS: dict[str, Callable[[Sizes, int], nn.Module]] = {
     "plain": _plain,
     "bahdanau": functools.partial(_bahdanau, both_ways=True),
@@ -103,6 +117,7 @@ BUILDERS: dict[str, Callable[[Sizes, int], nn.Module]] = {
         score: functools.partial(_luong, score=score)
         for score in ("dot", "general", "concat", "location", "scaled_dot", "cosine")
     },
+    "transformer": _transformer,
 }
 
 
@@ -111,7 +126,8 @@ def build(name: str, sizes: Sizes, *, hidden_size: int) -> Any:
 
     All start alike: embeddings from the standard normal distribution, matrices from Glorot's
     uniform one, which keeps the signal of Luong's two squashed layers as large as that of the
-    plain decoder, whose output sees the embeddings directly.
+    plain decoder, whose output sees the embeddings directly. The Transformer's embeddings are of
+    that size where its first block sees them.
 
     Raises:
         ValueError: If there is no such model.

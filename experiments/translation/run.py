@@ -1,13 +1,8 @@
 """Train every model of a setting, measure it, and write one JSON file; safe to stop and repeat."""
 
 import json
-import re
-import sys
-import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -15,56 +10,23 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest, Result
 
 from attn_course.data import PairStream
-from attn_course.train import History, fit, teacher_forcing_loss, warmup_cosine
+from attn_course.train import (
+    History,
+    Parallel,
+    count_targets,
+    fit,
+    teacher_forcing_loss,
+    warmup_cosine,
+)
 from attn_course.train.checkpoint import require_writable, write_atomic
+from experiments.keeping import Clock, claim, laid_out, say
 from experiments.translation import measure, record
 from experiments.translation.corpus import Corpus
 from experiments.translation.models import Sizes, build, count, fitted_hidden_size
 from experiments.translation.settings import Setting
 
-_VALUE = r'(?:"(?:[^"\\]|\\.)*"|[\w.+-]+)'
-
-
-class Clock(AbstractContextManager["Clock"]):
-    """CPU and wall seconds of a model over all the starts of its run, kept in a file.
-
-    Args:
-        path: Where they are kept; what stands there is added to.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        before = json.loads(path.read_text()) if path.exists() else {"cpu": 0.0, "wall": 0.0}
-        self._cpu, self._wall = before["cpu"], before["wall"]
-
-    def __enter__(self) -> "Clock":
-        self._started = time.process_time(), time.perf_counter()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.save()
-
-    def read(self) -> dict[str, float]:
-        """Seconds so far."""
-        cpu, wall = self._started
-        return {
-            "cpu": round(self._cpu + time.process_time() - cpu, 2),
-            "wall": round(self._wall + time.perf_counter() - wall, 2),
-        }
-
-    def save(self) -> None:
-        """Keep them."""
-        write_atomic(json.dumps(self.read()).encode(), self.path)
-
-
-def say(text: str) -> None:
-    """One line of progress."""
-    print(text, file=sys.stderr, flush=True)
+# whose translations every other model's are compared with
+BASELINES = ("plain", "bahdanau")
 
 
 def run(
@@ -74,7 +36,7 @@ def run(
     work: Path,
     out: Path,
     seed: int = 0,
-    device: torch.device | None = None,
+    parallel: Parallel | None = None,
     models: Sequence[str] | None = None,
     progress: bool | None = None,
 ) -> dict[str, Any]:
@@ -82,14 +44,15 @@ def run(
 
     What a model was trained to lies in ``work/<setting>-seed<seed>/<model>``: a finished model is
     not trained again, a stopped one goes on at its checkpoint, exactly as if it had not stopped.
+    Models that are not there keep their rows in ``out``, if these are of the same protocol.
 
     Args:
         setting: Sizes and steps.
         corpus: Made for this setting.
-        work: Folder of checkpoints and of results by model.
-        out: The JSON file.
+        work: Folder of checkpoints and of results by model, which all processes see.
+        out: The JSON file, written by the first process.
         seed: Of parameters and of the order of the data: all models see the same batches.
-        device: Where to train; the CPU, if None.
+        parallel: This process; the only one, on a CPU, if None.
         models: Some of those of the setting; all, if None. Those finished before stay in ``out``.
         progress: As in ``attn_course.train.fit``.
 
@@ -98,40 +61,32 @@ def run(
 
     Raises:
         ValueError: If a model is not one of the setting, ``work`` holds a run with other settings,
-            or a file cannot be written.
+            a file cannot be written, or the batch is not divisible by the number of processes.
         KeyboardInterrupt: After Ctrl-C; the checkpoint is saved.
     """
-    device = device or torch.device("cpu")
+    parallel = parallel or Parallel()
+    parallel.check_batch_size(setting.batch_size)
     chosen = list(setting.models if models is None else models)
     for name in chosen:
         if name not in setting.models:
             raise ValueError(f"models: expected some of {', '.join(setting.models)}, got {name}")
     require_writable("out", out)
     folder = work / f"{setting.name}-seed{seed}"
+    collected: dict[str, Any] = {}
     for number, name in enumerate(chosen, start=1):
-        if not (folder / name / "result.json").exists():
+        if parallel.main and not (folder / name / "result.json").exists():
             goes_on = (folder / name / "checkpoint.pt").exists()
             say(f"[{number}/{len(chosen)}] {name}{', from its checkpoint' if goes_on else ''}")
         train_and_measure(
-            name, setting, corpus, folder / name, seed=seed, device=device, progress=progress
-        )
-        collected = collect(setting, corpus, folder, seed=seed)
-        write_atomic(laid_out(collected).encode(), out)
-    return collected
-
-
-def laid_out(result: dict[str, Any]) -> str:
-    """JSON with a line per entry, but a list of plain values in one line."""
-    text = json.dumps(result, indent=1, ensure_ascii=False)
-    # no string holds a newline, so this matches lists only
-    return (
-        re.sub(
-            rf"\[\n\s*({_VALUE}(?:,\n\s*{_VALUE})*)\n\s*\]",
-            lambda match: f"[{', '.join(re.findall(_VALUE, match[1]))}]",
-            text,
-        )
-        + "\n"
-    )
+            name, setting, corpus, folder / name, seed=seed, parallel=parallel,
+            progress=progress if parallel.main else False,
+        )  # fmt: skip
+        if parallel.main:
+            before = json.loads(out.read_text()) if out.exists() else None
+            collected = collect(setting, corpus, folder, seed=seed, before=before)
+            write_atomic(laid_out(collected).encode(), out)
+        parallel.wait()
+    return collected if parallel.main else json.loads(out.read_text())
 
 
 def sizes_of(setting: Setting, corpus: Corpus) -> Sizes:
@@ -152,7 +107,7 @@ def train_and_measure(
     folder: Path,
     *,
     seed: int,
-    device: torch.device,
+    parallel: Parallel,
     progress: bool | None = None,
 ) -> dict[str, Any]:
     """One model, from its checkpoint if there is one; its entry in the JSON file.
@@ -163,17 +118,27 @@ def train_and_measure(
     """
     sizes = sizes_of(setting, corpus)
     hidden_size = fitted_hidden_size(name, sizes, parameters=setting.parameters)
-    _claim(folder, name, setting, corpus, seed)
+    shared = {key: value for key, value in setting.as_json().items() if key != "models"}
+    pieces = [corpus.source_pieces.digest, corpus.target_pieces.digest]
+    if parallel.main:
+        claim(folder, {"model": name, "seed": seed, "setting": shared, "pieces": pieces})
+    parallel.wait()
     result = folder / "result.json"
-    if result.exists():
+    if parallel.any(result.exists()):
         found: dict[str, Any] = json.loads(result.read_text())
         return found
 
+    device = parallel.device
     torch.manual_seed(seed)
     model = build(name, sizes, hidden_size=hidden_size).to(device)
+    parameters = count(model)
     with Clock(folder / "seconds.json") as clock:
-        history = _train(model, setting, corpus, folder, clock, seed, device, progress)
+        history = _train(model, setting, corpus, folder, clock, seed, parallel, progress)
         trained = clock.read()
+        model = parallel.unwrap(model, lambda: build(name, sizes, hidden_size=hidden_size))
+        if not parallel.main:
+            parallel.wait()  # until the first has measured
+            return dict(json.loads(result.read_text()))
         model.eval()
         greedy, said = (
             measure.translate(
@@ -188,7 +153,7 @@ def train_and_measure(
         )
         entry = {
             "hidden_size": hidden_size,
-            "parameters": count(model),
+            "parameters": parameters,
             "steps": len(history),
             "train_loss": round(sum(history.loss[-100:]) / len(history.loss[-100:]), 4),
             "val_loss": [
@@ -213,27 +178,8 @@ def train_and_measure(
         }
     write_atomic("".join(line + "\n" for line in said).encode(), folder / "test.en")
     write_atomic(json.dumps(entry, ensure_ascii=False).encode(), result)
+    parallel.wait()
     return entry
-
-
-def _claim(folder: Path, name: str, setting: Setting, corpus: Corpus, seed: int) -> None:
-    """Say whose folder it is, or refuse one that belongs to another run."""
-    shared = {key: value for key, value in setting.as_json().items() if key != "models"}
-    wanted = {
-        "model": name,
-        "seed": seed,
-        "setting": shared,
-        "pieces": [corpus.source_pieces.digest, corpus.target_pieces.digest],
-    }
-    path = folder / "settings.json"
-    if not path.exists():
-        require_writable("work", path)
-        write_atomic(json.dumps(wanted, indent=1).encode(), path)
-    elif json.loads(path.read_text()) != wanted:
-        raise ValueError(
-            f"work: {folder} holds a run with other settings (its settings.json says which): "
-            "name another folder with --work, or delete this one"
-        )
 
 
 def _train(
@@ -243,11 +189,14 @@ def _train(
     folder: Path,
     clock: Clock,
     seed: int,
-    device: torch.device,
+    parallel: Parallel,
     progress: bool | None,
 ) -> History:
+    device = parallel.device
+    wrapped = parallel.wrap(model)
+
     def kept(step: int, history: History) -> None:
-        if step % setting.checkpoint_every == 0:
+        if parallel.main and step % setting.checkpoint_every == 0:
             clock.save()
 
     return fit(
@@ -255,7 +204,11 @@ def _train(
         PairStream(
             corpus.train.sources, corpus.train.targets, batch_size=setting.batch_size, seed=seed
         ),
-        lambda trained, batch: teacher_forcing_loss(trained, batch.to(device)),
+        parallel.mean_loss(
+            lambda trained, batch: teacher_forcing_loss(trained, batch.to(device)),
+            wrapped,
+            count_targets,
+        ),
         optimizer=torch.optim.Adam(model.parameters(), lr=setting.learning_rate),
         steps=setting.steps,
         clip_norm=setting.clip_norm,
@@ -272,32 +225,54 @@ def _train(
         },
         eval_every=setting.eval_every,
         callbacks=[kept],
+        parallel=parallel,
     )
 
 
-def collect(setting: Setting, corpus: Corpus, folder: Path, *, seed: int) -> dict[str, Any]:
-    """The results of all finished models of a run, and how they compare."""
-    done = {
+def collect(
+    setting: Setting,
+    corpus: Corpus,
+    folder: Path,
+    *,
+    seed: int,
+    before: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The results of all finished models of a run, and how they compare.
+
+    Args:
+        setting: Sizes and steps.
+        corpus: The sentences.
+        folder: Where the models' folders are.
+        seed: Of the run.
+        before: What was recorded: the rows of models that have no folder here are kept.
+    """
+    trained = {
         name: json.loads((folder / name / "result.json").read_text())
         for name in setting.models
         if (folder / name / "result.json").exists()
     }
-    said = {name: (folder / name / "test.en").read_text().splitlines() for name in done}
-    best = max(done, key=lambda name: done[name]["bleu"])
-    for baseline in {"plain", best} & set(done):
+    said = {name: (folder / name / "test.en").read_text().splitlines() for name in trained}
+    for baseline in set(BASELINES) & set(trained):
         for name, p_value in _paired(baseline, said, corpus.test.references).items():
-            done[name].setdefault("p_value_against", {})[baseline] = p_value
-    shared = [each.pop("signature") for each in done.values()]
+            trained[name].setdefault("p_value_against", {})[baseline] = p_value
+    kept = _recorded(before, setting, corpus, seed)
+    done = {
+        name: trained.get(name) or kept[name]
+        for name in setting.models
+        if name in trained or name in kept
+    }
+    last = max(trained, key=lambda name: str(trained[name]["date"]))
+    signatures = [each.pop("signature") for each in trained.values()]
     return {
         "experiment": "German to English on Multi30k, test set 2016",
         "setting": setting.as_json(),
         "seed": seed,
-        "signature": shared[0],
+        "signature": signatures[0],
         "missing": [name for name in setting.models if name not in done],
         "date": max(each["date"] for each in done.values()),
         "commit": ", ".join(sorted({each["commit"] for each in done.values()})),
-        "machine": done[best]["machine"],
-        "versions": done[best]["versions"],
+        "machine": trained[last]["machine"],
+        "versions": trained[last]["versions"],
         "cpu_seconds": round(sum(each["seconds"]["cpu"] for each in done.values())),
         "corpus": {
             "train_pairs": len(corpus.train),
@@ -311,6 +286,30 @@ def collect(setting: Setting, corpus: Corpus, folder: Path, *, seed: int) -> dic
         },
         "models": done,
     }
+
+
+def _recorded(
+    before: dict[str, Any] | None, setting: Setting, corpus: Corpus, seed: int
+) -> dict[str, Any]:
+    """The rows of an earlier record, if all but the list of models is the same."""
+    if before is None:
+        return {}
+
+    def protocol(plain: dict[str, Any], seed: int, source: str, target: str) -> list[Any]:
+        return [
+            {key: value for key, value in plain.items() if key != "models"},
+            seed,
+            source,
+            target,
+        ]
+
+    old, pieces = before["corpus"], (corpus.source_pieces.digest, corpus.target_pieces.digest)
+    digests = old["source_model_sha256"], old["target_model_sha256"]
+    if protocol(before["setting"], before["seed"], *digests) != protocol(
+        setting.as_json(), seed, *pieces
+    ):
+        return {}
+    return dict(before["models"])
 
 
 def _mean(rows: Sequence[Sequence[int]]) -> float:

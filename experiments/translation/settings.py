@@ -61,6 +61,7 @@ MODELS = (
     "bahdanau_forward",
     "scaled_dot",
     "cosine",
+    "transformer",
 )
 
 SETTINGS = {

@@ -193,6 +193,13 @@ probe.equals(
     probe.normal(5, 2),
     torch.tensor([True, True, False, True, False]).repeat(3, 1),
 )
+# the keys that are not allowed have scores that lie 18,000 above all others
+probe.equals(
+    -base * 40 + probe.integers(0, 2, 3, 4),
+    base * torch.tensor([1.0, 1.0, 0.0, 1.0, 0.0])[:, None],
+    probe.normal(5, 2),
+    torch.tensor([True, True, False, True, False]).repeat(3, 1),
+)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "scaled_dot_product_attention-gradient", "grade": true, "points": 2}

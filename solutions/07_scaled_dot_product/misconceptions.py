@@ -68,86 +68,75 @@ def attention_calls(draw):
     yield call(-1e4 + 0 * inputs[0], 3 + 0 * inputs[1], inputs[2], torch.arange(3) < 2)
 
 
-def fault(name, message, *, fails=None, but=(), **step):
-    """A wrong answer that differs from the right one in one step."""
-
-    def wrong(query, key, value, attn_mask=None):
-        return attend(query, key, value, attn_mask, **step)
-
-    wrong.__doc__ = message
-    wrong.__name__ = "wrong_" + "".join(c if c.isalnum() else "_" for c in name)
-    globals()[wrong.__name__] = sdpa(name, fails=fails, but=but)(wrong)
-
-
-fault(
+sdpa.fault(
     "no scale",
     """You compare by the plain product. Its variance grows with the number of entries, and the
     softmax of large scores is all but a one. Look at what the formula divides by.""",
     score=lambda q, k, v: q @ k.transpose(-2, -1),
 )
-fault(
+sdpa.fault(
     "divided by the root of the value's size",
     """You divide by the square root of the number of entries of a value. The products are sums over
     the entries of query and key; with equal sizes nobody notices.""",
     score=lambda q, k, v: q @ k.transpose(-2, -1) / v.shape[-1] ** 0.5,
 )
-fault(
+sdpa.fault(
     "divided by the root of the number of keys",
     """You divide by the square root of the length of the sequence. A product is a sum over the
     entries of a vector, and the number of keys does not enter it.""",
     score=lambda q, k, v: q @ k.transpose(-2, -1) / k.shape[-2] ** 0.5,
 )
-fault(
+sdpa.fault(
     "scaled twice",
     """Your products are divided by the size itself: the root is missing, or you scale in two places.
     The scores come out too small and all weights nearly alike.""",
     score=lambda q, k, v: q @ k.transpose(-2, -1) / q.shape[-1],
 )
-fault(
+sdpa.fault(
     "multiplied by the root",
     """You multiply the products by the root of the size where the formula divides. Larger vectors
     then push the softmax further to a one, which the factor should prevent.""",
     score=lambda q, k, v: q @ k.transpose(-2, -1) * q.shape[-1] ** 0.5,
 )
-fault(
+sdpa.fault(
     "scaled after the softmax",
     """Your scores meet the softmax unscaled, and the result is divided by the root afterwards. The
     weights no longer sum to one. Look at what stands inside the softmax.""",
     score=lambda q, k, v: q @ k.transpose(-2, -1),
     mix=lambda w, q, k, v: w @ v / q.shape[-1] ** 0.5,
 )
-fault(
+sdpa.fault(
     "the value is scaled",
     """You divide by the root twice: once the scores, which is right, and once the values or the
     result. The weights sum to one, so that the result should keep the size of the values.""",
     mix=lambda w, q, k, v: w @ v / q.shape[-1] ** 0.5,
 )
-fault(
+sdpa.fault(
     "keys reshaped in place of transposed",
     """You bring the keys into shape by reshape or view. The numbers stay in their order, so each
     column is pieced together from several keys. Exchange two axes instead.""",
     score=lambda q, k, v: q @ k.reshape(*k.shape[:-2], k.shape[-1], -1) / q.shape[-1] ** 0.5,
 )
-fault(
+sdpa.fault(
     "softmax over the queries",
     """Your softmax runs over the queries: they compete for each key, and a query may be left with
     nothing. Check along which axis the weights sum to one.""",
     weigh=lambda s, m: soft(s, m, dim=-2),
 )
-fault(
+sdpa.fault(
     "softmax over a fixed axis",
     """Your softmax runs over axis 1, counted from the front. That is the axis of the keys without
     leading axes, and another one with them. Count from the back.""",
     fails=("heads", "mask", "empty_row"),
     weigh=lambda s, m: soft(s, m, dim=1),
 )
-fault(
+sdpa.fault(
     "two softmaxes",
     """You take the softmax of weights that are the result of one already. It pulls them together:
     even 0 against 1 becomes 0.27 against 0.73, and closed positions come back.""",
     weigh=lambda s, m: soft(s, m).softmax(-1),
 )
-fault(
+sdpa.fault(
     "only the best key",
     """You take the value of the key that fits best and leave the others out. The choice has no
     derivative, so neither query nor key can learn. A softmax takes a little of everything.""",
@@ -155,70 +144,70 @@ fault(
         (soft(s, m) == soft(s, m).amax(-1, keepdim=True)).to(s.dtype) * (1.0 if m is None else m)
     ),
 )
-fault(
+sdpa.fault(
     "no maximum subtracted",
     """You take the exponential of the scores as they are. Above about 88 it overflows in float32,
     and far below 0 all of them vanish. Chapter 00 has the cure.""",
     fails=("large_scores",),
     weigh=lambda s, m: summed(closed(s, m).exp()),
 )
-fault(
+sdpa.fault(
     "one maximum for all rows",
     """You subtract the largest score of the whole table. A row far below it keeps nothing but zeros,
     and 0 is divided by 0. Every row has a maximum of its own.""",
     fails=("large_scores",),
     weigh=lambda s, m: summed((closed(s, m) - closed(s, m).max()).exp()),
 )
-fault(
+sdpa.fault(
     "the mask is ignored",
     """You never use the mask: closed keys are mixed in like all others. Look at where `attn_mask`
     enters your function.""",
     fails=MASKED,
     weigh=lambda s, m: s.softmax(-1),
 )
-fault(
+sdpa.fault(
     "the mask is inverted",
     """You close what is allowed and keep what is not. True means "may attend" here, as in torch's
     function of this name; `nn.MultiheadAttention` has it the other way round.""",
     fails=MASKED,
     weigh=lambda s, m: soft(s, None if m is None else ~m),
 )
-fault(
+sdpa.fault(
     "masked scores set to 0",
     """You set closed scores to 0 before the softmax. 0 is a score like any other: its exponential is
     1, more than every negative score gets. Which score has the exponential 0?""",
     fails=MASKED,
     weigh=lambda s, m: closed(s, m, 0.0).softmax(-1),
 )
-fault(
+sdpa.fault(
     "the mask is added as a number",
     """You add the mask to the scores, so that allowed keys get 1 more than closed ones. A boolean is
     not a bias: a closed position needs a score that no other can be compared with.""",
     fails=MASKED,
     weigh=lambda s, m: (s if m is None else s + m.to(s.dtype)).softmax(-1),
 )
-fault(
+sdpa.fault(
     "the mask comes after the softmax",
     """You take the softmax over everything and set closed weights to 0 afterwards. They have taken
     their share by then, so that the others sum to less than one.""",
     fails=MASKED,
     weigh=lambda s, m: s.softmax(-1) * (1.0 if m is None else m),
 )
-fault(
+sdpa.fault(
     "renormalised after an unmasked softmax",
     """You take the softmax over everything, drop the closed weights and divide by what is left. On
     paper that is right; beside a large closed score nothing but zeros is left to divide.""",
-    fails=("mask", "empty_row"),
+    fails=("mask", "empty_row", "large_scores"),
     weigh=lambda s, m: s.softmax(-1) if m is None else summed(s.softmax(-1) * m, keep=False),
 )
-fault(
+sdpa.fault(
     "a closed row becomes NaN",
     """A query that is allowed nothing gets NaN: all its scores are minus infinity, and the softmax
     divides 0 by 0. One such row in a batch poisons every parameter in the backward pass.""",
     fails=("empty_row",),
     weigh=lambda s, m: closed(s, m).softmax(-1),
 )
-fault(
+sdpa.fault(
     "a closed row is mended too late",
     """Your numbers are right, but a query that is allowed nothing sends NaN backwards: it was NaN
     inside, and you replaced it afterwards. Keep the NaN from arising.""",
@@ -229,65 +218,76 @@ fault(
         .nan_to_num(0.0)
     ),
 )
-fault(
+sdpa.fault(
     "a very negative number as mask",
     """You close positions with a large negative number. A query that is allowed nothing has it
     everywhere, and a softmax over equal scores is even: it takes the mean of closed values.""",
     fails=("empty_row",),
     weigh=lambda s, m: closed(s, m, -1e9).softmax(-1),
 )
-fault(
+sdpa.fault(
     "the fill is not low enough",
     """You close positions with -10,000 or so. Real scores may lie below that, and then the closed
     position wins. Only minus infinity is below every score.""",
     fails=("empty_row", "large_scores"),
     weigh=lambda s, m: closed(s, m, -1e4).softmax(-1),
 )
-fault(
+sdpa.fault(
+    "closed scores are lowered by a number",
+    """You subtract a large number from closed scores. Where a closed key fits better by more than
+    that, it still wins. A closed position keeps nothing of its score.""",
+    fails=("large_scores",),
+    weigh=lambda s, m: (
+        s.softmax(-1)
+        if m is None
+        else (s - 1e4 * (~m).to(s.dtype)).softmax(-1) * m.any(-1, keepdim=True)
+    ),
+)
+sdpa.fault(
     "the first query's mask for all",
     """Every query gets the mask of the first one. Each row of the mask belongs to one query; look at
     what happens to its second axis from the back.""",
     fails=("mask", "empty_row", "gradient"),
     weigh=lambda s, m: soft(s, None if m is None else m[..., :1, :]),
 )
-fault(
+sdpa.fault(
     "causal without being asked",
     """You close the future although nobody asked for it. A query may attend to every key unless
     the mask says otherwise; what is causal is decided by the caller.""",
     weigh=lambda s, m: soft(s, torch.ones_like(s, dtype=torch.bool).tril() & (m is None or m)),
 )
-fault(
+sdpa.fault(
     "no gradient to query and key",
     """The values are right, but your weights are cut off (detach, no_grad, item or a new tensor), so
     that query and key can learn nothing. Only the value gets a gradient.""",
     fails=("empty_row", "gradient"),
     weigh=lambda s, m: soft(s, m).detach(),
 )
-fault(
+sdpa.fault(
     "weights transposed before mixing",
     """You multiply the values by the transposed weights: each key collects the queries that look at
     it. With as many queries as keys nothing breaks, and the answer is wrong.""",
     mix=lambda w, q, k, v: w.transpose(-2, -1) @ v,
 )
-fault(
+sdpa.fault(
     "the keys are mixed",
     """You use the keys twice: to compare, which is right, and to mix. What a key is found by and what
     it hands over are two things; look at what `value` is for.""",
     mix=lambda w, q, k, v: w @ k,
 )
-fault(
+sdpa.fault(
     "the weights are returned",
     """You return the table of weights, and the values are never mixed. Look at the last factor of the
     formula, and at the shape that is promised.""",
     mix=lambda w, q, k, v: w,
 )
-fault(
+sdpa.fault(
     "output and weights are returned",
     """You return a pair of output and weights. Whoever calls this function uses its result as the
     output right away; torch's function of this name returns one tensor, too.""",
     mix=lambda w, q, k, v: (w @ v, w),
 )
-fault(
+sdpa.fault(
     "an argument is changed in place",
     """You scale the query in place, and the tensor of the caller changes with it. Whoever uses it
     again gets other numbers, and autograd refuses. Make a new tensor.""",

@@ -91,7 +91,7 @@ def previous_two(weights):
     return diagonal(weights, -2).sum(-1) / (weights.shape[-1] - 1)
 
 
-previous.detached()
+previous.detached(fails=("heads", "gradient"))
 
 
 # --- induction_score ---------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def induction_transposed(weights, tokens):
     return score(weights.mT, tokens)
 
 
-induction.detached()
+induction.detached(fails=("texts", "gradient"))
 
 
 # --- relative_entropy --------------------------------------------------------------------------

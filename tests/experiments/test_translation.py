@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from attn_course.data import BOS, EOS, PAD, UNK, load_results
-from experiments.translation import measure, run
+from attn_course.data import BOS, EOS, PAD, UNK, collate, load_results
+from experiments import keeping
+from experiments.translation import measure, rates, run
 from experiments.translation.corpus import Corpus, Pieces, make_corpus
 from experiments.translation.models import Sizes, build, count, fitted_hidden_size
 from experiments.translation.settings import MODELS, SETTINGS, Setting
@@ -153,7 +154,8 @@ def test_padding_in_a_batch_changes_no_translation(corpus, name):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2.0)  # decided, so that outputs differ between sentences
-        model.decoder.output.bias[EOS] -= 3.0
+        last = model.transformer.logits_bias if name == "transformer" else model.decoder.output.bias
+        last[EOS] -= 3.0
     options = {"device": torch.device("cpu"), "length_penalty": 1.0, "max_length": 9}
     for beam_size in (1, 3):
         whole = measure.translate(model, corpus, beam_size=beam_size, batch_size=13, **options)
@@ -165,6 +167,48 @@ def test_padding_in_a_batch_changes_no_translation(corpus, name):
         for size in (1, 13)
     ]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_the_transformer_says_step_by_step_what_it_says_at_once_and_where_it_looks(corpus):
+    model = build("transformer", run.sizes_of(TINY, corpus), hidden_size=19).eval()
+    batch = collate(corpus.test.sources[:7], corpus.test.targets[:7])
+    with torch.no_grad():
+        at_once = model(batch.source, batch.source_lengths, batch.target_in)
+        state = model.init_state(batch.source, batch.source_lengths)
+        for place in range(batch.target_in.shape[1]):
+            logits, state = model.step(batch.target_in[:, place], state)
+            torch.testing.assert_close(logits, at_once[:, place])
+    weights = model.look_back(batch.source, batch.source_lengths, batch.target_in)
+    assert weights.shape == (7, batch.target_in.shape[1], batch.source.shape[1])
+    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
+    padding = ~batch.source_mask.unsqueeze(1).expand_as(weights)
+    assert padding.any()
+    assert (weights[padding] == 0).all()
+    assert (weights[~padding] > 0).all()
+
+
+def test_a_row_that_was_recorded_before_is_kept_if_the_protocol_is_the_same(
+    finished, corpus, tmp_path
+):
+    """The folder of the first run is gone: its rows stay, and only what is trained is compared."""
+    folder, whole = finished
+    out = tmp_path / "out.json"
+    out.write_text((folder / "out.json").read_text())
+    work = tmp_path / "work"
+    setting = dataclasses.replace(TINY, models=(*TINY.models, "transformer"))
+    result = run.run(setting, corpus, work=work, out=out, seed=3, models=["transformer"])
+    assert list(result["models"]) == [*TINY.models, "transformer"]
+    for name, entry in whole["models"].items():
+        assert result["models"][name] == entry
+    assert "p_value_against" not in result["models"]["transformer"]
+    assert result["setting"]["models"] == list(setting.models)
+
+    result = run.run(setting, corpus, work=work, out=out, seed=3, models=["plain"])
+    assert set(result["models"]["transformer"]["p_value_against"]) == {"plain"}
+    assert untimed(result)["models"]["dot"] == untimed(whole)["models"]["dot"]
+    other = dataclasses.replace(setting, beam_size=2)
+    result = run.run(other, corpus, work=tmp_path / "w", out=out, seed=3, models=["transformer"])
+    assert list(result["models"]) == ["transformer"]
 
 
 def test_bleu_is_sacrebleus_and_buckets_hold_every_sentence_once(corpus):
@@ -290,7 +334,7 @@ def test_the_file_keeps_a_row_of_weights_in_a_line_and_loses_nothing():
         "said": ["[ one", "  two ] {", "three\n four"],
         "b": {"c": [], "d": [1]},
     }
-    text = run.laid_out(content)
+    text = keeping.laid_out(content)
     assert json.loads(text) == content
     assert "[0.1, 0.25]" in text
 
@@ -314,10 +358,24 @@ def test_the_recorded_run_is_fair_and_finds_what_the_page_says():
         assert entry["machine"]["processor"] == plain["machine"]["processor"]
         assert all(example["output"] for example in entry["examples"])
         assert len(entry["examples"]) == 4
-    for name in ("bahdanau", "concat"):
+    for name in {"bahdanau", "concat", "transformer"} & set(result["models"]):
         entry = result["models"][name]
         assert entry["bleu"] - entry["interval"] > plain["bleu"] + plain["interval"]
-        assert entry["p_value_against"]["plain"] < 0.01
+        # a row that was added later has no paired test: the sentences of the others are gone
+        assert entry.get("p_value_against", {"plain": 0.0})["plain"] < 0.01
         # without attention the longest sentences suffer most
         kept, lost = entry["by_length"][-1]["bleu"], plain["by_length"][-1]["bleu"]
         assert kept / entry["bleu"] > lost / plain["bleu"]
+
+
+def test_the_rates_were_tried_alike_and_the_best_is_that_of_the_lowest_loss():
+    result = load_results("translation_rates")
+    assert result is not None
+    assert "+changes" not in result["commit"]
+    losses = {name: {} for name in ("plain", "bahdanau", "transformer")}
+    for each in result["runs"]:
+        losses[each["model"]][each["learning_rate"]] = each["val_loss"]
+        assert each["steps"] == result["runs"][0]["steps"]
+    for name, tried in losses.items():
+        assert set(rates.RATES) <= set(tried)
+        assert result["best"][name] == min(tried, key=tried.__getitem__)

@@ -479,3 +479,70 @@ def test_without_scripts_no_place_is_kept_for_a_picture(opened: Any) -> None:
     _, figure = opened("word_sense")
     tall = figure.locator(".attn-explorer-host").bounding_box()["height"]
     assert tall >= figure.locator(".attn-x").bounding_box()["height"] > 300
+
+
+def test_the_decoding_tree_answers_to_the_keyboard(opened: Any) -> None:
+    page, figure = opened("decoding_tree")
+    said = figure.locator(".attn-x-said")
+    assert said.inner_text() == "Written: a man walks"  # greedy, which is not the task's answer
+    beam = figure.get_by_role("slider", name="Beam size")
+    beam.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(
+        "document.querySelector('.attn-x-said').textContent === 'Written: she walks'"
+    )
+    figure.get_by_role("slider", name="Length term").focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_function(
+        "document.querySelector('.attn-x-said').textContent === 'Written: a dog runs'"
+    )
+    figure.get_by_role("combobox").select_option("draw")
+    again = figure.get_by_role("button", name="Draw again")
+    figure.get_by_role("slider", name="Nucleus").fill("0.1")  # only the likeliest word is left
+    again.click()
+    page.wait_for_function(
+        "document.querySelector('.attn-x-said').textContent === 'Drawn: a man walks'"
+    )
+
+
+def test_two_tokens_move_together_and_the_scores_stay(opened: Any) -> None:
+    page, figure = opened("rope_distances")
+    cells = figure.locator("td")
+    before = cells.all_inner_texts()
+    figure.get_by_role("button", name="Both → 5").click()
+    page.wait_for_timeout(300)
+    assert "Query at 24, key at 17" in figure.locator("[aria-live]").inner_text()
+    assert cells.all_inner_texts() == before
+    query = figure.get_by_role("slider", name="place of the query")
+    query.focus()
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(300)
+    assert query.get_attribute("aria-valuenow") == "33"
+    after = cells.all_inner_texts()
+    assert [old == new for old, new in zip(before, after, strict=True)] == [False, False, True]
+    page.keyboard.press("End")
+    figure.get_by_role("button", name="Both → 5").click()  # the query stands at the end already
+    page.wait_for_timeout(200)
+    assert query.get_attribute("aria-valuenow") == "63"
+    figure.get_by_role("button", name="Reset").click()
+    page.wait_for_timeout(200)
+    assert cells.all_inner_texts() == before
+    assert page.errors == []
+
+
+def test_a_finger_drags_a_token_along_the_line(opened: Any) -> None:
+    page, figure = opened("rope_distances", **PHONE)
+    key, line = (
+        figure.get_by_role("slider", name="place of the key"),
+        figure.locator(".attn-x-line"),
+    )
+    show(page, line)
+    before, box = scrolled(page), line.bounding_box()
+    x, y = centre(key)
+    Finger(page).drag((x, y), (x + 20 * box["width"] * (348 / 63) / 380, y + 4))
+    assert scrolled(page) == before
+    assert int(key.get_attribute("aria-valuenow")) == pytest.approx(32, abs=1)
+    assert page.errors == []

@@ -209,6 +209,61 @@ def mask_states() -> list[dict[str, Any]]:
     return states
 
 
+def cache_states() -> list[dict[str, Any]]:
+    module = import_module("attn_course.explorers.kv_cache")
+    rng = random.Random(23)
+    sizes = {name: 2 + 3 * i for i, name in enumerate(sorted(module.MODEL))} | {"num_groups": 1}
+    return [
+        {
+            "step": step,
+            "keep": keep,
+            "window": rng.randint(1, 12),
+            "sinks": rng.randint(0, 4),
+            "model": module.MODEL if step % 2 else sizes,
+        }
+        for keep in module.KEEPS
+        for step in (1, 2, 7, 10, 16)
+    ]
+
+
+def tree_states() -> list[dict[str, Any]]:
+    module = import_module("attn_course.explorers.decoding_tree")
+    state = {key: module.default_state()[key] for key in module.INPUTS}
+    rng = random.Random(23)
+    states = [
+        state | {"beam": beam, "alpha": alpha, "p": p, "draws": [rng.random() for _ in range(5)]}
+        for beam, alpha, p in ((1, 0, 1), (2, 0, 0.5), (3, 0.0, 0.8), (3, 0.5, 0.1), (5, 2, 0.95))
+    ]
+    for size in (4, 6, 8):  # any model: some words are impossible, and sentences may be cut off
+        for beam in (1, 2, 4):
+            rows = [[max(0.0, rng.uniform(-0.4, 1)) for _ in range(size)] for _ in range(size)]
+            for row in rows:
+                row[0] = 0.0
+                row[2] += 0.05
+            rows[1] = [0.0] * size
+            own = {"chances": rows, "longest": 6, "beam": beam, "alpha": rng.choice((0, 0.6, 1.3))}
+            drawn = [rng.random() for _ in range(6)]
+            states.append(own | {"p": rng.choice((0.3, 0.7, 1.0)), "draws": drawn})
+    return states
+
+
+def rope_states() -> list[dict[str, Any]]:
+    module = import_module("attn_course.explorers.rope_distances")
+    start = {key: module.default_state()[key] for key in module.INPUTS}
+    rng = random.Random(23)
+    states = [start, start | {"query_place": 40, "key_place": 40}]
+    for head_dim, base, heads in ((2, 10000, 1), (4, 17.0, 12), (8, 1e6, 8), (16, 500.0, 16)):
+        own = {"head_dim": head_dim, "base": base, "heads": heads, "head": rng.randint(1, heads)}
+        own |= {
+            name: [round(rng.uniform(-2, 2), 2) for _ in range(16)] for name in ("query", "key")
+        }
+        # the key before the query, and after it
+        for places in ((63, 0), (3, 41)):
+            names = ("query_place", "key_place")
+            states.append(own | dict(zip(names, places, strict=True)))
+    return states
+
+
 def flow_states() -> list[dict[str, Any]]:
     state = import_module("attn_course.explorers.transformer_flow").default_state()
     rng = random.Random(23)
@@ -236,6 +291,10 @@ CASES = {
     "hard_attention": (hard_states, 1e-9),
     "word_sense": (sense_states, 1e-12),
     "mask_composer": (mask_states, 1e-12),
+    "kv_cache": (cache_states, 1e-12),
+    "decoding_tree": (tree_states, 1e-9),
+    # sums of products of both signs
+    "rope_distances": (rope_states, 1e-9),
     "transformer_flow": (flow_states, 1e-7),
 }
 # One fault for each module, of the kind that a picture would hide.
@@ -250,6 +309,9 @@ FAULTS = {
     "hard_attention": ("edge <= u", "edge < 1.01 * u"),
     "word_sense": ("dot(vectors[place], vector)", "dot(vectors[0], vector)"),
     "mask_composer": ("i - j < width", "i - j <= width"),
+    "kv_cache": ("i - j >= width", "i - j > width"),
+    "decoding_tree": ("rank < beam", "rank <= beam"),
+    "rope_distances": ("a * sine + b * cosine", "a * sine - b * cosine"),
     "transformer_flow": ("position * base", "(position + 0.01 * position) * base"),
 }
 
@@ -312,3 +374,24 @@ def test_mask_states_meet_empty_rows_and_leaks() -> None:
             total == pytest.approx(1.0 if any(row) else 0.0)
             for total, row in zip(result["sums"], result["allowed"], strict=True)
         )
+
+
+def test_tree_states_meet_unfinished_sentences_and_cut_nuclei() -> None:
+    results = package("decoding_tree", tree_states())
+    assert any(not found["ended"] for result in results for found in result["found"])
+    assert any(len(result["found"]) > 1 for result in results)
+    words = [result["found"][0]["words"] for result in results]
+    assert any(
+        best != result["greedy"]["words"] for best, result in zip(words, results, strict=True)
+    )
+
+
+def test_the_tree_does_not_answer_its_own_task() -> None:
+    module = import_module("attn_course.explorers.decoding_tree")
+    state = {key: module.default_state()[key] for key in module.INPUTS}
+    found = {beam: module.compute(**state | {"beam": beam})["found"][0] for beam in range(1, 6)}
+    best = max(found[beam]["log_p"] for beam in found)
+    narrowest = min(beam for beam in found if found[beam]["log_p"] > best - 1e-9)
+    assert narrowest == 3 > state["beam"]
+    longer = module.compute(**state | {"beam": 3, "alpha": 0.6})["found"][0]
+    assert len(longer["words"]) > len(found[3]["words"])

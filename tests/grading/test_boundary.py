@@ -1,6 +1,5 @@
 """What crosses between a test cell and the jail; the real sets grade alike on both sides."""
 
-import ast
 import dataclasses
 import inspect
 import os
@@ -15,6 +14,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from cells import as_cell, has_a_cell
 from classroom import SOLUTIONS, TESTS, notebook
 
 from attn_course.exercises.assignment import Assignment, load_assignment
@@ -303,27 +303,6 @@ def through_the_jail(slug: str, data: bytes, zygote: Zygote) -> Result:
     return grade_notebook(data, assignment(slug), zygote, student="a", seed=0, limits=limits)
 
 
-def whole_module(slug: str, name: str, one: Any) -> str:
-    """The module that holds an answer, as a student's cell: without the catalogue's own parts."""
-    tree = ast.parse((ROOT / "solutions" / slug / f"{name}.py").read_text())
-    kept: list[ast.stmt] = []
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("attn_course"):
-            continue
-        if isinstance(node, ast.Assign) and "WrongAnswers(" in ast.unparse(node.value):
-            node.value = ast.parse("lambda *args, **kwargs: lambda f: f", mode="eval").body
-        called = node.value if isinstance(node, ast.Expr) else None
-        if isinstance(called, ast.Call) and isinstance(called.func, ast.Attribute):
-            continue  # a family of the catalogue
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            if any("witnesses" in ast.unparse(d) for d in node.decorator_list):
-                continue
-            node.decorator_list = []
-        kept.append(node)
-    tree.body = kept
-    return ast.unparse(tree) + f"\n\n{one.of} = {one.function.__name__}\n"
-
-
 def sample(load: Callable[[str], list[Any]], count: int) -> list[Any]:
     draw = random.Random(3)
     found = []
@@ -340,7 +319,8 @@ def sample(load: Callable[[str], list[Any]], count: int) -> list[Any]:
 
 def misconceptions(slug: str) -> list[Any]:
     module = load_module(ROOT / "solutions" / slug / "misconceptions.py", f"jail_mis_{slug}")
-    return [one for one in collect(module).misconceptions if not shortcut(slug, one)]
+    found = collect(module).misconceptions
+    return [one for one in found if not shortcut(slug, one) and has_a_cell(one)]
 
 
 def variants(slug: str) -> list[Any]:
@@ -370,7 +350,7 @@ def test_a_misconception_gives_what_it_gives_in_one_process(
     trial = Trial(source(slug), seed=0)
     trial.run()  # a test cell may define what a later one uses
     here = trial.run_with(wrong.of, wrong.function)
-    data = submitted(slug, wrong.of, whole_module(slug, "misconceptions", wrong))
+    data = submitted(slug, wrong.of, as_cell(slug, wrong))
     there = {t.grade_id: t for t in through_the_jail(slug, data, zygote).tests}
     for name, result in here.items():
         assert there[name].score == result.score, (name, there[name].message)
@@ -394,7 +374,7 @@ def listed() -> list[Any]:
 def test_a_list_of_shortcuts_refuses_no_right_answer_but_a_shortcut(
     slug: str, right: Any, zygote: Zygote
 ) -> None:
-    data = submitted(slug, right.of, whole_module(slug, "variants", right))
+    data = submitted(slug, right.of, as_cell(slug, right))
     result = through_the_jail(slug, data, zygote)
     lost = [t for t in result.tests if t.score != t.max]
     assert bool(lost) == (right.function.__name__ in RIGHT_BUT_REFUSED), lost
@@ -440,7 +420,7 @@ def test_one_library_call_is_no_answer(slug: str, of: str, zygote: Zygote) -> No
 def test_another_right_answer_earns_full_marks_through_the_jail(
     slug: str, right: Any, zygote: Zygote
 ) -> None:
-    data = submitted(slug, right.of, whole_module(slug, "variants", right))
+    data = submitted(slug, right.of, as_cell(slug, right))
     result = through_the_jail(slug, data, zygote)
     assert result.score == result.max_score, [t for t in result.tests if t.score != t.max]
 

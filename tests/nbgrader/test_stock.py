@@ -12,6 +12,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from cells import as_cell, has_a_cell
 
 from attn_course.exercises.assignment import load_assignment
 from attn_course.exercises.release import build_sources
@@ -71,44 +72,16 @@ def first_misconceptions(slug):
     path = ROOT / "solutions" / slug / "misconceptions.py"
     found = {}
     for wrong in collect(load_module(path, f"mis_{slug}")).misconceptions:
-        found.setdefault(wrong.of, wrong)
+        if has_a_cell(wrong):
+            found.setdefault(wrong.of, wrong)
     return found
-
-
-UNREGISTERED = """from attn_course.probes import call, student
-
-
-def misconception(**declared):
-    return lambda function: function
-
-
-class WrongAnswers:
-    def __init__(self, *args, **kwargs):
-        pass
-
-    def __call__(self, *args, **kwargs):
-        return lambda function: function
-
-    def __getattr__(self, name):
-        return lambda *args, **kwargs: None
-
-
-witnesses = misconception
-"""
 
 
 def wrong_cells(slug):
     """The first misconception of every function, in place of the answer."""
     names = solution_names(read_exercise(ROOT / "solutions" / slug / "exercise.py"))
-    module = (ROOT / "solutions" / slug / "misconceptions.py").read_text()
-    # a student has no catalogue to register with, and the jail would refuse it
-    module = re.sub(
-        r"^from attn_course\.probes import (\([^)]*\)|.*)$", UNREGISTERED, module, flags=re.M
-    )
-    return {
-        names[of]: f"{module}\n\n{of} = {wrong.function.__name__}\n"
-        for of, wrong in first_misconceptions(slug).items()
-    }
+    wrong = first_misconceptions(slug)
+    return {names[of]: as_cell(slug, one) for of, one in wrong.items()}
 
 
 def broken_cells(slug):

@@ -20,6 +20,7 @@ from attn_course.nn import (
     LanguageModel,
     LayerNorm,
     LearnedPositions,
+    MaskedWordHead,
     MultiHeadAttention,
     MultiHeadLatentAttention,
     RelativePositions,
@@ -271,6 +272,22 @@ def test_padding_changes_no_vector_of_an_encoder(side: str) -> None:
     got = model(ids, real, token_types=types)
     for n, (row, kind) in enumerate(zip(rows, kinds, strict=True)):
         assert_close(got[n, real[n]], model(row, token_types=kind)[0], **FLOAT64)
+
+
+def test_the_head_of_masked_words_shares_the_table_of_the_embedding() -> None:
+    model = encoder()
+    model.pooler, tokens = None, model.embedding.tokens
+    norm = LayerNorm(embed_dim=D, eps=0.1)
+    head = MaskedWordHead(embed_dim=D, tokens=tokens, activation=torch.tanh, norm=norm).double()
+    nn.init.normal_(head.bias)
+    model.head = head
+    ids = text()
+    inner = torch.tanh(model.hidden(ids) @ head.projection.weight.T + head.projection.bias)
+    deviation = (inner.var(-1, keepdim=True, correction=0) + 0.1).sqrt()
+    inner = (inner - inner.mean(-1, keepdim=True)) / deviation
+    assert_close(model(ids), inner @ tokens.weight.T + head.bias, **FLOAT64)
+    tables = [name for name, _ in model.named_parameters() if "tokens" in name]
+    assert tables == ["embedding.tokens.weight"]
 
 
 def test_an_encoder_looks_both_ways_and_ends_in_its_head_and_pooler() -> None:

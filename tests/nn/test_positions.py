@@ -35,6 +35,13 @@ def test_sinusoids_are_looked_up_by_position(interleaved: bool) -> None:
     assert_close(module(PLACES, 5), table[torch.tensor([[0, 1, 2, 3, 4], [0, 0, 0, 1, 2]])])
 
 
+def test_sinusoids_end_where_they_are_told_to() -> None:
+    module = SinusoidalPositions(embed_dim=7, max_length=5)
+    assert_close(module(PLACES, 5), SinusoidalPositions(embed_dim=7)(PLACES, 5))
+    with pytest.raises(ValueError, match="length: expected at most 5, got 6"):
+        module(torch.arange(6), 6)
+
+
 def test_learned_positions_are_rows_of_a_table_and_end_with_it() -> None:
     module = LearnedPositions(max_length=5, embed_dim=3)
     assert_close(module(PLACES, 5)[1, 2:], module.weight[:3])

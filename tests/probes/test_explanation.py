@@ -6,7 +6,16 @@ import sys
 import pytest
 import torch
 
-from attn_course.probes import Probe, ProbeFailure, Probes, call, misconception, witnesses
+from attn_course.probes import (
+    Probe,
+    ProbeFailure,
+    Probes,
+    WrongAnswers,
+    call,
+    explanation,
+    misconception,
+    witnesses,
+)
 from attn_course.probes import probe as probe_module
 from attn_course.probes.catalogue import collect
 
@@ -48,11 +57,29 @@ def twice_inputs(draw):
     yield call(draw.normal(3, 5))
 
 
+def in_steps(x, *, scale=lambda x: 2 * x, shift=lambda x: x + 1, turn=lambda x: x.flip(-1)):
+    return turn(shift(scale(x)))
+
+
+steps = WrongAnswers("in_steps", tests=("values",), right=in_steps)
+steps.fault("scaled by 3", "You multiply by 3 where the task says 2.", scale=lambda x: 3 * x)
+steps.fault("scaled by 5", "You multiply by 5 where the task says 2.", scale=lambda x: 5 * x)
+steps.fault("squared", "You take the square where one is added.", shift=torch.square)
+steps.fault("not reversed", "You leave out the last step.", turn=lambda x: x)
+
+
+@witnesses(of="in_steps")
+def steps_inputs(draw):
+    yield call(draw.normal(3, 5))
+    yield call(draw.normal(7))
+
+
 @pytest.fixture(autouse=True)
 def catalogue(monkeypatch):
     module = type(sys)("catalogue_of_the_test")
-    for member in (inputs, after, empty, thrice, twice_inputs):
+    for member in (inputs, after, empty, thrice, twice_inputs, steps_inputs):
         setattr(module, member.__name__, member)
+    module.steps = steps
     found = collect(module)
     monkeypatch.setattr(probe_module, "load_catalogue", lambda slug: found)
 
@@ -112,6 +139,50 @@ def test_one_fault_or_two_are_named(answer, names):
     found = told(answer)
     for name in names:
         assert name in (found.misconception or ""), found
+
+
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [
+        (lambda x: (5 * x) ** 2, None),
+        (lambda x: 3 * x + 1, "scaled by 3 and not reversed"),
+        (lambda x: (3 * x).square().flip(-1), "scaled by 3 and squared"),
+        (lambda x: (5 * x + 1).flip(-1), "scaled by 5"),
+    ],
+)
+def test_two_mistakes_in_different_steps_are_named_together(answer, name):
+    found = told(answer, "in_steps", in_steps)
+    assert found.misconception == (name or found.misconception)
+    if name is None:  # three at once: two of them at most are named, and no other
+        assert not {"scaled by 3"} & set((found.misconception or "").split(" and "))
+
+
+def test_mistakes_in_the_same_step_have_no_pair():
+    three, five, *_ = steps.__attn_declared__
+    assert three.beside(five) is None
+    assert three.beside(collect_of("weigh")[0]) is None
+
+
+def collect_of(name):
+    return probe_module.load_catalogue("99_test").of(name)
+
+
+def test_a_search_ends_when_its_time_is_over(monkeypatch):
+    monkeypatch.setattr(explanation, "_MOST_SECONDS", 0.0)
+    found = told(lambda x: 3 * x + 1, "in_steps", in_steps)
+    assert found.misconception is None
+    assert "differ" in str(found)
+
+
+def test_a_function_without_a_hash_is_explained_too():
+    class InTheJail:
+        __hash__ = None
+
+        def __call__(self, x):
+            return 3 * x + 1
+
+    found = told(InTheJail(), "in_steps", in_steps)
+    assert found.misconception == "scaled by 3 and not reversed"
 
 
 def test_an_operation_is_undone_to_see_that_it_is_the_fault():

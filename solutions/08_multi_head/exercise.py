@@ -1,0 +1,508 @@
+# %% [markdown]
+# # Exercises: multi-head attention and positions
+#
+# You write multi-head attention with the projections of the paper, and three ways to say where a word stands.
+# Then the values of one head without ever building the large matrix that they amount to, a repair, and a test that finds out whether a model sees the future.
+#
+# Shapes: `B` batch, `L` queries, `S` keys, `D` width of the model, `H` heads with `E` entries each for queries and keys, and `E_v` for values.
+#
+# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# Nothing here needs a network or a GPU.
+
+# %% nbgrader={"grade_id": "setup", "locked": true}
+import numpy as np
+import torch
+
+from attn_course import reference
+from attn_course.probes import Probes, from_numpy
+
+
+def right_heads(query, key, value, w_q, w_k, w_v, w_o, num_heads, attn_mask=None):
+    def split(x, weight):
+        return np.stack(np.split(x @ weight.T, num_heads, axis=-1), axis=1)  # (B, H, ...)
+
+    parts = split(query, w_q), split(key, w_k), split(value, w_v)
+    output = reference.scaled_dot_product_attention(*parts, attn_mask)
+    return np.concatenate([output[:, h] for h in range(num_heads)], axis=-1) @ w_o.T
+
+
+def right_sinusoids(length, embed_dim):
+    return torch.from_numpy(reference.sinusoidal_positions(length, embed_dim)).float()
+
+
+def right_alibi(num_heads, query_length, key_length):
+    return torch.from_numpy(reference.alibi_bias(num_heads, query_length, key_length)).float()
+
+
+def right_low_rank(weights, value, w_v, w_o):
+    return np.einsum("ls,sd,ed,oe->lo", weights, value, w_v, w_o)
+
+
+def right_causal_heads(x, w_q, w_k, w_v, w_o, num_heads):
+    past = np.tri(x.shape[1], dtype=bool)
+    return right_heads(x, x, x, w_q, w_k, w_v, w_o, num_heads, past)
+
+
+probes = Probes(
+    "08_multi_head",
+    multi_head_attention=from_numpy(right_heads),
+    sinusoidal_positions=right_sinusoids,
+    apply_rope=from_numpy(reference.apply_rope),
+    alibi_bias=right_alibi,
+    low_rank_value=from_numpy(right_low_rank),
+    fixed_causal_heads=from_numpy(right_causal_heads),
+)
+
+# By hand: one query of ones and two words; ln 3 makes weights of 1/4 and 3/4.
+ASKED = torch.tensor([[[1.0, 1.0]]])
+WORDS = torch.tensor([[[0.0, 1.0986123], [1.0986123, 0.0]]])
+HANDED = torch.tensor([[[4.0, 0.0], [0.0, 8.0]]])
+ONE = torch.eye(2)
+
+# %% [markdown]
+# ## 1. Multi-head attention
+#
+# `multi_head_attention(query, key, value, w_q, w_k, w_v, w_o, num_heads, attn_mask=None)` looks `num_heads` times at once (Vaswani and others 2017, section 3.2.2):
+#
+# $$\operatorname{head}_h = \operatorname{Attention}(Q W_h^{Q\top}, K W_h^{K\top}, V W_h^{V\top}), \qquad [\operatorname{head}_1; \ldots; \operatorname{head}_H]\, W_O^\top .$$
+#
+# - `query` is `(B, L, D)`, `key` is `(B, S, D_k)`, `value` is `(B, S, D_v)`. In self-attention the three are the same tensor.
+# - `w_q` is `(H E, D)`, `w_k` is `(H E, D_k)`, `w_v` is `(H E_v, D_v)`, `w_o` is `(D, H E_v)`. The first `E` rows of `w_q` belong to head 0, the next `E` to head 1, and so on. There are no biases.
+# - `attn_mask` is boolean and broadcasts to `(B, H, L, S)`; `True` means: may attend. Every query may attend to one key at least.
+# - The result is `(B, L, D)`, of the dtype of the inputs. Gradients reach the inputs and the four matrices. No argument is changed.
+#
+# By hand, with two heads of one entry and identity matrices: the query $(1, 1)$ and the keys $(0, \ln 3)$ and $(\ln 3, 0)$. Head 0 sees the scores $0$ and $\ln 3$, head 1 the scores $\ln 3$ and $0$.
+# The values $(4, 0)$ and $(0, 8)$: head 0 mixes the first entries, $\frac14 4 + \frac34 0 = 1$, head 1 the second ones, $\frac34 0 + \frac14 8 = 2$. The output is $(1, 2)$.
+#
+# `F.scaled_dot_product_attention` is allowed, torch's multi-head attention is not.
+#
+# <details><summary>Hint</summary>
+#
+# `x.unflatten(-1, (num_heads, -1))` cuts the last axis into heads. Then the axis of the heads must go in front of the axis of the positions, and back at the end.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "multi_head_attention", "solution": true} attn_course={"forbidden": ["multi_head_attention_forward", "aten::*multi_head_attention*"]}
+def multi_head_attention(query, key, value, w_q, w_k, w_v, w_o, num_heads, attn_mask=None):
+    ### BEGIN SOLUTION
+    def split(x, weight):
+        return (x @ weight.T).unflatten(-1, (num_heads, -1)).transpose(1, 2)  # (B, H, ., E)
+
+    q, k, v = split(query, w_q), split(key, w_k), split(value, w_v)
+    scores = q @ k.mT / q.shape[-1] ** 0.5  # (B, H, L, S)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -torch.inf)
+    heads = scores.softmax(dim=-1) @ v
+    return heads.transpose(1, 2).flatten(2) @ w_o.T  # (B, L, D)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "multi_head_attention-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(multi_head_attention=multi_head_attention)
+probe.gives(torch.tensor([[[1.0, 2.0]]]), ASKED, WORDS, HANDED, ONE, ONE, ONE, ONE, 2)
+
+# %% nbgrader={"grade_id": "multi_head_attention-self", "grade": true, "points": 2}
+# Self-attention, two heads of two entries.
+probe = probes(multi_head_attention=multi_head_attention)
+x = probe.normal(2, 3, 4)
+probe.equals(x, x, x, *(probe.normal(4, 4) for _ in range(4)), 2)
+### BEGIN HIDDEN TESTS
+x = probe.normal(2, 6, 6)
+probe.equals(x, x, x, *(probe.normal(6, 6) for _ in range(4)), 3)
+probe.equals(x, x, x, *(probe.normal(6, 6) for _ in range(4)), 1)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "multi_head_attention-cross", "grade": true, "points": 2}
+# Cross-attention: another text, other widths, values larger than keys.
+probe = probes(multi_head_attention=multi_head_attention)
+widths = [(4, 5), (4, 3), (6, 2), (5, 6)]  # w_q, w_k, w_v, w_o
+probe.equals(
+    *(probe.normal(2, 3, 5), probe.normal(2, 4, 3), probe.normal(2, 4, 2)),
+    *(probe.normal(*width) for width in widths),
+    2,
+)
+### BEGIN HIDDEN TESTS
+widths = [(15, 4), (15, 7), (9, 2), (4, 9)]
+probe.equals(
+    *(probe.normal(2, 5, 4), probe.normal(2, 7, 7), probe.normal(2, 7, 2)),
+    *(probe.normal(*width) for width in widths),
+    3,
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "multi_head_attention-mask", "grade": true, "points": 2}
+# A causal mask, padding, and a mask for each head.
+probe = probes(multi_head_attention=multi_head_attention)
+x, matrices = probe.normal(2, 4, 4), [probe.normal(4, 4) for _ in range(4)]
+probe.equals(x, x, x, *matrices, 2, torch.ones(4, 4, dtype=torch.bool).tril())
+### BEGIN HIDDEN TESTS
+probe.equals(
+    x, x, x, *matrices, 2, torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]]).bool()[:, None, None]
+)
+probe.equals(x, x, x, *matrices, 2, probe.mask(1, 2, 4, 4))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "multi_head_attention-gradient", "grade": true, "points": 2}
+# Gradients reach the inputs and the four matrices.
+probe = probes(multi_head_attention=multi_head_attention)
+matrices = [probe.normal(4, 4) for _ in range(4)]
+texts = probe.normal(1, 2, 4), probe.normal(1, 3, 4), probe.normal(1, 3, 4)
+probe.gradient(*texts, *matrices, 2, wrt=(0, 1, 2, 3, 4, 5, 6))
+
+# %% nbgrader={"grade_id": "multi_head_attention-dtype", "grade": true, "points": 1}
+# Double precision in, double precision out.
+probe = probes(multi_head_attention=multi_head_attention)
+probe.equals(*(part.double() for part in (ASKED, WORDS, HANDED, ONE, ONE, ONE, ONE)), 2)
+
+# %% [markdown]
+# ## 2. Sinusoidal positions
+#
+# `sinusoidal_positions(length, embed_dim)` makes one fixed vector for every position (Vaswani and others 2017, section 3.5):
+#
+# $$\mathrm{PE}_{p, 2i} = \sin(p\, \theta_i), \qquad \mathrm{PE}_{p, 2i+1} = \cos(p\, \theta_i), \qquad \theta_i = 10000^{-2i/D} .$$
+#
+# - The result is `(length, embed_dim)`, float32. `embed_dim` is even; positions and pairs count from 0.
+#
+# By hand, with $D = 4$: $\theta_0 = 1$ and $\theta_1 = 10000^{-2/4} = 0.01$. Position 0 is $(0, 1, 0, 1)$, position 1 is $(\sin 1, \cos 1, \sin 0.01, \cos 0.01) = (0.8415, 0.5403, 0.0100, 1.0000)$.
+
+
+# %% nbgrader={"grade_id": "sinusoidal_positions", "solution": true}
+def sinusoidal_positions(length, embed_dim):
+    ### BEGIN SOLUTION
+    frequencies = 10000.0 ** (-torch.arange(0, embed_dim, 2, dtype=torch.float64) / embed_dim)
+    angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies  # (L, D / 2)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "sinusoidal_positions-by_hand", "grade": true, "points": 1}
+# Two positions of four entries.
+probe = probes(sinusoidal_positions=sinusoidal_positions)
+rows = [[0.0, 1.0, 0.0, 1.0], [0.84147098, 0.54030231, 0.00999983, 0.99995]]
+probe.gives(torch.tensor(rows), 2, 4)
+
+# %% nbgrader={"grade_id": "sinusoidal_positions-values", "grade": true, "points": 2}
+# Other lengths and widths.
+probe = probes(sinusoidal_positions=sinusoidal_positions)
+probe.equals(5, 6)
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. Rotary positions
+#
+# `apply_rope(x, positions)` turns every pair of entries of a query or key by an angle that grows with its position (Su and others 2021), with the frequencies of exercise 2 and $E$ in place of $D$:
+#
+# $$\begin{pmatrix} x'_{2i} \\ x'_{2i+1} \end{pmatrix} = \begin{pmatrix} \cos p\theta_i & -\sin p\theta_i \\ \sin p\theta_i & \cos p\theta_i \end{pmatrix} \begin{pmatrix} x_{2i} \\ x_{2i+1} \end{pmatrix}, \qquad \theta_i = 10000^{-2i/E} .$$
+#
+# - `x` is `(..., L, E)` with an even `E`, and `positions` is `(L,)`: where each row stands. They need not be 0, 1, 2, …, nor whole numbers.
+# - Neighbours are a pair: entries 0 and 1, 2 and 3, and so on.
+# - The result has the shape and the dtype of `x`. Gradients reach `x`. No argument is changed.
+#
+# By hand, with one pair: $\theta_0 = 1$. The vector $(1, 0)$ at position 0 stays; at position $\pi/2$ it becomes $(0, 1)$, and $(0, 2)$ becomes $(-2, 0)$.
+
+
+# %% nbgrader={"grade_id": "apply_rope", "solution": true}
+def apply_rope(x, positions):
+    ### BEGIN SOLUTION
+    pairs = torch.arange(0, x.shape[-1], 2, dtype=torch.float64)
+    angles = positions.double()[:, None] * 10000.0 ** (-pairs / x.shape[-1])  # (L, E / 2)
+    cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    first, second = x[..., 0::2], x[..., 1::2]
+    turned = first * cosine - second * sine, first * sine + second * cosine
+    return torch.stack(turned, dim=-1).flatten(-2)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "apply_rope-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(apply_rope=apply_rope)
+quarter = 1.5707964
+probe.gives(
+    torch.tensor([[1.0, 0.0], [0.0, 1.0], [-2.0, 0.0]]),
+    torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]]),
+    torch.tensor([0.0, quarter, quarter]),
+)
+
+# %% nbgrader={"grade_id": "apply_rope-pairs", "grade": true, "points": 2}
+# Several pairs, each with an angle of its own.
+probe = probes(apply_rope=apply_rope)
+probe.equals(torch.tensor([[1.0, 0.0, 1.0, 0.0], [1.0, 2.0, 3.0, 4.0]]), torch.tensor([0.0, 1.0]))
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "apply_rope-heads", "grade": true, "points": 1}
+# Leading axes: batch and heads; positions that do not start at 0.
+probe = probes(apply_rope=apply_rope)
+probe.equals(probe.normal(2, 3, 5, 4), torch.tensor([7.0, 8.0, 9.0, 10.0, 11.0]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 3, 3, 6), torch.tensor([100.0, 3.0, 50.5]))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "apply_rope-gradient", "grade": true, "points": 1}
+# Gradients reach the vectors.
+probe = probes(apply_rope=apply_rope)
+probe.gradient(probe.normal(3, 4), torch.tensor([1.0, 2.0, 5.0]))
+
+# %% [markdown]
+# ## 4. ALiBi
+#
+# `alibi_bias(num_heads, query_length, key_length)` is added to the scores (Press and others 2022):
+#
+# $$b_{hij} = -m_h\, |i - j|, \qquad m_h = 2^{-8h/H}, \qquad h = 1, \ldots, H .$$
+#
+# - The result is `(num_heads, query_length, key_length)`, float32. `num_heads` is a power of two.
+# - Queries and keys count from 0 on the left. It is no mask: keys on both sides get a penalty.
+#
+# By hand, with 2 heads: $m_1 = 2^{-4} = 0.0625$ and $m_2 = 2^{-8} = 0.00390625$. The first query of the first head has the biases $0, -0.0625, -0.125$ for three keys, the second query $-0.0625, 0, -0.0625$.
+
+
+# %% nbgrader={"grade_id": "alibi_bias", "solution": true}
+def alibi_bias(num_heads, query_length, key_length):
+    ### BEGIN SOLUTION
+    slopes = 2.0 ** (-8 * torch.arange(1, num_heads + 1) / num_heads)
+    distance = (torch.arange(query_length)[:, None] - torch.arange(key_length)).abs()  # (L, S)
+    return -slopes[:, None, None] * distance
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "alibi_bias-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(alibi_bias=alibi_bias)
+near = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0]])
+probe.gives(torch.stack([-0.0625 * near, -0.00390625 * near]), 2, 2, 3)
+
+# %% nbgrader={"grade_id": "alibi_bias-heads", "grade": true, "points": 2}
+# Other numbers of heads, and other lengths.
+probe = probes(alibi_bias=alibi_bias)
+probe.equals(4, 3, 3)
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. The values of one head
+#
+# What one head adds to a position is $\sum_j \alpha_{ij} W_O^h W_V^h x_j$. The product $W_O^h W_V^h$ is a `(D, D)` matrix, but nobody has to build it.
+#
+# `low_rank_value(weights, value, w_v, w_o)` is what one head adds to each position.
+#
+# - `weights` is `(L, S)`, `value` is `(S, D)`, `w_v` is `(E, D)`: the rows of one head; `w_o` is `(D, E)`: the columns of this head. The result is `(L, D)`.
+# - It works for wide models: the test with `D = 1024`, `E = 4` and three words allows 1 MiB, and a `(D, D)` matrix alone needs 4.
+# - Gradients reach all four arguments.
+#
+# By hand: the weights $(\frac14, \frac34)$, the values $(4, 0)$ and $(0, 8)$ have the mean $(1, 6)$. With `w_v` $= (1, 1)$ it becomes $7$, and with `w_o` $= (1, -1)$ the output is $(7, -7)$.
+
+
+# %% nbgrader={"grade_id": "low_rank_value", "solution": true}
+def low_rank_value(weights, value, w_v, w_o):
+    ### BEGIN SOLUTION
+    return weights @ (value @ w_v.T) @ w_o.T
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "low_rank_value-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(low_rank_value=low_rank_value)
+probe.gives(
+    torch.tensor([[7.0, -7.0]]),
+    torch.tensor([[0.25, 0.75]]),
+    HANDED[0],
+    torch.tensor([[1.0, 1.0]]),
+    torch.tensor([[1.0], [-1.0]]),
+)
+
+# %% nbgrader={"grade_id": "low_rank_value-values", "grade": true, "points": 1}
+# Several queries and entries.
+probe = probes(low_rank_value=low_rank_value)
+probe.equals(
+    probe.normal(2, 3).softmax(-1), probe.normal(3, 4), probe.normal(2, 4), probe.normal(4, 2)
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 3).softmax(-1), *(probe.normal(3, 3) for _ in range(3)))
+probe.equals(
+    probe.normal(5, 7).softmax(-1), probe.normal(7, 6), probe.normal(4, 6), probe.normal(6, 4)
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "low_rank_value-wide", "grade": true, "points": 2}
+# A wide model in 1 MiB.
+probe = probes(low_rank_value=low_rank_value)
+wide = probe.normal(3, 1024), probe.normal(4, 1024), probe.normal(1024, 4)
+probe.memory(probe.normal(3, 3).softmax(-1), *wide, below=2**20)
+
+# %% nbgrader={"grade_id": "low_rank_value-gradient", "grade": true, "points": 1}
+# Gradients reach all four arguments.
+probe = probes(low_rank_value=low_rank_value)
+parts = probe.normal(2, 3), probe.normal(3, 4), probe.normal(2, 4), probe.normal(4, 2)
+probe.gradient(*parts, wrt=(0, 1, 2, 3))
+
+# %% [markdown]
+# ## 6. Repair: causal heads with two faults
+#
+# `broken_causal_heads` should be causal multi-head self-attention: `x` is `(B, L, D)`, the four matrices are those of exercise 1.
+# It runs, the shapes are right, and with one head it is right, too. It has two faults. Find them, and write `fixed_causal_heads`.
+
+
+# %% nbgrader={"grade_id": "broken_causal_heads", "locked": true}
+def broken_causal_heads(x, w_q, w_k, w_v, w_o, num_heads):
+    q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T
+    scale = q.shape[-1] ** -0.5
+    q, k, v = (part.unflatten(-1, (num_heads, -1)).transpose(1, 2) for part in (q, k, v))
+    scores = scale * q @ k.mT  # (B, H, L, L)
+    past = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+    heads = scores.masked_fill(~past, -torch.inf).softmax(dim=-1) @ v
+    return heads.reshape(len(x), x.shape[1], -1) @ w_o.T  # (B, L, D)
+
+
+# %% nbgrader={"grade_id": "fixed_causal_heads", "solution": true} attn_course={"forbidden": ["multi_head_attention_forward", "aten::*multi_head_attention*"]}
+def fixed_causal_heads(x, w_q, w_k, w_v, w_o, num_heads):
+    ### BEGIN SOLUTION
+    q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T
+    q, k, v = (part.unflatten(-1, (num_heads, -1)).transpose(1, 2) for part in (q, k, v))
+    scores = q @ k.mT / q.shape[-1] ** 0.5  # (B, H, L, L)
+    past = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+    heads = scores.masked_fill(~past, -torch.inf).softmax(dim=-1) @ v
+    return heads.transpose(1, 2).flatten(2) @ w_o.T  # (B, L, D)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_causal_heads-no_scores", "grade": true, "points": 1}
+# Every query is 0, so that all allowed keys count alike: only one of the two faults shows.
+probe = probes(fixed_causal_heads=fixed_causal_heads)
+x = torch.tensor([[[2.0, 0.0], [0.0, 4.0], [6.0, 2.0]]])
+probe.equals(x, 0 * ONE, ONE, ONE, ONE, 2)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 5, 6), torch.zeros(6, 6), *(probe.normal(6, 6) for _ in range(3)), 3)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "fixed_causal_heads-scores", "grade": true, "points": 2}
+# Queries that choose.
+probe = probes(fixed_causal_heads=fixed_causal_heads)
+probe.equals(x, ONE, ONE, ONE, ONE, 2)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 5, 6), *(probe.normal(6, 6) for _ in range(4)), 3)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. Write the test: does it see the future?
+#
+# `check_causal(candidate)` takes somebody's function from a sequence to a sequence, `candidate(x)` with `x` of shape `(B, L, 4)` and a result of shape `(B, L, ...)`, for any `B` and `L`. It returns `True` if the result at every position depends on that position and earlier ones only, `False` otherwise.
+#
+# Your test is tried on functions that are causal, which it must accept, and on others; each of those that it rejects earns its share.
+# A mask with a `True` in the wrong place is the least of them. Some functions see the future at one position only, in one entry only, in long sequences only, or without a gradient.
+# Leave room for rounding.
+
+
+# %% nbgrader={"grade_id": "check_causal", "solution": true}
+def check_causal(candidate):
+    ### BEGIN SOLUTION
+    draw = torch.Generator().manual_seed(0)
+    for length in (2, 5, 24):
+        x = torch.randn(2, length, 4, generator=draw)
+        before = candidate(x)
+        for seen in range(1, length, 1 if length < 10 else 5):  # so many positions stay
+            for size in (3.0, -30.0):
+                other = x.clone()
+                other[:, seen:] += size * torch.rand(2, length - seen, 4, generator=draw)
+                after = candidate(other)[:, :seen]
+                if not torch.allclose(after, before[:, :seen], rtol=1e-3, atol=1e-4):
+                    return False
+    return True
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "check_causal-plain", "grade": true, "points": 1}
+# Two that are causal, and three that are plainly not.
+def mean_so_far(x):
+    return x.cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
+
+
+probe = probes(check_causal=check_causal)
+probe.judges(
+    right=[mean_so_far, lambda x: 2 * x],
+    wrong={
+        "the mean of everything": lambda x: x.mean(1, keepdim=True).expand_as(x),
+        "the next position": lambda x: x.roll(-1, 1),
+        "the order is reversed": lambda x: x.flip(1),
+    },
+    points=1,
+)
+
+# %% nbgrader={"grade_id": "check_causal-mutants", "grade": true, "points": 8}
+# Wrong ones that are harder to see. (Hidden: which.)
+probe = probes(check_causal=check_causal)
+probe.judges(right=[mean_so_far], wrong={"the next position": lambda x: x.roll(-1, 1)}, points=8)
+
+
+### BEGIN HIDDEN TESTS
+def causal_heads(x, keep=None, late=False):
+    scores = x @ x.mT / 2
+    past = torch.ones(x.shape[1], x.shape[1]).tril(0 if keep is None else keep).bool()
+    if late:
+        return (scores.softmax(-1) * past) @ x
+    return scores.masked_fill(~past, -torch.inf).softmax(-1) @ x
+
+
+def zero_scores(x):
+    past = torch.ones(x.shape[1], x.shape[1]).tril().bool()
+    return (x @ x.mT / 2).masked_fill(~past, 0.0).softmax(-1) @ x
+
+
+def first_leaks(x):
+    first = x[:, :1] + 0.1 * x[:, -1:]
+    return torch.cat([first, mean_so_far(x)[:, 1:]], dim=1)
+
+
+def last_entry_leaks(x):
+    y = mean_so_far(x)
+    return torch.cat([y[..., :3], x.mean(1, keepdim=True).expand_as(x)[..., 3:]], dim=-1)
+
+
+def by_fourier(x):
+    # the sum so far as a convolution: causal, with a little rounding everywhere
+    n = 2 * x.shape[1]
+    ones = torch.fft.rfft(torch.ones(x.shape[1], 1), n, dim=0)
+    return torch.fft.irfft(torch.fft.rfft(x, n, dim=1) * ones, n, dim=1)[:, : x.shape[1]]
+
+
+probe.judges(
+    right=[causal_heads, lambda x: x.cummax(1).values, by_fourier],
+    wrong={
+        "one step too far": lambda x: causal_heads(x, keep=1),
+        "masked scores are 0": zero_scores,
+        "the mask comes after the softmax": lambda x: causal_heads(x, late=True),
+        "normalised over the whole sequence": lambda x: (
+            mean_so_far(x) - 0.1 * x.mean(1, keepdim=True)
+        ),
+        "only the first position sees the end": first_leaks,
+        "only the last entry leaks": last_entry_leaks,
+        "beyond sixteen positions": lambda x: mean_so_far(x) if x.shape[1] <= 16 else x.roll(-1, 1),
+        "without a gradient": lambda x: (
+            mean_so_far(x) + 0.1 * x.sum(1, keepdim=True).sign().detach()
+        ),
+    },
+    points=8,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 8. Report
+#
+# Use your functions, or take the numbers of the chapter. In about 200 words:
+#
+# 1. Two look-ups can be done by one head. How, and why did it go wrong in some of the recorded runs? Why is sixteen heads not better than four on the task with four names?
+# 2. Turn a query and a key by `apply_rope` to positions 3 and 5, and to positions 103 and 105. Compare the two products, and say why. Do the same with two vectors to which `sinusoidal_positions` were added. What is the difference?
+# 3. Somebody says: "With ALiBi a model can use texts of any length." What does the experiment of the chapter show, and what does it not show?
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
+# 1. One head can give the two names unequal weights, say two thirds and one third. Then the sum tells the two numbers apart, if what follows can undo it.
+# Training has to find this, and from some starts, or with a larger learning rate, it did not. With sixteen heads each query has two entries, too few to tell sixteen names apart; the four looks are there and none of them is sharp.
+# 2. The products of turned vectors are equal: turning both by the same angle changes no product, so only the distance counts.
+# With added sinusoids the product has four parts, and the content of one times the position of the other depends on where both stand. It changes.
+# 3. It shows that the bits per character do not get worse at eight times the length. They hardly get better either: the penalty pushes far keys down, so that the model reads much as if the text were short.
+# That it *uses* what is far away would have to be shown by a task that needs it.

@@ -1,0 +1,745 @@
+# %% [markdown]
+# # Exercises: the Transformer
+#
+# You write what stands around the two stacks: what the decoder reads, what it may see, how it looks at the source, what it is punished for, how fast it learns, how it writes, and how its translations are scored.
+#
+# Shapes: `B` rows, `L` target positions, `S` source positions, `V` words; `D` entries of a target vector, `D_m` of a source vector, `E` of a query and a key, `E_v` of a value.
+# In a mask `True` means: may be attended to.
+#
+# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# Nothing here needs a network or a GPU.
+
+# %% nbgrader={"grade_id": "setup", "locked": true}
+import numpy as np
+import torch
+
+from attn_course import masks, reference
+from attn_course.probes import Probes, from_numpy
+from attn_course.train import bleu as corpus_bleu
+from attn_course.train import label_smoothing_loss, warmup_inverse_sqrt
+
+
+def right_shift(target_out, bos, eos, pad=0):
+    rows = [[bos, *(int(i) for i in row if i not in (eos, pad))] for row in target_out]
+    width = target_out.shape[1]
+    return torch.tensor([(row + [pad] * width)[:width] for row in rows])
+
+
+def right_mask(target_in, pad=0):
+    return masks.causal_mask(target_in.shape[1]) & (target_in != pad)[:, None, None, :]
+
+
+def right_cross(x, memory, weight_query, weight_key, weight_value, memory_mask=None):
+    query, key, value = x @ weight_query.T, memory @ weight_key.T, memory @ weight_value.T
+    mask = None if memory_mask is None else memory_mask[:, None, None, :]
+    lifted = (part[:, None] for part in (query, key, value))
+    return reference.scaled_dot_product_attention(*lifted, mask)[:, 0]
+
+
+def right_smoothed(logits, target_out, smoothing, pad=0):
+    return label_smoothing_loss(logits, target_out, smoothing=smoothing, pad=pad)
+
+
+def right_rate(step, embed_dim, warmup):
+    return warmup_inverse_sqrt(embed_dim=embed_dim, warmup=warmup)(step - 1)
+
+
+def right_bleu(candidates, references, max_order=4):
+    return corpus_bleu(candidates, references, max_order=max_order).score
+
+
+def talker(table, decay):
+    """A decoder that reads a whole prefix: logits after every token of it, old ones fading."""
+
+    def logits_of(prefix):
+        age = torch.arange(prefix.shape[1])
+        fading = (float(decay) ** (age[:, None] - age).clamp(min=0).double()).tril()  # (L, L)
+        return fading @ table[prefix]  # (B, L, V)
+
+    return logits_of
+
+
+def chain(follows, size):
+    """A table for `talker` in which each token leads to one other token."""
+    table = torch.zeros(size, size, dtype=torch.float64)
+    for token, following in follows.items():
+        table[token, following] = 3.0
+    return table
+
+
+probes = Probes(
+    "10_encoder_decoder",
+    shift_right=right_shift,
+    decoder_mask=right_mask,
+    cross_attention=from_numpy(right_cross),
+    label_smoothed_loss=right_smoothed,
+    warmup_rate=right_rate,
+    bleu=right_bleu,
+)
+
+# %% [markdown]
+# ## 1. What the decoder reads
+#
+# In training the decoder reads the right target, one place late. `shift_right(target_out, bos, eos, pad=0)` makes what it reads of what it should say.
+#
+# - `target_out` is `(B, L)`, integers: the words of a row, then `eos`, then `pad`. A row that was cut off has `L` words and no `eos`.
+# - The result has the same shape and dtype: `bos`, then the words, each one place later. `eos` is never read; behind the last word stands `pad`. What does not fit into `L` places falls off the end.
+# - The argument is not changed.
+#
+# By hand, with `bos = 1`, `eos = 2`, `pad = 0`: `[5, 7, 2, 0]` becomes `[1, 5, 7, 0]`.
+
+
+# %% nbgrader={"grade_id": "shift_right", "solution": true} attn_course={"forbidden": ["import attn_course.data"]}
+def shift_right(target_out, bos, eos, pad=0):
+    ### BEGIN SOLUTION
+    late = torch.full_like(target_out, bos)
+    late[:, 1:] = target_out[:, :-1]
+    return late.masked_fill(late == eos, pad)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "shift_right-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(shift_right=shift_right)
+probe.gives(torch.tensor([[1, 5, 7, 0]]), torch.tensor([[5, 7, 2, 0]]), 1, 2)
+
+# %% nbgrader={"grade_id": "shift_right-rows", "grade": true, "points": 1}
+# Rows of several lengths, one of them cut off.
+probe = probes(shift_right=shift_right)
+probe.equals(torch.tensor([[5, 7, 2, 0], [4, 2, 0, 0], [6, 4, 5, 7]]), 1, 2)
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "shift_right-other_ids", "grade": true, "points": 1}
+# Other numbers for the reserved symbols.
+probe = probes(shift_right=shift_right)
+probe.equals(torch.tensor([[0, 1, 8, 9, 9], [2, 8, 9, 9, 9]]), 7, 8, 9)
+### BEGIN HIDDEN TESTS
+words = probe.integers(0, 6, 3, 5)
+words[0, 3], words[0, 4], words[1, 4] = 8, 9, 8
+probe.equals(words, 7, 8, 9)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. What the decoder may see of itself
+#
+# `decoder_mask(target_in, pad=0)` is the mask of the decoder's self-attention.
+#
+# - `target_in` is `(B, L)`, integers, what `shift_right` returns; `pad` may stand anywhere.
+# - The result is boolean, `(B, 1, L, L)`, the second axis for the heads. Entry `[b, 0, i, j]` is `True` where position `i` may attend to position `j`: `j` is not behind `i`, and `j` is no padding.
+#
+# By hand: the row `[1, 5, 0]` gives `[[True, False, False], [True, True, False], [True, True, False]]`.
+
+
+# %% nbgrader={"grade_id": "decoder_mask", "solution": true} attn_course={"forbidden": ["import attn_course.masks"]}
+def decoder_mask(target_in, pad=0):
+    ### BEGIN SOLUTION
+    length = target_in.shape[1]
+    past = torch.ones(length, length, dtype=torch.bool).tril()
+    return past & (target_in != pad)[:, None, None, :]  # (B, 1, L, L)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "decoder_mask-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(decoder_mask=decoder_mask)
+probe.gives(
+    torch.tensor([[[[True, False, False], [True, True, False], [True, True, False]]]]),
+    torch.tensor([[1, 5, 0]]),
+)
+
+# %% nbgrader={"grade_id": "decoder_mask-no_padding", "grade": true, "points": 1}
+# Without padding only the order counts.
+probe = probes(decoder_mask=decoder_mask)
+probe.equals(torch.tensor([[1, 5, 7, 4], [1, 4, 4, 6]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.integers(1, 9, 3, 5))
+probe.equals(probe.integers(1, 9, 5, 1))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "decoder_mask-padding", "grade": true, "points": 2}
+# Rows with different padding.
+probe = probes(decoder_mask=decoder_mask)
+probe.equals(torch.tensor([[1, 5, 7, 0], [1, 4, 0, 0], [1, 6, 7, 8]]))
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "decoder_mask-other_pad", "grade": true, "points": 1}
+# Another number for padding.
+probe = probes(decoder_mask=decoder_mask)
+probe.equals(torch.tensor([[1, 0, 7, 9], [1, 4, 9, 9]]), 9)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.integers(0, 4, 3, 7), 3)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. Looking at the source
+#
+# `cross_attention(x, memory, weight_query, weight_key, weight_value, memory_mask=None)` is one head of the decoder's look at the encoder's output:
+#
+# $$\operatorname{softmax}\!\left(\frac{(X W_Q^\top)(M W_K^\top)^\top}{\sqrt{E}}\right) M W_V^\top .$$
+#
+# - `x` is `(B, L, D)`, the target; `memory` is `(B, S, D_m)`, the source. `weight_query` is `(E, D)`, `weight_key` `(E, D_m)`, `weight_value` `(E_v, D_m)`. The result is `(B, L, E_v)`.
+# - `memory_mask` is boolean, `(B, S)`: `True` at source positions that are real. Every target position may look at all of these, and at no other. Without a mask all are real.
+# - A row without any real source position gets an output of 0, not NaN.
+# - Gradients reach the first five arguments. No argument is changed.
+#
+# `torch.softmax` is allowed. torch's own `scaled_dot_product_attention` is not.
+#
+# By hand, with $D = E = 1$, $D_m = E_v = 2$: the target vector $[1]$, the source vectors $[0, 4]$ and $[\ln 3, 8]$, $W_Q = [1]$, $W_K = [1, 0]$ and $W_V$ the identity. The scores are $0$ and $\ln 3$, the weights $\frac14$ and $\frac34$, the output $[0.824, 7]$.
+
+
+# %% nbgrader={"grade_id": "cross_attention", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "multi_head_attention_forward", "aten::*scaled_dot_product*", "aten::*multi_head_attention*"]}
+def cross_attention(x, memory, weight_query, weight_key, weight_value, memory_mask=None):
+    ### BEGIN SOLUTION
+    query, key, value = x @ weight_query.T, memory @ weight_key.T, memory @ weight_value.T
+    scores = query @ key.transpose(1, 2) / query.shape[-1] ** 0.5  # (B, L, S)
+    if memory_mask is None:
+        return scores.softmax(dim=-1) @ value
+    allowed = memory_mask[:, None, :]
+    none = ~allowed.any(dim=-1, keepdim=True)
+    weights = scores.masked_fill(~allowed & ~none, -torch.inf).softmax(dim=-1)
+    return weights.masked_fill(none, 0.0) @ value  # (B, L, E_v)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "cross_attention-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(cross_attention=cross_attention)
+probe.gives(
+    torch.tensor([[[0.8239592, 7.0]]]),
+    torch.tensor([[[1.0]]]),
+    torch.tensor([[[0.0, 4.0], [1.0986123, 8.0]]]),
+    torch.tensor([[1.0]]),
+    torch.tensor([[1.0, 0.0]]),
+    torch.eye(2),
+)
+
+# %% nbgrader={"grade_id": "cross_attention-values", "grade": true, "points": 2}
+# Target and source of different lengths and widths.
+probe = probes(cross_attention=cross_attention)
+sizes = [(2, 4, 5), (2, 3, 7), (2, 5), (2, 7), (3, 7)]
+probe.equals(*(probe.normal(*size) for size in sizes))
+### BEGIN HIDDEN TESTS
+# all sizes equal: only the values can tell
+same = [(3, 4, 4), (3, 4, 4), (4, 4), (4, 4), (4, 4)]
+probe.equals(*(probe.normal(*size) for size in same))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "cross_attention-mask", "grade": true, "points": 2}
+# Sources of different lengths.
+probe = probes(cross_attention=cross_attention)
+sizes = [(2, 4, 5), (2, 3, 7), (2, 5), (2, 7), (3, 7)]
+real = torch.tensor([[True, True, False], [True, False, False]])
+probe.equals(*(probe.normal(*size) for size in sizes), real)
+### BEGIN HIDDEN TESTS
+same = [(3, 4, 4), (3, 4, 4), (4, 4), (4, 4), (4, 4)]
+probe.equals(*(probe.normal(*size) for size in same), probe.mask(3, 4))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "cross_attention-no_source", "grade": true, "points": 1}
+# The second row has no source at all.
+probe = probes(cross_attention=cross_attention)
+sizes = [(2, 4, 5), (2, 3, 7), (2, 5), (2, 7), (3, 7)]
+real = torch.tensor([[True, True, False], [False, False, False]])
+probe.equals(*(probe.normal(*size) for size in sizes), real)
+
+# %% nbgrader={"grade_id": "cross_attention-gradient", "grade": true, "points": 1}
+# Gradients reach both texts and all three matrices.
+probe = probes(cross_attention=cross_attention)
+sizes = [(1, 3, 2), (1, 4, 3), (2, 2), (2, 3), (3, 3)]
+probe.gradient(*(probe.normal(*size) for size in sizes), wrt=(0, 1, 2, 3, 4))
+
+# %% [markdown]
+# ## 4. A loss that does not ask for certainty
+#
+# `label_smoothed_loss(logits, target_out, smoothing, pad=0)` is the cross-entropy with targets that are not quite sure. With $\varepsilon$ = `smoothing`,
+#
+# $$-\frac1N \sum_{b, t \,:\, y_{bt} \ne \text{pad}} \Big( (1 - \varepsilon) \log p_{bt}(y_{bt}) + \frac{\varepsilon}{V} \sum_v \log p_{bt}(v) \Big) .$$
+#
+# - `logits` is `(B, L, V)`, not normalised; $p$ is their softmax. `target_out` is `(B, L)`, integers.
+# - Positions whose target is `pad` do not count; $N$ is the number of the others, over all rows. The inner sum runs over all $V$ words, the right one and `pad` included.
+# - The result is a scalar of the dtype of the logits, right for every finite logit, and passes gradients to the logits.
+#
+# `log_softmax` and `logsumexp` are allowed. torch's `cross_entropy` is not.
+#
+# By hand: two words with equal logits cost $\ln 2$ for every $\varepsilon$. With the logits $[\ln 3, 0]$ the probabilities are $\frac34$ and $\frac14$; with $\varepsilon = 0.2$ the loss for word 0 is $-(0.8 \ln\tfrac34 + 0.1 \ln\tfrac34 + 0.1 \ln\tfrac14) = 0.3975$.
+
+
+# %% nbgrader={"grade_id": "label_smoothed_loss", "solution": true} attn_course={"forbidden": ["cross_entropy", "CrossEntropyLoss", "import attn_course.train", "aten::cross_entropy*"]}
+def label_smoothed_loss(logits, target_out, smoothing, pad=0):
+    ### BEGIN SOLUTION
+    logs = logits.log_softmax(dim=-1)  # (B, L, V)
+    right = logs.gather(-1, target_out[..., None])[..., 0]  # (B, L)
+    mixed = (1 - smoothing) * right + smoothing * logs.mean(dim=-1)
+    return -mixed[target_out != pad].mean()
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "label_smoothed_loss-by_hand", "grade": true, "points": 1}
+# The examples of the text; here padding has the id 9, so that it never occurs.
+probe = probes(label_smoothed_loss=label_smoothed_loss)
+probe.gives(
+    torch.tensor(0.3975431), torch.tensor([[[1.0986123, 0.0]]]), torch.tensor([[0]]), 0.2, 9
+)
+probe.gives(torch.tensor(0.6931472), torch.zeros(1, 1, 2), torch.tensor([[1]]), 0.6, 9)
+
+# %% nbgrader={"grade_id": "label_smoothed_loss-values", "grade": true, "points": 1}
+# Several rows without padding.
+probe = probes(label_smoothed_loss=label_smoothed_loss)
+probe.equals(probe.normal(2, 3, 5), torch.tensor([[1, 2, 3], [4, 1, 2]]), 0.1)
+### BEGIN HIDDEN TESTS
+for smoothing in (0.0, 0.3, 1.0):
+    probe.equals(3 * probe.normal(3, 5, 7), probe.integers(1, 7, 3, 5), smoothing)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "label_smoothed_loss-padding", "grade": true, "points": 2}
+# Rows of different lengths.
+probe = probes(label_smoothed_loss=label_smoothed_loss)
+probe.equals(probe.normal(2, 3, 5), torch.tensor([[1, 2, 3], [4, 0, 0]]), 0.1)
+### BEGIN HIDDEN TESTS
+target = probe.integers(1, 7, 3, 5)
+target[0, 2:], target[2, 4:] = 0, 0
+probe.equals(3 * probe.normal(3, 5, 7), target, 0.2)
+probe.equals(3 * probe.normal(3, 5, 7), target.masked_fill(target == 0, 3), 0.2, 3)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "label_smoothed_loss-large_logits", "grade": true, "points": 1}
+# Logits whose exponentials do not fit into a float32.
+probe = probes(label_smoothed_loss=label_smoothed_loss)
+probe.equals(
+    torch.tensor([[[200.0, 0.0, -200.0], [150.0, 120.0, -40.0]]]), torch.tensor([[1, 1]]), 0.1
+)
+
+# %% nbgrader={"grade_id": "label_smoothed_loss-gradient", "grade": true, "points": 1}
+# Gradients reach the logits.
+probe = probes(label_smoothed_loss=label_smoothed_loss)
+probe.gradient(probe.normal(2, 3, 5), torch.tensor([[1, 2, 3], [4, 2, 0]]), 0.1)
+
+# %% [markdown]
+# ## 5. How fast to learn
+#
+# `warmup_rate(step, embed_dim, warmup)` is the learning rate of Vaswani and others (2017), equation 3, as a plain number. With $D$ = `embed_dim`,
+#
+# $$D^{-1/2} \cdot \min\!\big(\text{step}^{-1/2},\; \text{step} \cdot \text{warmup}^{-3/2}\big) .$$
+#
+# - Steps are counted from 1.
+#
+# By hand, with $D = 16$ and a warm-up of 4 steps: $\frac14 \cdot \min(1, \frac18) = \frac1{32}$ at step 1, $\frac14 \cdot \frac12 = \frac18$ at step 4, where the two branches meet, and $\frac14 \cdot \frac14 = \frac1{16}$ at step 16.
+
+
+# %% nbgrader={"grade_id": "warmup_rate", "solution": true} attn_course={"forbidden": ["import attn_course.train"]}
+def warmup_rate(step, embed_dim, warmup):
+    ### BEGIN SOLUTION
+    return embed_dim**-0.5 * min(step**-0.5, step * warmup**-1.5)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "warmup_rate-by_hand", "grade": true, "points": 1}
+# The three steps of the text.
+probe = probes(warmup_rate=warmup_rate)
+probe.gives(1 / 32, 1, 16, 4)
+probe.gives(1 / 8, 4, 16, 4)
+probe.gives(1 / 16, 16, 16, 4)
+
+# %% nbgrader={"grade_id": "warmup_rate-rise", "grade": true, "points": 1}
+# During the warm-up.
+probe = probes(warmup_rate=warmup_rate)
+probe.equals(1, 512, 4000)
+probe.equals(1000, 512, 4000)
+### BEGIN HIDDEN TESTS
+for step in probe.integers(2, 3999, 4).tolist():
+    probe.equals(step, 512, 4000)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "warmup_rate-fall", "grade": true, "points": 1}
+# After it.
+probe = probes(warmup_rate=warmup_rate)
+probe.equals(4000, 512, 4000)
+probe.equals(100000, 512, 4000)
+### BEGIN HIDDEN TESTS
+for step in probe.integers(4001, 100000, 4).tolist():
+    probe.equals(step, 1024, 4000)
+probe.equals(9, 256, 1)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. Writing
+#
+# A Transformer has no state that is carried from step to step: it reads the whole prefix.
+# `greedy_decode(logits_of, rows, bos, eos, max_length, pad=0)` writes the most probable token again and again.
+#
+# - `logits_of(prefix)` is given: integers `(rows, L)` in, logits `(rows, L, V)` out, after every token of the prefix. Its first token is `bos`.
+# - All rows are written together. The result is `(rows, max_length)`, integers: the tokens written, `eos` included, without `bos`. Behind the `eos` of a row stands `pad`; a row that never says `eos` is cut off.
+# - Rows end at different steps: one that has ended must not stop the others.
+#
+# By hand: with a model in which `1` leads to `3`, `3` to `4` and `4` to `2` = `eos`, four places give `[3, 4, 2, 0]`.
+
+
+# %% nbgrader={"grade_id": "greedy_decode", "solution": true} attn_course={"forbidden": ["import attn_course.train"]}
+def greedy_decode(logits_of, rows, bos, eos, max_length, pad=0):
+    ### BEGIN SOLUTION
+    prefix = torch.full((rows, 1), bos)
+    written = torch.full((rows, max_length), pad)
+    ended = torch.zeros(rows, dtype=torch.bool)
+    for t in range(max_length):
+        token = logits_of(prefix)[:, -1].argmax(dim=-1)
+        written[:, t] = torch.where(ended, written[:, t], token)
+        ended = ended | (token == eos)
+        prefix = torch.cat([prefix, token[:, None]], dim=1)
+        if bool(ended.all()):
+            break
+    return written
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "greedy_decode-by_hand", "grade": true, "points": 1}
+# The chain of the text.
+def right_greedy(logits_of, rows, bos, eos, max_length, pad=0):
+    result = torch.full((rows, max_length), pad)
+    prefix = torch.full((rows, 1), bos)
+    for _ in range(max_length):
+        prefix = torch.cat([prefix, logits_of(prefix)[:, -1:].argmax(-1)], dim=1)
+    for row, tokens in enumerate(prefix[:, 1:].tolist()):
+        tokens = tokens[: tokens.index(eos) + 1] if eos in tokens else tokens
+        result[row, : len(tokens)] = torch.tensor(tokens)
+    return result
+
+
+probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
+probe.gives(torch.tensor([[3, 4, 2, 0]]), talker(chain({1: 3, 3: 4, 4: 2}, 5), 0.0), 1, 1, 2, 4)
+
+# %% nbgrader={"grade_id": "greedy_decode-whole_prefix", "grade": true, "points": 2}
+# A model to which every word of the prefix matters.
+probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
+slow = torch.zeros(6, 6, dtype=torch.float64)
+slow[1, 3], slow[3, 4], slow[4, 5], slow[1, 5], slow[5, 2], slow[3, 2] = (
+    3.0,
+    2.0,
+    1.0,
+    2.9,
+    1.5,
+    1.0,
+)
+probe.equals(talker(slow, 0.8), 1, 1, 2, 8)
+### BEGIN HIDDEN TESTS
+for _ in range(4):
+    probe.equals(talker(probe.normal(7, 7, dtype=torch.float64), 0.9), 1, 1, 2, 8)
+### END HIDDEN TESTS
+
+
+# %% nbgrader={"grade_id": "greedy_decode-rows_end_apart", "grade": true, "points": 2}
+# Rows that end at different steps.
+def counting(lengths):
+    """Says 3 until a row has its length, then `eos` = 2."""
+
+    def logits_of(prefix):
+        place = torch.arange(1, prefix.shape[1] + 1)
+        over = place >= lengths[:, None]  # (B, L)
+        logits = torch.zeros(*over.shape, 5, dtype=torch.float64)
+        logits[..., 3] = 1.0
+        logits[..., 2] = 2.0 * over
+        return logits
+
+    return logits_of
+
+
+probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
+probe.equals(counting(torch.tensor([3, 1])), 2, 1, 2, 5)
+### BEGIN HIDDEN TESTS
+probe.equals(counting(1 + probe.permutation(5)[:4]), 4, 1, 2, 7)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "greedy_decode-cut_off", "grade": true, "points": 1}
+# A model that never stops.
+probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
+probe.equals(talker(chain({1: 3, 3: 4, 4: 5, 5: 3}, 6), 0.0), 2, 1, 2, 4)
+
+# %% nbgrader={"grade_id": "greedy_decode-other_ids", "grade": true, "points": 1}
+# Other numbers for the reserved symbols.
+probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
+probe.equals(talker(chain({3: 1, 1: 2, 2: 4}, 5), 0.0), 1, 3, 4, 6, pad=9)
+
+# %% [markdown]
+# ## 7. Scoring a translation
+#
+# `bleu(candidates, references, max_order=4)` is corpus BLEU (Papineni and others 2002) as a number from 0 to 1:
+#
+# $$\mathrm{BP} \cdot \Big(\prod_{n=1}^{N} p_n\Big)^{1/N}, \qquad \mathrm{BP} = \min\!\big(1, e^{1 - r/c}\big) .$$
+#
+# - `candidates` and `references` are lists of sentences, a sentence is a list of words; sentence `i` has one reference, sentence `i`. $N$ is `max_order`.
+# - $p_n$ is the share of the runs of $n$ words (n-grams) of the candidates that stand in their reference. A run counts at most as often as it stands in the reference of its sentence. Matches and runs are each summed over all sentences, and then divided.
+# - $c$ is the number of words of all candidates, $r$ that of all references.
+# - If some order has no match, the result is 0.0. `candidates` is never empty, but a sentence may be.
+#
+# By hand: "the the cat" against "the cat sat" with $N = 2$. Runs of one: *the* counts once, *cat* once, $p_1 = \frac23$; runs of two: *the cat*, $p_2 = \frac12$. The lengths are equal, so the score is $\sqrt{\frac23 \cdot \frac12} = 0.577$.
+
+
+# %% nbgrader={"grade_id": "bleu", "solution": true} attn_course={"forbidden": ["import attn_course.train", "import sacrebleu"]}
+def bleu(candidates, references, max_order=4):
+    ### BEGIN SOLUTION
+    def counts(sentence, n):
+        found = {}
+        for i in range(len(sentence) - n + 1):
+            run = tuple(sentence[i : i + n])
+            found[run] = found.get(run, 0) + 1
+        return found
+
+    product = 1.0
+    for n in range(1, max_order + 1):
+        matches = runs = 0
+        for candidate, right in zip(candidates, references, strict=True):
+            said, wanted = counts(candidate, n), counts(right, n)
+            matches += sum(min(times, wanted.get(run, 0)) for run, times in said.items())
+            runs += sum(said.values())
+        if matches == 0:
+            return 0.0
+        product *= matches / runs
+    c, r = sum(map(len, candidates)), sum(map(len, references))
+    return float(min(1.0, np.exp(1 - r / c)) * product ** (1 / max_order))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "bleu-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(bleu=bleu)
+probe.gives(3**-0.5, [["the", "the", "cat"]], [["the", "cat", "sat"]], 2)
+
+# %% nbgrader={"grade_id": "bleu-orders", "grade": true, "points": 1}
+# One sentence, several orders.
+probe = probes(bleu=bleu)
+said, right = (
+    ["a", "man", "in", "a", "red", "hat", "looks", "up"],
+    ["a", "man", "in", "a", "red", "hat", "looks", "down"],
+)
+probe.equals([said], [right])
+probe.equals([said], [right], 1)
+### BEGIN HIDDEN TESTS
+probe.equals([said], [right], 3)
+probe.equals([right], [right], 4)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "bleu-clipped", "grade": true, "points": 1}
+# A word that is said too often.
+probe = probes(bleu=bleu)
+probe.equals([["the", "the", "the", "cat"]], [["the", "cat", "sat", "down"]], 1)
+### BEGIN HIDDEN TESTS
+probe.equals([["a", "b", "a", "b", "a", "b"]], [["a", "b", "c", "a", "d", "e"]], 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "bleu-length", "grade": true, "points": 1}
+# Too short, and too long.
+probe = probes(bleu=bleu)
+probe.equals([["the", "cat"]], [["the", "cat", "sat", "down"]], 2)
+probe.equals([["the", "cat", "sat", "down", "there"]], [["the", "cat", "sat"]], 2)
+
+# %% nbgrader={"grade_id": "bleu-corpus", "grade": true, "points": 2}
+# Several sentences: a short and wrong one, and a long and right one.
+probe = probes(bleu=bleu)
+said = [["a", "cat"], ["the", "old", "dog", "sees", "a", "small", "house", "there"]]
+right = [["the", "cat", "sat"], ["the", "old", "dog", "sees", "a", "red", "house"]]
+probe.equals(said, right, 2)
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "bleu-no_match", "grade": true, "points": 1}
+# An order without a match, and an empty sentence.
+probe = probes(bleu=bleu)
+probe.gives(0.0, [["cat", "the"]], [["the", "cat"]], 2)
+probe.gives(0.0, [[]], [["the", "cat"]], 2)
+
+# %% [markdown]
+# ## 8. Repair: the two looks of a decoder block
+#
+# `broken_decoder_looks` should let every target position look at its own past, add what it found, let it look at the whole source, and add that.
+# `x` is `(B, L, D)`, `memory` is `(B, S, D)`; to keep it short there are no projections, no norm and no padding.
+# It runs, it trains, and it has two faults. Find them, and write `fixed_decoder_looks`.
+
+
+# %% nbgrader={"grade_id": "broken_decoder_looks", "locked": true}
+def broken_decoder_looks(x, memory):
+    def look(query, key, allowed):
+        scores = query @ key.transpose(1, 2) / query.shape[-1] ** 0.5
+        return scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1) @ key
+
+    own = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool)
+    source = torch.ones(x.shape[1], memory.shape[1], dtype=torch.bool)
+    x = x + look(x, x, own)
+    return x + look(x, memory, source.tril())  # (B, L, D)
+
+
+# %% nbgrader={"grade_id": "fixed_decoder_looks", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "multi_head_attention_forward", "aten::*scaled_dot_product*", "aten::*multi_head_attention*"]}
+def fixed_decoder_looks(x, memory):
+    ### BEGIN SOLUTION
+    def look(query, key, allowed):
+        scores = query @ key.transpose(1, 2) / query.shape[-1] ** 0.5
+        return scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1) @ key
+
+    own = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool)
+    source = torch.ones(x.shape[1], memory.shape[1], dtype=torch.bool)
+    x = x + look(x, x, own.tril())
+    return x + look(x, memory, source)  # (B, L, D)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_decoder_looks-one_source_word", "grade": true, "points": 1}
+# A source of one word: only one of the two faults shows.
+def right_looks(x, memory):
+    past = np.tri(x.shape[1], dtype=bool)
+    own = reference.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], past)
+    x = x + own[:, 0]
+    source = memory[:, None]
+    return x + reference.scaled_dot_product_attention(x[:, None], source, source)[:, 0]
+
+
+probe = probes(fixed_decoder_looks=fixed_decoder_looks, oracle=from_numpy(right_looks))
+probe.equals(torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.tensor([[[3.0, 1.0]]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 5, 3), probe.normal(2, 1, 3))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "fixed_decoder_looks-one_target_word", "grade": true, "points": 1}
+# A target of one word: only the other one shows.
+probe = probes(fixed_decoder_looks=fixed_decoder_looks, oracle=from_numpy(right_looks))
+probe.equals(torch.tensor([[[1.0, 2.0]]]), torch.tensor([[[3.0, 1.0], [0.0, 1.0]]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 1, 3), probe.normal(2, 5, 3))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "fixed_decoder_looks-both", "grade": true, "points": 1}
+# Several words on both sides.
+probe = probes(fixed_decoder_looks=fixed_decoder_looks, oracle=from_numpy(right_looks))
+probe.equals(probe.normal(2, 4, 3), probe.normal(2, 5, 3))
+
+# %% [markdown]
+# ## 9. Write the test
+#
+# A decoder that sees what it has yet to write reaches a perfect loss and writes nonsense. The loss will not warn you, so a test must.
+# `check_decoder(decoder)` takes somebody's decoder and returns `True` if it is sound, `False` if it is not.
+#
+# - `decoder(target_in)` takes integers from 0 to 9, `(B, L)`, and returns logits `(B, L, 10)` in double precision.
+# - It is sound if the logits at position `i` of a row depend on the tokens `0` to `i` of that row and on nothing else.
+#
+# Your test is tried on sound decoders, which it must accept, and on unsound ones; each that it rejects earns its share.
+# You cannot look inside: change what must not matter, and see whether the logits move. Some unsound ones are hard to see: a leak may be faint, reach far, or come from somewhere else than the future. Sound ones may differ by rounding.
+
+
+# %% nbgrader={"grade_id": "check_decoder", "solution": true}
+def check_decoder(decoder):
+    ### BEGIN SOLUTION
+    draw = torch.Generator().manual_seed(0)
+    ids = torch.randint(10, (3, 12), generator=draw)
+    whole = decoder(ids)
+    for length in range(1, 13):
+        prefix = ids[:, :length]
+        if not torch.allclose(decoder(prefix), whole[:, :length], rtol=1e-9, atol=1e-9):
+            return False
+        changed = ids.clone()
+        changed[:, length:] = (changed[:, length:] + 1) % 10
+        if not torch.allclose(
+            decoder(changed)[:, :length], whole[:, :length], rtol=1e-9, atol=1e-9
+        ):
+            return False
+    return all(
+        torch.allclose(decoder(ids[row : row + 1])[0], whole[row], rtol=1e-9, atol=1e-9)
+        for row in range(3)
+    )
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "check_decoder-plain", "grade": true, "points": 1}
+# A sound decoder, and two that are plainly not.
+TABLE = torch.linspace(-1, 1, 100, dtype=torch.float64).reshape(10, 10).sin()
+
+
+def running_sum(target_in):
+    return TABLE[target_in].cumsum(dim=1)
+
+
+probe = probes(check_decoder=check_decoder)
+probe.judges(
+    right=[running_sum],
+    wrong={
+        "the mean of the whole row": lambda target_in: (
+            TABLE[target_in].mean(dim=1, keepdim=True).expand(-1, target_in.shape[1], -1)
+        ),
+        "the next token is in view": lambda target_in: TABLE[target_in.roll(-1, dims=1)],
+    },
+    points=1,
+)
+
+# %% nbgrader={"grade_id": "check_decoder-mutants", "grade": true, "points": 6}
+# Unsound ones that are harder to see. (Hidden: which.)
+probe = probes(check_decoder=check_decoder)
+probe.judges(
+    right=[running_sum],
+    wrong={"the next token is in view": lambda target_in: TABLE[target_in.roll(-1, dims=1)]},
+    points=6,
+)
+
+
+### BEGIN HIDDEN TESTS
+def last_token(target_in):
+    return 5.0 * TABLE[target_in]
+
+
+def causal_look(target_in):
+    x = TABLE[target_in]
+    past = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+    return (x @ x.transpose(1, 2)).masked_fill(~past, -torch.inf).softmax(-1) @ x
+
+
+def leaking(how_much, reach):
+    def decoder(target_in):
+        x = TABLE[target_in]
+        ahead = torch.ones(x.shape[1], x.shape[1], dtype=torch.float64).triu(reach)
+        return causal_look(target_in) + how_much * ahead @ x
+
+    return decoder
+
+
+def from_the_end(target_in):
+    left = torch.arange(target_in.shape[1], 0, -1, dtype=torch.float64)
+    return running_sum(target_in) + left[:, None]
+
+
+def normalised_over_the_row(target_in):
+    x = running_sum(target_in)
+    return x - x.mean(dim=1, keepdim=True)
+
+
+def mixed_rows(target_in):
+    x = running_sum(target_in)
+    return x + 0.1 * x.mean(dim=0, keepdim=True)
+
+
+probe.judges(
+    right=[running_sum, last_token, causal_look],
+    wrong={
+        "a faint leak": leaking(1e-4, 1),
+        "a leak from far ahead": leaking(1.0, 5),
+        "positions counted from the end": from_the_end,
+        "normalised over the row": normalised_over_the_row,
+        "rows of the batch are mixed": mixed_rows,
+        "the next token is in view": leaking(0.5, 1),
+    },
+    points=6,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 10. Report
+#
+# Use your functions, or take the numbers of the chapter. In about 200 words:
+#
+# 1. Somebody shows a training loss of 0.001 after a few hundred steps, and the model writes nonsense. Name two faults of this chapter that look like this, and one test for each that needs no training.
+# 2. Why can a Transformer be trained on all positions of a target at once, and why can it not write them at once? Count the steps that wait for each other, for a target of 20 words, in training and in writing; compare with a recurrent decoder.
+# 3. Take ten sentences of any two systems, or make them up, and compute BLEU. Show one pair in which the better translation has the lower score, and say which part of the formula is responsible.
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
+# 1. A decoder without its causal mask, and targets that are not shifted: in both the answer stands in the input. For the first, change a later token and see whether earlier logits move; for the second, compare the first column of what is read with `bos`, or check that reading and target differ by one place.
+# 2. In training all tokens that a position reads are known beforehand, so the only waiting is from layer to layer: the same number of steps for 1 word or 20. When it writes, word 8 needs word 7, so there are 20 passes through all layers. A recurrent decoder has 20 steps in both.
+# 3. "a man runs" against "a man is running" scores higher than "someone is jogging" only by shared runs of words: a synonym has no match at any order. With four orders, one wrong word in the middle of a short sentence removes up to four runs of four, so that the score drops to 0; or the shorter, vaguer sentence is punished by the brevity penalty.

@@ -1,0 +1,798 @@
+# %% [markdown]
+# # Exercises: a language model that writes
+#
+# You write the parts of a model that writes, and in the last exercise you put your own parts together: the loss in bits, two ways of drawing a word, attention with a cache, three caches that are smaller, and the rule that lets a small model write for a large one.
+#
+# Shapes: `B` texts, `H` heads of queries, `G` heads of keys and values, `n` new tokens, `T` tokens in the cache, `S` keys, `E` entries of a key, `V` words.
+#
+# Where a word is drawn, you are given the random number, between 0 and 1, as an argument. So every answer can be compared.
+# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+
+# %% nbgrader={"grade_id": "setup", "locked": true}
+import math
+
+import numpy as np
+import torch
+
+from attn_course import functional, reference
+from attn_course.probes import Probes, from_numpy
+
+
+def rotate(x, positions, base=10000.0):
+    """RoPE: the rows of x (..., n, E) turned to their positions (n,)."""
+    frequencies = functional.rope_frequencies(x.shape[-1], base=base)
+    return functional.apply_rope(x, positions, frequencies=frequencies)
+
+
+def normed(x):
+    """RMSNorm without weights."""
+    return x / (x.square().mean(dim=-1, keepdim=True) + 1e-6).sqrt()
+
+
+def right_bits(logits, targets):
+    counts = targets >= 0
+    top = logits.max(-1, keepdims=True)
+    log_p = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
+    said = np.take_along_axis(log_p, np.where(counts, targets, 0)[..., None], -1)[..., 0]
+    return -(said * counts).sum() / counts.sum() / np.log(2)
+
+
+def right_top_p(logits, p):
+    rows = logits.reshape(-1, logits.shape[-1]).astype(float)
+    parts = np.exp(rows - rows.max(-1, keepdims=True))
+    kept = np.full_like(rows, -np.inf)
+    for row, weights in enumerate(parts / parts.sum(-1, keepdims=True)):
+        total = 0.0
+        for word in np.argsort(-weights):
+            kept[row, word] = rows[row, word]
+            total += weights[word]
+            if total >= p:
+                break
+    return kept.reshape(logits.shape)
+
+
+def drawn_by(probabilities, uniform):
+    below = (np.cumsum(np.asarray(probabilities, dtype=float)) <= uniform).sum()
+    return int(min(below, np.flatnonzero(probabilities)[-1]))
+
+
+def right_sample(logits, uniform, temperature=1.0, k=None):
+    scaled = np.asarray(logits, dtype=float) / temperature
+    if k is not None:
+        scaled = np.where(scaled >= np.sort(scaled)[-min(k, len(scaled))], scaled, -np.inf)
+    parts = np.exp(scaled - scaled.max())
+    return drawn_by(parts / parts.sum(), uniform)
+
+
+def right_cached(query, key, value, cache=None):
+    keys = key if cache is None else np.concatenate([cache[0], key], axis=-2)
+    values = value if cache is None else np.concatenate([cache[1], value], axis=-2)
+    new, past = query.shape[-2], keys.shape[-2] - query.shape[-2]
+    allowed = np.tri(new, past + new, past, dtype=bool)
+    return reference.scaled_dot_product_attention(query, keys, values, allowed), (keys, values)
+
+
+def right_grouped(query, key, value):
+    share = query.shape[1] // key.shape[1]
+    return reference.scaled_dot_product_attention(
+        query, np.repeat(key, share, axis=1), np.repeat(value, share, axis=1)
+    )
+
+
+def right_latent(query, latent, key_up, value_up):
+    key = np.einsum("bsr,her->bhse", latent, key_up)
+    value = np.einsum("bsr,hvr->bhsv", latent, value_up)
+    return reference.scaled_dot_product_attention(query, key, value)
+
+
+def right_accept(target, draft, words, uniforms):
+    written = []
+    for i, word in enumerate(words):
+        if uniforms[i] * draft[i, word] < target[i, word]:
+            written.append(int(word))
+            continue
+        left = np.maximum(target[i] - draft[i], 0)
+        return np.array([*written, drawn_by(left / left.sum(), uniforms[-1])])
+    return np.array([*written, drawn_by(target[-1], uniforms[-1])])
+
+
+probes = Probes(
+    "11_language_model",
+    bits_per_character=from_numpy(right_bits),
+    top_p=from_numpy(right_top_p),
+    sample_next=lambda logits, *rest, **more: right_sample(logits.numpy(), *rest, **more),
+    cached_attention=from_numpy(right_cached),
+    grouped_query_attention=from_numpy(right_grouped),
+    latent_attention=from_numpy(right_latent),
+    speculative_accept=from_numpy(right_accept),
+)
+
+# By hand: the query 2, 0, 0, 0 and two keys; values 4, 0 and 0, 8. (B, H, 1, E)
+ASKED = torch.tensor([[[[2.0, 0.0, 0.0, 0.0]]]])
+OLD_KEY = torch.tensor([[[[0.0, 0.0, 0.0, 0.0]]]])
+NEW_KEY = torch.tensor([[[[1.0986123, 0.0, 0.0, 0.0]]]])
+OLD_VALUE, NEW_VALUE = torch.tensor([[[[4.0, 0.0]]]]), torch.tensor([[[[0.0, 8.0]]]])
+
+# %% [markdown]
+# ## 1. Bits per character
+#
+# `bits_per_character(logits, targets)` says how surprised a model is by a text:
+#
+# $$-\frac{1}{N} \sum_i \log_2\, \operatorname{softmax}(\mathrm{logits}_i)_{t_i} .$$
+#
+# - `logits` is `(B, L, V)`; `targets` is `(B, L)`, the id that stands at each place. They are aligned already: row `i` of the logits is the guess at target `i`.
+# - A target of `-1` is padding. It counts neither in the sum nor in $N$.
+# - The result is a scalar tensor, right for every finite logit, however large.
+#
+# By hand: four characters get the probabilities $\frac12, \frac14, \frac18, \frac12$. That is $1 + 2 + 3 + 1 = 7$ bits, or $1.75$ for each.
+
+
+# %% nbgrader={"grade_id": "bits_per_character", "solution": true}
+def bits_per_character(logits, targets):
+    ### BEGIN SOLUTION
+    counts = targets >= 0
+    log_p = logits.log_softmax(dim=-1).gather(-1, targets.clamp(min=0)[..., None])[..., 0]
+    return -log_p[counts].mean() / math.log(2)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "bits_per_character-by_hand", "grade": true, "points": 1}
+# The example of the text: one text of four characters, an alphabet of four.
+probe = probes(bits_per_character=bits_per_character)
+shares = torch.tensor([[[4.0, 2, 1, 1], [3.0, 2, 1, 2], [4.0, 2, 1, 1], [1.0, 1, 4, 2]]])
+probe.gives(torch.tensor(1.75), shares.log(), torch.tensor([[0, 1, 2, 2]]))
+
+# %% nbgrader={"grade_id": "bits_per_character-values", "grade": true, "points": 1}
+# Several texts.
+probe = probes(bits_per_character=bits_per_character)
+probe.equals(probe.normal(2, 5, 7), probe.integers(0, 7, 2, 5))
+### BEGIN HIDDEN TESTS
+probe.equals(3 * probe.normal(3, 4, 4), probe.integers(0, 4, 3, 4))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "bits_per_character-padding", "grade": true, "points": 1}
+# The second text is shorter.
+probe = probes(bits_per_character=bits_per_character)
+ragged = probe.integers(0, 7, 2, 5)
+ragged[1, 3:] = -1
+probe.equals(2 * probe.normal(2, 5, 7), ragged)
+
+# %% nbgrader={"grade_id": "bits_per_character-large", "grade": true, "points": 1}
+# A model that was very sure, and wrong.
+probe = probes(bits_per_character=bits_per_character)
+probe.equals(torch.tensor([[[200.0, 0.0, 1.0], [0.0, 2.0, 1.0]]]), torch.tensor([[1, 1]]))
+
+# %% [markdown]
+# ## 2. The nucleus
+#
+# `top_p(logits, p)` keeps the smallest set of likeliest words whose probabilities sum to `p` at least (Holtzman and others 2020).
+#
+# - `logits` is `(..., V)`. The result has the same shape: the logit itself where a word stays, $-\infty$ where it goes.
+# - The word with which the sum reaches `p` stays. So at least one word stays, however small `p` is.
+# - Every row has a set of its own.
+#
+# By hand: probabilities $0.1, 0.5, 0.25, 0.15$ and $p = 0.7$. The likeliest has 0.5, which is not enough; with the next it is 0.75. The words 1 and 2 stay.
+
+
+# %% nbgrader={"grade_id": "top_p", "solution": true}
+def top_p(logits, p):
+    ### BEGIN SOLUTION
+    ordered, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+    before = ordered.cumsum(dim=-1) - ordered  # what the likelier words hold together
+    keep = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, before < p)
+    return logits.masked_fill(~keep, -torch.inf)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "top_p-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(top_p=top_p)
+given = torch.tensor([0.1, 0.5, 0.25, 0.15]).log()
+probe.gives(given.masked_fill(torch.tensor([True, False, False, True]), -torch.inf), given, 0.7)
+
+# %% nbgrader={"grade_id": "top_p-values", "grade": true, "points": 2}
+# Other words, other p.
+probe = probes(top_p=top_p)
+given = torch.tensor([0.0, 2.0, 1.0, 3.0, 0.5])
+probe.gives(torch.tensor([-torch.inf, 2.0, -torch.inf, 3.0, -torch.inf]), given, 0.8)
+### BEGIN HIDDEN TESTS
+for p in (0.3, 0.6, 0.9):
+    probe.equals(1.5 * probe.normal(11), p)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "top_p-rows", "grade": true, "points": 1}
+# A row that is sure, and one that is not.
+probe = probes(top_p=top_p)
+given = torch.tensor([[9.0, 0.0, 1.0, 2.0], [1.0, 1.1, 1.2, 1.3]])
+probe.gives(
+    given.masked_fill(torch.tensor([[0, 1, 1, 1], [1, 0, 0, 0]]).bool(), -torch.inf), given, 0.75
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 7) * torch.tensor([8.0, 1.0, 0.1])[:, None], 0.7)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "top_p-one", "grade": true, "points": 1}
+# A p below the likeliest word.
+probe = probes(top_p=top_p)
+probe.gives(torch.tensor([-torch.inf, 3.0, -torch.inf]), torch.tensor([2.0, 3.0, 1.0]), 0.01)
+
+# %% [markdown]
+# ## 3. Draw the next word
+#
+# `sample_next(logits, uniform, temperature=1.0, k=None)` draws one word:
+#
+# 1. divide the logits by the temperature;
+# 2. if `k` is given, keep the `k` largest only;
+# 3. make probabilities of what is left;
+# 4. walk through the words *in the order of their ids*, adding up probabilities. The first word with which the sum exceeds `uniform` is the one.
+#
+# - `logits` is `(V,)`, `uniform` a number from 0 up to, but not including, 1. The result is a plain `int`.
+#
+# By hand: probabilities $0.1, 0.6, 0.3$. Up to 0.1 it is word 0, up to 0.7 word 1, from there word 2.
+#
+# <details><summary>Hint</summary>
+#
+# `torch.cumsum` gives all sums at once. How many of them do not exceed `uniform`?
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "sample_next", "solution": true}
+def sample_next(logits, uniform, temperature=1.0, k=None):
+    ### BEGIN SOLUTION
+    logits = logits.double() / temperature
+    if k is not None:
+        keep = logits.topk(min(k, len(logits))).indices
+        logits = torch.full_like(logits, -torch.inf).scatter(0, keep, logits[keep])
+    sums = logits.softmax(dim=-1).cumsum(dim=-1)
+    return min(int((sums <= uniform).sum()), int(logits.isfinite().nonzero()[-1]))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "sample_next-by_hand", "grade": true, "points": 1}
+# The example of the text, three draws.
+probe = probes(sample_next=sample_next)
+shares = torch.tensor([0.1, 0.6, 0.3]).log()
+probe.gives(0, shares, 0.05)
+probe.gives(1, shares, 0.5)
+probe.gives(2, shares, 0.95)
+### BEGIN HIDDEN TESTS
+for place in range(10):
+    probe.equals(torch.tensor([0.3, -1.0, 1.2, 0.1, 1.4]), place / 10 + 0.03)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "sample_next-temperature", "grade": true, "points": 1}
+# Cold and hot.
+probe = probes(sample_next=sample_next)
+probe.equals(torch.tensor([0.0, 1.0, 0.5]), 0.3, 0.25)
+### BEGIN HIDDEN TESTS
+for heat in (0.4, 3.0):
+    for place in range(10):
+        probe.equals(torch.tensor([0.3, -1.0, 1.2, 0.1, 1.4]), place / 10 + 0.03, heat)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "sample_next-top_k", "grade": true, "points": 1}
+# Only two words are left.
+probe = probes(sample_next=sample_next)
+probe.equals(torch.tensor([0.0, 1.0, 0.5]), 0.02, k=2)
+### BEGIN HIDDEN TESTS
+for k in (1, 3, 9):
+    for place in range(10):
+        probe.equals(torch.tensor([0.3, -1.0, 1.2, 0.1, 1.4]), place / 10 + 0.03, 1.0, k)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. Attention with a cache
+#
+# `cached_attention(query, key, value, cache=None)` is the attention of a model that writes. It returns the output and the new cache.
+#
+# - `query`, `key` and `value` belong to the `n` **new** tokens: `(B, H, n, E)`, `(B, H, n, E)` and `(B, H, n, E_v)`.
+# - `cache` is `None` at the start, afterwards the pair `(keys, values)` of all earlier tokens, `(B, H, T, E)` and `(B, H, T, E_v)`.
+# - A new token sees everything in the cache, the new tokens before it, and itself. Scores are divided by $\sqrt E$.
+# - The result is `(output, (keys, values))`, with the output of the new tokens, `(B, H, n, E_v)`, and all keys and values, oldest first. The old cache is not changed.
+#
+# By hand: one token in the cache, with the key $[0, 0, 0, 0]$ and the value $[4, 0]$; a new one with query $[2, 0, 0, 0]$, key $[\ln 3, 0, 0, 0]$, value $[0, 8]$. As in chapter 07 the weights are $\frac14$ and $\frac34$, the output $[1, 6]$.
+
+
+# %% nbgrader={"grade_id": "cached_attention", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "aten::*scaled_dot_product*"]}
+def cached_attention(query, key, value, cache=None):
+    ### BEGIN SOLUTION
+    if cache is not None:
+        key = torch.cat([cache[0], key], dim=-2)
+        value = torch.cat([cache[1], value], dim=-2)
+    new, total = query.shape[-2], key.shape[-2]
+    allowed = torch.ones(new, total, dtype=torch.bool).tril(total - new)
+    scores = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
+    weights = scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
+    return weights @ value, (key, value)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "cached_attention-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(cached_attention=cached_attention)
+both = torch.cat([OLD_KEY, NEW_KEY], -2), torch.cat([OLD_VALUE, NEW_VALUE], -2)
+expected = torch.tensor([[[[1.0, 6.0]]]]), both
+probe.gives(expected, ASKED, NEW_KEY, NEW_VALUE, (OLD_KEY, OLD_VALUE))
+
+# %% nbgrader={"grade_id": "cached_attention-first", "grade": true, "points": 1}
+# The prompt: several tokens, no cache yet.
+probe = probes(cached_attention=cached_attention)
+probe.equals(probe.normal(1, 2, 3, 4), probe.normal(1, 2, 3, 4), probe.normal(1, 2, 3, 5))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 5, 5), probe.normal(2, 3, 5, 5), probe.normal(2, 3, 5, 5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "cached_attention-one", "grade": true, "points": 1}
+# One new token.
+probe = probes(cached_attention=cached_attention)
+held = probe.normal(2, 3, 7, 4), probe.normal(2, 3, 7, 5)
+probe.equals(probe.normal(2, 3, 1, 4), probe.normal(2, 3, 1, 4), probe.normal(2, 3, 1, 5), held)
+
+# %% nbgrader={"grade_id": "cached_attention-several", "grade": true, "points": 2}
+# Several new tokens at once, as in speculative decoding.
+probe = probes(cached_attention=cached_attention)
+held = probe.normal(1, 2, 5, 4), probe.normal(1, 2, 5, 3)
+probe.equals(probe.normal(1, 2, 3, 4), probe.normal(1, 2, 3, 4), probe.normal(1, 2, 3, 3), held)
+
+# %% [markdown]
+# ## 5. Fewer keys than queries
+#
+# In `grouped_query_attention(query, key, value)` neighbouring heads of queries share one head of keys and values (Ainslie and others 2023).
+#
+# - `query` is `(B, H, L, E)`, `key` is `(B, G, S, E)`, `value` is `(B, G, S, E_v)`. `G` divides `H`, and the result is `(B, H, L, E_v)`.
+# - The first `H / G` heads of queries use head 0 of keys and values, the next `H / G` use head 1, and so on. With `G = 1` all share (multi-query), with `G = H` nobody does.
+# - No mask. Gradients reach all three.
+#
+# By hand, `E = 1`, four heads with the queries $0, \ln 3, 0, \ln 3$; two heads of keys, $(0, 1)$ and $(1, 0)$, with the values $(4, 8)$ and $(0, 12)$. The outputs are $6, 7, 6, 3$.
+
+
+# %% nbgrader={"grade_id": "grouped_query_attention", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "aten::*scaled_dot_product*"]}
+def grouped_query_attention(query, key, value):
+    ### BEGIN SOLUTION
+    grouped = query.unflatten(1, (key.shape[1], -1))  # (B, G, H / G, L, E)
+    scores = grouped @ key.transpose(-2, -1).unsqueeze(2) / query.shape[-1] ** 0.5
+    return (scores.softmax(dim=-1) @ value.unsqueeze(2)).flatten(1, 2)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "grouped_query_attention-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(grouped_query_attention=grouped_query_attention)
+asks = torch.tensor([0.0, 1.0986123, 0.0, 1.0986123]).view(1, 4, 1, 1)
+offers = torch.tensor([[0.0, 1.0], [1.0, 0.0]]).view(1, 2, 2, 1)
+hands = torch.tensor([[4.0, 8.0], [0.0, 12.0]]).view(1, 2, 2, 1)
+probe.gives(torch.tensor([6.0, 7.0, 6.0, 3.0]).view(1, 4, 1, 1), asks, offers, hands)
+
+# %% nbgrader={"grade_id": "grouped_query_attention-values", "grade": true, "points": 2}
+# Six heads in two or three groups.
+probe = probes(grouped_query_attention=grouped_query_attention)
+probe.equals(probe.normal(2, 6, 3, 4), probe.normal(2, 2, 5, 4), probe.normal(2, 2, 5, 7))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 6, 5, 5), probe.normal(2, 3, 5, 5), probe.normal(2, 3, 5, 5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "grouped_query_attention-one", "grade": true, "points": 1}
+# All heads share.
+probe = probes(grouped_query_attention=grouped_query_attention)
+probe.equals(probe.normal(1, 3, 2, 4), probe.normal(1, 1, 5, 4), probe.normal(1, 1, 5, 2))
+
+# %% nbgrader={"grade_id": "grouped_query_attention-same", "grade": true, "points": 1}
+# Nobody shares.
+probe = probes(grouped_query_attention=grouped_query_attention)
+probe.equals(probe.normal(1, 3, 2, 4), probe.normal(1, 3, 5, 4), probe.normal(1, 3, 5, 2))
+
+# %% nbgrader={"grade_id": "grouped_query_attention-gradient", "grade": true, "points": 1}
+# Gradients.
+probe = probes(grouped_query_attention=grouped_query_attention)
+probe.gradient(
+    probe.normal(1, 4, 2, 3), probe.normal(1, 2, 3, 3), probe.normal(1, 2, 3, 2), wrt=(0, 1, 2)
+)
+
+# %% [markdown]
+# ## 6. A latent cache
+#
+# Multi-head latent attention keeps one short vector $c_j$ per token. Keys and values of head $h$ are made from it: $k_{jh} = U_h c_j$ and $v_{jh} = W_h c_j$.
+# `latent_attention(query, latent, key_up, value_up)` is the look of the new tokens (without the part that carries positions):
+#
+# $$o_{ih} = \sum_j \operatorname{softmax}_j\!\Big(\frac{q_{ih} \cdot U_h c_j}{\sqrt E}\Big)\, W_h c_j .$$
+#
+# - `query` is `(B, H, n, E)`, `latent` is `(B, S, r)`, `key_up` is `(H, E, r)`, `value_up` is `(H, E_v, r)`. The result is `(B, H, n, E_v)`.
+# - Keys and values of the heads are never built. One query, 512 tokens, 8 heads of 32 entries and `r = 4` must do with 128 KiB, and the keys alone would need four times as much.
+# - Gradients reach all four.
+#
+# By hand, one head, `E = 4`, `r = 1`: query $[2, 0, 0, 0]$, latent vectors $0$ and $1$, `key_up` $= [\ln 3, 0, 0, 0]$, `value_up` $= [0, 8]$. The weights are $\frac14, \frac34$, the output $[0, 6]$.
+#
+# <details><summary>Hint</summary>
+#
+# $q \cdot U c = (U^\top q) \cdot c$. And a sum of $W c_j$ is $W$ times a sum.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "latent_attention", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "aten::*scaled_dot_product*"]}
+def latent_attention(query, latent, key_up, value_up):
+    ### BEGIN SOLUTION
+    short = query @ key_up  # (B, H, n, r)
+    scores = short @ latent.unsqueeze(1).transpose(-2, -1) / query.shape[-1] ** 0.5
+    mixed = scores.softmax(dim=-1) @ latent.unsqueeze(1)  # (B, H, n, r)
+    return mixed @ value_up.transpose(-2, -1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "latent_attention-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(latent_attention=latent_attention)
+probe.gives(
+    torch.tensor([[[[0.0, 6.0]]]]),
+    ASKED,
+    torch.tensor([[[0.0], [1.0]]]),
+    NEW_KEY[0, 0].T[None],
+    NEW_VALUE[0, 0].T[None],
+)
+
+# %% nbgrader={"grade_id": "latent_attention-values", "grade": true, "points": 2}
+# Several heads, texts and queries.
+probe = probes(latent_attention=latent_attention)
+probe.equals(
+    probe.normal(2, 3, 2, 5), probe.normal(2, 7, 4), probe.normal(3, 5, 4), probe.normal(3, 6, 4)
+)
+
+# %% nbgrader={"grade_id": "latent_attention-memory", "grade": true, "points": 2}
+# 512 tokens, 8 heads of 32 entries, latent vectors of 4.
+probe = probes(latent_attention=latent_attention)
+probe.memory(
+    probe.normal(1, 8, 1, 32),
+    probe.normal(1, 512, 4),
+    probe.normal(8, 32, 4),
+    probe.normal(8, 32, 4),
+    below=2**17,
+)
+
+# %% nbgrader={"grade_id": "latent_attention-gradient", "grade": true, "points": 1}
+# Gradients.
+probe = probes(latent_attention=latent_attention)
+probe.gradient(
+    *(probe.normal(1, 2, 2, 3), probe.normal(1, 3, 2)),
+    *(probe.normal(2, 3, 2), probe.normal(2, 4, 2)),
+    wrt=(0, 1, 2, 3),
+)
+
+# %% [markdown]
+# ## 7. Accept or refuse
+#
+# A small model, the draft, has written `n` words. The large one, the target, has scored them all in one run. `speculative_accept(target, draft, words, uniforms)` decides what stays (Leviathan and others 2023).
+#
+# - `target` is `(n + 1, V)`, `draft` is `(n, V)`: row `i` holds the probabilities at the place of word `i`; the last row of `target` is the place after all of them. `words` is `(n,)`, `uniforms` is `(n + 1,)`.
+# - In order: word `i`, call it $x$, is accepted if $u_i < \min(1, p_i(x) / q_i(x))$.
+# - At the first refusal another word is drawn in its place, from $\max(0, p_i - q_i)$ scaled to sum to one, and the rest is thrown away.
+# - If all are accepted, one more is drawn from the last row of `target`.
+# - Both draws use the last uniform, as in exercise 3: the first word, in the order of the ids, with which the sum exceeds it. The result is a tensor of ids.
+#
+# By hand: $p_0 = (\frac12, \frac14, \frac14)$, $q_0 = (\frac14, \frac12, \frac14)$, word 0: $p/q = 2$, accepted. $p_1 = (0.2, 0.2, 0.6)$, $q_1 = (0.6, 0.2, 0.2)$, word 0: $p/q = \frac13$, and $u_1 = 0.5$ refuses it. What is left is $(0, 0, 0.4)$: word 2. The result is $[0, 2]$.
+
+
+# %% nbgrader={"grade_id": "speculative_accept", "solution": true}
+def speculative_accept(target, draft, words, uniforms):
+    ### BEGIN SOLUTION
+    written, left = [], target[-1]
+    for p, q, word, u in zip(target, draft, words.tolist(), uniforms.tolist(), strict=False):
+        if u * q[word] >= p[word]:
+            left = (p - q).clamp(min=0)
+            break
+        written.append(word)
+    sums = (left / left.sum()).double().cumsum(0)
+    last = min(int((sums <= uniforms[-1]).sum()), int(left.nonzero()[-1]))
+    return torch.tensor([*written, last])
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "speculative_accept-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(speculative_accept=speculative_accept)
+P = torch.tensor([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6], [0.3, 0.3, 0.4]])
+Q = torch.tensor([[0.25, 0.5, 0.25], [0.6, 0.2, 0.2]])
+probe.gives(torch.tensor([0, 2]), P, Q, torch.tensor([0, 0]), torch.tensor([0.9, 0.5, 0.1]))
+
+# %% nbgrader={"grade_id": "speculative_accept-accepted", "grade": true, "points": 2}
+# All are accepted: one by its own merit, one by luck.
+probe = probes(speculative_accept=speculative_accept)
+probe.gives(torch.tensor([0, 0, 1]), P, Q, torch.tensor([0, 0]), torch.tensor([0.9, 0.3, 0.5]))
+### BEGIN HIDDEN TESTS
+probe.equals(P, Q, torch.tensor([1, 2]), torch.tensor([0.49, 0.99, 0.95]))
+probe.equals(P[:1], Q[:0], torch.tensor([], dtype=torch.long), torch.tensor([0.6]))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "speculative_accept-refused", "grade": true, "points": 2}
+# The first of three is refused.
+probe = probes(speculative_accept=speculative_accept)
+P4 = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], [0.25, 0.25, 0.25, 0.25]])
+Q4 = torch.tensor([[0.1, 0.6, 0.2, 0.1], [0.25, 0.25, 0.25, 0.25]])
+probe.equals(P4, Q4, torch.tensor([1, 0]), torch.tensor([0.7, 0.2, 0.2]))
+### BEGIN HIDDEN TESTS
+for place in range(10):
+    probe.equals(P4, Q4, torch.tensor([1, 0]), torch.tensor([0.7, 0.2, place / 10 + 0.03]))
+    probe.equals(P4, Q4, torch.tensor([3, 3]), torch.tensor([0.99, 0.5, place / 10 + 0.03]))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 8. Repair: a step with two faults
+#
+# `broken_step` should process `n` new tokens of one head with RoPE and a cache. It gives the right numbers for a prompt, and nonsense from then on. It has two faults. Find them, and write `fixed_step`.
+#
+# - `x` is `(n, D)`; the three matrices are `(E, D)`; `cache_key` and `cache_value` are `(T, E)`, `T` may be 0. The keys of the cache are rotated already, to the positions 0 to `T - 1`.
+# - The result is `(output, keys, values)`, of the shapes `(n, E)`, `(T + n, E)` and `(T + n, E)`.
+
+
+# %% nbgrader={"grade_id": "broken_step", "locked": true}
+def broken_step(x, weight_query, weight_key, weight_value, cache_key, cache_value):
+    positions = torch.arange(len(x))
+    query = rotate(x @ weight_query.T, positions)
+    keys = torch.cat([cache_key, rotate(x @ weight_key.T, positions)])
+    values = torch.cat([cache_value, x @ weight_value.T])
+    allowed = torch.ones(len(x), len(keys), dtype=torch.bool).tril()
+    scores = query @ keys.T / query.shape[-1] ** 0.5
+    weights = scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
+    return weights @ values, keys, values
+
+
+# %% nbgrader={"grade_id": "fixed_step", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "aten::*scaled_dot_product*"]}
+def fixed_step(x, weight_query, weight_key, weight_value, cache_key, cache_value):
+    ### BEGIN SOLUTION
+    past = len(cache_key)
+    positions = past + torch.arange(len(x))
+    query = rotate(x @ weight_query.T, positions)
+    keys = torch.cat([cache_key, rotate(x @ weight_key.T, positions)])
+    values = torch.cat([cache_value, x @ weight_value.T])
+    allowed = torch.ones(len(x), len(keys), dtype=torch.bool).tril(past)
+    scores = query @ keys.T / query.shape[-1] ** 0.5
+    weights = scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
+    return weights @ values, keys, values
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_step-prompt", "grade": true, "points": 1}
+# The prompt, with an empty cache: the broken one passes this.
+def right_step(x, weight_query, weight_key, weight_value, cache_key, cache_value):
+    places = len(cache_key) + np.arange(len(x))
+    query, key = (
+        reference.apply_rope((x @ weight.T), places) for weight in (weight_query, weight_key)
+    )
+    held = cache_key[None, None], cache_value[None, None]
+    new = query[None, None], key[None, None], (x @ weight_value.T)[None, None]
+    output, (keys, values) = right_cached(*new, held)
+    return output[0, 0], keys[0, 0], values[0, 0]
+
+
+probe = probes(fixed_step=fixed_step, oracle=from_numpy(right_step))
+three = probe.normal(4, 5), probe.normal(4, 5), probe.normal(4, 5)
+probe.equals(probe.normal(3, 5), *three, torch.zeros(0, 4), torch.zeros(0, 4))
+
+# %% nbgrader={"grade_id": "fixed_step-one", "grade": true, "points": 2}
+# One new token.
+probe = probes(fixed_step=fixed_step, oracle=from_numpy(right_step))
+three = probe.normal(4, 5), probe.normal(4, 5), probe.normal(4, 5)
+probe.equals(probe.normal(1, 5), *three, probe.normal(6, 4), probe.normal(6, 4))
+
+# %% nbgrader={"grade_id": "fixed_step-several", "grade": true, "points": 1}
+# Several new tokens.
+probe = probes(fixed_step=fixed_step, oracle=from_numpy(right_step))
+three = probe.normal(4, 5), probe.normal(4, 5), probe.normal(4, 5)
+probe.equals(probe.normal(3, 5), *three, probe.normal(6, 4), probe.normal(6, 4))
+
+# %% [markdown]
+# ## 9. Write the test
+#
+# `check_cached_attention(candidate)` takes somebody's `cached_attention(query, key, value, cache=None)` (contract in exercise 4) and returns `True` if it is right, `False` if it is wrong.
+#
+# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# A cache can be checked without knowing any right number: whatever was fed token by token must come out as if it had been fed at once. But both ways may be wrong alike, so have a number of your own as well.
+# A candidate may also raise an error on your inputs: then it is wrong.
+
+
+# %% nbgrader={"grade_id": "check_cached_attention", "solution": true}
+def check_cached_attention(candidate):
+    ### BEGIN SOLUTION
+    draw = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(2, 3, 7, 5, generator=draw) for _ in range(3))
+    scores = query @ key.transpose(-2, -1) / 5**0.5
+    past = torch.ones(7, 7, dtype=torch.bool).tril()
+    expected = scores.masked_fill(~past, -torch.inf).softmax(-1) @ value
+    for cuts in ((7,), (1, 1, 1, 1, 1, 1, 1), (3, 2, 2)):
+        cache, outputs, start = None, [], 0
+        for size in cuts:
+            part = slice(start, start + size)
+            try:
+                output, cache = candidate(
+                    query[:, :, part], key[:, :, part], value[:, :, part], cache
+                )
+            except Exception:
+                return False
+            outputs.append(output)
+            start += size
+        got = torch.cat(outputs, dim=-2)
+        if got.shape != expected.shape or not torch.allclose(got, expected, atol=1e-5):
+            return False
+        if not torch.equal(cache[0], key) or not torch.equal(cache[1], value):
+            return False
+    return True
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "check_cached_attention-plain", "grade": true, "points": 1}
+# A right one, and two that are plainly wrong.
+def by_reference(query, key, value, cache=None):
+    return from_numpy(right_cached)(query, key, value, cache)
+
+
+def forgetful(query, key, value, cache=None):
+    return by_reference(query, key, value, None)
+
+
+probe = probes(check_cached_attention=check_cached_attention)
+probe.judges(
+    right=[by_reference],
+    wrong={
+        "always 0": lambda query, key, value, cache=None: (0 * value, (key, value)),
+        "nothing is kept": forgetful,
+    },
+    points=1,
+)
+
+# %% nbgrader={"grade_id": "check_cached_attention-mutants", "grade": true, "points": 5}
+# Wrong ones that are harder to see. (Hidden: which.)
+probe = probes(check_cached_attention=check_cached_attention)
+probe.judges(right=[by_reference], wrong={"nothing is kept": forgetful}, points=5)
+
+
+### BEGIN HIDDEN TESTS
+def made(*, mask, scale=lambda key: key.shape[-1] ** 0.5, first=False):
+    def candidate(query, key, value, cache=None):
+        old = (key[..., :0, :], value[..., :0, :]) if cache is None else cache
+        pairs = [(key, old[0]), (value, old[1])] if first else [(old[0], key), (old[1], value)]
+        keys, values = (torch.cat(pair, dim=-2) for pair in pairs)
+        scores = query @ keys.transpose(-2, -1) / scale(keys)
+        allowed = mask(query.shape[-2], keys.shape[-2])
+        weights = scores.masked_fill(~allowed, -1e9).softmax(dim=-1)
+        return weights @ values, (keys, values)
+
+    return candidate
+
+
+def ones(new, total):
+    return torch.ones(new, total, dtype=torch.bool)
+
+
+def late(new, total):
+    return ones(new, total).tril(total - new)
+
+
+probe.judges(
+    right=[by_reference, made(mask=late)],
+    wrong={
+        "no mask among the new tokens": made(mask=ones),
+        "the mask counts from the top left": made(mask=lambda n, s: ones(n, s).tril()),
+        "a new token does not see itself": made(mask=lambda n, s: ones(n, s).tril(s - n - 1)),
+        "the scale follows the number of keys": made(mask=late, scale=lambda k: k.shape[-2] ** 0.5),
+        "new keys stand before the old ones": made(mask=late, first=True),
+    },
+    points=5,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 10. The model that writes
+#
+# Now the whole machine. `generate(parameters, prompt, uniforms, attention, choose)` reads a prompt and writes as many words as there are uniforms.
+#
+# - `parameters["embedding"]` is `(V, D)`. `parameters["num_heads"]` is `H`. `parameters["blocks"]` is a list; each block is a dict of matrices: `query`, `key`, `value` `(H * E, D)`, `output` `(D, H * E)`, `up` `(F, D)`, `down` `(D, F)`.
+# - A block adds two things to its input `x`, each made from `normed(x)`: what attention found, through `output`; and `down` times the ReLU of `up` times it. Head `h` has the rows `h * E` to `(h + 1) * E - 1`. Queries and keys are turned by `rotate` to the positions where they stand in the text, before attention sees them.
+# - The logits are `normed(x)` times the transposed embedding.
+# - `attention(query, key, value, cache)` is an answer to exercise 4, and keeps one cache for each block. Each token goes through the blocks **once**: the prompt in one piece, then one word at a time.
+# - `choose(logits, uniform)` is an answer to exercise 3, with `(V,)` logits.
+# - `prompt` is `(L,)`. The result is a pair: the ids of the words that were written, `(T,)`, and the logits that each was drawn from, `(T, V)`.
+#
+# The tests hand you right `attention` and `choose`. When they pass, hand it your own: `generate(parameters, prompt, uniforms, cached_attention, sample_next)`.
+# The chapter shows how to get `parameters` out of a model that it trains, with `rotate(x, positions, 30.0)`. Then every part that writes is yours.
+
+
+# %% nbgrader={"grade_id": "generate", "solution": true}
+def generate(parameters, prompt, uniforms, attention, choose):
+    ### BEGIN SOLUTION
+    embedding, heads = parameters["embedding"], parameters["num_heads"]
+    caches = [None] * len(parameters["blocks"])
+    new, past, words, rows = prompt, 0, [], []
+    for uniform in uniforms.tolist():
+        x = embedding[new]
+        positions = past + torch.arange(len(new))
+        for i, block in enumerate(parameters["blocks"]):
+            y = normed(x)
+            q, k, v = (
+                (y @ block[name].T).unflatten(-1, (heads, -1)).transpose(0, 1)[None]
+                for name in ("query", "key", "value")
+            )  # (1, H, n, E)
+            found, caches[i] = attention(rotate(q, positions), rotate(k, positions), v, caches[i])
+            x = x + found[0].transpose(0, 1).flatten(1) @ block["output"].T
+            x = x + (normed(x) @ block["up"].T).relu() @ block["down"].T
+        rows.append(normed(x[-1]) @ embedding.T)
+        words.append(choose(rows[-1], uniform))
+        past, new = past + len(new), torch.tensor(words[-1:])
+    return torch.tensor(words), torch.stack(rows)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "generate-one", "grade": true, "points": 2}
+# One word after a prompt of four.
+def right_generate(parameters, prompt, uniforms, attention, choose):
+    # everything anew for each word, without a cache
+    table, heads = parameters["embedding"], parameters["num_heads"]
+    text, rows = list(prompt), []
+    for uniform in uniforms:
+        x, places = table[text], np.arange(len(text))
+        for block in parameters["blocks"]:
+            y = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6)
+            q, k, v = (
+                (y @ block[name].T).reshape(len(text), heads, -1).swapaxes(0, 1)[None]
+                for name in ("query", "key", "value")
+            )
+            turned = reference.apply_rope(q, places), reference.apply_rope(k, places)
+            found, _ = right_cached(*turned, v)
+            x = x + found[0].swapaxes(0, 1).reshape(len(text), -1) @ block["output"].T
+            y = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6)
+            x = x + np.maximum(y @ block["up"].T, 0) @ block["down"].T
+        last = x[-1] / np.sqrt((x[-1] ** 2).mean() + 1e-6)
+        rows.append(table @ last)
+        text.append(right_sample(rows[-1], uniform))
+    return np.array(text[len(prompt) :]), np.array(rows)
+
+
+def tables(probe, words=7, width=6, heads=2, head=4, hidden=5, blocks=2):
+    shapes = dict.fromkeys(("query", "key", "value"), (heads * head, width))
+    shapes |= {"output": (width, heads * head), "up": (hidden, width), "down": (width, hidden)}
+    return {
+        "embedding": probe.normal(words, width),
+        "num_heads": heads,
+        "blocks": [
+            {name: 0.5 * probe.normal(*shape) for name, shape in shapes.items()}
+            for _ in range(blocks)
+        ],
+    }
+
+
+def lent_attention(query, key, value, cache=None):
+    if query.shape[-2] > 4:
+        raise ValueError("more new tokens at once than the prompt has: some are computed again")
+    return from_numpy(right_cached)(query, key, value, cache)
+
+
+def lent_choice(logits, uniform):
+    return right_sample(np.asarray(logits), uniform)
+
+
+probe = probes(generate=generate, oracle=from_numpy(right_generate))
+probe.equals(
+    tables(probe), torch.tensor([3, 1, 4, 1]), torch.tensor([0.5]), lent_attention, lent_choice
+)
+
+# %% nbgrader={"grade_id": "generate-text", "grade": true, "points": 4}
+# Six words. The attention that is lent refuses to take more new tokens at once than the prompt has.
+probe = probes(generate=generate, oracle=from_numpy(right_generate))
+probe.equals(
+    *(tables(probe), torch.tensor([2, 0, 5, 6]), 0.05 + 0.9 * probe.uniform(6)),
+    *(lent_attention, lent_choice),
+)
+
+# %% [markdown]
+# ## 11. Report
+#
+# Use your functions and the numbers of the chapter. In about 200 words:
+#
+# 1. A model with 32 blocks, 32 heads of queries and `E = 128` serves texts of 8,000 tokens in half precision. How many bytes does the cache of one text need with 32, 8 and 1 heads of keys? What else changes, and what does not, when heads are shared?
+# 2. Show with `speculative_accept`, three words and a few thousand draws, that the first word has the distribution of the target, for a good draft and for a bad one. What does a bad draft cost?
+# 3. Somebody shows you a text of a model at temperature 0.2 and calls the model boring, and one at 1.5 and calls it confused. What do you measure in place of reading one text?
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
+# 1. $2 \cdot 32 \cdot 8000 \cdot 128 \cdot 2$ bytes $= 131$ MB for each head of keys: 4.2 GB with 32, 1.05 GB with 8, 0.13 GB with one.
+# The products of queries and keys are as many as before, so the operations of the look hardly change; what shrinks is what must be stored and read for every new word, and the parameters of the two projections.
+# 2. The frequencies agree with the target within the noise of the draws for both drafts. A bad draft changes how often words are refused, so there are more runs of the target per word, never another distribution.
+# 3. Bits per character on held-out text, which has no temperature, for the model; for the sampling, shares over many texts: words that exist, repeated pieces, different words. One text is one draw.

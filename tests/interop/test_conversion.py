@@ -1,0 +1,331 @@
+"""Our modules compute what transformers computes, and go back without a changed bit."""
+
+import copy
+from functools import partial
+from typing import Any
+
+import interop_sources as sources
+import pytest
+import torch
+from interop_sources import L, make_source, padding, result
+from mutation import mutant
+from tolerances import INTEROP
+from torch import Tensor, nn
+from torch.testing import assert_close
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
+from transformers.models.t5.modeling_t5 import T5LayerNorm
+
+from attn_course.functional import linear_scaling
+from attn_course.interop import _convert, from_transformers, to_transformers
+from attn_course.interop._config import ACTIVATIONS
+from attn_course.nn import (
+    EncoderModel,
+    KVCache,
+    LanguageModel,
+    MaskedWordHead,
+    RotaryPositions,
+    Transformer,
+    bert_like,
+    gpt2_like,
+    llama_like,
+)
+from attn_course.train import greedy_decode, start_from_prompt, start_from_source
+
+SEEDS = range(3)
+FAMILIES = ("BertForMaskedLM", "GPT2Model", "LlamaModel", "MarianModel", "T5Model")
+# left padding moves Marian's positions there, which cannot be told otherwise
+SIDES = [
+    (name, side)
+    for name in sources.MODELS
+    for side in (None, "right", "left")
+    if side != "left" or not name.startswith("Marian")
+]
+
+
+def ours_of(model: Any, given: dict[str, Tensor]) -> dict[str, Any]:
+    """The same call of one of our models."""
+    made = {
+        "padding_mask": given.get("attention_mask"),
+        "decoder_padding_mask": given.get("decoder_attention_mask"),
+    }
+    made = {name: mask.bool() for name, mask in made.items() if mask is not None}
+    made |= {k: given[k] for k in ("input_ids", "decoder_input_ids") if k in given}
+    if "token_type_ids" in given:
+        made["token_types"] = given["token_type_ids"]
+    return made
+
+
+def blocks_of(model: nn.Module) -> list[nn.Module]:
+    if isinstance(model, LanguageModel):
+        return list(model.blocks)
+    assert isinstance(model, EncoderModel | Transformer)
+    return [*model.encoder.blocks, *getattr(getattr(model, "decoder", None), "blocks", ())]
+
+
+@torch.no_grad()
+def compare(source: Any, made: nn.Module, given: dict[str, Tensor], **tolerance: float) -> float:
+    """Every hidden state and the result, at real tokens; the largest difference."""
+    seen: list[Tensor] = []
+    hooks = [
+        block.register_forward_hook(lambda _, __, output: seen.append(output))
+        for block in blocks_of(made)
+    ]
+    got = made(**ours_of(made, given))
+    for hook in hooks:
+        hook.remove()
+    output = source(**given, output_hidden_states=True)
+    first = output.get("encoder_hidden_states", output.get("hidden_states"))
+    stacks = [(first, given.get("attention_mask"))]
+    if "decoder_input_ids" in given:
+        stacks.append((output.decoder_hidden_states, given.get("decoder_attention_mask")))
+    worst, number = 0.0, 0
+    for states, mask in stacks:
+        here = seen[number : number + len(states) - 1]
+        number += len(here)
+        # the last of theirs has gone through the last norm, if there is one
+        for mine, theirs in zip(here[:-1], states[1:-1], strict=True):
+            worst = max(worst, close(mine, theirs, mask, **tolerance))
+    assert number == len(seen)
+    wanted = result(output)
+    rows = given.get("decoder_attention_mask", given.get("attention_mask"))
+    if "decoder_input_ids" in given and "decoder_attention_mask" not in given:
+        rows = None
+    return max(worst, close(got, wanted, rows if wanted.ndim == 3 else None, **tolerance))
+
+
+def close(mine: Tensor, theirs: Tensor, mask: Tensor | None, **tolerance: float) -> float:
+    if mask is not None:
+        mine, theirs = mine[mask.bool()], theirs[mask.bool()]
+    assert_close(mine, theirs, **(tolerance or INTEROP))
+    return float((mine - theirs).abs().max())
+
+
+def assert_same_state(one: nn.Module, other: nn.Module) -> None:
+    first, second = one.state_dict(), other.state_dict()
+    assert list(first) == list(second)
+    for name, tensor in first.items():
+        assert tensor.dtype == second[name].dtype
+        assert torch.equal(tensor, second[name]), name
+
+
+@pytest.mark.parametrize(("name", "side"), SIDES)
+def test_hidden_states_and_results_are_those_of_the_source(name: str, side: str | None) -> None:
+    for seed in SEEDS:
+        source = make_source(name, seed)
+        compare(source, from_transformers(source), sources.call(source, side))
+
+
+@pytest.mark.parametrize("name", sources.MODELS)
+def test_a_round_trip_changes_no_bit(name: str) -> None:
+    for seed in SEEDS:
+        source = make_source(name, seed)
+        made = from_transformers(source)
+        for config in (None, source.config):
+            back = to_transformers(made, config=config)
+            assert type(back) is type(source)
+            assert_same_state(source, back)
+        assert_same_state(made, from_transformers(back))
+        given = sources.call(source)
+        with torch.no_grad():
+            # what a configuration without the source's says is the same function too
+            assert torch.equal(result(to_transformers(made)(**given)), result(source(**given)))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_activation_is_the_sources(name: str) -> None:
+    field = {"B": "hidden_act", "G": "activation_function", "L": "hidden_act"}.get(name[0])
+    field = field or {"M": "activation_function", "T": "feed_forward_proj"}[name[0]]
+    layers = {"num_layers": 1, "num_decoder_layers": 1} if name[0] == "T" else {}
+    for activation in ACTIVATIONS:
+        source = make_source(name, 0, **{field: activation}, **layers)
+        made = from_transformers(source)
+        compare(source, made, sources.call(source))
+        back = to_transformers(made)
+        given = sources.call(source)
+        with torch.no_grad():
+            assert_close(result(back(**given)), result(source(**given)), **INTEROP)
+
+
+@pytest.mark.parametrize("name", ["BertModel", "BertForMaskedLM"])
+def test_token_types_and_the_pooler_are_the_sources(name: str) -> None:
+    source = make_source(name, 1, type_vocab_size=3)
+    made = from_transformers(source)
+    given = sources.call(source, "right")
+    given["token_type_ids"] = torch.randint(3, given["input_ids"].shape)
+    compare(source, made, given)
+    if name == "BertModel":
+        assert isinstance(made, EncoderModel)
+        assert made.pooler is not None
+        with torch.no_grad():
+            mine = made.pooler(made.hidden(**ours_of(made, given)))
+            assert_close(mine, source(**given).pooler_output, **INTEROP)
+        source.pooler = None
+        bare = from_transformers(source)
+        assert bare.pooler is None
+        assert to_transformers(bare).pooler is None
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_large_weights_leave_the_rounding_of_the_source_and_nothing_else(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float64, with the norms of the source in float64 too, which takes them in float32."""
+
+    def root_mean_square(self: Any, x: Tensor) -> Tensor:
+        return self.weight * x * (x.square().mean(-1, keepdim=True) + self.variance_epsilon).rsqrt()
+
+    for norm in (LlamaRMSNorm, T5LayerNorm):
+        monkeypatch.setattr(norm, "forward", root_mean_square)
+    source = make_source(name, 2, scale=5.0).double()
+    # angles and sinusoids stay in float32 there
+    kept = 1e-4 if name.startswith(("Llama", "Marian")) else 1e-10
+    compare(source, from_transformers(source), sources.call(source), rtol=kept, atol=kept)
+
+
+@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "LlamaForCausalLM"])
+@pytest.mark.parametrize("side", [None, "left"])
+def test_greedy_tokens_with_a_cache_are_those_of_generate(name: str, side: str | None) -> None:
+    for seed in SEEDS:
+        source = make_source(name, seed, scale=20.0)
+        made = from_transformers(source)
+        assert isinstance(made, LanguageModel)
+        prompt, real = torch.randint(29, (3, L)), padding(L, side)
+        mask = torch.ones_like(prompt) if real is None else real.long()
+        wanted = source.generate(
+            prompt, attention_mask=mask, max_new_tokens=13, do_sample=False, pad_token_id=0
+        )[:, L:]
+        for cache in (made.new_cache(), made.new_cache(partial(KVCache, max_length=20))):
+            start = start_from_prompt(made, prompt, real, cache=cache)
+            assert start.last is not None
+            found = greedy_decode(start.step, start.state, bos=start.last, eos=None, max_length=13)
+            assert torch.equal(found.tokens, wanted)
+        assert len(wanted.unique()) > 3  # it does not only repeat itself
+
+
+@pytest.mark.parametrize("name", ["MarianMTModel", "T5ForConditionalGeneration"])
+def test_greedy_translations_with_a_cache_are_those_of_generate(name: str) -> None:
+    # a cache of transformers' T5 has as many layers as the encoder, whatever the decoder has
+    alike = {"num_layers": 2, "num_decoder_layers": 2} if name[0] == "T" else {}
+    for seed in SEEDS:
+        source = make_source(name, seed, scale=2.0, **alike)
+        made = from_transformers(source)
+        text, real = torch.randint(29, (3, L)), padding(L, "right")
+        assert real is not None
+        wanted = source.generate(
+            text, attention_mask=real.long(), max_new_tokens=11, do_sample=False, num_beams=1,
+            pad_token_id=0, decoder_start_token_id=0,
+        )[:, 1:]  # fmt: skip
+        start = start_from_source(made, text, real)
+        found = greedy_decode(start.step, start.state, bos=0, eos=None, max_length=11)
+        assert torch.equal(found.tokens, wanted)
+
+
+def test_models_made_here_go_to_transformers() -> None:
+    sizes: dict[str, Any] = {"vocab_size": 29, "embed_dim": 18, "num_heads": 3, "num_layers": 2}
+    halves = partial(RotaryPositions, base=300.0, interleaved=False)
+    stretched = halves(scaling=partial(linear_scaling, factor=3.0))
+    bert = partial(bert_like, **sizes, max_length=17, hidden_dim=13)
+    models = [
+        gpt2_like(**sizes, max_length=17),
+        bert(),
+        bert(dropout=0.1),
+        llama_like(**sizes, hidden_dim=13, num_kv_heads=1, position=halves(), tied=True),
+        llama_like(**sizes, hidden_dim=13, position=stretched),
+    ]
+    tied = bert()
+    tied.head, tied.pooler = (
+        MaskedWordHead(embed_dim=18, tokens=tied.embedding.tokens, norm=nn.LayerNorm(18)),
+        None,
+    )
+    for model in models:
+        source = to_transformers(model.eval())
+        compare(source, model, sources.call(source, "right"))
+        assert_same_state(model, from_transformers(source))
+    with pytest.raises(ValueError, match=r"model\.head\.norm: expected LayerNorm, got LayerNorm"):
+        to_transformers(tied)  # torch's norm is not ours
+
+
+def test_random_numbers_of_the_caller_are_not_used_up() -> None:
+    source = make_source("GPT2LMHeadModel", 0)
+    torch.manual_seed(5)
+    wanted = torch.rand(3)
+    torch.manual_seed(5)
+    to_transformers(from_transformers(source))
+    assert torch.equal(torch.rand(3), wanted)
+
+
+@pytest.mark.parametrize("name", ["BertForMaskedLM", "MarianMTModel", "T5ForConditionalGeneration"])
+def test_dtype_mode_and_sharing_are_kept_and_nothing_is_shared_with_the_source(name: str) -> None:
+    source = make_source(name, 0).bfloat16().train()
+    made = from_transformers(source)
+    assert made.training
+    assert {p.dtype for p in made.parameters()} == {torch.bfloat16}
+    before = copy.deepcopy(made.state_dict())
+    with torch.no_grad():
+        for parameter in source.parameters():
+            parameter.zero_()
+    assert all(torch.equal(before[key], value) for key, value in made.state_dict().items())
+    assert to_transformers(made).dtype == torch.bfloat16
+
+
+MUTANTS = {
+    "BertModel": ("bert", {}, [
+        ("inner.query, inner.key,", "inner.key, inner.query,"),
+        ("eps=config.layer_norm_eps", "eps=1e-5"),
+    ]),
+    "BertForMaskedLM": ("bert", {"hidden_act": "tanh", "tie_word_embeddings": True}, [
+        ("if _is_tied(theirs) else nn.Embedding", "if False else nn.Embedding"),
+        ("activation=bend,\n            norm", "norm"),
+    ]),
+    "GPT2LMHeadModel": ("gpt2", {"scale_attn_by_inverse_layer_idx": True, "n_layer": 2}, [
+        ("dim=-1)[number]", "dim=-1)[(1, 0, 2)[number]]"),
+        ("scale=scale, ", ""),
+        ("part.T if part", "part.T.T if part"),
+    ]),
+    "LlamaForCausalLM": ("llama", {
+        "hidden_size": 24, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 6,
+        "rope_parameters": sources.ROPES[2], "rms_norm_eps": 1e-3,
+    }, [
+        ("inner.q_proj, inner.k_proj,", "inner.k_proj, inner.q_proj,"),
+        ("interleaved=False", "interleaved=True"),
+        ("float(rope[\"factor\"])", "1.0"),
+        ("base=float(rope[\"rope_theta\"])", "base=10000.0"),
+        ("eps=config.rms_norm_eps", "eps=1e-6"),
+        ("norm_first=True", "norm_first=False"),
+        ("layer.mlp.gate_proj)", "layer.mlp.down_proj)"),
+    ]),
+    "MarianMTModel": ("marian", {"scale_embedding": True}, [
+        ("interleaved=False, max_length", "interleaved=True, max_length"),
+        ("math.sqrt(size) if", "1.0 if"),
+        ("theirs.q_proj, theirs.k_proj", "theirs.k_proj, theirs.q_proj"),
+        ("if ours.logits_bias is not None:", "if False:"),
+    ]),
+    "T5ForConditionalGeneration": ("t5", {
+        "tie_word_embeddings": True, "feed_forward_proj": "gated-silu", "num_layers": 2,
+        "relative_attention_num_buckets": 8,
+    }, [
+        ("scale=1.0,", "scale=None,"),
+        ("size**-0.5 if", "1.0 if"),
+        ("positions(bidirectional=True)", "positions(bidirectional=False)"),
+        ("positions(bidirectional=False)", "positions(bidirectional=True)"),
+        ("part.gate_projection, inner.wi_0", "part.gate_projection, inner.wi_1"),
+        ("attend(None)", "attend(backwards)"),
+    ]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [(name, number) for name, (_, _, texts) in MUTANTS.items() for number in range(len(texts))],
+)
+def test_a_wrong_conversion_is_noticed(
+    name: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, fields, texts = MUTANTS[name]
+    source = make_source(name, 0, scale=4.0, **fields)
+    given = sources.call(source)
+    compare(source, from_transformers(source), given, rtol=1e-4, atol=1e-4)
+    wrong = mutant(f"attn_course.interop.{module}", "FAMILY", *texts[number])
+    monkeypatch.setattr(_convert, "FAMILIES", (wrong,))
+    with pytest.raises((AssertionError, ValueError)):
+        compare(source, from_transformers(source), given, rtol=1e-4, atol=1e-4)

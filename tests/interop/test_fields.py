@@ -1,0 +1,252 @@
+"""What changes the function is followed or refused by name: fields, classes, weights, modules."""
+
+import copy
+import inspect
+import re
+import subprocess
+import sys
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from interop_sources import MODELS, ROPES, make_source
+from torch import Tensor, nn
+from transformers import (
+    BertConfig,
+    BertForTokenClassification,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    T5Config,
+)
+
+from attn_course.interop import from_transformers, to_transformers
+from attn_course.interop._config import UNUSED
+from attn_course.interop._convert import FAMILIES
+from attn_course.nn import RotaryPositions, gpt2_like, llama_like, vaswani_like
+
+# names of sizes that the configurations have twice, and what is no field
+ALIASES = {"num_attention_heads", "num_hidden_layers", "hidden_size", "max_position_embeddings"}
+NO_FIELDS = {"_attn_implementation", "use_return_dict", "num_labels"}
+# read by heads that are refused as classes
+OTHER_HEADS = {"classifier_dropout", "hidden_dropout", "summary_last_dropout"}
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.classes[0].__name__)
+def test_every_field_is_followed_fixed_or_without_effect(family: Any) -> None:
+    declared = set(family.classes[0].config_class().to_dict())
+    groups = [family.reads, set(family.fixed), family.unused, UNUSED]
+    known = set().union(*groups)
+    assert declared <= known
+    assert sum(map(len, groups)) == len(known)  # in one group each
+    source = inspect.getsource(sys.modules[family.classes[0].__module__])
+    read = set(re.findall(r"\bconfig\.(\w+)", source))
+    assert len(read) > 10
+    assert read <= known | ALIASES | NO_FIELDS | OTHER_HEADS, read - known
+
+
+REFUSED = [
+    ("BertModel", {"is_decoder": True}, r"config\.is_decoder: expected False, got True"),
+    (
+        "BertModel",
+        {"is_decoder": True, "add_cross_attention": True},
+        r"config\.is_decoder: expected False, got True",
+    ),
+    (
+        "BertModel",
+        {"position_embedding_type": "relative_key"},
+        "config.position_embedding_type: expected 'absolute', got 'relative_key'",
+    ),
+    (
+        "BertModel",
+        {"hidden_act": "gelu_10"},
+        r"config\.hidden_act: expected one of .*, got 'gelu",
+    ),
+    (
+        "GPT2Model",
+        {"add_cross_attention": True},
+        r"config\.add_cross_attention: expected False, got True",
+    ),
+    ("GPT2Model", {"is_causal": False}, r"config\.is_causal: expected True, got False"),
+    ("GPT2Model", {"activation_function": "relu2"}, "config.activation_function: expected one of"),
+    (
+        "LlamaModel",
+        {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
+        "rope_type'.: expected 'default', 'linear' or 'llama3', got 'dynamic'",
+    ),
+    (
+        "LlamaModel",
+        {
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 1e4,
+                "factor": 2.0,
+                "original_max_position_embeddings": 32,
+            }
+        },
+        "rope_type'.: expected 'default', 'linear' or 'llama3', got 'yarn'",
+    ),
+    (
+        "LlamaModel",
+        {"rope_parameters": dict(ROPES[0]) | {"partial_rotary_factor": 0.5}},
+        "partial_rotary_factor'.: expected 1.0, got 0.5",
+    ),
+    ("LlamaModel", {"is_causal": False}, r"config\.is_causal: expected True, got False"),
+    ("LlamaModel", {"head_dim": 3}, r"config\.head_dim: expected an even number, got 3"),
+    ("MarianModel", {"encoder_layerdrop": 0.1}, r"encoder_layerdrop: expected 0\.0, got 0\.1"),
+    ("MarianModel", {"decoder_layerdrop": 0.1}, r"decoder_layerdrop: expected 0\.0, got 0\.1"),
+    (
+        "MarianModel",
+        {"share_encoder_decoder_embeddings": True, "tie_word_embeddings": False},
+        "config.share_encoder_decoder_embeddings: expected False .*, got True",
+    ),
+    ("T5EncoderModel", {"is_decoder": True}, r"config\.is_decoder: expected False, got True"),
+    (
+        "T5Model",
+        {"relative_attention_num_buckets": 7},
+        "relative_attention_num_buckets: expected an even number of at least 4, got 7",
+    ),
+    (
+        "T5Model",
+        {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 16},
+        "relative_attention_max_distance: expected more than 16, half the buckets, got 16",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "fields", "message"), REFUSED)
+def test_what_we_cannot_do_is_refused_by_name(
+    name: str, fields: dict[str, Any], message: str
+) -> None:
+    source = make_source(name, 0, **fields)
+    with pytest.raises(ValueError, match=message):
+        from_transformers(source)
+
+
+def test_a_field_of_a_newer_transformers_is_refused_unless_it_is_at_its_default() -> None:
+    class Newer(GPT2Config):
+        def to_dict(self) -> dict[str, Any]:
+            return super().to_dict() | {"gate": False}
+
+    source = make_source("GPT2Model", 0)
+    source.config.__class__ = Newer
+    from_transformers(source)
+    source.config.gate = True
+    with pytest.raises(ValueError, match=r"config\.gate: expected False, .*, got True"):
+        from_transformers(source)
+
+
+def test_other_classes_and_changed_models_are_refused() -> None:
+    small = BertConfig(
+        hidden_size=6, num_attention_heads=2, num_hidden_layers=1, intermediate_size=5
+    )
+    with pytest.raises(ValueError, match=r"expected one of BertModel.* got BertForTokenClass"):
+        from_transformers(BertForTokenClassification(small))
+    with pytest.raises(ValueError, match="got Linear"):
+        from_transformers(nn.Linear(3, 5))
+
+    class Mine(GPT2LMHeadModel):
+        """May compute anything."""
+
+    source = make_source("GPT2LMHeadModel", 0)
+    with pytest.raises(ValueError, match="got Mine"):
+        from_transformers(Mine(source.config))
+    adapted = copy.deepcopy(source)
+    adapted.transformer.h[0].attn.register_parameter("lora", nn.Parameter(torch.zeros(2)))
+    with pytest.raises(ValueError, match=r"transformer\.h\.0\.attn\.lora: expected no such weight"):
+        from_transformers(adapted)
+    mixed = copy.deepcopy(source)
+    mixed.transformer.ln_f.half()
+    with pytest.raises(ValueError, match="expected weights of one dtype"):
+        from_transformers(mixed)
+    cut = make_source("LlamaModel", 0)
+    cut.layers[0].mlp.up_proj.weight = nn.Parameter(cut.layers[0].mlp.up_proj.weight[1:])
+    with pytest.raises(ValueError, match=r"layers\.0\.mlp\.up_proj\.weight: expected shape"):
+        from_transformers(cut)
+    moved = make_source("MarianModel", 0)
+    with torch.no_grad():
+        moved.encoder.embed_positions.weight[3] += 0.01
+    with pytest.raises(ValueError, match=r"encoder\.embed_positions\.weight: expected sines"):
+        from_transformers(moved)
+    twice = make_source("BertForMaskedLM", 0, tie_word_embeddings=False)
+    with torch.no_grad():
+        twice.cls.predictions.bias[3] += 0.01
+    with pytest.raises(ValueError, match=r"cls\.predictions\.bias: expected the values"):
+        from_transformers(twice)
+    apart = make_source("T5Model", 0)
+    apart.decoder.embed_tokens = copy.deepcopy(apart.shared)
+    with pytest.raises(ValueError, match=r"embed_tokens\.weight: expected the shared table"):
+        from_transformers(apart)
+
+
+def half(frequencies: Tensor) -> Tensor:
+    return frequencies / 2
+
+
+def test_models_that_no_configuration_describes_are_refused() -> None:
+    sizes: dict[str, Any] = {"vocab_size": 29, "embed_dim": 18, "num_heads": 3, "num_layers": 2}
+    halves = partial(RotaryPositions, interleaved=False)
+    llama = partial(llama_like, **sizes, hidden_dim=13)
+    with pytest.raises(ValueError, match=r"expected an EncoderModel, .*, got Linear"):
+        to_transformers(nn.Linear(3, 5))
+    with pytest.raises(ValueError, match=r"position\.interleaved: expected False, got True"):
+        to_transformers(llama())
+    with pytest.raises(ValueError, match=r"position\.scaling: expected None or functools\.partial"):
+        to_transformers(llama(position=halves(scaling=half)))
+    with pytest.raises(ValueError, match=r"position\.max_length: expected the number"):
+        to_transformers(vaswani_like(vocab_size=29, embed_dim=18, num_heads=3, num_layers=1))
+    changes: list[tuple[str, str, Any]] = [
+        ("blocks.1.attention", "attn_fn", half),
+        ("blocks.1.feed_forward", "activation", half),
+        ("blocks.1", "norm_first", False),
+        ("blocks.1.attention_norm", "eps", 0.5),
+        ("embedding", "scale", 2.0),
+        ("blocks.1.dropout", "p", 0.5),
+    ]
+    for path, name, value in changes:
+        model = gpt2_like(**sizes, max_length=17)
+        setattr(model.get_submodule(path), name, value)
+        with pytest.raises(ValueError, match=rf"model\.{path}\.{name}: expected .*, got"):
+            to_transformers(model)
+    model = gpt2_like(**sizes, max_length=17)
+    model.blocks[1] = copy.deepcopy(model.blocks[1])
+    model.blocks[1].extra = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match=r"blocks\.1\.extra: expected no such part"):
+        to_transformers(model)
+    model = gpt2_like(**sizes, max_length=17)
+    model.blocks[1].attention.query_projection = model.blocks[1].attention.key_projection
+    with pytest.raises(ValueError, match="expected to share the weights"):
+        to_transformers(model)
+
+
+def test_a_configuration_of_another_model_is_refused() -> None:
+    source = make_source("LlamaForCausalLM", 0)
+    made = from_transformers(source)
+    other = copy.deepcopy(source.config)
+    other.rms_norm_eps = 0.5
+    with pytest.raises(ValueError, match=r"model\..*norm\.eps: expected 0\.5, got"):
+        to_transformers(made, config=other)
+    with pytest.raises(ValueError, match="config: expected LlamaConfig, got T5Config"):
+        to_transformers(made, config=T5Config())
+    kept = copy.deepcopy(source.config)
+    kept.eos_token_id = 7
+    assert to_transformers(made, config=kept).config.eos_token_id == 7
+    assert isinstance(to_transformers(made).config, LlamaConfig)
+    assert source.config is not to_transformers(made, config=source.config).config
+
+
+def test_every_class_is_told_where_it_is_asked_for() -> None:
+    known = {kind.__name__ for family in FAMILIES for kind in family.classes}
+    assert known == set(MODELS)
+    told = re.findall(r"``(\w+)``", from_transformers.__doc__.partition("Args:")[2])
+    assert set(told) == known
+
+
+def test_without_transformers_it_says_what_to_install(tmp_path: Any) -> None:
+    code = "import sys; sys.modules['transformers'] = None; import attn_course; attn_course.interop"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert "which is not installed: pip install transformers" in done.stderr
+    assert "attn-course[interop]" in done.stderr

@@ -1,0 +1,241 @@
+"""Random models of transformers: odd sizes, every setting that is known, no download."""
+
+import random
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPT2Model,
+    LlamaConfig,
+    LlamaForCausalLM,
+    LlamaModel,
+    MarianConfig,
+    MarianModel,
+    MarianMTModel,
+    T5Config,
+    T5EncoderModel,
+    T5ForConditionalGeneration,
+    T5Model,
+)
+
+B, S, L = 3, 11, 7
+NO_TOKENS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "swish", "quick_gelu", "tanh", "mish")
+
+
+def bert(draw: random.Random, **fields: Any) -> BertConfig:
+    heads = draw.choice([1, 3, 5])
+    made = {
+        "vocab_size": draw.choice([29, 37]),
+        "hidden_size": heads * draw.choice([3, 7]),
+        "num_hidden_layers": draw.choice([1, 2, 3]),
+        "num_attention_heads": heads,
+        "intermediate_size": draw.choice([13, 19]),
+        "hidden_act": draw.choice(ACTIVATIONS),
+        "max_position_embeddings": draw.choice([13, 17]),
+        "type_vocab_size": draw.choice([1, 2, 3]),
+        "layer_norm_eps": draw.choice([1e-12, 1e-3]),
+        "hidden_dropout_prob": draw.choice([0.0, 0.2]),
+        "attention_probs_dropout_prob": draw.choice([0.0, 0.3]),
+        "classifier_dropout": draw.choice([None, 0.4]),
+        "num_labels": draw.choice([2, 5]),
+        "tie_word_embeddings": draw.choice([True, False]),
+    }
+    return BertConfig(**(made | NO_TOKENS | fields))
+
+
+def gpt2(draw: random.Random, **fields: Any) -> GPT2Config:
+    heads = draw.choice([1, 3, 5])
+    made = {
+        "vocab_size": draw.choice([29, 37]),
+        "n_positions": draw.choice([23, 31]),
+        "n_embd": heads * draw.choice([3, 7]),
+        "n_layer": draw.choice([1, 2, 3]),
+        "n_head": heads,
+        "n_inner": draw.choice([None, 19]),
+        "activation_function": draw.choice(ACTIVATIONS),
+        "resid_pdrop": draw.choice([0.0, 0.2]),
+        "embd_pdrop": draw.choice([0.0, 0.3]),
+        "attn_pdrop": draw.choice([0.0, 0.4]),
+        "layer_norm_epsilon": draw.choice([1e-5, 1e-3]),
+        "scale_attn_weights": draw.choice([True, False]),
+        "scale_attn_by_inverse_layer_idx": draw.choice([True, False]),
+        "reorder_and_upcast_attn": draw.choice([True, False]),
+        "tie_word_embeddings": draw.choice([True, False]),
+    }
+    return GPT2Config(**(made | NO_TOKENS | fields))
+
+
+ROPES = (
+    {"rope_type": "default", "rope_theta": 10000.0},
+    {"rope_type": "default", "rope_theta": 500.0},
+    {"rope_type": "linear", "rope_theta": 300.0, "factor": 4.0},
+    {
+        "rope_type": "llama3",
+        "rope_theta": 700.0,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 32,
+    },
+)
+
+
+def llama(draw: random.Random, **fields: Any) -> LlamaConfig:
+    groups, kv = draw.choice([1, 2, 3]), draw.choice([1, 2, 3])
+    size = groups * kv * draw.choice([2, 6])
+    made = {
+        "vocab_size": draw.choice([29, 37]),
+        "hidden_size": size,
+        "intermediate_size": draw.choice([13, 19]),
+        "num_hidden_layers": draw.choice([1, 2, 3]),
+        "num_attention_heads": groups * kv,
+        "num_key_value_heads": kv,
+        "head_dim": draw.choice([None, 4, 10]),
+        "hidden_act": draw.choice(ACTIVATIONS),
+        "rms_norm_eps": draw.choice([1e-6, 1e-3]),
+        "max_position_embeddings": 64,
+        "rope_parameters": dict(draw.choice(ROPES)),
+        "attention_bias": draw.choice([True, False]),
+        "mlp_bias": draw.choice([True, False]),
+        "attention_dropout": draw.choice([0.0, 0.2]),
+        "tie_word_embeddings": draw.choice([True, False]),
+    }
+    return LlamaConfig(**(made | NO_TOKENS | fields))
+
+
+def marian(draw: random.Random, **fields: Any) -> MarianConfig:
+    shared = draw.choice([True, False])
+    made = {
+        "vocab_size": 37,
+        "decoder_vocab_size": 37 if shared else draw.choice([29, 41]),
+        "share_encoder_decoder_embeddings": shared,
+        "tie_word_embeddings": shared or draw.choice([True, False]),
+        "d_model": 15 * draw.choice([1, 2]),
+        "encoder_layers": draw.choice([1, 2]),
+        "decoder_layers": draw.choice([1, 3]),
+        "encoder_attention_heads": draw.choice([1, 3]),
+        "decoder_attention_heads": draw.choice([3, 5]),
+        "encoder_ffn_dim": draw.choice([13, 19]),
+        "decoder_ffn_dim": draw.choice([17, 23]),
+        "activation_function": draw.choice(ACTIVATIONS),
+        "dropout": draw.choice([0.0, 0.2]),
+        "attention_dropout": draw.choice([0.0, 0.3]),
+        "activation_dropout": draw.choice([0.0, 0.4]),
+        "scale_embedding": draw.choice([True, False]),
+        "max_position_embeddings": draw.choice([19, 31]),
+        "decoder_start_token_id": 0,
+        "forced_eos_token_id": None,
+    }
+    return MarianConfig(**(made | NO_TOKENS | fields))
+
+
+def t5(draw: random.Random, **fields: Any) -> T5Config:
+    made = {
+        "vocab_size": draw.choice([29, 37]),
+        "d_model": draw.choice([11, 17]),
+        "d_kv": draw.choice([3, 5]),
+        "d_ff": draw.choice([13, 19]),
+        "num_layers": draw.choice([1, 2]),
+        "num_decoder_layers": draw.choice([1, 3]),
+        "num_heads": draw.choice([1, 3]),
+        "relative_attention_num_buckets": draw.choice([4, 8, 10, 32]),
+        "relative_attention_max_distance": draw.choice([17, 128]),
+        "dropout_rate": draw.choice([0.0, 0.2]),
+        "layer_norm_epsilon": draw.choice([1e-6, 1e-3]),
+        "feed_forward_proj": draw.choice(
+            ["relu", "gelu", "gated-gelu", "gated-gelu_python", "gated-silu", "gated-relu"]
+        ),
+        "tie_word_embeddings": draw.choice([True, False]),  # whether the logits are scaled
+        "decoder_start_token_id": 0,
+    }
+    return T5Config(**(made | NO_TOKENS | fields))
+
+
+MODELS: dict[str, tuple[Any, Any]] = {
+    "BertModel": (BertModel, bert),
+    "BertForMaskedLM": (BertForMaskedLM, bert),
+    "BertForSequenceClassification": (BertForSequenceClassification, bert),
+    "GPT2Model": (GPT2Model, gpt2),
+    "GPT2LMHeadModel": (GPT2LMHeadModel, gpt2),
+    "LlamaModel": (LlamaModel, llama),
+    "LlamaForCausalLM": (LlamaForCausalLM, llama),
+    "MarianModel": (MarianModel, marian),
+    "MarianMTModel": (MarianMTModel, marian),
+    "T5Model": (T5Model, t5),
+    "T5ForConditionalGeneration": (T5ForConditionalGeneration, t5),
+    "T5EncoderModel": (T5EncoderModel, t5),
+}
+WITH_DECODER = ("MarianModel", "MarianMTModel", "T5Model", "T5ForConditionalGeneration")
+
+
+def make_source(name: str, seed: int, *, scale: float = 1.0, **fields: Any) -> Any:
+    """A model with random settings; norms and biases, 1 and 0 at first, are moved from there.
+
+    Args:
+        name: Of the class.
+        seed: Of settings and weights.
+        scale: Factor of the weights that transformers draws.
+        fields: Of the configuration, in place of drawn ones.
+    """
+    kind, config = MODELS[name]
+    torch.manual_seed(seed)
+    model = kind(config(random.Random(f"{name} {seed}"), **fields)).eval()
+    with torch.no_grad():
+        for path, tensor in model.named_parameters():
+            if "embed_positions" in path:
+                continue
+            tensor.mul_(scale if tensor.ndim == 2 else 1.0)
+            if tensor.ndim == 1 and "cls.predictions.bias" not in path:
+                tensor.add_(0.1 * torch.randn_like(tensor))
+        if hasattr(model, "cls"):  # the same numbers, whether they are one weight or two
+            model.cls.predictions.bias.copy_(model.cls.predictions.decoder.bias)
+        if hasattr(model, "final_logits_bias"):
+            model.final_logits_bias.normal_()
+        if name == "T5ForConditionalGeneration" and seed % 2:  # as in T5 1.1
+            model.lm_head.weight = nn.Parameter(torch.randn_like(model.lm_head.weight))
+    return model
+
+
+def words_of(model: Any) -> tuple[int, int]:
+    """How many words source and target have."""
+    config = model.config
+    return config.vocab_size, getattr(config, "decoder_vocab_size", config.vocab_size)
+
+
+def padding(length: int, side: str | None) -> Tensor | None:
+    """True at real tokens, for rows of different lengths."""
+    if side is None:
+        return None
+    real = torch.arange(length) < torch.tensor([length, length - 3, length - 5])[:, None]
+    return real if side == "right" else real.flip(-1)
+
+
+def call(model: Any, side: str | None = None) -> dict[str, Any]:
+    """Arguments of one call of a model of transformers."""
+    source, target = words_of(model)
+    given: dict[str, Any] = {"input_ids": torch.randint(source, (B, S))}
+    real = padding(S, side)
+    if real is not None:
+        given["attention_mask"] = real.long()
+        if type(model).__name__.startswith(("Bert", "GPT2", "Llama")):
+            given["position_ids"] = (real.long().cumsum(-1) - 1).clamp(min=0)
+    if type(model).__name__ in WITH_DECODER:
+        given["decoder_input_ids"] = torch.randint(target, (B, L))
+        ahead = padding(L, side)
+        if ahead is not None:
+            given["decoder_attention_mask"] = ahead.long()
+    return given
+
+
+def result(output: Any) -> Tensor:
+    """Logits, or the last hidden state."""
+    found: Tensor = output.logits if "logits" in output else output.last_hidden_state
+    return found

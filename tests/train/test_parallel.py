@@ -1,0 +1,190 @@
+"""Several processes train to what one process trains to, whatever tokens each of them holds."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from attn_course.data import EOS, PAD, collate
+from attn_course.train import Parallel, count_targets, load_checkpoint, start_parallel
+
+WORKER = Path(__file__).with_name("parallel_worker.py")
+# sums over rows in another order, in float64, after eleven steps of Adam
+CLOSE = {"rtol": 1e-8, "atol": 1e-10}
+
+
+def worker():
+    """The script that the processes run, as a module."""
+    spec = importlib.util.spec_from_file_location("parallel_worker", WORKER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module", params=["ddp", "fsdp"])
+def two(request, tmp_path_factory) -> tuple[str, Path, list[dict]]:
+    """Two processes have run: which kind, their folder, what each has seen."""
+    folder = tmp_path_factory.mktemp(request.param)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*torchrun, str(WORKER), request.param, str(folder)],
+        capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return (
+        request.param,
+        folder,
+        [json.loads((folder / f"seen-{rank}.json").read_text()) for rank in (0, 1)],
+    )
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """The same run in this process: model, history and checkpoint."""
+    path = tmp_path_factory.mktemp("one") / "whole.pt"
+    model, history = worker().train(Parallel(), path)
+    return model, history, load_checkpoint(path)
+
+
+def assert_close(left, right) -> None:
+    """Two checkpoints that hold the same, but for rounding, clocks, and what nothing here draws
+    from: the shape checker of the tests draws from ``random``, in this process alone."""
+    if isinstance(left, torch.Tensor):
+        assert type(left) is type(right)
+        torch.testing.assert_close(left, right, **CLOSE)
+    elif isinstance(left, dict):
+        assert left.keys() == right.keys()
+        for key in left:
+            if key not in ("seconds", "python", "numpy"):
+                assert_close(left[key], right[key])
+    elif isinstance(left, list | tuple):
+        assert len(left) == len(right)
+        for mine, other in zip(left, right, strict=True):
+            assert_close(mine, other)
+    elif isinstance(left, float):
+        assert left == pytest.approx(right, rel=1e-8)
+    else:
+        assert left == right
+
+
+def test_two_processes_see_the_loss_and_gradient_of_one(one, two):
+    _, history, _ = one
+    for seen in two[2]:
+        assert seen["loss"] == pytest.approx(history.loss, rel=1e-9)
+        assert seen["grad_norm"] == pytest.approx(history.grad_norm, rel=1e-9)
+    assert max(history.grad_norm) > 0.5  # clipped, in parts too
+
+
+def test_two_processes_leave_the_checkpoint_of_one(one, two):
+    assert_close(load_checkpoint(two[1] / "whole.pt"), one[2])
+
+
+def test_a_run_stopped_in_one_process_and_resumed_ends_like_a_whole_one(two):
+    assert_close(load_checkpoint(two[1] / "resumed.pt"), load_checkpoint(two[1] / "whole.pt"))
+    assert [seen["stopped"] for seen in two[2]] == [worker().STOPPED] * 2
+
+
+def test_only_the_first_process_writes(two):
+    first, second = two[2]
+    assert first["written"] == ["whole.pt", "resumed.pt", "resumed.pt"]
+    assert second["written"] == []
+
+
+def test_every_process_gets_the_whole_model_back(one, two):
+    kind, _, seen = two
+    model, _, _ = one
+    numbers = sum(each.numel() for each in model.parameters())
+    assert seen[0]["parts"] == [list(each.shape) for each in model.state_dict().values()]
+    assert seen[0]["logits"] == pytest.approx(seen[1]["logits"], rel=1e-12)
+    held = [each["held"] for each in seen]
+    assert held == [numbers, numbers] if kind == "ddp" else sum(held) == numbers
+    assert max(held) <= numbers if kind == "ddp" else max(held) < 0.6 * numbers
+
+
+def test_one_process_goes_on_where_two_stopped(two, tmp_path):
+    """A checkpoint says nothing about how many wrote it."""
+    (tmp_path / "again.pt").write_bytes((two[1] / "resumed.pt").read_bytes())
+    _, history = worker().train(Parallel(), tmp_path / "again.pt")
+    assert history.loss == load_checkpoint(two[1] / "whole.pt")["history"]["loss"] or (
+        history.loss == pytest.approx(two[2][0]["loss"], rel=1e-9)
+    )
+
+
+def batch(*targets: int):
+    """Rows whose targets have these lengths."""
+    return collate(
+        [[5 + row] for row in range(len(targets))],
+        [[7] * length for length in targets],
+        alignments=[[0] * length for length in targets],
+    )
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 5])
+def test_every_row_is_in_one_shard(world_size):
+    whole = batch(1, 2, 3, 5, 7, 11, 13)
+    shards = [Parallel(rank=rank, world_size=world_size).shard(whole) for rank in range(world_size)]
+    assert sum(map(len, shards)) == len(whole)
+    assert sorted(row for shard in shards for row in shard.source[:, 0].tolist()) == (
+        whole.source[:, 0].tolist()
+    )
+    assert sum(map(count_targets, shards)) == count_targets(whole) == sum((2, 3, 4, 6, 8, 12, 14))
+    for shard in shards:
+        assert len(shard.source_lengths) == len(shard) == len(shard.target_in)
+        assert (shard.alignment == -1).sum() > 0
+    rows = torch.arange(7).unsqueeze(1)
+    assert Parallel(rank=1, world_size=3).shard(rows).flatten().tolist() == [1, 4]
+
+
+def test_a_process_without_a_row_gets_padding_that_counts_nothing():
+    whole = batch(2, 3)
+    shards = [Parallel(rank=rank, world_size=3).shard(whole) for rank in range(3)]
+    assert [count_targets(shard) for shard in shards] == [3, 4, 0]
+    assert len(shards[2]) == 1
+    assert (shards[2].target_out == PAD).all()
+    assert (shards[0].target_out == EOS).any()
+    with pytest.raises(ValueError, match=r"batch: expected a row for each of 3 processes, got 2"):
+        Parallel(rank=2, world_size=3).shard(torch.zeros(2, 5))
+
+
+def test_a_batch_that_is_not_divisible_is_refused():
+    Parallel(world_size=3).check_batch_size(33)
+    with pytest.raises(ValueError, match=r"batch_size: expected a multiple of the 3 .*got 32"):
+        Parallel(world_size=3).check_batch_size(32)
+
+
+def test_alone_nothing_is_changed():
+    parallel, model, whole = Parallel(), torch.nn.Linear(2, 3), batch(1, 2)
+    assert parallel.main
+    assert parallel.wrap(model) is model
+    assert parallel.unwrap(model, lambda: pytest.fail("built")) is model
+    assert parallel.shard(whole) is whole
+    assert parallel.sum(7) == 7
+    assert parallel.any(True)
+    assert not parallel.any(False)
+
+
+def test_a_launch_that_cannot_be_is_refused(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    with start_parallel(device="cpu") as parallel:
+        assert (parallel.rank, parallel.world_size) == (0, 1)
+        assert not parallel.launched
+    refused = [
+        (("fsdp",), "cpu", r"parallel: .*fsdp.*torchrun --nproc"),
+        ((), "cuda:93", r"device: .*got cuda:93"),
+    ]
+    for kind, device, message in refused:
+        with pytest.raises(ValueError, match=message), start_parallel(*kind, device=device):
+            pass
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ValueError, match=r"parallel: expected ddp or fsdp, got zero"):
+        start_parallel("zero").__enter__()
