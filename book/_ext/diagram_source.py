@@ -834,3 +834,51 @@ def multi_head() -> Drawing:
     d.say("arrows: matrices", (130, 394), "projections")
     d.say("of each head", (130, 410), "projections")
     return d
+
+
+@diagram
+def residual_stream() -> Drawing:
+    """Chapter 12: heads read from a sum and add to it, here and at an earlier position."""
+    d = Drawing(
+        "residual-stream",
+        400,
+        "The residual stream of two positions, j and a later i, drawn upwards from the embeddings. "
+        "In layer 1 heads read the stream of each position and add what they have found; in layer "
+        "2 a head of position i also reads the stream of position j. The last norm and the output "
+        "table make logits of the stream of i.",
+        {
+            "stream": "the residual stream, a sum that only grows",
+            "read": "a head reads the stream through a norm",
+            "write": "what a head has found is added",
+            "message": "a head of layer 2 reads what layer 1 wrote at an earlier position",
+            "output": "the last norm and the output table",
+        },
+    )
+    left, right = 54, 236
+    for key, x, label in (("j", left, "x_j"), ("i", right, "x_i")):
+        d.box(f"{key}in", label, (x, 380), "stream", size=(46, 28))
+        d.sign(f"{key}one", "+", (x, 232), "stream write")
+        d.arrow(f"{key}in", f"{key}one", "stream")
+        d.box(
+            f"{key}first", "heads|layer 1", (x + 66, 290), "read write", size=(66, 44), words=True
+        )
+        d.arrow((x, 338), f"{key}first", "read", via=[(x + 66, 338)])
+        d.arrow(f"{key}first", f"{key}one", "write", via=[(x + 66, 232)])
+    d.sign("itwo", "+", (right, 90), "stream write")
+    d.arrow("ione", "itwo", "stream")
+    d.box(
+        "second",
+        "heads|layer 2",
+        (right + 66, 150),
+        "read write message",
+        size=(66, 44),
+        words=True,
+    )
+    d.arrow((right, 196), "second", "read", via=[(right + 66, 196)])
+    d.arrow("second", "itwo", "write", via=[(right + 66, 90)])
+    d.arrow("jone", (right + 31, 150), "message", via=[(left, 150)], dashed=True)
+    d.say("keys, values", (144, 140), "message")
+    d.box("out", "logits", (right, 20), "output", size=(66, 30), words=True)
+    d.arrow("itwo", "out", "stream output")
+    d.say("norm, table", (right - 12, 60), "output", anchor="end")
+    return d

@@ -442,6 +442,37 @@ def test_the_default_hop_fails_and_a_second_one_answers(opened: Any) -> None:
     assert page.errors == []
 
 
+@pytest.mark.parametrize("options", [{}, PHONE])
+def test_a_typed_sentence_flows_and_heads_are_switched_off(opened: Any, options: Any) -> None:
+    page, figure = opened("transformer_flow", **options)
+    figure.get_by_role("textbox", name="Type").fill("the dog sees tom")
+    tokens = figure.get_by_role("group", name="Tokens").get_by_role("button")
+    page.wait_for_timeout(200)
+    assert [tokens.nth(i).locator("span").inner_text() for i in range(5)] == [
+        *("start", "the", "dog", "sees", "tom")
+    ]
+    assert tokens.last.get_attribute("aria-pressed") == "true"
+    voice = figure.locator("[aria-live]")
+    page.wait_for_timeout(300)
+    said = voice.inner_text()
+    assert "After “tom”" in said
+    for head in range(1, 5):
+        figure.get_by_role("checkbox", name=f"layer 1, head {head} is on").uncheck()
+    page.wait_for_timeout(400)
+    assert voice.inner_text() != said
+    figure.get_by_role("button", name="All heads on").click()
+    page.wait_for_timeout(400)
+    assert voice.inner_text() == said
+    tokens.nth(2).focus()
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(300)
+    assert "After “dog”" in voice.inner_text()
+    assert tokens.nth(2).evaluate("node => node === document.activeElement")
+    figure.get_by_role("radio", name="layer 2, head 4").check()
+    assert "layer 2, head 4" in figure.inner_text()
+    assert page.errors == []
+
+
 def test_without_scripts_no_place_is_kept_for_a_picture(opened: Any) -> None:
     _, figure = opened("word_sense", java_script_enabled=False)
     assert figure.locator(".attn-explorer-host").bounding_box()["height"] < 40

@@ -244,6 +244,7 @@ def tree_states() -> list[dict[str, Any]]:
             own = {"chances": rows, "longest": 6, "beam": beam, "alpha": rng.choice((0, 0.6, 1.3))}
             drawn = [rng.random() for _ in range(6)]
             states.append(own | {"p": rng.choice((0.3, 0.7, 1.0)), "draws": drawn})
+    return states
 
 
 def rope_states() -> list[dict[str, Any]]:
@@ -263,6 +264,20 @@ def rope_states() -> list[dict[str, Any]]:
     return states
 
 
+def flow_states() -> list[dict[str, Any]]:
+    state = import_module("attn_course.explorers.transformer_flow").default_state()
+    rng = random.Random(23)
+    words = [word for word in state["words"] if word.isalpha()]
+    texts = [*state["examples"], "", "  The DOG, sees a zebra . constructor!", "tom " * 20]
+    texts += [" ".join(rng.choices(words, k=n)) for n in (1, 4, 9, 14)]
+    fixed = {key: state[key] for key in ("words", "layout", "weights")}
+    return [
+        fixed | {"text": text, "off": off, "at": at}
+        for text in texts
+        for off, at in (([], -1), (sorted(rng.sample(range(8), 3)), rng.randint(0, 6)))
+    ]
+
+
 CASES = {
     # float32 on both sides: exp and sums may round differently in the last digit
     "softmax_temperature": (softmax_states, 2e-6),
@@ -280,6 +295,7 @@ CASES = {
     "decoding_tree": (tree_states, 1e-9),
     # sums of products of both signs
     "rope_distances": (rope_states, 1e-9),
+    "transformer_flow": (flow_states, 1e-7),
 }
 # One fault for each module, of the kind that a picture would hide.
 FAULTS = {
@@ -296,6 +312,7 @@ FAULTS = {
     "kv_cache": ("i - j >= width", "i - j > width"),
     "decoding_tree": ("rank < beam", "rank <= beam"),
     "rope_distances": ("a * sine + b * cosine", "a * sine - b * cosine"),
+    "transformer_flow": ("position * base", "(position + 0.01 * position) * base"),
 }
 
 

@@ -1,0 +1,630 @@
+# %% [markdown]
+# # Exercises: looking inside
+#
+# You write the instruments of the chapter: three scores that describe what a head looks at, two ways of changing what a head hands on, and two measures of what a change or a part is worth.
+#
+# Shapes: `B` texts, `H` heads, `L` positions, `E` entries of what a head finds, `D` of the residual stream, `V` words.
+# `weights[h, i, j]` is what position `i` gives to position `j` in head `h`; each row sums to one.
+#
+# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# Nothing here needs a network or a GPU.
+
+# %% nbgrader={"grade_id": "setup", "locked": true}
+import numpy as np
+import torch
+
+from attn_course import functional, reference
+from attn_course.probes import Probes, from_numpy
+
+
+def right_entropy(weights):
+    rows = reference.weight_entropy(weights)[..., 1:]
+    return (rows / np.log(np.arange(2, weights.shape[-1] + 1))).mean(-1)
+
+
+def right_rollout(weights, residual=0.5):
+    return reference.attention_rollout(list(weights), residual=residual)
+
+
+def right_ablation(found, heads, how):
+    changed = found.copy()
+    for head in heads:
+        changed[:, head] = 0.0 if how == "zero" else found[:, head].mean(axis=(0, 1))
+    return changed
+
+
+def right_patch(corrupted, clean, head, positions):
+    changed = corrupted.copy()
+    for position in positions:
+        changed[:, head, position] = clean[:, head, position]
+    return changed
+
+
+def right_recovery(clean, corrupted, patched, right, wrong):
+    rows = np.arange(len(right))
+    lead = [(x[rows, right] - x[rows, wrong]).mean() for x in (clean, corrupted, patched)]
+    return (lead[2] - lead[1]) / (lead[0] - lead[1])
+
+
+def right_attribution(parts, scale, unembedding, word):
+    total = parts.sum(0)
+    deviation = np.sqrt(((total - total.mean()) ** 2).mean() + 1e-5)
+    push = scale * (unembedding[word] - unembedding.mean(0))
+    return (parts - parts.mean(-1, keepdims=True)) / deviation @ push
+
+
+def right_projection(found, weight, bias, head):
+    kept = right_ablation(found, [head], "zero").transpose(0, 2, 1, 3)
+    return kept.reshape(*kept.shape[:2], -1) @ weight.T + bias
+
+
+probes = Probes(
+    "12_looking_inside",
+    previous_token_score=reference.previous_token_score,
+    induction_score=reference.induction_score,
+    relative_entropy=from_numpy(right_entropy),
+    attention_rollout=from_numpy(right_rollout),
+    ablate_heads=from_numpy(right_ablation),
+    patch_head=from_numpy(right_patch),
+    recovered=from_numpy(right_recovery),
+    logit_attribution=from_numpy(right_attribution),
+    fixed_projection=from_numpy(right_projection),
+)
+
+
+def causal_weights(scores):
+    """Weights of a causal head from scores."""
+    length = scores.shape[-1]
+    future = torch.ones(length, length, dtype=torch.bool).triu(1)
+    return scores.masked_fill(future, -torch.inf).softmax(-1)
+
+
+# By hand: one head and three positions.
+THREE = torch.tensor([[[1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.25, 0.5, 0.25]]])
+
+# %% [markdown]
+# ## 1. The token before
+#
+# `previous_token_score(weights)` says how much of its weight a head gives to the position just before, on average over the positions that have one:
+#
+# $$\frac{1}{L-1}\sum_{i=1}^{L-1} A_{i,\,i-1} .$$
+#
+# - `weights` is `(..., L, L)` with $L \ge 2$; the result has the leading axes, `(...)`: one number per head, or per text and head.
+# - Gradients reach the weights.
+#
+# By hand: in the table `[[1, 0, 0], [0.75, 0.25, 0], [0.25, 0.5, 0.25]]` the weights of the token before are 0.75 and 0.5, so the score is 0.625.
+
+
+# %% nbgrader={"grade_id": "previous_token_score", "solution": true}
+def previous_token_score(weights):
+    ### BEGIN SOLUTION
+    return weights.diagonal(offset=-1, dim1=-2, dim2=-1).mean(-1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "previous_token_score-by_hand", "grade": true, "points": 1}
+# The table of the text.
+probe = probes(previous_token_score=previous_token_score)
+probe.gives(torch.tensor([0.625]), THREE)
+
+# %% nbgrader={"grade_id": "previous_token_score-heads", "grade": true, "points": 2}
+# Several heads, several texts.
+probe = probes(previous_token_score=previous_token_score)
+probe.equals(torch.tensor([[[1.0, 0.0], [0.75, 0.25]], [[1.0, 0.0], [0.5, 0.5]]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5, 5).softmax(-1))
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "previous_token_score-gradient", "grade": true, "points": 1}
+# Gradients reach the weights.
+probe = probes(previous_token_score=previous_token_score)
+probe.gradient(THREE)
+### BEGIN HIDDEN TESTS
+probe.gradient(causal_weights(probe.normal(2, 5, 5)))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. What followed it last time
+#
+# An induction head looks at the position *after* an earlier copy of the present token.
+# `induction_score(weights, tokens)` is its mean weight there (Olsson and others 2022 call it prefix matching):
+#
+# $$\frac{1}{|I|}\sum_{i \in I}\;\sum_{j \le i\,:\; t_{j-1} = t_i} A_{ij}, \qquad I = \{ i : t_i \text{ has stood before}\} .$$
+#
+# - `weights` is `(H, L, L)`, `tokens` is `(L,)` with whole numbers; the result is `(H,)`.
+# - A token may have stood before more than once: then the weights after *all* earlier copies count.
+# - The mean runs over the positions in $I$ only. If no token comes twice, the score is 0.
+# - `weights` need not be causal; what stands later than $i$ never counts.
+#
+# By hand: tokens `[5, 7, 5]` with the table of exercise 1. Only position 2 holds a token that has stood before, at 0; after it stands position 1, which gets 0.5. The score is 0.5.
+#
+# <details><summary>Hint</summary>
+#
+# `tokens[:, None] == tokens[None, :]` says which pairs are equal. Keep the pairs with the copy earlier, then move every mark one column to the right.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "induction_score", "solution": true} attn_course={"forbidden": ["induction_score("]}
+def induction_score(weights, tokens):
+    ### BEGIN SOLUTION
+    earlier = (tokens[:, None] == tokens[None, :]).tril(-1)  # (L, L): the same token, before
+    after = torch.zeros_like(earlier)
+    after[:, 1:] = earlier[:, :-1]
+    count = earlier.any(-1).sum().clamp(min=1)
+    return (weights * after).sum((-2, -1)) / count
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "induction_score-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(induction_score=induction_score)
+probe.gives(torch.tensor([0.5]), THREE, torch.tensor([5, 7, 5]))
+
+# %% nbgrader={"grade_id": "induction_score-texts", "grade": true, "points": 3}
+# Several heads, tokens that come back once or more often.
+probe = probes(induction_score=induction_score)
+told_again = torch.tensor([4, 1, 3, 4, 1, 3])
+probe.equals(causal_weights(torch.arange(72.0).view(2, 6, 6).sin()), told_again)
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "induction_score-no_repeat", "grade": true, "points": 1}
+# No token comes twice.
+probe = probes(induction_score=induction_score)
+probe.gives(torch.tensor([0.0]), THREE, torch.tensor([5, 7, 6]))
+
+# %% nbgrader={"grade_id": "induction_score-gradient", "grade": true, "points": 1}
+# Gradients reach the weights.
+probe = probes(induction_score=induction_score)
+probe.gradient(THREE, torch.tensor([5, 7, 5]))
+### BEGIN HIDDEN TESTS
+again = torch.tensor([2, 0, 2, 2, 0])
+probe.gradient(causal_weights(probe.normal(2, 5, 5)), again)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. Sharp or even
+#
+# The entropy of chapter 05 says how evenly a row of weights is spread. Position 0 of a causal head has one key, position 1 has two, and so on, so that late rows may have more.
+# `relative_entropy(weights)` divides by what is possible:
+#
+# $$\frac{1}{L-1}\sum_{i=1}^{L-1} \frac{-\sum_j A_{ij}\ln A_{ij}}{\ln(i+1)} .$$
+#
+# - `weights` is `(..., L, L)`, causal, $L \ge 2$; the result is `(...)`. Position 0, which has no choice, is left out.
+# - 1 means: every row is even; 0: every row has one key. A weight of exactly 0 adds 0, not NaN.
+#
+# By hand: `[[1, 0], [0.5, 0.5]]` gives $\ln 2/\ln 2 = 1$.
+
+
+# %% nbgrader={"grade_id": "relative_entropy", "solution": true}
+def relative_entropy(weights):
+    ### BEGIN SOLUTION
+    entropy = -torch.xlogy(weights, weights).sum(-1)[..., 1:]
+    keys = torch.arange(2, weights.shape[-1] + 1, dtype=weights.dtype)
+    return (entropy / keys.log()).mean(-1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "relative_entropy-by_hand", "grade": true, "points": 1}
+# The example, and a head that always takes one key.
+probe = probes(relative_entropy=relative_entropy)
+probe.gives(torch.tensor([1.0]), torch.tensor([[[1.0, 0.0], [0.5, 0.5]]]))
+probe.gives(torch.tensor([0.0]), torch.eye(3)[None])
+
+# %% nbgrader={"grade_id": "relative_entropy-heads", "grade": true, "points": 2}
+# An even head and a sharper one.
+probe = probes(relative_entropy=relative_entropy)
+probe.equals(causal_weights(torch.stack([torch.zeros(4, 4), 3 * torch.eye(4)])))
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. Rollout
+#
+# `attention_rollout(weights, residual=0.5)` multiplies the layers, each mixed with the identity (Abnar and Zuidema 2020):
+#
+# $$R = \tilde A_N \cdots \tilde A_2\, \tilde A_1, \qquad \tilde A_n = (1 - r)\,\frac1H\sum_h A_{nh} + r\,I .$$
+#
+# - `weights` is `(N, H, L, L)`, the first layer first; the result is `(L, L)`: rows are outputs, columns inputs.
+# - $r$ is `residual`, the share that goes round the attention.
+#
+# By hand: one layer, one head, weights `[[1, 0], [0.5, 0.5]]` and $r = 0.5$ give `[[1, 0], [0.25, 0.75]]`; the same layer twice gives `[[1, 0], [0.4375, 0.5625]]`.
+
+
+# %% nbgrader={"grade_id": "attention_rollout", "solution": true} attn_course={"forbidden": ["attention_rollout("]}
+def attention_rollout(weights, residual=0.5):
+    ### BEGIN SOLUTION
+    identity = torch.eye(weights.shape[-1], dtype=weights.dtype)
+    rollout = identity
+    for layer in weights.mean(1):
+        rollout = ((1 - residual) * layer + residual * identity) @ rollout
+    return rollout
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "attention_rollout-by_hand", "grade": true, "points": 1}
+# One layer, and the same layer twice.
+probe = probes(attention_rollout=attention_rollout)
+ONE = torch.tensor([[[[1.0, 0.0], [0.5, 0.5]]]])
+probe.gives(torch.tensor([[1.0, 0.0], [0.25, 0.75]]), ONE)
+probe.gives(torch.tensor([[1.0, 0.0], [0.4375, 0.5625]]), ONE.repeat(2, 1, 1, 1))
+
+# %% nbgrader={"grade_id": "attention_rollout-layers", "grade": true, "points": 2}
+# Layers and heads that differ.
+probe = probes(attention_rollout=attention_rollout)
+probe.equals(torch.arange(36.0).view(2, 2, 3, 3).cos().softmax(-1))
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "attention_rollout-residual", "grade": true, "points": 1}
+# Other shares of the residual stream.
+probe = probes(attention_rollout=attention_rollout)
+probe.equals(torch.arange(36.0).view(2, 2, 3, 3).cos().softmax(-1), 0.25)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 5, 5).softmax(-1), residual=0.0)
+probe.equals(probe.normal(3, 2, 4, 4).softmax(-1), residual=0.9)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. Take heads out
+#
+# `ablate_heads(found, heads, how)` returns what the heads found, some of them replaced.
+#
+# - `found` is `(B, H, L, E)`: before the heads are joined. `heads` is a list of numbers of heads, maybe empty.
+# - `how = "zero"`: these heads find zeros. `how = "mean"`: at every position of every text they find their own mean over all texts and positions, a vector of `E` numbers.
+# - All other heads stay as they are. `found` is not changed.
+# - Gradients: a head that is set to zero passes none back; one that is set to its mean does.
+#
+# By hand, one text, one head, two positions, one entry: `found = [2, 4]` becomes `[0, 0]` or `[3, 3]`.
+
+
+# %% nbgrader={"grade_id": "ablate_heads", "solution": true}
+def ablate_heads(found, heads, how):
+    ### BEGIN SOLUTION
+    changed = found.clone()
+    for head in heads:
+        changed[:, head] = 0.0 if how == "zero" else found[:, head].mean((0, 1))
+    return changed
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "ablate_heads-by_hand", "grade": true, "points": 1}
+# Two positions, one entry.
+probe = probes(ablate_heads=ablate_heads)
+probe.gives(torch.tensor([[[[0.0], [0.0]]]]), torch.tensor([[[[2.0], [4.0]]]]), [0], "zero")
+probe.gives(torch.tensor([[[[3.0], [3.0]]]]), torch.tensor([[[[2.0], [4.0]]]]), [0], "mean")
+
+# %% nbgrader={"grade_id": "ablate_heads-zero", "grade": true, "points": 1}
+# Two of three heads find zeros.
+probe = probes(ablate_heads=ablate_heads)
+probe.equals(torch.arange(24.0).view(2, 3, 2, 2), [0, 2], "zero")
+probe.equals(torch.arange(24.0).view(2, 3, 2, 2), [], "zero")
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 3, 3, 3), [1], "zero")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "ablate_heads-mean", "grade": true, "points": 2}
+# Two of three heads find their mean.
+probe = probes(ablate_heads=ablate_heads)
+probe.equals(torch.arange(24.0).view(2, 3, 2, 2), [0, 2], "mean")
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 3, 3, 3), [1], "mean")
+probe.equals(probe.normal(5, 4, 3, 2, dtype=torch.float64), [3, 0], "mean")
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "ablate_heads-gradient", "grade": true, "points": 1}
+# What passes a gradient back.
+probe = probes(ablate_heads=ablate_heads)
+probe.gradient(torch.arange(24.0).view(2, 3, 2, 2), [1], "zero")
+probe.gradient(torch.arange(24.0).view(2, 3, 2, 2), [1], "mean")
+
+# %% [markdown]
+# ## 6. Patch a head
+#
+# `patch_head(corrupted, clean, head, positions)` is the heart of activation patching: the corrupted run, in which one head hands on, at some positions, what it found in the clean run.
+#
+# - `corrupted` and `clean` are `(B, H, L, E)`, `head` is a number, `positions` a list of numbers, maybe empty.
+# - Everything else is the corrupted run's. Neither argument is changed.
+#
+# By hand, one text, one head, two positions, one entry: `corrupted = [1, 2]`, `clean = [5, 6]`, position 1 gives `[1, 6]`.
+
+
+# %% nbgrader={"grade_id": "patch_head", "solution": true}
+def patch_head(corrupted, clean, head, positions):
+    ### BEGIN SOLUTION
+    changed = corrupted.clone()
+    changed[:, head, positions] = clean[:, head, positions]
+    return changed
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "patch_head-by_hand", "grade": true, "points": 1}
+# Two positions, one entry.
+probe = probes(patch_head=patch_head)
+probe.gives(
+    torch.tensor([[[[1.0], [6.0]]]]),
+    torch.tensor([[[[1.0], [2.0]]]]),
+    torch.tensor([[[[5.0], [6.0]]]]),
+    0,
+    [1],
+)
+
+# %% nbgrader={"grade_id": "patch_head-one_head", "grade": true, "points": 2}
+# One of several heads, at one position or more.
+probe = probes(patch_head=patch_head)
+probe.equals(torch.zeros(2, 3, 4, 2), torch.arange(48.0).view(2, 3, 4, 2), 1, [0, 2])
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. How much came back?
+#
+# A patch is judged by what it does to the answer.
+# For each text there is a word that is right in the clean run, and another one, `wrong`, that the corrupted run prefers. The **lead** is the logit of the right word less that of the wrong one, averaged over the texts.
+# `recovered(clean, corrupted, patched, right, wrong)` is the share of the lead that the patch brings back:
+#
+# $$\frac{\text{lead}_{\text{patched}} - \text{lead}_{\text{corrupted}}}{\text{lead}_{\text{clean}} - \text{lead}_{\text{corrupted}}} .$$
+#
+# - The first three are logits `(B, V)`, the last two numbers of words `(B,)`. The result is one number, a tensor without axes.
+# - 0: the patch did nothing. 1: as good as the clean run. It may be negative, or larger than 1.
+#
+# By hand, one text, right word 0, wrong word 1: `clean = [3, 1]`, `corrupted = [0, 2]`, `patched = [2, 1]` have leads of 2, −2 and 1, so $\frac{1 + 2}{2 + 2} = 0.75$ came back.
+
+
+# %% nbgrader={"grade_id": "recovered", "solution": true}
+def recovered(clean, corrupted, patched, right, wrong):
+    ### BEGIN SOLUTION
+    def lead(logits):
+        found = logits.gather(1, right[:, None]) - logits.gather(1, wrong[:, None])
+        return found.mean()
+
+    return (lead(patched) - lead(corrupted)) / (lead(clean) - lead(corrupted))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "recovered-by_hand", "grade": true, "points": 1}
+# One text, two words.
+probe = probes(recovered=recovered)
+probe.gives(
+    torch.tensor(0.75),
+    torch.tensor([[3.0, 1.0]]),
+    torch.tensor([[0.0, 2.0]]),
+    torch.tensor([[2.0, 1.0]]),
+    torch.tensor([0]),
+    torch.tensor([1]),
+)
+
+# %% nbgrader={"grade_id": "recovered-texts", "grade": true, "points": 2}
+# Several texts, each with its own words.
+probe = probes(recovered=recovered)
+LOGITS = torch.tensor([[[3.0, 1.0, 0.0], [0.0, 1.0, 5.0]], [[0.0, 2.0, 4.0], [2.0, 1.0, 0.0]]])
+probe.equals(*LOGITS, LOGITS.mean(0), torch.tensor([0, 2]), torch.tensor([1, 0]))
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 8. Who wrote the logit?
+#
+# The last vector of the residual stream is a sum of parts: the embedding and what each head and each feed-forward part added. A last layer norm without a shift and the output table make logits of it, and both are linear once the norm's divisor is fixed. So every part has its own share of a logit.
+#
+# `logit_attribution(parts, scale, unembedding, word)`, with $x = \sum_p x_p$:
+#
+# $$a_p = \frac{x_p - \bar x_p}{\sqrt{\operatorname{Var}[x] + 10^{-5}}} \odot w \cdot \Big(U_{t} - \frac1V \sum_v U_v\Big) .$$
+#
+# - `parts` is `(P, D)`, $w$ = `scale` is `(D,)`, $U$ = `unembedding` is `(V, D)`, $t$ = `word` a number. The result is `(P,)`.
+# - $\bar x_p$ is the mean of the entries of the part; the variance is that of the *sum*, divided by $D$. It is the same for all parts.
+# - The mean of the table is taken off because a softmax does not see what is added to all logits.
+# - The shares add up to the logit of the word less the mean of all logits.
+#
+# <details><summary>Hint</summary>
+#
+# `x.var(correction=0)` divides by $D$.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "logit_attribution", "solution": true}
+def logit_attribution(parts, scale, unembedding, word):
+    ### BEGIN SOLUTION
+    divisor = (parts.sum(0).var(correction=0) + 1e-5).sqrt()
+    centred = parts - parts.mean(-1, keepdim=True)
+    return (centred / divisor * scale) @ (unembedding[word] - unembedding.mean(0))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "logit_attribution-one_part", "grade": true, "points": 1}
+# A single part: its share is the whole logit, less the mean of all.
+probe = probes(logit_attribution=logit_attribution)
+probe.equals(
+    torch.tensor([[2.0, 0.0, 1.0]]),
+    torch.ones(3),
+    torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]]),
+    0,
+)
+
+# %% nbgrader={"grade_id": "logit_attribution-parts", "grade": true, "points": 3}
+# Several parts share one divisor.
+probe = probes(logit_attribution=logit_attribution)
+probe.equals(
+    torch.tensor([[2.0, 0.0, 1.0], [0.0, 3.0, 0.0]]),
+    torch.tensor([1.0, 2.0, 0.5]),
+    torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]]),
+    1,
+)
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 9. Repair: taking out a head
+#
+# `broken_projection` should set what one head found to zero, join the heads and mix them as a block does: `found` is `(B, H, L, E)`, `weight` is `(D, H * E)` with the entries of head 0 first, `bias` is `(D,)`, the result is `(B, L, D)`.
+# It runs, and its shape is right. It has two faults. Find them, and write `fixed_projection`.
+
+
+# %% nbgrader={"grade_id": "broken_projection", "locked": true}
+def broken_projection(found, weight, bias, head):
+    found[:, head] = 0.0
+    batch, heads, length, size = found.shape
+    joined = found.reshape(batch, length, heads * size)
+    return joined @ weight.T + bias
+
+
+# %% nbgrader={"grade_id": "fixed_projection", "solution": true}
+def fixed_projection(found, weight, bias, head):
+    ### BEGIN SOLUTION
+    kept = found.clone()
+    kept[:, head] = 0.0
+    return kept.transpose(1, 2).flatten(2) @ weight.T + bias
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_projection-one_position", "grade": true, "points": 1}
+# A text of one position: only one of the two faults shows.
+probe = probes(fixed_projection=fixed_projection)
+probe.equals(
+    torch.tensor([[[[1.0, 2.0]], [[3.0, 4.0]]]]),
+    torch.eye(4),
+    torch.tensor([0.5, 0.0, 0.0, 0.0]),
+    1,
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 2, 1, 3), probe.normal(5, 6), probe.normal(5), 0)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "fixed_projection-positions", "grade": true, "points": 2}
+# Several positions.
+probe = probes(fixed_projection=fixed_projection)
+probe.equals(torch.arange(8.0).view(1, 2, 2, 2), torch.eye(4), torch.zeros(4), 1)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 5, 2), probe.normal(7, 6), probe.normal(7), 2)
+probe.equals(probe.normal(2, 2, 2, 2), probe.normal(4, 4), probe.normal(4), 0)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 10. Write the test
+#
+# `check_induction(candidate)` takes somebody's `induction_score(weights, tokens)` (contract in exercise 2) and returns `True` if it is right, `False` if it is wrong.
+#
+# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Many wrong ones agree with the right one on a text that is told exactly twice. Choose texts on which they differ: a token three times, a token that follows itself, no token twice, weights that are not causal.
+# Leave room for rounding. A candidate may also raise an error: then it is wrong.
+
+
+# %% nbgrader={"grade_id": "check_induction", "solution": true}
+def check_induction(candidate):
+    ### BEGIN SOLUTION
+    draw = torch.Generator().manual_seed(0)
+    texts = [[5, 7, 5, 7], [1, 2, 1, 3, 1], [4, 4, 2, 4], [0, 1, 2, 3], [3, 1, 2, 9, 8, 1]]
+    for text in texts:
+        length = len(text)
+        weights = torch.randn(3, length, length, generator=draw, dtype=torch.float64).softmax(-1)
+        total, repeats = torch.zeros(3, dtype=torch.float64), 0
+        for i in range(length):
+            repeats += text[i] in text[:i]
+            for j in range(1, i + 1):
+                if text[j - 1] == text[i]:
+                    total = total + weights[:, i, j]
+        try:
+            got = candidate(weights, torch.tensor(text))
+        except Exception:
+            return False
+        expected = total / max(1, repeats)
+        if got.shape != expected.shape or not torch.allclose(got.double(), expected, atol=1e-6):
+            return False
+    return True
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "check_induction-plain", "grade": true, "points": 1}
+# A right one, and two that are plainly wrong.
+probe = probes(check_induction=check_induction)
+probe.judges(
+    right=[functional.induction_score],
+    wrong={
+        "always 0": lambda weights, tokens: weights.new_zeros(len(weights)),
+        "the weight of the token before": lambda weights, tokens: weights.diagonal(
+            offset=-1, dim1=-2, dim2=-1
+        ).mean(-1),
+    },
+    points=1,
+)
+
+# %% nbgrader={"grade_id": "check_induction-mutants", "grade": true, "points": 6}
+# Wrong ones that are harder to see. (Hidden: which.)
+probe = probes(check_induction=check_induction)
+probe.judges(
+    right=[functional.induction_score],
+    wrong={"always 0": lambda weights, tokens: weights.new_zeros(len(weights))},
+    points=6,
+)
+
+
+### BEGIN HIDDEN TESTS
+def marked(tokens):
+    return (tokens[:, None] == tokens[None, :]).tril(-1)
+
+
+def shifted(marks):
+    return torch.nn.functional.pad(marks[:, :-1], (1, 0))
+
+
+def scored(weights, marks, count):
+    return (weights * marks).sum((-2, -1)) / count
+
+
+def repeats(tokens):
+    return marked(tokens).any(-1).sum()
+
+
+def latest_only(weights, tokens):
+    marks = shifted(marked(tokens))
+    last = marks & (marks.flip(-1).cumsum(-1).flip(-1) == 1)
+    return scored(weights, last, repeats(tokens).clamp(min=1))
+
+
+def future_too(weights, tokens):
+    same = tokens[:, None] == tokens[None, :]
+    marks = shifted(same & ~torch.eye(len(tokens), dtype=torch.bool))
+    return scored(weights, marks, repeats(tokens).clamp(min=1))
+
+
+probe.judges(
+    right=[functional.induction_score, from_numpy(reference.induction_score)],
+    wrong={
+        "the earlier copy itself": lambda w, t: scored(w, marked(t), repeats(t).clamp(min=1)),
+        "divided by all positions": lambda w, t: scored(w, shifted(marked(t)), len(t)),
+        "NaN where nothing comes twice": lambda w, t: scored(w, shifted(marked(t)), repeats(t)),
+        "divided by the number of pairs": lambda w, t: scored(
+            w, shifted(marked(t)), marked(t).sum().clamp(min=1)
+        ),
+        "the latest copy only": latest_only,
+        "later copies count": future_too,
+    },
+    points=6,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 11. Report
+#
+# Train the two-layer model of the chapter with a seed of your own, or take the explorer. In about 200 words:
+#
+# 1. Name the head that you take for the previous-token head and those that you take for induction heads, each by a score. Then say what the score does *not* show.
+# 2. Take each of them out, by zeros and by its mean. Do both agree? Where they do not, which one do you trust, and why?
+# 3. Somebody shows you a head with a sharp, striking map and says that it explains the answer. Which experiment do you ask for, and which result would make you agree?
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
+# 1. A head of layer 1 has the largest previous-token score, two heads of layer 2 the largest induction scores. The scores say where heads look on texts of this kind.
+# They do not show what is read there, nor whether anything later uses it, and on other texts the same head may look elsewhere.
+# 2. Without the previous-token head the accuracy falls to about that of a guess by either method; a single induction head is partly replaced by the other one.
+# Zeros take the head's constant share away as well, which the rest of the model has learned to count on; the mean keeps it and removes only what depends on the text. I trust the mean where the two differ, and say that it, too, is a state the model never saw.
+# 3. Patching: run the model on a corrupted text, put the head's output from the clean run in its place at the positions in question, and see how much of the lead of the right word comes back; with other heads as a control.
+# I agree if this head brings back most of it, heads with equally sharp maps do not, and taking it out destroys it.
