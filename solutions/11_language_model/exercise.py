@@ -14,7 +14,7 @@ import math
 import numpy as np
 import torch
 
-from attn_course import functional, reference
+from attn_course import reference
 from attn_course.probes import Probes, from_numpy
 
 
