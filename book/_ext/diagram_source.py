@@ -719,8 +719,10 @@ def decoder_only() -> Drawing:
     d.say("draw", (last - 8, 58), "draw", anchor="end")
     d.curve([(last + 25, 24), (334, 24), (334, 440)], "draw")
     d.arrow((334, 440), (last + 27, 440), "draw")
+    return d
 
 
+@diagram
 def transformer() -> Drawing:
     """Chapter 10: two stacks that are joined by cross-attention."""
     d = Drawing(
@@ -786,8 +788,10 @@ def transformer() -> Drawing:
     d.say("K, V", (140, 140), "memory cross", anchor="start", words=False)
     d.say("Q", (right + 8, 270), "cross", anchor="start", words=False)
     d.arrow("said", "y", "feedback", via=[(344, 18), (344, 454)], dashed=True)
+    return d
 
 
+@diagram
 def multi_head() -> Drawing:
     """Chapter 08: two heads look at the same text at once, each through matrices of its own."""
     d = Drawing(
