@@ -32,7 +32,7 @@ RATES = (0.001, 0.003, 0.01)
 SMALL = 0.1  # the last matrix of every part, at a small start
 WARMUPS = (0, 80)  # steps in which the rate rises from 0
 SETTINGS = tuple(itertools.product(WARMUPS, RATES))
-SYMBOLS, LENGTH, WIDTH, HIDDEN, HEADS = 8, 6, 16, 32, 1
+SYMBOLS, LENGTH, WIDTH, HIDDEN = 8, 6, 16, 32
 BATCH, STEPS = 16, 240
 Part = Callable[[Tensor, dict[str, Tensor]], Tensor]
 
@@ -54,7 +54,7 @@ def build(order: str, depth: int, seed: int) -> dict[str, Tensor]:
             numbers = spread * torch.randn(rows, columns, generator=generator)
         numbers = SMALL * numbers if last and order.endswith("small start") else numbers
         repeated: Tensor = numbers.repeat(len(SETTINGS), 1, 1)
-        return repeated.requires_grad_()
+        return repeated
 
     p = {
         "symbols": table(SYMBOLS, WIDTH, 0.5**0.5),
@@ -77,18 +77,22 @@ def norm(x: Tensor) -> Tensor:
     return F.layer_norm(x, x.shape[-1:])
 
 
+def through(x: Tensor, weight: Tensor) -> Tensor:
+    """A linear map of R networks, (R, B, L, in) and (R, out, in): one product for all tokens."""
+    product: Tensor = x.flatten(1, 2) @ weight.mT
+    return product.unflatten(1, x.shape[1:3])
+
+
 def attend(x: Tensor, w: dict[str, Tensor]) -> Tensor:
-    """Multi-head attention of R networks, (R, B, L, D)."""
-    shape = (*x.shape[:3], HEADS, -1)
-    query, key, value = ((x @ w[name].mT).view(shape).transpose(2, 3) for name in "qkv")
-    weights = (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)
-    output: Tensor = (weights @ value).transpose(2, 3).flatten(3) @ w["o"].mT
-    return output
+    """Attention of R networks with one head, (R, B, L, D)."""
+    query, key, value = (through(x, w[name]) for name in "qkv")
+    weights = (query @ key.mT / WIDTH**0.5).softmax(-1)
+    return through(weights @ value, w["o"])
 
 
 def feed(x: Tensor, w: dict[str, Tensor]) -> Tensor:
     """Feed-forward part of R networks."""
-    return torch.relu(x @ w["up"].mT) @ w["down"].mT
+    return through(torch.relu(through(x, w["up"])), w["down"])
 
 
 def join(x: Tensor, part: Part, w: dict[str, Tensor], order: str) -> Tensor:
@@ -105,7 +109,7 @@ def join(x: Tensor, part: Part, w: dict[str, Tensor], order: str) -> Tensor:
 def stack(x: Tensor, p: dict[str, Tensor], order: str) -> Tensor:
     """All blocks one after the other; a pre-norm stack ends in a norm."""
     for i in range(sum(name.endswith("up") for name in p)):
-        w = {key: p[f"{i} {key}"][:, None] for key in ("q", "k", "v", "o", "up", "down")}
+        w = {key: p[f"{i} {key}"] for key in ("q", "k", "v", "o", "up", "down")}
         x = join(join(x, attend, w, order), feed, w, order)
     return norm(x) if order == "pre" else x
 
@@ -113,31 +117,37 @@ def stack(x: Tensor, p: dict[str, Tensor], order: str) -> Tensor:
 def forward(p: dict[str, Tensor], order: str, symbols: Tensor) -> Tensor:
     """Logits (R, B, L, SYMBOLS)."""
     x = p["symbols"][:, symbols] + p["places"][:, None]
-    return stack(x, p, order) @ p["answer"][:, None].mT
+    return through(stack(x, p, order), p["answer"])
 
 
 def train(order: str, depth: int, seed: int) -> dict[str, Tensor]:
     """One network for each setting, by Adam: a rise of the rate or none, then a straight fall."""
-    p = build(order, depth, seed)
+    start = build(order, depth, seed)
+    sizes = [table[0].numel() for table in start.values()]
+    # all tables of a network in one row: one step of Adam for all of them
+    rows = torch.cat([table.flatten(1) for table in start.values()], dim=1).requires_grad_()
+
+    def tables() -> dict[str, Tensor]:
+        parts = zip(start.items(), rows.split(sizes, dim=1), strict=True)
+        return {name: part.view_as(table) for (name, table), part in parts}
+
     generator = torch.Generator().manual_seed(seed + 1)
     peaks = torch.tensor([rate for _, rate in SETTINGS])
     rises = torch.tensor([warmup for warmup, _ in SETTINGS])
-    moments = {name: (torch.zeros_like(v), torch.zeros_like(v)) for name, v in p.items()}
+    first, second = torch.zeros_like(rows), torch.zeros_like(rows)
     for step in range(1, STEPS + 1):
         symbols = draw(BATCH, generator)
-        logits = forward(p, order, symbols)
+        logits = forward(tables(), order, symbols)
         answer = symbols.flip(1).repeat(len(SETTINGS), 1, 1)
         loss = F.cross_entropy(logits.flatten(0, 2), answer.flatten(), reduction="sum")
-        gradients = torch.autograd.grad(loss / symbols.numel(), list(p.values()))
+        (gradient,) = torch.autograd.grad(loss / symbols.numel(), rows)
         rate = peaks * (step / rises.clamp(min=1)).clamp(max=1) * (1 - 0.9 * step / STEPS)
         with torch.no_grad():
-            for (name, value), gradient in zip(p.items(), gradients, strict=True):
-                first, second = moments[name]
-                first.lerp_(gradient, 0.1)
-                second.lerp_(gradient.square(), 0.02)
-                root = (second / (1 - 0.98**step)).sqrt() + 1e-9
-                value -= rate[:, None, None] * first / (1 - 0.9**step) / root
-    return p
+            first.lerp_(gradient, 0.1)
+            second.lerp_(gradient.square(), 0.02)
+            root = (second / (1 - 0.98**step)).sqrt() + 1e-9
+            rows -= rate[:, None] * first / (1 - 0.9**step) / root
+    return tables()
 
 
 @torch.no_grad()
@@ -155,7 +165,7 @@ def check_against_package(p: dict[str, Tensor], order: str, seed: int) -> None:
     x = torch.randn(3, LENGTH, WIDTH, generator=torch.Generator().manual_seed(seed))
     expected = x
     for i in range(2):
-        attention = MultiHeadAttention(embed_dim=WIDTH, num_heads=HEADS, bias=False)
+        attention = MultiHeadAttention(embed_dim=WIDTH, num_heads=1, bias=False)
         network = FeedForward(embed_dim=WIDTH, hidden_dim=HIDDEN, bias=False)
         for key, module in (
             *zip("qkvo", ("query", "key", "value", "output"), strict=True),
