@@ -886,3 +886,53 @@ def residual_stream() -> Drawing:
     d.arrow("itwo", "out", "stream output")
     d.say("norm, table", (right - 12, 60), "output", anchor="end")
     return d
+
+
+@diagram
+def transformer_block() -> Drawing:
+    """Chapter 09: the parts of a block, with the norm after each sum or before each part."""
+    d = Drawing(
+        "transformer-block",
+        394,
+        "Two blocks, read from below. In both, a vector x goes through attention and then through "
+        "a feed-forward part, and around each part runs a residual path to a sum. Left, post-norm: "
+        "the sum goes through a norm, so that both norms stand on the direct way from bottom to "
+        "top. Right, pre-norm: each norm stands in front of its part, on the branch, and the "
+        "direct way passes through the two sums alone.",
+        {
+            "attention": "the attention, the only part in which positions see each other",
+            "ffn": "the feed-forward part, which works on each position alone",
+            "residual": "the residual paths and the sums",
+            "norm": "the norms",
+            "post": "the post-norm block",
+            "pre": "the pre-norm block",
+        },
+    )
+    size = (96, 30)
+    for left, kind in ((18, "post"), (196, "pre")):
+        x, way = left + 84, left + 12
+        d.say(f"{kind}-norm", (x, 16), kind)
+        d.box(f"{kind}x", "x", (x, 372), f"residual {kind}", size=(46, 28))
+        below, y = f"{kind}x", 372.0
+        for part, label in (("attention", "attention"), ("ffn", "feed-forward")):
+            fork = (way, y - 26)
+            if kind == "pre":
+                d.box(f"{kind}n{part}", "norm", (x, y - 58), f"norm {kind}", size=size, words=True)
+                d.arrow(below, f"{kind}n{part}", f"norm {part} {kind}")
+                inward, top = f"{kind}n{part}", y - 108
+            else:
+                inward, top = below, y - 62
+            d.box(f"{kind}{part}", label, (x, top), f"{part} {kind}", size=size, words=True)
+            d.arrow(inward, f"{kind}{part}", f"{part} {kind}")
+            plus = f"{kind}p{part}"
+            d.sign(plus, "+", (x, top - 43), f"residual {kind}", radius=10)
+            d.arrow(f"{kind}{part}", plus, f"{part} residual {kind}")
+            d.arrow((x, fork[1]), plus, f"residual {kind}", via=[fork, (way, top - 43)])
+            below, y = plus, top - 43
+            if kind == "post":
+                d.box(f"{kind}n{part}", "norm", (x, y - 42), f"norm {kind}", size=size, words=True)
+                d.arrow(plus, f"{kind}n{part}", f"norm residual {kind}")
+                below, y = f"{kind}n{part}", y - 48
+        end = (x, 34)
+        d.arrow(below, end, f"residual {kind}" if kind == "pre" else f"norm {kind}")
+    return d

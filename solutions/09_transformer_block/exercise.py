@@ -1,0 +1,633 @@
+# %% [markdown]
+# # Exercises: the Transformer block
+#
+# You write the parts of a block, put them together in both orders, and count what a stack of them costs.
+#
+# Shapes: `D` entries in the vector of a position, `F` hidden units.
+# `...` stands for any number of leading axes, none included: batch, positions.
+#
+# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# Nothing here needs a network or a GPU.
+
+# %% nbgrader={"grade_id": "setup", "locked": true}
+import torch
+
+from attn_course import reference
+from attn_course.probes import Probes, from_numpy
+
+probes = Probes(
+    "09_transformer_block",
+    layer_norm=from_numpy(reference.layer_norm),
+    rms_norm=from_numpy(reference.rms_norm),
+    feed_forward=from_numpy(reference.feed_forward),
+    swiglu=from_numpy(reference.swiglu),
+)
+
+
+# Parts that can be followed by hand, for the block.
+def doubled(x):
+    return 2 * x
+
+
+def plus_one(x):
+    return x + 1
+
+
+def third(x):
+    return x / 3
+
+
+def half(x):
+    return x / 2
+
+
+# %% [markdown]
+# ## 1. Layer norm
+#
+# `layer_norm(x, weight=None, bias=None, eps=1e-5)` brings every vector to mean 0 and variance 1 (Ba and others 2016):
+#
+# $$y = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot g + b, \qquad
+# \mu = \frac1D \sum_d x_d, \quad \sigma^2 = \frac1D \sum_d (x_d - \mu)^2 .$$
+#
+# - `x` is `(..., D)`. Each vector is normalised by its own entries and nothing else.
+# - `weight` is $g$ and `bias` is $b$, both `(D,)`; without them they are 1 and 0.
+# - A vector whose entries are all equal gives `bias`, not NaN.
+# - Gradients reach all tensors. No argument is changed.
+#
+# By hand, with $\epsilon = 0$: $[1, 5]$ has the mean $3$ and the variance $4$, so it becomes $[-1, 1]$. With $g = [2, 3]$ and $b = [10, 20]$ it becomes $[8, 23]$.
+#
+# torch's own norms are not allowed.
+
+
+# %% nbgrader={"grade_id": "layer_norm", "solution": true} attn_course={"forbidden": ["layer_norm", "native_layer_norm", "batch_norm", "group_norm", "instance_norm", "aten::*layer_norm*", "aten::*batch_norm*", "aten::*group_norm*"]}
+def layer_norm(x, weight=None, bias=None, eps=1e-5):
+    ### BEGIN SOLUTION
+    centred = x - x.mean(dim=-1, keepdim=True)
+    variance = centred.square().mean(dim=-1, keepdim=True)
+    y = centred / (variance + eps).sqrt()
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "layer_norm-by_hand", "grade": true, "points": 1}
+# The vector of the text and two others; then with gain and bias.
+probe = probes(layer_norm=layer_norm)
+three = torch.tensor([[1.0, 5.0], [8.0, 4.0], [-5.0, 7.0]])
+probe.gives(torch.tensor([[-1.0, 1.0], [1.0, -1.0], [-1.0, 1.0]]), three, eps=0.0)
+probe.gives(
+    torch.tensor([[8.0, 23.0], [12.0, 17.0], [8.0, 23.0]]),
+    three,
+    torch.tensor([2.0, 3.0]),
+    torch.tensor([10.0, 20.0]),
+    eps=0.0,
+)
+
+# %% nbgrader={"grade_id": "layer_norm-values", "grade": true, "points": 2}
+# Leading axes: batch and positions.
+probe = probes(layer_norm=layer_norm)
+probe.equals(torch.tensor([[[1.0, 2.0, 6.0], [0.0, 4.0, 4.0]]]), eps=0.0)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 7, mean=1), eps=0.0)
+probe.equals(probe.normal(3, 3, 3, mean=1), probe.normal(3), probe.normal(3), eps=0.0)
+probe.equals(probe.normal(5, 7), None, probe.normal(7), eps=0.0)
+probe.equals(probe.normal(5, 5), probe.normal(5), eps=0.0)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "layer_norm-small", "grade": true, "points": 2}
+# Vectors of equal or nearly equal entries: here epsilon has its say.
+probe = probes(layer_norm=layer_norm)
+probe.equals(
+    torch.tensor([[3.0, 3.0, 3.0], [-0.01, 0.0, 0.01]]), None, torch.tensor([1.0, 2.0, 3.0])
+)
+### BEGIN HIDDEN TESTS
+probe.equals(0.003 * probe.normal(4, 7), probe.normal(7))
+probe.equals(probe.normal(4, 7), probe.normal(7), eps=0.5)
+probe.equals(torch.full((2, 3, 5), -7.0), probe.normal(5), probe.normal(5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "layer_norm-gradient", "grade": true, "points": 2}
+# Gradients reach the vectors, the gain and the bias.
+probe = probes(layer_norm=layer_norm)
+probe.gradient(
+    torch.tensor([[1.0, 2.0, 6.0]]), torch.ones(3), torch.zeros(3), eps=0.0, wrt=(0, 1, 2)
+)
+### BEGIN HIDDEN TESTS
+probe.gradient(probe.normal(3, 5), probe.normal(5), probe.normal(5), eps=0.0, wrt=(0, 1, 2))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. RMS norm
+#
+# `rms_norm(x, weight=None, eps=1e-6)` divides and does not centre (Zhang and Sennrich 2019):
+#
+# $$y = \frac{x}{\sqrt{\frac1D \sum_d x_d^2 + \epsilon}} \odot g .$$
+#
+# - `x` is `(..., D)`, `weight` is $g$, `(D,)`, or 1 where it is not given.
+# - A vector of zeros gives zeros, not NaN.
+# - Gradients reach both.
+#
+# By hand, with $\epsilon = 0$: $[1, 7]$ has the mean square $25$, so it becomes $[0.2, 1.4]$.
+
+
+# %% nbgrader={"grade_id": "rms_norm", "solution": true} attn_course={"forbidden": ["rms_norm", "layer_norm", "aten::*rms_norm*", "aten::*layer_norm*"]}
+def rms_norm(x, weight=None, eps=1e-6):
+    ### BEGIN SOLUTION
+    y = x / (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()
+    return y if weight is None else y * weight
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "rms_norm-by_hand", "grade": true, "points": 1}
+# The vector of the text, and another one; then with a gain.
+probe = probes(rms_norm=rms_norm)
+pair = torch.tensor([[1.0, 7.0], [-6.0, 8.0]])
+probe.gives(torch.tensor([[0.2, 1.4], [-0.8485281, 1.1313709]]), pair, eps=0.0)
+probe.gives(
+    torch.tensor([[2.0, 4.2], [-8.4852814, 3.3941126]]), pair, torch.tensor([10.0, 3.0]), eps=0.0
+)
+
+# %% nbgrader={"grade_id": "rms_norm-values", "grade": true, "points": 1}
+# Leading axes: batch and positions.
+probe = probes(rms_norm=rms_norm)
+probe.equals(torch.tensor([[[1.0, 2.0, 6.0], [0.0, 4.0, 4.0]]]), eps=0.0)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 7, mean=1), eps=0.0)
+probe.equals(probe.normal(3, 3, 3, mean=1), probe.normal(3), eps=0.0)
+probe.equals(probe.normal(5, 5), probe.normal(5), eps=0.0)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "rms_norm-small", "grade": true, "points": 1}
+# Zeros, and small numbers.
+probe = probes(rms_norm=rms_norm)
+probe.equals(torch.tensor([[0.0, 0.0, 0.0], [0.001, 0.002, -0.001]]))
+### BEGIN HIDDEN TESTS
+probe.equals(0.001 * probe.normal(4, 7), probe.normal(7))
+probe.equals(probe.normal(4, 7), probe.normal(7), eps=0.5)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "rms_norm-gradient", "grade": true, "points": 1}
+# Gradients reach the vectors and the gain.
+probe = probes(rms_norm=rms_norm)
+probe.gradient(torch.tensor([[1.0, 2.0, 6.0]]), torch.ones(3), eps=0.0, wrt=(0, 1))
+### BEGIN HIDDEN TESTS
+probe.gradient(probe.normal(3, 5), probe.normal(5), eps=0.0, wrt=(0, 1))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. The feed-forward part
+#
+# `feed_forward(x, weight_in, weight_out, bias_in=None, bias_out=None)` is a network with one hidden layer, the same one at every position (Vaswani and others 2017, equation 2):
+#
+# $$\operatorname{FFN}(x) = W_2 \max(0,\, W_1 x + b_1) + b_2 .$$
+#
+# - `x` is `(..., D)`; `weight_in` is $W_1$, `(F, D)`; `weight_out` is $W_2$, `(D, F)`, both in the layout of `torch.nn.Linear`.
+# - `bias_in` is `(F,)`, `bias_out` is `(D,)`, or 0 where they are not given. The result is `(..., D)`.
+# - Positions do not see each other.
+#
+# By hand: $x = [1, 2]$ with $W_1$ of rows $[1, 0]$, $[0, -1]$, $[1, 1]$ has the hidden units $1, -2, 3$, of which the second is shut. $W_2$ of rows $[1, 1, 0]$ and $[0, 1, 2]$ makes $[1, 6]$ of them.
+
+
+# %% nbgrader={"grade_id": "feed_forward", "solution": true}
+def feed_forward(x, weight_in, weight_out, bias_in=None, bias_out=None):
+    ### BEGIN SOLUTION
+    hidden = x @ weight_in.T  # (..., F)
+    hidden = torch.relu(hidden if bias_in is None else hidden + bias_in)
+    output = hidden @ weight_out.T  # (..., D)
+    return output if bias_out is None else output + bias_out
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "feed_forward-by_hand", "grade": true, "points": 1}
+# The example of the text, and the same with biases.
+probe = probes(feed_forward=feed_forward)
+inward = torch.tensor([[1.0, 0.0], [0.0, -1.0], [1.0, 1.0]])
+outward = torch.tensor([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]])
+one = torch.tensor([[1.0, 2.0], [3.0, -2.0]])
+probe.gives(torch.tensor([[1.0, 6.0], [5.0, 4.0]]), one, inward, outward)
+probe.gives(
+    torch.tensor([[21.0, 37.0], [26.0, 36.0]]),
+    *(one, inward, outward),
+    torch.tensor([10.0, 1.0, 2.0]),
+    torch.tensor([10.0, 27.0]),
+)
+
+# %% nbgrader={"grade_id": "feed_forward-values", "grade": true, "points": 2}
+# Several positions, several sequences.
+probe = probes(feed_forward=feed_forward)
+probe.equals(torch.tensor([[[1.0, 2.0], [-3.0, 1.0]]]), inward, outward)
+### BEGIN HIDDEN TESTS
+for lead, d, f in (((2, 3), 4, 7), ((3, 3), 3, 3), ((2,), 5, 3)):
+    weights = probe.normal(f, d), probe.normal(d, f)
+    probe.equals(probe.normal(*lead, d), *weights, probe.normal(f), probe.normal(d))
+    probe.equals(probe.normal(*lead, d), *weights, None, probe.normal(d))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "feed_forward-gradient", "grade": true, "points": 1}
+# Gradients reach the vectors and all weights.
+probe = probes(feed_forward=feed_forward)
+probe.gradient(one, inward, outward, wrt=(0, 1, 2))
+### BEGIN HIDDEN TESTS
+inputs = (
+    probe.normal(3, 4),
+    probe.normal(7, 4),
+    probe.normal(4, 7),
+    probe.normal(7),
+    probe.normal(4),
+)
+probe.gradient(*inputs, wrt=(0, 1, 2, 3, 4))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. A gated hidden layer
+#
+# `swiglu(x, weight_gate, weight_up)` makes the hidden units of a gated feed-forward part (Shazeer 2020). One map says what a unit holds, a second one how far it is open:
+#
+# $$\operatorname{silu}(W_g x) \odot (W_u x), \qquad \operatorname{silu}(z) = z \cdot \frac{1}{1 + e^{-z}} .$$
+#
+# - `x` is `(..., D)`, both weights are `(F, D)`, the result is `(..., F)`.
+# - It is right for entries of any size. Gradients reach all three.
+#
+# By hand: for $x = [\ln 3]$, $W_g = [1]$ and $W_u = [2]$ the gate is $\ln 3 \cdot \frac34 = 0.824$, and the result $0.824 \cdot 2 \ln 3 = 1.810$.
+
+
+# %% nbgrader={"grade_id": "swiglu", "solution": true}
+def swiglu(x, weight_gate, weight_up):
+    ### BEGIN SOLUTION
+    gate = x @ weight_gate.T  # (..., F)
+    return gate * torch.sigmoid(gate) * (x @ weight_up.T)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "swiglu-by_hand", "grade": true, "points": 1}
+# The example of the text, and a negative gate.
+probe = probes(swiglu=swiglu)
+probe.gives(
+    torch.tensor([[1.8104234], [0.6034745]]),
+    torch.tensor([[1.0986123], [-1.0986123]]),
+    torch.tensor([[1.0]]),
+    torch.tensor([[2.0]]),
+)
+
+# %% nbgrader={"grade_id": "swiglu-values", "grade": true, "points": 2}
+# Several units, positions and sequences.
+probe = probes(swiglu=swiglu)
+probe.equals(
+    torch.tensor([[1.0, 2.0], [-3.0, 1.0]]),
+    torch.tensor([[1.0, 0.0], [0.0, -1.0], [1.0, 1.0]]),
+    torch.tensor([[1.0, 1.0], [2.0, 0.0], [0.0, 3.0]]),
+)
+### BEGIN HIDDEN TESTS
+for lead, d, f in (((2, 3), 4, 7), ((3, 3), 3, 3), ((2,), 5, 3)):
+    probe.equals(probe.normal(*lead, d), probe.normal(f, d), probe.normal(f, d))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "swiglu-large", "grade": true, "points": 1}
+# Gates far from 0, on both sides.
+probe = probes(swiglu=swiglu)
+probe.equals(torch.tensor([[200.0], [-200.0]]), torch.tensor([[1.0]]), torch.tensor([[0.5]]))
+### BEGIN HIDDEN TESTS
+far = torch.tensor([[300.0, -100.0], [-90.0, 150.0]])
+probe.equals(far, torch.eye(2), torch.tensor([[-1.0, -2.0], [1.0, 1.0]]))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "swiglu-gradient", "grade": true, "points": 1}
+# Gradients reach the vectors and both weights.
+probe = probes(swiglu=swiglu)
+probe.gradient(probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 4), wrt=(0, 1, 2))
+
+# %% [markdown]
+# ## 5. The block
+#
+# `transformer_block(x, attention, feed_forward, norm_1, norm_2, norm_first)` puts the parts together. The last four but one are functions from `(B, L, D)` to `(B, L, D)`: you call them, and need not know what they do.
+#
+# With `norm_first=False`, as in the paper, each part $f$ with its norm does $x \leftarrow \operatorname{norm}(x + f(x))$; with `norm_first=True` it does $x \leftarrow x + f(\operatorname{norm}(x))$.
+# First comes the attention, with `norm_1`, then the feed-forward part, with `norm_2`, which works on what the attention has left.
+#
+# - `x` is not changed.
+#
+# By hand, with numbers in place of vectors: the attention doubles, the feed-forward part adds 1, `norm_1` divides by 3 and `norm_2` divides by 2.
+# From 3, post-norm: $(3 + 6)/3 = 3$, then $(3 + 4)/2 = 3.5$. Pre-norm: $3 + 2 \cdot 1 = 5$, then $5 + (2.5 + 1) = 8.5$.
+
+
+# %% nbgrader={"grade_id": "transformer_block", "solution": true}
+def transformer_block(x, attention, feed_forward, norm_1, norm_2, norm_first):
+    ### BEGIN SOLUTION
+    for part, norm in ((attention, norm_1), (feed_forward, norm_2)):
+        x = x + part(norm(x)) if norm_first else norm(x + part(x))
+    return x
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "transformer_block-post", "grade": true, "points": 2}
+# Post-norm: the example of the text.
+probe = probes(transformer_block=transformer_block)
+numbers = torch.tensor([[[3.0], [6.0]]])
+
+
+### BEGIN HIDDEN TESTS
+from attn_course import functional, nn
+
+
+def right_block(x, attention, feed_forward, norm_1, norm_2, norm_first):
+    join = nn.block.add_residual
+    x = join(x, attention, norm_1, torch.clone, norm_first=norm_first)
+    return join(x, feed_forward, norm_2, torch.clone, norm_first=norm_first)
+
+
+def parts_of(probe, d):
+    mix, inward, outward = probe.normal(d, d), probe.normal(2 * d, d), probe.normal(d, 2 * d)
+    gains = probe.normal(2, d)
+
+    def look(x):
+        return (x @ x.mT).softmax(-1) @ x @ mix
+
+    def network(x):
+        return functional.feed_forward(x, inward, outward)
+
+    def first(x):
+        return functional.layer_norm(x, gains[0])
+
+    def second(x):
+        return functional.layer_norm(x, gains[1])
+
+    return look, network, first, second
+
+
+### END HIDDEN TESTS
+probe.gives(torch.tensor([[[3.5], [6.5]]]), numbers, doubled, plus_one, third, half, False)
+### BEGIN HIDDEN TESTS
+probe = probes(transformer_block=transformer_block, oracle=right_block)
+probe.equals(probe.normal(2, 3, 5), *parts_of(probe, 5), False)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "transformer_block-pre", "grade": true, "points": 2}
+# Pre-norm: the example of the text.
+probe = probes(transformer_block=transformer_block)
+probe.gives(torch.tensor([[[8.5], [16.0]]]), numbers, doubled, plus_one, third, half, True)
+### BEGIN HIDDEN TESTS
+probe = probes(transformer_block=transformer_block, oracle=right_block)
+probe.equals(probe.normal(2, 3, 5), *parts_of(probe, 5), True)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. Parameters of a block
+#
+# `block_parameters(embed_dim, num_heads, hidden_dim, cross_attention=False)` counts the entries of all weights of a block of the paper's base model.
+#
+# - The attention has four projections without a bias. All heads together are as wide as the model.
+# - The feed-forward part has two matrices and two biases.
+# - Each part has a layer norm with gain and bias.
+# - With `cross_attention=True`, as in the decoder, there is a second attention of the same size, with a norm of its own.
+#
+# By hand, for $D = 2$, one head and $F = 3$: the attention has $4 \cdot 4 = 16$, the feed-forward part $6 + 6 + 3 + 2 = 17$, the norms $2 \cdot 4 = 8$. Together 41.
+
+
+# %% nbgrader={"grade_id": "block_parameters", "solution": true}
+def block_parameters(embed_dim, num_heads, hidden_dim, cross_attention=False):
+    ### BEGIN SOLUTION
+    attention = 4 * embed_dim**2
+    network = 2 * embed_dim * hidden_dim + hidden_dim + embed_dim
+    attentions = 2 if cross_attention else 1
+    return attentions * attention + network + (attentions + 1) * 2 * embed_dim
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "block_parameters-encoder", "grade": true, "points": 2}
+# The example of the text.
+probe = probes(block_parameters=block_parameters)
+probe.gives(41, 2, 1, 3)
+### BEGIN HIDDEN TESTS
+probe.gives(3_150_336, 512, 8, 2048)
+probe.gives(3_150_336, 512, 1, 2048)
+probe.gives(744, 10, 5, 14)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "block_parameters-decoder", "grade": true, "points": 2}
+# With a second attention: 16 for its projections and 4 for its norm.
+probe = probes(block_parameters=block_parameters)
+probe.gives(61, 2, 1, 3, True)
+### BEGIN HIDDEN TESTS
+probe.gives(4_199_936, 512, 8, 2048, True)
+probe.gives(1164, 10, 5, 14, True)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. Operations of a block
+#
+# `block_flops(length, embed_dim, num_heads, hidden_dim)` counts the operations of one encoder block on one sequence, forwards.
+# A matrix product of $(a, b)$ with $(b, c)$ has $2abc$ of them, a multiplication and an addition for each term. Everything but matrix products is left out.
+#
+# - Count the four projections, the scores of all pairs, the weighted sums, and the two maps of the feed-forward part. Nothing is masked.
+#
+# By hand, for $L = 3$, $D = 2$, one head and $F = 5$: projections $4 \cdot 2 \cdot 3 \cdot 2 \cdot 2 = 96$, scores and sums $2 \cdot 2 \cdot 3 \cdot 3 \cdot 2 = 72$, feed-forward $2 \cdot 2 \cdot 3 \cdot 2 \cdot 5 = 120$. Together 288.
+
+
+# %% nbgrader={"grade_id": "block_flops", "solution": true}
+def block_flops(length, embed_dim, num_heads, hidden_dim):
+    ### BEGIN SOLUTION
+    projections = 8 * length * embed_dim**2
+    pairs = 4 * length**2 * embed_dim
+    return projections + pairs + 4 * length * embed_dim * hidden_dim
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "block_flops-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(block_flops=block_flops)
+probe.gives(288, 3, 2, 1, 5)
+
+# %% nbgrader={"grade_id": "block_flops-sizes", "grade": true, "points": 2}
+# Other sizes.
+probe = probes(block_flops=block_flops)
+probe.gives(80, 1, 2, 1, 5)
+### BEGIN HIDDEN TESTS
+probe.gives(314_572_800 + 5_120_000, 50, 512, 8, 2048)
+probe.gives(21_560, 7, 10, 5, 50)
+probe.gives(6_442_450_944 + 2_147_483_648, 1024, 512, 8, 2048)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 8. Repair: a pre-norm stack with two faults
+#
+# `broken_stack` should apply pre-norm feed-forward layers one after the other, $x \leftarrow x + f_i(\operatorname{norm}(x))$, and end in a norm.
+# `x` is `(B, L, D)`, `weights_in` is `(N, F, D)`, `weights_out` is `(N, D, F)`; the norms have neither gain nor bias.
+# It runs, it trains, no number is NaN, and it has two faults: one lets positions see each other, the other takes something from the gradient. Find them, and write `fixed_stack`.
+
+
+# %% nbgrader={"grade_id": "broken_stack", "locked": true}
+def broken_stack(x, weights_in, weights_out):
+    def norm(x):
+        mean, variance = x.mean(1, keepdim=True), x.var(1, keepdim=True, correction=0)
+        return (x - mean) / (variance + 1e-5).sqrt()
+
+    for weight_in, weight_out in zip(weights_in, weights_out, strict=True):
+        x = norm(x)
+        x = x + torch.relu(x @ weight_in.T) @ weight_out.T
+    return norm(x)
+
+
+# %% nbgrader={"grade_id": "fixed_stack", "solution": true}
+def fixed_stack(x, weights_in, weights_out):
+    ### BEGIN SOLUTION
+    def norm(x):
+        mean, variance = x.mean(-1, keepdim=True), x.var(-1, keepdim=True, correction=0)
+        return (x - mean) / (variance + 1e-5).sqrt()
+
+    for weight_in, weight_out in zip(weights_in, weights_out, strict=True):
+        x = x + torch.relu(norm(x) @ weight_in.T) @ weight_out.T
+    return norm(x)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_stack-no_layers", "grade": true, "points": 1}
+# No layer at all: only the last norm is left.
+probe = probes(fixed_stack=fixed_stack)
+sequence = torch.tensor([[[1.0, 3.0], [8.0, 4.0], [-5.0, 7.0]]])
+probe.gives(
+    torch.tensor([[[-1.0, 1.0], [1.0, -1.0], [-1.0, 1.0]]]),
+    sequence,
+    torch.zeros(0, 3, 2),
+    torch.zeros(0, 2, 3),
+)
+
+# %% nbgrader={"grade_id": "fixed_stack-layers", "grade": true, "points": 2}
+# One layer that does nothing, so that the result is the same; then layers that do something.
+probe = probes(fixed_stack=fixed_stack)
+probe.gives(
+    torch.tensor([[[-1.0, 1.0], [1.0, -1.0], [-1.0, 1.0]]]),
+    sequence,
+    torch.zeros(1, 3, 2),
+    torch.zeros(1, 2, 3),
+)
+### BEGIN HIDDEN TESTS
+
+
+def right_stack(x, weights_in, weights_out):
+    for weight_in, weight_out in zip(weights_in, weights_out, strict=True):
+        x = x + reference.feed_forward(reference.layer_norm(x), weight_in, weight_out)
+    return reference.layer_norm(x)
+
+
+probe = probes(fixed_stack=fixed_stack, oracle=from_numpy(right_stack))
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 9. Write the test
+#
+# `check_layer_norm(candidate)` takes somebody's `layer_norm(x, weight=None, bias=None, eps=1e-5)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
+#
+# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Choose inputs on which a norm over the wrong axis, another variance or another place of epsilon gives another result, and leave room for rounding.
+# A candidate may also raise an error on your inputs: then it is wrong.
+
+
+# %% nbgrader={"grade_id": "check_layer_norm", "solution": true}
+def check_layer_norm(candidate):
+    ### BEGIN SOLUTION
+    draw = torch.Generator().manual_seed(0)
+    for size, eps in ((1.0, 1e-5), (0.003, 1e-5), (2.0, 0.5)):
+        x = 4.0 + size * torch.randn(2, 3, 5, generator=draw, dtype=torch.float64)
+        x[0, 0] = 7.0
+        gain, bias = torch.randn(2, 5, generator=draw, dtype=torch.float64)
+        mean = x.sum(-1, keepdim=True) / 5
+        variance = ((x - mean) ** 2).sum(-1, keepdim=True) / 5
+        plain = (x - mean) / (variance + eps) ** 0.5
+        for inputs, expected in (((x,), plain), ((x, gain, bias), plain * gain + bias)):
+            try:
+                got = candidate(*inputs, eps=eps)
+            except Exception:
+                return False
+            if got.shape != x.shape or not torch.allclose(got.double(), expected, atol=1e-5):
+                return False
+    return True
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "check_layer_norm-plain", "grade": true, "points": 1}
+# A right one, and three that are plainly wrong.
+def by_reference(x, weight=None, bias=None, eps=1e-5):
+    return from_numpy(reference.layer_norm)(x, weight, bias, eps)
+
+
+probe = probes(check_layer_norm=check_layer_norm)
+probe.judges(
+    right=[by_reference],
+    wrong={
+        "always 0": lambda x, weight=None, bias=None, eps=1e-5: torch.zeros_like(x),
+        "the vectors as they are": lambda x, weight=None, bias=None, eps=1e-5: x.clone(),
+        "twice the right result": lambda *inputs, **more: 2 * by_reference(*inputs, **more),
+    },
+    points=1,
+)
+
+# %% nbgrader={"grade_id": "check_layer_norm-mutants", "grade": true, "points": 9}
+# Wrong ones that are harder to see. (Hidden: which.)
+probe = probes(check_layer_norm=check_layer_norm)
+probe.judges(
+    right=[by_reference],
+    wrong={"twice the right result": lambda *x, **more: 2 * by_reference(*x, **more)},
+    points=9,
+)
+
+
+### BEGIN HIDDEN TESTS
+def affine(y, weight, bias):
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+def over(dims, *, centre=True, correction=0, inside=True, own_eps=None):
+    def candidate(x, weight=None, bias=None, eps=1e-5):
+        eps = eps if own_eps is None else own_eps
+        mean = x.mean(dims, keepdim=True) if centre else 0.0
+        size = x.shape[-1] - correction
+        variance = (x - mean).square().mean(dims, keepdim=True) * (x.shape[-1] / size)
+        root = (variance + eps).sqrt() if inside else variance.sqrt() + eps
+        return affine((x - mean) / root, weight, bias)
+
+    return candidate
+
+
+def gain_as_well_on_bias(x, weight=None, bias=None, eps=1e-5):
+    y = over(-1)(x, None, bias, eps)
+    return y if weight is None else y * weight
+
+
+def no_bias(x, weight=None, bias=None, eps=1e-5):
+    return over(-1)(x, weight, None, eps)
+
+
+probe.judges(
+    right=[by_reference, over(-1)],
+    wrong={
+        "over the positions": over(-2),
+        "over positions and features": over((-2, -1)),
+        "over the batch": over(0),
+        "not centred": over(-1, centre=False),
+        "the unbiased variance": over(-1, correction=1),
+        "epsilon outside the root": over(-1, inside=False),
+        "epsilon is always 0.00001": over(-1, own_eps=1e-5),
+        "the gain multiplies the bias": gain_as_well_on_bias,
+        "the bias is forgotten": no_bias,
+    },
+    points=9,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 10. Report
+#
+# Use your functions, or take the numbers of the chapter. In about 200 words:
+#
+# 1. Put a sentence into a batch once alone and once beside a long one (padded with zeros). Normalise its vectors with `layer_norm`, and with a norm over batch and positions. What changes? Name two places where that hurts, one in training and one in use.
+# 2. Somebody trains a post-norm and a pre-norm stack of twelve blocks at one learning rate, and pre-norm wins. What does this show, and what would you have to add before you say that pre-norm is better?
+# 3. Count parameters and operations of the encoder of the base model (6 blocks, $D = 512$, 8 heads, $F = 2048$) at $L = 50$ and $L = 5000$. Which part is dearest at each length? From which length on is the quadratic part dearer than all others together?
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
+# 1. With the layer norm nothing changes: each vector is normalised by its own entries. With the other norm every vector changes, because padding and neighbours enter mean and variance.
+# In training a word's output, and so the loss, depends on what it happened to be batched with, and with causal models on later words. In use a batch of one needs stored statistics, which are those of other data.
+# 2. It shows that post-norm does not train at that rate. Needed: several rates for both, with and without warm-up, chosen on validation data, several seeds, and a shallow stack as a control which both should learn.
+# 3. 18.9 million parameters at either length, two thirds of them in the feed-forward part.
+# At 50 positions the feed-forward part is dearest and scores and sums are 1.6 % of all operations. Scores and sums are $4 L^2 D$, everything else $8 L D^2 + 4 L D F = 24 L D^2$: dearer from $L > 6 D = 3072$ on, so at 5000 they are.
