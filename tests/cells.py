@@ -8,6 +8,13 @@ from attn_course.probes.catalogue import Misconception, Variant
 
 ROOT = Path(__file__).resolve().parents[1]
 _FAMILIES = "attn_course.probes.sets"
+#: A student has no catalogue to register with.
+UNREGISTERED = """class WrongAnswers:
+    def __init__(self, of, *, tests=(), right=None):
+        self.of, self.right = of, right
+
+    def __call__(self, *args, **kwargs):
+        return lambda function: function"""
 
 
 def has_a_cell(one: Misconception) -> bool:
@@ -20,16 +27,19 @@ def as_cell(slug: str, one: Misconception | Variant) -> str:
     name = "variants" if isinstance(one, Variant) else "misconceptions"
     tree = ast.parse((ROOT / "solutions" / slug / f"{name}.py").read_text())
     kept: list[ast.stmt] = []
+    answers: dict[str, str] = {}
     last = f"{one.of} = {one.function.__name__}"
     for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("attn_course"):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("attn_course.probes"):
             continue
         if isinstance(node, ast.Assign) and "WrongAnswers(" in ast.unparse(node.value):
-            continue
+            answers[ast.unparse(node.targets[0])] = ast.unparse(node.value)
         called = node.value if isinstance(node, ast.Expr) else None
         if isinstance(called, ast.Call) and isinstance(called.func, ast.Attribute):
             names = [a.value for a in called.args if isinstance(a, ast.Constant)]
-            if called.func.attr == "fault" and names[0] == getattr(one, "name", None):
+            declared = answers.get(ast.unparse(called.func.value), "")
+            named = called.func.attr == "fault" and names[:1] == [getattr(one, "name", None)]
+            if named and f"WrongAnswers('{one.of}'" in declared:
                 last = _as_steps(called, one)
             continue
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -38,7 +48,7 @@ def as_cell(slug: str, one: Misconception | Variant) -> str:
             node.decorator_list = []
         kept.append(node)
     tree.body = kept
-    return f"{ast.unparse(tree)}\n\n{last}\n"
+    return f"{UNREGISTERED}\n\n{ast.unparse(tree)}\n\n{last}\n"
 
 
 def _as_steps(call: ast.Call, one: Any) -> str:

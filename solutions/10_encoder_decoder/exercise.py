@@ -268,7 +268,7 @@ probe.gradient(*(probe.normal(*size) for size in sizes), wrt=(0, 1, 2, 3, 4))
 # By hand: two words with equal logits cost $\ln 2$ for every $\varepsilon$. With the logits $[\ln 3, 0]$ the probabilities are $\frac34$ and $\frac14$; with $\varepsilon = 0.2$ the loss for word 0 is $-(0.8 \ln\tfrac34 + 0.1 \ln\tfrac34 + 0.1 \ln\tfrac14) = 0.3975$.
 
 
-# %% nbgrader={"grade_id": "label_smoothed_loss", "solution": true} attn_course={"forbidden": ["cross_entropy", "CrossEntropyLoss", "import attn_course.train", "aten::cross_entropy*"]}
+# %% nbgrader={"grade_id": "label_smoothed_loss", "solution": true} attn_course={"forbidden": ["cross_entropy", "import attn_course.train", "aten::cross_entropy*"]}
 def label_smoothed_loss(logits, target_out, smoothing, pad=0):
     ### BEGIN SOLUTION
     logs = logits.log_softmax(dim=-1)  # (B, L, V)

@@ -7,6 +7,15 @@ import torch
 from attn_course.probes import variant
 
 
+def apply_rope(x, positions, base=10000.0):
+    """RoPE of neighbouring entries, as the head of the set has it."""
+    pairs = torch.arange(0, x.shape[-1], 2, dtype=torch.float64)
+    angles = (positions[:, None] * base ** (-pairs / x.shape[-1])).to(x.dtype)
+    one, other = x[..., 0::2], x[..., 1::2]
+    turned = one * angles.cos() - other * angles.sin(), one * angles.sin() + other * angles.cos()
+    return torch.stack(turned, dim=-1).flatten(-2)
+
+
 @variant(of="bits_per_character")
 def bits_by_logsumexp(logits, targets):
     kept = targets != -1
@@ -161,8 +170,6 @@ def accept_at_once(target, draft, words, uniforms):
 
 @variant(of="fixed_step")
 def step_in_words(x, weight_query, weight_key, weight_value, cache_key, cache_value):
-    from attn_course.functional import apply_rope
-
     total = len(cache_key) + len(x)
     places = torch.arange(len(cache_key), total)
     query, key = (apply_rope(x @ w.T, places) for w in (weight_query, weight_key))
@@ -176,8 +183,6 @@ def step_in_words(x, weight_query, weight_key, weight_value, cache_key, cache_va
 
 @variant(of="generate")
 def generate_block_by_block(parameters, prompt, uniforms, attention, choose):
-    from attn_course.functional import apply_rope
-
     def norm(x):
         return x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-6)
 
@@ -207,8 +212,6 @@ def generate_block_by_block(parameters, prompt, uniforms, attention, choose):
 
 @variant(of="generate")
 def generate_token_by_token(parameters, prompt, uniforms, attention, choose):
-    from attn_course.functional import apply_rope
-
     table, heads = parameters["embedding"], parameters["num_heads"]
     caches = dict.fromkeys(range(len(parameters["blocks"])))
 

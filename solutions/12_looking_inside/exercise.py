@@ -146,7 +146,7 @@ probe.gradient(causal_weights(probe.normal(2, 5, 5)))
 # </details>
 
 
-# %% nbgrader={"grade_id": "induction_score", "solution": true} attn_course={"forbidden": ["induction_score("]}
+# %% nbgrader={"grade_id": "induction_score", "solution": true} attn_course={"forbidden": ["import attn_course.functional"]}
 def induction_score(weights, tokens):
     ### BEGIN SOLUTION
     earlier = (tokens[:, None] == tokens[None, :]).tril(-1)  # (L, L): the same token, before
@@ -235,7 +235,7 @@ probe.everywhere()
 # By hand: one layer, one head, weights `[[1, 0], [0.5, 0.5]]` and $r = 0.5$ give `[[1, 0], [0.25, 0.75]]`; the same layer twice gives `[[1, 0], [0.4375, 0.5625]]`.
 
 
-# %% nbgrader={"grade_id": "attention_rollout", "solution": true} attn_course={"forbidden": ["attention_rollout("]}
+# %% nbgrader={"grade_id": "attention_rollout", "solution": true} attn_course={"forbidden": ["import attn_course.functional"]}
 def attention_rollout(weights, residual=0.5):
     ### BEGIN SOLUTION
     identity = torch.eye(weights.shape[-1], dtype=weights.dtype)
