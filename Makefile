@@ -60,7 +60,7 @@ grading: setup system ## the grader: jail, verdicts, gradebook, hostile submissi
 	@echo "== grader" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist loadfile -q -m "not nbgrader" tests/grading tests/hostile
 
 notebooks: setup ## stock nbgrader on real submissions
-	@echo "== stock nbgrader" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist loadgroup -q -m nbgrader
+	@echo "== stock nbgrader" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q -m nbgrader
 
 exercises: setup ## regenerate exercises/ from solutions/
 	@$(BIN)/attn-course exercises build

@@ -25,8 +25,6 @@ from attn_course.probes.catalogue import collect, load_module
 pytestmark = [pytest.mark.nbgrader, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Each set is a group: its chain of commands runs once, in one worker, beside other sets.
-SLUGS = [pytest.param(slug, marks=pytest.mark.xdist_group(slug)) for slug in find_slugs(ROOT)]
 ENVIRONMENT = {
     **os.environ,
     "PATH": os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)]),
@@ -170,29 +168,25 @@ def in_process(slug, swaps):
     return {name: result.score for name, result in trial.run().items()}
 
 
-@pytest.mark.parametrize("slug", SLUGS)
-def test_stock_generate_assignment_makes_the_committed_release(graded, slug):
+def stock_generate_assignment_makes_the_committed_release(graded, slug):
     committed = ROOT / "exercises" / slug / f"{slug}.ipynb"
     assert graded(slug)["released"] == committed.read_bytes(), "make exercises"
 
 
-@pytest.mark.parametrize("slug", SLUGS)
-def test_right_submission_has_every_point_of_every_cell(graded, slug):
+def right_submission_has_every_point_of_every_cell(graded, slug):
     course = nbformat.read(ROOT / "exercises" / slug / f"{slug}.ipynb", as_version=4)
     due = course.metadata["attn_course"]["tests"]
     assert graded(slug)["cells"]["right"] == due
     assert graded(slug)["marks"]["right"] == sum(due.values())
 
 
-@pytest.mark.parametrize("slug", SLUGS)
-def test_untouched_submission_has_none_and_reads_not_started(graded, slug):
+def untouched_submission_has_none_and_reads_not_started(graded, slug):
     assert set(graded(slug)["cells"]["untouched"].values()) == {0.0}
     assert graded(slug)["marks"]["untouched"] == 0.0
     assert "not started" in graded(slug)["feedback"]["untouched"]
 
 
-@pytest.mark.parametrize("slug", SLUGS)
-def test_wrong_submission_scores_as_in_this_process_and_is_told_why(graded, slug):
+def wrong_submission_scores_as_in_this_process_and_is_told_why(graded, slug):
     wrong = first_misconceptions(slug)
     expected = in_process(slug, {of: m.function for of, m in wrong.items()})
     assert graded(slug)["cells"]["wrong"] == expected
@@ -203,8 +197,7 @@ def test_wrong_submission_scores_as_in_this_process_and_is_told_why(graded, slug
     assert [name for name in missing if name not in partial] == []
 
 
-@pytest.mark.parametrize("slug", SLUGS)
-def test_a_broken_cell_costs_its_own_tests_and_a_loud_one_costs_nothing(graded, slug):
+def a_broken_cell_costs_its_own_tests_and_a_loud_one_costs_nothing(graded, slug):
     _, names = broken_cells(slug)
     scores, right = graded(slug)["cells"]["broken"], graded(slug)["cells"]["right"]
     for grade_id in right:
@@ -228,8 +221,7 @@ def zygote():
         yield found
 
 
-@pytest.mark.parametrize("slug", SLUGS)
-def test_our_grader_gives_every_cell_the_score_of_stock_nbgrader(graded, base, zygote, slug):
+def our_grader_gives_every_cell_the_score_of_stock_nbgrader(graded, base, zygote, slug):
     """Same files, same seed. A mistake made with what we refuse may differ, and says that it is."""
     theirs = graded(slug)["cells"]
     notebook = nbformat.writes(read_exercise(ROOT / "solutions" / slug / "exercise.py")).encode()
@@ -254,3 +246,19 @@ def test_our_grader_gives_every_cell_the_score_of_stock_nbgrader(graded, base, z
     assert unexplained == []
     assert compared >= 10 * len(STUDENTS), "too few cells to say that the graders agree"
     assert len(differences) <= 0.1 * compared
+
+
+@pytest.mark.parametrize("slug", find_slugs(ROOT))
+def test_a_set_in_stock_nbgrader(graded, base, zygote, slug, subtests):
+    """One test for each set: its chain of commands runs once, beside that of another set."""
+    for check in (
+        stock_generate_assignment_makes_the_committed_release,
+        right_submission_has_every_point_of_every_cell,
+        untouched_submission_has_none_and_reads_not_started,
+        wrong_submission_scores_as_in_this_process_and_is_told_why,
+        a_broken_cell_costs_its_own_tests_and_a_loud_one_costs_nothing,
+    ):
+        with subtests.test(check.__name__):
+            check(graded, slug)
+    with subtests.test("our grader"):
+        our_grader_gives_every_cell_the_score_of_stock_nbgrader(graded, base, zygote, slug)
