@@ -12,7 +12,7 @@ from attn_course.explorers._result import Number, follow
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.train import beam_search, greedy_decode, probabilities_of, top_p
 
-HEIGHT, HEIGHT_NARROW = 591, 976
+HEIGHT, HEIGHT_NARROW = 591, 978
 START, END = 0, 1  # places of the two in WORDS
 WORDS = ("<s>", "</s>", "a", "the", "she", "man", "dog", "walks", "runs", "home")
 CHANCES = {

@@ -31,7 +31,7 @@ from attn_course.nn import (
     without_heads,
 )
 
-HEIGHT, HEIGHT_NARROW = 706, 1146
+HEIGHT, HEIGHT_NARROW = 706, 1162
 WEIGHTS = Path(__file__).with_name("transformer_flow_weights.json")
 EMBED, LAYERS, HEADS, HEAD_DIM, HIDDEN, BASE = 32, 2, 4, 32, 64, 100.0
 MOST, SHOWN = 14, 5
