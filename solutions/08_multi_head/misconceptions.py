@@ -1,6 +1,7 @@
 """Wrong answers on the way to several heads and to positions: name, message, the tests they fail."""
 
 import math
+from functools import partial
 
 import torch
 
@@ -81,44 +82,41 @@ def head_calls(draw):
             yield call(*texts, *matrices, h, via=student.grad(wrt))
 
 
-heads.fault(
+in_wide_heads = partial(heads.fault, but=("by_hand", "dtype"))
+in_wide_heads(
     "heads cut by reshape alone",
     """You reshape to the axes (batch, heads, positions, entries) in one go. The numbers stay in
     their order, so a head gets pieces of several positions. Cut the last axis, then exchange
     two.""",
-    but=("by_hand", "dtype"),
     split=lambda x, h: x.reshape(len(x), h, x.shape[1], -1),
 )
-heads.fault(
+in_wide_heads(
     "heads joined by reshape alone",
     """You put the heads side by side without bringing the axis of the heads back behind the
     positions. The shape is right, and a row holds one head at several positions.""",
-    but=("by_hand", "dtype"),
     merge=unmoved,
 )
-heads.fault(
+in_wide_heads(
     "every other row is a head",
     """You deal the rows of the projection to the heads in turns, as cards. Here head 0 has the
     first E rows, head 1 the next E. With one entry for each head nobody notices.""",
-    but=("by_hand", "dtype"),
     split=dealt,
     merge=lambda y: y.permute(0, 2, 3, 1).flatten(2),
 )
-heads.fault(
+in_wide_heads(
     "cut in turns, joined in blocks",
     """Your heads get every H-th entry of the projections and are put side by side as blocks. Both
     ways of cutting exist; here head 0 owns the first E rows, and all of them lie together.""",
-    but=("by_hand", "dtype"),
     split=dealt,
 )
-heads.fault(
+in_wide_heads(
     "cut in blocks, joined in turns",
     """You put the entries of the heads together in turns: the first of every head, then the
     second. What a head has found stays together, in the order of the columns of the output
     matrix.""",
-    but=("by_hand", "dtype"),
     merge=lambda y: y.permute(0, 2, 3, 1).flatten(2),
 )
+with_mask = partial(heads.fault, fails=("mask",))
 heads.fault(
     "scaled by the width of all heads",
     """You divide by the root of the entries of all heads together. The scale was taken before the
@@ -151,31 +149,27 @@ heads.fault(
     however long the text is.""",
     scale=lambda q, v, x: v.shape[-2] ** -0.5,
 )
-heads.fault(
+in_wide_heads(
     "no scale",
     """You compare by the plain product. The scale of chapter 07 stays, inside each head.""",
-    but=("by_hand", "dtype"),
     scale=lambda q, v, x: 1,
 )
-heads.fault(
+in_wide_heads(
     "the root is missing",
     """You divide the scores by the width of a head itself, or by its root in two places. They come
     out too small, and all weights are nearly alike.""",
-    but=("by_hand", "dtype"),
     scale=lambda q, v, x: 1 / q.shape[-1],
 )
-heads.fault(
+in_wide_heads(
     "multiplied by the root",
     """You multiply the scores by the root where the formula divides: wide heads then choose a
     single key.""",
-    but=("by_hand", "dtype"),
     scale=lambda q, v, x: q.shape[-1] ** 0.5,
 )
-heads.fault(
+in_wide_heads(
     "softmax over the heads",
     """Your softmax runs over the axis of the heads: they compete for each key. Each head has
     weights of its own, which sum to one over the keys.""",
-    but=("by_hand", "dtype"),
     weigh=lambda s, m: shut(s, m).softmax(1),
 )
 heads.fault(
@@ -202,58 +196,50 @@ heads.fault(
     the mask had closed.""",
     weigh=lambda s, m: soft(s, m).softmax(-1),
 )
-heads.fault(
+with_mask(
     "the mask is ignored",
     """You never use the mask: keys that are not allowed are mixed in like all others.""",
-    fails=("mask",),
     weigh=lambda s, m: s.softmax(-1),
 )
-heads.fault(
+with_mask(
     "the mask is inverted",
     """You close what is allowed and keep what is not. True means "may attend" here; torch's
     `nn.MultiheadAttention` has it the other way round.""",
-    fails=("mask",),
     weigh=lambda s, m: soft(s, None if m is None else ~m),
 )
-heads.fault(
+with_mask(
     "the mask of the first head for all",
     """Every head gets the mask of the first one. A mask may have an axis for the heads; look at
     what becomes of it.""",
-    fails=("mask",),
     weigh=lambda s, m: soft(s, m if m is None or m.ndim < 3 else m[:, :1]),
 )
-heads.fault(
+with_mask(
     "the mask of the first text for all",
     """Every text of the batch gets the mask of the first one. Look at what becomes of the leading
     axis of the mask.""",
-    fails=("mask",),
     weigh=lambda s, m: soft(s, m if m is None or m.ndim < 4 else m[:1]),
 )
-heads.fault(
+with_mask(
     "the mask of the first query for all",
     """Every query gets the mask of the first one. The rows of a mask belong to the queries.""",
-    fails=("mask",),
     weigh=lambda s, m: soft(s, m if m is None else m[..., :1, :]),
 )
-heads.fault(
+with_mask(
     "masked scores set to 0",
     """You set closed scores to 0 before the softmax, or multiply by the mask. 0 is a score like
     any other; its exponential is 1.""",
-    fails=("mask",),
     weigh=lambda s, m: shut(s, m, 0.0).softmax(-1),
 )
-heads.fault(
+with_mask(
     "the mask is added as a number",
     """You add the mask to the scores, so that allowed keys get 1 more than closed ones. Which
     score has the exponential 0?""",
-    fails=("mask",),
     weigh=lambda s, m: (s if m is None else s + m.to(s.dtype)).softmax(-1),
 )
-heads.fault(
+with_mask(
     "the mask comes after the softmax",
     """You take the softmax over everything and set closed weights to 0 afterwards. They have taken
     their share by then, and the others sum to less than one.""",
-    fails=("mask",),
     weigh=lambda s, m: s.softmax(-1) * (1.0 if m is None else m),
 )
 heads.fault(
@@ -269,32 +255,28 @@ heads.fault(
     fails=("self", "mask"),
     mix=lambda w, v: w.mT @ v if w.shape[-1] == w.shape[-2] else w @ v,
 )
-heads.fault(
+in_wide_heads(
     "no output matrix",
     """You put the heads side by side and stop. The last matrix mixes what they found, and brings
     it to the width of the model.""",
-    but=("by_hand", "dtype"),
     leave=lambda y, w: y,
 )
-heads.fault(
+in_wide_heads(
     "the output matrix from the wrong side",
     """You use the output matrix without turning it round. It has a row for each entry of its
     *output*, as in `nn.Linear`; a square one fits either way.""",
-    but=("by_hand", "dtype"),
     leave=lambda y, w: y @ w,
 )
-heads.fault(
+in_wide_heads(
     "the projections from the wrong side",
     """You use the transposes of the matrices for queries, keys and values. Each has a row for each
     entry of its *output*, as in `nn.Linear`; square ones fit either way.""",
-    but=("by_hand", "dtype"),
     enter=lambda x, w: x @ w,
 )
-heads.fault(
+in_wide_heads(
     "matrices multiplied from the wrong side",
     """You use the transposed matrices. Here a matrix has a row for each entry of its *output*, as
     in `nn.Linear`; with square matrices the shapes agree either way.""",
-    but=("by_hand", "dtype"),
     enter=lambda x, w: x @ w,
     leave=lambda y, w: y @ w,
 )
@@ -318,11 +300,10 @@ heads.fault(
     next chapter.""",
     finish=lambda y, x: y + x,
 )
-heads.fault(
+in_wide_heads(
     "a scale at the end",
     """You scale the result, or the values, as well as the scores. The weights sum to one, so that
     the mixture keeps the size of the values.""",
-    but=("by_hand", "dtype"),
     mix=lambda w, v: w @ v / v.shape[-1] ** 0.5,
 )
 heads.detached()
@@ -500,33 +481,30 @@ def rope_calls(draw):
         yield call(x, places, via=student.grad(0))
 
 
-rope.fault(
+with_pairs = partial(rope.fault, but=("by_hand",))
+with_pairs(
     "halves in place of neighbours",
     """You pair an entry with the one half the width further on. Some weights want that; here, as
     in the paper, neighbours are a pair. With two entries it is the same.""",
-    but=("by_hand",),
     take=lambda x: x.chunk(2, -1),
     put=lambda a, b: torch.cat([a, b], -1),
 )
-rope.fault(
+with_pairs(
     "taken as neighbours, put back as halves",
     """You turn neighbours, and then put all first entries before all second ones. Every entry must
     go back to where it was taken from.""",
-    but=("by_hand",),
     put=lambda a, b: torch.cat([a, b], -1),
 )
-rope.fault(
+with_pairs(
     "taken as halves, put back as neighbours",
     """You cut the vector into two halves, turn them, and then let first and second entries
     alternate. Every entry must go back to where it was taken from.""",
-    but=("by_hand",),
     take=lambda x: x.chunk(2, -1),
 )
-rope.fault(
+with_pairs(
     "angles repeated as a whole",
     """You put the list of angles behind itself, where each angle should stand twice in a row. Two
     entries of a pair then turn by different angles: it is no rotation.""",
-    but=("by_hand",),
     spread=repeated,
 )
 rope.fault(
@@ -541,11 +519,10 @@ rope.fault(
     minus in one of them.""",
     mix=lambda a, b, c, s, *_: (a * c + b * s, a * s + b * c),
 )
-rope.fault(
+with_pairs(
     "two minus signs",
     """Both of your rows have a minus. That is a reflection, not a rotation: at position 0 the
     second entry changes its sign.""",
-    but=("by_hand",),
     mix=lambda a, b, c, s, *_: (a * c - b * s, a * s - b * c),
 )
 rope.fault(
@@ -590,11 +567,10 @@ rope.fault(
     but=("gradient",),
     places=lambda p: p.long().double(),
 )
-rope.fault(
+with_pairs(
     "positions from the first one",
     """You count from the first row. Its own position turns it, too: a query that comes late must
     not look like one at the start.""",
-    but=("by_hand",),
     places=lambda p: p.double() - p[0],
 )
 rope.fault(
@@ -602,30 +578,26 @@ rope.fault(
     """You add one to the positions. They are given: a vector at position 0 stays as it is.""",
     places=lambda p: p.double() + 1,
 )
-rope.fault(
+with_pairs(
     "one angle for all pairs",
     """All your pairs turn equally fast. Then far and near are hard to tell apart: each pair has a
     frequency of its own.""",
-    but=("by_hand",),
     power=lambda i, e: 0 * i,
 )
-rope.fault(
+with_pairs(
     "half the exponent",
     """Your exponent is i/E where the formula has 2i/E. The first pair does not show it.""",
-    but=("by_hand",),
     power=lambda i, e: -i / e,
 )
-rope.fault(
+with_pairs(
     "twice the exponent",
     """Your exponent falls twice as fast: it is doubled once too often (a step of 2 counts
     already), or divided by the number of pairs where the width belongs.""",
-    but=("by_hand",),
     power=lambda i, e: -4 * i / e,
 )
-rope.fault(
+with_pairs(
     "frequencies that grow",
     """Your frequencies grow from pair to pair. Look at the sign of the exponent.""",
-    but=("by_hand",),
     power=lambda i, e: 2 * i / e,
 )
 rope.fault(
@@ -797,47 +769,42 @@ def low_built(weights, value, w_v, w_o):
     return weights @ value @ (w_o @ w_v).T
 
 
-low.fault(
+in_few_words = partial(low.fault, but=("wide",))
+in_few_words(
     "the output matrix is missing",
     """You stop inside the head. What a head adds to a position has the width of the model; the
     columns of the output matrix bring it there.""",
-    but=("wide",),
     leave=lambda y, v, o: y,
 )
-low.fault(
+in_few_words(
     "the value matrix is missing",
     """You mix the values as they are. A head sees them through its own rows of the value
     matrix.""",
-    but=("wide",),
     enter=lambda x, v, o: x,
     leave=lambda y, v, o: y,
 )
-low.fault(
+in_few_words(
     "the output matrix is used twice",
     """You use the output matrix in both places. The way into the head and the way out of it are
     two matrices.""",
-    but=("wide",),
     enter=lambda x, v, o: x @ o,
 )
-low.fault(
+in_few_words(
     "the value matrix is used twice",
     """You use the value matrix for the way back as well. The way into the head and the way out of
     it are two matrices.""",
-    but=("wide",),
     leave=lambda y, v, o: y @ v,
 )
-low.fault(
+in_few_words(
     "the matrices exchanged",
     """You go in by the output matrix and out by the value matrix. A value is first read by the
     rows of `w_v`, and written by the columns of `w_o`.""",
-    but=("wide",),
     enter=lambda x, v, o: x @ o,
     leave=lambda y, v, o: y @ v,
 )
-low.fault(
+in_few_words(
     "a second softmax",
     """You take a softmax of the weights. They are weights already: each row sums to one.""",
-    but=("wide",),
     weigh=lambda w: w.softmax(-1),
 )
 low.fault(
@@ -853,11 +820,10 @@ low.fault(
     fails=("values", "gradient"),
     leave=lambda y, v, o: y @ o.T / o.shape[1] ** 0.5,
 )
-low.fault(
+in_few_words(
     "the values are added again",
     """You add the mean of the unprojected values. What goes round the head is no business of this
     function.""",
-    but=("wide",),
     finish=lambda y, w, x: y + w @ x,
 )
 low.detached()
