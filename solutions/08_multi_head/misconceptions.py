@@ -78,8 +78,7 @@ def head_calls(draw):
         yield call(*texts, *matrices, h, draw.mask(n, s))
         yield call(*texts, *matrices, h, draw.mask(b, h, n, s))
         yield call(*(texts[:1] * 3), *matrices, h)
-        for wrt in range(7):
-            yield call(*texts, *matrices, h, via=student.grad(wrt))
+        yield call(*texts, *matrices, h, via=student.grad(*range(7)))
 
 
 in_wide_heads = partial(heads.fault, but=("by_hand", "dtype"))
@@ -128,6 +127,13 @@ heads.fault(
     """You divide by the root of the width of the text. A score adds up the entries of one head's
     query and key; how wide the text was before the projection does not matter.""",
     scale=lambda q, v, x: x.shape[-1] ** -0.5,
+)
+heads.fault(
+    "scaled by the head's share of the model",
+    """You divide by the root of the model's width over the number of heads. What counts is how many
+    rows of the projection belong to a head, and that may be another number.""",
+    fails=("cross",),
+    scale=lambda q, v, x: (x.shape[-1] // q.shape[1]) ** -0.5,
 )
 heads.fault(
     "scaled by the width of a value",
@@ -326,13 +332,14 @@ def table(
     width,
     *,
     places=lambda p: p,
+    base=lambda: 10000.0,
     power=lambda i, d: -2 * i / d,
     turns=lambda p, f, d: p * f,
     parts=(torch.sin, torch.cos),
     lay=lambda pairs: pairs.flatten(1),
 ):
     p = places(torch.arange(length, dtype=torch.float64))[:, None, None]
-    frequencies = 10000.0 ** power(torch.arange(width // 2).double()[:, None], width)
+    frequencies = base() ** power(torch.arange(width // 2).double()[:, None], width)
     angles = turns(p, frequencies, width).expand(-1, -1, 2)  # (L, D / 2, 2)
     both = [part(angles[..., at]) for at, part in enumerate(parts)]
     return lay(torch.stack(both, dim=-1)).float()
@@ -388,6 +395,11 @@ sinus.fault(
     """Your exponent falls twice as fast: it is doubled once too often (a step of 2 counts
     already), or divided by the number of pairs where the width belongs.""",
     power=lambda i, d: -4 * i / d,
+)
+sinus.fault(
+    "another base",
+    "You take powers of 1000. The formula has 10000: with less the slowest pair repeats too soon.",
+    base=lambda: 1000.0,
 )
 sinus.fault(
     "frequencies that grow",

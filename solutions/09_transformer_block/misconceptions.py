@@ -660,6 +660,13 @@ def block_calls(draw):
             yield call(draw.normal(*shape), *parts)
 
 
+def in_both(name, message, *, pre, post):
+    """A mistake in both orders, or in one of them alone."""
+    whole.fault(name, message, pre=pre, post=post)
+    whole.fault(f"{name} (pre-norm)", message, fails=("pre",), pre=pre)
+    whole.fault(f"{name} (post-norm)", message, fails=("post",), post=post)
+
+
 whole.fault(
     "always post-norm",
     """Your block is post-norm whatever is asked. With `norm_first` the norm stands in front of the
@@ -681,57 +688,30 @@ whole.fault(
     pre=behind,
     post=ahead,
 )
-whole.fault(
+in_both(
     "no residual",
     """Nothing is added: each part replaces what came in. A stack of such blocks hands its input,
     and the gradient, through every single part.""",
     pre=lambda x, part, norm, start, place: part(norm(x)),
     post=lambda x, part, norm, start, place: norm(part(x)),
 )
-whole.fault(
+in_both(
     "no residual around the attention",
     """What the attention returns replaces what came in. Both parts are added to what they read.""",
     pre=lambda x, part, norm, start, place: (0 if place == 0 else x) + part(norm(x)),
     post=lambda x, part, norm, start, place: norm((0 if place == 0 else x) + part(x)),
 )
-whole.fault(
+in_both(
     "no residual around the feed-forward part",
     """What the feed-forward part returns replaces what the attention has left. Both parts are
     added to what they read.""",
     pre=lambda x, part, norm, start, place: (0 if place else x) + part(norm(x)),
     post=lambda x, part, norm, start, place: norm((0 if place else x) + part(x)),
 )
-whole.fault(
-    "no residual in the pre-norm block",
-    """In your pre-norm block nothing is added: each part replaces what came in. Only the order of
-    the norm differs between the two.""",
-    fails=("pre",),
-    pre=lambda x, part, norm, start, place: part(norm(x)),
-)
-whole.fault(
-    "no residual in the post-norm block",
-    """In your post-norm block nothing is added: each part replaces what came in. Only the order of
-    the norm differs between the two.""",
-    fails=("post",),
-    post=lambda x, part, norm, start, place: norm(part(x)),
-)
-whole.fault(
+in_both(
     "no norm",
     """You never call the norms, or in one of the two orders only. Each part has one.""",
     pre=lambda x, part, norm, start, place: x + part(x),
-    post=lambda x, part, norm, start, place: x + part(x),
-)
-whole.fault(
-    "no norm in the pre-norm block",
-    """Your pre-norm block adds the parts and never calls a norm. It stands on the branch, in front
-    of each part.""",
-    fails=("pre",),
-    pre=lambda x, part, norm, start, place: x + part(x),
-)
-whole.fault(
-    "no norm in the post-norm block",
-    """Your post-norm block adds the parts and never calls a norm. It comes after each sum.""",
-    fails=("post",),
     post=lambda x, part, norm, start, place: x + part(x),
 )
 whole.fault(
@@ -776,14 +756,14 @@ whole.fault(
     fails=("post",),
     post=lambda x, part, norm, start, place: norm(x + part(x)) if place else x + part(x),
 )
-whole.fault(
+in_both(
     "both parts read the input",
     """Your feed-forward part reads what came into the block. It should read what the attention has
     left behind; some models work in parallel, this one does not.""",
     pre=lambda x, part, norm, start, place: x + part(norm(start)),
     post=lambda x, part, norm, start, place: norm(x + part(start)),
 )
-whole.fault(
+in_both(
     "the second residual brings back the input",
     """Around the feed-forward part you add what came into the block, not what the attention has
     left. What the attention found is lost, as far as the feed-forward part does not hand it on.""",
@@ -797,7 +777,7 @@ whole.fault(
     fails=("pre",),
     pre=lambda x, part, norm, start, place: (norm if place else torch.clone)(x + part(norm(x))),
 )
-whole.fault(
+in_both(
     "the input is added twice",
     """You add the input of a part to what is a sum already. Each part is added once.""",
     pre=lambda x, part, norm, start, place: 2 * x + part(norm(x)),
@@ -1251,6 +1231,12 @@ fixed.fault(
     normalised vector.""",
     fails=("layers",),
     join=lambda x, norm, part: x + part(x),
+)
+fixed.fault(
+    "the norm behind the part",
+    """Your norm acts on what the layer returns. It belongs in front of the layer, on the branch.""",
+    fails=("layers",),
+    join=lambda x, norm, part: x + norm(part(x)),
 )
 fixed.fault(
     "no norm at the end",

@@ -83,7 +83,8 @@ shift.fault(
 shift.fault(
     "rows run into each other",
     """You shift the table as one long line, so that each row starts with the last token of the row
-    above. Shift along the axis of the positions.""", but=("by_hand",),
+    above. Shift along the axis of the positions.""",
+    but=("by_hand",),
     move=lambda target, bos, pad: torch.cat([start(target, bos)[0], target.flatten()[:-1]]).reshape(
         target.shape
     ),
@@ -103,7 +104,8 @@ shift.fault(
 shift.fault(
     "the last place is always padding",
     """You empty the last place of every row. A row that was cut off has a word there: nothing but
-    `eos` is taken away.""", but=("by_hand",),
+    `eos` is taken away.""",
+    but=("by_hand",),
     clean=lambda ids, eos, pad, bos: torch.cat(
         [hide(ids, eos, pad, bos)[:, :-1], start(ids, pad)], dim=1
     ),
@@ -129,7 +131,8 @@ shift.fault(
 shift.fault(
     "padding is always 0",
     """You write 0 where padding belongs. Which number stands for padding is said by the argument
-    `pad`; elsewhere 0 is a word like any other.""", but=("by_hand",),
+    `pad`; elsewhere 0 is a word like any other.""",
+    but=("by_hand",),
     clean=lambda ids, eos, pad, bos: hide(ids, eos, 0, bos),
 )
 shift.in_place()
@@ -208,13 +211,15 @@ mask.fault(
 mask.fault(
     "padding is open",
     """You close the future and forget the padding. A short sentence then depends on how long the
-    others in its batch are.""", but=("no_padding",),
+    others in its batch are.""",
+    but=("no_padding",),
     words=lambda ids, pad: torch.ones_like(ids).bool(),
 )
 mask.fault(
     "padding is always 0",
     """You compare with 0 whatever `pad` says. Then real words are hidden and padding is open as
-    soon as somebody numbers otherwise.""", fails=("padding", "other_pad"),
+    soon as somebody numbers otherwise.""",
+    fails=("padding", "other_pad"),
     words=lambda ids, pad: real(ids, 0),
 )
 mask.fault(
@@ -226,43 +231,50 @@ mask.fault(
 mask.fault(
     "numbers above that of padding",
     """You take as words what has a larger number than padding. With 0 it is the same; any other
-    number may stand for padding.""", fails=("padding", "other_pad"),
+    number may stand for padding.""",
+    fails=("padding", "other_pad"),
     words=lambda ids, pad: ids > pad,
 )
 mask.fault(
     "padding only at the end",
     """You count the words of a row and open so many places from the left. Padding may stand
-    anywhere, and then the places are others.""", fails=("padding", "other_pad"),
+    anywhere, and then the places are others.""",
+    fails=("padding", "other_pad"),
     words=lambda ids, pad: torch.arange(ids.shape[1]) < real(ids, pad).sum(1, keepdim=True),
 )
 mask.fault(
     "closed from the first padding on",
     """You close everything behind the first padding. It may stand anywhere, and words may
-    follow.""", fails=("padding", "other_pad"),
+    follow.""",
+    fails=("padding", "other_pad"),
     words=lambda ids, pad: real(ids, pad).int().cumprod(1).bool(),
 )
 mask.fault(
     "the first row's padding for all",
     """Every sentence of the batch gets the padding of the first one. The mask needs an entry for
-    each row of the batch.""", fails=("padding", "other_pad"),
+    each row of the batch.""",
+    fails=("padding", "other_pad"),
     words=lambda ids, pad: real(ids[:1], pad).expand_as(ids),
 )
 mask.fault(
     "padding of any row for all",
     """A place is closed in all sentences when one of them has padding there. Each row of the batch
-    has padding of its own.""", fails=("padding", "other_pad"),
+    has padding of its own.""",
+    fails=("padding", "other_pad"),
     words=lambda ids, pad: real(ids, pad).all(0).expand_as(ids),
 )
 mask.fault(
     "padding is closed for those who ask",
     """You close the rows of padded positions. What a padded position finds matters to nobody; that
-    the others do not look at it is what matters. Which axis are the keys?""", but=("no_padding",),
+    the others do not look at it is what matters. Which axis are the keys?""",
+    but=("no_padding",),
     lift=lambda words: words[:, None, :, None],
 )
 mask.fault(
     "padding is closed on both sides",
     """You close padding as keys, which is right, and as queries too, so that their rows have
-    nothing to look at. The contract asks for the keys only.""", but=("no_padding",),
+    nothing to look at. The contract asks for the keys only.""",
+    but=("no_padding",),
     lift=lambda words: words[:, None, None, :] & words[:, None, :, None],
 )
 mask.fault(
@@ -291,7 +303,8 @@ mask.fault(
 )
 mask.fault(
     "the axis for the heads in front",
-    """Your first two axes are exchanged: the batch comes first, then the heads.""", but=("by_hand",),
+    """Your first two axes are exchanged: the batch comes first, then the heads.""",
+    but=("by_hand",),
     finish=lambda m: m.transpose(0, 1),
 )
 mask.fault(
@@ -417,19 +430,22 @@ cross.fault(
 cross.fault(
     "no scale",
     """You compare by the plain product. Divide by the square root of the number of entries of a
-    query, as in self-attention.""", but=("by_hand",),
+    query, as in self-attention.""",
+    but=("by_hand",),
     scale=lambda *parts: 1,
 )
 cross.fault(
     "the root is missing",
     """You divide by the number of entries of a query itself, or by its root in two places. The
-    weights come out nearly alike.""", but=("by_hand",),
+    weights come out nearly alike.""",
+    but=("by_hand",),
     scale=lambda q, *parts: 1 / q.shape[-1],
 )
 cross.fault(
     "multiplied by the root",
     """You multiply by the root where the formula divides: the softmax is pushed to a single
-    word.""", but=("by_hand",),
+    word.""",
+    but=("by_hand",),
     scale=lambda q, *parts: q.shape[-1] ** 0.5,
 )
 cross.fault(
@@ -441,7 +457,8 @@ cross.fault(
 cross.fault(
     "scaled by the width of the target",
     """You divide by the root of the width of the target vectors. A product is a sum over the
-    entries of query and key, after the matrices.""", but=("by_hand", "gradient"),
+    entries of query and key, after the matrices.""",
+    but=("by_hand", "gradient"),
     scale=lambda *parts: parts[3].shape[-1] ** -0.5,
 )
 cross.fault(
@@ -477,25 +494,29 @@ cross.fault(
 cross.fault(
     "the padding of the source is open",
     """You never use `memory_mask`, so that padding takes its share of the weight. A translation
-    would change with the length of the other sentences in the batch.""", fails=("mask", "no_source"),
+    would change with the length of the other sentences in the batch.""",
+    fails=("mask", "no_source"),
     allow=lambda mask: None,
 )
 cross.fault(
     "the mask is inverted",
     """You close the real words and keep the padding. True means "may be attended to"; torch's
-    `key_padding_mask` has it the other way round.""", fails=("mask", "no_source"),
+    `key_padding_mask` has it the other way round.""",
+    fails=("mask", "no_source"),
     allow=lambda mask: None if mask is None else ~mask[:, None, :],
 )
 cross.fault(
     "the first row's mask for all",
     """Every sentence gets the source mask of the first one. Look at what happens to the axis of
-    the batch.""", fails=("mask", "no_source"),
+    the batch.""",
+    fails=("mask", "no_source"),
     allow=lambda mask: None if mask is None else mask[:1, None, :],
 )
 cross.fault(
     "padding only at the end of the source",
     """You count the real words of a source and open so many places from the left. The mask may be
-    True anywhere.""", fails=("mask",),
+    True anywhere.""",
+    fails=("mask",),
     allow=lambda mask: (
         None if mask is None else (torch.arange(mask.shape[1]) < mask.sum(1, keepdim=True))[:, None]
     ),
@@ -503,43 +524,50 @@ cross.fault(
 cross.fault(
     "masked scores set to 0",
     """You set the scores of padding to 0. That is a score like any other, and its exponential is
-    1. Which score has the exponential 0?""", fails=("mask", "no_source"),
+    1. Which score has the exponential 0?""",
+    fails=("mask", "no_source"),
     weigh=lambda s, m: closed(s, m, 0.0).softmax(-1),
 )
 cross.fault(
     "the mask is added as a number",
     """You add the mask to the scores, so that real words get 1 more than padding. Which score has
-    the exponential 0?""", fails=("mask", "no_source"),
+    the exponential 0?""",
+    fails=("mask", "no_source"),
     weigh=lambda s, m: (s if m is None else s + m.to(s.dtype)).softmax(-1),
 )
 cross.fault(
     "the mask comes after the softmax",
     """You take the softmax over everything and take the weights of padding away afterwards. They
-    have had their share by then, and the others sum to less than one.""", fails=("mask", "no_source"),
+    have had their share by then, and the others sum to less than one.""",
+    fails=("mask", "no_source"),
     weigh=lambda s, m: s.softmax(-1) * (1.0 if m is None else m),
 )
 cross.fault(
     "a row without a source becomes NaN",
     """A sentence without any real source word gives NaN: its softmax divides 0 by 0. Decide what
-    such a row is given before the softmax, and take its weights away after it.""", fails=("no_source",),
+    such a row is given before the softmax, and take its weights away after it.""",
+    fails=("no_source",),
     weigh=lambda s, m: closed(s, m).softmax(-1),
 )
 cross.fault(
     "a row without a source gets the mean",
     """A sentence without any real source word gets the mean of its padding: all its scores are the
-    same very negative number, and a softmax of equal scores is even.""", fails=("no_source",),
+    same very negative number, and a softmax of equal scores is even.""",
+    fails=("no_source",),
     weigh=lambda s, m: closed(s, m, -1e9).softmax(-1),
 )
 cross.fault(
     "a row without a source sees everything",
     """A sentence without any real source word looks at its padding as if all of it were real. The
-    contract asks for an output of 0.""", fails=("no_source",),
+    contract asks for an output of 0.""",
+    fails=("no_source",),
     weigh=lambda s, m: soft(s, m if m is None else m | ~m.any(-1, keepdim=True)),
 )
 cross.fault(
     "no gradient to queries and keys",
     """The values are right, but your weights are cut off (detach, no_grad, item or a new tensor),
-    so that only the value can learn.""", fails=("gradient",),
+    so that only the value can learn.""",
+    fails=("gradient",),
     weigh=lambda s, m: soft(s, m).detach(),
 )
 cross.fault(
@@ -634,7 +662,8 @@ smooth.fault(
 )
 smooth.fault(
     "padding gets no share of the rest",
-    """You leave the word `pad` out of the inner sum. It runs over all V words, `pad` included.""", but=("by_hand",),
+    """You leave the word `pad` out of the inner sum. It runs over all V words, `pad` included.""",
+    but=("by_hand",),
     mix=lambda right, logs, e, words: (1 - e) * right + e * (logs * words).sum(-1) / words.sum(),
 )
 smooth.fault(
@@ -670,19 +699,22 @@ smooth.fault(
 smooth.fault(
     "padding counts",
     """Positions whose target is padding take part. How long the other sentences are then changes
-    the loss; leave these positions out of the sum and of the number it is divided by.""", fails=("padding", "gradient"),
+    the loss; leave these positions out of the sum and of the number it is divided by.""",
+    fails=("padding", "gradient"),
     over=lambda each, counts: each.mean(),
 )
 smooth.fault(
     "padding is zero but is counted",
     """You set padded positions to 0 and divide by the number of all positions. The more padding,
-    the smaller your loss. Divide by how many count.""", fails=("padding", "gradient"),
+    the smaller your loss. Divide by how many count.""",
+    fails=("padding", "gradient"),
     over=lambda each, counts: (each * counts).mean(),
 )
 smooth.fault(
     "padding adds to the sum",
     """You divide by the number of words and add up all positions, padding too. Leave it out of
-    both.""", fails=("padding", "gradient"),
+    both.""",
+    fails=("padding", "gradient"),
     over=lambda each, counts: each.sum() / counts.sum(),
 )
 smooth.fault(
@@ -694,44 +726,51 @@ smooth.fault(
 smooth.fault(
     "the mean of the rows' means",
     """You average every row by itself, and then the rows. A word of a short sentence weighs more
-    than one of a long sentence; the formula has one sum over all.""", fails=("padding", "gradient"),
+    than one of a long sentence; the formula has one sum over all.""",
+    fails=("padding", "gradient"),
     over=lambda each, counts: ((each * counts).sum(1) / counts.sum(1).clamp(min=1)).mean(),
 )
 smooth.fault(
     "divided by the number of rows",
     """You divide by the number of sentences. A batch of longer sentences then has a larger loss;
-    the formula divides by $N$, the words.""", but=("by_hand",),
+    the formula divides by $N$, the words.""",
+    but=("by_hand",),
     over=lambda each, counts: each[counts].sum() / len(each),
 )
 smooth.fault(
     "the sum",
     """You return the sum over all positions. A batch of longer sentences would have a larger loss
-    and larger steps; the formula divides by $N$.""", but=("by_hand",),
+    and larger steps; the formula divides by $N$.""",
+    but=("by_hand",),
     over=lambda each, counts: each[counts].sum(),
 )
 smooth.fault(
     "padding is always 0",
     """You leave out the positions whose target is 0, whatever `pad` says. Look at the last
-    argument.""", fails=("by_hand", "padding"),
+    argument.""",
+    fails=("by_hand", "padding"),
     skip=lambda pad: 0,
 )
 smooth.fault(
     "the most probable word in place of the right one",
     """You take the largest log-probability. The loss asks for the word that stands in the target,
-    whether or not the model likes it.""", but=("by_hand",),
+    whether or not the model likes it.""",
+    but=("by_hand",),
     pick=lambda logs, target: logs.amax(-1),
 )
 smooth.fault(
     "the softmax leaves the range of numbers",
     """You take exponentials and then a logarithm. A probability that rounds to 0 has the logarithm
     minus infinity, and a large exponential is infinite; `log_softmax` never leaves the
-    logarithms.""", fails=("large_logits",),
+    logarithms.""",
+    fails=("large_logits",),
     log=lambda logits: logits.softmax(-1).log(),
 )
 smooth.fault(
     "a small number inside the logarithm",
     """You add a small number so that the logarithm stays finite. Then no word can cost more than
-    the logarithm of that number; `log_softmax` needs no such help.""", fails=("large_logits",),
+    the logarithm of that number; `log_softmax` needs no such help.""",
+    fails=("large_logits",),
     log=lambda logits: (logits.softmax(-1) + 1e-12).log(),
 )
 smooth.fault(
@@ -830,42 +869,57 @@ rate.fault(
 rate.fault(
     "no warm-up",
     """You use the falling branch alone: the first step is the largest of all. The other branch is
-    what the warm-up is.""", but=("fall",),
+    what the warm-up is.""",
+    but=("fall",),
     rise=lambda s, w: s**-0.5,
 )
 rate.fault(
     "it never falls",
     """Your rate stays at its peak after the warm-up. Look at what the first branch does as the
-    step grows.""", but=("rise",),
+    step grows.""",
+    but=("rise",),
     fall=lambda s, w: w**-0.5,
 )
 rate.fault(
     "it rises for ever",
-    """You use the rising branch alone. The other one takes over at the end of the warm-up.""", but=("rise",),
+    """You use the rising branch alone. The other one takes over at the end of the warm-up.""",
+    but=("rise",),
     fall=lambda s, w: s * w**-1.5,
 )
 rate.fault(
     "it rises to 1",
     """You multiply by the share of the warm-up that is over, so that the branches do not meet: at
-    its end your rate jumps. Look at the exponent of the warm-up.""", but=("fall",),
+    its end your rate jumps. Look at the exponent of the warm-up.""",
+    but=("fall",),
     rise=lambda s, w: s / w,
+)
+rate.fault(
+    "a jump at the end of the warm-up",
+    """You rise to 1 (before the width) and fall from then on, with a jump between. The two branches
+    meet at the end of the warm-up: look at the exponent of the warm-up.""",
+    fails=("by_hand", "rise"),
+    rise=lambda s, w: s / w if s < w else math.inf,
+    fall=lambda s, w: math.inf if s < w else s**-0.5,
 )
 rate.fault(
     "the exponent of the warm-up",
     """Your rising branch has the exponent -1/2 at the warm-up, where -3/2 stands. The two branches
-    should meet at step = warmup: try it.""", but=("fall",),
+    should meet at step = warmup: try it.""",
+    but=("fall",),
     rise=lambda s, w: s * w**-0.5,
 )
 rate.fault(
     "it rises like the root",
     """Your rate rises like the root of the step. During the warm-up it grows by the same amount at
-    each step.""", but=("fall",),
+    each step.""",
+    but=("fall",),
     rise=lambda s, w: s**0.5 / w,
 )
 rate.fault(
     "it falls with the step, not with its root",
     """After the warm-up your rate falls like one over the step. The formula has the inverse of the
-    square root, which falls more slowly.""", but=("rise",),
+    square root, which falls more slowly.""",
+    but=("rise",),
     fall=lambda s, w: w**0.5 / s,
 )
 rate.fault(
@@ -952,7 +1006,8 @@ def greedy_calls(draw):
 greedy.fault(
     "only the last token is read",
     """You hand over the last token alone. There is no state that remembers the others: a
-    Transformer knows of a word only if it is in the prefix.""", fails=("whole_prefix", "rows_end_apart"),
+    Transformer knows of a word only if it is in the prefix.""",
+    fails=("whole_prefix", "rows_end_apart"),
     read=lambda prefix, size: prefix[:, -1:],
 )
 greedy.fault(
@@ -970,7 +1025,8 @@ greedy.fault(
 greedy.fault(
     "bos is forgotten after the first step",
     """You hand over what has been written without `bos`. The prefix starts with it at every
-    step.""", fails=("whole_prefix", "rows_end_apart"),
+    step.""",
+    fails=("whole_prefix", "rows_end_apart"),
     read=lambda prefix, size: prefix[:, 1:] if prefix.shape[1] > 1 else prefix,
 )
 greedy.fault(
@@ -986,36 +1042,42 @@ greedy.fault(
 )
 greedy.fault(
     "one token for all rows",
-    """All rows get the token of the first one. Each row has a prefix of its own.""", fails=("rows_end_apart",),
+    """All rows get the token of the first one. Each row has a prefix of its own.""",
+    fails=("rows_end_apart",),
     choose=lambda logits: logits.argmax(-1)[:1].expand(len(logits)),
 )
 greedy.fault(
     "rows go on after eos",
     """A row that has said `eos` goes on in your result. Behind the end of a row stands `pad`,
-    whatever the model says there.""", fails=("rows_end_apart",),
+    whatever the model says there.""",
+    fails=("rows_end_apart",),
     fill=torch.zeros_like,
 )
 greedy.fault(
     "a row wakes up after eos",
     """You ask at every step whether `eos` was just said, and forget it at the next one: after one
-    `pad` the row goes on. What has ended stays ended.""", fails=("rows_end_apart",),
+    `pad` the row goes on. What has ended stays ended.""",
+    fails=("rows_end_apart",),
     over=lambda ended, said: said,
 )
 greedy.fault(
     "the first end stops all rows",
     """You stop as soon as one row has ended, and cut the others off. Stop when all of them
-    have.""", fails=("rows_end_apart",),
+    have.""",
+    fails=("rows_end_apart",),
     stop=torch.any,
 )
 greedy.fault(
     "eos is not written",
     """`eos` is missing from your result. Without it nobody can tell a row that ended from one that
-    was cut off.""", but=("cut_off",),
+    was cut off.""",
+    but=("cut_off",),
     keep=lambda token, eos, pad: token.masked_fill(token == eos, pad),
 )
 greedy.fault(
     "one step too few",
-    """You write one token less than there are places. `bos` is not counted among them.""", fails=("whole_prefix", "cut_off"),
+    """You write one token less than there are places. `bos` is not counted among them.""",
+    fails=("whole_prefix", "cut_off"),
     steps=lambda size: range(size - 1),
 )
 greedy.fault(
@@ -1032,22 +1094,26 @@ greedy.fault(
 greedy.fault(
     "as wide as the longest row",
     """Your table is only as wide as the longest row that was written. The contract fixes
-    `max_length` columns, so that results of several batches fit together.""", but=("cut_off",),
+    `max_length` columns, so that results of several batches fit together.""",
+    but=("cut_off",),
     finish=lambda written, prefix, eos: written[:, : prefix.shape[1] - 1],
 )
 greedy.fault(
     "padding is always 0",
-    """You fill up with 0 whatever `pad` says. Look at the last argument.""", fails=("other_ids",),
+    """You fill up with 0 whatever `pad` says. Look at the last argument.""",
+    fails=("other_ids",),
     ids=lambda bos, eos, pad: (bos, eos, 0),
 )
 greedy.fault(
     "filled up with eos",
-    """Behind the end of a row you repeat `eos`. It is said once; what follows is `pad`.""", but=("cut_off",),
+    """Behind the end of a row you repeat `eos`. It is said once; what follows is `pad`.""",
+    but=("cut_off",),
     ids=lambda bos, eos, pad: (bos, eos, eos),
 )
 greedy.fault(
     "the numbers of one model",
-    """You write 1 and 2 where `bos` and `eos` are asked for. Another model has other numbers.""", fails=("other_ids",),
+    """You write 1 and 2 where `bos` and `eos` are asked for. Another model has other numbers.""",
+    fails=("other_ids",),
     ids=lambda bos, eos, pad: (1, 2, pad),
 )
 
@@ -1069,6 +1135,13 @@ def clipped(said, wanted):
 def together(pairs, share):
     everything = sum((wanted for _, wanted in pairs), Counter())
     return sum(share(said, everything) for said, _ in pairs)
+
+
+def largest(pairs, share):
+    most = Counter()
+    for _, wanted in pairs:
+        most |= wanted
+    return sum(share(said, most) for said, _ in pairs)
 
 
 def over_all(hits, totals):
@@ -1143,60 +1216,77 @@ def bleu_calls(draw):
 score.fault(
     "runs are not clipped",
     """A word that is said four times counts four times in your score, though the reference has it
-    once: "the the the the" would be perfect. Count it at most as often as the reference does.""", fails=("by_hand", "clipped", "corpus"),
+    once: "the the the the" would be perfect. Count it at most as often as the reference does.""",
+    fails=("by_hand", "clipped", "corpus"),
     share=lambda said, wanted: sum(times for run, times in said.items() if run in wanted),
 )
 score.fault(
     "every run counts once",
     """You compare sets of runs, so that a word said twice, rightly, counts once. Runs have
-    numbers; take the smaller of the two.""", fails=("orders", "clipped", "corpus"),
+    numbers; take the smaller of the two.""",
+    fails=("orders", "clipped", "corpus"),
     share=lambda said, wanted: len(said.keys() & wanted.keys()),
 )
 score.fault(
     "as often as the reference has it",
     """You count a shared run as often as it stands in the reference, however rarely it was said.
-    Take the smaller of the two numbers.""", fails=("corpus",),
+    Take the smaller of the two numbers.""",
+    fails=("corpus",),
     share=lambda said, wanted: sum(times for run, times in wanted.items() if run in said),
 )
 score.fault(
     "clipped by all references together",
     """You look a run up in all references at once. A run counts only where it stands in the
-    reference of its own sentence, and at most as often.""", fails=("corpus",),
+    reference of its own sentence, and at most as often.""",
+    fails=("corpus",),
     among=together,
+)
+score.fault(
+    "clipped by the largest number in any reference",
+    """You look a run up in all references and take the largest of its numbers. A run counts only
+    where it stands in the reference of its own sentence.""",
+    fails=("corpus",),
+    among=largest,
 )
 score.fault(
     "the corpus as one long sentence",
     """You add the counts up over the corpus before you compare them. A run counts only where it
-    stands in the reference of its own sentence: first match, then add.""", fails=("corpus",),
+    stands in the reference of its own sentence: first match, then add.""",
+    fails=("corpus",),
     among=lambda pairs, share: share(*(sum(part, Counter()) for part in zip(*pairs, strict=True))),
 )
 score.fault(
     "runs across sentences",
     """You join all sentences before you cut runs out of them, so that runs begin in one sentence
-    and end in the next.""", fails=("corpus",),
+    and end in the next.""",
+    fails=("corpus",),
     texts=lambda *texts: tuple([[word for row in text for word in row]] for text in texts),
 )
 score.fault(
     "candidates and references exchanged",
     """You measure the references by the candidates. Precision asks how much of what was *said* is
-    right.""", fails=("length", "corpus"),
+    right.""",
+    fails=("length", "corpus"),
     texts=lambda candidates, references: (references, candidates),
 )
 score.fault(
     "shares of the reference",
     """You divide by the runs of the reference: how much of it was found. That is recall; BLEU asks
-    how much of what was said is right, and leaves the rest to the length.""", fails=("length", "corpus"),
+    how much of what was said is right, and leaves the rest to the length.""",
+    fails=("length", "corpus"),
     base=lambda said, wanted: wanted,
 )
 score.fault(
     "divided by the different runs",
-    """You divide by the number of different runs. One that is said twice is two runs.""", but=("length", "no_match"),
+    """You divide by the number of different runs. One that is said twice is two runs.""",
+    but=("length", "no_match"),
     base=lambda said, wanted: Counter(said.keys()),
 )
 score.fault(
     "the mean of the sentences' precisions",
     """You divide sentence by sentence and take the mean. Matches and runs are each summed over all
-    sentences, and then divided.""", fails=("corpus",),
+    sentences, and then divided.""",
+    fails=("corpus",),
     divide=lambda hits, totals: (
         sum(h / t if t else 0.0 for h, t in zip(hits, totals, strict=True)) / len(hits)
     ),
@@ -1210,12 +1300,14 @@ score.fault(
 score.fault(
     "the last run is missing",
     """You cut one run too few out of each sentence. With n words there is one run of n: look at
-    the end of your range.""", but=("no_match",),
+    the end of your range.""",
+    but=("no_match",),
     cut=lambda sentence, n: runs(sentence[:-1], n),
 )
 score.fault(
     "the order inside a run does not count",
-    """You compare the words of a run in any order. A run is what stands there word after word.""", fails=("corpus", "no_match"),
+    """You compare the words of a run in any order. A run is what stands there word after word.""",
+    fails=("corpus", "no_match"),
     cut=lambda sentence, n: Counter(
         tuple(sorted(sentence[i : i + n])) for i in range(len(sentence) - n + 1)
     ),
@@ -1223,31 +1315,36 @@ score.fault(
 score.fault(
     "no penalty for short ones",
     """The lengths are missing: "the" alone would be a perfect translation of everything that
-    contains it. Look at the factor in front.""", fails=("length", "corpus"),
+    contains it. Look at the factor in front.""",
+    fails=("length", "corpus"),
     lengths=lambda c, r: 1.0,
 )
 score.fault(
     "long ones are rewarded",
     """Your length factor exceeds 1 for candidates that are longer than their references. It is a
-    penalty for short ones; long ones are punished by their precisions.""", fails=("length", "corpus"),
+    penalty for short ones; long ones are punished by their precisions.""",
+    fails=("length", "corpus"),
     lengths=lambda c, r: math.exp(1 - r / c) if c else 0.0,
 )
 score.fault(
     "long ones are punished",
     """Your length factor is below 1 for candidates that are longer than their references, and not
-    for short ones. Look at which length stands above the line.""", fails=("length", "corpus"),
+    for short ones. Look at which length stands above the line.""",
+    fails=("length", "corpus"),
     lengths=lambda c, r: min(1.0, math.exp(1 - c / r)),
 )
 score.fault(
     "length as a plain ratio",
     """You multiply by the ratio of the lengths. The formula has an exponential, which punishes a
-    candidate of half the length by more than a half.""", fails=("length", "corpus"),
+    candidate of half the length by more than a half.""",
+    fails=("length", "corpus"),
     lengths=lambda c, r: min(1.0, c / r) if c else 0.0,
 )
 score.fault(
     "the 1 of the exponent is missing",
     """Your penalty is the exponential of minus the ratio: a candidate as long as its reference
-    would be punished, too.""", but=("no_match",),
+    would be punished, too.""",
+    but=("no_match",),
     lengths=lambda c, r: min(1.0, math.exp(-r / c)) if c else 0.0,
 )
 score.fault(
@@ -1258,7 +1355,8 @@ score.fault(
 )
 score.fault(
     "the highest order only",
-    """You use the longest runs alone. The formula takes all orders up to `max_order` together.""", but=("no_match",),
+    """You use the longest runs alone. The formula takes all orders up to `max_order` together.""",
+    but=("no_match",),
     orders=lambda top: [top],
 )
 score.fault(
@@ -1269,7 +1367,8 @@ score.fault(
 )
 score.fault(
     "always four orders",
-    """You take four orders whatever `max_order` says.""", but=("no_match",),
+    """You take four orders whatever `max_order` says.""",
+    but=("no_match",),
     orders=lambda top: range(1, 5),
 )
 score.fault(
@@ -1281,31 +1380,36 @@ score.fault(
 score.fault(
     "the product without the root",
     """You multiply the precisions and leave it at that, so that more orders always mean a smaller
-    score. The formula takes the root of the order.""", but=("no_match",),
+    score. The formula takes the root of the order.""",
+    but=("no_match",),
     mean=math.prod,
 )
 score.fault(
     "the fourth root of any number of orders",
     """You take the fourth root whatever `max_order` says. As many precisions as were multiplied,
-    so deep is the root.""", but=("no_match",),
+    so deep is the root.""",
+    but=("no_match",),
     mean=lambda precisions: math.prod(precisions) ** 0.25,
 )
 score.fault(
     "orders without a match are left out",
     """You leave out the orders that have no match. Then the result is not 0 as soon as one word is
-    right.""", fails=("corpus", "no_match"),
+    right.""",
+    fails=("corpus", "no_match"),
     mean=lambda precisions: geometric([p for p in precisions if p] or [0.0]),
 )
 score.fault(
     "an order without a match is an error",
     """You take the logarithm of a precision of 0. Short candidates have no long runs, so this
-    happens; the contract says what the result is.""", fails=("corpus", "no_match"),
+    happens; the contract says what the result is.""",
+    fails=("corpus", "no_match"),
     mean=lambda precisions: math.exp(sum(map(math.log, precisions)) / len(precisions)),
 )
 score.fault(
     "times a hundred",
     """You return a percentage. Papers print BLEU like that; here a number from 0 to 1 is asked
-    for.""", but=("no_match",),
+    for.""",
+    but=("no_match",),
     finish=lambda score: 100 * score,
 )
 
@@ -1331,14 +1435,15 @@ def two_looks(
     scale=lambda d: d**-0.5,
     first=torch.add,
     second=torch.add,
+    asks=lambda found, x: found,
 ):
     def at(query, key, allowed):
         allowed = allowed(torch.ones(query.shape[1], key.shape[1], dtype=torch.bool))
         scores = query @ key.mT * scale(query.shape[-1])
         return scores.masked_fill(~allowed, -torch.inf).softmax(-1) @ key
 
-    x = first(x, at(x, x, own))
-    return second(x, at(x, memory, source))
+    found = first(x, at(x, x, own))
+    return second(found, at(asks(found, x), memory, source))
 
 
 TESTS = ("one_source_word", "one_target_word", "both")
@@ -1361,19 +1466,22 @@ fixed.fault(
 fixed.fault(
     "the target still sees its future",
     """The whole source is in view now. But a target position still looks at the words behind it,
-    which are not there when the model writes.""", but=("one_target_word",),
+    which are not there when the model writes.""",
+    but=("one_target_word",),
     own=lambda full: full,
 )
 fixed.fault(
     "the source is still hidden",
     """The target sees only its past now. But the first target word still sees the first source
-    word alone, although the whole source has been read.""", but=("one_source_word",),
+    word alone, although the whole source has been read.""",
+    but=("one_source_word",),
     source=torch.tril,
 )
 fixed.fault(
     "the masks are turned round",
     """Your target positions look at themselves and what follows. Read the first row of your mask:
-    which of its columns are known when the first word is written?""", but=("one_target_word",),
+    which of its columns are known when the first word is written?""",
+    but=("one_target_word",),
     own=torch.triu,
 )
 fixed.fault(
@@ -1391,6 +1499,12 @@ fixed.fault(
     "the target is lost after the first look",
     """What the first look found replaces the target. It is added.""",
     first=lambda x, y: y,
+)
+fixed.fault(
+    "both looks read the input",
+    """Your second look asks with what came in. It should ask with what the first look has left.""",
+    but=("one_source_word",),
+    asks=lambda found, x: x,
 )
 fixed.fault(
     "the scale is gone",

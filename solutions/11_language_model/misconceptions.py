@@ -97,6 +97,7 @@ bits.fault(
     "the mean of the texts' means",
     """You average each text by itself, and then the texts. A character of a short text weighs more
     than one of a long one; the formula has one sum.""",
+    fails=("padding",),
     over=lambda each, counts: ((each * counts).sum(-1) / counts.sum(-1)).mean(),
 )
 bits.fault(
@@ -109,30 +110,35 @@ bits.fault(
     "padding is divided by",
     """You divide by the number of places, padding included, so that a batch with much padding
     looks better than it is. Count the characters that are there.""",
+    fails=("padding",),
     over=lambda each, counts: (each * counts).mean(),
 )
 bits.fault(
     "padding is added up",
     """You divide by the number of characters and add up padding as well. It counts neither in the
     sum nor in N.""",
+    fails=("padding",),
     over=lambda each, counts: each.sum() / counts.sum(),
 )
 bits.fault(
     "padding is read as the first word",
     """You look up word 0 at the places of padding and count them. Padding is no word; leave these
     places out.""",
+    fails=("padding",),
     over=lambda each, counts: each.mean(),
 )
 bits.fault(
     "padding is read as the last word",
     """You look up the probability of the target -1, which Python takes for the last word. Padding
     is no word; leave these places out before you look up.""",
+    fails=("padding",),
     pick=lambda log_p, t: chosen(log_p, t % log_p.shape[-1]),
     over=lambda each, counts: each.mean(),
 )
 bits.fault(
     "word 0 is taken for padding",
     """You leave out the targets that are 0. Padding is -1 here, and 0 is a word like any other.""",
+    but=("large",),
     count=lambda targets: targets > 0,
 )
 bits.fault(
@@ -151,12 +157,14 @@ bits.fault(
     "the softmax leaves the range of numbers",
     """You take exponentials first and the logarithm afterwards. A small probability has become 0
     by then, or a large exponential infinite. One function does both at once.""",
+    fails=("large",),
     log=lambda logits: logits.softmax(-1).log(),
 )
 bits.fault(
     "a small number inside the logarithm",
     """You add a small number so that the logarithm stays finite. Then nothing can cost more than
     the logarithm of that number; log_softmax needs no such help.""",
+    fails=("large",),
     log=lambda logits: (logits.softmax(-1) + 1e-12).log(),
 )
 bits.fault(
@@ -210,6 +218,7 @@ top.fault(
     "the likeliest and what sums to less",
     """You keep the words whose sum is below p, and the likeliest in any case. The word with which
     the sum reaches p belongs to the set.""",
+    but=("one",),
     keep=lambda sums, ordered, p: (sums < p) | (torch.arange(sums.shape[-1]) == 0),
 )
 top.fault(
@@ -241,12 +250,14 @@ top.fault(
     "a share of the words",
     """You keep the share p of all words, however probable they are. That is a top-k: a sure model
     and an unsure one keep equally many. Add up probabilities, not words.""",
+    but=("one",),
     keep=lambda sums, ordered, p: torch.arange(sums.shape[-1]).expand_as(sums) < p * sums.shape[-1],
 )
 top.fault(
     "the first row's number for all",
     """Every row keeps as many words as the first one. Where the first is sure and the second is
     not, that is far too few. Each row has a set of its own.""",
+    fails=("rows",),
     keep=lambda sums, ordered, p: (
         reached(sums, ordered, p).reshape(-1, sums.shape[-1])[0].expand_as(sums)
     ),
@@ -273,16 +284,19 @@ top.fault(
     "brought back in the wrong direction",
     """You bring the mask back by gathering with the order of the sort. That applies the order a
     second time; it has to be undone (scatter, or the argsort of the order).""",
+    but=("one",),
     back=lambda kept, order: kept.gather(-1, order),
 )
 top.fault(
     "no softmax",
     """You add up logits. What must reach p are probabilities.""",
+    but=("one",),
     weigh=lambda logits: logits,
 )
 top.fault(
     "softmax over the rows",
     """Your softmax runs over another axis than that of the words. Each row is a distribution.""",
+    fails=("rows",),
     weigh=lambda logits: logits.softmax(0),
 )
 top.fault(
@@ -405,6 +419,7 @@ sample.fault(
     "a sum that is reached",
     """You stop where the sum reaches the random number; it has to exceed it. With a random number
     of 0 a word of probability 0 could be drawn.""",
+    but=("temperature",),
     walk=lambda parts, u: drawn(parts, u, torch.lt),
 )
 sample.fault(
@@ -422,18 +437,21 @@ sample.fault(
     "multiplied by the temperature",
     """You multiply the logits by the temperature. A cold model should be sharp and a hot one flat;
     yours is the other way round.""",
+    fails=("temperature",),
     heat=torch.mul,
 )
 sample.fault(
     "the temperature is ignored",
     """The temperature never enters your numbers. Divide the logits by it before you make
     probabilities.""",
+    fails=("temperature",),
     heat=lambda logits, t: logits,
 )
 sample.fault(
     "the temperature comes after the softmax",
     """You divide the probabilities by the temperature. They no longer sum to one, and their ratios
     have not changed. It belongs to the logits.""",
+    fails=("temperature",),
     heat=lambda logits, t: logits,
     weigh=lambda logits, t: logits.softmax(-1) / t,
 )
@@ -446,17 +464,20 @@ sample.fault(
     "k is ignored",
     """You draw from all words although only k should be left. Look at where k enters your
     function.""",
+    fails=("top_k",),
     limit=lambda logits, k: logits,
 )
 sample.fault(
     "one word more than k",
     """You keep k + 1 words. The k-th largest is the last that stays: count from the end of the
     sorted logits.""",
+    fails=("top_k",),
     limit=lambda logits, k: topmost(logits, k and k + 1),
 )
 sample.fault(
     "one word less than k",
     """You keep k - 1 words: the k-th largest itself goes. It stays.""",
+    fails=("top_k",),
     limit=lambda logits, k: (
         logits
         if k is None
@@ -466,6 +487,7 @@ sample.fault(
 sample.fault(
     "the first k words",
     """You keep the words with the ids below k. Asked are the k words with the largest logits.""",
+    fails=("top_k",),
     limit=lambda logits, k: (
         logits if k is None else logits.masked_fill(torch.arange(len(logits)) >= k, -torch.inf)
     ),
@@ -474,12 +496,14 @@ sample.fault(
     "the k smallest are kept",
     """You keep the k unlikeliest words and drop the others. Look at which end of the sorted logits
     you cut.""",
+    fails=("top_k",),
     limit=lambda logits, k: -topmost(-logits, k, torch.inf),
 )
 sample.fault(
     "words that are cut keep the logit 0",
     """You set the logits of dropped words to 0. The exponential of 0 is 1, so they can still be
     drawn. Only minus infinity has the probability 0.""",
+    fails=("top_k",),
     limit=lambda logits, k: topmost(logits, k, 0.0),
 )
 
@@ -529,12 +553,14 @@ cached.fault(
     "the cache is not looked at",
     """Your new tokens see the new tokens only; the cache is handed on and never read, or your mask
     closes it. What the model knows about the text is in there.""",
+    but=("first",),
     read=lambda cache: None,
 )
 cached.fault(
     "only the new ones are kept",
     """You return the keys and values of the new tokens as the cache. At the next step everything
     before them is forgotten.""",
+    but=("first",),
     give=lambda output, all, new, old: (output, new),
 )
 cached.fault(
@@ -565,24 +591,28 @@ cached.fault(
     "new keys stand before the old ones",
     """You put the new keys and values in front. The mask and the next step count on the oldest
     coming first.""",
+    but=("first",),
     join=lambda old, new: torch.cat([new, old], dim=-2),
 )
 cached.fault(
     "no mask among the new tokens",
     """Of several new tokens the first sees the last. With one new token nothing happens; with a
     prompt your model reads the future.""",
+    fails=("first", "several"),
     mask=lambda n, s: allow(n, s, s),
 )
 cached.fault(
     "no mask with a cache",
     """You mask the prompt, and nothing as soon as there is a cache. Several new tokens may come
     with one, and the first of them must not see the last.""",
+    fails=("several",),
     mask=lambda n, s: allow(n, s, 0 if n == s else s),
 )
 cached.fault(
     "the mask counts from the top left",
     """Your mask gives the first new token the first key only, as torch's `is_causal` does. The new
     tokens stand at the end of the text: the mask has to start there.""",
+    but=("first",),
     mask=lambda n, s: allow(n, s, 0),
 )
 cached.fault(
@@ -594,6 +624,7 @@ cached.fault(
 cached.fault(
     "one step too far",
     """Each new token sees one that comes after it. Check the diagonal of your mask.""",
+    fails=("first", "several"),
     mask=lambda n, s: allow(n, s, s - n + 1),
 )
 cached.fault(
@@ -635,12 +666,14 @@ cached.fault(
     "masked scores set to 0",
     """You set the scores of later tokens to 0. That is a score like any other, and its exponential
     is 1.""",
+    fails=("first", "several"),
     weigh=lambda s, open: (s * open).softmax(-1),
 )
 cached.fault(
     "the mask comes after the softmax",
     """You take the softmax over everything and set closed weights to 0 afterwards. The others then
     sum to less than one.""",
+    fails=("first", "several"),
     weigh=lambda s, open: s.softmax(-1) * open,
 )
 
@@ -706,6 +739,7 @@ grouped.fault(
     """You deal the heads of keys out in turn: 0, 1, 0, 1. Neighbours should share one: 0, 0, 1, 1.
     Trained weights are stored for the second, and a model loaded into the first writes
     nonsense.""",
+    but=("one", "same"),
     keys=in_turn,
     values=in_turn,
 )
@@ -713,17 +747,20 @@ grouped.fault(
     "values dealt in turn",
     """Keys are shared by neighbours, values are dealt in turn. A head then looks with one head's
     keys and takes what another one offers.""",
+    but=("one", "same"),
     values=in_turn,
 )
 grouped.fault(
     "keys dealt in turn",
     """Values are shared by neighbours, keys are dealt in turn. A head then looks with one head's
     keys and takes what another one offers.""",
+    but=("one", "same"),
     keys=in_turn,
 )
 grouped.fault(
     "all use the first",
     """All heads of queries use head 0 of the keys and values. The other heads are never read.""",
+    but=("one",),
     keys=first_only,
     values=first_only,
 )
@@ -731,6 +768,7 @@ grouped.fault(
     "the mean of all keys and values",
     """You average the heads of keys and values and give everybody the mean. Each group has a head
     of its own.""",
+    but=("one",),
     keys=averaged,
     values=averaged,
 )
@@ -738,6 +776,7 @@ grouped.fault(
     "groups in reverse",
     """Your first heads of queries use the last head of keys and values. Count the groups from
     0.""",
+    but=("one",),
     keys=lambda x, heads: spread(x.flip(1), heads),
     values=lambda x, heads: spread(x.flip(1), heads),
 )
@@ -745,40 +784,47 @@ grouped.fault(
     "the queries of a group are averaged",
     """You average the queries of a group before they look. Then the heads of a group all find the
     same: only keys and values are shared, every head asks for itself.""",
+    but=("same",),
     ask=lambda q, groups: spread(q.unflatten(1, (groups, -1)).mean(2), q.shape[1]),
 )
 grouped.fault(
     "one output per group",
     """Your result has one head per group. Sharing keys does not make fewer heads: each head of
     queries has an output of its own.""",
+    but=("same",),
     finish=lambda y, groups: y.unflatten(1, (groups, -1)).mean(2),
 )
 grouped.fault(
     "the axis of the groups is left",
     """Your result has an axis for the groups and one for the heads in a group. Join the two.""",
+    but=("gradient",),
     finish=lambda y, groups: y.unflatten(1, (groups, -1)),
 )
 grouped.fault(
     "heads joined in the wrong order",
     """The outputs come back in another order than the queries: the axes of groups and heads were
     exchanged before they were joined.""",
+    but=("one", "same"),
     finish=lambda y, groups: y.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2),
 )
 grouped.fault(
     "no scale",
     """You compare by the plain product. The division by the root of the number of entries stays
     when heads are shared.""",
+    but=("by_hand",),
     scale=lambda query, value: 1.0,
 )
 grouped.fault(
     "the root is missing",
     """You divide by the number of entries itself, or by its root in two places.""",
+    but=("by_hand",),
     scale=lambda query, value: query.shape[-1],
 )
 grouped.fault(
     "scaled by the width of a value",
     """You divide by the root of the number of entries of a value. A product is a sum over the
     entries of a key.""",
+    but=("by_hand",),
     scale=lambda query, value: value.shape[-1] ** 0.5,
 )
 grouped.fault(
@@ -846,67 +892,79 @@ latent.fault(
     "divided by the root of the latent's size",
     """You divide by the root of the size of the latent vector. The score is still the product of a
     query and a key with E entries, computed in another order.""",
+    but=("memory",),
     scale=lambda query, latent, up: latent.shape[-1] ** 0.5,
 )
 latent.fault(
     "divided by the root of the value's size",
     """You divide by the root of the number of entries of a value. The score is a product of a
     query and a key.""",
+    but=("memory",),
     scale=lambda query, latent, up: up.shape[-2] ** 0.5,
 )
 latent.fault(
     "no scale",
     """You compare by the plain product. The division by the root of the number of entries of a
     query stays.""",
+    but=("memory",),
     scale=lambda query, latent, up: 1.0,
 )
 latent.fault(
     "the root is missing",
     """You divide by the number of entries of a query itself. Its root is asked for.""",
+    but=("memory",),
     scale=lambda query, latent, up: query.shape[-1],
 )
 latent.fault(
     "the latent vectors are the values",
     """You return the sum of the latent vectors. They still have to become values, by the matrix of
     each head.""",
+    but=("memory",),
     up=lambda mixed, up: mixed,
 )
 latent.fault(
     "values made by the keys' matrix",
     """You bring the sum up with the matrix that makes keys. Keys and values come from the same
     vector, by two matrices.""",
+    but=("memory",),
     matrices=lambda k, v: (k, k),
 )
 latent.fault(
     "keys and values exchanged",
     """You use the matrix of the values for the scores and that of the keys for the result.""",
+    but=("memory",),
     matrices=lambda k, v: (v, k),
 )
 latent.fault(
     "one head's matrices for all",
     """All heads use the matrices of head 0. The latent vector is shared, the way up is not: each
     head has its own.""",
+    fails=("values", "gradient"),
     matrices=lambda k, v: (k[:1], v[:1]),
 )
 latent.fault(
     "one head's way up for the values",
     """All heads bring their sum up by the matrix of head 0. Each head has a matrix of its own.""",
+    fails=("values", "gradient"),
     matrices=lambda k, v: (k, v[:1]),
 )
 latent.fault(
     "softmax over the queries",
     """Your softmax runs over the queries. Check along which axis the weights sum to one.""",
+    but=("memory",),
     weigh=lambda scores: scores.softmax(-2),
 )
 latent.fault(
     "softmax over the heads",
     """Your softmax runs over the heads, so that these compete for each token. It runs over the
     tokens.""",
+    but=("memory",),
     weigh=lambda scores: scores.softmax(1),
 )
 latent.fault(
     "no softmax",
     """You mix by the scores themselves. Weights come out of a softmax.""",
+    but=("memory",),
     weigh=lambda scores: scores,
 )
 latent.detached()
@@ -969,6 +1027,7 @@ accept.fault(
     "only what the target likes better",
     """You accept a word only if the target gives it at least the draft's probability. The others
     must have a chance too, the ratio; otherwise they come too rarely.""",
+    fails=("accepted",),
     take=lambda u, p, q: p >= q,
 )
 accept.fault(
@@ -993,83 +1052,97 @@ accept.fault(
     "accepted when the ratio is met",
     """You accept a random number that equals the ratio. It has to be smaller; with a probability
     of 0 in the target a word could otherwise stay.""",
+    fails=("refused",),
     take=lambda u, p, q: u * q <= p,
 )
 accept.fault(
     "everything is accepted",
     """You keep whatever the draft has written. That is sampling from the draft: fast, and another
     distribution.""",
+    but=("accepted",),
     take=lambda u, p, q: True,
 )
 accept.fault(
     "one random number for all",
     """You use the first random number for every word. Each decision has one of its own.""",
+    fails=("accepted",),
     chance=lambda uniforms, i: float(uniforms[0]),
 )
 accept.fault(
     "redrawn from the target",
     """After a refusal you draw from the whole target. Words that the draft proposes often have had
     their share by then and would come too often. What is still owed to each word?""",
+    but=("accepted",),
     left=lambda target, draft, i: target[i],
 )
 accept.fault(
     "redrawn from the draft",
     """After a refusal you draw from the draft, the model that has just been corrected. Draw from
     what the target has more than the draft.""",
+    but=("accepted",),
     left=lambda target, draft, i: draft[i],
 )
 accept.fault(
     "the size of the difference",
     """After a refusal you draw from the absolute difference. Where the draft has too much, nothing
     is owed: only the positive part counts.""",
+    but=("accepted",),
     left=lambda target, draft, i: (target[i] - draft[i]).abs(),
 )
 accept.fault(
     "what the draft has more",
     """After a refusal you draw from what the draft has more than the target. It is the other way
     round that something is owed.""",
+    but=("accepted",),
     left=lambda target, draft, i: (draft[i] - target[i]).clamp(min=0),
 )
 accept.fault(
     "the row after the refusal",
     """After a refusal you draw from the next row of the target. The word in place of the refused
     one belongs to its own row.""",
+    but=("accepted",),
     left=lambda target, draft, i: target[i + 1],
 )
 accept.fault(
     "what is left is not scaled to one",
     """You draw from the positive part of the difference as it is. It sums to less than one, so
     that large random numbers all fall on the last word. Divide by the sum first.""",
+    fails=("refused",),
     scale=lambda rest: rest,
 )
 accept.fault(
     "what is left goes through a softmax",
     """You scale what is left by a softmax. Words to which nothing is owed would get a share: the
     exponential of 0 is 1. Divide by the sum.""",
+    but=("accepted",),
     scale=lambda rest: rest.softmax(-1),
 )
 accept.fault(
     "the likeliest of what is left",
     """After the drafts you take the likeliest word. Draw it: the result must have the target's
     distribution, not its favourite.""",
+    but=("by_hand",),
     walk=lambda rest, u: int(rest.argmax()),
 )
 accept.fault(
     "a sum that is reached",
     """You stop where the sum reaches the random number; it has to exceed it. With a random number
     of 0 a word of probability 0 could be drawn.""",
+    fails=("refused",),
     walk=lambda rest, u: drawn(rest, u, torch.lt),
 )
 accept.fault(
     "drawn with the number that refused",
     """You draw with the random number of the place. It has decided on the refusal already, so it
     is no longer even: both draws use the last one.""",
+    fails=("refused",),
     luck=lambda uniforms, i: float(uniforms[i]),
 )
 accept.fault(
     "on after a refusal",
     """You go on with the next drafted word after a refusal. It was written for another beginning
     of the text; everything after a refusal must go.""",
+    but=("accepted",),
     refuse=lambda word, other: ([other], False),
     add=lambda refused: True,
 )
@@ -1077,12 +1150,14 @@ accept.fault(
     "on after a refusal, without a last word",
     """You go on with the next drafted word after a refusal. It was written for another beginning
     of the text; everything after a refusal must go.""",
+    fails=("refused",),
     refuse=lambda word, other: ([other], False),
 )
 accept.fault(
     "the refused word is left out",
     """You leave a refused word out and go on with the next one. Another word is drawn in its
     place, and everything after it must go.""",
+    but=("accepted",),
     refuse=lambda word, other: ([], False),
     add=lambda refused: True,
 )
@@ -1090,23 +1165,27 @@ accept.fault(
     "the refused word stays",
     """You write the refused word and then the one that is drawn for it. It stands *in place* of
     the refused one.""",
+    but=("accepted",),
     refuse=lambda word, other: ([word, other], True),
 )
 accept.fault(
     "nothing in place of the refused word",
     """You stop at a refusal and draw nothing. The target's run has paid for a word there.""",
+    but=("accepted",),
     refuse=lambda word, other: ([], True),
 )
 accept.fault(
     "one more word after a refusal",
     """After the word in place of the refused one you draw another from the last row. It was
     computed for a text that was thrown away.""",
+    but=("accepted",),
     add=lambda refused: True,
 )
 accept.fault(
     "no word of the target's own",
     """When all words are accepted you return them and nothing more. The target's run has paid for
     one word more: the last row is there for it.""",
+    fails=("accepted",),
     add=lambda refused: False,
 )
 
@@ -1163,6 +1242,7 @@ fixed.fault(
     "both faults are still there",
     """This is the broken code as it stands. Feed it three tokens at once and then one by one, and
     compare: which numbers of a new token do not know how long the text is already?""",
+    but=("prompt",),
     asked=from_zero,
     kept=from_zero,
     shift=lambda past, new: 0,
@@ -1171,6 +1251,7 @@ fixed.fault(
     "the position still starts at 0",
     """The mask is right now. But each new token is turned as if it were the first of the text, so
     that every distance to the cached keys is wrong.""",
+    but=("prompt",),
     asked=from_zero,
     kept=from_zero,
 )
@@ -1178,12 +1259,14 @@ fixed.fault(
     "the position of the query still starts at 0",
     """Your new keys are turned to their places, your queries as if they were the first of the
     text. Both stand at the same place.""",
+    but=("prompt",),
     asked=from_zero,
 )
 fixed.fault(
     "the position of the key still starts at 0",
     """Your queries are turned to their places, your new keys as if they were the first of the
     text. Both stand at the same place.""",
+    but=("prompt",),
     kept=from_zero,
 )
 fixed.fault(
@@ -1197,18 +1280,21 @@ fixed.fault(
     "the mask still counts from the top left",
     """The positions are right now. But a new token sees the first keys of the text only; write the
     mask down for four cached keys and one new token.""",
+    but=("prompt",),
     shift=lambda past, new: 0,
 )
 fixed.fault(
     "the mask is gone",
     """You took the mask out. With one new token nothing is lost; with several the first sees the
     last.""",
+    but=("one",),
     shift=lambda past, new: past + new,
 )
 fixed.fault(
     "no mask with a cache",
     """You mask the prompt, and nothing as soon as there is a cache. Several new tokens may come
     with one.""",
+    fails=("several",),
     shift=lambda past, new: past + new if past else 0,
 )
 fixed.fault(
@@ -1219,12 +1305,14 @@ fixed.fault(
 fixed.fault(
     "one step too far",
     """Each new token sees one that comes after it. Check the diagonal of your mask.""",
+    but=("one",),
     shift=lambda past, new: past + 1,
 )
 fixed.fault(
     "cached keys are turned again",
     """You turn the whole list of keys. Those of the cache have been turned already, and each step
     turns them further.""",
+    but=("prompt",),
     turn=lambda keys, old, new: apply_rope(torch.cat([old, new]), torch.arange(len(keys))),
 )
 
@@ -1343,7 +1431,7 @@ def writing(
     feed=lambda text, past: text[past:],
     places=lambda past, new: past + torch.arange(new),
     before=norm,
-    ahead=norm,
+    ahead=lambda x, y: norm(x),
     last=norm,
     turn=turned,
     slot=lambda i: i,
@@ -1368,7 +1456,7 @@ def writing(
             parts = (deal(y @ block[name].T, heads) for name in ("query", "key", "value"))
             found, caches[slot(i)] = attention(*turn(*parts, positions), caches[slot(i)])
             x = first(x, found[0].transpose(0, 1).flatten(1) @ block["output"].T)
-            x = second(x, bend(ahead(x) @ block["up"].T) @ block["down"].T)
+            x = second(x, bend(ahead(x, y) @ block["up"].T) @ block["down"].T)
         rows.append(last(which(x)) @ table.T)
         past = len(text)
         text.append(choose(rows[-1], uniform))
@@ -1401,18 +1489,21 @@ whole.fault(
     "everything is computed again",
     """Your words are right, but for each of them the whole text goes through the blocks again.
     With the caches only the newest word has to.""",
+    fails=("text",),
     feed=lambda text, past: text,
 )
 whole.fault(
     "the position starts at 0 with every word",
     """From the second word on each new token is turned as if it were the first of the text. Its
     position is the number of tokens before it.""",
+    fails=("text",),
     places=lambda past, new: torch.arange(new),
 )
 whole.fault(
     "positions from 1",
     """Your positions start at 1. Distances stay the same, but nothing else in the model agrees
     with it; and one step too far is easily made when the cache grows.""",
+    fails=("text",),
     places=lambda past, new: past + (past > 0) + torch.arange(new),
 )
 whole.fault(
@@ -1420,7 +1511,7 @@ whole.fault(
     """You feed attention and the feed-forward part with the vectors as they are. Each of them
     reads what the norm makes of its input.""",
     before=lambda x: x,
-    ahead=lambda x: x,
+    ahead=lambda x, y: x,
 )
 whole.fault(
     "no norm before the attention",
@@ -1432,13 +1523,19 @@ whole.fault(
     "no norm before the feed-forward part",
     """You feed the feed-forward part with the vectors as they are. It reads what the norm makes of
     them.""",
-    ahead=lambda x: x,
+    ahead=lambda x, y: x,
 )
 whole.fault(
     "no norm before the logits",
     """You make logits of the last block's output as it is. Its size has grown from block to block;
     one more norm stands before the embedding.""",
     last=lambda x: x,
+)
+whole.fault(
+    "the feed-forward part reads what the attention read",
+    """Your feed-forward part reads the input of the attention once more. It should read the norm of
+    what the attention has left.""",
+    ahead=lambda x, y: y,
 )
 whole.fault(
     "what attention found replaces the input",
