@@ -328,7 +328,9 @@ class Search:
         for first, second in itertools.combinations(self.catalogue, 2):
             both = first.beside(second)
             if both is not None:
-                taken = any(self._takes_both(i, first, second, both) for i in rich)
+                taken = any(self._takes_both(i, first, second, both) for i in rich) or all(
+                    close(self.cases[i].got, self._base(i, both, None)) for i in self.wrong
+                )
                 yield self._of_base(both, None, None) if taken else None
 
     def _rich(self) -> list[int]:
