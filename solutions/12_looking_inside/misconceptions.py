@@ -166,41 +166,48 @@ def induction_calls(draw):
 induction.fault(
     "the earlier copy itself",
     """You count what goes to the earlier copy of the token. That is a head that looks for itself;
-    an induction head looks one place further on, at what followed the copy.""", but=("no_repeat",),
+    an induction head looks one place further on, at what followed the copy.""",
+    but=("no_repeat",),
     move=lambda marks: marks,
 )
 induction.fault(
     "what stood before the earlier copy",
     """You count what goes to the place *before* the earlier copy. Induction repeats what came
-    after it: move the marks the other way.""", but=("no_repeat",),
+    after it: move the marks the other way.""",
+    but=("no_repeat",),
     move=lambda marks: marks.roll(-1, -1),
 )
 induction.fault(
     "two places behind the copy",
-    """You move the marks two places. What followed the copy stands right behind it.""", but=("no_repeat",),
+    """You move the marks two places. What followed the copy stands right behind it.""",
+    but=("no_repeat",),
     move=lambda marks: moved(marks, 2),
 )
 induction.fault(
     "rows moved in place of columns",
     """You move the marks down: each row gets those of the row above. Columns are the places that
-    are looked at.""", but=("no_repeat",),
+    are looked at.""",
+    but=("no_repeat",),
     move=lambda marks: moved(marks.T).T,
 )
 induction.fault(
     "later copies count too",
     """You also count what follows *later* copies of the token. In weights that are not causal
-    these places hold something, but nothing that comes later can be repeated.""", fails=("texts", "gradient"),
+    these places hold something, but nothing that comes later can be repeated.""",
+    fails=("texts", "gradient"),
     earlier=lambda tokens: alike(tokens) & ~torch.eye(len(tokens), dtype=torch.bool),
 )
 induction.fault(
     "only later copies",
-    """You count what follows *later* copies of the token: the triangle is the wrong one.""", but=("no_repeat",),
+    """You count what follows *later* copies of the token: the triangle is the wrong one.""",
+    but=("no_repeat",),
     earlier=lambda tokens: alike(tokens).triu(1),
 )
 induction.fault(
     "the token counts as its own copy",
     """You count a token as an earlier copy of itself, so that the place right behind it is marked
-    as well.""", fails=("texts", "gradient"),
+    as well.""",
+    fails=("texts", "gradient"),
     earlier=lambda tokens: alike(tokens).tril(),
 )
 induction.fault(
@@ -213,67 +220,78 @@ induction.fault(
 induction.fault(
     "its own place is left out",
     """You leave out the place of the token itself. A token that follows its own copy looks there
-    rightly: it stands right behind the copy.""", fails=("texts", "gradient"),
+    rightly: it stands right behind the copy.""",
+    fails=("texts", "gradient"),
     pick=lambda marks: marks.tril(-1),
 )
 induction.fault(
     "only the latest copy",
     """You count only what followed the latest copy. A head that looks after an older copy does
-    induction as well: the weights after all of them count.""", fails=("texts", "gradient"),
+    induction as well: the weights after all of them count.""",
+    fails=("texts", "gradient"),
     pick=lambda marks: marks & (marks.flip(-1).cumsum(-1).flip(-1) == 1),
 )
 induction.fault(
     "only the first copy",
     """You count only what followed the first copy. The weights after all earlier copies count
-    together.""", fails=("texts", "gradient"),
+    together.""",
+    fails=("texts", "gradient"),
     pick=lambda marks: marks & (marks.cumsum(-1) == 1),
 )
 induction.fault(
     "the mean over the copies",
     """You average over the copies of a token before you average over the positions. The weights
-    after all copies are added up.""", fails=("texts", "gradient"),
+    after all copies are added up.""",
+    fails=("texts", "gradient"),
     pick=lambda marks: marks / marks.sum(-1, keepdim=True).clamp(min=1),
 )
 induction.fault(
     "divided by all positions",
     """You divide by the number of positions in the text. Positions whose token is new cannot do
-    induction, and do not take part in the mean.""", but=("no_repeat",),
+    induction, and do not take part in the mean.""",
+    but=("no_repeat",),
     count=len,
 )
 induction.fault(
     "divided by all positions but the first",
     """You divide by the number of positions less one. Only those whose token has stood before take
-    part in the mean.""", but=("no_repeat",),
+    part in the mean.""",
+    but=("no_repeat",),
     count=lambda tokens: len(tokens) - 1,
 )
 induction.fault(
     "divided by the number of pairs",
     """You divide by the number of pairs of equal tokens. A token that has stood three times before
-    is still one position: count positions, not pairs.""", fails=("texts", "gradient"),
+    is still one position: count positions, not pairs.""",
+    fails=("texts", "gradient"),
     count=lambda tokens: same_before(tokens).sum().clamp(min=1),
 )
 induction.fault(
     "divided by the number of different tokens",
     """You divide by how many different tokens come back. Each *position* whose token has stood
-    before counts.""", fails=("texts", "gradient"),
+    before counts.""",
+    fails=("texts", "gradient"),
     count=lambda tokens: max(1, int((torch.unique(tokens, return_counts=True)[1] > 1).sum())),
 )
 induction.fault(
     "NaN where nothing comes twice",
     """In a text in which no token comes twice you divide 0 by 0. The score of such a text is said
-    to be 0.""", fails=("texts", "no_repeat"),
+    to be 0.""",
+    fails=("texts", "no_repeat"),
     count=lambda tokens: same_before(tokens).any(-1).sum(),
 )
 induction.fault(
     "summed, not averaged",
     """You add up the weights of all positions. A head would score higher on a longer text; divide
-    by the number of positions whose token has stood before.""", fails=("texts", "gradient"),
+    by the number of positions whose token has stood before.""",
+    fails=("texts", "gradient"),
     count=lambda tokens: 1,
 )
 induction.fault(
     "one number for all heads",
     """You average over the heads. The score is there to find *which* head does induction: one
-    number for each.""", fails=("texts", "gradient"),
+    number for each.""",
+    fails=("texts", "gradient"),
     finish=lambda score: score.mean(0, keepdim=True),
 )
 
@@ -329,7 +347,8 @@ entropy.fault(
 entropy.fault(
     "divided by the longest row's",
     """You divide every row by the same number. Position i of a causal head has i + 1 keys, so that
-    each row has a maximum of its own.""", fails=("heads",),
+    each row has a maximum of its own.""",
+    fails=("heads",),
     most=lambda w: possible(w)[-1],
 )
 entropy.fault(
@@ -358,17 +377,20 @@ entropy.fault(
 entropy.fault(
     "divided after the mean",
     """You average the entropies and the maxima first and divide then. Long rows then count more
-    than short ones; divide row by row.""", fails=("heads",),
+    than short ones; divide row by row.""",
+    fails=("heads",),
     share=lambda rows, most: rows.mean(-1) / most.mean(),
 )
 entropy.fault(
     "summed, not averaged",
-    """You add up the rows. Longer texts then have more; the score is a mean over the positions.""", fails=("heads",),
+    """You add up the rows. Longer texts then have more; the score is a mean over the positions.""",
+    fails=("heads",),
     share=lambda rows, most: (rows / most).sum(-1),
 )
 entropy.fault(
     "the last row alone",
-    """You take the last row. The score is a mean over all positions but the first.""", fails=("heads",),
+    """You take the last row. The score is a mean over all positions but the first.""",
+    fails=("heads",),
     share=lambda rows, most: (rows / most)[..., -1],
 )
 entropy.fault(
@@ -420,7 +442,8 @@ entropy.fault(
 entropy.fault(
     "one number for all heads",
     """You average over the heads. An even head and a sharp one together look like two ordinary
-    ones: keep the leading axes.""", fails=("heads",),
+    ones: keep the leading axes.""",
+    fails=("heads",),
     finish=lambda score: score.mean(0, keepdim=True),
 )
 
@@ -485,7 +508,8 @@ rollout.fault(
 rollout.fault(
     "layers in the wrong order",
     """You multiply in the wrong order: the last layer acts on the inputs and the first one last. A
-    vector passes layer 1 first, so that layer stands on the right.""", but=("by_hand",),
+    vector passes layer 1 first, so that layer stands on the right.""",
+    but=("by_hand",),
     order=lambda mixed, done: done @ mixed,
 )
 rollout.fault(
@@ -531,19 +555,22 @@ rollout.fault(
 rollout.fault(
     "heads summed",
     """You add the heads up: the rows no longer sum to one. Heads count alike in rollout, each with
-    its share.""", but=("by_hand",),
+    its share.""",
+    but=("by_hand",),
     join=lambda w: w.sum(1),
 )
 rollout.fault(
     "only the first head",
     """You follow one head and leave the others out. Rollout takes the mean of the heads of a
-    layer.""", but=("by_hand",),
+    layer.""",
+    but=("by_hand",),
     join=lambda w: w[:, 0],
 )
 rollout.fault(
     "the largest of the heads",
     """You take the largest weight of all heads. Some papers do, but then rows sum to more than
-    one; here it is the mean.""", but=("by_hand",),
+    one; here it is the mean.""",
+    but=("by_hand",),
     join=lambda w: w.amax(1),
 )
 rollout.fault(
@@ -554,13 +581,15 @@ rollout.fault(
 rollout.fault(
     "a residual share of one half whatever is asked",
     """You never use the argument `residual`. With 0 the weights are multiplied as they are, with 1
-    nothing would be mixed at all.""", but=("by_hand",),
+    nothing would be mixed at all.""",
+    but=("by_hand",),
     share=lambda r: 0.5,
 )
 rollout.fault(
     "the shares are exchanged",
     """You give the share `residual` to the attention and the rest to the identity. At one half
-    nobody notices.""", but=("by_hand",),
+    nobody notices.""",
+    but=("by_hand",),
     share=lambda r: 1 - r,
 )
 rollout.fault(
@@ -614,12 +643,14 @@ def ablate_calls(draw):
 ablate.fault(
     "always zeros",
     """You set heads to zero, whatever is asked. With `how = "mean"` a head keeps what it finds on
-    average and loses only what depends on the text.""", but=("zero",),
+    average and loses only what depends on the text.""",
+    but=("zero",),
     way=lambda how: "zero",
 )
 ablate.fault(
     "always the mean",
-    """You put in the mean, whatever is asked. With `how = "zero"` nothing is left of the head.""", but=("mean",),
+    """You put in the mean, whatever is asked. With `how = "zero"` nothing is left of the head.""",
+    but=("mean",),
     way=lambda how: "mean",
 )
 ablate.fault(
@@ -630,59 +661,69 @@ ablate.fault(
 ablate.fault(
     "a mean for each text",
     """You take the mean over the positions of each text. It still depends on the text, so that the
-    head can go on telling texts apart: average over the texts as well.""", fails=("mean", "gradient"),
+    head can go on telling texts apart: average over the texts as well.""",
+    fails=("mean", "gradient"),
     mean=lambda found, head: found[:, head].mean(1, keepdim=True),
 )
 ablate.fault(
     "a mean for each position",
     """You take the mean over the texts, position by position. Asked is one vector for all texts
-    and positions.""", but=("zero",),
+    and positions.""",
+    but=("zero",),
     mean=lambda found, head: found[:, head].mean(0, keepdim=True),
 )
 ablate.fault(
     "one number for the whole head",
     """You average over the entries, too, and put one number everywhere. The mean of a head is a
-    vector: E numbers.""", fails=("mean", "gradient"),
+    vector: E numbers.""",
+    fails=("mean", "gradient"),
     mean=lambda found, head: found[:, head].mean(),
 )
 ablate.fault(
     "a mean over the entries",
     """You average over the entries of each vector. The mean runs over texts and positions, and
-    leaves E numbers.""", but=("zero",),
+    leaves E numbers.""",
+    but=("zero",),
     mean=lambda found, head: found[:, head].mean(-1, keepdim=True),
 )
 ablate.fault(
     "the mean of all heads",
     """You put in the mean of all heads. Each head keeps its *own* mean; what the others find has
-    nothing to do with it.""", fails=("mean", "gradient"),
+    nothing to do with it.""",
+    fails=("mean", "gradient"),
     mean=lambda found, head: found.mean((0, 1, 2)),
 )
 ablate.fault(
     "the mean over the heads",
     """You put in the mean over the heads, place by place. Each head keeps its *own* mean, over
-    texts and positions.""", but=("zero",),
+    texts and positions.""",
+    but=("zero",),
     mean=lambda found, head: found.mean(1),
 )
 ablate.fault(
     "the sum in place of the mean",
-    """You put in the sum over texts and positions. Divide by how many there are.""", but=("zero",),
+    """You put in the sum over texts and positions. Divide by how many there are.""",
+    but=("zero",),
     mean=lambda found, head: found[:, head].sum((0, 1)),
 )
 ablate.fault(
     "the mean of the first text",
-    """You take the mean of the first text for all. It runs over all texts and positions.""", fails=("mean", "gradient"),
+    """You take the mean of the first text for all. It runs over all texts and positions.""",
+    fails=("mean", "gradient"),
     mean=lambda found, head: found[0, head].mean(0),
 )
 ablate.fault(
     "the mean passes no gradient",
     """Your mean is cut off (detach, no_grad, item), so that a head which is set to its mean passes
-    no gradient back. It should.""", fails=("gradient",),
+    no gradient back. It should.""",
+    fails=("gradient",),
     mean=lambda found, head: found[:, head].mean((0, 1)).detach(),
 )
 ablate.fault(
     "the zeros pass a gradient",
     """Your zeros are made of the head itself (subtracted, say), so that a gradient passes where
-    none should.""", fails=("gradient",),
+    none should.""",
+    fails=("gradient",),
     zero=lambda found, head: found[:, head] - found[:, head].detach(),
 )
 ablate.fault(
@@ -692,28 +733,33 @@ ablate.fault(
 )
 ablate.fault(
     "only the first of the list",
-    """You replace one head of the list and leave the others as they are. All named heads go.""", fails=("zero", "mean"),
+    """You replace one head of the list and leave the others as they are. All named heads go.""",
+    fails=("zero", "mean"),
     which=lambda heads, count: heads[:1],
 )
 ablate.fault(
     "only the last of the list",
     """You keep the change of the last head alone: each one starts from `found` anew. All named
-    heads go.""", fails=("zero", "mean"),
+    heads go.""",
+    fails=("zero", "mean"),
     which=lambda heads, count: heads[-1:],
 )
 ablate.fault(
     "so many heads from the left",
-    """You replace as many heads as are named, counted from head 0. The list says which.""", but=("by_hand",),
+    """You replace as many heads as are named, counted from head 0. The list says which.""",
+    but=("by_hand",),
     which=lambda heads, count: range(len(heads)),
 )
 ablate.fault(
     "all heads",
-    """You replace every head. The list names those that go.""", but=("by_hand",),
+    """You replace every head. The list names those that go.""",
+    but=("by_hand",),
     which=lambda heads, count: range(count),
 )
 ablate.fault(
     "the next head",
-    """You replace the head after each that is named. Heads count from 0.""", but=("by_hand",),
+    """You replace the head after each that is named. Heads count from 0.""",
+    but=("by_hand",),
     which=lambda heads, count: [(h + 1) % count for h in heads],
 )
 ablate.in_place(fails=("by_hand", "zero", "mean"))
@@ -800,8 +846,9 @@ patch.fault(
 patch.fault(
     "everything from the first to the last",
     """You patch the positions between the first and the last named one as well. The list may have
-    gaps: only what it names changes.""", fails=("one_head",),
-    where=lambda places, length: list(range(min(places), max(places) + 1)) if places else [],
+    gaps: only what it names changes.""",
+    fails=("one_head",),
+    where=lambda places, length: list(range(places[0], places[-1] + 1)) if places else [],
 )
 patch.fault(
     "from the first up to the last",
@@ -811,13 +858,15 @@ patch.fault(
 )
 patch.fault(
     "only the first of the positions",
-    """You patch one position of the list. All named ones change.""", fails=("one_head",),
+    """You patch one position of the list. All named ones change.""",
+    fails=("one_head",),
     where=lambda places, length: places[:1],
 )
 patch.fault(
     "only the last of the positions",
     """You patch the last position of the list alone: each one starts from the corrupted run anew.
-    All named ones change.""", fails=("one_head",),
+    All named ones change.""",
+    fails=("one_head",),
     where=lambda places, length: places[-1:],
 )
 patch.fault(
@@ -845,41 +894,48 @@ patch.fault(
 patch.fault(
     "the mean of the positions",
     """You put the mean over the named positions at all of them. Each position gets what was found
-    *there*.""", fails=("one_head",),
+    *there*.""",
+    fails=("one_head",),
     take=lambda clean, places: clean[..., places, :].mean(-2, keepdim=True),
 )
 patch.fault(
     "the order of the list",
     """You sort the positions on one side, or turn them round, and not on the other. Each position
-    gets what was found *there*.""", fails=("one_head",),
+    gets what was found *there*.""",
+    fails=("one_head",),
     take=lambda clean, places: clean[..., sorted(places), :],
 )
 patch.fault(
     "positions turned round",
     """You read the positions of the clean run from last to first. Each position gets what was
-    found *there*.""", fails=("one_head",),
+    found *there*.""",
+    fails=("one_head",),
     take=lambda clean, places: clean[..., places[::-1], :],
 )
 patch.fault(
     "every head is patched",
     """You patch all heads at the named positions. Then nobody knows which of them did it: one head
-    at a time.""", fails=("one_head",),
+    at a time.""",
+    fails=("one_head",),
     heads=lambda head: slice(None),
 )
 patch.fault(
     "the first head is patched",
-    """You patch head 0, whichever is named.""", fails=("one_head",),
+    """You patch head 0, whichever is named.""",
+    fails=("one_head",),
     heads=lambda head: 0,
 )
 patch.fault(
     "all heads up to this one",
-    """You patch a slice of heads. One head at a time.""", fails=("one_head",),
+    """You patch a slice of heads. One head at a time.""",
+    fails=("one_head",),
     heads=lambda head: slice(head + 1),
 )
 patch.fault(
     "only the first text",
     """You patch the first text of the batch and no other one. Axis 0 counts texts; all of them are
-    patched.""", fails=("one_head",),
+    patched.""",
+    fails=("one_head",),
     texts=lambda count: [0],
 )
 patch.fault(
@@ -966,7 +1022,8 @@ back.fault(
 back.fault(
     "the right word against all others",
     """You compare with the mean, or the largest, of all logits. The lead is that over the one word
-    that is named.""", fails=("texts",),
+    that is named.""",
+    fails=("texts",),
     lead=lambda logits, right, wrong: logits.gather(1, right[:, None])[:, 0] - logits.mean(1),
 )
 back.fault(
@@ -1030,7 +1087,8 @@ back.fault(
 back.fault(
     "a share for each text, then the mean",
     """You divide text by text and average the shares. A text in which the corruption changed
-    little has a divisor near 0 and drowns all others: average the leads first.""", fails=("texts",),
+    little has a divisor near 0 and drowns all others: average the leads first.""",
+    fails=("texts",),
     mean=lambda lead: lead,
     finish=lambda share: share.mean(),
 )
@@ -1042,7 +1100,8 @@ back.fault(
 )
 back.fault(
     "the first text alone",
-    """You take the lead of the first text. It is averaged over the texts.""", fails=("texts",),
+    """You take the lead of the first text. It is averaged over the texts.""",
+    fails=("texts",),
     mean=lambda lead: lead[0],
 )
 back.fault(
@@ -1054,12 +1113,14 @@ back.fault(
 back.fault(
     "the first text's words for all",
     """You take the two words of the first text for all texts. Each text has a right word and a
-    wrong one of its own.""", fails=("texts",),
+    wrong one of its own.""",
+    fails=("texts",),
     words=lambda right, wrong: (right[:1].expand_as(right), wrong[:1].expand_as(wrong)),
 )
 back.fault(
     "cut off to 0 and 1",
-    """You cut the result off at 0 and 1. It may be negative, or larger than 1.""", fails=("texts",),
+    """You cut the result off at 0 and 1. It may be negative, or larger than 1.""",
+    fails=("texts",),
     finish=lambda share: share.clamp(0, 1),
 )
 
@@ -1099,13 +1160,15 @@ def logit_calls(draw):
 logits.fault(
     "each part has a divisor of its own",
     """You normalise every part by itself. A tiny part would get as large a share as a big one, and
-    the shares would not add up: the divisor is that of the sum.""", fails=("parts",),
+    the shares would not add up: the divisor is that of the sum.""",
+    fails=("parts",),
     divisor=lambda parts, total, spread: (parts.var(-1, correction=0, keepdim=True) + 1e-5).sqrt(),
 )
 logits.fault(
     "the divisor of all entries",
     """You take the variance of all entries of all parts. The norm sees one vector, the sum of the
-    parts.""", fails=("parts",),
+    parts.""",
+    fails=("parts",),
     divisor=lambda parts, total, spread: spread(parts).sqrt(),
 )
 logits.fault(
@@ -1122,13 +1185,15 @@ logits.fault(
 logits.fault(
     "the mean of the parts in place of their sum",
     """You take the variance of the mean of the parts. The vector of the residual stream is their
-    sum.""", fails=("parts",),
+    sum.""",
+    fails=("parts",),
     sum=lambda parts: parts.mean(0),
 )
 logits.fault(
     "the last part alone",
     """You take the variance of the last part. The vector of the residual stream is the sum of
-    all.""", fails=("parts",),
+    all.""",
+    fails=("parts",),
     sum=lambda parts: parts[-1],
 )
 logits.fault(
@@ -1158,7 +1223,8 @@ logits.fault(
 logits.fault(
     "the mean of the sum is taken from each part",
     """You take the mean of the whole sum out of every part. Together they give up that mean once:
-    each gives up its own.""", fails=("parts",),
+    each gives up its own.""",
+    fails=("parts",),
     centre=lambda parts: parts - parts.sum(0).mean(),
 )
 logits.fault(
@@ -1170,18 +1236,21 @@ logits.fault(
 logits.fault(
     "the mean of everything is taken out",
     """You take the mean of all entries of all parts out of each. Every part gives up its own
-    mean.""", fails=("parts",),
+    mean.""",
+    fails=("parts",),
     centre=lambda parts: parts - parts.mean(),
 )
 logits.fault(
     "the scale of the norm is left out",
     """You leave out the learned scale of the norm. It stretches some entries and shrinks others
-    before the table sees them.""", fails=("parts",),
+    before the table sees them.""",
+    fails=("parts",),
     stretch=lambda x, scale: x,
 )
 logits.fault(
     "divided by the scale",
-    """You divide by the learned scale of the norm. It multiplies.""", fails=("parts",),
+    """You divide by the learned scale of the norm. It multiplies.""",
+    fails=("parts",),
     stretch=lambda x, scale: x / scale,
 )
 logits.fault(
@@ -1221,7 +1290,8 @@ logits.fault(
 logits.fault(
     "the whole logit",
     """You return one number, the sum of all shares. Asked is who wrote it: a number for each
-    part.""", fails=("parts",),
+    part.""",
+    fails=("parts",),
     finish=lambda shares: shares.sum(0, keepdim=True),
 )
 logits.fault(
@@ -1273,7 +1343,8 @@ fixed.fault(
 fixed.fault(
     "still reshaped without exchanging axes",
     """The caller's tensor is safe now. But a reshape keeps the order of the numbers, and positions
-    stand behind heads in it: the rows are pieced together from several positions.""", fails=("positions",),
+    stand behind heads in it: the rows are pieced together from several positions.""",
+    fails=("positions",),
     join=unmoved,
 )
 fixed.fault(
