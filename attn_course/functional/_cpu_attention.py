@@ -16,6 +16,8 @@ from torch.nn import functional as F
 FOLDED_POSITIONS = 16
 # without AVX-512 and with so many numbers (2 MiB) in the keys of a head, products are quicker
 LARGE_HEAD = 2**19
+# up to so many numbers (1 MiB in float32) all keys are widened at once, not a head at a time
+SMALL_KEYS = 2**18
 # keys widened at a time: with 8 heads of 128 entries, 1 MiB
 WIDENED_KEYS = 256
 
@@ -56,7 +58,7 @@ def cpu_attention(
         )
     if attn_mask is not None and attn_mask.dtype != torch.bool:
         attn_mask = attn_mask.float()
-    if tracked:
+    if tracked or key.numel() <= SMALL_KEYS:
         wide = (rows.float() for rows in (query, key, value))
         return F.scaled_dot_product_attention(
             *wide, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=groups > 1

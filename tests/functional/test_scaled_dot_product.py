@@ -568,10 +568,12 @@ def test_half_precision_is_widened_where_its_products_are_slow(
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("small", [0, _cpu_attention.SMALL_KEYS])
 @pytest.mark.parametrize("kind", ["none", "causal", "boolean", "bias"])
 def test_widened_heads_give_what_float64_gives(
-    dtype: torch.dtype, kind: str, monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype, kind: str, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(_cpu_attention, "SMALL_KEYS", small)
     monkeypatch.setattr(_cpu_attention, "_has", lambda feature: feature == "_is_avx512_supported")
     tensors = [t.detach().to(dtype) for t in rows(19, kv_heads=HKV)]
     length, keys = tensors[0].shape[-2], tensors[1].shape[-2]
