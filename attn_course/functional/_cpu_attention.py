@@ -16,8 +16,8 @@ from torch.nn import functional as F
 FOLDED_POSITIONS = 16
 # without AVX-512 and with so many numbers (2 MiB) in the keys of a head, products are quicker
 LARGE_HEAD = 2**19
-# up to so many numbers (1 MiB in float32) all keys are widened at once, not a head at a time
-SMALL_KEYS = 2**18
+# up to so many numbers (256 KiB in float32) all keys are widened at once, not a head at a time
+SMALL_KEYS = 2**16
 # keys widened at a time: with 8 heads of 128 entries, 1 MiB
 WIDENED_KEYS = 256
 

@@ -562,7 +562,8 @@ def test_half_precision_is_widened_where_its_products_are_slow(
             want = original(*(t.double() for t in tensors))
             assert_close(got.double(), want, atol=8e-3 if dtype == torch.bfloat16 else 1e-3, rtol=0)
             calls.append(all(seen))
-            assert got.dtype == dtype and len(set(seen)) == 1
+            assert got.dtype == dtype
+            assert len(set(seen)) == 1
             seen.clear()
     assert tuple(calls) == widened
 
@@ -580,8 +581,7 @@ def test_widened_heads_give_what_float64_gives(
     mask = {"boolean": torch.rand(length, keys) > 0.4, "bias": torch.randn(B, 1, length, keys)}
     options = {"is_causal": kind == "causal", "enable_gqa": True}
     got = scaled_dot_product_attention(*tensors, mask.get(kind), **options)
-    wide = None if kind not in mask else mask[kind]
-    wide = wide.double() if kind == "bias" else wide
+    wide = mask[kind].double() if kind == "bias" else mask.get(kind)
     want = scaled_dot_product_attention(*(t.double() for t in tensors), wide, **options)
     eps = torch.finfo(dtype).eps
     assert_close(got.double(), want, atol=4 * eps, rtol=0)
