@@ -1367,7 +1367,7 @@ score.fault(
 )
 score.fault(
     "always four orders",
-    """You take four orders whatever `max_order` says.""",
+    """You take four orders whatever `max_order` says. With another number, other n-grams count.""",
     but=("no_match",),
     orders=lambda top: range(1, 5),
 )

@@ -921,7 +921,7 @@ patch.fault(
 )
 patch.fault(
     "the first head is patched",
-    """You patch head 0, whichever is named.""",
+    """You patch head 0, whichever is named. Use the number that you were given.""",
     fails=("one_head",),
     heads=lambda head: 0,
 )
