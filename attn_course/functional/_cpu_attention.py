@@ -59,10 +59,16 @@ def cpu_attention(
     if attn_mask is not None and attn_mask.dtype != torch.bool:
         attn_mask = attn_mask.float()
     if tracked or key.numel() <= SMALL_KEYS:
-        wide = (rows.float() for rows in (query, key, value))
-        return F.scaled_dot_product_attention(
-            *wide, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=groups > 1
-        ).to(query.dtype)
+        output = F.scaled_dot_product_attention(
+            query.float(),
+            key.float(),
+            value.float(),
+            attn_mask,
+            is_causal=is_causal,
+            scale=scale,
+            enable_gqa=groups > 1,
+        )
+        return output.to(query.dtype)
     return _widened(query, key, value, attn_mask, is_causal, scale)
 
 
