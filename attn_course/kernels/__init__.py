@@ -16,12 +16,15 @@ except ModuleNotFoundError as _missing:
     ) from _missing
 
 from attn_course.kernels.copy import copy
+from attn_course.kernels.flash_attention import flash_attention, flash_attention_with_lse
 from attn_course.kernels.layer_norm import layer_norm
 from attn_course.kernels.matmul import matmul
 from attn_course.kernels.softmax import softmax
 
 __all__ = [
     "copy",
+    "flash_attention",
+    "flash_attention_with_lse",
     "layer_norm",
     "matmul",
     "softmax",
