@@ -1,4 +1,4 @@
-"""Copy, softmax, layer norm, matmul: the interpreter against float64, at sizes that fit no block."""
+"""Copy, softmax, layer norm, matmul: the interpreter against float64, at ragged sizes."""
 
 import os
 import subprocess
