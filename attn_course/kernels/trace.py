@@ -29,7 +29,7 @@ class Access:
         program: Its place in the grid.
         kind: ``"load"`` or ``"store"``.
         tensor: Name of the kernel's argument that it points into.
-        places: Entries of that argument's storage, counted from its first one, in the order of the
+        places: Where the entries lie, counted from the argument's first one, in the order of the
             block; what the mask excludes is left out.
         itemsize: Bytes of an entry.
         lanes: Entries of the block, masked ones included.
@@ -166,12 +166,7 @@ def traced() -> Iterator[Trace]:
         )
         launches, kernel = launches + 1, self.fn.__name__
         arguments = [
-            (
-                name,
-                value.untyped_storage().data_ptr(),
-                value.untyped_storage().nbytes(),
-                value.element_size(),
-            )
+            (name, value.data_ptr(), _extent(value), value.element_size())
             for name, value in bound.arguments.items()
             if isinstance(value, Tensor)
         ]
@@ -184,6 +179,12 @@ def traced() -> Iterator[Trace]:
     finally:
         del builder.create_masked_load, builder.create_masked_store
         executor.__call__ = call
+
+
+def _extent(tensor: Tensor) -> int:
+    """Bytes from the first entry of a tensor to the end of its last one."""
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return (1 + sum((size - 1) * stride for size, stride in steps)) * tensor.element_size()
 
 
 def _whose(

@@ -83,6 +83,13 @@ def test_sectors_count_what_a_stride_costs() -> None:
     assert turned.sectors == turned.nbytes  # whole columns are read: nothing is wasted
 
 
+def test_the_explorer_replays_what_the_interpreter_does() -> None:
+    from attn_course.explorers import memory_trace
+    from experiments import export_memory_trace
+
+    assert export_memory_trace.export() == memory_trace.traces()
+
+
 def test_the_interpreter_is_left_as_it_was() -> None:
     from triton.runtime import interpreter
 
