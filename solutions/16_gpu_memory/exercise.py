@@ -433,12 +433,9 @@ probe.judges(
     points=1,
 )
 
+
 # %% nbgrader={"grade_id": "check_copy-mutants", "grade": true, "points": 6}
 # Wrong answers of the kind that a kernel gives.
-probe = probes(check_copy=check_copy)
-
-
-### BEGIN HIDDEN TESTS
 def by_blocks(programs, places, before=lambda x: None):
     def candidate(x, block_size):
         y = torch.zeros_like(x)
@@ -456,6 +453,13 @@ def own(program, block):
     return program * block + torch.arange(block)
 
 
+probe = probes(check_copy=check_copy)
+probe.judges(
+    right=[with_clone],
+    wrong={"the last block is left out": by_blocks(lambda n, b: n // b, own)},
+    points=1,
+)
+### BEGIN HIDDEN TESTS
 probe.judges(
     right=[with_clone, by_blocks(lambda n, b: -(-n // b), own)],
     wrong={
