@@ -399,13 +399,13 @@ def tiles(kernel: str, head_dim: int, dtype: torch.dtype) -> dict[str, int]:
         elif head_dim <= 128:
             rows, columns, warps, stages = 64, 64, 8, 2
         else:
-            rows, columns, warps, stages = 32, 64, 8, 1
+            rows, columns, warps, stages = 32, 32, 8, 1
     elif head_dim <= 64:
         rows, columns, warps, stages = 128, 64, 8, 2
     elif head_dim <= 128:
         rows, columns, warps, stages = 128, 32, 8, 2
     else:
-        rows, columns, warps, stages = 64, 32, 8, 1
+        rows, columns, warps, stages = 32, 32, 4, 1
     return {"BLOCK_L": rows, "BLOCK_S": columns, "num_warps": warps, "num_stages": stages}
 
 
