@@ -15,6 +15,7 @@ except ModuleNotFoundError as _missing:
         name=_missing.name,
     ) from _missing
 
+from attn_course.kernels.banded_matmul import banded_matmul, banded_sum
 from attn_course.kernels.copy import copy
 from attn_course.kernels.decode_attention import decode_attention, paged_decode_attention
 from attn_course.kernels.flash_attention import flash_attention, flash_attention_with_lse
@@ -23,6 +24,8 @@ from attn_course.kernels.matmul import matmul
 from attn_course.kernels.softmax import softmax
 
 __all__ = [
+    "banded_matmul",
+    "banded_sum",
     "copy",
     "decode_attention",
     "flash_attention",

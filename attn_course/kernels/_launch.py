@@ -1,7 +1,5 @@
 """What every launcher asks before it starts a kernel, and how large the tiles are."""
 
-from collections.abc import Mapping
-
 import torch
 import triton
 from torch import Tensor
@@ -60,9 +58,4 @@ def precision(dtype: torch.dtype) -> str:
 
 def block(size: int, *, least: int = 1) -> int:
     """The smallest power of two that holds ``size``; ``tl.arange`` knows no other lengths."""
-    return max(least, triton.next_power_of_2(max(1, size)))
-
-
-def strides(**tensors: Tensor) -> Mapping[str, tuple[int, ...]]:
-    """Distances between neighbours on every axis but the last, counted in entries."""
-    return {name: tensor.stride()[:-1] for name, tensor in tensors.items()}
+    return max(least, 1 << (max(1, size) - 1).bit_length())

@@ -7,7 +7,7 @@ For small inputs: every access is kept. Needs ``TRITON_INTERPRET=1`` before the 
 import contextlib
 import dataclasses
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -55,11 +55,27 @@ class Access:
         return int((self.places * self.itemsize // SECTOR).unique().numel()) * SECTOR
 
 
-class Trace(list[Access]):
+class Trace:
     """All accesses in their order, and what they add up to.
 
     Programs come one after the other here; on a GPU many run at the same time.
+
+    Args:
+        accesses: Where it starts.
     """
+
+    def __init__(self, accesses: Iterable[Access] = ()) -> None:
+        self._accesses = list(accesses)
+
+    def __iter__(self) -> Iterator[Access]:
+        return iter(self._accesses)
+
+    def __len__(self) -> int:
+        return len(self._accesses)
+
+    def append(self, access: Access) -> None:
+        """Note one more."""
+        self._accesses.append(access)
 
     def only(self, kind: str | None = None, tensor: str | None = None) -> "Trace":
         """The accesses of one kind, or to one argument."""
