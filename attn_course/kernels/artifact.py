@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import importlib
 import json
+import math
 import re
 import subprocess
 import sys
@@ -219,6 +220,17 @@ def catalogue(dtype: torch.dtype = torch.bfloat16) -> list[Launch]:
                     said, "flash_attention", "_flash_backward",
                     heads, heads, heads, heads, lse, heads, lse, *options,
                 )  # fmt: skip
+    query, cache = empty(8, 32, 128), empty(8, 8, 32768, 128)
+    lengths = empty(8, dtype=torch.int32)
+    take("d128", "decode_attention", "_whole", query, cache, cache, lengths, 128**-0.5, 0)
+    pool, table = empty(16384, 16, 8, 128), empty(8, 2048, dtype=torch.int32)
+    take(
+        "d128 paged", "decode_attention", "_paged",
+        query, pool, pool, table, lengths, 128**-0.5, 0,
+    )  # fmt: skip
+    heads = empty(2, 12, 4096, 64)
+    take("window 513", "banded_matmul", "_banded", heads, heads, 256, 513, 1, -math.inf)
+    take("window 513", "banded_matmul", "_summed", empty(2, 12, 4096, 513), heads, 256, 1, False)
     return found
 
 
