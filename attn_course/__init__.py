@@ -16,6 +16,7 @@ PARTS = (
     "functional",
     "grading",
     "interop",
+    "kernels",
     "masks",
     "nn",
     "probes",

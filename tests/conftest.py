@@ -15,6 +15,10 @@ from jaxtyping import config, install_import_hook
 if os.environ.get("ATTN_TYPECHECK", "1") != "0":
     install_import_hook("attn_course", "typecheck.typecheck")
 
+# Kernels run on a processor, through Triton's interpreter, which looks at this when a kernel is
+# decorated. With a GPU, TRITON_INTERPRET=0 runs the same tests there.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 torch.set_num_threads(1)
 
 

@@ -13,7 +13,7 @@ PACKAGE = Path(attn_course.__file__).parent
 ROOT = PACKAGE.parent
 HEAVY = ("triton", "transformers", "matplotlib", "nbgrader")
 PARTS = sorted(p.parent.name for p in PACKAGE.glob("*/__init__.py"))
-LIGHT = [part for part in PARTS if part not in ("viz", "explorers", "grading", "interop")]
+LIGHT = [p for p in PARTS if p not in ("viz", "explorers", "grading", "interop", "kernels")]
 
 # one process for all of them: torch takes seconds to load, and the culprit is named all the same
 REPORT = """

@@ -1,0 +1,37 @@
+"""Triton kernels: the same source is read, run by the interpreter, compiled, and fast on a GPU.
+
+Needs the extra ``kernels`` (Linux on x86-64). With ``TRITON_INTERPRET=1`` in the environment
+before the first import of this package, kernels run on a processor, slowly; without it and without
+a GPU every function says which plain function to use.
+"""
+
+try:
+    import triton as _triton  # noqa: F401
+except ModuleNotFoundError as _missing:
+    raise ModuleNotFoundError(
+        "attn_course.kernels needs Triton, which has wheels for Linux on x86-64 only: there, "
+        "pip install 'attn-course[kernels]'. Everywhere else use attn_course.functional, which "
+        "has the same functions in plain torch",
+        name=_missing.name,
+    ) from _missing
+
+from attn_course.kernels.banded_matmul import banded_matmul, banded_sum
+from attn_course.kernels.copy import copy
+from attn_course.kernels.decode_attention import decode_attention, paged_decode_attention
+from attn_course.kernels.flash_attention import flash_attention, flash_attention_with_lse
+from attn_course.kernels.layer_norm import layer_norm
+from attn_course.kernels.matmul import matmul
+from attn_course.kernels.softmax import softmax
+
+__all__ = [
+    "banded_matmul",
+    "banded_sum",
+    "copy",
+    "decode_attention",
+    "flash_attention",
+    "flash_attention_with_lse",
+    "layer_norm",
+    "matmul",
+    "paged_decode_attention",
+    "softmax",
+]

@@ -1,0 +1,238 @@
+"""Copy, softmax, layer norm, matmul: the interpreter against float64, at ragged sizes."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from kernel_mutation import mutated
+from torch import Tensor
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+pytest.importorskip("triton", reason="no Triton here: kernels need Linux on x86-64")
+
+from attn_course import kernels
+
+DEVICE = "cuda" if os.environ["TRITON_INTERPRET"] == "0" else "cpu"
+SHAPES = [(1, 1), (3, 7), (37, 61), (5, 257), (2, 3, 33)]
+
+
+def randn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape, device=DEVICE).to(dtype)
+
+
+def check_gradients(
+    ours: Callable[..., Tensor], right: Callable[..., Tensor], *inputs: Tensor, **close: Any
+) -> None:
+    """Output and all gradients, of a push that is different everywhere, against float64."""
+    asked = [x.detach().clone().requires_grad_() for x in inputs]
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    output, expected = ours(*asked), right(*exact)
+    assert_close(output, expected.to(output.dtype), **close)
+    push = torch.randn_like(output)
+    found = torch.autograd.grad(output, asked, push)
+    wanted = torch.autograd.grad(expected, exact, push.double())
+    for gradient, want in zip(found, wanted, strict=True):
+        assert_close(gradient, want.to(gradient.dtype), **close)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 1024, 1037])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_copy_is_the_same_to_the_last_entry(size: int, dtype: torch.dtype) -> None:
+    source = randn(size, dtype=dtype)
+    assert torch.equal(kernels.copy(source, block_size=256), source)
+
+
+def test_copy_of_a_transposed_tensor_keeps_its_places() -> None:
+    source = randn(5, 7)
+    assert torch.equal(kernels.copy(source.mT), source.mT)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_softmax_and_its_gradient_are_those_of_float64(shape: tuple[int, ...]) -> None:
+    check_gradients(kernels.softmax, lambda x: x.softmax(-1), 5 * randn(*shape))
+
+
+def test_softmax_holds_large_scores_and_empty_rows() -> None:
+    scores = torch.tensor([[1e4, 1e4 - 1, -1e30], [-torch.inf] * 3, [-torch.inf, 3.0, 3.0]])
+    scores = scores.to(DEVICE).requires_grad_()
+    weights = kernels.softmax(scores)
+    expected = scores.detach().double().softmax(-1).nan_to_num(0.0).float()
+    assert_close(weights, expected)
+    (weights * torch.arange(3, device=DEVICE)).sum().backward()
+    assert scores.grad is not None
+    assert torch.equal(scores.grad[1], torch.zeros(3, device=DEVICE))
+    assert scores.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_layer_norm_and_its_gradients_are_those_of_float64(shape: tuple[int, ...]) -> None:
+    def right(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:], weight, bias)
+
+    inputs = 3 + randn(*shape), randn(shape[-1]), randn(shape[-1])
+    # a mean of 3 costs two digits
+    check_gradients(kernels.layer_norm, right, *inputs, rtol=1e-4, atol=1e-4)
+
+
+def test_layer_norm_sums_the_gradients_of_more_rows_than_programs() -> None:
+    module = sys.modules["attn_course.kernels.layer_norm"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PROGRAMS", 3)
+        check_gradients(
+            kernels.layer_norm,
+            lambda x, w, b: F.layer_norm(x, x.shape[-1:], w, b),
+            *(randn(101, 307), randn(307), randn(307)),
+            **{"rtol": 1e-4, "atol": 1e-4},
+        )
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (37, 41, 23), (64, 16, 32), (5, 97, 130)])
+def test_matmul_and_its_gradients_are_those_of_float64(sizes: tuple[int, int, int]) -> None:
+    m, k, n = sizes
+    check_gradients(kernels.matmul, torch.matmul, randn(m, k), randn(k, n), rtol=1e-5, atol=1e-5)
+
+
+def test_matmul_reads_a_transposed_factor_in_place() -> None:
+    a, b = randn(29, 37), randn(43, 29)
+    assert_close(kernels.matmul(a.mT, b.mT), a.mT @ b.mT, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "matmul"])
+def test_half_precision_comes_back_as_half_precision(name: str) -> None:
+    half = torch.float16
+    if name == "matmul":
+        inputs = randn(17, 19, dtype=half), randn(19, 23, dtype=half)
+        expected = inputs[0].double() @ inputs[1].double()
+    elif name == "softmax":
+        inputs = (randn(17, 19, dtype=half),)
+        expected = inputs[0].double().softmax(-1)
+    else:
+        inputs = randn(17, 19, dtype=half), randn(19, dtype=half), randn(19, dtype=half)
+        expected = F.layer_norm(inputs[0].double(), (19,), *(x.double() for x in inputs[1:]))
+    found = getattr(kernels, name)(*inputs)
+    assert found.dtype == half
+    assert_close(found, expected.half())
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes"),
+    [("softmax", [(3, 5)]), ("layer_norm", [(3, 5), (5,), (5,)]), ("matmul", [(3, 5), (5, 7)])],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_the_operators_keep_what_they_promise_to_torch(
+    operator: str, shapes: list[tuple[int, ...]]
+) -> None:
+    torch.use_deterministic_algorithms(False)  # opcheck compares two runs
+    inputs: list[Any] = [randn(*shape).requires_grad_() for shape in shapes]
+    inputs += [1e-5] if operator == "layer_norm" else []
+    torch.library.opcheck(getattr(torch.ops.attn_course, operator).default, tuple(inputs))
+
+
+MUTANTS = {
+    "the edge is not -inf": ("softmax", 'other=-float("inf")', "other=0.0"),
+    "no maximum": ("softmax", "tl.exp(x - top)", "tl.exp(x)"),
+    "the gradient forgets the sum": (
+        "softmax",
+        "y * (dy - tl.sum(y * dy, axis=1, keep_dims=True))",
+        "y * dy",
+    ),
+    "the edge counts in the variance": (
+        "layer_norm",
+        "tl.where(inside, x - mean[:, None], 0.0)",
+        "x - mean[:, None]",
+    ),
+    "the gradient forgets the mean": (
+        "layer_norm",
+        "push - normed * along[:, None] - level[:, None]",
+        "push - normed * along[:, None]",
+    ),
+    "the ragged end of K is read": ("matmul", "left = K - start", "left = K"),
+    "the last block is left out": (
+        "matmul",
+        "range(0, K, BLOCK_K)",
+        "range(0, K - BLOCK_K, BLOCK_K)",
+    ),
+    "a block is copied without its edge": (
+        "copy",
+        "triton.cdiv(source.numel(), block_size)",
+        "source.numel() // block_size",
+    ),
+}
+
+
+def _copy_oracle(function: Callable[..., Tensor]) -> None:
+    source = torch.arange(1037.0, device=DEVICE)
+    assert_close(function(source, block_size=256), source)
+
+
+def _softmax_oracle(function: Callable[..., Tensor]) -> None:
+    for scores in (60 * randn(3, 7) + 60, randn(3, 7) - 5):
+        check_gradients(function, lambda x: x.softmax(-1), scores)
+
+
+def _layer_norm_oracle(function: Callable[..., Tensor]) -> None:
+    def right(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:], weight, bias)
+
+    inputs = 3 + randn(3, 7), randn(7), randn(7)
+    check_gradients(function, right, *inputs, rtol=1e-4, atol=1e-4)
+
+
+def _matmul_oracle(function: Callable[..., Tensor]) -> None:
+    a, b = randn(7, 64)[:, :41], randn(64, 5)[:41]  # numbers lie behind the edge
+    assert_close(function(a, b), a @ b, rtol=1e-5, atol=1e-5)
+    check_gradients(function, torch.matmul, a, b, rtol=1e-5, atol=1e-5)
+
+
+ORACLES = {
+    "copy": _copy_oracle,
+    "softmax": _softmax_oracle,
+    "layer_norm": _layer_norm_oracle,
+    "matmul": _matmul_oracle,
+}
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_the_oracles_accept_what_we_ship(name: str) -> None:
+    ORACLES[name](getattr(kernels, name))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("fault", MUTANTS)
+def test_the_oracles_reject_planted_mistakes(fault: str, tmp_path: Path) -> None:
+    name, old, new = MUTANTS[fault]
+    wrong = getattr(mutated(tmp_path, name, old, new), name)
+    with pytest.raises(AssertionError):
+        ORACLES[name](wrong)
+
+
+def test_without_gpu_and_interpreter_the_message_says_what_to_use() -> None:
+    code = (
+        "import torch; from attn_course import kernels\n"
+        "try: kernels.softmax(torch.ones(2, 3))\n"
+        "except ValueError as error: print(error)"
+    )
+    environment = {**os.environ, "TRITON_INTERPRET": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "attn_course.functional.softmax" in done.stdout
+    assert "TRITON_INTERPRET=1" in done.stdout
+
+
+def test_what_the_kernels_cannot_do_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="scores: expected float16, bfloat16 or float32"):
+        kernels.softmax(torch.ones(3, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"b: expected size 5 on axis 0, got shape \(3, 5\)"):
+        kernels.matmul(torch.ones(3, 5), torch.ones(3, 5))
+    with pytest.raises(ValueError, match="block_size: expected a power of two, got 100"):
+        kernels.copy(torch.ones(3), block_size=100)
+    if DEVICE == "cpu":
+        with pytest.raises(ValueError, match=r"a: .* tl\.dot is wrong for bfloat16"):
+            kernels.matmul(*torch.ones(2, 3, 3, dtype=torch.bfloat16))
