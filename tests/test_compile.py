@@ -165,6 +165,9 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
     "attention_weights": lambda: of(
         lambda a, b: fn.attention_weights(a, b, is_causal=True), heads_q, heads_k
     ),
+    "attention_bytes": lambda: Row(why=COUNTS),
+    "matmul_bytes": lambda: Row(why=COUNTS),
+    "roofline_seconds": lambda: Row(why=COUNTS),
     "attention_with_lse": lambda: of(
         fn.attention_with_lse, heads_q, heads_k, heads_v, mask[:, None, None]
     ),

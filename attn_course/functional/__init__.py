@@ -86,6 +86,7 @@ from attn_course.functional.recurrent import (
     rnn_cell,
     rnn_jacobian,
 )
+from attn_course.functional.roofline import attention_bytes, matmul_bytes, roofline_seconds
 from attn_course.functional.saliency import (
     grad_cam,
     gradient_times_input,
@@ -120,6 +121,7 @@ __all__ = [
     "alibi_slopes",
     "apply_rope",
     "attention",
+    "attention_bytes",
     "attention_flops",
     "attention_log_prob",
     "attention_parameters",
@@ -171,6 +173,7 @@ __all__ = [
     "logsumexp",
     "lstm_cell",
     "masked_softmax",
+    "matmul_bytes",
     "memory_hop",
     "merge_attention",
     "path_length",
@@ -183,6 +186,7 @@ __all__ = [
     "rms_norm",
     "rnn_cell",
     "rnn_jacobian",
+    "roofline_seconds",
     "rope_frequencies",
     "sample_attention",
     "scaled_base",

@@ -16,6 +16,7 @@ except ModuleNotFoundError as _missing:
     ) from _missing
 
 from attn_course.kernels.copy import copy
+from attn_course.kernels.decode_attention import decode_attention, paged_decode_attention
 from attn_course.kernels.flash_attention import flash_attention, flash_attention_with_lse
 from attn_course.kernels.layer_norm import layer_norm
 from attn_course.kernels.matmul import matmul
@@ -23,9 +24,11 @@ from attn_course.kernels.softmax import softmax
 
 __all__ = [
     "copy",
+    "decode_attention",
     "flash_attention",
     "flash_attention_with_lse",
     "layer_norm",
     "matmul",
+    "paged_decode_attention",
     "softmax",
 ]

@@ -83,7 +83,7 @@ class Artifact:
 def recorded() -> Iterator[list[Launch]]:
     """Note every launch in the block in place of making it."""
     if INTERPRETED:
-        raise ValueError("TRITON_INTERPRET: expected to be unset, interpreted kernels do not compile")
+        raise ValueError("TRITON_INTERPRET: expected unset, interpreted kernels do not compile")
     launches: list[Launch] = []
     run = JITFunction.run
 
@@ -133,9 +133,7 @@ def compile_launch(launch: Launch, *, arch: int) -> Any:
         if aligned:
             attributes[(place,)] = [["tt.divisibility", 16]]
     source = ASTSource(launch.kernel, signature, constants, attributes)
-    return triton.compile(
-        source, target=GPUTarget("cuda", arch, 32), options=dict(launch.options)
-    )
+    return triton.compile(source, target=GPUTarget("cuda", arch, 32), options=dict(launch.options))
 
 
 def measure(launch: Launch, *, arch: int) -> Artifact:
@@ -227,7 +225,7 @@ def catalogue(dtype: torch.dtype = torch.bfloat16) -> list[Launch]:
 def main() -> None:
     """Print a table, or with ``--json`` a list."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("name", nargs="?", default="", help="a text that the launch's name contains")
+    parser.add_argument("name", nargs="?", default="", help="a text in the name of the launch")
     parser.add_argument("--arch", type=int, action="append", help="80, 90 (default: both)")
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
     parser.add_argument("--json", action="store_true")

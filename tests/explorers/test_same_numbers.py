@@ -278,6 +278,15 @@ def flow_states() -> list[dict[str, Any]]:
     ]
 
 
+def trace_states() -> list[dict[str, Any]]:
+    traces = import_module("attn_course.explorers.memory_trace").traces()
+    return [
+        {"trace": trace, "step": step}
+        for trace in traces.values()
+        for step in {1, 2, len(trace["steps"]) // 2, len(trace["steps"])}
+    ]
+
+
 CASES = {
     # float32 on both sides: exp and sums may round differently in the last digit
     "softmax_temperature": (softmax_states, 2e-6),
@@ -292,6 +301,7 @@ CASES = {
     "word_sense": (sense_states, 1e-12),
     "mask_composer": (mask_states, 1e-12),
     "kv_cache": (cache_states, 1e-12),
+    "memory_trace": (trace_states, 1e-12),
     "decoding_tree": (tree_states, 1e-9),
     # sums of products of both signs
     "rope_distances": (rope_states, 1e-9),
@@ -311,6 +321,7 @@ FAULTS = {
     "mask_composer": ("i - j < width", "i - j <= width"),
     "kv_cache": ("i - j >= width", "i - j > width"),
     "decoding_tree": ("rank < beam", "rank <= beam"),
+    "memory_trace": ("ever[0].has(tensor) !== ever[1].has(tensor)", "ever[0].has(tensor)"),
     "rope_distances": ("a * sine + b * cosine", "a * sine - b * cosine"),
     "transformer_flow": ("position * base", "(position + 0.01 * position) * base"),
 }
