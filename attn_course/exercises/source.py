@@ -134,7 +134,8 @@ def solution_names(notebook: Any) -> dict[str, str]:
         meta = cell.metadata.get("nbgrader", {})
         if cell.cell_type == "code" and meta.get("solution"):
             for node in ast.parse(cell.source).body:
-                if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                # a decorated function is a kernel, a part of the function that launches it
+                if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.decorator_list:
                     found[node.name] = meta["grade_id"]
     return found
 

@@ -7,6 +7,7 @@ partial credit, anything else is full marks.
 import ast
 import contextlib
 import io
+import linecache
 import os
 import types
 from collections.abc import Callable, Iterator
@@ -64,7 +65,11 @@ class Trial:
             if meta.get("grade") and not meta.get("solution"):
                 self._add_test(meta["grade_id"], float(meta["points"]), cell.source)
             else:
-                exec(compile(cell.source, f"<{cell['id']}>", "exec"), self.names)
+                name = f"<{cell['id']}>"
+                # Triton reads a kernel's source, as it would from the file of a Jupyter cell
+                lines = cell.source.splitlines(True)
+                linecache.cache[name] = (len(cell.source), None, lines, name)
+                exec(compile(cell.source, name, "exec"), self.names)
 
     def run(self, grade_ids: list[str] | None = None) -> dict[str, Result]:
         """Run test cells, all of them by default, in the order of the notebook."""
