@@ -113,6 +113,7 @@ def exercises_list() -> None:
 @new.command("chapter")
 def new_chapter(
     slug: Annotated[str, typer.Argument(help="Such as 07_scaled_dot_product.")],
+    set_only: Annotated[bool, typer.Option("--set-only", help="No page, no entries.")] = False,
 ) -> None:
     """Lay out a chapter: page, exercise set, entries in the contents and the claims."""
     from attn_course.exercises.release import ReleaseError, find_root
@@ -120,7 +121,7 @@ def new_chapter(
 
     try:
         root = find_root(Path.cwd())
-        for path in lay_out(root, slug):
+        for path in lay_out(root, slug, set_only=set_only):
             typer.echo(path.relative_to(root))
     except (ReleaseError, ScaffoldError) as error:
         fail(str(error))

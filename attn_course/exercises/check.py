@@ -34,7 +34,7 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 @dataclass
-class TestResult:
+class CheckedTest:
     """What one test cell says: ``ok``, ``partial``, ``wrong``, ``not started``, ``error``,
     ``timeout`` or ``not run``."""
 
@@ -54,7 +54,7 @@ class NotebookResult:
     path: str
     problem: str = ""
     notes: list[str] = field(default_factory=list)
-    tests: list[TestResult] = field(default_factory=list)
+    tests: list[CheckedTest] = field(default_factory=list)
     unread: dict[str, float] = field(default_factory=dict)
     untested: int = 0
     complete: bool = False
@@ -74,9 +74,9 @@ class NotebookResult:
         """Whether every test cell is ``ok``."""
         return not self.problem and all(test.state == "ok" for test in self.tests)
 
-    def functions(self) -> dict[str, list[TestResult]]:
+    def functions(self) -> dict[str, list[CheckedTest]]:
         """Return the tests of each graded function, in the order of the notebook."""
-        found: dict[str, list[TestResult]] = {}
+        found: dict[str, list[CheckedTest]] = {}
         for test in self.tests:
             found.setdefault(test.grade_id.split("-")[0], []).append(test)
         return found
@@ -111,7 +111,7 @@ def check_notebook(
     *,
     timeout: float = 60,
     seed: int | None = None,
-    watch: Callable[[TestResult], None] | None = None,
+    watch: Callable[[CheckedTest], None] | None = None,
 ) -> NotebookResult:
     """Run a notebook in a process of its own and read the outcome of each test cell.
 
@@ -133,7 +133,7 @@ def check_notebook(
             raise Unreadable("no test cells in it: is this a notebook from exercises/?")
         result.notes += submission.notes
         result.unread = dict(assignment.manual)
-        result.tests = [TestResult(test.grade_id, test.points) for test in assignment.tests]
+        result.tests = [CheckedTest(test.grade_id, test.points) for test in assignment.tests]
         _run(assignment, submission, result, timeout, seed, watch or (lambda test: None), bench)
     except (Unreadable, ValueError) as error:
         result.problem = " ".join(str(error).split())[:200]
@@ -238,7 +238,7 @@ def _run(
     result: NotebookResult,
     timeout: float,
     seed: int | None,
-    watch: Callable[[TestResult], None],
+    watch: Callable[[CheckedTest], None],
     bench: "_Bench",
 ) -> None:
     """Run the tests; one that never ends or kills the process costs itself, not those after it."""
@@ -360,7 +360,7 @@ def _messages(bench: _Bench, job: dict[str, Any], timeout: float) -> Iterator[di
         bench.close()
 
 
-def _judge(test: TestResult, found: dict[str, Any]) -> None:
+def _judge(test: CheckedTest, found: dict[str, Any]) -> None:
     """From the executor's result to what the learner reads."""
     test.message, test.misconception = found["message"], found["misconception"]
     test.score = found["score"] or 0.0
@@ -415,7 +415,7 @@ def check_notebooks(
 
 
 @contextlib.contextmanager
-def _progress(path: Path, *, show: bool) -> Iterator[Callable[[TestResult], None]]:
+def _progress(path: Path, *, show: bool) -> Iterator[Callable[[CheckedTest], None]]:
     """On a terminal, what has been found so far, while the rest is on its way."""
     from rich.console import Console
 
@@ -430,13 +430,13 @@ def _progress(path: Path, *, show: bool) -> Iterator[Callable[[TestResult], None
 _STYLES = {"ok": "green", "partial": "yellow", "not started": "dim"}
 
 
-def causes(tests: list[TestResult]) -> list[list[TestResult]]:
+def causes(tests: list[CheckedTest]) -> list[list[CheckedTest]]:
     """Failed tests by what is behind them: one block for each cause, in the order of the notebook.
 
     Tests of one function with the same named mistake, or the same error, are one block, whatever
     the numbers in it.
     """
-    found: dict[tuple[str, str], list[TestResult]] = {}
+    found: dict[tuple[str, str], list[CheckedTest]] = {}
     for test in tests:
         if test.state in ("ok", "not started", "not run") or not test.message:
             continue

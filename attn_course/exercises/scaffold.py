@@ -15,12 +15,13 @@ class ScaffoldError(Exception):
     """A chapter cannot be laid out; nothing was written."""
 
 
-def lay_out(root: Path, slug: str) -> list[Path]:
+def lay_out(root: Path, slug: str, *, set_only: bool = False) -> list[Path]:
     """Write the files of a new chapter.
 
     Args:
         root: The checkout.
         slug: Such as ``07_scaled_dot_product``.
+        set_only: The exercise set alone, for a page that is there or comes later.
 
     Returns:
         What was written or changed.
@@ -36,6 +37,8 @@ def lay_out(root: Path, slug: str) -> list[Path]:
         root / "solutions" / slug / "misconceptions.py": MISCONCEPTIONS,
         root / "solutions" / slug / "variants.py": VARIANTS,
     }
+    if set_only:
+        files = {path: text for path, text in files.items() if text is not PAGE}
     there = [path for path in files if path.exists()]
     if there:
         raise ScaffoldError(f"{there[0].relative_to(root)} is there already")
@@ -52,6 +55,8 @@ def lay_out(root: Path, slug: str) -> list[Path]:
         text = text.replace("@SLUG@", slug).replace("@TITLE@", title)
         # no region mark stands in the package itself: a wheel is searched for them
         path.write_text(text.replace("###@", "### "), encoding="utf-8")
+    if set_only:
+        return list(files)
     entry = f"      - file: chapters/{slug}\n"
     toc.write_text(contents[:at] + entry + contents[at:], encoding="utf-8")
     page = f"[](chapters/{slug}.md)"

@@ -1,10 +1,10 @@
 """Where torch's fused attention is slow on a CPU, and what is computed there instead.
 
-Measured by ``benchmarks/attention.py``. torch's kernel takes grouped heads one query row at a time,
-so that one step of decoding reads every key once for each of its query heads; here the heads that
-share a key are the rows of one product. A single row of bfloat16, everything in float16, and the
-backward pass of both are slow where the processor has no instructions for them; there keys and
-values are widened, and only the output is rounded.
+Measured by ``benchmarks/attention.py`` on processors of two makers. torch's kernel takes grouped
+heads one query row at a time, so that one step of decoding reads every key once for each of its
+query heads; here the heads that share a key are the rows of one call. Products of half precision
+are slow where the processor has no matrix instructions for them; there a head at a time is widened
+to float32, and only the output is rounded.
 """
 
 import torch
@@ -14,8 +14,10 @@ from torch.nn import functional as F
 
 # queries that share their keys are folded into one product up to this many positions
 FOLDED_POSITIONS = 16
-# with so many numbers (2 MiB) in the keys of a head, products are quicker than torch's kernel
+# without AVX-512 and with so many numbers (2 MiB) in the keys of a head, products are quicker
 LARGE_HEAD = 2**19
+# up to so many numbers (256 KiB in float32) all keys are widened at once, not a head at a time
+SMALL_KEYS = 2**16
 # keys widened at a time: with 8 heads of 128 entries, 1 MiB
 WIDENED_KEYS = 256
 
@@ -50,14 +52,55 @@ def cpu_attention(
         output = _few_rows(rows, key, value, folded, scale)
         return output.reshape(*query.shape[:3], -1)
     tracked = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
-    dtype = query.dtype
-    if not _is_native(dtype) and (dtype == torch.float16 or tracked):
-        query, key, value = query.float(), key.float(), value.float()
-        if attn_mask is not None and attn_mask.dtype != torch.bool:
-            attn_mask = attn_mask.float()
-    return F.scaled_dot_product_attention(
-        query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=groups > 1
-    ).to(dtype)
+    if not _is_slow(query.dtype, tracked):
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=groups > 1
+        )
+    if attn_mask is not None and attn_mask.dtype != torch.bool:
+        attn_mask = attn_mask.float()
+    if tracked or key.numel() <= SMALL_KEYS:
+        output = F.scaled_dot_product_attention(
+            query.float(),
+            key.float(),
+            value.float(),
+            attn_mask,
+            is_causal=is_causal,
+            scale=scale,
+            enable_gqa=groups > 1,
+        )
+        return output.to(query.dtype)
+    return _widened(query, key, value, attn_mask, is_causal, scale)
+
+
+def _widened(
+    query: Float[Tensor, "B Hq L E"],
+    key: Float[Tensor, "B Hkv S E"],
+    value: Float[Tensor, "B Hkv S Ev"],
+    attn_mask: Shaped[Tensor, "#B #Hq #L #S"] | None,
+    is_causal: bool,
+    scale: float,
+) -> Float[Tensor, "B Hq L Ev"]:
+    """Attention in float32 with one head of one example widened at a time."""
+    groups = query.shape[1] // key.shape[1]
+    output = query.new_empty(*query.shape[:3], value.shape[-1])
+    if attn_mask is not None:
+        attn_mask = attn_mask.expand(*query.shape[:2], *attn_mask.shape[2:])
+    for example in range(query.shape[0]):
+        for head in range(key.shape[1]):
+            # slices, as torch's fused kernel wants all four axes
+            one = slice(example, example + 1)
+            its = one, slice(head * groups, (head + 1) * groups)
+            keys, values = (rows[one, head : head + 1].float() for rows in (key, value))
+            output[its] = F.scaled_dot_product_attention(
+                query[its].float(),
+                keys,
+                values,
+                None if attn_mask is None else attn_mask[its],
+                is_causal=is_causal,
+                scale=scale,
+                enable_gqa=groups > 1,
+            )
+    return output
 
 
 def _fold_mask(
@@ -84,6 +127,8 @@ def _few_rows(
 ) -> Float[Tensor, "B H R Ev"]:
     """Attention of a few query rows to many keys: bound by how fast keys and values are read."""
     dtype, (count, dim) = query.dtype, query.shape[-2:]
+    if _has("_is_avx512_supported") and (count > 1 or _has("_is_avx512_bf16_supported")):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask, scale=scale)
     large = 2 <= count <= 8 and key.shape[-2] * dim >= LARGE_HEAD and dtype != torch.bfloat16
     flat = _is_flat(key) and _is_flat(value)
     if not flat or not (large or dtype == torch.float16):
@@ -134,11 +179,15 @@ def _is_flat(rows: Shaped[Tensor, "B H S E"]) -> bool:
     return apart and rows.stride(-1) == 1
 
 
-def _is_native(dtype: torch.dtype) -> bool:
-    """Whether this processor multiplies numbers of this type; if torch can't tell, it does."""
-    asked = {
-        torch.bfloat16: ("_is_avx512_bf16_supported", "_is_amx_tile_supported"),
-        torch.float16: ("_is_amx_fp16_supported",),
-    }.get(dtype, ())
-    questions = [getattr(torch.cpu, name, None) for name in asked]
-    return not questions or any(question is None or question() for question in questions)
+def _is_slow(dtype: torch.dtype, tracked: bool) -> bool:
+    """Whether products of this type take longer than widening and products of float32."""
+    if dtype == torch.bfloat16:
+        wins = tracked or _has("_is_avx512_supported")  # with AVX2 forward alone is as fast
+        return wins and not _has("_is_amx_tile_supported")
+    return dtype == torch.float16 and not _has("_is_amx_fp16_supported")
+
+
+def _has(feature: str) -> bool:
+    """Whether torch says that this processor has a feature; True if it can't tell."""
+    question = getattr(torch.cpu, feature, None)
+    return question is None or question()

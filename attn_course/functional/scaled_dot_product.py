@@ -281,7 +281,7 @@ def _scores_shape(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -
         check_broadcast("key", key.shape[:-2], query.shape[:-2])
         check_broadcast("value", value.shape[:-2], key.shape[:-2])
         check_broadcast("value", value.shape[:-2], query.shape[:-2])
-        lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+        lead = _broadcast(query.shape[:-2], key.shape[:-2], value.shape[:-2])
         return (*lead, query.shape[-2], key.shape[-2])
     heads, kv_heads = query.shape[-3], key.shape[-3]
     if not kv_heads or heads % kv_heads:
@@ -293,8 +293,13 @@ def _scores_shape(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -
     check_broadcast("key", key.shape[:-3], query.shape[:-3])
     check_broadcast("value", value.shape[:-3], key.shape[:-3])
     check_broadcast("value", value.shape[:-3], query.shape[:-3])
-    lead = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
+    lead = _broadcast(query.shape[:-3], key.shape[:-3], value.shape[:-3])
     return (*lead, heads, query.shape[-2], key.shape[-2])
+
+
+def _broadcast(*shapes: torch.Size) -> tuple[int, ...]:
+    """Their common shape; asking torch takes longer than all other checks together."""
+    return shapes[0] if shapes.count(shapes[0]) == len(shapes) else torch.broadcast_shapes(*shapes)
 
 
 def _check_mask(

@@ -233,7 +233,7 @@ def right_answer(slug: str, function: str) -> Callable[..., Any] | None:
 
 def collect(module: ModuleType) -> Catalogue:
     """Gather the declarations of a loaded ``misconceptions.py``."""
-    members = list(vars(module).values())
+    members = list({id(m): m for m in vars(module).values()}.values())  # each of them once
     found = list(itertools.chain.from_iterable(_declared_by(m) for m in members))
     made = [(m.__attn_witnesses__, m) for m in members if hasattr(m, "__attn_witnesses__")]
     return Catalogue(

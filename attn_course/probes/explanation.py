@@ -225,11 +225,19 @@ class Search:
         known = [one for parts in self.earlier.parts if (one := self._of_base(*parts))]
         again = [one for one in known if self._tells_why(one)]
         if again or self.earlier.over:
-            return (again or known)[:1]
+            return [one for one in again or known if self._shows(one)][:1]
         found = self._search()
         self.earlier.parts += [one.parts for one in found if one.parts]
         self.earlier.searches += 1
-        return found
+        return [one for one in found if self._shows(one)]
+
+    def _shows(self, one: Explanation) -> bool:
+        """Whether a catalogued mistake does anything to the call that failed."""
+        at = next((i for i, case in enumerate(self.cases) if case is self.failing), None)
+        if one.full or at is None or one.parts is None or one.parts[0] is None:
+            return True
+        mistake, change, _ = one.parts
+        return not close(self._base(at, mistake, change), self.cases[at].expected)
 
     def _in_time(self, candidates: Iterator[Explanation | None]) -> Iterator[Explanation | None]:
         """The candidates, until the time of this function is over."""
@@ -320,7 +328,9 @@ class Search:
         for first, second in itertools.combinations(self.catalogue, 2):
             both = first.beside(second)
             if both is not None:
-                taken = any(self._takes_both(i, first, second, both) for i in rich)
+                taken = any(self._takes_both(i, first, second, both) for i in rich) or all(
+                    close(self.cases[i].got, self._base(i, both, None)) for i in self.wrong
+                )
                 yield self._of_base(both, None, None) if taken else None
 
     def _rich(self) -> list[int]:
@@ -453,6 +463,8 @@ class Search:
     def _accept(self, found: Explanation, *, alone: bool) -> Explanation | None:
         errors = any(c.wrong and c.got is None for c in self.cases)
         found.full = not found.unexplained and not errors
+        if found.full and alone and found.catalogued > 1 and self._answers() >= ENOUGH:
+            return found  # as for a single one: the same on everything tried, whole numbers or not
         # The same few numbers on every call may be a constant, whatever else gives them too.
         several = [a for index in found.explained for a in self.cases[index].got or ()]
         if _generic_count(several) < ENOUGH:
@@ -463,6 +475,11 @@ class Search:
         if found.weight < PARTLY or not ((alone and found.catalogued) or not found.unexplained):
             return None
         return found
+
+    def _answers(self) -> int:
+        """How many different wrong answers the learner's function has given."""
+        wrong = (self.cases[index].got or [] for index in self.wrong)
+        return len({tuple((a.shape, a.tobytes()) for a in got) for got in wrong})
 
     def _factor(self) -> Explanation | None:
         found = Explanation(("a factor",), "", 0)

@@ -73,9 +73,10 @@ def alike(a: Any, b: Any) -> Any:
 
 
 def generic(a: Any) -> Any:
-    """Entry by entry, whether a number is one that is not met by chance: no half of an integer."""
+    """Entry by entry, whether a number is one that is not met by chance: no small half-integer."""
     with np.errstate(all="ignore"):
-        return np.isfinite(a) & (np.abs(2 * a - np.round(2 * a)) > 1e-4) & (np.abs(a) > 1e-5)
+        round_ = (np.abs(2 * a - np.round(2 * a)) <= 1e-4) & (np.abs(a) < 100)
+        return np.isfinite(a) & ~round_ & (np.abs(a) > 1e-5)
 
 
 def _each(change: Callable[[Any], Any]) -> Callable[[Numbers], Numbers | None]:

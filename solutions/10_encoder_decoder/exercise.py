@@ -237,6 +237,8 @@ probe.equals(*(probe.normal(*size) for size in sizes), real)
 ### BEGIN HIDDEN TESTS
 same = [(3, 4, 4), (3, 4, 4), (4, 4), (4, 4), (4, 4)]
 probe.equals(*(probe.normal(*size) for size in same), probe.mask(3, 4))
+gaps = torch.tensor([[0, 1, 1, 0], [1, 0, 0, 1], [0, 0, 1, 1]]).bool()
+probe.equals(*(probe.normal(*size) for size in same), gaps)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "cross_attention-no_source", "grade": true, "points": 1}
@@ -450,6 +452,20 @@ probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
 probe.equals(counting(torch.tensor([3, 1])), 2, 1, 2, 5)
 ### BEGIN HIDDEN TESTS
 probe.equals(counting(1 + probe.permutation(5)[:4]), 4, 1, 2, 7)
+
+
+def once(lengths):
+    """Says `eos` once, and 3 again after it."""
+
+    def logits_of(prefix):
+        logits = counting(lengths)(prefix)
+        logits[..., 2] *= torch.arange(1, prefix.shape[1] + 1) == lengths[:, None]
+        return logits
+
+    return logits_of
+
+
+probe.equals(once(torch.tensor([2, 6, 1])), 3, 1, 2, 7)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "greedy_decode-cut_off", "grade": true, "points": 1}

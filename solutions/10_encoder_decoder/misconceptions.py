@@ -7,18 +7,26 @@ import torch
 
 from attn_course.probes import WrongAnswers, call, student, witnesses
 
-
-def declare(wrong, name, message, *, fails=None, but=(), made):
-    """Bind a wrong answer that differs from the right one in one step."""
-    made.__doc__ = message
-    label = "".join(c if c.isalnum() else "_" for c in name)
-    made.__name__ = f"{wrong.of}_{label}"
-    globals()[made.__name__] = wrong(name, fails=fails, but=but)(made)
-
-
 # --- shift_right -------------------------------------------------------------------------------
 
-shift = WrongAnswers("shift_right", tests=("by_hand", "rows", "other_ids"))
+
+def start(target_out, bos):
+    return torch.full_like(target_out[:, :1], bos)
+
+
+def late(target_out, bos, pad=0):
+    return torch.cat([start(target_out, bos), target_out[:, :-1]], dim=1)
+
+
+def hide(ids, eos, pad, bos):
+    return ids.masked_fill(ids == eos, pad)
+
+
+def moved(target_out, bos, eos, pad=0, *, move=late, clean=hide):
+    return clean(move(target_out, bos, pad), eos, pad, bos)
+
+
+shift = WrongAnswers("shift_right", tests=("by_hand", "rows", "other_ids"), right=moved)
 
 
 @witnesses(of="shift_right")
@@ -34,99 +42,128 @@ def shift_calls(draw):
         yield call(target.where(target > 3, 17 + target), 11, 19, 17)
 
 
-def late(target_out, bos):
-    return torch.cat([torch.full_like(target_out[:, :1], bos), target_out[:, :-1]], dim=1)
-
-
-def shifted(name, message, made, **more):
-    declare(shift, name, message, made=made, **more)
-
-
-shifted(
+shift.fault(
     "not shifted",
     """You hand the decoder what it should say, at the same place. Copying its input is then the
     whole task, and it learns nothing else. Every word belongs one place later.""",
-    lambda target_out, bos, eos, pad=0: target_out.clone(),
+    move=lambda target, bos, pad: target.clone(),
+    clean=lambda ids, eos, pad, bos: ids,
 )
-shifted(
+shift.fault(
+    "not shifted, without eos",
+    """You only take `eos` away. Each word still stands where it should be said: copying is then
+    the whole task. Every word belongs one place later.""",
+    move=lambda target, bos, pad: target.clone(),
+)
+shift.fault(
     "shifted to the left",
     """Your words move one place forwards in time: the decoder reads tomorrow's word. They should
     come one place later than they are asked for.""",
-    lambda target_out, bos, eos, pad=0: torch.cat(
-        [target_out[:, 1:], torch.full_like(target_out[:, :1], pad)], dim=1
-    ),
+    move=lambda target, bos, pad: torch.cat([target[:, 1:], start(target, pad)], dim=1),
+    clean=lambda ids, eos, pad, bos: ids,
 )
-shifted(
+shift.fault(
+    "shifted twice",
+    """Your words come two places late. The word right before the one that is asked for has to be
+    in view.""",
+    move=lambda target, bos, pad: late(late(target, bos), bos),
+)
+shift.fault(
+    "shifted along the batch",
+    """You shift along the axis of the rows, so that a sentence reads its neighbour. Positions are
+    the second axis.""",
+    move=lambda target, bos, pad: torch.cat([torch.full_like(target[:1], bos), target[:-1]]),
+)
+shift.fault(
     "rolled around",
-    """What falls off the end comes back at the front. The decoder should start from `bos`, the same
-    for every sentence, or it knows something about the end before it has begun.""",
-    lambda target_out, bos, eos, pad=0: target_out.roll(1, dims=1).masked_fill(
-        target_out.roll(1, dims=1) == eos, pad
-    ),
+    """What falls off the end comes back at the front. The decoder should start from `bos`, the
+    same for every sentence, or it knows something about the end before it has begun.""",
+    move=lambda target, bos, pad: target.roll(1, dims=1),
 )
-shifted(
-    "eos is read",
-    """The decoder reads `eos` in your result. Whoever has read it has already stopped; behind the
-    last word there is nothing but padding.""",
-    lambda target_out, bos, eos, pad=0: late(target_out, bos),
-)
-shifted(
-    "no bos",
-    """Your first place holds padding. The decoder needs a token to start from, and padding is masked
-    away; look at what `bos` is for.""",
-    lambda target_out, bos, eos, pad=0: late(target_out, pad).masked_fill(
-        late(target_out, pad) == eos, pad
-    ),
-)
-shifted(
-    "one place longer",
-    """You put `bos` in front and keep everything behind it, so that there is one place more to read
-    than to say. Input and target of a decoder have the same length.""",
-    lambda target_out, bos, eos, pad=0: (
-        torch.cat([torch.full_like(target_out[:, :1], bos), target_out], dim=1)
-    ).masked_fill(
-        torch.cat([torch.full_like(target_out[:, :1], bos), target_out], dim=1) == eos, pad
-    ),
-)
-shifted(
-    "the first word is overwritten",
-    """You write `bos` over the first word and leave the others where they were, so that the first
-    word is lost and all the others stand beside their own answers.""",
-    lambda target_out, bos, eos, pad=0: torch.cat(
-        [torch.full_like(target_out[:, :1], bos), target_out[:, 1:]], dim=1
-    ).masked_fill(
-        torch.cat([torch.full_like(target_out[:, :1], bos), target_out[:, 1:]], dim=1) == eos, pad
-    ),
-)
-shifted(
-    "padding is always 0",
-    """You write 0 where padding belongs. Which number stands for padding is said by the argument
-    `pad`; elsewhere 0 is a word like any other.""",
-    lambda target_out, bos, eos, pad=0: late(target_out, bos).masked_fill(
-        late(target_out, bos) == eos, 0
-    ),
-    fails=("rows", "other_ids"),
-)
-shifted(
+shift.fault(
     "rows run into each other",
     """You shift the table as one long line, so that each row starts with the last token of the row
     above. Shift along the axis of the positions.""",
-    lambda target_out, bos, eos, pad=0: (
-        torch.cat([torch.tensor([bos]), target_out.flatten()[:-1]])
-        .reshape(target_out.shape)
-        .masked_fill(
-            torch.cat([torch.tensor([bos]), target_out.flatten()[:-1]]).reshape(target_out.shape)
-            == eos,
-            pad,
-        )
+    but=("by_hand",),
+    move=lambda target, bos, pad: torch.cat([start(target, bos)[0], target.flatten()[:-1]]).reshape(
+        target.shape
     ),
-    fails=("rows", "other_ids"),
 )
-
+shift.fault(
+    "eos is read",
+    """The decoder reads `eos` in your result. Whoever has read it has already stopped; behind the
+    last word there is nothing but padding.""",
+    clean=lambda ids, eos, pad, bos: ids,
+)
+shift.fault(
+    "eos becomes bos",
+    """Where `eos` stood you write `bos`. A row starts once; behind its last word stands
+    padding.""",
+    clean=lambda ids, eos, pad, bos: hide(ids, eos, bos, bos),
+)
+shift.fault(
+    "the last place is always padding",
+    """You empty the last place of every row. A row that was cut off has a word there: nothing but
+    `eos` is taken away.""",
+    but=("by_hand",),
+    clean=lambda ids, eos, pad, bos: torch.cat(
+        [hide(ids, eos, pad, bos)[:, :-1], start(ids, pad)], dim=1
+    ),
+)
+shift.fault(
+    "no bos",
+    """Your first place holds padding. The decoder needs a token to start from, and padding is
+    masked away; look at what `bos` is for.""",
+    move=lambda target, bos, pad: late(target, pad),
+)
+shift.fault(
+    "one place longer",
+    """You put `bos` in front and keep everything behind it, so that there is one place more to
+    read than to say. Input and target of a decoder have the same length.""",
+    move=lambda target, bos, pad: torch.cat([start(target, bos), target], dim=1),
+)
+shift.fault(
+    "the first word is overwritten",
+    """You write `bos` over the first word and leave the others where they were, so that the first
+    word is lost and all the others stand beside their own answers.""",
+    move=lambda target, bos, pad: torch.cat([start(target, bos), target[:, 1:]], dim=1),
+)
+shift.fault(
+    "padding is always 0",
+    """You write 0 where padding belongs. Which number stands for padding is said by the argument
+    `pad`; elsewhere 0 is a word like any other.""",
+    but=("by_hand",),
+    clean=lambda ids, eos, pad, bos: hide(ids, eos, 0, bos),
+)
+shift.in_place()
 
 # --- decoder_mask ------------------------------------------------------------------------------
 
-mask = WrongAnswers("decoder_mask", tests=("by_hand", "no_padding", "padding", "other_pad"))
+
+def past(ids):
+    return torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril()
+
+
+def real(ids, pad):
+    return ids != pad
+
+
+def seen(
+    target_in,
+    pad=0,
+    *,
+    order=past,
+    words=real,
+    lift=lambda words: words[:, None, None, :],
+    join=torch.logical_and,
+    finish=lambda m: m,
+):
+    rows = join(order(target_in), lift(words(target_in, pad)))
+    return finish(rows.expand(len(target_in), 1, *rows.shape[-2:]))
+
+
+TESTS = ("by_hand", "no_padding", "padding", "other_pad")
+mask = WrongAnswers("decoder_mask", tests=TESTS, right=seen)
 
 
 @witnesses(of="decoder_mask")
@@ -135,116 +172,200 @@ def mask_calls(draw):
         ids = draw.integers(1, 6, rows, size)
         yield call(ids)
         yield call(draw.integers(0, 3, rows, size))
+        yield call(ids.masked_fill(torch.arange(size) == 1, 0))
         tail = draw.integers(1, size, rows)
         yield call(ids.masked_fill(torch.arange(size) >= tail[:, None], 0))
         yield call(ids, 4)
+        yield call(draw.integers(0, 3, rows, size), 2)
 
 
-def past(ids):
-    return torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril()
-
-
-def real(ids, pad):
-    return (ids != pad)[:, None, None, :]
-
-
-def full(ids):
-    return torch.ones(ids.shape[0], 1, ids.shape[1], ids.shape[1], dtype=torch.bool)
-
-
-def masked(name, message, made, **more):
-    declare(mask, name, message, made=made, **more)
-
-
-masked(
+mask.fault(
     "the future is open",
-    """You close padding and nothing else, so that every position sees the words it has to guess. The
-    loss will be wonderful, and the model will write nonsense.""",
-    lambda target_in, pad=0: full(target_in) & real(target_in, pad),
+    """You close padding and nothing else, so that every position sees the words it has to guess.
+    The loss will be wonderful, and the model will write nonsense.""",
+    order=lambda ids: torch.ones_like(past(ids)),
 )
-masked(
-    "padding is open",
-    """You close the future and forget the padding. A short sentence then depends on how long the
-    others in its batch are.""",
-    lambda target_in, pad=0: full(target_in) & past(target_in),
-    fails=("by_hand", "padding", "other_pad"),
-)
-masked(
-    "padding is closed for those who ask",
-    """You close the rows of padded positions. What a padded position finds matters to nobody; that
-    the others do not look at it is what matters. Which axis are the keys?""",
-    lambda target_in, pad=0: past(target_in) & (target_in != pad)[:, None, :, None],
-    fails=("by_hand", "padding", "other_pad"),
-)
-masked(
-    "padding is closed on both sides",
-    """You close padding as keys, which is right, and as queries too, so that their rows have nothing
-    to look at. The contract asks for the keys only.""",
-    lambda target_in, pad=0: (
-        past(target_in) & real(target_in, pad) & (target_in != pad)[:, None, :, None]
-    ),
-    fails=("by_hand", "padding", "other_pad"),
-)
-masked(
-    "one of the two is enough",
-    """You join the two conditions by "or": a key is open if it is in the past or if it is a word, so
-    that future words are open. Both conditions must hold.""",
-    lambda target_in, pad=0: past(target_in) | real(target_in, pad),
-)
-masked(
-    "True where it is forbidden",
-    """Your mask says what is forbidden. Here True means "may be attended to", as in torch's
-    `scaled_dot_product_attention`.""",
-    lambda target_in, pad=0: ~(past(target_in) & real(target_in, pad)),
-)
-masked(
+mask.fault(
     "the past is closed",
     """Each position sees itself and what comes after it. Read row 0: the first position should see
     only itself.""",
-    lambda target_in, pad=0: past(target_in).T & real(target_in, pad),
+    order=lambda ids: past(ids).T,
 )
-masked(
+mask.fault(
     "itself excluded",
     """A position may not look at itself in your mask. What it reads is the word before, which is
     known; and the first position would have nothing at all.""",
-    lambda target_in, pad=0: past(target_in).tril(-1) & real(target_in, pad),
+    order=lambda ids: past(ids).tril(-1),
 )
-masked(
-    "no axis for the heads",
-    """Your result has three axes. The scores have four, with the heads on the second one; without an
-    axis for them the rows of the batch would be taken for heads.""",
-    lambda target_in, pad=0: past(target_in) & (target_in != pad)[:, None, :],
+mask.fault(
+    "one step too far",
+    """Every position sees one word of the future: the very one that it has to guess. Look at the
+    comparison.""",
+    order=lambda ids: torch.ones_like(past(ids)).tril(1),
 )
-masked(
-    "numbers in place of booleans",
-    """You return 0 and minus infinity, or 0 and 1. That can be added to scores; here a boolean mask
-    is asked for.""",
-    lambda target_in, pad=0: torch.zeros(full(target_in).shape).masked_fill(
-        ~(past(target_in) & real(target_in, pad)), -torch.inf
-    ),
+mask.fault(
+    "only itself",
+    """Every position sees itself alone. What is allowed is the whole past.""",
+    order=lambda ids: torch.eye(ids.shape[1]).bool(),
 )
-masked(
+mask.fault(
+    "padding is open",
+    """You close the future and forget the padding. A short sentence then depends on how long the
+    others in its batch are.""",
+    but=("no_padding",),
+    words=lambda ids, pad: torch.ones_like(ids).bool(),
+)
+mask.fault(
     "padding is always 0",
-    """You compare with 0 whatever `pad` says. Then real words are hidden and padding is open as soon
-    as somebody numbers otherwise.""",
-    lambda target_in, pad=0: past(target_in) & real(target_in, 0),
+    """You compare with 0 whatever `pad` says. Then real words are hidden and padding is open as
+    soon as somebody numbers otherwise.""",
     fails=("padding", "other_pad"),
+    words=lambda ids, pad: real(ids, 0),
 )
-masked(
+mask.fault(
+    "words are open and padding is what is looked for",
+    """You compare for equality where the words differ from padding: your mask opens padding and
+    closes the words.""",
+    words=lambda ids, pad: ids == pad,
+)
+mask.fault(
+    "numbers above that of padding",
+    """You take as words what has a larger number than padding. With 0 it is the same; any other
+    number may stand for padding.""",
+    fails=("padding", "other_pad"),
+    words=lambda ids, pad: ids > pad,
+)
+mask.fault(
+    "padding only at the end",
+    """You count the words of a row and open so many places from the left. Padding may stand
+    anywhere, and then the places are others.""",
+    fails=("padding", "other_pad"),
+    words=lambda ids, pad: torch.arange(ids.shape[1]) < real(ids, pad).sum(1, keepdim=True),
+)
+mask.fault(
+    "closed from the first padding on",
+    """You close everything behind the first padding. It may stand anywhere, and words may
+    follow.""",
+    fails=("padding", "other_pad"),
+    words=lambda ids, pad: real(ids, pad).int().cumprod(1).bool(),
+)
+mask.fault(
     "the first row's padding for all",
     """Every sentence of the batch gets the padding of the first one. The mask needs an entry for
     each row of the batch.""",
-    lambda target_in, pad=0: full(target_in) & past(target_in) & real(target_in[:1], pad),
     fails=("padding", "other_pad"),
+    words=lambda ids, pad: real(ids[:1], pad).expand_as(ids),
 )
-
+mask.fault(
+    "padding of any row for all",
+    """A place is closed in all sentences when one of them has padding there. Each row of the batch
+    has padding of its own.""",
+    fails=("padding", "other_pad"),
+    words=lambda ids, pad: real(ids, pad).all(0).expand_as(ids),
+)
+mask.fault(
+    "padding is closed for those who ask",
+    """You close the rows of padded positions. What a padded position finds matters to nobody; that
+    the others do not look at it is what matters. Which axis are the keys?""",
+    but=("no_padding",),
+    lift=lambda words: words[:, None, :, None],
+)
+mask.fault(
+    "padding is closed on both sides",
+    """You close padding as keys, which is right, and as queries too, so that their rows have
+    nothing to look at. The contract asks for the keys only.""",
+    but=("no_padding",),
+    lift=lambda words: words[:, None, None, :] & words[:, None, :, None],
+)
+mask.fault(
+    "one of the two is enough",
+    """You join the two conditions by "or": a key is open if it is in the past or if it is a word,
+    so that future words are open. Both conditions must hold.""",
+    join=torch.logical_or,
+)
+mask.fault(
+    "only one of the two",
+    """You join the two conditions by "exclusive or" or by a comparison. Both conditions must
+    hold.""",
+    join=torch.logical_xor,
+)
+mask.fault(
+    "True where it is forbidden",
+    """Your mask says what is forbidden. Here True means "may be attended to", as in torch's
+    `scaled_dot_product_attention`.""",
+    finish=torch.logical_not,
+)
+mask.fault(
+    "no axis for the heads",
+    """Your result has three axes. The scores have four, with the heads on the second one; without
+    an axis for them the rows of the batch would be taken for heads.""",
+    finish=lambda m: m[:, 0],
+)
+mask.fault(
+    "the axis for the heads in front",
+    """Your first two axes are exchanged: the batch comes first, then the heads.""",
+    but=("by_hand",),
+    finish=lambda m: m.transpose(0, 1),
+)
+mask.fault(
+    "numbers in place of booleans",
+    """You return 0 and minus infinity. That can be added to scores; here a boolean mask is asked
+    for.""",
+    finish=lambda m: torch.zeros(m.shape).masked_fill(~m, -torch.inf),
+)
+mask.fault(
+    "0 and 1 in place of booleans",
+    """You return numbers, 0 and 1. Added to scores they would close nothing; a boolean mask is
+    asked for.""",
+    finish=lambda m: m.float(),
+)
 
 # --- cross_attention ---------------------------------------------------------------------------
 
-MASKED = ("mask", "no_source")
-cross = WrongAnswers(
-    "cross_attention", tests=("by_hand", "values", "mask", "no_source", "gradient")
-)
+
+def root(query, key, value, x, memory):
+    return query.shape[-1] ** -0.5
+
+
+def closed(scores, allowed, fill=-torch.inf):
+    return scores if allowed is None else scores.masked_fill(~allowed, fill)
+
+
+def soft(scores, allowed, dim=-1):
+    scores = closed(scores, allowed)
+    top = scores.amax(dim, keepdim=True).detach()
+    parts = (scores - top.masked_fill(top == -torch.inf, 0.0)).exp()
+    total = parts.sum(dim, keepdim=True)
+    return parts / total.masked_fill(total == 0, 1.0)
+
+
+def keys_of(memory_mask):
+    return None if memory_mask is None else memory_mask[:, None, :]
+
+
+def look(
+    *inputs,
+    texts=lambda x, m: (x, m, m),
+    matrices=lambda q, k, v: (q, k, v),
+    scale=root,
+    allow=keys_of,
+    weigh=soft,
+    mix=lambda w, v: w @ v,
+):
+    """The right answer in steps; a fault replaces some of them."""
+    x, memory, *weights, memory_mask = inputs if len(inputs) == 6 else (*inputs, None)
+    parts = zip(texts(x, memory), matrices(*weights), strict=True)
+    query, key, value = (text @ weight.T for text, weight in parts)
+    scores = query @ key.mT * scale(query, key, value, x, memory)
+    return mix(weigh(scores, allow(memory_mask)), value)
+
+
+def with_mask(x, memory, weight_query, weight_key, weight_value, memory_mask=None, **step):
+    return look(x, memory, weight_query, weight_key, weight_value, memory_mask, **step)
+
+
+TESTS = ("by_hand", "values", "mask", "no_source", "gradient")
+cross = WrongAnswers("cross_attention", tests=TESTS, right=with_mask)
 
 
 @witnesses(of="cross_attention")
@@ -254,6 +375,7 @@ def cross_calls(draw):
         (2, 4, 3, 5, 7, 2, 3),
         (3, 4, 4, 4, 4, 4, 4),
         (1, 3, 4, 2, 3, 2, 3),
+        (2, 3, 5, 3, 4, 2, 5),
     ):
         shapes = ((b, length, d), (b, source, dm), (e, d), (e, dm), (ev, dm))
         inputs = [draw.normal(*shape) for shape in shapes]
@@ -267,130 +389,227 @@ def cross_calls(draw):
             yield call(*inputs, via=student.grad(wrt))
 
 
-def scaled(query, key):
-    return query @ key.transpose(1, 2) / query.shape[-1] ** 0.5
-
-
-def soft(scores, allowed, dim=-1):
-    if allowed is None:
-        return scores.softmax(dim)
-    closed = scores.masked_fill(~allowed, -torch.inf)
-    top = closed.amax(dim, keepdim=True).detach()
-    parts = (closed - top.masked_fill(top == -torch.inf, 0.0)).exp()
-    total = parts.sum(dim, keepdim=True)
-    return parts / total.masked_fill(total == 0, 1.0)
-
-
-def keys_of(memory_mask):
-    return None if memory_mask is None else memory_mask[:, None, :]
-
-
-def look(x, memory, wq, wk, wv, memory_mask=None, *, score=scaled, weigh=soft, allow=keys_of):
-    """The right answer; a fault replaces one of its steps."""
-    query, key, value = x @ wq.T, memory @ wk.T, memory @ wv.T
-    return weigh(score(query, key), allow(memory_mask)) @ value
-
-
-def crossed(name, message, made=None, *, fails=None, but=(), **step):
-    if made is None:
-
-        def made(x, memory, weight_query, weight_key, weight_value, memory_mask=None):
-            return look(x, memory, weight_query, weight_key, weight_value, memory_mask, **step)
-
-    declare(cross, name, message, fails=fails, but=but, made=made)
-
-
-cross.right = look
-cross.detached()
-crossed(
+cross.fault(
     "the source asks",
-    """Your queries come from the source and your keys and values from the target. The decoder wants
-    to know something of the source: who asks, and who answers?""",
-    lambda x, memory, wq, wk, wv, memory_mask=None: look(memory, x, wq, wk, wv),
+    """Your queries come from the source and your keys and values from the target. The decoder
+    wants to know something of the source: who asks, and who answers?""",
+    texts=lambda x, m: (m, x, x),
+    allow=lambda mask: None,
 )
-crossed(
+cross.fault(
     "the target looks at itself",
     """Keys and values are made from the target: this is self-attention, and the source is never
     read. With equal sizes nothing breaks. Look at where $M$ stands in the formula.""",
-    lambda x, memory, wq, wk, wv, memory_mask=None: look(x, x, wq, wk, wv),
+    texts=lambda x, m: (x, x, x),
+    allow=lambda mask: None,
 )
-crossed(
+cross.fault(
     "the values come from the target",
     """You compare with the source and then hand over the target. The weights belong to source
     positions, so what they mix must be there, too.""",
-    lambda x, memory, wq, wk, wv, memory_mask=None: (
-        soft(scaled(x @ wq.T, memory @ wk.T), keys_of(memory_mask)) @ (x @ wv.T)
-    ),
+    texts=lambda x, m: (x, m, x),
 )
-crossed(
+cross.fault(
+    "the source looks at itself",
+    """Queries are made from the source as well. The target asks: there is one row of the result
+    for each of its positions.""",
+    texts=lambda x, m: (m, m, m),
+)
+cross.fault(
+    "the keys are handed over",
+    """You mix the keys. What a source word is found by and what it hands over are made by two
+    matrices; look at the last factor of the formula.""",
+    matrices=lambda q, k, v: (q, k, k),
+)
+cross.fault(
+    "key and value exchanged",
+    """You compare by the values and hand over the keys. With equal sizes nothing breaks; compare
+    your names with the formula.""",
+    matrices=lambda q, k, v: (q, v, k),
+)
+cross.fault(
+    "no scale",
+    """You compare by the plain product. Divide by the square root of the number of entries of a
+    query, as in self-attention.""",
+    but=("by_hand",),
+    scale=lambda *parts: 1,
+)
+cross.fault(
+    "the root is missing",
+    """You divide by the number of entries of a query itself, or by its root in two places. The
+    weights come out nearly alike.""",
+    but=("by_hand",),
+    scale=lambda q, *parts: 1 / q.shape[-1],
+)
+cross.fault(
+    "multiplied by the root",
+    """You multiply by the root where the formula divides: the softmax is pushed to a single
+    word.""",
+    but=("by_hand",),
+    scale=lambda q, *parts: q.shape[-1] ** 0.5,
+)
+cross.fault(
+    "scaled by the width of a value",
+    """You divide by the root of the width of a value. A product is a sum over the entries of query
+    and key.""",
+    scale=lambda *parts: parts[2].shape[-1] ** -0.5,
+)
+cross.fault(
+    "scaled by the width of the target",
+    """You divide by the root of the width of the target vectors. A product is a sum over the
+    entries of query and key, after the matrices.""",
+    but=("by_hand", "gradient"),
+    scale=lambda *parts: parts[3].shape[-1] ** -0.5,
+)
+cross.fault(
+    "scaled by the width of the source",
+    """You divide by the root of the width of the source vectors. A product is a sum over the
+    entries of query and key, after the matrices.""",
+    scale=lambda *parts: parts[4].shape[-1] ** -0.5,
+)
+cross.fault(
+    "scaled by the length of the source",
+    """You divide by the root of the number of source words. A product is a sum over the entries of
+    a vector, however long the text is.""",
+    scale=lambda q, k, *parts: k.shape[1] ** -0.5,
+)
+cross.fault(
     "the look at the source is causal",
     """Your first target position sees the first source word only, the second one two. The whole
     source is known before the first word is written; nothing in it is the future.""",
     weigh=lambda s, m: soft(s, torch.ones_like(s).bool().tril() & (m is None or m)),
 )
-crossed(
-    "no scale",
-    """You compare by the plain product. Divide by the square root of the number of entries of a
-    query, as in self-attention.""",
-    but=("by_hand",),
-    score=lambda q, k: q @ k.transpose(1, 2),
-)
-crossed(
+cross.fault(
     "softmax over the target",
     """Your softmax runs over the target positions: they compete for each source word. Every target
     position should share out a weight of one over the source.""",
     weigh=lambda s, m: soft(s, m, dim=1),
 )
-crossed(
-    "the keys are handed over",
-    """You mix the keys. What a source word is found by and what it hands over are made by two
-    matrices; look at the last factor of the formula.""",
-    lambda x, memory, wq, wk, wv, memory_mask=None: (
-        soft(scaled(x @ wq.T, memory @ wk.T), keys_of(memory_mask)) @ (memory @ wk.T)
-    ),
+cross.fault(
+    "no softmax",
+    """You mix by the scores themselves. They may be negative and sum to anything; weights come out
+    of a softmax.""",
+    weigh=lambda s, m: closed(s, m, 0.0),
 )
-crossed(
+cross.fault(
     "the padding of the source is open",
-    """You never use `memory_mask`, so that padding takes its share of the weight. A translation would
-    change with the length of the other sentences in the batch.""",
-    fails=MASKED,
+    """You never use `memory_mask`, so that padding takes its share of the weight. A translation
+    would change with the length of the other sentences in the batch.""",
+    fails=("mask", "no_source"),
     allow=lambda mask: None,
 )
-crossed(
+cross.fault(
     "the mask is inverted",
     """You close the real words and keep the padding. True means "may be attended to"; torch's
     `key_padding_mask` has it the other way round.""",
-    fails=MASKED,
+    fails=("mask", "no_source"),
     allow=lambda mask: None if mask is None else ~mask[:, None, :],
 )
-crossed(
-    "masked scores set to 0",
-    """You set the scores of padding to 0. That is a score like any other, and its exponential is 1.
-    Which score has the exponential 0?""",
-    fails=MASKED,
-    weigh=lambda s, m: (s if m is None else s.masked_fill(~m, 0.0)).softmax(-1),
-)
-crossed(
-    "a row without a source becomes NaN",
-    """A sentence without any real source word gives NaN: its softmax divides 0 by 0. Decide what such
-    a row is given before the softmax, and take its weights away after it.""",
-    fails=("no_source",),
-    weigh=lambda s, m: (s if m is None else s.masked_fill(~m, -torch.inf)).softmax(-1),
-)
-crossed(
+cross.fault(
     "the first row's mask for all",
-    """Every sentence gets the source mask of the first one. Look at what happens to the axis of the
-    batch.""",
-    fails=MASKED,
+    """Every sentence gets the source mask of the first one. Look at what happens to the axis of
+    the batch.""",
+    fails=("mask", "no_source"),
     allow=lambda mask: None if mask is None else mask[:1, None, :],
 )
-
+cross.fault(
+    "padding only at the end of the source",
+    """You count the real words of a source and open so many places from the left. The mask may be
+    True anywhere.""",
+    fails=("mask",),
+    allow=lambda mask: (
+        None if mask is None else (torch.arange(mask.shape[1]) < mask.sum(1, keepdim=True))[:, None]
+    ),
+)
+cross.fault(
+    "masked scores set to 0",
+    """You set the scores of padding to 0. That is a score like any other, and its exponential is
+    1. Which score has the exponential 0?""",
+    fails=("mask", "no_source"),
+    weigh=lambda s, m: closed(s, m, 0.0).softmax(-1),
+)
+cross.fault(
+    "the mask is added as a number",
+    """You add the mask to the scores, so that real words get 1 more than padding. Which score has
+    the exponential 0?""",
+    fails=("mask", "no_source"),
+    weigh=lambda s, m: (s if m is None else s + m.to(s.dtype)).softmax(-1),
+)
+cross.fault(
+    "the mask comes after the softmax",
+    """You take the softmax over everything and take the weights of padding away afterwards. They
+    have had their share by then, and the others sum to less than one.""",
+    fails=("mask", "no_source"),
+    weigh=lambda s, m: s.softmax(-1) * (1.0 if m is None else m),
+)
+cross.fault(
+    "a row without a source becomes NaN",
+    """A sentence without any real source word gives NaN: its softmax divides 0 by 0. Decide what
+    such a row is given before the softmax, and take its weights away after it.""",
+    fails=("no_source",),
+    weigh=lambda s, m: closed(s, m).softmax(-1),
+)
+cross.fault(
+    "a row without a source gets the mean",
+    """A sentence without any real source word gets the mean of its padding: all its scores are the
+    same very negative number, and a softmax of equal scores is even.""",
+    fails=("no_source",),
+    weigh=lambda s, m: closed(s, m, -1e9).softmax(-1),
+)
+cross.fault(
+    "a row without a source sees everything",
+    """A sentence without any real source word looks at its padding as if all of it were real. The
+    contract asks for an output of 0.""",
+    fails=("no_source",),
+    weigh=lambda s, m: soft(s, m if m is None else m | ~m.any(-1, keepdim=True)),
+)
+cross.fault(
+    "no gradient to queries and keys",
+    """The values are right, but your weights are cut off (detach, no_grad, item or a new tensor),
+    so that only the value can learn.""",
+    fails=("gradient",),
+    weigh=lambda s, m: soft(s, m).detach(),
+)
+cross.fault(
+    "the weights are returned",
+    """You return the table of weights, and nothing is mixed. Look at the last factor of the
+    formula.""",
+    mix=lambda w, v: w,
+)
+cross.detached()
 
 # --- label_smoothed_loss -----------------------------------------------------------------------
 
-smooth = WrongAnswers(
-    "label_smoothed_loss", tests=("by_hand", "values", "padding", "large_logits", "gradient")
-)
+
+def mixture(right, logs, e, words):
+    return (1 - e) * right + e * logs.mean(-1)
+
+
+def chosen(logs, target):
+    return logs.gather(-1, target[..., None])[..., 0]
+
+
+def smoothed(
+    logits,
+    target_out,
+    smoothing,
+    pad=0,
+    *,
+    log=lambda logits: logits.log_softmax(-1),
+    pick=chosen,
+    skip=lambda pad: pad,
+    mix=mixture,
+    over=lambda each, counts: each[counts].mean(),
+    sign=torch.neg,
+):
+    """The right answer in steps; a fault replaces some of them."""
+    logs, counts = log(logits), target_out != skip(pad)
+    words = torch.arange(logs.shape[-1]) != pad
+    return sign(over(mix(pick(logs, target_out), logs, smoothing, words), counts))
+
+
+TESTS = ("by_hand", "values", "padding", "large_logits", "gradient")
+smooth = WrongAnswers("label_smoothed_loss", tests=TESTS, right=smoothed)
 
 
 @witnesses(of="label_smoothed_loss")
@@ -409,133 +628,194 @@ def smooth_calls(draw):
         yield call(logits, padded, 0.1, via=student.grad(0))
 
 
-def parts(logits, target_out):
-    logs = logits.log_softmax(-1)
-    return logs.gather(-1, target_out[..., None])[..., 0], logs
-
-
-def smoothed(logits, target_out, smoothing, pad=0, *, mix=None, over=None):
-    """The right loss; ``mix`` replaces the loss of a position, ``over`` the mean."""
-    right, logs = parts(logits, target_out)
-    each = (
-        -((1 - smoothing) * right + smoothing * logs.mean(-1))
-        if mix is None
-        else mix(right, logs, smoothing)
-    )
-    counts = target_out != pad
-    return each[counts].mean() if over is None else over(each, counts)
-
-
-smooth.right = smoothed
-smooth.detached()
-
-
-def softly(name, message, *, fails=None, but=(), made=None, **step):
-    if made is None:
-
-        def made(logits, target_out, smoothing, pad=0):
-            return smoothed(logits, target_out, smoothing, pad, **step)
-
-    declare(smooth, name, message, fails=fails, but=but, made=made)
-
-
-softly(
+smooth.fault(
     "not smoothed",
     """Your loss is the plain cross-entropy: `smoothing` changes nothing. Look at the second term,
     which asks for a little of every word.""",
-    mix=lambda right, logs, e: -right,
+    mix=lambda right, logs, e, words: right,
 )
-softly(
+smooth.fault(
     "the two parts are exchanged",
     """You give the share $1 - \\varepsilon$ to all words and $\\varepsilon$ to the right one. With
     0.1 the model would hardly be asked for the right word.""",
-    mix=lambda right, logs, e: -(e * right + (1 - e) * logs.mean(-1)),
+    mix=lambda right, logs, e, words: mixture(right, logs, 1 - e, words),
 )
-softly(
+smooth.fault(
     "the right word gets no share of the rest",
-    """You spread the rest over the other words only. That is another recipe; in this one every word
-    gets its share, the right one too, as in torch.""",
-    mix=lambda right, logs, e: (
-        -((1 - e) * right + e * (logs.sum(-1) - right) / (logs.shape[-1] - 1))
+    """You spread the rest over the other words only. That is another recipe; in this one every
+    word gets its share, the right one too, as in torch.""",
+    mix=lambda right, logs, e, words: (
+        (1 - e) * right + e * (logs.sum(-1) - right) / (logs.shape[-1] - 1)
     ),
 )
-softly(
+smooth.fault(
+    "divided by one word too few",
+    """You divide the share of the rest by V - 1 and still add up all V words. The parts of the
+    target sum to more than one.""",
+    mix=lambda right, logs, e, words: (1 - e) * right + e * logs.sum(-1) / (logs.shape[-1] - 1),
+)
+smooth.fault(
+    "the right word left out, divided by all",
+    """You leave the right word out of the sum and divide by V all the same. The parts of the
+    target sum to less than one.""",
+    mix=lambda right, logs, e, words: (1 - e) * right + e * (logs.sum(-1) - right) / logs.shape[-1],
+)
+smooth.fault(
+    "padding gets no share of the rest",
+    """You leave the word `pad` out of the inner sum. It runs over all V words, `pad` included.""",
+    but=("by_hand",),
+    mix=lambda right, logs, e, words: (1 - e) * right + e * (logs * words).sum(-1) / words.sum(),
+)
+smooth.fault(
     "a share for every word, not one for all",
     """You give $\\varepsilon$ to each word, where all of them share one $\\varepsilon$. The inner
     sum is divided by the number of words.""",
-    mix=lambda right, logs, e: -((1 - e) * right + e * logs.sum(-1)),
+    mix=lambda right, logs, e, words: (1 - e) * right + e * logs.sum(-1),
 )
-softly(
+smooth.fault(
     "the right word keeps its whole share",
-    """You add the second term and leave the first as it was. The target would sum to more than one:
-    what all words get is taken from the right one.""",
-    mix=lambda right, logs, e: -(right + e * logs.mean(-1)),
+    """You add the second term and leave the first as it was. The target would sum to more than
+    one: what all words get is taken from the right one.""",
+    mix=lambda right, logs, e, words: right + e * logs.mean(-1),
 )
-softly(
+smooth.fault(
     "the probabilities are mixed before the logarithm",
     """You mix the probability with an even share and take the logarithm of the mixture. That
     smooths the model; what is smoothed here is the target.""",
-    mix=lambda right, logs, e: -((1 - e) * right.exp() + e / logs.shape[-1]).log(),
-    but=(),
+    mix=lambda right, logs, e, words: ((1 - e) * right.exp() + e / logs.shape[-1]).log(),
 )
-softly(
+smooth.fault(
+    "the second term is subtracted",
+    """You subtract the share of all words. Both terms have the same sign: look at the bracket that
+    the minus stands in front of.""",
+    mix=lambda right, logs, e, words: (1 - e) * right - e * logs.mean(-1),
+)
+smooth.fault(
+    "the minus is missing",
+    """Your loss is negative: it would be made smaller by being wrong. Look at the sign in front of
+    the formula.""",
+    sign=lambda x: x,
+)
+smooth.fault(
     "padding counts",
-    """Positions whose target is padding take part. How long the other sentences are then changes the
-    loss; leave these positions out of the sum and of the number it is divided by.""",
+    """Positions whose target is padding take part. How long the other sentences are then changes
+    the loss; leave these positions out of the sum and of the number it is divided by.""",
     fails=("padding", "gradient"),
     over=lambda each, counts: each.mean(),
 )
-softly(
+smooth.fault(
     "padding is zero but is counted",
-    """You set padded positions to 0 and divide by the number of all positions. The more padding, the
-    smaller your loss. Divide by how many count.""",
+    """You set padded positions to 0 and divide by the number of all positions. The more padding,
+    the smaller your loss. Divide by how many count.""",
     fails=("padding", "gradient"),
     over=lambda each, counts: (each * counts).mean(),
 )
-softly(
+smooth.fault(
+    "padding adds to the sum",
+    """You divide by the number of words and add up all positions, padding too. Leave it out of
+    both.""",
+    fails=("padding", "gradient"),
+    over=lambda each, counts: each.sum() / counts.sum(),
+)
+smooth.fault(
+    "only padding counts",
+    """You keep the positions of padding and leave the words out: the comparison is the wrong way
+    round.""",
+    over=lambda each, counts: each[~counts].mean(),
+)
+smooth.fault(
     "the mean of the rows' means",
-    """You average every row by itself, and then the rows. A word of a short sentence weighs more than
-    one of a long sentence; the formula has one sum over all.""",
+    """You average every row by itself, and then the rows. A word of a short sentence weighs more
+    than one of a long sentence; the formula has one sum over all.""",
     fails=("padding", "gradient"),
     over=lambda each, counts: ((each * counts).sum(1) / counts.sum(1).clamp(min=1)).mean(),
 )
-softly(
+smooth.fault(
+    "divided by the number of rows",
+    """You divide by the number of sentences. A batch of longer sentences then has a larger loss;
+    the formula divides by $N$, the words.""",
+    but=("by_hand",),
+    over=lambda each, counts: each[counts].sum() / len(each),
+)
+smooth.fault(
     "the sum",
-    """You return the sum over all positions. A batch of longer sentences would have a larger loss and
-    larger steps; the formula divides by $N$.""",
+    """You return the sum over all positions. A batch of longer sentences would have a larger loss
+    and larger steps; the formula divides by $N$.""",
     but=("by_hand",),
     over=lambda each, counts: each[counts].sum(),
 )
-softly(
+smooth.fault(
     "padding is always 0",
     """You leave out the positions whose target is 0, whatever `pad` says. Look at the last
     argument.""",
     fails=("by_hand", "padding"),
-    made=lambda logits, target_out, smoothing, pad=0: smoothed(logits, target_out, smoothing, 0),
+    skip=lambda pad: 0,
 )
-softly(
-    "the softmax underflows",
-    """You take the softmax and then its logarithm. A probability that rounds to 0 has the logarithm
-    minus infinity; `log_softmax` never leaves the logarithms.""",
+smooth.fault(
+    "the most probable word in place of the right one",
+    """You take the largest log-probability. The loss asks for the word that stands in the target,
+    whether or not the model likes it.""",
+    but=("by_hand",),
+    pick=lambda logs, target: logs.amax(-1),
+)
+smooth.fault(
+    "the softmax leaves the range of numbers",
+    """You take exponentials and then a logarithm. A probability that rounds to 0 has the logarithm
+    minus infinity, and a large exponential is infinite; `log_softmax` never leaves the
+    logarithms.""",
     fails=("large_logits",),
-    made=lambda logits, target_out, smoothing, pad=0: smoothed(
-        logits,
-        target_out,
-        smoothing,
-        pad,
-        mix=lambda right, logs, e: (
-            -(
-                (1 - e) * logits.softmax(-1).gather(-1, target_out[..., None])[..., 0].log()
-                + e * logits.softmax(-1).log().mean(-1)
-            )
-        ),
-    ),
+    log=lambda logits: logits.softmax(-1).log(),
 )
-
+smooth.fault(
+    "a small number inside the logarithm",
+    """You add a small number so that the logarithm stays finite. Then no word can cost more than
+    the logarithm of that number; `log_softmax` needs no such help.""",
+    fails=("large_logits",),
+    log=lambda logits: (logits.softmax(-1) + 1e-12).log(),
+)
+smooth.fault(
+    "logits taken for log-probabilities",
+    """You use the logits as they are. They are not normalised: log-probabilities come out of a
+    `log_softmax`.""",
+    log=lambda logits: logits,
+)
+smooth.fault(
+    "probabilities without a logarithm",
+    """You average probabilities. The loss is made of their logarithms.""",
+    log=lambda logits: logits.softmax(-1),
+)
+smooth.fault(
+    "softmax over the positions",
+    """Your softmax runs over the positions of a row: they compete for each word. At each position
+    the words compete.""",
+    log=lambda logits: logits.log_softmax(1),
+)
+smooth.fault(
+    "logarithms to the base 2",
+    """You take logarithms to the base 2. The formula has natural ones.""",
+    log=lambda logits: logits.log_softmax(-1) / math.log(2),
+)
+smooth.detached()
 
 # --- warmup_rate -------------------------------------------------------------------------------
 
-rate = WrongAnswers("warmup_rate", tests=("by_hand", "rise", "fall"))
+
+def paced(
+    step,
+    embed_dim,
+    warmup,
+    *,
+    count=lambda step: step,
+    width=lambda d: d**-0.5,
+    rise=lambda s, w: s * w**-1.5,
+    fall=lambda s, w: s**-0.5,
+    join=min,
+):
+    s = count(step)
+    return width(embed_dim) * join(fall(s, warmup), rise(s, warmup))
+
+
+rate = WrongAnswers("warmup_rate", tests=("by_hand", "rise", "fall"), right=paced)
 
 
 @witnesses(of="warmup_rate")
@@ -545,73 +825,148 @@ def rate_calls(draw):
             yield call(step, dim, warmup)
 
 
-def paced(name, message, made, **more):
-    declare(rate, name, message, made=made, **more)
-
-
-paced(
+rate.fault(
     "the larger of the two",
-    """You take the larger branch: the rate starts high, falls, and then rises without end. Evaluate
-    both branches at step 1 and see which one is small there.""",
-    lambda step, embed_dim, warmup: embed_dim**-0.5 * max(step**-0.5, step * warmup**-1.5),
-    # where the branches meet they are one; elsewhere the larger one is wrong
+    """You take the larger branch: the rate starts high, falls, and then rises without end.
+    Evaluate both branches at step 1 and see which one is small there.""",
+    join=max,
 )
-paced(
+rate.fault(
+    "the sum of the two",
+    """You add the branches. The smaller one alone is the rate: they meet at the end of the
+    warm-up.""",
+    join=lambda a, b: a + b,
+)
+rate.fault(
+    "the product of the two",
+    """You multiply the branches. The smaller one alone is the rate: they meet at the end of the
+    warm-up.""",
+    join=lambda a, b: a * b,
+)
+rate.fault(
     "steps counted from 0",
     """You add 1 to the step. Here steps are counted from 1 already; at the end of the warm-up your
     rate is one step off.""",
-    lambda step, embed_dim, warmup: (
-        embed_dim**-0.5 * min((step + 1) ** -0.5, (step + 1) * warmup**-1.5)
-    ),
+    count=lambda s: s + 1,
 )
-paced(
+rate.fault(
     "the width is left out",
     """Your rate does not depend on the width of the model. Wider models get smaller steps: look at
     the factor in front.""",
-    lambda step, embed_dim, warmup: min(step**-0.5, step * warmup**-1.5),
+    width=lambda d: 1,
 )
-paced(
+rate.fault(
     "multiplied by the root of the width",
-    """You multiply by the square root of the width, where its inverse stands: wider models would get
-    larger steps.""",
-    lambda step, embed_dim, warmup: embed_dim**0.5 * min(step**-0.5, step * warmup**-1.5),
+    """You multiply by the square root of the width, where its inverse stands: wider models would
+    get larger steps.""",
+    width=lambda d: d**0.5,
 )
-paced(
+rate.fault(
+    "divided by the width itself",
+    """You divide by the width where its root belongs.""",
+    width=lambda d: 1 / d,
+)
+rate.fault(
     "no warm-up",
-    """You use the falling branch alone: the first step is the largest of all. The other branch is what
-    the warm-up is.""",
-    lambda step, embed_dim, warmup: embed_dim**-0.5 * step**-0.5,
-    fails=("by_hand", "rise"),
+    """You use the falling branch alone: the first step is the largest of all. The other branch is
+    what the warm-up is.""",
+    but=("fall",),
+    rise=lambda s, w: s**-0.5,
 )
-paced(
+rate.fault(
     "it never falls",
-    """Your rate stays at its peak after the warm-up. Look at what the first branch does as the step
-    grows.""",
-    lambda step, embed_dim, warmup: embed_dim**-0.5 * min(warmup**-0.5, step * warmup**-1.5),
-    fails=("by_hand", "fall"),
+    """Your rate stays at its peak after the warm-up. Look at what the first branch does as the
+    step grows.""",
+    but=("rise",),
+    fall=lambda s, w: w**-0.5,
 )
-paced(
+rate.fault(
+    "it rises for ever",
+    """You use the rising branch alone. The other one takes over at the end of the warm-up.""",
+    but=("rise",),
+    fall=lambda s, w: s * w**-1.5,
+)
+rate.fault(
     "it rises to 1",
-    """You multiply by the share of the warm-up that is over, so that the branches do not meet: at its
-    end your rate jumps. Look at the exponent of the warm-up.""",
-    lambda step, embed_dim, warmup: embed_dim**-0.5 * min(step**-0.5, step / warmup),
-    fails=("by_hand", "rise"),
+    """You multiply by the share of the warm-up that is over, so that the branches do not meet: at
+    its end your rate jumps. Look at the exponent of the warm-up.""",
+    but=("fall",),
+    rise=lambda s, w: s / w,
 )
-paced(
+rate.fault(
+    "a jump at the end of the warm-up",
+    """You rise to 1 (before the width) and fall from then on, with a jump between. The two branches
+    meet at the end of the warm-up: look at the exponent of the warm-up.""",
+    fails=("by_hand", "rise"),
+    rise=lambda s, w: s / w if s < w else math.inf,
+    fall=lambda s, w: math.inf if s < w else s**-0.5,
+)
+rate.fault(
+    "the exponent of the warm-up",
+    """Your rising branch has the exponent -1/2 at the warm-up, where -3/2 stands. The two branches
+    should meet at step = warmup: try it.""",
+    but=("fall",),
+    rise=lambda s, w: s * w**-0.5,
+)
+rate.fault(
+    "it rises like the root",
+    """Your rate rises like the root of the step. During the warm-up it grows by the same amount at
+    each step.""",
+    but=("fall",),
+    rise=lambda s, w: s**0.5 / w,
+)
+rate.fault(
     "it falls with the step, not with its root",
     """After the warm-up your rate falls like one over the step. The formula has the inverse of the
     square root, which falls more slowly.""",
-    lambda step, embed_dim, warmup: embed_dim**-0.5 * min(warmup**0.5 / step, step * warmup**-1.5),
-    fails=("by_hand", "fall"),
+    but=("rise",),
+    fall=lambda s, w: w**0.5 / s,
 )
-
+rate.fault(
+    "the inverse of the step",
+    """Your falling branch is one over the step. The formula has the inverse of the square root.""",
+    fall=lambda s, w: 1 / s,
+)
 
 # --- greedy_decode -----------------------------------------------------------------------------
 
-greedy = WrongAnswers(
-    "greedy_decode",
-    tests=("by_hand", "whole_prefix", "rows_end_apart", "cut_off", "other_ids"),
-)
+
+def write(
+    logits_of,
+    rows,
+    bos,
+    eos,
+    max_length,
+    pad=0,
+    *,
+    ids=lambda bos, eos, pad: (bos, eos, pad),
+    read=lambda prefix, size: prefix,
+    at=lambda logits, t: logits[:, -1],
+    choose=lambda logits: logits.argmax(-1),
+    keep=lambda token, eos, pad: token,
+    fill=lambda ended: ended,
+    over=lambda ended, said: ended | said,
+    stop=torch.all,
+    steps=range,
+    finish=lambda written, prefix, eos: written,
+):
+    """The right answer in steps; a fault replaces some of them."""
+    bos, eos, pad = ids(bos, eos, pad)
+    prefix = torch.full((rows, 1), bos)
+    written = torch.full((rows, max_length), pad)
+    ended = torch.zeros(rows, dtype=torch.bool)
+    for t in steps(max_length):
+        token = choose(at(logits_of(read(prefix, max_length + 1)), t))
+        written[:, t] = torch.where(fill(ended), written[:, t], keep(token, eos, pad))
+        ended = over(ended, token == eos)
+        prefix = torch.cat([prefix, token[:, None]], dim=1)
+        if bool(stop(ended)):
+            break
+    return finish(written, prefix, eos)
+
+
+TESTS = ("by_hand", "whole_prefix", "rows_end_apart", "cut_off", "other_ids")
+greedy = WrongAnswers("greedy_decode", tests=TESTS, right=write)
 
 
 def fading(table, decay):
@@ -623,9 +978,9 @@ def fading(table, decay):
     return logits_of
 
 
-def until(lengths):
+def until(lengths, compare=torch.ge):
     def logits_of(prefix):
-        over = torch.arange(1, prefix.shape[1] + 1) >= lengths[:, None]
+        over = compare(torch.arange(1, prefix.shape[1] + 1), lengths[:, None])
         logits = torch.zeros(*over.shape, 5, dtype=torch.float64)
         logits[..., 3] = 1.0
         logits[..., 2] = 2.0 * over
@@ -642,117 +997,200 @@ def greedy_calls(draw):
         yield call(fading(draw.normal(7, 7, dtype=double), decay), 2, 3, 4, 6, pad=9)
     yield call(until(torch.tensor([3, 1])), 2, 1, 2, 5)
     yield call(until(torch.tensor([1, 4, 2])), 3, 1, 2, 6)
+    yield call(until(torch.tensor([1, 4, 2]), torch.eq), 3, 1, 2, 6)
     endless = torch.zeros(6, 6, dtype=double)
     endless[1, 3] = endless[3, 4] = endless[4, 5] = endless[5, 3] = 3.0
     yield call(fading(endless, 0.0), 2, 1, 2, 4)
 
 
-def write(
-    logits_of, rows, bos, eos, max_length, pad=0,
-    *, read=lambda prefix: prefix, place=lambda t: -1, stop="all", keep_eos=True, fill=True,
-):  # fmt: skip
-    """The right answer; a fault replaces one of its steps."""
-    prefix = torch.full((rows, 1), bos)
-    written = torch.full((rows, max_length), pad)
-    ended = torch.zeros(rows, dtype=torch.bool)
-    for t in range(max_length):
-        token = logits_of(read(prefix))[:, place(t)].argmax(-1)
-        said = token if keep_eos else token.masked_fill(token == eos, pad)
-        written[:, t] = torch.where(ended & fill, written[:, t], said)
-        ended = ended | (token == eos)
-        prefix = torch.cat([prefix, token[:, None]], dim=1)
-        if bool(ended.all() if stop == "all" else ended.any()):
-            break
-    return written
-
-
-def writes(name, message, *, fails=None, but=(), made=None, **step):
-    if made is None:
-
-        def made(logits_of, rows, bos, eos, max_length, pad=0):
-            return write(logits_of, rows, bos, eos, max_length, pad, **step)
-
-    declare(greedy, name, message, fails=fails, but=but, made=made)
-
-
-writes(
+greedy.fault(
     "only the last token is read",
-    """You hand over the last token alone. There is no state that remembers the others: a Transformer
-    knows of a word only if it is in the prefix.""",
+    """You hand over the last token alone. There is no state that remembers the others: a
+    Transformer knows of a word only if it is in the prefix.""",
     fails=("whole_prefix", "rows_end_apart"),
-    read=lambda prefix: prefix[:, -1:],
+    read=lambda prefix, size: prefix[:, -1:],
 )
-writes(
+greedy.fault(
     "padding is read",
-    """You fill the prefix up to its full length and read the logits at its end: what the model says
-    after padding. The next word is what it says after the last token that was written.""",
-    made=lambda logits_of, rows, bos, eos, max_length, pad=0: write(
-        *(logits_of, rows, bos, eos, max_length, pad),
-        read=lambda prefix: torch.nn.functional.pad(
-            prefix, (0, max_length + 1 - prefix.shape[1]), value=0
-        ),
-    ),
+    """You fill the prefix up to its full length and read the logits at its end: what the model
+    says after padding. The next word is what it says after the last token that was written.""",
+    read=lambda prefix, size: torch.nn.functional.pad(prefix, (0, size - prefix.shape[1])),
 )
-writes(
+greedy.fault(
     "nothing written is read",
-    """You hand over `bos` at every step. What has been written must go into the prefix, or the model
-    starts anew each time.""",
-    read=lambda prefix: prefix[:, :1],
+    """You hand over `bos` at every step. What has been written must go into the prefix, or the
+    model starts anew each time; and the logits are those of its last place.""",
+    read=lambda prefix, size: prefix[:, :1],
 )
-writes(
+greedy.fault(
+    "bos is forgotten after the first step",
+    """You hand over what has been written without `bos`. The prefix starts with it at every
+    step.""",
+    fails=("whole_prefix", "rows_end_apart"),
+    read=lambda prefix, size: prefix[:, 1:] if prefix.shape[1] > 1 else prefix,
+)
+greedy.fault(
+    "the mean of all logits",
+    """You average the logits over the places. The next word is what the model says after the last
+    one.""",
+    at=lambda logits, t: logits.mean(1),
+)
+greedy.fault(
+    "the least probable token",
+    """You take the token with the smallest logit.""",
+    choose=lambda logits: logits.argmin(-1),
+)
+greedy.fault(
+    "one token for all rows",
+    """All rows get the token of the first one. Each row has a prefix of its own.""",
+    fails=("rows_end_apart",),
+    choose=lambda logits: logits.argmax(-1)[:1].expand(len(logits)),
+)
+greedy.fault(
     "rows go on after eos",
-    """A row that has said `eos` goes on in your result. Behind the end of a row stands `pad`, whatever
-    the model says there.""",
+    """A row that has said `eos` goes on in your result. Behind the end of a row stands `pad`,
+    whatever the model says there.""",
     fails=("rows_end_apart",),
-    fill=False,
+    fill=torch.zeros_like,
 )
-writes(
+greedy.fault(
+    "a row wakes up after eos",
+    """You ask at every step whether `eos` was just said, and forget it at the next one: after one
+    `pad` the row goes on. What has ended stays ended.""",
+    fails=("rows_end_apart",),
+    over=lambda ended, said: said,
+)
+greedy.fault(
     "the first end stops all rows",
-    """You stop as soon as one row has ended, and cut the others off. Stop when all of them have.""",
+    """You stop as soon as one row has ended, and cut the others off. Stop when all of them
+    have.""",
     fails=("rows_end_apart",),
-    stop="any",
+    stop=torch.any,
 )
-writes(
+greedy.fault(
     "eos is not written",
-    """`eos` is missing from your result. Without it nobody can tell a row that ended from one that was
-    cut off.""",
+    """`eos` is missing from your result. Without it nobody can tell a row that ended from one that
+    was cut off.""",
     but=("cut_off",),
-    keep_eos=False,
+    keep=lambda token, eos, pad: token.masked_fill(token == eos, pad),
 )
-writes(
+greedy.fault(
+    "one step too few",
+    """You write one token less than there are places. `bos` is not counted among them.""",
+    fails=("whole_prefix", "cut_off"),
+    steps=lambda size: range(size - 1),
+)
+greedy.fault(
     "bos is written",
     """Your result starts with `bos`. It is what the model reads first, not something it said.""",
-    made=lambda logits_of, rows, bos, eos, max_length, pad=0: torch.cat(
-        [torch.full((rows, 1), bos), write(logits_of, rows, bos, eos, max_length, pad)], dim=1
-    )[:, :-1],
+    finish=lambda written, prefix, eos: torch.cat([prefix[:, :1], written], dim=1)[:, :-1],
 )
-writes(
-    "padding is always 0",
-    """You fill up with 0 whatever `pad` says. Look at the last argument.""",
-    fails=("other_ids",),
-    made=lambda logits_of, rows, bos, eos, max_length, pad=0: write(
-        logits_of, rows, bos, eos, max_length, 0
-    ),
+greedy.fault(
+    "bos in front",
+    """Your result has `bos` in front and one column too many. It is what the model reads first,
+    not something it said.""",
+    finish=lambda written, prefix, eos: torch.cat([prefix[:, :1], written], dim=1),
 )
-writes(
+greedy.fault(
     "as wide as the longest row",
     """Your table is only as wide as the longest row that was written. The contract fixes
     `max_length` columns, so that results of several batches fit together.""",
     but=("cut_off",),
-    made=lambda logits_of, rows, bos, eos, max_length, pad=0: trimmed(
-        write(logits_of, rows, bos, eos, max_length, pad), eos
-    ),
+    finish=lambda written, prefix, eos: written[:, : prefix.shape[1] - 1],
 )
-
-
-def trimmed(written, eos):
-    ends = [row.index(eos) + 1 if eos in row else len(row) for row in written.tolist()]
-    return written[:, : max(ends)]
-
+greedy.fault(
+    "padding is always 0",
+    """You fill up with 0 whatever `pad` says. Look at the last argument.""",
+    fails=("other_ids",),
+    ids=lambda bos, eos, pad: (bos, eos, 0),
+)
+greedy.fault(
+    "filled up with eos",
+    """Behind the end of a row you repeat `eos`. It is said once; what follows is `pad`.""",
+    but=("cut_off",),
+    ids=lambda bos, eos, pad: (bos, eos, eos),
+)
+greedy.fault(
+    "the numbers of one model",
+    """You write 1 and 2 where `bos` and `eos` are asked for. Another model has other numbers.""",
+    fails=("other_ids",),
+    ids=lambda bos, eos, pad: (1, 2, pad),
+)
 
 # --- bleu --------------------------------------------------------------------------------------
 
-score = WrongAnswers("bleu", tests=("by_hand", "orders", "clipped", "length", "corpus", "no_match"))
+
+def runs(sentence, n):
+    return Counter(tuple(sentence[i : i + n]) for i in range(len(sentence) - n + 1))
+
+
+def paired(pairs, share):
+    return sum(share(said, wanted) for said, wanted in pairs)
+
+
+def clipped(said, wanted):
+    return sum((said & wanted).values())
+
+
+def together(pairs, share):
+    everything = sum((wanted for _, wanted in pairs), Counter())
+    return sum(share(said, everything) for said, _ in pairs)
+
+
+def largest(pairs, share):
+    most = Counter()
+    for _, wanted in pairs:
+        most |= wanted
+    return sum(share(said, most) for said, _ in pairs)
+
+
+def over_all(hits, totals):
+    return sum(hits) / sum(totals) if sum(totals) else 0.0
+
+
+def brevity(c, r):
+    return min(1.0, math.exp(1 - r / c)) if c else 0.0
+
+
+def geometric(precisions):
+    if min(precisions) == 0:
+        return 0.0
+    return math.exp(sum(map(math.log, precisions)) / len(precisions))
+
+
+def scored(
+    candidates,
+    references,
+    max_order=4,
+    *,
+    texts=lambda candidates, references: (candidates, references),
+    cut=runs,
+    share=clipped,
+    among=paired,
+    base=lambda said, wanted: said,
+    divide=over_all,
+    lengths=brevity,
+    orders=lambda top: range(1, top + 1),
+    mean=geometric,
+    finish=lambda score: score,
+):
+    """The right answer in steps; a fault replaces some of them."""
+    candidates, references = texts(candidates, references)
+    precisions = []
+    for n in orders(max_order):
+        pairs = [(cut(c, n), cut(r, n)) for c, r in zip(candidates, references, strict=True)]
+        totals = [sum(base(*pair).values()) for pair in pairs]
+        if among is paired:
+            hits = [share(*pair) for pair in pairs]
+        else:
+            hits, totals = [among(pairs, share)], [sum(totals)]
+        precisions.append(divide(hits, totals))
+    penalty = lengths(sum(map(len, candidates)), sum(map(len, references)))
+    return finish(penalty * mean(precisions))
+
+
+TESTS = ("by_hand", "orders", "clipped", "length", "corpus", "no_match")
+score = WrongAnswers("bleu", tests=TESTS, right=scored)
 
 
 @witnesses(of="bleu")
@@ -769,165 +1207,247 @@ def bleu_calls(draw):
         for said in (near, longer, right):
             for order in (1, 2, 4):
                 yield call(said, right, order)
+        # words that another reference has
+        yield call([[*a, *b[:2]] for a, b in zip(near, right[::-1], strict=True)], right, 1)
     yield call([["cat", "the"]], [["the", "cat"]], 2)
     yield call([[]], [["the", "cat"]], 2)
 
 
-def runs(sentence, n):
-    return Counter(tuple(sentence[i : i + n]) for i in range(len(sentence) - n + 1))
-
-
-def clipped(said, wanted):
-    return sum((said & wanted).values())
-
-
-def brevity(c, r):
-    return min(1.0, math.exp(1 - r / c)) if c else 0.0
-
-
-def geometric(precisions):
-    if min(precisions) == 0:
-        return 0.0
-    return math.exp(sum(map(math.log, precisions)) / len(precisions))
-
-
-def scored(
-    candidates, references, max_order=4,
-    *, match=clipped, bp=brevity, mean=geometric, orders=None, divide=None,
-):  # fmt: skip
-    """The right answer; a fault replaces one of its steps."""
-    precisions = []
-    for n in (orders or (lambda top: range(1, top + 1)))(max_order):
-        pairs = [(runs(c, n), runs(r, n)) for c, r in zip(candidates, references, strict=True)]
-        hits = sum(match(c, r) for c, r in pairs)
-        total = sum(sum((r if divide else c).values()) for c, r in pairs)
-        precisions.append(hits / total if total else 0.0)
-    return bp(sum(map(len, candidates)), sum(map(len, references))) * mean(precisions)
-
-
-def scores(name, message, *, fails=None, but=(), made=None, **step):
-    if made is None:
-
-        def made(candidates, references, max_order=4):
-            return scored(candidates, references, max_order, **step)
-
-    declare(score, name, message, fails=fails, but=but, made=made)
-
-
-scores(
+score.fault(
     "runs are not clipped",
     """A word that is said four times counts four times in your score, though the reference has it
     once: "the the the the" would be perfect. Count it at most as often as the reference does.""",
     fails=("by_hand", "clipped", "corpus"),
-    match=lambda said, wanted: sum(times for run, times in said.items() if run in wanted),
+    share=lambda said, wanted: sum(times for run, times in said.items() if run in wanted),
 )
-scores(
+score.fault(
     "every run counts once",
-    """You compare sets of runs, so that a word said twice, rightly, counts once. Runs have numbers;
-    take the smaller of the two.""",
+    """You compare sets of runs, so that a word said twice, rightly, counts once. Runs have
+    numbers; take the smaller of the two.""",
     fails=("orders", "clipped", "corpus"),
-    match=lambda said, wanted: len(said.keys() & wanted.keys()),
+    share=lambda said, wanted: len(said.keys() & wanted.keys()),
 )
-scores(
-    "no penalty for short ones",
-    """The lengths are missing: "the" alone would be a perfect translation of everything that contains
-    it. Look at the factor in front.""",
+score.fault(
+    "as often as the reference has it",
+    """You count a shared run as often as it stands in the reference, however rarely it was said.
+    Take the smaller of the two numbers.""",
+    fails=("corpus",),
+    share=lambda said, wanted: sum(times for run, times in wanted.items() if run in said),
+)
+score.fault(
+    "clipped by all references together",
+    """You look a run up in all references at once. A run counts only where it stands in the
+    reference of its own sentence, and at most as often.""",
+    fails=("corpus",),
+    among=together,
+)
+score.fault(
+    "clipped by the largest number in any reference",
+    """You look a run up in all references and take the largest of its numbers. A run counts only
+    where it stands in the reference of its own sentence.""",
+    fails=("corpus",),
+    among=largest,
+)
+score.fault(
+    "the corpus as one long sentence",
+    """You add the counts up over the corpus before you compare them. A run counts only where it
+    stands in the reference of its own sentence: first match, then add.""",
+    fails=("corpus",),
+    among=lambda pairs, share: share(*(sum(part, Counter()) for part in zip(*pairs, strict=True))),
+)
+score.fault(
+    "runs across sentences",
+    """You join all sentences before you cut runs out of them, so that runs begin in one sentence
+    and end in the next.""",
+    fails=("corpus",),
+    texts=lambda *texts: tuple([[word for row in text for word in row]] for text in texts),
+)
+score.fault(
+    "candidates and references exchanged",
+    """You measure the references by the candidates. Precision asks how much of what was *said* is
+    right.""",
     fails=("length", "corpus"),
-    bp=lambda c, r: 1.0,
+    texts=lambda candidates, references: (references, candidates),
 )
-scores(
+score.fault(
+    "shares of the reference",
+    """You divide by the runs of the reference: how much of it was found. That is recall; BLEU asks
+    how much of what was said is right, and leaves the rest to the length.""",
+    fails=("length", "corpus"),
+    base=lambda said, wanted: wanted,
+)
+score.fault(
+    "divided by the different runs",
+    """You divide by the number of different runs. One that is said twice is two runs.""",
+    but=("length", "no_match"),
+    base=lambda said, wanted: Counter(said.keys()),
+)
+score.fault(
+    "the mean of the sentences' precisions",
+    """You divide sentence by sentence and take the mean. Matches and runs are each summed over all
+    sentences, and then divided.""",
+    fails=("corpus",),
+    divide=lambda hits, totals: (
+        sum(h / t if t else 0.0 for h, t in zip(hits, totals, strict=True)) / len(hits)
+    ),
+)
+score.fault(
+    "one is added to every count",
+    """You add 1 to matches and runs. That keeps single sentences from scoring 0; corpus BLEU has
+    no such thing.""",
+    divide=lambda hits, totals: (sum(hits) + 1) / (sum(totals) + 1),
+)
+score.fault(
+    "the last run is missing",
+    """You cut one run too few out of each sentence. With n words there is one run of n: look at
+    the end of your range.""",
+    but=("no_match",),
+    cut=lambda sentence, n: runs(sentence[:-1], n),
+)
+score.fault(
+    "the order inside a run does not count",
+    """You compare the words of a run in any order. A run is what stands there word after word.""",
+    fails=("corpus", "no_match"),
+    cut=lambda sentence, n: Counter(
+        tuple(sorted(sentence[i : i + n])) for i in range(len(sentence) - n + 1)
+    ),
+)
+score.fault(
+    "no penalty for short ones",
+    """The lengths are missing: "the" alone would be a perfect translation of everything that
+    contains it. Look at the factor in front.""",
+    fails=("length", "corpus"),
+    lengths=lambda c, r: 1.0,
+)
+score.fault(
     "long ones are rewarded",
     """Your length factor exceeds 1 for candidates that are longer than their references. It is a
     penalty for short ones; long ones are punished by their precisions.""",
     fails=("length", "corpus"),
-    bp=lambda c, r: math.exp(1 - r / c) if c else 0.0,
+    lengths=lambda c, r: math.exp(1 - r / c) if c else 0.0,
 )
-scores(
+score.fault(
+    "long ones are punished",
+    """Your length factor is below 1 for candidates that are longer than their references, and not
+    for short ones. Look at which length stands above the line.""",
+    fails=("length", "corpus"),
+    lengths=lambda c, r: min(1.0, math.exp(1 - c / r)),
+)
+score.fault(
     "length as a plain ratio",
     """You multiply by the ratio of the lengths. The formula has an exponential, which punishes a
     candidate of half the length by more than a half.""",
     fails=("length", "corpus"),
-    bp=lambda c, r: min(1.0, c / r) if c else 0.0,
+    lengths=lambda c, r: min(1.0, c / r) if c else 0.0,
 )
-scores(
-    "the mean of the sentences' scores",
-    """You score every sentence by itself and take the mean. One sentence without a run of four then
-    scores 0; BLEU sums the counts over the corpus before it divides.""",
-    fails=("corpus",),
-    made=lambda candidates, references, max_order=4: (
-        sum(scored([c], [r], max_order) for c, r in zip(candidates, references, strict=True))
-        / len(candidates)
-    ),
+score.fault(
+    "the 1 of the exponent is missing",
+    """Your penalty is the exponential of minus the ratio: a candidate as long as its reference
+    would be punished, too.""",
+    but=("no_match",),
+    lengths=lambda c, r: min(1.0, math.exp(-r / c)) if c else 0.0,
 )
-scores(
+score.fault(
+    "single words only",
+    """You count single words whatever `max_order` says. A translation with the right words in any
+    order would be perfect.""",
+    orders=lambda top: [1],
+)
+score.fault(
+    "the highest order only",
+    """You use the longest runs alone. The formula takes all orders up to `max_order` together.""",
+    but=("no_match",),
+    orders=lambda top: [top],
+)
+score.fault(
+    "the highest order is missing",
+    """You stop one order too early. The orders run from 1 to `max_order`, the last one
+    included.""",
+    orders=lambda top: range(1, max(top, 2)),
+)
+score.fault(
+    "always four orders",
+    """You take four orders whatever `max_order` says. With another number, other n-grams count.""",
+    but=("no_match",),
+    orders=lambda top: range(1, 5),
+)
+score.fault(
     "the plain mean of the precisions",
-    """You add the precisions and divide by their number. The formula multiplies them and takes a root,
-    so that an order without a match makes the score 0.""",
+    """You add the precisions and divide by their number. The formula multiplies them and takes a
+    root, so that an order without a match makes the score 0.""",
     mean=lambda precisions: sum(precisions) / len(precisions),
 )
-scores(
+score.fault(
     "the product without the root",
     """You multiply the precisions and leave it at that, so that more orders always mean a smaller
     score. The formula takes the root of the order.""",
     but=("no_match",),
     mean=math.prod,
 )
-scores(
-    "shares of the reference",
-    """You divide by the runs of the reference: how much of it was found. That is recall; BLEU asks how
-    much of what was said is right, and leaves the rest to the length.""",
-    fails=("length", "corpus"),
-    divide=True,
-)
-scores(
-    "single words only",
-    """You count single words whatever `max_order` says. A translation with the right words in any order
-    would be perfect.""",
-    orders=lambda top: [1],
-)
-scores(
-    "the highest order only",
-    """You use the longest runs alone. The formula takes all orders up to `max_order` together.""",
+score.fault(
+    "the fourth root of any number of orders",
+    """You take the fourth root whatever `max_order` says. As many precisions as were multiplied,
+    so deep is the root.""",
     but=("no_match",),
-    orders=lambda top: [top],
+    mean=lambda precisions: math.prod(precisions) ** 0.25,
 )
-scores(
+score.fault(
+    "orders without a match are left out",
+    """You leave out the orders that have no match. Then the result is not 0 as soon as one word is
+    right.""",
+    fails=("corpus", "no_match"),
+    mean=lambda precisions: geometric([p for p in precisions if p] or [0.0]),
+)
+score.fault(
+    "an order without a match is an error",
+    """You take the logarithm of a precision of 0. Short candidates have no long runs, so this
+    happens; the contract says what the result is.""",
+    fails=("corpus", "no_match"),
+    mean=lambda precisions: math.exp(sum(map(math.log, precisions)) / len(precisions)),
+)
+score.fault(
     "times a hundred",
-    """You return a percentage. Papers print BLEU like that; here a number from 0 to 1 is asked for.""",
+    """You return a percentage. Papers print BLEU like that; here a number from 0 to 1 is asked
+    for.""",
     but=("no_match",),
-    made=lambda candidates, references, max_order=4: (
-        100 * scored(candidates, references, max_order)
-    ),
+    finish=lambda score: 100 * score,
 )
 
 
-@score("an order without a match is an error", fails=("corpus", "no_match"))
-def bleu_log_of_zero(candidates, references, max_order=4):
-    """You take the logarithm of a precision of 0. Short candidates have no long runs, so this happens;
-    the contract says what the result is.
+@score("the mean of the sentences' scores", fails=("corpus",))
+def bleu_mean(candidates, references, max_order=4):
+    """You score every sentence by itself and take the mean. One sentence without a run of four then
+    scores 0; BLEU sums the counts over the corpus before it divides.
     """
-    return scored(
-        candidates,
-        references,
-        max_order,
-        mean=lambda precisions: math.exp(sum(map(math.log, precisions)) / len(precisions)),
-    )
+    each = (scored([c], [r], max_order) for c, r in zip(candidates, references, strict=True))
+    return sum(each) / len(candidates)
 
 
 # --- the repair and the test -------------------------------------------------------------------
 
 
-def two_looks(x, memory, own, source, *, add=True):
+def two_looks(
+    x,
+    memory,
+    *,
+    own=torch.tril,
+    source=lambda full: full,
+    scale=lambda d: d**-0.5,
+    first=torch.add,
+    second=torch.add,
+    asks=lambda found, x: found,
+):
     def at(query, key, allowed):
         allowed = allowed(torch.ones(query.shape[1], key.shape[1], dtype=torch.bool))
-        weights = scaled(query, key).masked_fill(~allowed, -torch.inf).softmax(-1)
-        return weights @ key
+        scores = query @ key.mT * scale(query.shape[-1])
+        return scores.masked_fill(~allowed, -torch.inf).softmax(-1) @ key
 
-    x = x + at(x, x, own)
-    return at(x, memory, source) + (x if add else 0)
+    found = first(x, at(x, x, own))
+    return second(found, at(asks(found, x), memory, source))
 
 
-fixed = WrongAnswers("fixed_decoder_looks", tests=("one_source_word", "one_target_word", "both"))
+TESTS = ("one_source_word", "one_target_word", "both")
+fixed = WrongAnswers("fixed_decoder_looks", tests=TESTS, right=two_looks)
 
 
 @witnesses(of="fixed_decoder_looks")
@@ -936,46 +1456,61 @@ def fixed_calls(draw):
         yield call(draw.normal(b, length, 3), draw.normal(b, source, 3))
 
 
-def same(mask_):
-    return mask_
-
-
-@fixed("both faults are still there")
-def looks_broken(x, memory):
+fixed.fault(
+    "both faults are still there",
     """This is the broken code as it stands. Ask of each of the two looks what may be known at that
-    moment: the target that is not yet written? The end of the source?
-    """
-    return two_looks(x, memory, same, torch.tril)
-
-
-@fixed("the target still sees its future", but=("one_target_word",))
-def looks_future(x, memory):
+    moment: the target that is not yet written? The end of the source?""",
+    own=lambda full: full,
+    source=torch.tril,
+)
+fixed.fault(
+    "the target still sees its future",
     """The whole source is in view now. But a target position still looks at the words behind it,
-    which are not there when the model writes.
-    """
-    return two_looks(x, memory, same, same)
-
-
-@fixed("the source is still hidden", but=("one_source_word",))
-def looks_source(x, memory):
-    """The target sees only its past now. But the first target word still sees the first source word
-    alone, although the whole source has been read.
-    """
-    return two_looks(x, memory, torch.tril, torch.tril)
-
-
-@fixed("what was there is lost")
-def looks_not_added(x, memory):
-    """You return what was found in the source, and the sum it should be added to is gone."""
-    return two_looks(x, memory, torch.tril, same, add=False)
-
-
-@fixed("the masks are turned round", but=("one_target_word",))
-def looks_turned(x, memory):
-    """Your target positions look at themselves and what follows. Read the first row of your mask: which
-    of its columns are known when the first word is written?
-    """
-    return two_looks(x, memory, torch.triu, same)
+    which are not there when the model writes.""",
+    but=("one_target_word",),
+    own=lambda full: full,
+)
+fixed.fault(
+    "the source is still hidden",
+    """The target sees only its past now. But the first target word still sees the first source
+    word alone, although the whole source has been read.""",
+    but=("one_source_word",),
+    source=torch.tril,
+)
+fixed.fault(
+    "the masks are turned round",
+    """Your target positions look at themselves and what follows. Read the first row of your mask:
+    which of its columns are known when the first word is written?""",
+    but=("one_target_word",),
+    own=torch.triu,
+)
+fixed.fault(
+    "itself excluded",
+    """A target position may not look at itself any more, and the first one is left with nothing,
+    which is NaN.""",
+    own=lambda full: full.tril(-1),
+)
+fixed.fault(
+    "what was there is lost",
+    """You return what was found in the source, and the sum it should be added to is gone.""",
+    second=lambda x, y: y,
+)
+fixed.fault(
+    "the target is lost after the first look",
+    """What the first look found replaces the target. It is added.""",
+    first=lambda x, y: y,
+)
+fixed.fault(
+    "both looks read the input",
+    """Your second look asks with what came in. It should ask with what the first look has left.""",
+    but=("one_source_word",),
+    asks=lambda found, x: x,
+)
+fixed.fault(
+    "the scale is gone",
+    """You took the scale out. It was not one of the two faults.""",
+    scale=lambda d: 1,
+)
 
 
 checks = WrongAnswers("check_decoder", tests=("plain", "mutants"))

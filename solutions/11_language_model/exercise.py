@@ -262,6 +262,8 @@ probe.gives(2, shares, 0.95)
 ### BEGIN HIDDEN TESTS
 for place in range(10):
     probe.equals(torch.tensor([0.3, -1.0, 1.2, 0.1, 1.4]), place / 10 + 0.03)
+for place in range(4):  # exactly on an edge
+    probe.equals(torch.zeros(4), place / 4)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sample_next-temperature", "grade": true, "points": 1}
@@ -282,6 +284,7 @@ probe.equals(torch.tensor([0.0, 1.0, 0.5]), 0.02, k=2)
 for k in (1, 3, 9):
     for place in range(10):
         probe.equals(torch.tensor([0.3, -1.0, 1.2, 0.1, 1.4]), place / 10 + 0.03, 1.0, k)
+probe.equals(torch.tensor([-3.0, 1.0, 0.5]), 0.0, 1.0, 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -516,6 +519,9 @@ probe.equals(P4, Q4, torch.tensor([1, 0]), torch.tensor([0.7, 0.2, 0.2]))
 for place in range(10):
     probe.equals(P4, Q4, torch.tensor([1, 0]), torch.tensor([0.7, 0.2, place / 10 + 0.03]))
     probe.equals(P4, Q4, torch.tensor([3, 3]), torch.tensor([0.99, 0.5, place / 10 + 0.03]))
+# exactly on an edge
+probe.equals(P, Q, torch.tensor([1, 0]), torch.tensor([0.5, 0.5, 0.1]))
+probe.equals(P, Q, torch.tensor([0, 0]), torch.tensor([0.9, 0.5, 0.0]))
 ### END HIDDEN TESTS
 
 # %% [markdown]

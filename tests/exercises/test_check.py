@@ -196,7 +196,7 @@ def test_a_set_up_that_fails_is_told_first_and_alone(tmp_path, monkeypatch):
 def test_the_same_cause_with_other_numbers_is_one_block():
     causes_of = ("it is 1/2, a size", "it is 1/11, a size", "something else")
     tests = [
-        check.TestResult(f"f-{i}", 1, "wrong", message="m", parts={"likely cause": cause})
+        check.CheckedTest(f"f-{i}", 1, "wrong", message="m", parts={"likely cause": cause})
         for i, cause in enumerate(causes_of)
     ]
     assert [len(block) for block in causes(tests)] == [2, 1]

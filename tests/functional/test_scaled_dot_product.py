@@ -88,11 +88,18 @@ def check(attention: Callable[..., Tensor]) -> None:
         assert_close(causal, want, **FLOAT64)
 
 
-@pytest.mark.parametrize("large_head", [_cpu_attention.LARGE_HEAD, 0])
+def take_the_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a processor without AVX-512, and with the keys of any head counted as many."""
+    monkeypatch.setattr(_cpu_attention, "LARGE_HEAD", 0)
+    monkeypatch.setattr(_cpu_attention, "_has", lambda feature: False)
+
+
+@pytest.mark.parametrize("products", [False, True])
 def test_attention_agrees_with_every_oracle(
-    large_head: int, monkeypatch: pytest.MonkeyPatch
+    products: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_cpu_attention, "LARGE_HEAD", large_head)
+    if products:
+        take_the_products(monkeypatch)
     check(scaled_dot_product_attention)
 
 
@@ -112,7 +119,7 @@ def test_attention_agrees_with_every_oracle(
     ],
 )
 def test_oracles_reject_a_changed_line(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cpu_attention, "LARGE_HEAD", 0)  # torch's kernel forgives an empty row
+    take_the_products(monkeypatch)  # torch's kernel forgives an empty row
     with pytest.raises((AssertionError, RuntimeError)):
         check(mutant(MODULE, "scaled_dot_product_attention", old, new))
 
@@ -134,7 +141,7 @@ def test_oracles_reject_a_changed_fast_path(
     old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = mutant(FAST, "cpu_attention", old, new)
-    changed.__globals__["LARGE_HEAD"] = 0
+    changed.__globals__.update(LARGE_HEAD=0, _has=lambda feature: False)
     monkeypatch.setattr(sys.modules[MODULE], "cpu_attention", changed)
     with pytest.raises((AssertionError, RuntimeError)):
         check(scaled_dot_product_attention)
@@ -523,23 +530,61 @@ def test_flex_attention_has_the_same_signature() -> None:
         window(query, key, value, dropout_p=0.1, enable_gqa=True)
 
 
-def test_where_half_precision_is_native_torch_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("features", "widened"),
+    [
+        # float16 forward and backward, bfloat16 forward and backward
+        (("avx512", "avx512_bf16", "amx_tile", "amx_fp16"), (False, False, False, False)),
+        (("avx512", "avx512_bf16"), (True, True, True, True)),
+        ((), (True, True, False, True)),
+    ],
+)
+def test_half_precision_is_widened_where_its_products_are_slow(
+    features: tuple[str, ...], widened: tuple[bool, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = []
 
     def torchs(query: Tensor, *rest: object, **more: object) -> Tensor:
-        seen.append(query.dtype)
+        seen.append(query.dtype == torch.float32)
         return original(query, *rest, **more)
 
     original = F.scaled_dot_product_attention
-    monkeypatch.setattr(F, "scaled_dot_product_attention", torchs)
-    for native in (True, False):
-        monkeypatch.setattr(_cpu_attention, "_is_native", lambda dtype, native=native: native)
-        for dtype in (torch.float16, torch.bfloat16):
-            tensors = [t.detach().to(dtype) for t in rows(19)]
-            scaled_dot_product_attention(*tensors)
-            scaled_dot_product_attention(*(t.requires_grad_() for t in tensors))
-    half, brain, wide = torch.float16, torch.bfloat16, torch.float32
-    assert seen == [half, half, brain, brain, wide, wide, brain, wide]
+    supported = {f"_is_{feature}_supported" for feature in features}
+    monkeypatch.setattr(_cpu_attention, "_has", supported.__contains__)
+    calls = []
+    for dtype in (torch.float16, torch.bfloat16):
+        tensors = [t.detach().to(dtype) for t in rows(19)]
+        for needs_grad in (False, True):
+            monkeypatch.setattr(F, "scaled_dot_product_attention", torchs)
+            got = scaled_dot_product_attention(*(t.requires_grad_(needs_grad) for t in tensors))
+            monkeypatch.undo()
+            monkeypatch.setattr(_cpu_attention, "_has", supported.__contains__)
+            want = original(*(t.double() for t in tensors))
+            assert_close(got.double(), want, atol=8e-3 if dtype == torch.bfloat16 else 1e-3, rtol=0)
+            calls.append(all(seen))
+            assert got.dtype == dtype
+            assert len(set(seen)) == 1
+            seen.clear()
+    assert tuple(calls) == widened
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("small", [0, _cpu_attention.SMALL_KEYS])
+@pytest.mark.parametrize("kind", ["none", "causal", "boolean", "bias"])
+def test_widened_heads_give_what_float64_gives(
+    dtype: torch.dtype, kind: str, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_cpu_attention, "SMALL_KEYS", small)
+    monkeypatch.setattr(_cpu_attention, "_has", lambda feature: feature == "_is_avx512_supported")
+    tensors = [t.detach().to(dtype) for t in rows(19, kv_heads=HKV)]
+    length, keys = tensors[0].shape[-2], tensors[1].shape[-2]
+    mask = {"boolean": torch.rand(length, keys) > 0.4, "bias": torch.randn(B, 1, length, keys)}
+    options = {"is_causal": kind == "causal", "enable_gqa": True}
+    got = scaled_dot_product_attention(*tensors, mask.get(kind), **options)
+    wide = mask[kind].double() if kind == "bias" else mask.get(kind)
+    want = scaled_dot_product_attention(*(t.double() for t in tensors), wide, **options)
+    eps = torch.finfo(dtype).eps
+    assert_close(got.double(), want, atol=4 * eps, rtol=0)
 
 
 def test_torchs_own_function_can_be_called_as_the_protocol_says() -> None:
