@@ -40,7 +40,8 @@ def as_cell(slug: str, one: Misconception | Variant) -> str:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             if any("witnesses" in ast.unparse(d) for d in node.decorator_list):
                 continue
-            node.decorator_list = []
+            # the catalogue's own go, a kernel's stays
+            node.decorator_list = [d for d in node.decorator_list if "triton" in ast.unparse(d)]
         kept.append(node)
     tree.body = kept
     last = f"{one.of} = {one.function.__name__}"

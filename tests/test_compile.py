@@ -168,6 +168,10 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
     "attention_bytes": lambda: Row(why=COUNTS),
     "matmul_bytes": lambda: Row(why=COUNTS),
     "roofline_seconds": lambda: Row(why=COUNTS),
+    "tiled_attention": lambda: of(
+        lambda a, b, c: fn.tiled_attention(a, b, c, is_causal=True, query_tile=2, key_tile=3),
+        heads_q, heads_k, heads_v,
+    ),
     "attention_with_lse": lambda: of(
         fn.attention_with_lse, heads_q, heads_k, heads_v, mask[:, None, None]
     ),

@@ -113,6 +113,7 @@ from attn_course.functional.scores import (
 )
 from attn_course.functional.similarity import cosine_similarity, weighted_mean
 from attn_course.functional.softmax import log_softmax, logsumexp, masked_softmax, softmax
+from attn_course.functional.tiled_attention import tiled_attention
 
 __all__ = [
     "AttentionFn",
@@ -203,6 +204,7 @@ __all__ = [
     "straight_through",
     "swiglu",
     "tanh_score",
+    "tiled_attention",
     "total_variation",
     "transformer_flops",
     "transformer_parameters",

@@ -390,22 +390,22 @@ def tiles(kernel: str, head_dim: int, dtype: torch.dtype) -> dict[str, int]:
         elif head_dim <= 128:
             rows, columns, warps, stages = 128, 64, 8, 3
         else:
-            rows, columns, warps, stages = 128, 32, 8, 2
+            rows, columns, warps, stages = 64, 32, 8, 2
     elif wide:
         rows, columns, warps, stages = (32, 32, 4, 1) if head_dim <= 128 else (16, 16, 4, 1)
     elif kernel == "key_value":
         if head_dim <= 64:
-            rows, columns, warps, stages = 64, 128, 8, 2
-        elif head_dim <= 128:
             rows, columns, warps, stages = 32, 128, 8, 2
+        elif head_dim <= 128:
+            rows, columns, warps, stages = 64, 64, 8, 2
         else:
-            rows, columns, warps, stages = 32, 64, 8, 1
+            rows, columns, warps, stages = 32, 32, 8, 1
     elif head_dim <= 64:
         rows, columns, warps, stages = 128, 64, 8, 2
     elif head_dim <= 128:
         rows, columns, warps, stages = 128, 32, 8, 2
     else:
-        rows, columns, warps, stages = 64, 32, 8, 1
+        rows, columns, warps, stages = 32, 32, 4, 1
     return {"BLOCK_L": rows, "BLOCK_S": columns, "num_warps": warps, "num_stages": stages}
 
 

@@ -80,7 +80,7 @@ probes = Probes(
 # </details>
 
 
-# %% nbgrader={"grade_id": "blocked_copy", "solution": true}
+# %% nbgrader={"grade_id": "copy_kernel", "solution": true}
 @triton.jit
 def copy_kernel(x, y, size, BLOCK: tl.constexpr):
     ### BEGIN SOLUTION
@@ -89,6 +89,7 @@ def copy_kernel(x, y, size, BLOCK: tl.constexpr):
     ### END SOLUTION
 
 
+# %% nbgrader={"grade_id": "blocked_copy", "solution": true}
 def blocked_copy(x, block_size):
     ### BEGIN SOLUTION
     y = torch.zeros_like(x)
@@ -133,7 +134,7 @@ assert written[7:] == [-1] * 5, "copy_kernel: it writes behind the end: what doe
 # By hand: the row $[0, \ln 3]$ gives $[\frac14, \frac34]$.
 
 
-# %% nbgrader={"grade_id": "row_softmax", "solution": true}
+# %% nbgrader={"grade_id": "softmax_kernel", "solution": true}
 @triton.jit
 def softmax_kernel(scores, weights, width, WIDTH: tl.constexpr):
     ### BEGIN SOLUTION
@@ -144,6 +145,7 @@ def softmax_kernel(scores, weights, width, WIDTH: tl.constexpr):
     ### END SOLUTION
 
 
+# %% nbgrader={"grade_id": "row_softmax", "solution": true}
 def row_softmax(scores):
     ### BEGIN SOLUTION
     rows, width = scores.shape
@@ -199,7 +201,7 @@ assert written[1].tolist() == [-1] * 3, "softmax_kernel: one program writes into
 # By hand: $\begin{pmatrix} 1 & 2 \end{pmatrix} \begin{pmatrix} 3 \\ 4 \end{pmatrix} = 11$, one tile of which one entry counts.
 
 
-# %% nbgrader={"grade_id": "tiled_matmul", "solution": true}
+# %% nbgrader={"grade_id": "matmul_kernel", "solution": true}
 @triton.jit
 def matmul_kernel(a, b, c, M, N, K, BLOCK: tl.constexpr):
     ### BEGIN SOLUTION
@@ -215,6 +217,7 @@ def matmul_kernel(a, b, c, M, N, K, BLOCK: tl.constexpr):
     ### END SOLUTION
 
 
+# %% nbgrader={"grade_id": "tiled_matmul", "solution": true}
 def tiled_matmul(a, b):
     ### BEGIN SOLUTION
     (M, K), N = a.shape, b.shape[1]
@@ -353,7 +356,7 @@ def broken_row_max(x):
     return top
 
 
-# %% nbgrader={"grade_id": "fixed_row_max", "solution": true}
+# %% nbgrader={"grade_id": "fixed_kernel", "solution": true}
 @triton.jit
 def fixed_kernel(x, top, width, WIDTH: tl.constexpr):
     ### BEGIN SOLUTION
@@ -363,6 +366,7 @@ def fixed_kernel(x, top, width, WIDTH: tl.constexpr):
     ### END SOLUTION
 
 
+# %% nbgrader={"grade_id": "fixed_row_max", "solution": true}
 def fixed_row_max(x):
     ### BEGIN SOLUTION
     top = torch.zeros(x.shape[0])
@@ -433,12 +437,9 @@ probe.judges(
     points=1,
 )
 
+
 # %% nbgrader={"grade_id": "check_copy-mutants", "grade": true, "points": 6}
 # Wrong answers of the kind that a kernel gives.
-probe = probes(check_copy=check_copy)
-
-
-### BEGIN HIDDEN TESTS
 def by_blocks(programs, places, before=lambda x: None):
     def candidate(x, block_size):
         y = torch.zeros_like(x)
@@ -456,6 +457,13 @@ def own(program, block):
     return program * block + torch.arange(block)
 
 
+probe = probes(check_copy=check_copy)
+probe.judges(
+    right=[with_clone],
+    wrong={"the last block is left out": by_blocks(lambda n, b: n // b, own)},
+    points=1,
+)
+### BEGIN HIDDEN TESTS
 probe.judges(
     right=[with_clone, by_blocks(lambda n, b: -(-n // b), own)],
     wrong={

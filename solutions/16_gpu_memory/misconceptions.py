@@ -48,17 +48,10 @@ copy.fault(
 )
 copy.fault(
     "one program only",
-    """Only the first block is copied. Look at the grid: it says how many programs run, and each of
-    them copies one block.""",
+    """Only the first block is copied. Look at the grid, which says how many programs run, and at
+    what tells one program from another: it has to enter the places.""",
     fails=("by_hand", "ragged"),
     programs=lambda size, block: 1,
-)
-copy.fault(
-    "every program has the same block",
-    """All your programs copy the first block, over and over. What tells one program from another is
-    `tl.program_id`; it has to enter the places.""",
-    fails=("by_hand", "ragged"),
-    places=lambda program, block: torch.arange(block),
 )
 copy.fault(
     "blocks overlap",
@@ -94,7 +87,7 @@ def own_top(x):
     return x.amax(1, keepdim=True)
 
 
-def own_total(parts):
+def own_total(parts, width):
     return parts.sum(1, keepdim=True)
 
 
@@ -104,7 +97,7 @@ def softened(scores, *, fill=-math.inf, top=own_top, power=torch.exp, total=own_
     x = scores.new_full((len(scores), wide), fill)
     x[:, :width] = scores
     parts = power(x - top(x))
-    weights = (parts / total(parts))[:, :width]
+    weights = (parts / total(parts, width))[:, :width]
     return weights if rows is None else rows(weights)
 
 
@@ -154,13 +147,14 @@ soft.fault(
     "divided by the width",
     """You divide by the number of entries. Weights that sum to one are divided by the sum of the
     exponentials of their own row.""",
-    total=lambda parts: parts.isfinite().sum(1, keepdim=True),
+    but=("kernel",),
+    total=lambda parts, width: width,
 )
 soft.fault(
     "not divided",
     """Your weights do not sum to one: the exponentials are stored as they are. The sum over the row
     is missing.""",
-    total=lambda parts: torch.ones_like(parts[:, :1]),
+    total=lambda parts, width: 1.0,
 )
 soft.fault(
     "one program only",
@@ -384,7 +378,6 @@ roof.fault(
     "bytes for each operation",
     """You multiply the bandwidth by bytes per operation. Bytes per second times *operations per
     byte* is operations per second.""",
-    fails=("slope",),
     move=lambda flops, nbytes, peak_flops, bandwidth: flops**2 / nbytes / bandwidth,
 )
 

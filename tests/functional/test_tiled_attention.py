@@ -1,0 +1,113 @@
+"""Tiled attention: equal to plain attention for every tile, and without an L × S table."""
+
+import pytest
+import torch
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor
+from torch.testing import assert_close
+
+from attn_course.functional import attention_with_lse, merge_attention, tiled_attention
+from attn_course.probes import student
+
+double = torch.float64
+
+
+def draw(
+    B: int, H: int, G: int, L: int, S: int, E: int, Ev: int, dtype: torch.dtype = double
+) -> tuple[Tensor, Tensor, Tensor]:
+    sizes = (B, H, L, E), (B, G, S, E), (B, G, S, Ev)
+    query, key, value = (torch.randn(*size).to(dtype) for size in sizes)
+    return query, key, value
+
+
+def check(attention: object, inputs: tuple[Tensor, ...], **options: object) -> None:
+    """Output, log-sum-exp and the gradients of both against attention that holds its scores."""
+    tiles = {name: options.pop(name) for name in ("query_tile", "key_tile") if name in options}
+    asked = [x.clone().requires_grad_() for x in inputs]
+    found = attention(*asked, **options, **tiles)  # type: ignore[operator]
+    exact = [x.clone().requires_grad_() for x in inputs]
+    expected = attention_with_lse(*exact, **options)  # type: ignore[arg-type]
+    push = [torch.randn_like(x) for x in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert_close(one, other, **FLOAT64)
+    for one, other in zip(
+        torch.autograd.grad(found, asked, push),
+        torch.autograd.grad(expected, exact, push),
+        strict=True,
+    ):
+        assert_close(one, other, **FLOAT64)
+
+
+@pytest.mark.parametrize("tiles", [(1, 1), (3, 2), (5, 64), (64, 5), (64, 64)])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_the_result_does_not_depend_on_the_tiles(tiles: tuple[int, int], is_causal: bool) -> None:
+    for sizes in ((1, 1, 1, 1, 1, 1, 1), (2, 3, 3, 13, 11, 5, 7), (1, 4, 2, 7, 17, 3, 2)):
+        inputs = draw(*sizes)
+        check(
+            tiled_attention, inputs,
+            is_causal=is_causal, enable_gqa=True, query_tile=tiles[0], key_tile=tiles[1],
+        )  # fmt: skip
+
+
+def test_large_scores_do_not_overflow() -> None:
+    query, key, value = draw(1, 1, 1, 5, 9, 4, 3, torch.float32)
+    output, lse = tiled_attention(100 * query, 100 * key, value, key_tile=2)
+    expected, expected_lse = attention_with_lse(100 * query, 100 * key, value)
+    assert_close(output, expected)
+    assert_close(lse, expected_lse)
+
+
+def test_no_key_gives_zero() -> None:
+    query, key, value = draw(1, 1, 1, 3, 0, 4, 2)
+    output, lse = tiled_attention(query, key, value)
+    assert torch.equal(output, torch.zeros(1, 1, 3, 2, dtype=double))
+    assert (lse == -torch.inf).all()
+
+
+def test_it_joins_with_other_blocks() -> None:
+    query, key, value = draw(1, 2, 2, 5, 9, 4, 3)
+    parts = [tiled_attention(query, key[:, :, p], value[:, :, p]) for p in (slice(4), slice(4, 9))]
+    joined, _ = merge_attention(*zip(*parts, strict=True))
+    assert_close(joined, attention_with_lse(query, key, value)[0], **FLOAT64)
+
+
+def test_no_table_of_scores_is_held() -> None:
+    inputs = draw(1, 1, 1, 512, 512, 8, 8, torch.float32)
+    tiled = student.peak_memory(tiled_attention, *inputs)
+    whole = student.peak_memory(attention_with_lse, *inputs)
+    assert whole > 512 * 512 * 4
+    assert tiled < 512 * 512 * 4 / 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("output = output * rescale[..., None] +", "output = output +"),
+        ("total = total * rescale +", "total = total +"),
+        ("new = torch.maximum(top, scores.amax(-1))", "new = scores.amax(-1) + 0 * total"),
+        ("columns.start < rows.stop", "columns.start < rows.start"),
+        ("- delta[..., rows, None]) * scale", ") * scale"),
+        ("- lse_grad", ""),
+        ("column > row[:, None]", "column >= row[:, None]"),
+    ],
+)
+def test_the_oracle_rejects_planted_mistakes(old: str, new: str) -> None:
+    wrong = mutant("attn_course.functional.tiled_attention", "tiled_attention", old, new)
+    query, key, value = draw(1, 2, 2, 7, 9, 4, 3)
+    steep = torch.cat([key[:, :, :4] + 900 * query[:, :, :1], key[:, :, 4:]], dim=2)
+
+    def oracle() -> None:
+        check(wrong, (query, key, value), is_causal=True, query_tile=2, key_tile=3)
+        check(wrong, (query, steep, value), query_tile=2, key_tile=3)
+
+    with pytest.raises((AssertionError, RuntimeError)):
+        oracle()
+
+
+def test_bad_tiles_and_heads_are_refused() -> None:
+    query, key, value = draw(1, 4, 2, 3, 3, 4, 4)
+    with pytest.raises(ValueError, match="key: expected 4 heads, got 2"):
+        tiled_attention(query, key, value)
+    with pytest.raises(ValueError, match="key_tile: expected at least 1, got 0"):
+        tiled_attention(query, query, query, key_tile=0)
