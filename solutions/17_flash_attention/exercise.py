@@ -365,7 +365,7 @@ probe.everywhere()
 # So $dQ = \frac34 \cdot \frac12 \ln 3 = 0.412$ and $dK = (-\frac32, \frac32)$.
 
 
-# %% nbgrader={"grade_id": "flash_backward", "solution": true} attn_course={"forbidden": ["softmax", "log_softmax", "scaled_dot_product_attention", "grad", "backward", "vjp", "jacobian", "aten::*softmax*", "aten::*scaled_dot_product*"]}
+# %% nbgrader={"grade_id": "flash_backward", "solution": true} attn_course={"forbidden": ["softmax", "log_softmax", "scaled_dot_product_attention", "autograd", "aten::*softmax*", "aten::*scaled_dot_product*"]}
 def flash_backward(query, key, value, output, lse, grad_output, tile_size):
     ### BEGIN SOLUTION
     scale = query.shape[-1] ** -0.5
