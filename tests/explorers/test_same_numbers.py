@@ -287,6 +287,23 @@ def trace_states() -> list[dict[str, Any]]:
     ]
 
 
+def online_states() -> list[dict[str, Any]]:
+    state = import_module("attn_course.explorers.online_softmax").default_state()
+    rng = random.Random(5)
+    return [
+        {
+            "scores": [round(rng.uniform(-4, 4), 2) for _ in state["scores"]],
+            "values": state["values"],
+            "order": order,
+            "tile": tile,
+            "corrected": corrected,
+        }
+        for order in ("as given", "rising", "falling")
+        for tile in (1, 2, 3, 8)
+        for corrected in (True, False)
+    ]
+
+
 CASES = {
     # float32 on both sides: exp and sums may round differently in the last digit
     "softmax_temperature": (softmax_states, 2e-6),
@@ -302,6 +319,7 @@ CASES = {
     "mask_composer": (mask_states, 1e-12),
     "kv_cache": (cache_states, 1e-12),
     "memory_trace": (trace_states, 1e-12),
+    "online_softmax": (online_states, 1e-9),
     "decoding_tree": (tree_states, 1e-9),
     # sums of products of both signs
     "rope_distances": (rope_states, 1e-9),
@@ -322,6 +340,7 @@ FAULTS = {
     "kv_cache": ("i - j >= width", "i - j > width"),
     "decoding_tree": ("rank < beam", "rank <= beam"),
     "memory_trace": ("ever[0].has(tensor) !== ever[1].has(tensor)", "ever[0].has(tensor)"),
+    "online_softmax": ("mixture = mixture * factor", "mixture = mixture"),
     "rope_distances": ("a * sine + b * cosine", "a * sine - b * cosine"),
     "transformer_flow": ("position * base", "(position + 0.01 * position) * base"),
 }

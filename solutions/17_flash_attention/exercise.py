@@ -1,0 +1,666 @@
+# %% [markdown]
+# # Exercises: attention in tiles
+#
+# You write attention that never holds its table of scores: first the softmax in one pass, then the tiles, then which of them a causal mask leaves, then the backward pass.
+# All of it is plain PyTorch, so the numbers can be compared with those of the ordinary formula, and the memory is measured.
+#
+# Shapes: `L` queries, `S` keys with one value each, `E` entries in a query and in a key, `E_v` entries in a value.
+# `...` stands for any number of leading axes, none included: batch, heads.
+#
+# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# Nothing here needs a network or a GPU.
+
+# %% nbgrader={"grade_id": "setup", "locked": true}
+import numpy as np
+import torch
+
+from attn_course.probes import Probes, from_numpy
+
+
+def right_logsumexp(scores, block_size):
+    top = scores.max(-1, keepdims=True)
+    top = np.where(np.isinf(top), 0.0, top)
+    with np.errstate(divide="ignore"):
+        return np.log(np.exp(scores - top).sum(-1)) + top[..., 0]
+
+
+def right_scores(query, key, is_causal=False):
+    scores = query @ np.swapaxes(key, -1, -2) / query.shape[-1] ** 0.5
+    if is_causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+    return scores
+
+
+def right_tiled(query, key, value, tile_size, is_causal=False):
+    scores = right_scores(query, key, is_causal)
+    lse = right_logsumexp(scores, tile_size)
+    return np.exp(scores - lse[..., None]) @ value, lse
+
+
+def right_kinds(query_length, key_length, query_tile, key_tile):
+    allowed = np.tri(query_length, key_length, dtype=bool)
+    kinds = [
+        [2 if tile.all() else int(tile.any()) for tile in columns]
+        for columns in (
+            [allowed[i : i + query_tile, j : j + key_tile] for j in range(0, key_length, key_tile)]
+            for i in range(0, query_length, query_tile)
+        )
+    ]
+    return torch.tensor(kinds)
+
+
+def right_backward(query, key, value, output, lse, grad_output, tile_size):
+    scale = query.shape[-1] ** -0.5
+    weights = np.exp(right_scores(query, key) - lse[..., None])
+    grad_weights = grad_output @ np.swapaxes(value, -1, -2)
+    mean = (weights * grad_weights).sum(-1, keepdims=True)
+    grad_scores = weights * (grad_weights - mean) * scale
+    turned = np.swapaxes(grad_scores, -1, -2)
+    return grad_scores @ key, turned @ query, np.swapaxes(weights, -1, -2) @ grad_output
+
+
+probes = Probes(
+    "17_flash_attention",
+    online_logsumexp=from_numpy(right_logsumexp),
+    tiled_attention=from_numpy(right_tiled),
+    tile_kinds=right_kinds,
+    flash_backward=from_numpy(right_backward),
+)
+
+LN3 = 1.0986123  # e to this power is 3
+# By hand: one query, three keys with the scores 0, ln 3 and 0, tiles of two keys.
+ASKED = torch.tensor([[2.0, 0.0, 0.0, 0.0]])
+OFFERED = torch.tensor([[0.0, 0.0, 0.0, 0.0], [LN3, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]])
+HANDED = torch.tensor([[5.0, 0.0], [0.0, 10.0], [5.0, 5.0]])
+
+
+def forward_of(query, key, value):
+    # What the forward pass keeps for the backward pass: output and log-sum-exp.
+    output, lse = right_tiled(*(part.double().numpy() for part in (query, key, value)), 1)
+    return torch.from_numpy(output).to(query.dtype), torch.from_numpy(lse).to(query.dtype)
+
+
+def far_apart(draw):
+    # Scores of a row differ little; those of different rows lie thousands apart.
+    level = torch.tensor([[60.0], [30.0], [0.0], [-60.0], [10.0]])
+    query = torch.cat([level, draw.normal(5, 2)], dim=1)
+    key = torch.cat([torch.full((7, 1), 60.0), draw.normal(7, 2)], dim=1)
+    return query.double(), key.double()
+
+
+# %% [markdown]
+# ## 1. A softmax that reads once
+#
+# The softmax of a row divides by the sum of exponentials, and to be safe from overflow it first needs the maximum.
+# Both can be had in *one* pass over blocks of the row, if the sum so far is corrected whenever a larger maximum turns up.
+#
+# `online_logsumexp(scores, block_size)` returns $\log \sum_j e^{s_j}$ over the last axis.
+#
+# - `scores` is `(..., S)`, the result `(...)`, of the same dtype.
+# - Blocks of `block_size` entries are read from left to right, each of them once. The last one may be shorter.
+# - Keep one maximum and one sum for every row, and nothing of the size of `scores`: the memory is measured.
+# - The result is right for every finite score, however large. A row of nothing but $-\infty$ gives $-\infty$, and single entries of $-\infty$ count nothing.
+#
+# By hand, `[0, ln 3, ln 4]` in blocks of two. First block: maximum $\ln 3$, sum $\frac13 + 1 = \frac43$.
+# Second block: the maximum is now $\ln 4$, so the old sum is worth $\frac43 \cdot \frac34 = 1$ and the new one $1 + 1 = 2$. The result is $\ln 4 + \ln 2 = \ln 8$.
+#
+# `torch.logsumexp` is not allowed.
+#
+# <details><summary>Hint</summary>
+#
+# $e^{s - m_{\text{new}}} = e^{s - m_{\text{old}}} \cdot e^{m_{\text{old}} - m_{\text{new}}}$. Start with the maximum $-\infty$ and the sum 0, and look at what $-\infty - (-\infty)$ is.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "online_logsumexp", "solution": true} attn_course={"forbidden": ["logsumexp", "logcumsumexp", "logaddexp", "aten::logsumexp", "aten::*logcumsumexp*", "aten::logaddexp*"]}
+def online_logsumexp(scores, block_size):
+    ### BEGIN SOLUTION
+    top = scores.new_full(scores.shape[:-1], -torch.inf)
+    total = torch.zeros_like(top)
+    for block in scores.split(block_size, dim=-1):
+        new = torch.maximum(top, block.amax(dim=-1))
+        shift = new.masked_fill(new == -torch.inf, 0.0)  # nothing but -inf so far
+        total = total * (top - shift).exp() + (block - shift[..., None]).exp().sum(dim=-1)
+        top = new
+    return total.log() + top.masked_fill(top == -torch.inf, 0.0)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "online_logsumexp-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(online_logsumexp=online_logsumexp)
+probe.gives(torch.tensor([2.0794415]), torch.tensor([[0.0, LN3, 1.3862944]]), 2)
+
+# %% nbgrader={"grade_id": "online_logsumexp-values", "grade": true, "points": 1}
+# Several rows, and blocks that fit.
+probe = probes(online_logsumexp=online_logsumexp)
+probe.equals(torch.tensor([[3.0, 1.0, 2.0, 0.0], [0.0, 1.0, 2.0, 3.0]]), 2)
+### BEGIN HIDDEN TESTS
+probe.equals(2 * probe.normal(2, 3, 12), 4)
+probe.equals(2 * probe.normal(5, 6), 1)
+probe.equals(2 * probe.normal(5, 6).double(), 6)
+probe.equals(2 * probe.normal(8), 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "online_logsumexp-ragged", "grade": true, "points": 1}
+# The last block is shorter.
+probe = probes(online_logsumexp=online_logsumexp)
+probe.equals(torch.tensor([[0.0, 0.0, 0.0, 0.0, 2.0]]), 2)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 7), 4)
+probe.equals(probe.normal(3, 7), 6)
+probe.equals(probe.normal(3, 5), 9)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "online_logsumexp-large", "grade": true, "points": 1}
+# Scores whose exponentials do not fit into a float32, growing and falling from block to block.
+probe = probes(online_logsumexp=online_logsumexp)
+probe.equals(torch.tensor([[0.0, 1.0, 200.0, 201.0], [300.0, 301.0, 0.0, 1.0]]), 2)
+### BEGIN HIDDEN TESTS
+probe.equals(150 * probe.normal(6, 9), 2)
+probe.equals(-400 + 9 * probe.normal(6, 9), 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "online_logsumexp-closed", "grade": true, "points": 1}
+# A first block of nothing but minus infinity, and a whole row of it.
+probe = probes(online_logsumexp=online_logsumexp)
+inf = float("inf")
+probe.equals(torch.tensor([[-inf, -inf, 1.0, 2.0], [-inf, -inf, -inf, -inf]]), 2)
+### BEGIN HIDDEN TESTS
+some = (probe.normal(6, 9) + torch.arange(9.0)).masked_fill(~probe.mask(6, 9), -inf)
+some[2] = -inf
+some[4, :3] = -inf
+some[1, 6:] = -inf
+probe.equals(some, 3)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "online_logsumexp-memory", "grade": true, "points": 1}
+# 64 rows of 8,192 scores take 2 MiB. A block of 64 takes a hundredth of that.
+probe = probes(online_logsumexp=online_logsumexp)
+probe.memory(torch.zeros(64, 8192), 64, below=400_000)
+
+# %% [markdown]
+# ## 2. Attention in tiles
+#
+# `tiled_attention(query, key, value, tile_size, is_causal=False)` returns the pair `(output, lse)`:
+#
+# $$O = \operatorname{softmax}\!\left(\frac{Q K^\top}{\sqrt E}\right) V, \qquad \ell_i = \log \sum_j e^{q_i \cdot k_j / \sqrt E} .$$
+#
+# - `query` is `(..., L, E)`, `key` `(..., S, E)`, `value` `(..., S, E_v)` with the same leading axes; `output` is `(..., L, E_v)` and `lse` `(..., L)`, all of one dtype.
+# - Queries and keys are taken `tile_size` at a time, and neither `L` nor `S` need be a multiple of it. The result does not depend on `tile_size`, but for rounding.
+# - With `is_causal`, query `i` may attend to the keys `0` to `i`; both count from the left.
+# - No more than one tile of scores for each leading index exists at a time: the memory is measured.
+# - Right for every finite score.
+#
+# By hand, with $E = 4$ and tiles of two: the scores are $0, \ln 3$ and $0$.
+# After the first tile the maximum is $\ln 3$, the sum $\frac13 + 1 = \frac43$, and the sum of values $\frac13 (5, 0) + (0, 10) = (\frac53, 10)$.
+# The second tile does not change the maximum and adds $\frac13$ and $\frac13 (5, 5)$: sum $\frac53$, values $(\frac{10}3, \frac{35}3)$.
+# The output is their quotient, $(2, 7)$, and $\ell = \ln 3 + \ln \frac53 = \ln 5$.
+#
+# `torch.softmax` and `torch.logsumexp` are not allowed: they need whole rows.
+
+
+# %% nbgrader={"grade_id": "tiled_attention", "solution": true} attn_course={"forbidden": ["softmax", "log_softmax", "logsumexp", "scaled_dot_product_attention", "aten::*softmax*", "aten::logsumexp", "aten::*scaled_dot_product*"]}
+def tiled_attention(query, key, value, tile_size, is_causal=False):
+    ### BEGIN SOLUTION
+    length, keys, scale = query.shape[-2], key.shape[-2], query.shape[-1] ** -0.5
+    outputs, lses = [], []
+    for i in range(0, length, tile_size):
+        rows = query[..., i : i + tile_size, :] * scale
+        top = rows.new_full(rows.shape[:-1], -torch.inf)
+        total = torch.zeros_like(top)
+        output = rows.new_zeros(*rows.shape[:-1], value.shape[-1])
+        last = min(keys, i + tile_size) if is_causal else keys  # tiles behind it are closed
+        for j in range(0, last, tile_size):
+            scores = rows @ key[..., j : j + tile_size, :].mT  # the only tile of scores
+            if is_causal and j + tile_size > i:
+                row = torch.arange(i, i + scores.shape[-2])[:, None]
+                scores = scores.masked_fill(torch.arange(j, j + scores.shape[-1]) > row, -torch.inf)
+            new = torch.maximum(top, scores.amax(dim=-1))
+            weights = (scores - new[..., None]).exp()
+            rescale = (top - new).exp()
+            total = total * rescale + weights.sum(dim=-1)
+            output = output * rescale[..., None] + weights @ value[..., j : j + tile_size, :]
+            top = new
+        outputs.append(output / total[..., None])
+        lses.append(top + total.log())
+    return torch.cat(outputs, dim=-2), torch.cat(lses, dim=-1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "tiled_attention-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(tiled_attention=tiled_attention)
+probe.gives((torch.tensor([[2.0, 7.0]]), torch.tensor([1.6094379])), ASKED, OFFERED, HANDED, 2)
+
+# %% nbgrader={"grade_id": "tiled_attention-values", "grade": true, "points": 2}
+# Four queries and four keys in tiles of two.
+probe = probes(tiled_attention=tiled_attention)
+probe.equals(torch.eye(4), torch.arange(16.0).reshape(4, 4) / 8, torch.eye(4)[:, :3], 2)
+### BEGIN HIDDEN TESTS
+probe.equals(2 * probe.normal(2, 6, 3), 2 * probe.normal(2, 9, 3), probe.normal(2, 9, 2), 3)
+probe.equals(2 * probe.normal(8, 4), 2 * probe.normal(8, 4), probe.normal(8, 4).add(1), 1)
+double = (2 * probe.normal(1, 3, 4, 5).double() for _ in range(3))
+probe.equals(*double, 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "tiled_attention-ragged", "grade": true, "points": 2}
+# Five queries and three keys: neither is a multiple of the tile.
+probe = probes(tiled_attention=tiled_attention)
+probe.equals(torch.ones(5, 2), torch.tensor([[1.0, 0.0], [0.0, 1.0], [3.0, 3.0]]), torch.eye(3), 2)
+### BEGIN HIDDEN TESTS
+parts = probe.normal(2, 7, 3), probe.normal(2, 5, 3), probe.normal(2, 5, 2)
+for tile_size in (1, 3, 4, 6, 16):
+    probe.equals(*parts, tile_size)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "tiled_attention-causal", "grade": true, "points": 2}
+# Query i sees the keys 0 to i.
+probe = probes(tiled_attention=tiled_attention)
+probe.equals(torch.ones(4, 2), torch.eye(4)[:, :2] * 3, torch.eye(4), 2, is_causal=True)
+### BEGIN HIDDEN TESTS
+parts = probe.normal(2, 7, 3), 3 * probe.normal(2, 7, 3), probe.normal(2, 7, 2)
+for tile_size in (1, 2, 3, 5, 7, 9):
+    probe.equals(*parts, tile_size, is_causal=True)
+probe.equals(parts[0], parts[1][:, :5], parts[2][:, :5], 2, is_causal=True)
+probe.equals(parts[0][:, :4], parts[1], parts[2], 3, is_causal=True)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "tiled_attention-large", "grade": true, "points": 1}
+# Scores of 0, 100 and 200, growing from tile to tile, and falling.
+probe = probes(tiled_attention=tiled_attention)
+up = torch.tensor([[0.0], [1.0], [2.0]])
+probe.equals(torch.tensor([[100.0]]), up, torch.eye(3), 1)
+probe.equals(torch.tensor([[100.0]]), up.flip(0), torch.eye(3), 1)
+### BEGIN HIDDEN TESTS
+probe.equals(*far_apart(probe), probe.normal(7, 3).double(), 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "tiled_attention-memory", "grade": true, "points": 2}
+# 2,048 positions: the table of scores would take 16 MiB, inputs and output half a MiB each.
+probe = probes(tiled_attention=tiled_attention)
+many = torch.zeros(2048, 64)
+probe.memory(many, many, many, 128, below=3_000_000)
+### BEGIN HIDDEN TESTS
+probe.memory(many, many, many, 128, is_causal=True, below=3_000_000)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. Tiles that need no work
+#
+# A causal mask closes half of all pairs. In tiles there are three kinds: closed everywhere, which need not be computed; open everywhere, which need no mask; and the ones along the diagonal, which need it.
+#
+# `tile_kinds(query_length, key_length, query_tile, key_tile)` returns an integer tensor with a row for each tile of queries and a column for each tile of keys:
+#
+# - `0` where no pair of the tile is allowed, `2` where every pair is, and `1` otherwise.
+# - Query `i` may attend to the keys `0` to `i`. The last tiles may be smaller than the others, and count only the pairs that exist.
+#
+# By hand, four queries in tiles of two and four keys in tiles of one: queries 0 and 1 see key 0 both, key 1 one of them, and keys 2 and 3 neither, so the first row is `[2, 1, 0, 0]`; the second one is `[2, 2, 2, 1]`.
+
+
+# %% nbgrader={"grade_id": "tile_kinds", "solution": true}
+def tile_kinds(query_length, key_length, query_tile, key_tile):
+    ### BEGIN SOLUTION
+    first_query = torch.arange(0, query_length, query_tile)[:, None]
+    first_key = torch.arange(0, key_length, key_tile)
+    last_query = (first_query + query_tile).clamp(max=query_length) - 1
+    last_key = (first_key + key_tile).clamp(max=key_length) - 1
+    some = first_key <= last_query  # the lower left corner of the tile
+    every = last_key <= first_query  # the upper right one
+    return some.long() + every.long()
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "tile_kinds-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(tile_kinds=tile_kinds)
+probe.gives(torch.tensor([[2, 1, 0, 0], [2, 2, 2, 1]]), 4, 4, 2, 1)
+
+# %% nbgrader={"grade_id": "tile_kinds-square", "grade": true, "points": 1}
+# Tiles as wide as high.
+probe = probes(tile_kinds=tile_kinds)
+probe.equals(6, 6, 2, 2)
+### BEGIN HIDDEN TESTS
+probe.equals(12, 12, 3, 3)
+probe.equals(5, 5, 1, 1)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "tile_kinds-oblong", "grade": true, "points": 1}
+# Wide tiles and high ones.
+probe = probes(tile_kinds=tile_kinds)
+probe.equals(8, 8, 4, 2)
+probe.equals(8, 8, 2, 4)
+### BEGIN HIDDEN TESTS
+probe.equals(12, 12, 2, 6)
+probe.equals(12, 12, 6, 2)
+probe.equals(12, 12, 3, 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "tile_kinds-ragged", "grade": true, "points": 2}
+# The last tiles are smaller; more keys than queries, and fewer.
+probe = probes(tile_kinds=tile_kinds)
+probe.equals(5, 5, 2, 2)
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. Backward, without the weights
+#
+# The forward pass kept no weights. It kept $\ell$, and with it a tile of weights is made again in one step: $P_{ij} = e^{s_{ij} - \ell_i}$.
+#
+# `flash_backward(query, key, value, output, lse, grad_output, tile_size)` returns the triple `(grad_query, grad_key, grad_value)`, where `grad_output` is the gradient of the loss with respect to the output:
+#
+# $$dV = P^\top dO, \qquad dP = dO\, V^\top, \qquad dS = P \circ (dP - D), \qquad D_i = \sum_j P_{ij}\, dP_{ij} = dO_i \cdot O_i,$$
+#
+# $$dQ = \frac{1}{\sqrt E}\, dS\, K, \qquad dK = \frac{1}{\sqrt E}\, dS^\top Q .$$
+#
+# - Shapes as in exercise 2, without a mask; every gradient has the shape of its tensor.
+# - Tiles of `tile_size` queries and keys; the last ones may be smaller. No more than one tile of weights exists at a time: the memory is measured.
+# - Write the formulas down: autograd is not allowed.
+#
+# By hand: one query $[2]$ and two keys $[0]$ and $[\frac12 \ln 3]$ ($E = 1$) have the scores $0$ and $\ln 3$, $\ell = \ln 4$ and the weights $\frac14, \frac34$.
+# With the values $[0]$ and $[4]$ the output is $3$. For $dO = [1]$: $dV = (\frac14, \frac34)$, $dP = (0, 4)$, $D = 3$, $dS = (\frac14 (0 - 3), \frac34 (4 - 3)) = (-\frac34, \frac34)$.
+# So $dQ = \frac34 \cdot \frac12 \ln 3 = 0.412$ and $dK = (-\frac32, \frac32)$.
+
+
+# %% nbgrader={"grade_id": "flash_backward", "solution": true} attn_course={"forbidden": ["softmax", "log_softmax", "scaled_dot_product_attention", "autograd", "aten::*softmax*", "aten::*scaled_dot_product*"]}
+def flash_backward(query, key, value, output, lse, grad_output, tile_size):
+    ### BEGIN SOLUTION
+    scale = query.shape[-1] ** -0.5
+    mean = (grad_output * output).sum(dim=-1)  # D, one number for each query
+    grads = [torch.zeros_like(part) for part in (query, key, value)]
+    for j in range(0, key.shape[-2], tile_size):
+        keys = slice(j, j + tile_size)
+        for i in range(0, query.shape[-2], tile_size):
+            rows = slice(i, i + tile_size)
+            scores = query[..., rows, :] @ key[..., keys, :].mT * scale
+            weights = (scores - lse[..., rows, None]).exp()
+            grad_weights = grad_output[..., rows, :] @ value[..., keys, :].mT
+            grad_scores = weights * (grad_weights - mean[..., rows, None]) * scale
+            grads[0][..., rows, :] += grad_scores @ key[..., keys, :]
+            grads[1][..., keys, :] += grad_scores.mT @ query[..., rows, :]
+            grads[2][..., keys, :] += weights.mT @ grad_output[..., rows, :]
+    return tuple(grads)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "flash_backward-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(flash_backward=flash_backward)
+probe.gives(
+    (
+        torch.tensor([[0.41197958]]),
+        torch.tensor([[-1.5], [1.5]]),
+        torch.tensor([[0.25], [0.75]]),
+    ),
+    torch.tensor([[2.0]]),
+    torch.tensor([[0.0], [LN3 / 2]]),
+    torch.tensor([[0.0], [4.0]]),
+    torch.tensor([[3.0]]),
+    torch.tensor([1.3862944]),
+    torch.tensor([[1.0]]),
+    1,
+)
+
+# %% nbgrader={"grade_id": "flash_backward-values", "grade": true, "points": 3}
+# Two queries, two keys.
+probe = probes(flash_backward=flash_backward)
+parts = torch.eye(2), torch.tensor([[1.0, 2.0], [0.0, 1.0]]), torch.tensor([[1.0, 0.0], [3.0, 2.0]])
+probe.equals(*parts, *forward_of(*parts), torch.tensor([[1.0, 0.0], [2.0, -1.0]]), 1)
+### BEGIN HIDDEN TESTS
+parts = probe.normal(2, 6, 3), probe.normal(2, 4, 3), probe.normal(2, 4, 5)
+probe.equals(*parts, *forward_of(*parts), probe.normal(2, 6, 5), 2)
+parts = tuple(probe.normal(4, 4).double() for _ in range(3))
+probe.equals(*parts, *forward_of(*parts), probe.normal(4, 4).double(), 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "flash_backward-ragged", "grade": true, "points": 2}
+# Three queries and two keys in tiles of two.
+probe = probes(flash_backward=flash_backward)
+parts = torch.eye(3)[:, :2], torch.tensor([[1.0, 2.0], [0.0, 1.0]]), torch.eye(2)
+probe.equals(*parts, *forward_of(*parts), torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, 1.0]]), 2)
+### BEGIN HIDDEN TESTS
+parts = probe.normal(2, 7, 3), probe.normal(2, 5, 3), probe.normal(2, 5, 4)
+for tile_size in (1, 3, 4, 6, 16):
+    probe.equals(*parts, *forward_of(*parts), probe.normal(2, 7, 4), tile_size)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "flash_backward-large", "grade": true, "points": 1}
+# Scores of 0, 100 and 200.
+probe = probes(flash_backward=flash_backward)
+parts = torch.tensor([[100.0]]), torch.tensor([[0.0], [1.0], [2.0]]), torch.eye(3)
+probe.equals(*parts, *forward_of(*parts), torch.tensor([[1.0, 2.0, 4.0]]), 1)
+### BEGIN HIDDEN TESTS
+parts = (
+    30 * probe.normal(5, 2).double(),
+    9 * probe.normal(7, 2).double(),
+    probe.normal(7, 3).double(),
+)
+probe.equals(*parts, *forward_of(*parts), probe.normal(5, 3).double(), 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "flash_backward-memory", "grade": true, "points": 1}
+# 2,048 positions: the table of weights would take 16 MiB, each gradient half a MiB.
+probe = probes(flash_backward=flash_backward)
+many = torch.zeros(2048, 64)
+probe.memory(many, many, many, many, torch.zeros(2048), many, 128, below=5_000_000)
+
+# %% [markdown]
+# ## 5. Repair
+#
+# This attention reads its keys in tiles. It passes a test with ordinary numbers and a length that fits. Two things are wrong.
+#
+# ```python
+# def fixed_streaming(query, key, value, tile_size):
+#     scale = query.shape[-1] ** -0.5
+#     top = torch.full(query.shape[:-1], -torch.inf)
+#     total = torch.zeros(query.shape[:-1])
+#     output = torch.zeros(*query.shape[:-1], value.shape[-1])
+#     for j in range(0, key.shape[-2] // tile_size * tile_size, tile_size):
+#         scores = query @ key[..., j : j + tile_size, :].mT * scale
+#         top = torch.maximum(top, scores.amax(dim=-1))
+#         weights = (scores - top[..., None]).exp()
+#         rescale = (top - top).exp()
+#         total = total * rescale + weights.sum(dim=-1)
+#         output = output * rescale[..., None] + weights @ value[..., j : j + tile_size, :]
+#     return output / total[..., None]
+# ```
+#
+# Write `fixed_streaming(query, key, value, tile_size)`: attention without a mask, shapes as in exercise 2, the output alone. All keys count, whatever `tile_size` is.
+
+
+# %% nbgrader={"grade_id": "fixed_streaming", "solution": true} attn_course={"forbidden": ["softmax", "log_softmax", "scaled_dot_product_attention", "aten::*softmax*", "aten::*scaled_dot_product*"]}
+def fixed_streaming(query, key, value, tile_size):
+    ### BEGIN SOLUTION
+    scale = query.shape[-1] ** -0.5
+    top = query.new_full(query.shape[:-1], -torch.inf)
+    total = torch.zeros_like(top)
+    output = query.new_zeros(*query.shape[:-1], value.shape[-1])
+    for j in range(0, key.shape[-2], tile_size):
+        scores = query @ key[..., j : j + tile_size, :].mT * scale
+        new = torch.maximum(top, scores.amax(dim=-1))
+        weights = (scores - new[..., None]).exp()
+        rescale = (top - new).exp()
+        total = total * rescale + weights.sum(dim=-1)
+        output = output * rescale[..., None] + weights @ value[..., j : j + tile_size, :]
+        top = new
+    return output / total[..., None]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_streaming-fits", "grade": true, "points": 1}
+# Four keys in tiles of two; the second tile has the larger score.
+def right_streaming(query, key, value, tile_size):
+    return right_tiled(query, key, value, tile_size)[0]
+
+
+probe = probes(fixed_streaming=fixed_streaming, oracle=from_numpy(right_streaming))
+probe.equals(torch.eye(2), torch.tensor([[0.0, 3.0], [1.0, 0], [2, 1], [4, 2]]), torch.eye(4), 2)
+### BEGIN HIDDEN TESTS
+probe.equals(3 * probe.normal(2, 5, 3), 2 * probe.normal(2, 8, 3), probe.normal(2, 8, 2), 2)
+probe.equals(3 * probe.normal(5, 3), 2 * probe.normal(6, 3), probe.normal(6, 2), 1)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "fixed_streaming-ragged", "grade": true, "points": 2}
+# Three keys in tiles of two.
+probe = probes(fixed_streaming=fixed_streaming, oracle=from_numpy(right_streaming))
+probe.equals(torch.eye(2), torch.tensor([[0.0, 3.0], [1.0, 0.0], [2.0, 1.0]]), torch.eye(3), 2)
+### BEGIN HIDDEN TESTS
+probe.equals(3 * probe.normal(2, 5, 3), 2 * probe.normal(2, 7, 3), probe.normal(2, 7, 2), 3)
+probe.equals(3 * probe.normal(5, 3), 2 * probe.normal(7, 3), probe.normal(7, 2), 9)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. Write the test
+#
+# `check_flash(candidate)` takes somebody's `tiled_attention(query, key, value, tile_size, is_causal=False)` (contract in exercise 2, without the memory) and returns `True` if it is right, `False` if it is wrong.
+#
+# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# A test with small random numbers, a length that fits and one tile passes most of them. Think of what can go wrong *between* tiles, at the last one, on the diagonal, and with the second result.
+# Leave room for rounding. A candidate may also raise an error on your inputs: then it is wrong.
+
+
+# %% nbgrader={"grade_id": "check_flash", "solution": true}
+def check_flash(candidate):
+    ### BEGIN SOLUTION
+    draw = torch.Generator().manual_seed(0)
+    for length, keys, tile_size, size in [(5, 7, 2, 1.0), (7, 7, 3, 9.0), (4, 4, 2, 900.0)]:
+        query = size * torch.randn(2, length, 3, generator=draw, dtype=torch.float64)
+        key = torch.randn(2, keys, 3, generator=draw, dtype=torch.float64)
+        key = key * torch.linspace(0.1, 3, keys, dtype=torch.float64)[:, None]  # scores grow
+        value = torch.randn(2, keys, 2, generator=draw, dtype=torch.float64)
+        for is_causal in (False, True):
+            scores = query @ key.mT / 3**0.5
+            if is_causal:
+                closed = torch.ones(length, keys, dtype=torch.bool).triu(1)
+                scores = scores.masked_fill(closed, -torch.inf)
+            top = scores.amax(dim=-1, keepdim=True)
+            parts = (scores - top).exp()
+            total = parts.sum(dim=-1, keepdim=True)
+            expected = parts @ value / total, (top + total.log())[..., 0]
+            try:
+                got = candidate(query, key, value, tile_size, is_causal)
+                pairs = list(zip(got, expected, strict=True))
+            except Exception:
+                return False
+            for mine, right in pairs:
+                if mine.shape != right.shape or not torch.allclose(mine, right, atol=1e-6):
+                    return False
+    return True
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "check_flash-plain", "grade": true, "points": 1}
+# A right one, and three that are plainly wrong.
+def by_rows(query, key, value, tile_size, is_causal=False):
+    return from_numpy(right_tiled)(query, key, value, tile_size, is_causal)
+
+
+probe = probes(check_flash=check_flash)
+probe.judges(
+    right=[by_rows],
+    wrong={
+        "the mean of the values": lambda query, key, value, tile_size, is_causal=False: (
+            0 * query[..., :1] + value.mean(dim=-2, keepdim=True),
+            0 * query[..., 0],
+        ),
+        "twice the right output": lambda *x: (2 * by_rows(*x)[0], by_rows(*x)[1]),
+        "half of the right sums": lambda *x: (by_rows(*x)[0], by_rows(*x)[1] / 2),
+    },
+    points=1,
+)
+
+# %% nbgrader={"grade_id": "check_flash-mutants", "grade": true, "points": 8}
+# Wrong ones that are harder to see. (Hidden: which.)
+probe = probes(check_flash=check_flash)
+probe.judges(
+    right=[by_rows],
+    wrong={"twice the right output": lambda *x: (2 * by_rows(*x)[0], by_rows(*x)[1])},
+    points=8,
+)
+
+
+### BEGIN HIDDEN TESTS
+def streamed(
+    query,
+    key,
+    value,
+    tile_size,
+    is_causal=False,
+    *,
+    use_maximum=True,
+    rescale_output=True,
+    rescale_sum=True,
+    tail=True,
+    late=0,
+    diagonal=0,
+    finish=lambda top, total: top + total.log(),
+    scale=None,
+):
+    length, keys = query.shape[-2], key.shape[-2]
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    top = query.new_full(query.shape[:-1], -torch.inf if use_maximum else 0.0)
+    total = torch.zeros_like(top)
+    output = query.new_zeros(*query.shape[:-1], value.shape[-1])
+    end = keys if tail else max(keys // tile_size, 1) * tile_size
+    for j in range(0, end, tile_size):
+        scores = query @ key[..., j : j + tile_size, :].mT * scale
+        column = torch.arange(j, j + scores.shape[-1])
+        if is_causal:
+            row = torch.arange(length)[:, None] + late * (keys - length) - diagonal
+            scores = scores.masked_fill(column > row, -torch.inf)
+        new = torch.maximum(top, scores.amax(dim=-1)) if use_maximum else top
+        shift = new.masked_fill(new == -torch.inf, 0.0)
+        weights = (scores - shift[..., None]).exp()
+        rescale = (top - shift).exp()
+        total = total * (rescale if rescale_sum else 1) + weights.sum(dim=-1)
+        output = output * (rescale[..., None] if rescale_output else 1)
+        output = output + weights @ value[..., j : j + tile_size, :]
+        top = new
+    return output / total[..., None], finish(top, total)
+
+
+def with_fault(**fault):
+    return lambda *x, **k: streamed(*x, **k, **fault)
+
+
+def never_causal(query, key, value, tile_size, is_causal=False):
+    return streamed(query, key, value, tile_size)
+
+
+probe.judges(
+    right=[by_rows, streamed],
+    wrong={
+        "no running maximum": with_fault(use_maximum=False),
+        "the output is not rescaled": with_fault(rescale_output=False),
+        "the sum is not rescaled": with_fault(rescale_sum=False),
+        "the last keys are dropped": with_fault(tail=False),
+        "the mask is ignored": never_causal,
+        "the diagonal is closed": with_fault(diagonal=1),
+        "the mask counts from the right": with_fault(late=1),
+        "the maximum is missing in the log-sum-exp": with_fault(finish=lambda m, t: t.log()),
+        "the log-sum-exp is one of powers of two": with_fault(
+            finish=lambda m, t: (m + t.log()) * 1.4426950408889634
+        ),
+        "no scale": with_fault(scale=1.0),
+    },
+    points=8,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. Report
+#
+# Use your functions, or take the numbers of the chapter. In about 200 words:
+#
+# 1. Measure the peak memory of `tiled_attention` and of attention in one line for lengths from 256 to 4,096. How does each grow, and what is left of the difference in the backward pass?
+# 2. Count the bytes that a tile size of 64 and one of 128 *queries* read and write, for 4,096 positions of 64 entries in 16 bits. What limits the tile size, and what does the size of the *key* tile change?
+# 3. Your tiled attention is exact. Does it do fewer multiplications than the plain one, in the forward pass, in the backward pass, with a causal mask? Where does the time go that it saves on a GPU?
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
+# 1. The plain one grows with the square of the length (four times as much for twice the length), the tiled one with the output, linearly. In the backward pass autograd keeps the weights of the plain one; the tiled backward pass keeps inputs, output and one number a row, and makes the weights again.
+# 2. Every tile of queries reads all keys and values: 4096/64 = 64 times 1 MiB, against 32 times with 128. Queries, output and log-sum-exp are moved once. The bytes depend on the tile of queries alone; the tile of keys changes how much must be on chip at once. The memory on chip limits both: queries, keys, values, output and scores of a tile must fit.
+# 3. Forward it does as many, and a few more for the corrections; backward more, since the scores are computed again (five products in place of four); with a causal mask about half, as tiles above the diagonal are skipped.
+# On a GPU the time goes into moving the table of scores to memory and back, not into multiplications; that traffic is what is saved.
