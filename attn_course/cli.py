@@ -207,9 +207,6 @@ def precheck(
     ],
     assignment: Annotated[str, typer.Option(help="Slug of the exercise set.")],
     source: Annotated[Path | None, typer.Option(help="Instructor's notebook, if not ours.")] = None,
-    fix: Annotated[
-        Path | None, typer.Option(help="Write mended copies here; a new or empty folder.")
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Find the ordinary mistakes that stop or spoil a batch of stock nbgrader."""
@@ -221,79 +218,10 @@ def precheck(
 
     try:
         notebook = instructor_notebook(assignment, Path.cwd(), source)
-        findings, written = look(submissions, notebook=notebook, slug=assignment, fix=fix)
+        findings = look(submissions, notebook=notebook, slug=assignment)
     except (CollectError, ValueError) as error:
         fail(str(error))
-    raise typer.Exit(report(findings, written, fix=fix, as_json=as_json))
-
-
-jailed = typer.Typer(
-    help="A Jupyter kernel inside the jail, for stock nbgrader.", no_args_is_help=True
-)
-app.add_typer(jailed, name="jailed-kernel")
-ForUser = Annotated[bool, typer.Option("--user", help="In the user's Jupyter folder.")]
-Prefix = Annotated[Path | None, typer.Option(help="In PREFIX/share/jupyter.")]
-
-
-@jailed.command("install")
-def jailed_install(user: ForUser = False, prefix: Prefix = None) -> None:
-    """Install the kernelspec attn-jailed, in this environment unless told otherwise."""
-    _need("jupyter_client", "grading")
-    from attn_course.grading.errors import SandboxError
-    from attn_course.grading.kernelspec import NAME, install
-
-    try:
-        folder = install(user=user, prefix=prefix)
-    except SandboxError as error:
-        fail(str(error), code=3)
-    except (ValueError, OSError) as error:
-        fail(str(error))
-    typer.echo(
-        f"{folder}\nuse it: nbgrader autograde SLUG --ExecutePreprocessor.kernel_name={NAME}"
-    )
-
-
-@jailed.command("remove")
-def jailed_remove(user: ForUser = False, prefix: Prefix = None) -> None:
-    """Remove the kernelspec that install wrote with the same options."""
-    _need("jupyter_client", "grading")
-    from attn_course.grading.kernelspec import remove
-
-    try:
-        typer.echo(f"removed {remove(user=user, prefix=prefix)}")
-    except (ValueError, OSError) as error:
-        fail(str(error))
-
-
-bench = typer.Typer(help="Show or repeat the measurements.", no_args_is_help=True)
-app.add_typer(bench, name="bench")
-
-
-@bench.command("grading")
-def bench_grading(
-    run: Annotated[
-        bool, typer.Option("--run", help="Measure again; about 10 minutes on 2 quiet cores.")
-    ] = False,
-) -> None:
-    """The grader beside stock nbgrader: time, agreement, worst case."""
-    import json
-    import subprocess
-
-    from attn_course.grading.bench import markdown
-
-    root, _ = _checkout(None)
-    if run:
-        _need("nbgrader", "grading")
-        _need("distributed", "cluster")
-        done = subprocess.run(
-            [sys.executable, str(root / "benchmarks" / "grading.py")], check=False
-        )
-        if done.returncode:
-            fail("the benchmark stopped; its last lines say why", code=1)
-    path = root / "benchmarks" / "results" / "grading.json"
-    if not path.is_file():
-        fail(f"no results in {path}: run 'attn-course bench grading --run'")
-    typer.echo(markdown(json.loads(path.read_text())), nl=False)
+    raise typer.Exit(report(findings, as_json=as_json))
 
 
 data = typer.Typer(help="Find and download the real data sets.", no_args_is_help=True)

@@ -2,8 +2,6 @@
 
 import ast
 import dataclasses
-import functools
-import hashlib
 import json
 from typing import Any
 
@@ -15,11 +13,6 @@ class TestCell:
     grade_id: str
     points: float
     source: str
-
-
-# Lists with one of these are not merged with others: the tests' own gradients need the first, and
-# a set-up cell that imports the second would give a reason to part at every submission.
-APART = ("autograd", "import attn_course")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,21 +53,6 @@ class Assignment:
     def max_score(self) -> float:
         """Points of the automatic test cells."""
         return sum(test.points for test in self.tests)
-
-    @functools.cached_property
-    def digest(self) -> str:
-        """Stands for everything that is graded here."""
-        return hashlib.sha256(repr(dataclasses.astuple(self)).encode()).hexdigest()
-
-    @property
-    def forbidden_together(self) -> tuple[str, ...]:
-        """What one process for several questions can lack as long as no answer wants it."""
-        lists = [names for names in self.forbidden.values() if not _stands_apart(names)]
-        return tuple(dict.fromkeys(name for names in lists for name in names))
-
-
-def _stands_apart(names: tuple[str, ...]) -> bool:
-    return any(name.startswith(APART) for name in names)
 
 
 def cell_source(cell: dict[str, Any]) -> str:

@@ -170,10 +170,8 @@ class Zygote:
 
     def spawn(
         self, limits: Limits, forbidden: Sequence[str] = ()
-    ) -> tuple[socket.socket, socket.socket, int]:
-        """Fork a submission: the socket for calls, the one that holds its life, and its notes.
-
-        The last is a pipe out of which comes a byte whenever something forbidden is wanted.
+    ) -> tuple[socket.socket, socket.socket]:
+        """Fork a submission: the socket for calls, and the one that holds its life.
 
         Args:
             limits: what it may use.
@@ -190,12 +188,9 @@ class Zygote:
 
     def _spawn(
         self, limits: Limits, forbidden: Sequence[str]
-    ) -> tuple[socket.socket, socket.socket, int]:
+    ) -> tuple[socket.socket, socket.socket]:
         ours, theirs = socket.socketpair()
         life, their_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        notes, their_notes = os.pipe()
-        for end in (notes, their_notes):  # full or empty, nobody waits
-            os.set_blocking(end, False)
         order = {
             "limits": dataclasses.asdict(limits),
             "confined": self.sandbox,
@@ -203,21 +198,16 @@ class Zygote:
             "cores": _cores(),
         }
         try:
-            socket.send_fds(
-                self._control,
-                [json.dumps(order).encode()],
-                [theirs.fileno(), their_life.fileno(), their_notes],
-            )
+            descriptors = [theirs.fileno(), their_life.fileno()]
+            socket.send_fds(self._control, [json.dumps(order).encode()], descriptors)
         except OSError:
             ours.close()
             life.close()
-            os.close(notes)
             raise
         finally:
             theirs.close()
             their_life.close()
-            os.close(their_notes)
-        return ours, life, notes
+        return ours, life
 
     def _end(self) -> str:
         """Stop the jail; the last line that it wrote to standard error."""

@@ -13,7 +13,7 @@ from attn_course.probes.catalogue import Call, Catalogue, load_catalogue
 from attn_course.probes.cause import Suspect, find_cause
 from attn_course.probes.compare import Difference, kind_of
 from attn_course.probes.diagnosis import Tried, broken_property, smallest_failure
-from attn_course.probes.draw import Draw, choose_seed, log_seed, order_of_chance
+from attn_course.probes.draw import Draw, choose_seed, log_seed, shuffled_order
 from attn_course.probes.failure import NotStarted, NotStartedReport, ProbeFailure, Report
 from attn_course.probes.memo import remembered
 from attn_course.probes.oracle import as_oracle
@@ -267,7 +267,7 @@ class Probe(Draw):
         asked = [(None, candidate) for candidate in right] + list(wrong.items())
         # In an order of chance, and not of the seed, which the page of feedback tells: else a
         # function that counts its calls would know every verdict.
-        order = order_of_chance(len(asked), f"{self.slug} {self.name} {points}")
+        order = shuffled_order(len(asked))
         answers = {i: self._verdict(asked[i][1]) for i in order}
         verdicts: list[tuple[str | None, bool | None, Record]] = [
             (name, *answers[i]) for i, (name, _) in enumerate(asked)

@@ -4,11 +4,11 @@ import json
 import re
 from pathlib import Path
 
+from attn_course.grading.bench import markdown
 from hostile import attacks, evasions
 from typer.testing import CliRunner
 
 from attn_course.cli import app
-from attn_course.grading.bench import markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "book/instructors.md").read_text()

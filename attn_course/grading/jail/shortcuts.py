@@ -1,4 +1,4 @@
-"""Take the library calls that a question forbids out of a process, for good, and say so when used.
+"""Take the library calls that a question forbids out of a process, for good.
 
 It is done before the first line of the submission runs, for the whole process and every thread of
 it: nothing is left that a submission could patch back. Torch's operators are replaced where every
@@ -20,7 +20,6 @@ import functools
 import gc
 import importlib
 import importlib.util
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -40,7 +39,6 @@ PYTHON_HOMES = (
 WRITTEN_OUT = ("torch._refs", "torch._decomp")  # torch's own operators once more, in Python
 BACKENDS = ("CPU", "SparseCPU", "SparseCsrCPU", "QuantizedCPU", "NestedTensorCPU", "MkldnnCPU")
 SCRIPT = ("_jit_", "_create_function", "parse_ir", "import_ir", "_import_ir", "_load_for")
-NOTE = 63  # descriptor of a pipe to the trusted side: something that was taken out was wanted
 WORDS = "this question asks you to write it yourself: using {} is not allowed here"
 
 
@@ -58,45 +56,11 @@ def _refusing(name: str) -> Callable[..., Any]:
         *args: Any,
         _kind: type = ForbiddenShortcut,
         _text: str = WORDS.format(name),
-        _note: Callable[[], None] = note,
         **kwargs: Any,
     ) -> Any:
-        _note()
         raise _kind(_text)
 
     return refuse
-
-
-def note() -> None:
-    """Tell the trusted side that this process would have gone another way with all of its names.
-
-    It believes a false word as well: one process for all questions, or one for each, is all that
-    hangs on it.
-    """
-    with contextlib.suppress(OSError):
-        os.write(NOTE, b"!")
-
-
-def watch(names: Sequence[str], hidden: Sequence[str]) -> None:
-    """Note also a look at what is hidden, in case that nobody calls it.
-
-    Args:
-        names: what was taken out.
-        hidden: what :func:`hidden_folders` gave for it.
-    """
-    modules = tuple(_hidden_modules(names))
-    below = tuple(f"{name}." for name in modules)
-    folders = tuple(hidden)
-
-    def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event == "import":
-            if args[0] in modules or str(args[0]).startswith(below):
-                note()
-        elif event in ("open", "os.listdir", "os.scandir") and str(args[0]).startswith(folders):
-            note()
-
-    if modules:
-        sys.addaudithook(hook)
 
 
 def prepare() -> None:
