@@ -207,6 +207,9 @@ def precheck(
     ],
     assignment: Annotated[str, typer.Option(help="Slug of the exercise set.")],
     source: Annotated[Path | None, typer.Option(help="Instructor's notebook, if not ours.")] = None,
+    fix: Annotated[
+        Path | None, typer.Option(help="Write mended copies here; a new or empty folder.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Find the ordinary mistakes that stop or spoil a batch of stock nbgrader."""
@@ -218,10 +221,10 @@ def precheck(
 
     try:
         notebook = instructor_notebook(assignment, Path.cwd(), source)
-        findings = look(submissions, notebook=notebook, slug=assignment)
+        findings, written = look(submissions, notebook=notebook, slug=assignment, fix=fix)
     except (CollectError, ValueError) as error:
         fail(str(error))
-    raise typer.Exit(report(findings, as_json=as_json))
+    raise typer.Exit(report(findings, written, fix=fix, as_json=as_json))
 
 
 data = typer.Typer(help="Find and download the real data sets.", no_args_is_help=True)

@@ -39,6 +39,7 @@ class Assignment:
         solutions: names that the learner writes, each with the grade id of its cell.
         cells: type of every cell that has a grade id.
         forbidden: library calls refused to a name while it is graded.
+        plain: those of the names that are functions and return: what they give is plain data.
     """
 
     slug: str
@@ -48,6 +49,7 @@ class Assignment:
     solutions: dict[str, str]
     cells: dict[str, str]
     forbidden: dict[str, tuple[str, ...]]
+    plain: tuple[str, ...] = ()
 
     @property
     def max_score(self) -> float:
@@ -70,13 +72,22 @@ def grade_metadata(cell: dict[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def defined(source: str) -> list[str]:
-    """Functions and classes that a cell defines; none where it is no Python."""
+def defined(source: str) -> dict[str, bool]:
+    """Functions and classes that a cell defines; none where it is no Python.
+
+    Returns:
+        For each name whether it is a function that returns: no class, and no generator.
+    """
     try:
         body = ast.parse(source).body
     except SyntaxError:
-        return []
-    return [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        return {}
+    found = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return {node.name: not isinstance(node, ast.ClassDef) and not _yields(node) for node in found}
+
+
+def _yields(function: ast.FunctionDef) -> bool:
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
 
 
 def load_assignment(data: bytes, slug: str) -> Assignment:
@@ -98,6 +109,7 @@ def load_assignment(data: bytes, slug: str) -> Assignment:
     solutions: dict[str, str] = {}
     kinds: dict[str, str] = {}
     forbidden: dict[str, tuple[str, ...]] = {}
+    plain: list[str] = []
     for cell in notebook["cells"]:
         meta, source = grade_metadata(cell), cell_source(cell)
         grade_id = meta.get("grade_id")
@@ -115,11 +127,14 @@ def load_assignment(data: bytes, slug: str) -> Assignment:
             tests.append(TestCell(grade_id, float(meta["points"]), source))
         elif cell["cell_type"] == "code" and solution:
             refused = tuple(cell["metadata"].get("attn_course", {}).get("forbidden", ()))
-            for name in defined(source) or [grade_id]:
+            for name, returns in (defined(source) or {grade_id: False}).items():
                 solutions[name] = grade_id
                 forbidden[name] = refused
+                plain += [name] * returns
         elif cell["cell_type"] == "code":
             locked[grade_id] = source
     if not tests:
         raise ValueError(f"{slug}: expected at least one automatic test cell, got none")
-    return Assignment(slug, tuple(tests), manual, locked, solutions, kinds, forbidden)
+    return Assignment(
+        slug, tuple(tests), manual, locked, solutions, kinds, forbidden, tuple(plain)
+    )

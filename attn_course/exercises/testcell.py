@@ -69,8 +69,16 @@ def run_locked(identity: str, source: str, names: dict[str, Any]) -> str:
         with quiet[0], quiet[1]:
             exec(_compiled_locked(identity, source), names)
     except Exception as error:
-        return plain_text(f"{type(error).__name__}: {error}"[:MAX_MESSAGE])
+        return error_text(error)
     return ""
+
+
+def error_text(error: Exception) -> str:
+    """Type and text of an exception; one whose text cannot be made has none."""
+    try:
+        return plain_text(f"{type(error).__name__}: {error}"[:MAX_MESSAGE])
+    except Exception:
+        return type(error).__name__
 
 
 def run_test(test: TestCell, names: dict[str, Any]) -> TestResult:
@@ -86,8 +94,7 @@ def run_test(test: TestCell, names: dict[str, Any]) -> TestResult:
         text = plain_text(str(failure)[:MAX_MESSAGE])
         return TestResult(test.grade_id, 0.0, test.points, text, failure.misconception)
     except Exception as error:
-        text = plain_text(f"{type(error).__name__}: {error}"[:MAX_MESSAGE])
-        return TestResult(test.grade_id, 0.0, test.points, text)
+        return TestResult(test.grade_id, 0.0, test.points, error_text(error))
     text = plain_text(said.getvalue()[:MAX_MESSAGE]).strip()
     return TestResult(test.grade_id, score, test.points, text)
 

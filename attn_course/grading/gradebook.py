@@ -14,7 +14,7 @@ from typing import Any
 
 from attn_course.exercises.assignment import Assignment
 from attn_course.grading.results import Result
-from attn_course.grading.startup import known_head
+from attn_course.grading.startup import known_head, nbgrader_api
 
 COURSE = "default_course"
 
@@ -38,10 +38,8 @@ class GradebookWriter:
     """
 
     def __init__(self, url: str, assignment: Assignment) -> None:
-        from nbgrader import api
+        self._api = api = nbgrader_api()
         from sqlalchemy.exc import SQLAlchemyError
-
-        self._api = api
 
         self.assignment = assignment
         tools_on_path()

@@ -5,15 +5,52 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from attn_course.grading.errors import SandboxError
+
 MATPLOTLIB = "/tmp/matplotlib"
 
 
+SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64")  # at the root, where they are not below /usr
+COURSE_MARKS = ("solutions", "source", "submitted", "gradebook.db", "nbgrader_config.py")
+
+
 def python_roots() -> list[Path]:
-    """Folders of this interpreter and its packages, none inside another."""
-    roots = {Path(sys.prefix), Path(sys.base_prefix)}
-    roots |= {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
-    roots = {root.resolve() for root in roots if root.exists()}
-    return sorted(r for r in roots if not any(o != r and r.is_relative_to(o) for o in roots))
+    """Folders of this interpreter and its packages, none inside another.
+
+    A folder that is reached by a link, as ``.venv`` may be, is there under both of its names.
+    """
+    roots = {sys.prefix, sys.base_prefix}
+    roots |= {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+    named = {Path(root) for root in roots if os.path.exists(root)}
+    named |= {root.resolve() for root in named}
+    return sorted(r for r in named if not any(o != r and r.is_relative_to(o) for o in named))
+
+
+def courses() -> list[Path]:
+    """Folders with hidden tests, answers or marks: this one, and the checkout of the package."""
+    here, checkout = Path.cwd(), Path(__file__).resolve().parents[2]
+    found = [here] if any((here / mark).exists() for mark in COURSE_MARKS) else []
+    return [*found, *([checkout] if (checkout / "solutions").is_dir() else [])]
+
+
+def hidden_courses() -> list[Path]:
+    """Those of :func:`courses` that lie below a folder which every submission sees.
+
+    Raises:
+        SandboxError: one of them is such a folder itself.
+    """
+    found = set()
+    roots = [*python_roots(), Path("/usr"), *(Path("/") / name for name in SYSTEM)]
+    for course in (place.resolve() for place in courses()):
+        for root in (root.resolve() for root in roots):
+            if course == root:
+                raise SandboxError(
+                    f"every submission could read {course}: it holds the course, and Python itself "
+                    f"as well; make the environment in a folder below it ({course / '.venv'})"
+                )
+            if course.is_relative_to(root):
+                found.add(course)
+    return sorted(found)
 
 
 def system_mounts() -> list[str]:
@@ -21,9 +58,9 @@ def system_mounts() -> list[str]:
     command = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
     command += ["--proc", "/proc", "--dev", "/dev"]
     command += ["--tmpfs", "/tmp"]  # before anything that may lie below it, as a checkout may
-    roots = [root for root in python_roots() if not root.is_relative_to("/usr")]
+    roots, hidden = python_roots(), hidden_courses()
     command += ["--ro-bind", "/usr", "/usr"]
-    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
+    for name in SYSTEM:
         path = Path("/") / name
         if path.is_symlink():
             command += ["--symlink", os.readlink(path), str(path)]
@@ -31,8 +68,13 @@ def system_mounts() -> list[str]:
             command += ["--ro-bind", str(path), str(path)]
     for name in ("/etc/ld.so.cache", "/etc/fonts", "/etc/localtime"):
         command += ["--ro-bind-try", name, name]
-    for root in roots:
+    for root in (root for root in roots if not root.is_relative_to("/usr")):
         command += ["--ro-bind", str(root), str(root)]
+    for course in hidden:
+        command += ["--tmpfs", str(course)]
+        for root in (root for root in roots if root.is_relative_to(course)):
+            command += ["--ro-bind", str(root), str(root)]
+        command += ["--remount-ro", str(course)]
     return command
 
 

@@ -288,6 +288,8 @@ class Session:
             return f"the jail answered garbage: {error}"
         if code == -9 and float(ended.get("cpu", 0)) >= self.limits.cpu_seconds:
             return f"the submission used more than {self.limits.cpu_seconds} s of CPU"
+        if ended.get("flooded"):
+            return f"the submission had more than {self.limits.processes} threads"
         if ended.get("told"):
             return "the submission closed its connection to the grader"
         if isinstance(code, int) and code < 0:

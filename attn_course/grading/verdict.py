@@ -136,7 +136,10 @@ def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:
     for name, grade_id in assignment.solutions.items():
         if name in session.names:
             stubs[name] = RemoteFunction(
-                session, name, forbidden=assignment.forbidden.get(name, ())
+                session,
+                name,
+                forbidden=assignment.forbidden.get(name, ()),
+                plain=name in assignment.plain,
             )
             continue
         text = f"`{name}` is not defined by the notebook"

@@ -21,6 +21,7 @@ from attn_course.probes.outcome import Outcome, judge, known, quiet, run, write_
 from attn_course.probes.properties import Property, memory_below
 from attn_course.probes.record import Record
 from attn_course.probes.values import copy, describe, show, size, transform
+from attn_course.probes.watch import Watch
 
 _BY_HAND = 48  # numbers in the inputs of a call that can be followed with a pencil
 _NOISE = 1e-7  # of the largest number: less is rounding
@@ -180,12 +181,12 @@ class Probe(Draw):
             return call_and_note
 
         call = Call(copy(args), copy(kwargs), via)
-        bound = self._bound(via)
+        bound, watch = self._bound(via), Watch()
         symptom: str | None
         try:
             # Remote stubs and gradients need the function itself, not a wrapper around it.
             with quiet():
-                symptom = claim(bound, *args, **kwargs)
+                symptom = claim(watch.around(bound), *args, **kwargs) or watch.nan
         except (Exception, SystemExit) as error:
             outcome = Outcome(error=error)
             self._fail(

@@ -164,7 +164,7 @@ def serve_orders(
                 children.abandon()
                 signal.signal(signal.SIGINT, signal.SIG_DFL)
                 be_submission(order, connection, hidden=hidden, refused=refused)
-            children.add(pid, life)
+            children.add(pid, life, int(order["limits"]["processes"]))
         except BaseException as error:
             with contextlib.suppress(OSError):
                 connection.sendall(b"FAIL" + _last_line(error).encode()[:1000])
