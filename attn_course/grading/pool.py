@@ -37,7 +37,7 @@ class Settings:
     @property
     def verdict_seconds(self) -> float:
         """Wall clock of one verdict, of which the submission's own is a part."""
-        return 2 * self.limits.wall_seconds + 30
+        return self.limits.verdict_seconds or 2 * self.limits.wall_seconds + 30
 
 
 Results = Generator[Result, None, None]

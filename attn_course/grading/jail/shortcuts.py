@@ -11,6 +11,12 @@ their files. Forms of a name:
 - ``numpy.exp``: a name of a module other than torch
 - ``import scipy``: a module, closed as ``attn_course.reference`` is
 - ``autograd``: all of torch's derivatives
+
+What it can promise: the calls that are named, and every way to them that is known, are not there.
+What computes the same under another name is not on the list: a backward formula of torch, a series,
+a package that nobody thought of. That an answer has the *properties* asked for (shape, scale,
+gradient, what it does at the edges) is what the tests decide; the list only spares honest learners
+the detour by the library.
 """
 
 import contextlib
@@ -198,21 +204,22 @@ def _hide_module(name: str) -> None:
 def _remove_autograd() -> None:
     """Backward: the engine's only entry, a slot of a C type. Forward: the operators of duals."""
     engine = torch._C._ImperativeEngine
-    slots = gc.get_referents(vars(engine))[0]
     for name in ("run_backward", "queue_callback"):
-        slots[name] = _refusing(AUTOGRAD)
+        _slots(engine)[name] = _refusing(AUTOGRAD)
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(engine))
     operators = [o for o in _operators() if _base(o) in DERIVATIVES]
     _replace_operators(operators, AUTOGRAD, keys=("CPU", "AutogradCPU"))
-    _tensor_slots()["grad_fn"] = property(_refusing(AUTOGRAD))  # a node can be called by itself
-    ctypes.pythonapi.PyType_Modified(ctypes.py_object(torch._C.TensorBase))
+    nodes = (torch._C.TensorBase, "grad_fn"), (torch._C._FunctionBase, "next_functions")
+    for kind, name in nodes:  # a node can be called by itself
+        _slots(kind)[name] = property(_refusing(AUTOGRAD))
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
     for name in [name for name in vars(torch._C) if name.startswith(SCRIPT)]:
         setattr(torch._C, name, _refusing(AUTOGRAD))  # aten::grad of TorchScript is no operator
     for name in ("__init__", "define", "create_function"):
         setattr(torch._C.CompilationUnit, name, _refusing(AUTOGRAD))
 
 
-def _tensor_slots() -> dict[str, Any]:
-    """The namespace of the C type of all tensors."""
-    slots: dict[str, Any] = gc.get_referents(vars(torch._C.TensorBase))[0]
+def _slots(kind: type) -> dict[str, Any]:
+    """The namespace of a C type."""
+    slots: dict[str, Any] = gc.get_referents(vars(kind))[0]
     return slots
