@@ -13,7 +13,7 @@ CONNECT_SECONDS = 10
 WORKER_SECONDS = 60
 
 
-def run_dask(tasks: Sequence[Task], settings: Settings, *, address: str) -> Results:
+def run_dask(first: Task, tasks: Sequence[Task], settings: Settings, *, address: str) -> Results:
     """Grade on an existing dask.distributed cluster; dask runs the tasks of a lost worker again.
 
     Raises:
@@ -38,10 +38,12 @@ def run_dask(tasks: Sequence[Task], settings: Settings, *, address: str) -> Resu
             raise SandboxError(
                 f"the dask scheduler at {address} has no worker after {WORKER_SECONDS} s"
             ) from None
-        waiting = {client.submit(_grade, task, settings, pure=False): task for task in tasks}
+        waiting: dict[Any, Task] = {}
         try:
-            for future in as_completed(list(waiting), loop=client.loop):
-                yield _dask_result(future, waiting.pop(future), settings)
+            for part in ([first], tasks):
+                waiting = {client.submit(_grade, t, settings, pure=False): t for t in part}
+                for future in as_completed(list(waiting), loop=client.loop):
+                    yield _dask_result(future, waiting.pop(future), settings)
         except (OSError, TimeoutError, concurrent.futures.CancelledError) as error:
             raise SandboxError(
                 f"the dask scheduler at {address} was lost: {type(error).__name__}; what was "

@@ -144,15 +144,17 @@ def failed_result(task: Task, settings: Settings, reason: str) -> Result:
 
 
 def run(
+    first: Task,
     tasks: Sequence[Task],
     settings: Settings,
     *,
     workers: int = 1,
     scheduler: str | None = None,
 ) -> Results:
-    """Results of all tasks, as they are ready.
+    """The result of the first task, then those of all others as they are ready.
 
     Args:
+        first: the instructor's; nothing else runs until its result has been taken.
         tasks: one for each student.
         settings: assignment, limits, sandbox.
         workers: processes on this machine.
@@ -167,11 +169,11 @@ def run(
     if scheduler is not None:
         from attn_course.grading.cluster import run_dask
 
-        return run_dask(tasks, settings, address=scheduler)
+        return run_dask(first, tasks, settings, address=scheduler)
     start(settings)
     from attn_course.grading.workers import run_processes
 
-    return run_processes(tasks, settings, workers=min(workers, max(1, len(tasks))))
+    return run_processes(first, tasks, settings, workers=min(workers, max(1, len(tasks))))
 
 
 def start(settings: Settings) -> None:
@@ -180,6 +182,7 @@ def start(settings: Settings) -> None:
     Raises:
         SandboxError: it cannot start here.
     """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process with threads cannot be forked
     if settings.sandbox not in _zygotes and settings.sandbox and (problem := sandbox_problem()):
         raise SandboxError(problem)
     zygote_of_this_process(sandbox=settings.sandbox, wait=False)

@@ -88,10 +88,10 @@ def grade_class(
         ]
         if not tasks:
             return [done[name] for name in sorted(done)]
-        _check_solution(notebook, settings, seed=log.seed, scheduler=scheduler)
-        results = stack.enter_context(
-            contextlib.closing(pool.run(tasks, settings, workers=workers, scheduler=scheduler))
-        )
+        solution = pool.Task(student=INSTRUCTOR, data=notebook, seed=log.seed)
+        graded = pool.run(solution, tasks, settings, workers=workers, scheduler=scheduler)
+        results = stack.enter_context(contextlib.closing(graded))
+        _check_solution(next(results), assignment)  # before anything of a student runs
         for result in results:
             item = by_student[result.student]
             result = _annotated(result, item)
@@ -130,19 +130,13 @@ def _annotated(result: Result, item: Handed) -> Result:
     return dataclasses.replace(result, notes=tuple(notes))
 
 
-def _check_solution(
-    notebook: bytes, settings: pool.Settings, *, seed: int, scheduler: str | None
-) -> None:
-    """Grade the instructor's own notebook, before anything of a student runs.
+def _check_solution(result: Result, assignment: Assignment) -> None:
+    """Look at what the instructor's own notebook earned.
 
     Raises:
         AssignmentError: it lost points; a fault of a test cell must never become a student's zero.
         SandboxError: it could not be graded at all.
     """
-    assignment = settings.assignment
-    task = pool.Task(student=INSTRUCTOR, data=notebook, seed=seed)
-    with contextlib.closing(pool.run([task], settings, scheduler=scheduler)) as results:
-        result = next(results)
     if result.status == "sandbox_error":
         raise SandboxError(f"the solution of {assignment.slug} could not be run: {result.reason}")
     if result.score != assignment.max_score:

@@ -163,32 +163,39 @@ class _Workers:
         self.too_slow = any(process.exitcode == -signal.SIGALRM for process in processes)
 
 
-def run_processes(tasks: Sequence[Task], settings: Settings, *, workers: int) -> Results:
+def run_processes(
+    first: Task, tasks: Sequence[Task], settings: Settings, *, workers: int
+) -> Results:
     """Grade in ``workers`` processes; a worker that dies is replaced and its task done again.
 
     A task that is in flight when a worker dies is done again, then alone; if its worker dies once
-    more its result is a failure with a reason, and the batch goes on.
+    more its result is a failure with a reason, and the batch goes on. Nothing else is in flight
+    until the result of ``first`` has been taken.
 
     Raises:
         SandboxError: the jail cannot start.
     """
     pool = _Workers(settings, workers)
     try:
-        left, at_once = list(tasks), workers + 1
-        for _ in range(ATTEMPTS):
-            suspects = []
-            for outcome in pool.grade(left, at_once=at_once):
-                if not isinstance(outcome, Task):
-                    yield outcome
-                elif at_once == 1 and pool.too_slow:
-                    seconds = f"{settings.verdict_seconds:g} s"
-                    yield failed_result(outcome, settings, f"its verdict took more than {seconds}")
-                else:
-                    suspects.append(outcome)
-            left = suspects
-            at_once = 1
-        for task in left:
-            why = "the grading process died each time it was graded (out of memory?)"
-            yield failed_result(task, settings, why)
+        for left, at_once in (([first], 1), (list(tasks), workers + 1)):
+            yield from _with_retries(pool, left, at_once)
     finally:
         pool.end()
+
+
+def _with_retries(pool: _Workers, left: list[Task], at_once: int) -> Results:
+    settings = pool.settings
+    for _ in range(ATTEMPTS):
+        suspects = []
+        for outcome in pool.grade(left, at_once=at_once):
+            if not isinstance(outcome, Task):
+                yield outcome
+            elif at_once == 1 and pool.too_slow:
+                seconds = f"{settings.verdict_seconds:g} s"
+                yield failed_result(outcome, settings, f"its verdict took more than {seconds}")
+            else:
+                suspects.append(outcome)
+        left, at_once = suspects, 1
+    for task in left:
+        why = "the grading process died each time it was graded (out of memory?)"
+        yield failed_result(task, settings, why)

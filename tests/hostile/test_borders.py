@@ -1,5 +1,6 @@
 """What one submission does stays in its own status, its own process and its own time."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -306,16 +307,16 @@ def test_a_flood_of_threads_ends_before_it_reaches_a_neighbour(
 
 
 def test_the_solution_is_graded_before_anything_of_a_student_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     begun: list[str] = []
-    run = pool.run
 
-    def noted(tasks: Any, settings: Any, **more: Any) -> Any:
-        begun.append(",".join(task.student for task in tasks))
-        return run(tasks, settings, **more)
+    def submitted(self: Any, function: Any, grade: Any, task: pool.Task) -> Any:
+        begun.append(task.student)
+        return submit(self, function, grade, task)
 
-    monkeypatch.setattr(pool, "run", noted)
+    submit = concurrent.futures.ProcessPoolExecutor.submit
+    monkeypatch.setattr(concurrent.futures.ProcessPoolExecutor, "submit", submitted)
     handed = [Handed(student="mallory", data=notebook(FLOOD, "assert answer(1) == 1"))]
     with pytest.raises(AssignmentError):
         grade_class(handed, notebook=notebook(gives("2"), "assert answer(1) == 1"), slug="b")
@@ -395,12 +396,13 @@ def test_an_environment_behind_a_link_starts_the_jail(tmp_path: Path) -> None:
 
 
 def test_a_jail_that_does_not_start_is_not_called_a_wrong_solution(
-    zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refused(*args: object, **more: object) -> None:
-        raise SandboxError("the jail did not start: no message")
+    def lost(*args: object, **more: object) -> Iterator[Result]:
+        said = {"status": "sandbox_error", "reason": "the jail did not start: no message"}
+        yield Result(student="\0instructor", assignment=target.SLUG, **said)
 
-    monkeypatch.setattr(Zygote, "spawn", refused)
+    monkeypatch.setattr(pool, "run", lost)
     handed = [Handed(student="ada", data=target.as_bytes(target.honest()))]
     with pytest.raises(SandboxError, match="could not be run: the jail did not start"):
         grade_class(handed, notebook=target.as_bytes(target.notebook()), slug=target.SLUG)
