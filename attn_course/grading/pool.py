@@ -98,6 +98,7 @@ def grade_task(task: Task, settings: Settings, *, may_die: bool = False) -> Resu
     with _one_at_a_time:
         zygote = zygote_of_this_process(sandbox=settings.sandbox, wait=False)
         load_grader()
+        zygote.ready()
         from attn_course.grading.verdict import grade_notebook
 
         try:
