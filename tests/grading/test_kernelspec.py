@@ -223,7 +223,7 @@ def test_stock_nbgrader_grades_a_real_set_through_it(installed, tmp_path):
         assert done.returncode == 0, done.stderr[-3000:]
 
     nbgrader("generate_assignment", SLUG)
-    release = nbformat.read(tmp_path / "exercises" / SLUG / f"{SLUG}.ipynb", as_version=4)
+    release = nbformat.read(tmp_path / "release" / SLUG / f"{SLUG}.ipynb", as_version=4)
     solution = read_exercise(ROOT / "solutions" / SLUG / "exercise.py")
     right = {c["id"]: c.source for c in solution.cells}
     for cell in release.cells:
@@ -236,17 +236,17 @@ def test_stock_nbgrader_grades_a_real_set_through_it(installed, tmp_path):
                     "def stable_softmax(scores, dim=-1):\n"
                     "    return scores.exp() / scores.exp().sum(dim, keepdim=True) if inside else 0"
                 )
-    place = tmp_path / "build/submitted/ada" / SLUG
+    place = tmp_path / "submitted/ada" / SLUG
     place.mkdir(parents=True)
     nbformat.write(release, place / f"{SLUG}.ipynb")
     nbgrader("autograde", SLUG, "--ExecutePreprocessor.kernel_name=attn-jailed")
 
     from nbgrader.api import Gradebook
 
-    with Gradebook(f"sqlite:///{tmp_path}/build/gradebook.db") as book:
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
         sheet = book.find_submission_notebook(SLUG, SLUG, "ada")
         scores = {g.name: (g.auto_score, g.max_score) for g in sheet.grades}
     lost = {name for name, (score, full) in scores.items() if score is not None and score < full}
     assert lost == {"stable_softmax-large_scores"}
-    graded = (tmp_path / "build/autograded/ada" / SLUG / f"{SLUG}.ipynb").read_text()
+    graded = (tmp_path / "autograded/ada" / SLUG / f"{SLUG}.ipynb").read_text()
     assert "likely cause" in graded, "the catalogue of misconceptions is not seen in the jail"
