@@ -215,9 +215,9 @@ def _looked_at(item: Handed, assignment: Assignment) -> dict[str, Any]:
         found = read_submission(parse_notebook(item.data), assignment)
     except Unreadable as error:
         return {"status": "unreadable", "reason": str(error), "notes": notes}
-    notes += found.notes
     if found.stripped:
         return {"status": "stripped", "reason": "no cell has a grade_id", "notes": notes}
+    notes += found.notes
     lost = "; ".join(f"{name}: {why}" for name, why in found.lost.items())
     status = "needs_review" if lost or found.doubled else "ready"
     return {"status": status, "reason": lost, "notes": notes}

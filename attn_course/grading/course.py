@@ -34,7 +34,7 @@ def open_course(root: Path) -> Any:
     except (Exception, SystemExit) as error:
         raise CourseError(f"nbgrader_config.py: {type(error).__name__}: {error}") from None
     course = CourseDirectory(config=app.config)
-    if not course.root or "root" not in app.config.CourseDirectory:
+    if "root" not in app.config.CourseDirectory:
         course.root = str(root.resolve())
     return course
 

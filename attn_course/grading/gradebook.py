@@ -17,7 +17,7 @@ from typing import Any
 from attn_course.exercises.assignment import TestResult, grade_metadata, load_assignment
 from attn_course.grading.autograded import answers_in, graded_notebook
 from attn_course.grading.collect import Handed
-from attn_course.grading.course import late_penalty, open_course, prepared, tools_on_path
+from attn_course.grading.course import late_penalty, open_course, prepared
 from attn_course.grading.exports import write_text
 from attn_course.grading.results import Result
 
@@ -56,9 +56,10 @@ class GradebookWriter:
         saved, self._release = prepared(notebook, slug, self._course)
         url = driver_url(url or self._course.db_url)
         self._where = _without_password(url)
-        tools_on_path()
-        if url.startswith("sqlite:///") and root is not None:
-            Path(root, url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        if root is not None and url.startswith("sqlite:///"):  # nbgrader's commands run there
+            path = Path(root, url.removeprefix("sqlite:///"))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            url = f"sqlite:///{path}"
         course = self._course.course_id or "default_course"
         try:
             try:
@@ -318,7 +319,7 @@ class GradebookWriter:
         api, most = self._api, sum(self._points[name] for name in cells)
         keys = {"assignment_id": self._assignment, "student_id": result.student}
         known = self._one(api.SubmittedAssignment, **keys)
-        if known is None:
+        if known is None or result.status == "missing":
             return dataclasses.replace(result, max_score=most)
         keys = {"assignment_id": known.id, "notebook_id": self._notebook}
         sheet = self._one(api.SubmittedNotebook, **keys)

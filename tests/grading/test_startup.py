@@ -149,6 +149,7 @@ def test_the_jail_starts_before_anything_is_read(
     nothing = ("source", "scheduler", "json_path", "junit", "gradescope", "csv_path", "feedback")
     options: dict[str, Any] = {"gradebook": "none", "csv_form": "plain", "workers": 1, "seed": 1}
     options |= {"timeout": 60, "call_timeout": 10, "sandbox": True, "fresh": False}
+    options |= {"tests_only": False}
     options |= dict.fromkeys(nothing)
     with pytest.raises(ZeroDivisionError):
         command.grade(tmp_path, slug=classroom.SLUG, root=tmp_path, **options)
