@@ -182,7 +182,7 @@ def course(folder: Path, slug: str, count: int) -> Path:
     (folder / "solutions").symlink_to(harness.ROOT / "solutions")
     build_sources(folder, [slug])
     run(["nbgrader", "generate_assignment", slug], folder)
-    hand_in(folder / "build/submitted", slug, count)
+    hand_in(folder / "submitted", slug, count)
     return folder
 
 
@@ -204,7 +204,7 @@ def stock_scores(folder: Path, slug: str) -> dict[tuple[str, str], float | None]
     """Automatic scores in nbgrader's gradebook by (student, cell)."""
     from nbgrader.api import Gradebook
 
-    with Gradebook(f"sqlite:///{folder}/build/gradebook.db") as book:
+    with Gradebook(f"sqlite:///{folder}/gradebook.db") as book:
         return {
             (submission.student.id, grade.name): grade.auto_score
             for submission in book.assignment_submissions(slug)
@@ -347,7 +347,7 @@ def agreement(base: Path, counts: dict[str, int]) -> dict[str, Any]:
         folder = course(base / slug, slug, count)
         run(["nbgrader", "autograde", slug], folder)
         theirs = stock_scores(folder, slug)
-        found = ours(base / f"agree-{slug}", folder / "build/submitted", slug)
+        found = ours(base / f"agree-{slug}", folder / "submitted", slug)
         for submission in found["submissions"]:
             for test in submission["tests"]:
                 cells += 1

@@ -37,6 +37,11 @@ class Submission:
     stripped: bool
     answers: dict[str, str]
 
+    @property
+    def doubled(self) -> list[str]:
+        """Notes on cells that are there more than once."""
+        return [note for note in self.notes if note.endswith(" times")]
+
 
 def read_file(path: Path) -> bytes:
     """Read a submitted file without following links and within limits.

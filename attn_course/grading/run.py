@@ -27,6 +27,8 @@ def grade_class(
     notebook: bytes,
     slug: str,
     gradebook: str | None = None,
+    root: Path | None = None,
+    tests_only: bool = False,
     journal: Path | None = None,
     fresh: bool = False,
     seed: int | None = None,
@@ -42,7 +44,11 @@ def grade_class(
         submissions: a folder, a notebook, a zip, or what ``collect`` made of one.
         notebook: bytes of the instructor's version, with solutions and hidden tests.
         slug: name of the assignment.
-        gradebook: SQLAlchemy address of an nbgrader gradebook to fill; None fills none.
+        gradebook: SQLAlchemy address of an nbgrader gradebook to fill; "" is the one that
+            ``nbgrader_config.py`` names, None fills none.
+        root: the course's folder, in which what was handed in is laid for formgrader; None lays
+            nothing.
+        tests_only: leave the written answers out of the results.
         journal: file that lets a rerun go on; None keeps none.
         fresh: set an earlier run's journal aside and grade everyone again.
         seed: of the random inputs; when None one is drawn and kept in the journal, and a student's
@@ -54,11 +60,13 @@ def grade_class(
         progress: called after each result with the result, the count so far and the total.
 
     Returns:
-        One result for each submission, sorted by student.
+        One result for each submission, sorted by student; with a gradebook, what persons entered
+        there is part of it.
 
     Raises:
         AssignmentError: the instructor's solution does not earn full marks.
         CollectError: there is nothing to grade.
+        CourseError: nbgrader refuses its settings or the instructor's notebook.
         GradebookError: the gradebook cannot be used.
         JournalError: another run is grading with the same journal.
         SandboxError: the jail or the cluster cannot be used.
@@ -73,10 +81,12 @@ def grade_class(
         done = {name: log.results[name][1] for name in by_student if log.has(name, keys[name])}
         if scheduler is None and len(done) < len(handed):
             pool.start(settings)  # while the gradebook opens
-        book = _open_gradebook(stack, gradebook, assignment)
+        book = None
+        if gradebook is not None:
+            book = stack.enter_context(GradebookWriter(gradebook, notebook, slug, root))
         if book is not None:
-            for name in sorted(done.keys() - book.students()):  # another gradebook than last time
-                book.write(done[name], submitted=by_student[name].submitted)
+            for name in sorted(done):  # whoever has written there since
+                book.write(done[name], by_student[name])
         tasks = [
             pool.Task(
                 student=item.student,
@@ -87,7 +97,7 @@ def grade_class(
             if item.student not in done
         ]
         if not tasks:
-            return [done[name] for name in sorted(done)]
+            return _sorted(done, book, tests_only)
         solution = pool.Task(student=INSTRUCTOR, data=notebook, seed=log.seed)
         graded = pool.run(solution, tasks, settings, workers=workers, scheduler=scheduler)
         results = stack.enter_context(contextlib.closing(graded))
@@ -96,17 +106,18 @@ def grade_class(
             item = by_student[result.student]
             result = _annotated(result, item)
             if book is not None:
-                book.write(result, submitted=item.submitted)
+                book.write(result, item)
             log.add(result, keys[result.student])
             done[result.student] = result
             progress(result, len(done), len(handed))
-    return [done[name] for name in sorted(done)]
+        return _sorted(done, book, tests_only)
 
 
-def _open_gradebook(
-    stack: contextlib.ExitStack, url: str | None, assignment: Assignment
-) -> GradebookWriter | None:
-    return stack.enter_context(GradebookWriter(url, assignment)) if url else None
+def _sorted(
+    done: dict[str, Result], book: GradebookWriter | None, tests_only: bool
+) -> list[Result]:
+    found = [done[name] for name in sorted(done)]
+    return found if book is None else book.completed(found, tests_only=tests_only)
 
 
 def _open_journal(
@@ -127,7 +138,7 @@ def _open_journal(
 
 def _annotated(result: Result, item: Handed) -> Result:
     notes = [*result.notes, *([item.note] if item.note else []), *(["late"] if item.late else [])]
-    return dataclasses.replace(result, notes=tuple(notes))
+    return dataclasses.replace(result, notes=tuple(notes), name=item.name)
 
 
 def _check_solution(result: Result, assignment: Assignment) -> None:

@@ -122,12 +122,12 @@ def _status(
     if session.seconds_left <= 0:
         return "timeout", f"the submission used its {session.limits.wall_seconds:g} s"
     if submission.lost:
-        lost = "; ".join(f"{name}: {why}" for name, why in submission.lost.items())
-        return "needs_review", lost
+        lost = [f"{name}: {why}" for name, why in submission.lost.items()]
+        return "needs_review", "; ".join(lost + submission.doubled)
     if all(test.score is None for test in tests):
         return "sandbox_error", tests[0].message.splitlines()[0]
-    doubled = [note for note in submission.notes if note.endswith(" times")]
-    return ("needs_review", "; ".join(doubled)) if doubled else ("graded", "")
+    doubled = "; ".join(submission.doubled)
+    return ("needs_review", doubled) if doubled else ("graded", "")
 
 
 def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:
