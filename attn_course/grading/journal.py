@@ -31,7 +31,8 @@ def result_to_json(result: Result) -> dict[str, Any]:
 def result_from_json(data: dict[str, Any]) -> Result:
     """The inverse of :func:`result_to_json`."""
     tests = tuple(TestResult(**test) for test in data["tests"])
-    return Result(**{**data, "tests": tests, "notes": tuple(data["notes"])})
+    lists = {name: tuple(data.get(name, ())) for name in ("notes", "pending")}
+    return Result(**{**data, **lists, "tests": tests})
 
 
 def run_key(assignment: Assignment, limits: Limits, *, sandbox: bool) -> str:
