@@ -177,7 +177,7 @@ def test_an_abandoned_run_leaves_no_process(assignment: Any) -> None:
     running = workers.run_processes(
         tasks[0], tasks[1:], pool.Settings(assignment=assignment), workers=2
     )
-    next(running)
+    assert [next(running).student for _ in range(2)][0] == "s0"  # the first one, alone
     assert len(workers_of_this_process()) == 2
     running.close()
     assert workers_of_this_process() == []
