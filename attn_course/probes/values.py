@@ -142,8 +142,7 @@ def _parts(value: Any, limit: int) -> Iterator[str]:
             left -= len(text)
             if left <= 0:
                 return
-        closing = {list: "]", tuple: ",)" if len(value) == 1 else ")", dict: "}"}
-        yield closing[kind]
+        yield "]" if kind is list else "}" if kind is dict else ",)" if len(value) == 1 else ")"
     elif kind in (Tensor, torch.nn.Parameter, np.ndarray) and size(value) > _MOST_SHOWN:
         yield f"<{describe(value)}>"
     elif kind is int and value.bit_length() > 4 * limit:
