@@ -1,7 +1,7 @@
 """The same honest class through stock nbgrader and through ours: time, agreement, worst case.
 
-``attn-course bench grading --run`` runs it (about 10 minutes on 2 cores). Stock nbgrader is
-measured on part of the class and extrapolated in a straight line, which the results say.
+About 10 minutes on 2 cores. Stock nbgrader is measured on part of the class and extrapolated in a
+straight line, which the results say.
 """
 
 import argparse
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import harness
+from attn_course.grading.bench import markdown
 
 from attn_course.exercises.source import find_slugs, read_exercise, solution_names
-from attn_course.grading.bench import markdown
 
 SEED = 7
 SETS = tuple(find_slugs(harness.ROOT))
@@ -305,10 +305,11 @@ def cost_each(base: Path, of: int, repeats: int) -> dict[str, Any]:
     import contextlib
     from unittest import mock
 
+    from attn_course.grading.replay import Conversations
+
     from attn_course.exercises.assignment import load_assignment
     from attn_course.grading import verdict
     from attn_course.grading.pool import keep_to_one_core, load_grader
-    from attn_course.grading.replay import Conversations
     from attn_course.grading.sandbox import Limits, Zygote
     from attn_course.grading.session import Session
     from attn_course.probes.memo import Memo

@@ -204,7 +204,7 @@ def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> Handed
         )
 
     notebooks = [member for member in members if member.file.lower().endswith(".ipynb")]
-    pattern = re.compile(rf"{re.escape(slug)}(?:-(\d+))?\.ipynb", re.IGNORECASE)
+    pattern = re.compile(rf"{re.escape(slug)}(?:-(\d{{1,9}}))?\.ipynb", re.IGNORECASE)
     attempts = [(int(m[1] or 0), n) for n in notebooks if (m := pattern.fullmatch(n.file))]
     if attempts:
         best = max(attempts, key=lambda pair: pair[0])[1]

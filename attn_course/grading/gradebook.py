@@ -204,7 +204,7 @@ class GradebookWriter:
             self._course.format_path(self._course.autograded_directory, result.student, self._slug)
         )
         path = folder / f"{self._slug}.ipynb"
-        page = graded_notebook(handed.data, result, self._release) if self._lays else b""
+        page = self._page(handed, result) if self._lays else b""
         old, new = (answers_in(path), answers_in(page)) if self._lays else ({}, {})
         changed = {name for name in old.keys() & new.keys() if old[name] != new[name]}
         self._transaction(lambda: self._write(result, handed, changed))
@@ -212,6 +212,13 @@ class GradebookWriter:
             write_text(path, page)
         if self._lays and handed.submitted is not None:
             write_text(folder / "timestamp.txt", f"{handed.submitted} UTC")
+
+    def _page(self, handed: Handed, result: Result) -> bytes:
+        try:
+            return graded_notebook(handed.data, result, self._release)
+        except Exception as error:  # one odd file must not keep the others from their marks
+            why = f"{result.status}; it cannot be shown: {type(error).__name__}: {error}"
+            return graded_notebook(None, dataclasses.replace(result, status=why), self._release)
 
     def _write(self, result: Result, handed: Handed, changed: set[str]) -> None:
         api, student = self._api, result.student

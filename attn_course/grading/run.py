@@ -2,18 +2,17 @@
 
 import contextlib
 import dataclasses
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from attn_course.exercises.assignment import Assignment, load_assignment
 from attn_course.grading import pool
 from attn_course.grading.collect import Handed, collect
+from attn_course.grading.errors import SandboxError
 from attn_course.grading.gradebook import GradebookWriter
 from attn_course.grading.journal import Journal, file_key, run_key
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits
-from attn_course.grading.startup import no_collections
 
 INSTRUCTOR = "\0instructor"
 
@@ -52,7 +51,8 @@ def grade_class(
         tests_only: leave the written answers out of the results.
         journal: file that lets a rerun go on; None keeps none.
         fresh: set an earlier run's journal aside and grade everyone again.
-        seed: of the random inputs; drawn, and kept in the journal, when None.
+        seed: of the random inputs; when None one is drawn and kept in the journal, and a student's
+            later hand-ins have other inputs.
         limits: wall clock and resources of a submission.
         sandbox: False grades without the jail, which any submission can then leave.
         workers: processes on this machine.
@@ -84,29 +84,25 @@ def grade_class(
         book = None
         if gradebook is not None:
             book = stack.enter_context(GradebookWriter(gradebook, notebook, slug, root))
-        seed = log.seed
         if book is not None:
             for name in sorted(done):  # whoever has written there since
                 book.write(done[name], by_student[name])
         tasks = [
-            pool.Task(student=item.student, data=item.data, seed=seed)
+            pool.Task(
+                student=item.student,
+                data=item.data,
+                seed=log.seed_of(item.student, keys[item.student], fixed=seed is not None),
+            )
             for item in handed
             if item.student not in done
         ]
         if not tasks:
             return _sorted(done, book, tests_only)
-        if scheduler is None and workers == 1:
-            with no_collections():
-                pool.load_grader()
-            gc.freeze()  # or each collection looks at all that was imported
-            stack.callback(gc.unfreeze)
-        check = pool.Task(student=INSTRUCTOR, data=notebook, seed=seed)
-        results = stack.enter_context(
-            contextlib.closing(
-                pool.run([check, *tasks], settings, workers=workers, scheduler=scheduler)
-            )
-        )
-        for result in _checked(results, assignment):
+        solution = pool.Task(student=INSTRUCTOR, data=notebook, seed=log.seed)
+        graded = pool.run(solution, tasks, settings, workers=workers, scheduler=scheduler)
+        results = stack.enter_context(contextlib.closing(graded))
+        _check_solution(next(results), assignment)  # before anything of a student runs
+        for result in results:
             item = by_student[result.student]
             result = _annotated(result, item)
             if book is not None:
@@ -145,26 +141,19 @@ def _annotated(result: Result, item: Handed) -> Result:
     return dataclasses.replace(result, notes=tuple(notes), name=item.name)
 
 
-def _checked(results: Iterator[Result], assignment: Assignment) -> Iterator[Result]:
-    """Hold results back until the instructor's own solution has earned full marks.
+def _check_solution(result: Result, assignment: Assignment) -> None:
+    """Look at what the instructor's own notebook earned.
 
     Raises:
-        AssignmentError: it has not; a fault of a test cell must never become a student's zero.
+        AssignmentError: it lost points; a fault of a test cell must never become a student's zero.
+        SandboxError: it could not be graded at all.
     """
-    held: list[Result] = []
-    passed = False
-    for result in results:
-        if result.student != INSTRUCTOR:
-            held.append(result)
-        elif result.score != assignment.max_score:
-            lost = [test for test in result.tests if test.score != test.max]
-            what = f"{lost[0].grade_id}: {lost[0].message}" if lost else result.reason
-            raise AssignmentError(
-                f"the solution of {assignment.slug} does not pass its own tests, so nobody was "
-                f"graded: {what}"
-            )
-        else:
-            passed = True
-        if passed:
-            yield from held
-            held.clear()
+    if result.status == "sandbox_error":
+        raise SandboxError(f"the solution of {assignment.slug} could not be run: {result.reason}")
+    if result.score != assignment.max_score:
+        lost = [test for test in result.tests if test.score != test.max]
+        what = f"{lost[0].grade_id}: {lost[0].message}" if lost else result.reason
+        raise AssignmentError(
+            f"the solution of {assignment.slug} does not pass its own tests, so nobody was "
+            f"graded: {what}"
+        )

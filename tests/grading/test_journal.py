@@ -90,3 +90,18 @@ def test_the_key_of_a_run_changes_with_all_that_could_change_a_result(
 def test_the_key_of_a_file_tells_a_missing_from_an_empty_and_from_an_unreadable_one() -> None:
     data = classroom.answered({})
     assert len({file_key(one) for one in (None, b"", "", data, data + b" ")}) == 5
+
+
+def test_a_changed_assignment_is_graded_with_the_same_inputs(path: Path) -> None:
+    """Also for whoever handed in twice; nobody gets inputs back that feedback has named."""
+    with Journal(path, key="k") as journal:
+        journal.add(result("ada"), "second file")
+        seeds = [journal.seed_of("ada", file) for file in ("second file", "third file")]
+        assert len({3, *seeds}) == 3
+    for _ in range(2):
+        with Journal(path, key="changed") as journal:
+            assert (journal.seed, journal.seed_of("bob", "file")) == (3, 3)
+            assert [journal.seed_of("ada", f) for f in ("second file", "third file")] == seeds
+            assert journal.seed_of("bob", "second file") not in (3, *seeds)
+    with Journal(path, key="changed", fresh=True) as journal:
+        assert journal.seed_of("ada", "second file") == journal.seed != 3

@@ -1,6 +1,5 @@
 """The short start of a run changes nothing but its time."""
 
-import dataclasses
 import gc
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from typing import Any
 import classroom
 import pytest
 
-from attn_course.grading import mounts, startup
+from attn_course.grading import startup
 
 
 def said(program: str, *, status: int = 0) -> list[str]:
@@ -36,50 +35,6 @@ import rfc3987_syntax
     alone, whole = (said(program.format(root=root, before=before)) for before in (False, True))
     assert [line.split()[0] for line in alone] == [line.split()[0] for line in whole]
     assert (alone[0].split()[1], whole[0].split()[1]) == ("False", "True")
-
-
-def font_list(folder: Path, *fonts: str) -> Path:
-    """A list as matplotlib keeps it, with these fonts and one that comes with matplotlib."""
-    from matplotlib import font_manager
-
-    own = next(f for f in font_manager.fontManager.ttflist if "/mpl-data/" in f.fname)
-    known = font_manager.FontManager.__new__(font_manager.FontManager)
-    known.__dict__ |= font_manager.fontManager.__dict__
-    known.ttflist = [own, *(dataclasses.replace(own, fname=name) for name in fonts)]
-    known.afmlist = []
-    folder.mkdir(exist_ok=True)
-    path = folder / f"fontlist-v{font_manager.FontManager.__version__}.json"
-    font_manager.json_dump(known, path)
-    return path
-
-
-def test_a_jail_takes_matplotlibs_list_of_fonts_instead_of_making_it_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = font_list(tmp_path / "cache")
-    monkeypatch.setenv("MPLCONFIGDIR", str(path.parent))
-    command = mounts.system_mounts()
-    for name, value in mounts.environment("/tmp", "/tmp").items():
-        command += ["--setenv", name, value]
-    counted = "from matplotlib import font_manager as f; print(len(f.fontManager.ttflist))"
-    done = subprocess.run([*command, sys.executable, "-c", counted], capture_output=True, text=True)
-    assert done.stdout == "1\n", done.stderr
-
-
-def test_a_list_of_fonts_that_a_jail_has_not_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path))
-    good = font_list(tmp_path, "/usr/share/fonts/truetype/some.ttf")
-    assert mounts.font_lists() == [good]
-    for strange in ("/home/ada/.fonts/some.ttf", "/usr/../home/ada/some.ttf"):
-        font_list(tmp_path, strange)
-        assert mounts.font_lists() == []
-    for text in ("", "[]", "{}", '{"ttflist": [1], "afmlist": []}', '{"ttflist": 1}'):
-        good.write_text(text)
-        assert mounts.font_lists() == []
-    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path / "absent"))
-    assert mounts.font_lists() == []
 
 
 def test_collections_go_on_after_the_imports() -> None:

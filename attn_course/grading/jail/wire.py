@@ -25,7 +25,8 @@ MAX_BUFFERS: Final = 4096
 MAX_BYTES: Final = 256 << 20
 MAX_DEPTH: Final = 40
 MAX_DIMS: Final = 32
-MAX_INT_DIGITS: Final = 4096
+MAX_INT_DIGITS: Final = 3500  # hexadecimal: 4,215 decimal ones, and Python prints up to 4,300
+MAX_ELEMENTS: Final = 1 << 22  # of all tensors of an untrusted message, an axis of 0 counted as 1
 MAX_ITEMS: Final = 200_000  # of an untrusted sender; our own exercises stay below 100
 MAX_ALIKE: Final = 16  # keys of one dict or set that share a hash
 SAFE_INT: Final = 2**53
@@ -204,10 +205,22 @@ def decode(
 class _Decoder:
     """Decodes one message: what is left of its buffers, the first one last."""
 
-    __slots__ = ("resolve", "rest", "strides")
+    __slots__ = ("elements", "resolve", "rest", "strides")
 
     def __init__(self, rest: list[Any], resolve: Resolve | None, strides: bool) -> None:
         self.rest, self.resolve, self.strides = rest, resolve, strides
+        self.elements = 0
+
+    def shape(self, value: object) -> list[int]:
+        """The shape of one more tensor; what a test computes with it grows with each of its axes.
+
+        A tensor without a byte may claim a million columns.
+        """
+        found = _shape(value)
+        self.elements += math.prod(max(1, size) for size in found)
+        if self.elements > MAX_ELEMENTS and not self.strides:
+            raise WireError(f"tensors of more than {MAX_ELEMENTS:,} elements in one answer")
+        return found
 
     def value(self, node: Node, depth: int) -> Any:
         kind = type(node)
@@ -221,7 +234,7 @@ class _Decoder:
             raise WireError("malformed value")
         match node["$"]:
             case "tensor":
-                return _decode_tensor(node, self.rest.pop(), self.strides)
+                return _decode_tensor(node, self.shape(node["s"]), self.rest.pop(), self.strides)
             case "map":
                 if type(node["v"]) is not dict:
                     raise WireError("malformed map")
@@ -232,7 +245,7 @@ class _Decoder:
             case "tuple":
                 return tuple(self.items(node["v"], depth))
             case "array":
-                return _decode_array(node, self.rest.pop())
+                return _decode_array(node, self.shape(node["s"]), self.rest.pop())
             case "dict":
                 pairs = self.items(node["v"], depth)
                 if any(type(pair) is not list or len(pair) != 2 for pair in pairs):
@@ -307,8 +320,10 @@ def _check_truth(data: bytes | bytearray) -> None:
         raise WireError("a truth value is another byte than 0 and 1")
 
 
-def _decode_tensor(node: dict[str, Any], data: bytes | bytearray, strides: bool) -> torch.Tensor:
-    dtype, shape = TORCH_DTYPES[node["d"]], _shape(node["s"])
+def _decode_tensor(
+    node: dict[str, Any], shape: list[int], data: bytes | bytearray, strides: bool
+) -> torch.Tensor:
+    dtype = TORCH_DTYPES[node["d"]]
     if math.prod(shape) * dtype.itemsize != len(data):
         raise WireError(f"tensor of shape {shape} and {dtype} with {len(data)} bytes")
     if dtype == torch.bool:
@@ -335,10 +350,10 @@ def _with_strides(tensor: torch.Tensor, strides: list[int]) -> torch.Tensor:
     return laid.expand(tensor.shape)
 
 
-def _decode_array(node: dict[str, Any], data: bytes | bytearray) -> Any:
+def _decode_array(node: dict[str, Any], shape: list[int], data: bytes | bytearray) -> Any:
     if node["d"] not in NUMPY_DTYPES:
         raise WireError("unknown array dtype")
-    dtype, shape = np.dtype(node["d"]), _shape(node["s"])
+    dtype = np.dtype(node["d"])
     if math.prod(shape) * dtype.itemsize != len(data):
         raise WireError(f"array of shape {shape} and {dtype} with {len(data)} bytes")
     if dtype == np.bool_:
