@@ -25,7 +25,6 @@ from attn_course.grading.pool import zygote_of_this_process
 from attn_course.grading.results import Result
 from attn_course.grading.run import grade_class
 from attn_course.grading.sandbox import Limits, sandbox_problem
-from attn_course.grading.startup import no_collections, notebooks_alone
 
 
 def instructor_notebook(slug: str, root: Path, given: Path | None) -> bytes:
@@ -40,9 +39,7 @@ def instructor_notebook(slug: str, root: Path, given: Path | None) -> bytes:
         return given.read_bytes()
     text = root / "solutions" / slug / "exercise.py"
     if text.is_file():
-        with notebooks_alone(), no_collections():
-            import jupytext  # noqa: F401  read_exercise imports it where it is wanted
-            import nbformat
+        import nbformat
 
         from attn_course.exercises.source import read_exercise
 

@@ -31,7 +31,8 @@ def result_to_json(result: Result) -> dict[str, Any]:
 def result_from_json(data: dict[str, Any]) -> Result:
     """The inverse of :func:`result_to_json`."""
     tests = tuple(TestResult(**test) for test in data["tests"])
-    return Result(**{**data, "tests": tests, "notes": tuple(data["notes"])})
+    lists = {name: tuple(data.get(name, ())) for name in ("notes", "pending")}
+    return Result(**{**data, **lists, "tests": tests})
 
 
 def run_key(assignment: Assignment, limits: Limits, *, sandbox: bool) -> str:
@@ -99,29 +100,31 @@ class Journal:
 
     def _open(self, key: str, seed: int | None, fresh: bool) -> None:
         header, lines, length = self._read()
-        try:
-            self.seed, self._secret = int(header["seed"]), str(header["secret"])
-            self._files = {name: list(files) for name, files in header["files"].items()}
-            for line in lines:
-                self._know(line["student"], line["file"], result_from_json(line["result"]))
-        except (AttributeError, KeyError, TypeError, ValueError):
-            fresh = True
-        if not fresh and header.get("key") == key and seed in (None, self.seed):
+        same = not fresh and header.get("key") == key and seed in (None, header.get("seed"))
+        self._secret = secrets.token_hex(16)
+        if not fresh and header:
+            try:
+                self.seed = int(header["seed"])
+                self._secret = str(header["secret"])
+                self._files = {name: list(files) for name, files in header["files"].items()}
+                for line in lines:
+                    self._know(line["student"], line["file"], result_from_json(line["result"]))
+            except (AttributeError, KeyError, TypeError, ValueError):
+                same = False
+        if same:
             with self.path.open("r+b") as file:
                 file.truncate(length)  # a line cut short by a kill
             self._file = self.path.open("ab")
             return
+        self.results.clear()
         if self.path.exists() and self.path.stat().st_size:
             os.replace(self.path, self.path.with_name(self.path.name + ".old"))
-        self.results.clear()
-        if fresh:
-            self.seed, self._secret = secrets.randbits(31), secrets.token_hex(16)
-            self._files.clear()
-        # Another run grades the same file with the same inputs, as far as the seed is not given.
-        self.seed = self.seed if seed is None else seed
+        if seed is None and not fresh and type(header.get("seed")) is int:
+            seed = header["seed"]  # a regrade draws the same inputs, for each student's last file
+        self.seed = secrets.randbits(31) if seed is None else seed
         self._file = self.path.open("wb")
-        head = {"key": key, "seed": self.seed, "secret": self._secret, "files": self._files}
-        self._append(head)
+        about = {"key": key, "seed": self.seed, "secret": self._secret, "files": self._files}
+        self._append(about)
 
     def _read(self) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
         """Header, complete lines, and the length of the file up to the last of them."""

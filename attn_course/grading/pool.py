@@ -1,15 +1,11 @@
-"""Spread submissions over workers: processes of this machine, or a dask cluster.
-
-Every worker keeps one jail and grades one submission at a time in it. Results come back in the
-order in which they are ready; only the caller writes.
-"""
+"""What one worker does: it keeps one jail, and grades one submission at a time in it."""
 
 import atexit
 import dataclasses
 import os
 import signal
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 
 from attn_course.exercises.assignment import Assignment
 from attn_course.grading.errors import SandboxError
@@ -98,6 +94,7 @@ def grade_task(task: Task, settings: Settings, *, may_die: bool = False) -> Resu
     with _one_at_a_time:
         zygote = zygote_of_this_process(sandbox=settings.sandbox, wait=False)
         load_grader()
+        zygote.ready()
         from attn_course.grading.verdict import grade_notebook
 
         try:
@@ -141,39 +138,6 @@ def failed_result(task: Task, settings: Settings, reason: str) -> Result:
         seed=task.seed,
         sandboxed=settings.sandbox,
     )
-
-
-def run(
-    first: Task,
-    tasks: Sequence[Task],
-    settings: Settings,
-    *,
-    workers: int = 1,
-    scheduler: str | None = None,
-) -> Results:
-    """The result of the first task, then those of all others as they are ready.
-
-    Args:
-        first: the instructor's; nothing else runs until its result has been taken.
-        tasks: one for each student.
-        settings: assignment, limits, sandbox.
-        workers: processes on this machine.
-        scheduler: address of a dask scheduler to use instead.
-
-    Raises:
-        ValueError: fewer than one worker.
-        SandboxError: the jail or the cluster cannot be used.
-    """
-    if workers < 1:
-        raise ValueError(f"workers: expected at least 1, got {workers}")
-    if scheduler is not None:
-        from attn_course.grading.cluster import run_dask
-
-        return run_dask(first, tasks, settings, address=scheduler)
-    start(settings)
-    from attn_course.grading.workers import run_processes
-
-    return run_processes(first, tasks, settings, workers=min(workers, max(1, len(tasks))))
 
 
 def start(settings: Settings) -> None:

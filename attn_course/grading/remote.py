@@ -7,12 +7,12 @@ or taking it for a number would let the submission decide the outcome, so each o
 import functools
 import inspect
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import torch
 
 from attn_course.grading.errors import StudentError
-from attn_course.grading.session import Session
+from attn_course.grading.jail.wire import Hold
 
 # Bytes of resident memory that Python and the allocator keep for themselves.
 MEMORY_SLACK = 24 << 20
@@ -22,6 +22,21 @@ MEMORY_SLACK = 24 << 20
 TENSOR_ONLY = frozenset(dir(torch.Tensor)) - frozenset(dir(torch.nn.Module))
 
 
+class Process(Protocol):
+    """What a stand-in needs of the session that it speaks to."""
+
+    mutated: bool
+
+    def call(self, request: dict[str, Any], hold: Hold | None = None) -> Any:
+        """Send a request and return what it gives."""
+
+    def restricted(self, forbidden: tuple[str, ...]) -> "Process":
+        """The process that lacks some calls."""
+
+    def memory(self, *, reset: bool = False) -> dict[str, int]:
+        """Its memory, seen from outside."""
+
+
 class NotAPlainValue(StudentError, TypeError):
     """A test needed a number, a tensor or a truth value and the submission gave an object."""
 
@@ -29,17 +44,17 @@ class NotAPlainValue(StudentError, TypeError):
 class Remote:
     """Common to functions known by name and to objects known by handle."""
 
-    _session: Session
+    _session: Process
     _description: str
 
-    def __init__(self, session: Session, description: str) -> None:
+    def __init__(self, session: Process, description: str) -> None:
         object.__setattr__(self, "_session", session)
         object.__setattr__(self, "_description", description)
 
     def _address(self) -> dict[str, Any]:
         raise TypeError("a bare Remote has no address")
 
-    def _at(self) -> Session:
+    def _at(self) -> Process:
         """The process that is asked."""
         return self._session
 
@@ -128,7 +143,7 @@ class RemoteFunction(Remote):
     _plain: bool
 
     def __init__(
-        self, session: Session, name: str, *, forbidden: tuple[str, ...] = (), plain: bool = False
+        self, session: Process, name: str, *, forbidden: tuple[str, ...] = (), plain: bool = False
     ) -> None:
         super().__init__(session, f"{name}")
         object.__setattr__(self, "__name__", name)
@@ -138,7 +153,7 @@ class RemoteFunction(Remote):
     def _address(self) -> dict[str, Any]:
         return {"name": self.__name__}
 
-    def _at(self) -> Session:
+    def _at(self) -> Process:
         return self._session.restricted(self._forbidden)
 
     def _request(self, operation: str, **more: Any) -> Any:
@@ -156,7 +171,7 @@ class RemoteObject(Remote):
 
     def __init__(
         self,
-        session: Session,
+        session: Process,
         number: int,
         *,
         kind: str,
@@ -224,7 +239,7 @@ def _objects(value: Any) -> Iterator["RemoteObject"]:
             yield from _objects(item)
 
 
-def _hold(session: Session, value: object) -> Any:
+def _hold(session: Process, value: object) -> Any:
     """Objects of the submission go back to it as their handle, functions as their name."""
     if type(value) is RemoteObject and value._session is session:
         return value._node()

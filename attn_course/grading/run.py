@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from attn_course.exercises.assignment import Assignment, load_assignment
-from attn_course.grading import pool
+from attn_course.grading import pool, spread
 from attn_course.grading.collect import Handed, collect
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.gradebook import GradebookWriter
@@ -99,7 +99,7 @@ def grade_class(
         if not tasks:
             return _sorted(done, book, tests_only)
         solution = pool.Task(student=INSTRUCTOR, data=notebook, seed=log.seed)
-        graded = pool.run(solution, tasks, settings, workers=workers, scheduler=scheduler)
+        graded = spread.run(solution, tasks, settings, workers=workers, scheduler=scheduler)
         results = stack.enter_context(contextlib.closing(graded))
         _check_solution(next(results), assignment)  # before anything of a student runs
         for result in results:

@@ -20,6 +20,7 @@ from attn_course.grading.errors import (
     student_error,
 )
 from attn_course.grading.jail import wire
+from attn_course.grading.remote import RemoteObject
 from attn_course.grading.sandbox import Limits, Zygote
 
 MAX_CALLBACKS = 100_000
@@ -239,8 +240,6 @@ class Session:
             raise wire.WireError(f"more than {MAX_SESSION_BYTES >> 20} MiB in one submission")
 
     def _resolve(self, node: dict[str, Any]) -> object:
-        from attn_course.grading.remote import RemoteObject
-
         number, kind, name = node.get("id"), node.get("kind"), node.get("type")
         if node["$"] != "object" or type(number) is not int or type(name) is not str:
             raise wire.WireError("malformed handle")

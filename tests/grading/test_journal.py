@@ -92,16 +92,27 @@ def test_the_key_of_a_file_tells_a_missing_from_an_empty_and_from_an_unreadable_
     assert len({file_key(one) for one in (None, b"", "", data, data + b" ")}) == 5
 
 
-def test_a_changed_assignment_is_graded_with_the_same_inputs(path: Path) -> None:
-    """Also for whoever handed in twice; nobody gets inputs back that feedback has named."""
+def test_a_later_file_of_a_student_has_other_inputs(path: Path) -> None:
+    """Feedback on the first one names its seed, with which the inputs can be drawn at home."""
     with Journal(path, key="k") as journal:
-        journal.add(result("ada"), "second file")
-        seeds = [journal.seed_of("ada", file) for file in ("second file", "third file")]
-        assert len({3, *seeds}) == 3
-    for _ in range(2):
-        with Journal(path, key="changed") as journal:
-            assert (journal.seed, journal.seed_of("bob", "file")) == (3, 3)
-            assert [journal.seed_of("ada", f) for f in ("second file", "third file")] == seeds
-            assert journal.seed_of("bob", "second file") not in (3, *seeds)
-    with Journal(path, key="changed", fresh=True) as journal:
-        assert journal.seed_of("ada", "second file") == journal.seed != 3
+        assert journal.seed_of("ada", "file") == journal.seed_of("zoe", "file") == 3
+        second, third = journal.seed_of("ada", "second"), journal.seed_of("ada", "third")
+        assert len({3, second, third, journal.seed_of("bob", "second")}) == 4
+        assert journal.seed_of("ada", "second", fixed=True) == 3
+        journal.add(result("ada"), "second")
+    with Journal(path, key="k") as journal:  # as a run that was killed goes on
+        assert journal.seed_of("ada", "second") == second
+    with Journal(path, key="changed points") as journal:
+        assert journal.results == {}
+        assert [journal.seed_of("ada", file) for file in ("second", "third")] == [second, third]
+    with Journal(path, key="changed points", fresh=True) as journal:
+        assert journal.seed_of("ada", "second") == journal.seed
+
+
+def test_what_tells_a_later_seed_is_told_nobody(path: Path) -> None:
+    with Journal(path, key="k") as journal:
+        mine = journal.seed_of("ada", "second")
+    other = path.with_name("other.jsonl")
+    with Journal(other, key="k", seed=3) as journal:
+        journal.add(result("ada"), "file")
+        assert journal.seed_of("ada", "second") != mine

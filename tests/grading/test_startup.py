@@ -1,6 +1,5 @@
-"""The short start of a run changes nothing but its time."""
+"""How the program starts and ends."""
 
-import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -9,45 +8,12 @@ from typing import Any
 import classroom
 import pytest
 
-from attn_course.grading import startup
-
 
 def said(program: str, *, status: int = 0) -> list[str]:
     """Lines that a fresh interpreter prints."""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == status, done.stderr
     return done.stdout.splitlines()
-
-
-def test_the_instructors_notebook_is_the_same_without_the_grammar_of_addresses() -> None:
-    program = """
-import sys, hashlib
-from pathlib import Path
-from attn_course.grading.command import instructor_notebook
-root = Path({root!r})
-if {before}:
-    import nbformat, jupytext
-found = instructor_notebook("00_warm_up", root, None)
-print(hashlib.sha256(found).hexdigest(), "rfc3987_syntax" in sys.modules)
-import rfc3987_syntax
-"""
-    root = str(Path(__file__).resolve().parents[2])
-    alone, whole = (said(program.format(root=root, before=before)) for before in (False, True))
-    assert [line.split()[0] for line in alone] == [line.split()[0] for line in whole]
-    assert (alone[0].split()[1], whole[0].split()[1]) == ("False", "True")
-
-
-def test_collections_go_on_after_the_imports() -> None:
-    with startup.no_collections():
-        assert not gc.isenabled()
-    assert gc.isenabled()
-    gc.disable()
-    try:
-        with startup.no_collections():
-            pass
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
 
 
 PROGRAM = """

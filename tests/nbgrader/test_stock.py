@@ -13,11 +13,11 @@ from pathlib import Path
 import nbformat
 import pytest
 from cells import as_cell, has_a_cell
+from trial import Trial
 
 from attn_course.exercises.assignment import load_assignment
 from attn_course.exercises.release import build_sources
 from attn_course.exercises.source import find_slugs, read_exercise, solution_names
-from attn_course.exercises.trial import Trial
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.verdict import grade_notebook
 from attn_course.probes.catalogue import collect, load_module

@@ -7,7 +7,6 @@ sender: every kind is known, every size is checked against a cap before memory i
 """
 
 import contextlib
-import functools
 import json
 import math
 import socket
@@ -369,22 +368,18 @@ def pack(message: object, hold: Hold | None = None) -> Buffers:
         WireError: it cannot be sent whole.
     """
     buffers: Buffers = []
-    header = _to_json(encode(message, buffers, hold)).encode()
+    node = encode(message, buffers, hold)  # a tree: nothing in it contains itself
+    header = json.dumps(node, allow_nan=False, check_circular=False, separators=(",", ":")).encode()
     if len(header) > MAX_HEADER or len(buffers) > MAX_BUFFERS:
         raise WireError("message too large: more items than the wire allows")
     lengths = [len(buffer) for buffer in buffers]
     total = sum(lengths)
     if total > MAX_BYTES:
         raise WireError(f"message too large: more than {MAX_BYTES >> 20} MiB")
-    head = _head(len(buffers)).pack(MAGIC, len(header), len(buffers), *lengths)
+    head = HEAD.pack(MAGIC, len(header), len(buffers)) + struct.pack(f"<{len(lengths)}Q", *lengths)
     if len(header) + total <= WHOLE:  # each part would wake the other side once more
         return [b"".join((head, header, *buffers))]
     return [head + header, *buffers]
-
-
-@functools.lru_cache(maxsize=64)
-def _head(parts: int) -> struct.Struct:
-    return struct.Struct(f"{HEAD.format}{parts}Q")
 
 
 def _too_many(header: bytes | bytearray) -> bool:
@@ -477,7 +472,7 @@ def receive_frame(
     start = HEAD.size + 8 * parts
     if len(taken) < start:
         fill(taken, start)
-    lengths = _head(parts).unpack_from(taken)[3:]
+    lengths = struct.unpack_from(f"<{parts}Q", taken, HEAD.size)
     total = sum(lengths)
     count(header_length + total)
     if total > MAX_BYTES:
@@ -509,33 +504,14 @@ def open_frame(
     """The message in what :func:`receive_frame` gave."""
     header, *buffers = frame
     try:
-        text = header.decode()
-        node, end = _from_json(text)
+        node = json.loads(header.decode(), parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise WireError("header is not JSON") from None
-    if end != len(text):
-        raise WireError("header is not JSON alone")
     return decode(node, buffers, resolve, strides=strides)
 
 
 def _no_constant(name: str) -> None:
     raise ValueError(name)
-
-
-def _json_writer() -> Callable[[Node], str]:
-    """Made once, C part and all: ``json.dumps`` makes a new one at every call."""
-    # What encode() makes is a tree: nothing in it contains itself.
-    writer = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
-    make: Any = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:
-        return writer.encode
-    text = json.encoder.encode_basestring_ascii
-    parts = make(None, writer.default, text, None, ":", ",", False, False, False)
-    return lambda node: "".join(parts(node, 0))
-
-
-_to_json: Final = _json_writer()
-_from_json: Final = json.JSONDecoder(parse_constant=_no_constant).raw_decode
 
 
 def raw(value: Any) -> bytes:

@@ -26,7 +26,6 @@ gc.disable()  # until everything is imported: what that leaves stays, and is loo
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import confine
-import pages
 import shortcuts
 import worker
 from children import Children
@@ -184,7 +183,6 @@ def main() -> None:
     gc.enable()
     shortcuts.prepare()
     confine.system_call_filter()
-    pages.collapse()
     control.send(b"ready")
     serve_orders(control, hidden=[], templates=Templates())
 
