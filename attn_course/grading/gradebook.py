@@ -223,11 +223,13 @@ class GradebookWriter:
     def _write(self, result: Result, handed: Handed, changed: set[str]) -> None:
         api, student = self._api, result.student
         person = self._one(api.Student, id=student)
-        last_name = re.sub("[<>&]", "", handed.name) or None  # nbgrader's pages take it for HTML
+        plain = re.sub("[<>&]", "", handed.name)  # nbgrader's pages take a name for HTML
+        first_name, _, last_name = plain.rpartition(" ")
+        names = {"first_name": first_name or None, "last_name": last_name or None}
         if person is None:
-            self._add(api.Student, [{"id": student, "last_name": last_name}])
-        elif last_name and not person.first_name and not person.last_name:
-            self._change(api.Student, person, last_name=last_name)
+            self._add(api.Student, [{"id": student, **names}])
+        elif plain and not person.first_name and not person.last_name:
+            self._change(api.Student, person, **names)
         keys = {"assignment_id": self._assignment, "student_id": student}
         known = self._one(api.SubmittedAssignment, **keys)
         if known is None:
