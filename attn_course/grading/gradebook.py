@@ -204,7 +204,7 @@ class GradebookWriter:
             self._course.format_path(self._course.autograded_directory, result.student, self._slug)
         )
         path = folder / f"{self._slug}.ipynb"
-        page = graded_notebook(handed.data, result, self._release) if self._lays else b""
+        page = self._page(handed, result) if self._lays else b""
         old, new = (answers_in(path), answers_in(page)) if self._lays else ({}, {})
         changed = {name for name in old.keys() & new.keys() if old[name] != new[name]}
         self._transaction(lambda: self._write(result, handed, changed))
@@ -213,14 +213,23 @@ class GradebookWriter:
         if self._lays and handed.submitted is not None:
             write_text(folder / "timestamp.txt", f"{handed.submitted} UTC")
 
+    def _page(self, handed: Handed, result: Result) -> bytes:
+        try:
+            return graded_notebook(handed.data, result, self._release)
+        except Exception as error:  # one odd file must not keep the others from their marks
+            why = f"{result.status}; it cannot be shown: {type(error).__name__}: {error}"
+            return graded_notebook(None, dataclasses.replace(result, status=why), self._release)
+
     def _write(self, result: Result, handed: Handed, changed: set[str]) -> None:
         api, student = self._api, result.student
         person = self._one(api.Student, id=student)
-        last_name = re.sub("[<>&]", "", handed.name) or None  # nbgrader's pages take it for HTML
+        plain = re.sub("[<>&]", "", handed.name)  # nbgrader's pages take a name for HTML
+        first_name, _, last_name = plain.rpartition(" ")
+        names = {"first_name": first_name or None, "last_name": last_name or None}
         if person is None:
-            self._add(api.Student, [{"id": student, "last_name": last_name}])
-        elif last_name and not person.first_name and not person.last_name:
-            self._change(api.Student, person, last_name=last_name)
+            self._add(api.Student, [{"id": student, **names}])
+        elif plain and not person.first_name and not person.last_name:
+            self._change(api.Student, person, **names)
         keys = {"assignment_id": self._assignment, "student_id": student}
         known = self._one(api.SubmittedAssignment, **keys)
         if known is None:

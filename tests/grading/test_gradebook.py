@@ -1,5 +1,6 @@
 """Results in nbgrader's gradebook: the same rows in SQLite and PostgreSQL, whoever reads them."""
 
+import concurrent.futures
 import csv
 import datetime
 import functools
@@ -461,3 +462,36 @@ def test_without_postgresql_the_test_says_what_to_install(monkeypatch: Any) -> N
     monkeypatch.setattr(postgres, "programs", lambda: None)
     with pytest.raises(AssertionError, match="apt-get install postgresql"), postgres.server():
         raise RuntimeError("it started")
+
+
+def test_two_runs_that_create_one_gradebook_at_once_both_go_on(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/gradebook.db"
+
+    def grade(student: str) -> None:
+        one = result(student, 2.0, 3.0)
+        with opened(url) as book:
+            book.write(one, handed(one, WHEN))
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        list(pool.map(grade, ("ada", "bob", "eve")))
+    found = rows(url)
+    assert [dict(row)["student_id"] for row in found["submitted_assignment"]] == [
+        "ada",
+        "bob",
+        "eve",
+    ]
+    assert len(found["assignment"]) == len(found["notebook"]) == 1
+    assert len(found["grade"]) == 9
+
+
+def test_a_gradebook_of_garbage_is_not_met_with_the_same_command_again(tmp_path: Path) -> None:
+    path = tmp_path / "gradebook.db"
+    one = result("ada", 2.0, 3.0)
+    with opened(f"sqlite:///{path}") as book:
+        book.write(one, handed(one, WHEN))
+        book._session.execute(text("DROP TABLE comment"))
+        book._session.commit()
+        with pytest.raises(GradebookError, match="no such table: comment") as caught:
+            book.write(result("bob", 2.0, 3.0), handed(result("bob", 2.0, 3.0)))
+    assert "again" not in str(caught.value)
+    assert "bring back a copy" in str(caught.value)

@@ -286,6 +286,8 @@ def test_a_late_hand_in_costs_what_the_policy_says_in_every_export(term: SimpleN
         assert float(theirs[student]["score"]) == float(canvas[name][-1])
         assert theirs[student]["last_name"] == name
     assert {row["max_score"] for row in theirs.values()} == {"13.0"}
+    noether = theirs["301"]
+    assert (noether["first_name"], noether["last_name"]) == ("Emmy", "Noether")
 
 
 def test_a_changed_assignment_is_graded_with_the_same_inputs(term: SimpleNamespace) -> None:
