@@ -1,5 +1,6 @@
 """However the work is spread, and whatever dies, the results are the same."""
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -100,7 +101,8 @@ def workers_of_this_process() -> list[psutil.Process]:
 def is_worker(process: psutil.Process) -> bool:
     """A living worker: one that has ended may still wait for its parent to take its status."""
     try:
-        return "spawn_main" in " ".join(process.cmdline())
+        words = process.cmdline()
+        return "spawn_main" in " ".join(words) or words == psutil.Process().cmdline()  # or a fork
     except (psutil.ZombieProcess, psutil.NoSuchProcess):
         return False
 
@@ -322,7 +324,9 @@ def test_no_sandbox_grades_and_says_so_on_every_result(tmp_path: Path) -> None:
         for p in psutil.process_iter(["cmdline"])
         if "zygote.py" in " ".join(p.info["cmdline"] or [])
     ]
-    assert [p for p in leftovers if not p.children() and p.cwd() == str(tmp_path)] == []
+    for process in leftovers:
+        with contextlib.suppress(psutil.Error):  # another run's, which is just ending
+            assert process.children() or process.cwd() != str(tmp_path)
 
 
 def test_a_solution_that_fails_its_own_tests_grades_nobody() -> None:
