@@ -1,20 +1,19 @@
-"""Settings for stock nbgrader, run from the root of the checkout.
+"""Settings for nbgrader, which ``attn-course grade`` reads too: run both from the checkout's root.
 
 ``attn-course exercises build`` writes ``build/source`` from the texts in ``solutions``; after it,
-every nbgrader command works here.  Students' files and marks stay under ``build``, which git
-ignores; only releases are committed.
+every nbgrader command works here.  Releases that nbgrader makes go to ``release``: the committed
+ones in ``exercises`` stay as they are.  Students' files and marks lie in ``submitted``,
+``autograded``, ``feedback`` and ``gradebook.db``, which git ignores and ``make clean`` leaves.
 """
 
 c = get_config()  # noqa: F821 - nbgrader defines it
 
 c.CourseDirectory.course_id = "attn-course"
 c.CourseDirectory.source_directory = "build/source"
-c.CourseDirectory.release_directory = "exercises"
-c.CourseDirectory.submitted_directory = "build/submitted"
-c.CourseDirectory.autograded_directory = "build/autograded"
-c.CourseDirectory.feedback_directory = "build/feedback"
-c.CourseDirectory.solution_directory = "build/solution"
-c.CourseDirectory.db_url = "sqlite:///build/gradebook.db"
 
-# A test cell that hangs must not hold up a class.
+# What an hour, a day or a week too late costs: nbgrader's own plugin, or one beside this file.
+# c.LateSubmissionPlugin.penalty_method = "zero"
+# c.AssignLatePenalties.plugin_class = "late.TenPercentADay"
+
+# A test cell that hangs must not hold up a class that stock nbgrader grades.
 c.ExecutePreprocessor.timeout = 120

@@ -21,6 +21,20 @@ exercises = typer.Typer(
     help="Make the released notebooks from their sources.", no_args_is_help=True
 )
 app.add_typer(exercises, name="exercises")
+
+
+@app.callback(invoke_without_command=True)
+def about(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """A course on attention that can be read, run, done and graded."""
+    if version:
+        from attn_course import __version__
+
+        typer.echo(f"attn-course {__version__}")
+        raise typer.Exit
+
+
 new = typer.Typer(help="Lay out something new in a checkout.", no_args_is_help=True)
 app.add_typer(new, name="new")
 
@@ -96,10 +110,10 @@ def exercises_check(slugs: Slugs = None) -> None:
 @exercises.command("list")
 def exercises_list() -> None:
     """List the exercise sets of this checkout with their functions and points."""
+    root, chosen = _checkout(None)  # where there is none, no package would help
     _need("jupytext", "dev")
     from attn_course.exercises.source import read_exercise, solution_names
 
-    root, chosen = _checkout(None)
     for slug in chosen:
         try:
             notebook = read_exercise(root / "solutions" / slug / "exercise.py")
@@ -147,12 +161,15 @@ def grade(
         Path, typer.Argument(help="Folder <student>/<slug>/<slug>.ipynb, a notebook, or a zip.")
     ],
     assignment: Annotated[str, typer.Option(help="Slug of the exercise set.")],
-    source: Annotated[Path | None, typer.Option(help="Instructor's notebook, if not ours.")] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="Your version of the notebook, if not that of solutions/.")
+    ] = None,
     workers: Annotated[int, typer.Option(help="Processes on this machine.", min=1)] = 1,
     scheduler: Annotated[str | None, typer.Option(help="Address of a dask scheduler.")] = None,
     gradebook: Annotated[
-        str, typer.Option(help="SQLAlchemy address, or 'none'.")
-    ] = "sqlite:///gradebook.db",
+        str,
+        typer.Option(help="SQLAlchemy address, or 'none' [default: as nbgrader_config.py says]."),
+    ] = "",
     json_path: Annotated[
         str | None, typer.Option("--json", help="Write JSON here; - prints it.")
     ] = None,
@@ -160,9 +177,14 @@ def grade(
     gradescope: Annotated[
         Path | None, typer.Option(help="Write results.json, or a folder of them.")
     ] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write marks here.")] = None,
+    csv: Annotated[str | None, typer.Option(help="Write marks here; - prints them.")] = None,
     csv_form: Annotated[str, typer.Option(help="plain, canvas or moodle.")] = "plain",
-    feedback: Annotated[Path | None, typer.Option(help="Folder for a page per student.")] = None,
+    tests_only: Annotated[
+        bool, typer.Option("--tests-only", help="Marks and points without the written answers.")
+    ] = False,
+    feedback: Annotated[
+        Path | None, typer.Option(help="A page per student: a folder, or a zip to upload.")
+    ] = None,
     timeout: Annotated[float, typer.Option(help="Wall-clock seconds of a submission.", min=1)] = 60,
     call_timeout: Annotated[float, typer.Option(help="Seconds of one call.", min=0.1)] = 10,
     seed: Annotated[int | None, typer.Option(help="Grade with these random inputs.")] = None,
@@ -191,6 +213,7 @@ def grade(
             gradescope=gradescope,
             csv_path=csv,
             csv_form=csv_form,
+            tests_only=tests_only,
             feedback=feedback,
             timeout=timeout,
             call_timeout=call_timeout,
@@ -207,94 +230,18 @@ def precheck(
         Path, typer.Argument(help="Folder <student>/<slug>/<slug>.ipynb, a notebook, or a zip.")
     ],
     assignment: Annotated[str, typer.Option(help="Slug of the exercise set.")],
-    source: Annotated[Path | None, typer.Option(help="Instructor's notebook, if not ours.")] = None,
-    fix: Annotated[
-        Path | None, typer.Option(help="Write mended copies here; a new or empty folder.")
+    source: Annotated[
+        Path | None, typer.Option(help="Your version of the notebook, if not that of solutions/.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Find the ordinary mistakes that stop or spoil a batch of stock nbgrader."""
+    """List what is wrong with the files of a class; runs nothing and needs no jail."""
     _need("nbformat", "grading")
-    from attn_course.grading.collect import CollectError
-    from attn_course.grading.command import instructor_notebook
-    from attn_course.grading.precheck import precheck as look
-    from attn_course.grading.precheck import report
+    from attn_course.grading.command import precheck as look
 
-    try:
-        notebook = instructor_notebook(assignment, Path.cwd(), source)
-        findings, written = look(submissions, notebook=notebook, slug=assignment, fix=fix)
-    except (CollectError, ValueError) as error:
-        fail(str(error))
-    raise typer.Exit(report(findings, written, fix=fix, as_json=as_json))
-
-
-jailed = typer.Typer(
-    help="A Jupyter kernel inside the jail, for stock nbgrader.", no_args_is_help=True
-)
-app.add_typer(jailed, name="jailed-kernel")
-ForUser = Annotated[bool, typer.Option("--user", help="In the user's Jupyter folder.")]
-Prefix = Annotated[Path | None, typer.Option(help="In PREFIX/share/jupyter.")]
-
-
-@jailed.command("install")
-def jailed_install(user: ForUser = False, prefix: Prefix = None) -> None:
-    """Install the kernelspec attn-jailed, in this environment unless told otherwise."""
-    _need("jupyter_client", "grading")
-    from attn_course.grading.errors import SandboxError
-    from attn_course.grading.kernelspec import NAME, install
-
-    try:
-        folder = install(user=user, prefix=prefix)
-    except SandboxError as error:
-        fail(str(error), code=3)
-    except (ValueError, OSError) as error:
-        fail(str(error))
-    typer.echo(
-        f"{folder}\nuse it: nbgrader autograde SLUG --ExecutePreprocessor.kernel_name={NAME}"
+    raise typer.Exit(
+        look(submissions, slug=assignment, root=Path.cwd(), source=source, as_json=as_json)
     )
-
-
-@jailed.command("remove")
-def jailed_remove(user: ForUser = False, prefix: Prefix = None) -> None:
-    """Remove the kernelspec that install wrote with the same options."""
-    _need("jupyter_client", "grading")
-    from attn_course.grading.kernelspec import remove
-
-    try:
-        typer.echo(f"removed {remove(user=user, prefix=prefix)}")
-    except (ValueError, OSError) as error:
-        fail(str(error))
-
-
-bench = typer.Typer(help="Show or repeat the measurements.", no_args_is_help=True)
-app.add_typer(bench, name="bench")
-
-
-@bench.command("grading")
-def bench_grading(
-    run: Annotated[
-        bool, typer.Option("--run", help="Measure again; about 10 minutes on 2 quiet cores.")
-    ] = False,
-) -> None:
-    """The grader beside stock nbgrader: time, agreement, worst case."""
-    import json
-    import subprocess
-
-    from attn_course.grading.bench import markdown
-
-    root, _ = _checkout(None)
-    if run:
-        _need("nbgrader", "grading")
-        _need("distributed", "cluster")
-        done = subprocess.run(
-            [sys.executable, str(root / "benchmarks" / "grading.py")], check=False
-        )
-        if done.returncode:
-            fail("the benchmark stopped; its last lines say why", code=1)
-    path = root / "benchmarks" / "results" / "grading.json"
-    if not path.is_file():
-        fail(f"no results in {path}: run 'attn-course bench grading --run'")
-    typer.echo(markdown(json.loads(path.read_text())), nl=False)
 
 
 data = typer.Typer(help="Find and download the real data sets.", no_args_is_help=True)

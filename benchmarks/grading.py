@@ -1,13 +1,14 @@
 """The same honest class through stock nbgrader and through ours: time, agreement, worst case.
 
-``attn-course bench grading --run`` runs it (about 10 minutes on 2 cores). Stock nbgrader is
-measured on part of the class and extrapolated in a straight line, which the results say.
+Stock nbgrader is measured on part of the class and extrapolated in a straight line, which the
+results say. ``--only each_set`` compares the processor time of a submission on every set.
 """
 
 import argparse
 import ast
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -20,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import harness
+from grading_table import markdown
 
 from attn_course.exercises.source import find_slugs, read_exercise, solution_names
-from attn_course.grading.bench import markdown
 
 SEED = 7
 SETS = tuple(find_slugs(harness.ROOT))
@@ -92,6 +93,12 @@ def catalogued(slug: str, kind: str) -> list[tuple[str, str]]:
     return found
 
 
+def stubs(slug: str) -> dict[str, str]:
+    """A function that gives back its first argument, in place of each answer."""
+    notebook = read_exercise(harness.ROOT / "solutions" / slug / "exercise.py")
+    return {n: f"def {n}(x, *args, **kwargs):\n    return x" for n in solution_names(notebook)}
+
+
 def _names(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
@@ -101,7 +108,7 @@ def students(slug: str, count: int) -> Iterator[tuple[str, dict[str, str]]]:
 
     One right answer in three is written in another way than the course's own.
     """
-    wrong = catalogued(slug, "misconception")
+    wrong = catalogued(slug, "misconception") or list(stubs(slug).items())
     notebook = read_exercise(harness.ROOT / "solutions" / slug / "exercise.py")
     cell_of = solution_names(notebook)
     ways = {name: [source] for name, source in solutions(slug).items()}
@@ -175,7 +182,7 @@ def course(folder: Path, slug: str, count: int) -> Path:
     (folder / "solutions").symlink_to(harness.ROOT / "solutions")
     build_sources(folder, [slug])
     run(["nbgrader", "generate_assignment", slug], folder)
-    hand_in(folder / "build/submitted", slug, count)
+    hand_in(folder / "submitted", slug, count)
     return folder
 
 
@@ -197,7 +204,7 @@ def stock_scores(folder: Path, slug: str) -> dict[tuple[str, str], float | None]
     """Automatic scores in nbgrader's gradebook by (student, cell)."""
     from nbgrader.api import Gradebook
 
-    with Gradebook(f"sqlite:///{folder}/build/gradebook.db") as book:
+    with Gradebook(f"sqlite:///{folder}/gradebook.db") as book:
         return {
             (submission.student.id, grade.name): grade.auto_score
             for submission in book.assignment_submissions(slug)
@@ -294,79 +301,43 @@ def time_ours(base: Path, count: int, of: int, repeats: int) -> list[dict[str, A
     return rows
 
 
-def cost_each(base: Path, of: int, repeats: int) -> dict[str, Any]:
-    """Processor time of one submission in one process: hardly longer on a busy machine.
+def each_set(base: Path, slugs: list[str], of: int) -> list[dict[str, Any]]:
+    """Processor time of one submission on each set, beside stock nbgrader's.
 
-    ``known``: the class was graded just before, so that every answer has been given before.
-    ``new``: a grader that remembers nothing yet, as at the start of the command. ``forgetful``: one
-    that never remembers anything. They are measured in turn, on one thread as the command does; a
-    number is the median of ``repeats`` classes, and ``spread`` holds the least and the most.
+    Both grade a class of one and a class of ``of``; the difference is that of the others. Seconds
+    of a processor hardly grow on a busy machine.
     """
-    import contextlib
-    from unittest import mock
+    rows = []
+    for slug in slugs:
+        spent = {}
+        folder = course(base / f"stock-{slug}", slug, of)
+        first = sorted(path.name for path in (folder / "build/submitted").iterdir())[0]
+        stock_one = _children_seconds(lambda f=folder, s=slug, w=first: stock(f, s, w))
+        stock_all = _children_seconds(lambda f=folder, s=slug: stock(f, s))
+        spent["stock"] = (stock_all - stock_one) / max(1, of - 1)
+        hand_in(base / f"class-{slug}", slug, of)
+        hand_in(base / f"one-{slug}", slug, 1)
+        both = []
+        for kind in ("one", "class"):
+            place, handed = base / f"ours-{kind}-{slug}", base / f"{kind}-{slug}"
+            both.append(_children_seconds(lambda p=place, h=handed, s=slug: ours(p, h, s)))
+        spent["ours"] = (both[1] - both[0]) / max(1, of - 1)
+        row = {"set": slug, **{f"{name}_cpu_ms": round(1e3 * x) for name, x in spent.items()}}
+        rows.append(row | {"ratio": round(spent["stock"] / spent["ours"], 1), "of": of})
+        print(rows[-1], file=sys.stderr, flush=True)
+    return rows
 
-    from attn_course.exercises.assignment import load_assignment
-    from attn_course.grading import verdict
-    from attn_course.grading.pool import keep_to_one_core, load_grader
-    from attn_course.grading.replay import Conversations
-    from attn_course.grading.sandbox import Limits, Zygote
-    from attn_course.grading.session import Session
-    from attn_course.probes.memo import Memo
 
-    load_grader()
-    base.mkdir(parents=True, exist_ok=True)
-    hand_in(base / "each", TIMED, of)
-    assignment = load_assignment(_instructor(base, TIMED).read_bytes(), TIMED)
-    files = [path.read_bytes() for path in sorted((base / "each").glob("*/*/*.ipynb"))]
-    jail: list[float] = []
-    calls: list[str] = []
-    end, talk = Session.end, Session._talk
+def _children_seconds(work: Callable[[], Any]) -> float:
+    """Processor seconds of the programs that are started, and of theirs."""
 
-    def ended(self: Session, *args: Any) -> None:
-        alive = self.alive
-        end(self, *args)
-        if alive and self.ended:
-            jail.append(float(self.ended["cpu"]))
+    def spent() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
 
-    def exchanged(self: Session, *args: Any, **more: Any) -> Any:
-        calls.append("")
-        return talk(self, *args, **more)
-
-    def grade_all(zygote: Zygote) -> dict[str, float]:
-        jail.clear()
-        calls.clear()
-        begun, cpu = time.perf_counter(), time.process_time()
-        for number, data in enumerate(files):
-            settings = {"student": str(number), "seed": SEED, "limits": Limits()}
-            verdict.grade_notebook(data, assignment, zygote, **settings)
-        return {
-            "trusted_cpu_ms": round(1e3 * (time.process_time() - cpu) / of, 1),
-            "jail_cpu_ms": round(1e3 * sum(jail) / of, 1),
-            "wall_ms": round(1e3 * (time.perf_counter() - begun) / of, 1),
-            "calls": round(len(calls) / of, 1),
-            "jails": round(len(jail) / of, 2),
-        }
-
-    before = keep_to_one_core(0)
-    measured: dict[str, list[dict[str, float]]] = {"new": [], "known": [], "forgetful": []}
-    with mock.patch.multiple(Session, end=ended, _talk=exchanged), Zygote() as zygote:
-        grade_all(zygote)
-        for _ in range(repeats):
-            with mock.patch.multiple(verdict, _known={}, _memo=Memo()):
-                measured["new"].append(grade_all(zygote))
-                measured["known"].append(grade_all(zygote))
-            with (
-                mock.patch.object(verdict, "remembering", return_value=contextlib.nullcontext()),
-                mock.patch.object(Conversations, "run", lambda self, t, n, s, execute: execute()),
-            ):
-                measured["forgetful"].append(grade_all(zygote))
-    os.sched_setaffinity(0, before)
-    found: dict[str, Any] = {"submissions": of, "repeats": repeats}
-    for name, runs in measured.items():
-        columns = {key: [run[key] for run in runs] for key in runs[0]}
-        found[name] = {key: round(statistics.median(v), 2) for key, v in columns.items()}
-        found[name]["spread"] = {k: [min(v), max(v)] for k, v in columns.items()}
-    return found
+    begun = spent()
+    work()
+    return spent() - begun
 
 
 def agreement(base: Path, counts: dict[str, int]) -> dict[str, Any]:
@@ -376,7 +347,7 @@ def agreement(base: Path, counts: dict[str, int]) -> dict[str, Any]:
         folder = course(base / slug, slug, count)
         run(["nbgrader", "autograde", slug], folder)
         theirs = stock_scores(folder, slug)
-        found = ours(base / f"agree-{slug}", folder / "build/submitted", slug)
+        found = ours(base / f"agree-{slug}", folder / "submitted", slug)
         for submission in found["submissions"]:
             for test in submission["tests"]:
                 cells += 1
@@ -528,15 +499,15 @@ def main() -> None:
     parser.add_argument("--stock", type=int, default=12, help="submissions given to stock nbgrader")
     parser.add_argument("--ours", type=int, help="submissions given to ours; all when left out")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--sets", default=",".join(SETS), help="agreement: on these sets")
+    parser.add_argument("--sets", default=",".join(SETS), help="agreement, each_set: on these")
     parser.add_argument("--budget", type=float, default=60.0)
-    parts = ("worst_case", "cost_each", "ours", "stock", "agreement", "edge_cases")
+    parts = ("worst_case", "each_set", "ours", "stock", "agreement", "edge_cases")
     parser.add_argument("--only", choices=parts, action="append", help="some parts; keep the rest")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="attn-bench-") as name:
         base = Path(name)
         work: dict[str, Callable[[], Any]] = {
-            "cost_each": lambda: cost_each(base, min(given.count, 24), given.repeats),
+            "each_set": lambda: each_set(base, given.sets.split(","), min(given.count, 6)),
             "worst_case": lambda: worst_case(given.budget),
             "ours": lambda: time_ours(base, given.count, given.ours or given.count, given.repeats),
             "stock": lambda: time_stock(base, given.count, given.stock),

@@ -2,8 +2,6 @@
 
 import ast
 import dataclasses
-import functools
-import hashlib
 import json
 from typing import Any
 
@@ -15,11 +13,6 @@ class TestCell:
     grade_id: str
     points: float
     source: str
-
-
-# Lists with one of these are not merged with others: the tests' own gradients need the first, and
-# a set-up cell that imports the second would give a reason to part at every submission.
-APART = ("autograd", "import attn_course")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +39,7 @@ class Assignment:
         solutions: names that the learner writes, each with the grade id of its cell.
         cells: type of every cell that has a grade id.
         forbidden: library calls refused to a name while it is graded.
+        plain: those of the names that are functions and return: what they give is plain data.
     """
 
     slug: str
@@ -55,26 +49,12 @@ class Assignment:
     solutions: dict[str, str]
     cells: dict[str, str]
     forbidden: dict[str, tuple[str, ...]]
+    plain: tuple[str, ...] = ()
 
     @property
     def max_score(self) -> float:
         """Points of the automatic test cells."""
         return sum(test.points for test in self.tests)
-
-    @functools.cached_property
-    def digest(self) -> str:
-        """Stands for everything that is graded here."""
-        return hashlib.sha256(repr(dataclasses.astuple(self)).encode()).hexdigest()
-
-    @property
-    def forbidden_together(self) -> tuple[str, ...]:
-        """What one process for several questions can lack as long as no answer wants it."""
-        lists = [names for names in self.forbidden.values() if not _stands_apart(names)]
-        return tuple(dict.fromkeys(name for names in lists for name in names))
-
-
-def _stands_apart(names: tuple[str, ...]) -> bool:
-    return any(name.startswith(APART) for name in names)
 
 
 def cell_source(cell: dict[str, Any]) -> str:
@@ -92,13 +72,22 @@ def grade_metadata(cell: dict[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def defined(source: str) -> list[str]:
-    """Functions and classes that a cell defines; none where it is no Python."""
+def defined(source: str) -> dict[str, bool]:
+    """Functions and classes that a cell defines; none where it is no Python.
+
+    Returns:
+        For each name whether it is a function that returns: no class, and no generator.
+    """
     try:
         body = ast.parse(source).body
     except SyntaxError:
-        return []
-    return [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        return {}
+    found = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return {node.name: not isinstance(node, ast.ClassDef) and not _yields(node) for node in found}
+
+
+def _yields(function: ast.FunctionDef) -> bool:
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
 
 
 def load_assignment(data: bytes, slug: str) -> Assignment:
@@ -120,6 +109,7 @@ def load_assignment(data: bytes, slug: str) -> Assignment:
     solutions: dict[str, str] = {}
     kinds: dict[str, str] = {}
     forbidden: dict[str, tuple[str, ...]] = {}
+    plain: list[str] = []
     for cell in notebook["cells"]:
         meta, source = grade_metadata(cell), cell_source(cell)
         grade_id = meta.get("grade_id")
@@ -137,11 +127,14 @@ def load_assignment(data: bytes, slug: str) -> Assignment:
             tests.append(TestCell(grade_id, float(meta["points"]), source))
         elif cell["cell_type"] == "code" and solution:
             refused = tuple(cell["metadata"].get("attn_course", {}).get("forbidden", ()))
-            for name in defined(source) or [grade_id]:
+            for name, returns in (defined(source) or {grade_id: False}).items():
                 solutions[name] = grade_id
                 forbidden[name] = refused
+                plain += [name] * returns
         elif cell["cell_type"] == "code":
             locked[grade_id] = source
     if not tests:
         raise ValueError(f"{slug}: expected at least one automatic test cell, got none")
-    return Assignment(slug, tuple(tests), manual, locked, solutions, kinds, forbidden)
+    return Assignment(
+        slug, tuple(tests), manual, locked, solutions, kinds, forbidden, tuple(plain)
+    )

@@ -37,6 +37,11 @@ class Submission:
     stripped: bool
     answers: dict[str, str]
 
+    @property
+    def doubled(self) -> list[str]:
+        """Notes on cells that are there more than once."""
+        return [note for note in self.notes if note.endswith(" times")]
+
 
 def read_file(path: Path) -> bytes:
     """Read a submitted file without following links and within limits.
@@ -123,6 +128,8 @@ def read_submission(notebook: dict[str, Any], assignment: Assignment) -> Submiss
     answers: dict[str, str] = {}
     lost: dict[str, str] = {}
     tests = {test.grade_id for test in assignment.tests}
+    solved = set(assignment.solutions.values())
+    code = solved | tests | assignment.locked.keys()
     for number, cell in enumerate(notebook["cells"]):
         if not isinstance(cell, dict):
             notes.append(f"cell {number + 1} is malformed and was left out")
@@ -132,14 +139,18 @@ def read_submission(notebook: dict[str, Any], assignment: Assignment) -> Submiss
             raise Unreadable(f"cell {number + 1} has {len(source)} characters")
         if not isinstance(grade_id, str) or grade_id not in assignment.cells:
             grade_id = None
+        elif grade_id in code and cell.get("cell_type") != "code":
+            notes.append(f"the cell {grade_id} was turned into text")
+            if grade_id in solved:
+                seen.setdefault(grade_id, []).append(source)
+                lost[grade_id] = "its cell was turned into text"
+            continue
         else:
             seen.setdefault(grade_id, []).append(source)
         if grade_id in assignment.manual:
             answers[grade_id] = source
             continue
         if cell.get("cell_type") != "code":
-            if grade_id in assignment.solutions.values():
-                lost[str(grade_id)] = "its cell was turned into text"
             continue
         if grade_id in tests or (grade_id in assignment.locked and len(seen[grade_id]) > 1):
             continue

@@ -11,7 +11,7 @@ import random
 import re
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -69,8 +69,16 @@ def run_locked(identity: str, source: str, names: dict[str, Any]) -> str:
         with quiet[0], quiet[1]:
             exec(_compiled_locked(identity, source), names)
     except Exception as error:
-        return plain_text(f"{type(error).__name__}: {error}"[:MAX_MESSAGE])
+        return error_text(error)
     return ""
+
+
+def error_text(error: Exception) -> str:
+    """Type and text of an exception; one whose text cannot be made has none."""
+    try:
+        return plain_text(f"{type(error).__name__}: {error}"[:MAX_MESSAGE])
+    except Exception:
+        return type(error).__name__
 
 
 def run_test(test: TestCell, names: dict[str, Any]) -> TestResult:
@@ -86,8 +94,7 @@ def run_test(test: TestCell, names: dict[str, Any]) -> TestResult:
         text = plain_text(str(failure)[:MAX_MESSAGE])
         return TestResult(test.grade_id, 0.0, test.points, text, failure.misconception)
     except Exception as error:
-        text = plain_text(f"{type(error).__name__}: {error}"[:MAX_MESSAGE])
-        return TestResult(test.grade_id, 0.0, test.points, text)
+        return TestResult(test.grade_id, 0.0, test.points, error_text(error))
     text = plain_text(said.getvalue()[:MAX_MESSAGE]).strip()
     return TestResult(test.grade_id, score, test.points, text)
 
@@ -116,31 +123,12 @@ def _score(value: object, test: TestCell) -> float:
     return min(max(score, 0.0), test.points)
 
 
-def randomness() -> tuple[Any, ...]:
-    """Where the sources of random numbers stand, to be compared."""
-    old = np.random.get_state()  # noqa: NPY002
-    ours = torch.get_rng_state().numpy().tobytes()
-    return ours, old[1].tobytes(), old[2:], random.getstate()  # type: ignore[index]
-
-
-def keep_randomness() -> Callable[[], None]:
-    """A function that brings the random numbers back to where they are now."""
-    states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
-
-    def restore() -> None:
-        torch.set_rng_state(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002
-        random.setstate(states[2])
-
-    return restore
-
-
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Every source of randomness of a test cell from one seed; all restored afterwards."""
     before = os.environ.get(SEED_VARIABLE)
     os.environ[SEED_VARIABLE] = str(seed)
-    restore = keep_randomness()
+    states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
     torch.default_generator.manual_seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002  a test cell may use the old interface
     random.seed(seed)
@@ -149,7 +137,9 @@ def seeded(seed: int) -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        restore()
+        torch.set_rng_state(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        random.setstate(states[2])
         if before is None:
             os.environ.pop(SEED_VARIABLE, None)
         else:

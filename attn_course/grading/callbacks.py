@@ -10,14 +10,18 @@ MAX_CALLBACK_BYTES = 1 << 30  # what a callback may take while it runs
 
 
 @contextlib.contextmanager
-def bounded_memory() -> Iterator[None]:
-    """A callback computes with what a submission chose, and two columns broadcast to gigabytes."""
+def bounded_memory(most: int) -> Iterator[None]:
+    """We compute with what a submission chose, and two columns broadcast to gigabytes.
+
+    Args:
+        most: bytes of address space that may be taken beyond what is mapped now.
+    """
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm", "rb", buffering=0) as file:  # a decoder takes longer to make
         mapped = int(file.read().split()[0]) * resource.getpagesize()
-    limit = mapped + MAX_CALLBACK_BYTES
+    limit = mapped + most
     if soft != resource.RLIM_INFINITY:
         limit = min(limit, soft)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
@@ -69,7 +73,7 @@ def call_back(callbacks: list[Callable[..., Any]], reply: dict[str, Any]) -> dic
     given = wire.arrays([args, kwargs])
     before = [wire.raw(x) for x in given]
     try:
-        with bounded_memory():
+        with bounded_memory(MAX_CALLBACK_BYTES):
             value = callbacks[number](*args, **kwargs)
             if "grads" in reply:
                 return {"ok": derivative(value, given, reply["grads"])}

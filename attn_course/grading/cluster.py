@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from attn_course.grading.errors import SandboxError
-from attn_course.grading.pool import Results, Settings, Task, given_up, grade_task
+from attn_course.grading.pool import Results, Settings, Task, failed_result, grade_task
 from attn_course.grading.results import Result
 
 CONNECT_SECONDS = 10
 WORKER_SECONDS = 60
 
 
-def run_dask(tasks: Sequence[Task], settings: Settings, *, address: str) -> Results:
+def run_dask(first: Task, tasks: Sequence[Task], settings: Settings, *, address: str) -> Results:
     """Grade on an existing dask.distributed cluster; dask runs the tasks of a lost worker again.
 
     Raises:
@@ -26,7 +26,7 @@ def run_dask(tasks: Sequence[Task], settings: Settings, *, address: str) -> Resu
             "--scheduler needs dask.distributed: pip install 'attn-course[cluster]'"
         ) from None
     try:
-        _knock(address)
+        _ping(address)
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -38,10 +38,12 @@ def run_dask(tasks: Sequence[Task], settings: Settings, *, address: str) -> Resu
             raise SandboxError(
                 f"the dask scheduler at {address} has no worker after {WORKER_SECONDS} s"
             ) from None
-        waiting = {client.submit(grade_task, task, settings, pure=False): task for task in tasks}
+        waiting: dict[Any, Task] = {}
         try:
-            for future in as_completed(list(waiting), loop=client.loop):
-                yield _dask_result(future, waiting.pop(future), settings)
+            for part in ([first], tasks):
+                waiting = {client.submit(_grade, t, settings, pure=False): t for t in part}
+                for future in as_completed(list(waiting), loop=client.loop):
+                    yield _dask_result(future, waiting.pop(future), settings)
         except (OSError, TimeoutError, concurrent.futures.CancelledError) as error:
             raise SandboxError(
                 f"the dask scheduler at {address} was lost: {type(error).__name__}; what was "
@@ -52,8 +54,15 @@ def run_dask(tasks: Sequence[Task], settings: Settings, *, address: str) -> Resu
                 client.cancel(list(waiting))
 
 
-def _knock(address: str) -> None:
-    """Shake hands with a scheduler: a client would wait for ever for a port that stays silent.
+def _grade(task: Task, settings: Settings) -> Result:
+    """Grade in a worker of the cluster; one that a nanny starts again may die of a verdict."""
+    from distributed import get_worker
+
+    return grade_task(task, settings, may_die=bool(get_worker().nanny))
+
+
+def _ping(address: str) -> None:
+    """Connect to a scheduler once: a client would wait for ever for a port that stays silent.
 
     Raises:
         OSError: nobody answers in time.
@@ -81,5 +90,6 @@ def _dask_result(future: Any, task: Task, settings: Settings) -> Result:
     try:
         result: Result = future.result()
     except KilledWorker:
-        return given_up(task, settings, "dask's workers died each time it was graded")
+        reason = "dask's workers died each time it was graded (out of memory?)"
+        return failed_result(task, settings, reason)
     return result

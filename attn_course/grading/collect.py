@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from attn_course.exercises.submission import MAX_BYTES, Unreadable, read_file
 
 MAX_MEMBERS = 20_000
-MAX_NAME = 100  # a gradebook holds 128 characters
+MAX_NAME = 100  # a gradebook holds 128 characters, a folder's name 255 bytes
 MAX_TOTAL = 4 << 30
 # Canvas: name_[late_]id_number_file. Moodle: name_id_assignsubmission_file_[file]. The first of the
 # marks counts, whichever it is: what follows it is a file name, and that the student chooses.
@@ -43,6 +43,7 @@ class Handed:
         late: marked late by the learning platform.
         note: what was unusual about the file.
         name: display name, when the platform gives one.
+        place: how the platform begins the names of this student's files, for a zip of feedback.
     """
 
     student: str
@@ -51,6 +52,7 @@ class Handed:
     late: bool = False
     note: str = ""
     name: str = ""
+    place: str = ""
 
 
 def collect(source: Path, slug: str) -> list[Handed]:
@@ -95,9 +97,10 @@ def _written_down(handed: Handed) -> Handed:
         return _UNSPEAKABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
     student = plain(handed.student)
-    if student != handed.student or len(student) > MAX_NAME:  # no two may become one
+    if student != handed.student or len(student.encode()) > 2 * MAX_NAME or len(student) > MAX_NAME:
         digest = hashlib.sha256(handed.student.encode(errors="surrogatepass")).hexdigest()
-        student = f"{student[:MAX_NAME]}-{digest[:8]}"
+        short = student[:MAX_NAME].encode()[: 2 * MAX_NAME].decode(errors="ignore")
+        student = f"{short}-{digest[:8]}"  # no two may become one
     return dataclasses.replace(
         handed, student=student, note=plain(handed.note), name=plain(handed.name)
     )
@@ -175,6 +178,7 @@ class _Member:
     late: bool
     file: str
     info: zipfile.ZipInfo
+    place: str = ""
 
 
 def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> Handed:
@@ -196,10 +200,11 @@ def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> Handed
             late=late,
             note=note,
             name=first.name,
+            place=first.place,
         )
 
     notebooks = [member for member in members if member.file.lower().endswith(".ipynb")]
-    pattern = re.compile(rf"{re.escape(slug)}(?:-(\d+))?\.ipynb", re.IGNORECASE)
+    pattern = re.compile(rf"{re.escape(slug)}(?:-(\d{{1,9}}))?\.ipynb", re.IGNORECASE)
     attempts = [(int(m[1] or 0), n) for n in notebooks if (m := pattern.fullmatch(n.file))]
     if attempts:
         best = max(attempts, key=lambda pair: pair[0])[1]
@@ -262,12 +267,13 @@ def _platform_name(path: PurePosixPath, slug: str, info: zipfile.ZipInfo) -> _Me
     """Student, display name, late mark and file name from a member's path; None for no student."""
     for number, folder in enumerate(path.parts[:-1]):
         if (found := PLATFORM.fullmatch(folder)) and found["moodle"]:
-            return _Member(found["moodle"], found["name"], False, path.name, info)
+            return _Member(found["moodle"], found["name"], False, path.name, info, f"{folder}/")
         if folder == slug and number > 0:  # nbgrader's: what lies deeper is the student's own
             return _Member(path.parts[number - 1], "", False, path.name, info)
     if found := PLATFORM.fullmatch(path.name):
         late, file = found["late"] is not None, found["sent"] or found["file"] or path.name
-        return _Member(found["canvas"] or found["moodle"], found["name"], late, file, info)
+        student, place = found["canvas"] or found["moodle"], path.name.removesuffix(file)
+        return _Member(student, found["name"], late, file, info, place)
     if path.suffix.lower() != ".ipynb":
         return None
     folders = [part for part in path.parts[:-1] if part != slug]

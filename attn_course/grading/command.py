@@ -5,13 +5,18 @@ Exit status: 0 when everything was graded; 1 when some submission could not be, 
 130 when it was interrupted (run it again to go on).
 """
 
+import errno
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from attn_course.exercises.assignment import Assignment, load_assignment
+from attn_course.exercises.submission import Unreadable, parse_notebook, read_submission
 from attn_course.grading import exports
-from attn_course.grading.collect import CollectError, collect
+from attn_course.grading.collect import CollectError, Handed, collect
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.feedback import write_feedback
 from attn_course.grading.gradebook import GradebookError
@@ -20,7 +25,6 @@ from attn_course.grading.pool import zygote_of_this_process
 from attn_course.grading.results import Result
 from attn_course.grading.run import grade_class
 from attn_course.grading.sandbox import Limits, sandbox_problem
-from attn_course.grading.startup import no_collections, notebooks_alone
 
 
 def instructor_notebook(slug: str, root: Path, given: Path | None) -> bytes:
@@ -35,9 +39,7 @@ def instructor_notebook(slug: str, root: Path, given: Path | None) -> bytes:
         return given.read_bytes()
     text = root / "solutions" / slug / "exercise.py"
     if text.is_file():
-        with notebooks_alone(), no_collections():
-            import jupytext  # noqa: F401  read_exercise imports it where it is wanted
-            import nbformat
+        import nbformat
 
         from attn_course.exercises.source import read_exercise
 
@@ -57,12 +59,15 @@ class Progress:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.new = 0  # graded by this run; an earlier one did the rest
         self.open = False  # a line has been begun and not ended
 
     def __call__(self, result: Result, done: int, total: int) -> None:
         self.counts[result.status] += 1
         counts = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items()))
-        line = f"graded {done} of {total}: {counts}"
+        self.new += 1
+        before = f" ({done - self.new} of them earlier)" if done > self.new else ""
+        line = f"graded {done} of {total}{before}: {counts}"
         if sys.stderr.isatty():
             self.open = done < total
             print(f"\r{line}", end="" if self.open else "\n", file=sys.stderr, flush=True)
@@ -89,8 +94,9 @@ def grade(
     json_path: str | None,
     junit: Path | None,
     gradescope: Path | None,
-    csv_path: Path | None,
+    csv_path: str | None,
     csv_form: str,
+    tests_only: bool,
     feedback: Path | None,
     timeout: float,
     call_timeout: float,
@@ -125,6 +131,8 @@ def grade(
             notebook=notebook,
             slug=slug,
             gradebook=None if gradebook == "none" else gradebook,
+            root=root,
+            tests_only=tests_only,
             journal=journal,
             fresh=fresh,
             seed=seed,
@@ -141,60 +149,99 @@ def grade(
         hint = "" if scheduler else " (--no-sandbox grades without it, at your own risk)"
         progress.say(f"error: {error}{hint}")
         return 3
-    except (GradebookError, JournalError, OSError, ValueError) as error:
+    except (GradebookError, JournalError, ValueError) as error:
         progress.say(f"error: {error}")
         return 2
-    try:
-        _export(
-            results,
-            slug=slug,
-            json_path=json_path,
-            junit=junit,
-            gradescope=gradescope,
-            csv_path=csv_path,
-            csv_form=csv_form,
-            feedback=feedback,
-        )
     except OSError as error:
-        print(f"attn-course: error: graded, but not written: {error}", file=sys.stderr)
+        progress.say(f"error: {_said(error)}; run the same command again to go on")
         return 2
-    if json_path != "-":
+    places = {item.student: item.place for item in handed}
+    forms: list[tuple[str | Path | None, Callable[[Any], object]]] = [
+        (junit, lambda path: exports.write_text(path, exports.to_junit(results, slug))),
+        (gradescope, lambda path: exports.write_gradescope(results, path)),
+        (csv_path, lambda path: _put(path, exports.to_csv(results, slug, form=csv_form))),
+        (feedback, lambda path: write_feedback(results, path, places)),
+        (json_path, lambda path: _put(path, json.dumps(exports.to_json(results, slug), indent=2))),
+    ]
+    failed = False
+    for target, write in forms:
+        try:
+            if target is not None:
+                write(target)
+        except OSError as error:  # the other forms are written all the same
+            failed = True
+            progress.say(f"error: graded, but not written: {_said(error, str(target))}")
+    if "-" not in (json_path, csv_path):
         _table(results)
+    if failed:
+        return 2
     return 0 if all(result.status == "graded" for result in results) else 1
+
+
+def precheck(
+    submissions: Path, *, slug: str, root: Path, source: Path | None, as_json: bool
+) -> int:
+    """What ``grade`` would say of the files alone, without running anything of them.
+
+    Returns:
+        0 when every file can be graded in full, 1 when a person must look, 2 for a wrong command.
+    """
+    try:
+        handed = collect(submissions, slug)
+        assignment = load_assignment(instructor_notebook(slug, root, source), slug)
+    except ValueError as error:
+        print(f"attn-course: error: {error}", file=sys.stderr)
+        return 2
+    rows = [{"student": item.student, **_looked_at(item, assignment)} for item in handed]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+    else:
+        for row in rows:
+            said = "; ".join(filter(None, [row["reason"], *row["notes"]]))
+            print(f"{row['student']}: {row['status']}" + (f": {said}" if said else ""))
+    return 0 if all(row["status"] == "ready" for row in rows) else 1
+
+
+def _looked_at(item: Handed, assignment: Assignment) -> dict[str, Any]:
+    notes = [*filter(None, [item.note, "late" if item.late else ""])]
+    if item.data is None:
+        return {"status": "missing", "reason": "nothing was handed in", "notes": notes}
+    try:
+        if isinstance(item.data, str):
+            raise Unreadable(item.data)
+        found = read_submission(parse_notebook(item.data), assignment)
+    except Unreadable as error:
+        return {"status": "unreadable", "reason": str(error), "notes": notes}
+    if found.stripped:
+        return {"status": "stripped", "reason": "no cell has a grade_id", "notes": notes}
+    notes += found.notes
+    lost = "; ".join(f"{name}: {why}" for name, why in found.lost.items())
+    status = "needs_review" if lost or found.doubled else "ready"
+    return {"status": status, "reason": lost, "notes": notes}
+
+
+def _put(target: str, text: str) -> None:
+    """To a file, or to standard output by the name of ``-``."""
+    if target == "-":
+        print(text, end="" if text.endswith("\n") else "\n")
+    else:
+        exports.write_text(Path(target), text)
+
+
+def _said(error: OSError, target: str = "") -> str:
+    name = error.filename or target
+    text = f"{name}: {error.strerror or error}" if name else str(error.strerror or error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        text += ": free some space on that disk"
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        text += ": choose a place that you may write to"
+    return text
 
 
 def _start_jail(*, sandbox: bool) -> None:
     """Begin with what takes longest; that it cannot be used here is said where it is needed."""
     if not sandbox or sandbox_problem() is None:
         zygote_of_this_process(sandbox=sandbox, wait=False)
-
-
-def _export(
-    results: list[Result],
-    *,
-    slug: str,
-    json_path: str | None,
-    junit: Path | None,
-    gradescope: Path | None,
-    csv_path: Path | None,
-    csv_form: str,
-    feedback: Path | None,
-) -> None:
-    """Write the results in every form that was asked for."""
-    if junit is not None:
-        exports.write_text(junit, exports.to_junit(results, slug))
-    if gradescope is not None:
-        exports.write_gradescope(results, gradescope)
-    if csv_path is not None:
-        exports.write_text(csv_path, exports.to_csv(results, slug, form=csv_form))
-    if feedback is not None:
-        write_feedback(results, feedback)
-    if json_path is not None:
-        text = json.dumps(exports.to_json(results, slug), indent=2)
-        if json_path == "-":
-            print(text)
-        else:
-            exports.write_text(Path(json_path), text)
 
 
 def _table(results: list[Result]) -> None:
@@ -205,6 +252,15 @@ def _table(results: list[Result]) -> None:
     marks = [result.score for result in results if result.score is not None]
     mean = f", mean {sum(marks) / len(marks):.2f} of {results[0].max_score:g}" if marks else ""
     print(f"{len(marks)} of {len(results)} have a score{mean}; seed {results[0].seed}")
+    late = [result for result in results if "late" in result.notes]
+    if late:
+        lost = sum(result.penalty for result in late)
+        print(f"{len(late)} came late; the late policy took {lost:g} points off")
+    if waiting := sum(bool(result.pending) for result in results):
+        print(
+            f"{waiting} have written answers that nobody has graded: grade them in nbgrader's "
+            "formgrader, then run this again; the marks for Canvas and Moodle stay empty till then"
+        )
     named: Counter[str] = Counter()
     for result in results:
         named.update({test.misconception for test in result.tests if test.misconception})

@@ -22,18 +22,24 @@ _NOT_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_json(results: Sequence[Result], assignment: str) -> dict[str, Any]:
-    """Results as the documented JSON object; ``score`` is null where nothing could be graded."""
+    """Results as the documented JSON object; ``score`` is null where nothing could be graded.
+
+    ``pending`` names written answers that count in ``max_score`` and are not graded yet.
+    """
     return {
         "assignment": assignment,
         "seed": results[0].seed if results else None,
         "submissions": [
             {
                 "student": result.student,
+                "name": result.name,
                 "assignment": result.assignment,
                 "status": result.status,
                 "reason": result.reason,
                 "score": result.score,
                 "max_score": result.max_score,
+                "late_penalty": result.penalty,
+                "pending": list(result.pending),
                 "seed": result.seed,
                 "sandboxed": result.sandboxed,
                 "seconds": round(result.seconds, 4),
@@ -131,7 +137,10 @@ def write_gradescope(results: Sequence[Result], path: Path) -> None:
 
 
 def to_csv(results: Sequence[Result], assignment: str, *, form: str = "plain") -> str:
-    """Marks as CSV; a submission that could not be graded has an empty mark.
+    """Results as CSV; what could not be graded has an empty mark.
+
+    So has, for a learning platform, what is not graded yet to its end: a mark without the written
+    answers would be taken for the mark.
 
     Args:
         results: of one assignment.
@@ -141,31 +150,36 @@ def to_csv(results: Sequence[Result], assignment: str, *, form: str = "plain") -
     Raises:
         ValueError: an unknown form.
     """
+    if form not in FORMS:
+        raise ValueError(f"form: expected one of {', '.join(FORMS)}, got {form!r}")
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
     most = results[0].max_score if results else 0.0
     if form == "plain":
-        rows.writerow(["student", "assignment", "score", "max_score", "status", "reason"])
-        for r in results:
-            mark = "" if r.score is None else f"{r.score:g}"
-            cells = [r.student, assignment, mark, f"{r.max_score:g}", r.status, r.reason]
-            rows.writerow([_inert(cell) for cell in cells])
+        columns = ["student", "name", "assignment", "score", "max_score", "pending", "late"]
+        rows.writerow([*columns, "late_penalty", "status", "reason"])
     elif form == "canvas":
         fixed = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
         rows.writerow([*fixed, assignment])
         rows.writerow(["    Points Possible", "", "", "", "", f"{most:g}"])
-        for r in results:
-            mark = "" if r.score is None else f"{r.score:g}"
-            rows.writerow([*map(_inert, (r.student, r.student, "", "", "")), mark])
-    elif form == "moodle":
-        rows.writerow(["Identifier", "Grade", "Maximum Grade", "Feedback comments"])
-        for r in results:
-            mark = "" if r.score is None else f"{r.score:g}"
+    else:  # Moodle takes no file without the column of the time
+        columns = ["Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)"]
+        rows.writerow([*columns, "Feedback comments"])
+    for r in results:
+        mark = "" if r.score is None else f"{r.score:g}"
+        final = "" if r.pending else mark
+        whole, name = f"{r.max_score:g}", r.name or r.student
+        if form == "plain":
+            late = "late" if "late" in r.notes else ""
+            marks = [mark, whole, " ".join(r.pending), late, f"{r.penalty:g}"]
+            cells = [r.student, r.name, assignment, *marks, r.status, r.reason]
+            rows.writerow([_inert(cell) for cell in cells])
+        elif form == "canvas":
+            rows.writerow([*map(_inert, (name, r.student, "", "", "")), final])
+        else:
             who = f"Participant {r.student}" if r.student.isdigit() else r.student
             said = escape(_short(r), quote=False)  # Moodle shows it as HTML
-            rows.writerow([_inert(who), mark, f"{r.max_score:g}", _inert(said)])
-    else:
-        raise ValueError(f"form: expected one of {', '.join(FORMS)}, got {form!r}")
+            rows.writerow([_inert(who), _inert(r.name), final, whole, "", _inert(said)])
     return out.getvalue()
 
 
@@ -210,6 +224,6 @@ def _digest(student: str) -> str:
 def write_text(path: Path, text: str | bytes) -> None:
     """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(path.name + ".partial")  # the file may be read-only, as nbgrader's are
     partial.write_bytes(text.encode() if isinstance(text, str) else text)
     partial.replace(path)

@@ -4,7 +4,9 @@ Nothing on it comes from a hidden test's source, and everything that a student w
 a content security policy keeps scripts out in case that should ever fail.
 """
 
-from collections.abc import Sequence
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -39,6 +41,8 @@ def feedback_page(result: Result) -> str:
         _summary(result),
     ]
     parts += [_section(test) for test in result.tests]
+    for name, comment in result.comments.items():
+        parts.append(f"<section><h2>{escape(name)}</h2><pre>{escape(comment)}</pre></section>")
     seen = "" if result.sandboxed else " Graded without a sandbox."
     parts += [
         f"</main><footer>Random inputs were drawn from seed {result.seed}: set "
@@ -54,13 +58,14 @@ def _summary(result: Result) -> str:
             f'<p class="score part">Not graded: {escape(result.status.replace("_", " "))}</p>'
             f"<p>{escape(result.reason)}</p><p>This is no zero: nothing was counted.</p>"
         )
-    lines = [
-        f'<p class="score">{result.score:g} of {result.max_score:g} points from automatic tests</p>'
-    ]
+    lines = [f'<p class="score">{result.score:g} of {result.max_score:g} points</p>']
+    if result.penalty:
+        lines.append(f"<p>{result.penalty:g} points were taken off because it came late.</p>")
     if result.status != "graded":
         lines.append(f"<p>{escape(result.status.replace('_', ' '))}: {escape(result.reason)}</p>")
-    if result.answers:
-        lines.append("<p>Written answers are graded by a person and are not in this number.</p>")
+    if result.pending:
+        names = escape(", ".join(result.pending))
+        lines.append(f"<p>Not graded yet, and not in this number: {names}.</p>")
     return "\n".join(lines)
 
 
@@ -78,20 +83,32 @@ def _section(test: TestResult) -> str:
     return "\n".join([*lines, "</section>"])
 
 
-def write_feedback(results: Sequence[Result], folder: Path) -> list[Path]:
-    """Write ``<student>/<assignment>.html`` for everyone.
+def write_feedback(
+    results: Sequence[Result], target: Path, places: Mapping[str, str] | None = None
+) -> list[str]:
+    """Write a page for everyone: ``<student>/<assignment>.html`` in a folder, or a zip.
 
     Args:
         results: of one assignment.
-        folder: created when missing.
+        target: a folder, created when missing, or the name of a zip to write.
+        places: how the learning platform begins the names of a student's files: in a zip so named
+            it finds whose page it is.
 
     Returns:
-        The files, in the order of the results.
+        The names of the files, in the order of the results.
     """
-    written = []
-    names = file_names(result.student for result in results)
-    for result in results:
-        path = folder / names[result.student] / f"{file_name(result.assignment)}.html"
-        write_text(path, feedback_page(result))
-        written.append(path)
-    return written
+    folders = file_names(result.student for result in results)
+    file = f"{file_name(results[0].assignment)}.html" if results else ""
+    pages = {f"{folders[result.student]}/{file}": feedback_page(result) for result in results}
+    if target.suffix != ".zip":
+        for name, page in pages.items():
+            write_text(target / name, page)
+        return list(pages)
+    packed = io.BytesIO()
+    known = places or {}
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for (name, page), result in zip(pages.items(), results, strict=True):
+            place = known.get(result.student, "")
+            archive.writestr(f"{place}{file}" if place else name, page)
+    write_text(target, packed.getvalue())
+    return list(pages)

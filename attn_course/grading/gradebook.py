@@ -5,18 +5,21 @@ what a person entered (manual scores, comments, extra credit) is never touched.
 """
 
 import contextlib
+import dataclasses
 import datetime
-import os
-import sys
-from collections.abc import Iterator
+import json
+import re
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from attn_course.exercises.assignment import Assignment
+from attn_course.exercises.assignment import TestResult, grade_metadata, load_assignment
+from attn_course.grading.autograded import answers_in, graded_notebook
+from attn_course.grading.collect import Handed
+from attn_course.grading.course import late_penalty, open_course, prepared
+from attn_course.grading.exports import write_text
 from attn_course.grading.results import Result
-from attn_course.grading.startup import known_head, nbgrader_api
-
-COURSE = "default_course"
 
 
 class GradebookError(RuntimeError):
@@ -30,44 +33,66 @@ class GradebookWriter:
     submission's rows take ten times as long, and on the cores that the workers need.
 
     Args:
-        url: a SQLAlchemy address: ``sqlite:///gradebook.db``, ``postgresql+psycopg://...``.
-        assignment: what is graded; added to the gradebook when it is not there.
+        url: a SQLAlchemy address: ``sqlite:///gradebook.db``, ``postgresql+psycopg://...``; "" is
+            the course's own.
+        notebook: bytes of the instructor's version; its cells are kept as ``nbgrader
+            generate_assignment`` keeps them, changed points included.
+        slug: name of the assignment.
+        root: the course's folder, whose ``nbgrader_config.py`` counts and in whose ``autograded``
+            folder everything that was handed in is laid for formgrader; None lays nothing.
 
     Raises:
-        GradebookError: no connection, or the gradebook's cells differ from the assignment's.
+        CourseError: nbgrader refuses its settings or the notebook.
+        GradebookError: no connection, or what a person graded would be lost.
     """
 
-    def __init__(self, url: str, assignment: Assignment) -> None:
-        self._api = api = nbgrader_api()
+    def __init__(self, url: str, notebook: bytes, slug: str, root: Path | None = None) -> None:
+        from nbgrader import api
         from sqlalchemy.exc import SQLAlchemyError
 
-        self.assignment = assignment
-        tools_on_path()
+        self._api, self._slug, self._lays = api, slug, root is not None
+        self._tests = {test.grade_id for test in load_assignment(notebook, slug).tests}
+        self._course = open_course(root or Path.cwd())
+        saved, self._release = prepared(notebook, slug, self._course)
+        url = driver_url(url or self._course.db_url)
+        self._where = _without_password(url)
+        if root is not None and url.startswith("sqlite:///"):  # nbgrader's commands run there
+            path = Path(root, url.removeprefix("sqlite:///"))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            url = f"sqlite:///{path}"
+        course = self._course.course_id or "default_course"
         try:
-            with known_head(api):
-                self._book = api.Gradebook(driver_url(url))
+            try:
+                self._book = api.Gradebook(url, course)
+            except (SQLAlchemyError, api.InvalidEntry):  # another run may just have created it
+                time.sleep(0.2)
+                self._book = api.Gradebook(url, course)
         except (SQLAlchemyError, api.InvalidEntry, OSError, ImportError) as error:
             raise GradebookError(
-                f"the gradebook {_without_password(url)} cannot be opened: {_reason(error)}"
+                f"the gradebook {self._where} cannot be opened: {_reason(error)}"
             ) from None
         self._session = self._book.db
-        self._where = _without_password(url)
-        with self._transaction():
-            self._assignment, self._notebook = self._add_assignment()
+        self._transaction(lambda: self._save_cells(saved))
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        from sqlalchemy.exc import SQLAlchemyError
+    def _transaction(self, work: Callable[[], None]) -> None:
+        from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
         try:
-            yield
-            self._session.commit()
+            try:
+                work()
+                self._session.commit()
+            except IntegrityError:  # another run has just written the same rows
+                self._session.rollback()
+                work()
+                self._session.commit()
         except SQLAlchemyError as error:
             with contextlib.suppress(SQLAlchemyError):
                 self._session.rollback()
+            told = "what was graded so far is kept: run the same command again to go on"
+            if not isinstance(error, OperationalError) or "no such" in str(error):
+                told = "bring back a copy of it, or name another with --gradebook"
             raise GradebookError(
-                f"the gradebook {self._where} cannot be written: {_reason(error)}; what was "
-                "graded so far is kept: run the same command again to go on"
+                f"the gradebook {self._where} cannot be written: {_reason(error)}; {told}"
             ) from None
         except BaseException:
             self._session.rollback()
@@ -81,63 +106,150 @@ class GradebookWriter:
             self._session.flush()
         return found
 
-    def _add_assignment(self) -> tuple[str, str]:
-        """The ids of the assignment and of its notebook; what is missing of them is added."""
-        api, ours = self._api, self.assignment
-        self._ensure(api.Course, {"id": COURSE})
-        found = self._ensure(api.Assignment, {"name": ours.slug}, course_id=COURSE)
-        notebook = self._ensure(api.Notebook, {"name": ours.slug, "assignment_id": found.id})
-        points = {test.grade_id: test.points for test in ours.tests} | ours.manual
-        answered = {*ours.manual, *ours.solutions.values()}
-        graded = {cell.name: cell.max_score for cell in self._cells(api.GradeCell, notebook)}
-        solved = {cell.name for cell in self._cells(api.SolutionCell, notebook)}
-        for grade_id, kind in ours.cells.items():
-            keys = {"name": grade_id, "notebook_id": notebook.id}
-            if grade_id in points:
-                most = points[grade_id]
-                if grade_id not in graded:
-                    self._session.add(api.GradeCell(**keys, max_score=most, cell_type=kind))
-                elif graded[grade_id] != most:
-                    raise GradebookError(
-                        f"{grade_id}: expected {most} points as in the assignment, got "
-                        f"{graded[grade_id]} in the gradebook: run nbgrader generate_assignment "
-                        "again"
-                    )
-            if grade_id in answered and grade_id not in solved:
-                self._session.add(api.SolutionCell(**keys))
-        self._session.flush()
-        self._grade_cells = {c.name: c.id for c in self._cells(api.GradeCell, notebook)}
-        self._solution_cells = {c.name: c.id for c in self._cells(api.SolutionCell, notebook)}
-        return found.id, notebook.id
-
-    def _cells(self, model: Any, notebook: Any) -> list[Any]:
-        found: list[Any] = self._session.query(model).filter_by(notebook_id=notebook.id).all()
-        return found
-
-    def students(self) -> set[str]:
-        """Who has a sheet of this assignment in the gradebook."""
+    def _save_cells(self, saved: Any) -> None:
+        """The assignment's rows as ``nbgrader generate_assignment`` would leave them."""
         api = self._api
-        query = self._session.query(api.SubmittedAssignment.student_id).join(
-            api.SubmittedNotebook, api.SubmittedNotebook.assignment_id == api.SubmittedAssignment.id
-        )
-        rows = query.filter(api.SubmittedNotebook.notebook_id == self._notebook)
-        return {row[0] for row in rows}
+        keys = {"name": self._slug}
+        assignment = self._ensure(api.Assignment, keys, course_id=self._book.course_id)
+        keys = {"name": self._slug, "assignment_id": assignment.id}
+        notebook = self._ensure(api.Notebook, keys)
+        notebook.kernelspec = json.dumps(saved.metadata.get("kernelspec", {}))
+        wanted = self._wanted(saved)
+        for model, cells in wanted.items():
+            query = self._session.query(model).filter_by(notebook_id=notebook.id)
+            known = {cell.name: cell for cell in query}
+            for name in known.keys() - cells.keys():
+                self._remove_cell(known[name])
+            for name, values in cells.items():
+                if name not in known:
+                    self._session.add(model(name=name, notebook_id=notebook.id, **values))
+                for key, value in values.items() if name in known else ():
+                    setattr(known[name], key, value)
+        self._session.flush()
+        self._assignment, self._due = assignment.id, assignment.duedate
+        self._notebook = notebook.id
+        graded = wanted[api.GradeCell] | wanted[api.TaskCell]
+        commented = wanted[api.SolutionCell] | wanted[api.TaskCell]
+        self._points = {name: values["max_score"] for name, values in graded.items()}
+        self._grade_cells = self._ids(graded, api.GradeCell, api.TaskCell)
+        self._commented_cells = self._ids(commented, api.SolutionCell, api.TaskCell)
 
-    def write(self, result: Result, *, submitted: datetime.datetime | None = None) -> None:
+    def _ids(self, names: Iterable[str], *models: Any) -> dict[str, str]:
+        queries = [
+            self._session.query(model).filter_by(notebook_id=self._notebook) for model in models
+        ]
+        found = {cell.name: cell.id for query in queries for cell in query}
+        return {name: found[name] for name in names}
+
+    def _wanted(self, saved: Any) -> dict[Any, dict[str, dict[str, Any]]]:
+        from nbgrader import utils
+
+        api = self._api
+        graded: dict[str, dict[str, Any]] = {}
+        tasks: dict[str, dict[str, Any]] = {}
+        solutions: dict[str, dict[str, Any]] = {}
+        sources: dict[str, dict[str, Any]] = {}
+        for cell in saved.cells:
+            meta, kind = grade_metadata(cell), {"cell_type": cell.cell_type}
+            name = str(meta.get("grade_id"))
+            if utils.is_grade(cell):
+                graded[name] = {"max_score": float(meta["points"]), **kind}
+            if utils.is_task(cell):
+                tasks[name] = {"max_score": float(meta["points"]), **kind}
+            if utils.is_solution(cell):
+                solutions[name] = {}
+            if name in graded or name in tasks or name in solutions or utils.is_locked(cell):
+                checksum = {"checksum": meta.get("checksum"), "locked": utils.is_locked(cell)}
+                sources[name] = {"source": cell.source, **kind, **checksum}
+        return {
+            api.GradeCell: graded,
+            api.SolutionCell: solutions,
+            api.TaskCell: tasks,
+            api.SourceCell: sources,
+        }
+
+    def _remove_cell(self, cell: Any) -> None:
+        """A cell that the assignment has no longer; what a person wrote to it is not thrown away.
+
+        Raises:
+            GradebookError: there is such a score or comment.
+        """
+        for model, entered in (
+            (self._api.Grade, "manual_score"),
+            (self._api.Comment, "manual_comment"),
+        ):
+            rows = self._session.query(model).filter_by(cell_id=cell.id)
+            if rows.filter(getattr(model, entered).is_not(None)).count():
+                raise GradebookError(
+                    f"{cell.name}: the assignment has no such cell any more, and the gradebook "
+                    f"{self._where} holds what a person entered for it: put the cell back, or "
+                    "name another gradebook with --gradebook"
+                )
+            rows.delete()
+        self._session.flush()
+        self._session.expire(cell)
+        self._session.delete(cell)
+        self._session.flush()
+
+    def write(self, result: Result, handed: Handed) -> None:
         """Record one result; a submission that is missing leaves no row.
 
         Args:
             result: what the grader found.
-            submitted: when it was handed in, UTC without a zone, as nbgrader keeps it.
+            handed: what it found it in.
         """
         if result.status == "missing":
             return
-        with self._transaction():
-            sheet, known = self._sheet(result, submitted)
-            self._write_grades(result, sheet, self._rows(self._api.Grade, sheet) if known else {})
-            self._write_comments(
-                result, sheet, self._rows(self._api.Comment, sheet) if known else {}
-            )
+        folder = Path(
+            self._course.format_path(self._course.autograded_directory, result.student, self._slug)
+        )
+        path = folder / f"{self._slug}.ipynb"
+        page = self._page(handed, result) if self._lays else b""
+        old, new = (answers_in(path), answers_in(page)) if self._lays else ({}, {})
+        changed = {name for name in old.keys() & new.keys() if old[name] != new[name]}
+        self._transaction(lambda: self._write(result, handed, changed))
+        if self._lays and (not path.exists() or path.read_bytes() != page):
+            write_text(path, page)
+        if self._lays and handed.submitted is not None:
+            write_text(folder / "timestamp.txt", f"{handed.submitted} UTC")
+
+    def _page(self, handed: Handed, result: Result) -> bytes:
+        try:
+            return graded_notebook(handed.data, result, self._release)
+        except Exception as error:  # one odd file must not keep the others from their marks
+            why = f"{result.status}; it cannot be shown: {type(error).__name__}: {error}"
+            return graded_notebook(None, dataclasses.replace(result, status=why), self._release)
+
+    def _write(self, result: Result, handed: Handed, changed: set[str]) -> None:
+        api, student = self._api, result.student
+        person = self._one(api.Student, id=student)
+        plain = re.sub("[<>&]", "", handed.name)  # nbgrader's pages take a name for HTML
+        first_name, _, last_name = plain.rpartition(" ")
+        names = {"first_name": first_name or None, "last_name": last_name or None}
+        if person is None:
+            self._add(api.Student, [{"id": student, **names}])
+        elif plain and not person.first_name and not person.last_name:
+            self._change(api.Student, person, **names)
+        keys = {"assignment_id": self._assignment, "student_id": student}
+        known = self._one(api.SubmittedAssignment, **keys)
+        if known is None:
+            new = {"id": api.new_uuid(), "timestamp": handed.submitted, **keys}
+            self._add(api.SubmittedAssignment, [new])
+            known = self._one(api.SubmittedAssignment, **keys)
+        elif handed.submitted is not None:
+            self._change(api.SubmittedAssignment, known, timestamp=handed.submitted)
+            known = self._one(api.SubmittedAssignment, **keys)
+        keys = {"assignment_id": known.id, "notebook_id": self._notebook}
+        sheet = self._one(api.SubmittedNotebook, **keys)
+        if sheet is None:
+            self._add(api.SubmittedNotebook, [{"id": api.new_uuid(), "flagged": False, **keys}])
+            sheet = self._one(api.SubmittedNotebook, **keys)
+        self._write_grades(result, sheet.id, changed)
+        self._write_comments(sheet.id)
+        values = {"late_submission_penalty": self._penalty(known, sheet.id, handed)}
+        if result.status != "graded":  # a flag that a person set stays
+            values["flagged"] = True
+        self._change(api.SubmittedNotebook, sheet, **values)
 
     def _add(self, model: Any, rows: list[dict[str, Any]]) -> None:
         if rows:
@@ -160,36 +272,9 @@ class GradebookWriter:
         wanted = [table.c[name] == value for name, value in keys.items()]
         return self._session.execute(table.select().where(*wanted)).one_or_none()
 
-    def _sheet(self, result: Result, submitted: datetime.datetime | None) -> tuple[str, bool]:
-        """The id of the student's notebook, and whether it was there already."""
-        api = self._api
-        keys = {"assignment_id": self._assignment, "student_id": result.student}
-        handed_in = None
-        if self._one(api.Student, id=result.student) is None:
-            self._add(api.Student, [{"id": result.student}])
-        else:
-            handed_in = self._one(api.SubmittedAssignment, **keys)
-        if handed_in is None:
-            found = api.new_uuid()
-            self._add(api.SubmittedAssignment, [{"id": found, "timestamp": submitted, **keys}])
-        else:
-            found = handed_in.id
-            if submitted is not None:
-                self._change(api.SubmittedAssignment, handed_in, timestamp=submitted)
-        keys = {"assignment_id": found, "notebook_id": self._notebook}
-        sheet = self._one(api.SubmittedNotebook, **keys) if handed_in is not None else None
-        flagged = result.status != "graded"
-        if sheet is None:
-            found = api.new_uuid()
-            self._add(api.SubmittedNotebook, [{"id": found, "flagged": flagged, **keys}])
-            return found, False
-        if flagged:  # a flag that a person set stays
-            self._change(api.SubmittedNotebook, sheet, flagged=True)
-        return sheet.id, True
-
-    def _write_grades(self, result: Result, sheet: str, known: dict[str, Any]) -> None:
+    def _write_grades(self, result: Result, sheet: str, changed: set[str]) -> None:
         scores = {test.grade_id: test.score for test in result.tests}
-        new = []
+        known, new = self._rows(self._api.Grade, sheet), []
         for name, cell in self._grade_cells.items():
             score, row = scores.get(name), known.get(cell)
             manual = score is None
@@ -198,31 +283,94 @@ class GradebookWriter:
                 new.append({**keys, "auto_score": score, "needs_manual_grade": manual})
                 continue
             if row.manual_score is not None:  # it stays, and was perhaps given for something else
-                manual = row.needs_manual_grade or row.auto_score != score
+                manual = row.needs_manual_grade or row.auto_score != score or name in changed
             self._change(self._api.Grade, row, auto_score=score, needs_manual_grade=manual)
         self._add(self._api.Grade, new)
 
-    def _write_comments(self, result: Result, sheet: str, known: dict[str, Any]) -> None:
-        new = []
-        for name, cell in self._solution_cells.items():
-            text, row = self._comment(name, result), known.get(cell)
-            if row is None:
-                new.append({"cell_id": cell, "notebook_id": sheet, "auto_comment": text})
-            else:
-                self._change(self._api.Comment, row, auto_comment=text)
-        self._add(self._api.Comment, new)
+    def _write_comments(self, sheet: str) -> None:
+        """Rows to comment in; what tests say stands below them in the notebook."""
+        known = self._rows(self._api.Comment, sheet)
+        for row in known.values():
+            self._change(self._api.Comment, row, auto_comment=None)  # a stock grader's
+        cells = [cell for cell in self._commented_cells.values() if cell not in known]
+        self._add(self._api.Comment, [{"cell_id": c, "notebook_id": sheet} for c in cells])
 
-    def _comment(self, grade_id: str, result: Result) -> str | None:
-        """What the learner is told below a solution cell: the messages of its failed tests."""
-        names = [name for name, cell in self.assignment.solutions.items() if cell == grade_id]
-        told = [
-            _verbatim(test.message)
-            for test in result.tests
-            if test.message and any(test.grade_id.startswith(f"{name}-") for name in names)
-        ]
-        if result.status not in ("graded", "needs_review"):
-            told.insert(0, _verbatim(f"{result.status}: {result.reason}"))
-        return "\n\n".join(told) or None
+    def _penalty(self, known: Any, sheet: str, handed: Handed) -> float | None:
+        """By the course's late policy; late by an unknown time counts as late by a second."""
+        seconds = self._seconds_late(known)
+        seconds = float(handed.late) if seconds is None else seconds
+        if seconds <= 0:
+            return None
+        score = sum(_score(row) or 0.0 for row in self._rows(self._api.Grade, sheet).values())
+        return late_penalty(self._course, known.student_id, score, seconds)
+
+    def _seconds_late(self, known: Any) -> float | None:
+        if known.timestamp is None or self._due is None:
+            return None
+        due = self._due + (known.extension or datetime.timedelta())
+        return float((known.timestamp - due).total_seconds())
+
+    def completed(self, results: Iterable[Result], *, tests_only: bool = False) -> list[Result]:
+        """Results together with what persons entered: marks of the whole assignment.
+
+        Args:
+            results: what the grader found.
+            tests_only: leave written answers out, and their points.
+        """
+        cells = {
+            name: cell
+            for name, cell in self._grade_cells.items()
+            if name in self._tests or not tests_only
+        }
+        return [self._completed(result, cells) for result in results]
+
+    def _completed(self, result: Result, cells: dict[str, str]) -> Result:
+        api, most = self._api, sum(self._points[name] for name in cells)
+        keys = {"assignment_id": self._assignment, "student_id": result.student}
+        known = self._one(api.SubmittedAssignment, **keys)
+        if known is None or result.status == "missing":
+            return dataclasses.replace(result, max_score=most)
+        keys = {"assignment_id": known.id, "notebook_id": self._notebook}
+        sheet = self._one(api.SubmittedNotebook, **keys)
+        grades, comments = self._rows(api.Grade, sheet.id), self._rows(api.Comment, sheet.id)
+        said = {
+            name: comments[cell].manual_comment
+            for name, cell in self._commented_cells.items()
+            if cell in comments and comments[cell].manual_comment
+        }
+        automatic = {test.grade_id: test for test in result.tests}
+        tests = []
+        for name, cell in cells.items():
+            test = automatic.get(name)
+            score = _score(grades[cell])
+            if test is None and (name not in self._tests or score is not None):
+                test = TestResult(name, score, self._points[name], said.pop(name, ""))
+            elif test is not None and score != test.score:
+                told = f"{test.message}\nA person set this score.".strip()
+                test = dataclasses.replace(test, score=score, message=told)
+            if test is not None:
+                tests.append(test)
+        scores = [test.score for test in tests if test.score is not None]
+        penalty = (sheet.late_submission_penalty or 0.0) if scores else 0.0
+        person = self._one(api.Student, id=result.student)
+        notes = result.notes
+        if (self._seconds_late(known) or 0.0) > 0 and "late" not in notes:
+            notes = (*notes, "late")
+        return dataclasses.replace(
+            result,
+            notes=notes,
+            tests=tuple(tests) if scores else result.tests,
+            score=max(0.0, sum(scores) - penalty) if scores else None,
+            max_score=most,
+            penalty=penalty,
+            pending=tuple(
+                test.grade_id
+                for test in tests
+                if scores and test.score is None and test.grade_id not in self._tests
+            ),
+            comments=said,
+            name=" ".join(filter(None, (person.first_name, person.last_name))),
+        )
 
     def close(self) -> None:
         """Close the connection."""
@@ -235,24 +383,15 @@ class GradebookWriter:
         self.close()
 
 
-def _verbatim(text: str) -> str:
-    """A block of code in Markdown: nbgrader makes HTML of comments, and leaves HTML in them alone.
-
-    An error's text is the student's: as a paragraph it could bring a script to the instructor.
-    """
-    return "\n".join(f"    {line}" for line in text.splitlines())
+def _score(row: Any) -> float | None:
+    """As nbgrader counts a grade: a person's score before a test's, and extra credit to it."""
+    score: float | None = row.auto_score if row.manual_score is None else row.manual_score
+    return None if score is None else score + (row.extra_credit or 0.0)
 
 
 def _reason(error: BaseException) -> str:
     text = str(getattr(error, "orig", None) or error).strip()
     return text.splitlines()[0] if text else type(error).__name__
-
-
-def tools_on_path() -> None:
-    """Put this environment's programs on PATH: nbgrader calls ``alembic`` by name."""
-    programs = str(Path(sys.executable).parent)
-    if programs not in os.environ.get("PATH", "").split(os.pathsep):
-        os.environ["PATH"] = programs + os.pathsep + os.environ.get("PATH", "")
 
 
 def driver_url(url: str) -> str:

@@ -16,7 +16,7 @@ from attn_course.exercises.assignment import Assignment, TestResult
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits
 
-VERSION = 2
+VERSION = 3
 
 
 class JournalError(RuntimeError):
@@ -31,7 +31,8 @@ def result_to_json(result: Result) -> dict[str, Any]:
 def result_from_json(data: dict[str, Any]) -> Result:
     """The inverse of :func:`result_to_json`."""
     tests = tuple(TestResult(**test) for test in data["tests"])
-    return Result(**{**data, "tests": tests, "notes": tuple(data["notes"])})
+    lists = {name: tuple(data.get(name, ())) for name in ("notes", "pending")}
+    return Result(**{**data, **lists, "tests": tests})
 
 
 def run_key(assignment: Assignment, limits: Limits, *, sandbox: bool) -> str:
@@ -88,6 +89,7 @@ class Journal:
     ) -> None:
         self.path = path
         self.results: dict[str, tuple[str, Result]] = {}
+        self._files: dict[str, list[str]] = {}  # of each student, in the order of grading
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(path.with_name(path.name + ".lock"))
         try:
@@ -99,24 +101,30 @@ class Journal:
     def _open(self, key: str, seed: int | None, fresh: bool) -> None:
         header, lines, length = self._read()
         same = not fresh and header.get("key") == key and seed in (None, header.get("seed"))
-        if same:
+        self._secret = secrets.token_hex(16)
+        if not fresh and header:
             try:
                 self.seed = int(header["seed"])
+                self._secret = str(header["secret"])
+                self._files = {name: list(files) for name, files in header["files"].items()}
                 for line in lines:
-                    self.results[line["student"]] = (line["file"], result_from_json(line["result"]))
-            except (KeyError, TypeError, ValueError):
+                    self._know(line["student"], line["file"], result_from_json(line["result"]))
+            except (AttributeError, KeyError, TypeError, ValueError):
                 same = False
-                self.results.clear()
         if same:
             with self.path.open("r+b") as file:
                 file.truncate(length)  # a line cut short by a kill
             self._file = self.path.open("ab")
             return
+        self.results.clear()
         if self.path.exists() and self.path.stat().st_size:
             os.replace(self.path, self.path.with_name(self.path.name + ".old"))
+        if seed is None and not fresh and type(header.get("seed")) is int:
+            seed = header["seed"]  # a regrade draws the same inputs, for each student's last file
         self.seed = secrets.randbits(31) if seed is None else seed
         self._file = self.path.open("wb")
-        self._append({"key": key, "seed": self.seed})
+        about = {"key": key, "seed": self.seed, "secret": self._secret, "files": self._files}
+        self._append(about)
 
     def _read(self) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
         """Header, complete lines, and the length of the file up to the last of them."""
@@ -143,9 +151,30 @@ class Journal:
         """Whether this student's file is done."""
         return student in self.results and self.results[student][0] == key
 
+    def seed_of(self, student: str, key: str, *, fixed: bool = False) -> int:
+        """The seed for a student's file: that of the run, and another one for each later file.
+
+        Feedback names the seed, and with it hidden inputs can be drawn at home.
+
+        Args:
+            student: whose file it is.
+            key: of the file.
+            fixed: the instructor named the seed, and it holds for every file.
+        """
+        if fixed or not any(file != key for file in self._files.get(student, ())):
+            return self.seed
+        content = json.dumps([self._secret, student, key])
+        return int.from_bytes(hashlib.sha256(content.encode()).digest()[:4], "big") >> 1
+
+    def _know(self, student: str, key: str, result: Result) -> None:
+        self.results[student] = (key, result)
+        files = self._files.setdefault(student, [])
+        if key not in files:
+            files.append(key)
+
     def add(self, result: Result, key: str) -> None:
         """Keep a result whose gradebook rows are committed."""
-        self.results[result.student] = (key, result)
+        self._know(result.student, key, result)
         self._append({"student": result.student, "file": key, "result": result_to_json(result)})
 
     def close(self) -> None:

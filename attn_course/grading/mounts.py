@@ -1,38 +1,66 @@
 """The read-only system that every jail sees, as arguments of bubblewrap; needs no torch."""
 
-import json
 import os
 import sys
 import sysconfig
 from pathlib import Path
 
+from attn_course.grading.errors import SandboxError
+
 MATPLOTLIB = "/tmp/matplotlib"
 
 
+SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64")  # at the root, where they are not below /usr
+COURSE_MARKS = ("solutions", "source", "submitted", "gradebook.db", "nbgrader_config.py")
+
+
 def python_roots() -> list[Path]:
-    """Folders of this interpreter and its packages, none inside another."""
-    roots = {Path(sys.prefix), Path(sys.base_prefix)}
-    roots |= {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
-    roots = {root.resolve() for root in roots if root.exists()}
-    return sorted(r for r in roots if not any(o != r and r.is_relative_to(o) for o in roots))
+    """Folders of this interpreter and its packages, none inside another.
 
-
-def system_mounts(*, tmp_bytes: int | None = None) -> list[str]:
-    """Bubblewrap with new namespaces, no network, and the system and this Python read-only.
-
-    Args:
-        tmp_bytes: size of /tmp. It is mounted before anything that may lie below it, such as a
-            checkout in /tmp.
+    A folder that is reached by a link, as ``.venv`` may be, is there under both of its names.
     """
+    roots = {sys.prefix, sys.base_prefix}
+    roots |= {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+    named = {Path(root) for root in roots if os.path.exists(root)}
+    named |= {root.resolve() for root in named}
+    return sorted(r for r in named if not any(o != r and r.is_relative_to(o) for o in named))
+
+
+def courses() -> list[Path]:
+    """Folders with hidden tests, answers or marks: this one, and the checkout of the package."""
+    here, checkout = Path.cwd(), Path(__file__).resolve().parents[2]
+    found = [here] if any((here / mark).exists() for mark in COURSE_MARKS) else []
+    return [*found, *([checkout] if (checkout / "solutions").is_dir() else [])]
+
+
+def hidden_courses() -> list[Path]:
+    """Those of :func:`courses` that lie below a folder which every submission sees.
+
+    Raises:
+        SandboxError: one of them is such a folder itself.
+    """
+    found = set()
+    roots = [*python_roots(), Path("/usr"), *(Path("/") / name for name in SYSTEM)]
+    for course in (place.resolve() for place in courses()):
+        for root in (root.resolve() for root in roots):
+            if course == root:
+                raise SandboxError(
+                    f"every submission could read {course}: it holds the course, and Python itself "
+                    f"as well; make the environment in a folder below it ({course / '.venv'})"
+                )
+            if course.is_relative_to(root):
+                found.add(course)
+    return sorted(found)
+
+
+def system_mounts() -> list[str]:
+    """Bubblewrap with new namespaces, no network, and the system and this Python read-only."""
     command = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
     command += ["--proc", "/proc", "--dev", "/dev"]
-    command += [] if tmp_bytes is None else ["--size", str(tmp_bytes)]
-    command += ["--tmpfs", "/tmp"]
-    for path in font_lists():
-        command += ["--ro-bind-try", str(path), f"{MATPLOTLIB}/{path.name}"]
-    roots = [root for root in python_roots() if not root.is_relative_to("/usr")]
+    command += ["--tmpfs", "/tmp"]  # before anything that may lie below it, as a checkout may
+    roots, hidden = python_roots(), hidden_courses()
     command += ["--ro-bind", "/usr", "/usr"]
-    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
+    for name in SYSTEM:
         path = Path("/") / name
         if path.is_symlink():
             command += ["--symlink", os.readlink(path), str(path)]
@@ -40,36 +68,14 @@ def system_mounts(*, tmp_bytes: int | None = None) -> list[str]:
             command += ["--ro-bind", str(path), str(path)]
     for name in ("/etc/ld.so.cache", "/etc/fonts", "/etc/localtime"):
         command += ["--ro-bind-try", name, name]
-    for root in roots:
+    for root in (root for root in roots if not root.is_relative_to("/usr")):
         command += ["--ro-bind", str(root), str(root)]
+    for course in hidden:
+        command += ["--tmpfs", str(course)]
+        for root in (root for root in roots if root.is_relative_to(course)):
+            command += ["--ro-bind", str(root), str(root)]
+        command += ["--remount-ro", str(course)]
     return command
-
-
-def font_lists() -> list[Path]:
-    """The lists of fonts that matplotlib has made for this user; a jail takes 0.5 s to make one.
-
-    One that names a font in a home folder is left out: the jail has no such font, and need not
-    know what the folder is called.
-    """
-    user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(os.environ.get("MPLCONFIGDIR") or Path(user) / "matplotlib")
-    return [path for path in sorted(folder.glob("fontlist-*.json")) if _names_known_fonts(path)]
-
-
-def _names_known_fonts(path: Path) -> bool:
-    try:
-        found = json.loads(path.read_bytes())
-        names = [font["fname"] for kind in ("ttflist", "afmlist") for font in found[kind]]
-        # matplotlib's own have no folder in front
-        return all(not os.path.isabs(name) or _in_jail(Path(name)) for name in names)
-    except (OSError, ValueError, TypeError, KeyError):
-        return False
-
-
-def _in_jail(path: Path) -> bool:
-    return ".." not in path.parts and any(
-        path.is_relative_to(root) for root in (Path("/usr"), *python_roots())
-    )
 
 
 def environment(home: str, package: str) -> dict[str, str]:

@@ -1,15 +1,11 @@
-"""Spread submissions over workers: this process, several processes, or a dask cluster.
-
-Every worker keeps one jail and grades one submission at a time in it. Results come back in the
-order in which they are ready; only the caller writes.
-"""
+"""What one worker does: it keeps one jail, and grades one submission at a time in it."""
 
 import atexit
 import dataclasses
 import os
-import secrets
+import signal
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 
 from attn_course.exercises.assignment import Assignment
 from attn_course.grading.errors import SandboxError
@@ -33,7 +29,11 @@ class Settings:
     assignment: Assignment
     limits: Limits = dataclasses.field(default_factory=Limits)
     sandbox: bool = True
-    order: str = dataclasses.field(default_factory=secrets.token_hex)  # of this run, told nobody
+
+    @property
+    def verdict_seconds(self) -> float:
+        """Wall clock of one verdict, of which the submission's own is a part."""
+        return self.limits.verdict_seconds or 2 * self.limits.wall_seconds + 30
 
 
 Results = Generator[Result, None, None]
@@ -79,8 +79,14 @@ def load_grader() -> None:
     torch.set_num_threads(1)
 
 
-def grade_task(task: Task, settings: Settings) -> Result:
+def grade_task(task: Task, settings: Settings, *, may_die: bool = False) -> Result:
     """Grade one submission in this process.
+
+    Args:
+        task: the submission.
+        settings: assignment, limits, sandbox.
+        may_die: this process may be ended by an alarm when the verdict takes too long. Nothing
+            else stops a tensor operation, and an answer chooses what our tests compute with.
 
     Raises:
         SandboxError: the jail cannot start on this machine at all.
@@ -88,93 +94,50 @@ def grade_task(task: Task, settings: Settings) -> Result:
     with _one_at_a_time:
         zygote = zygote_of_this_process(sandbox=settings.sandbox, wait=False)
         load_grader()
+        zygote.ready()
         from attn_course.grading.verdict import grade_notebook
 
-        return grade_notebook(
-            task.data,
-            settings.assignment,
-            zygote,
-            student=task.student,
-            seed=task.seed,
-            limits=settings.limits,
-            order=settings.order,
-        )
+        try:
+            if may_die:
+                signal.setitimer(signal.ITIMER_REAL, settings.verdict_seconds)
+            return grade_notebook(
+                task.data,
+                settings.assignment,
+                zygote,
+                student=task.student,
+                seed=task.seed,
+                limits=settings.limits,
+            )
+        finally:
+            if may_die:
+                signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def run_here(tasks: Sequence[Task], settings: Settings) -> Results:
-    """Grade one after the other in this process."""
-    before = keep_to_one_core(os.getpid())
-    try:
-        for task in tasks:
-            yield grade_task(task, settings)
-    finally:
-        if before:
-            os.sched_setaffinity(0, before)
-
-
-def keep_to_one_core(number: int) -> list[int]:
-    """Keep this thread, and the submissions that it waits for, on one core.
+def keep_to_one_core(number: int) -> None:
+    """Keep this process, and the submissions that it waits for, on one core.
 
     Grader and submission take turns many times for each test; handing over to a core that sleeps
     takes longer than most answers.
 
     Args:
-        number: which of the cores that this thread may use.
-
-    Returns:
-        The cores it could use before.
+        number: which of the cores that this process may use.
     """
-    if not hasattr(os, "sched_setaffinity"):
-        return []
-    before = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {before[number % len(before)]})
-    return before
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[number % len(cores)]})
 
 
-def given_up(task: Task, settings: Settings, reason: str) -> Result:
+def failed_result(task: Task, settings: Settings, reason: str) -> Result:
     """The result of a submission whose grading process died, and why."""
     return Result(
         student=task.student,
         assignment=settings.assignment.slug,
         status="sandbox_error",
-        reason=f"{reason} (out of memory?)",
+        reason=reason,
         max_score=settings.assignment.max_score,
         seed=task.seed,
         sandboxed=settings.sandbox,
     )
-
-
-def run(
-    tasks: Sequence[Task],
-    settings: Settings,
-    *,
-    workers: int = 1,
-    scheduler: str | None = None,
-) -> Results:
-    """Results of all tasks, as they are ready.
-
-    Args:
-        tasks: one for each student.
-        settings: assignment, limits, sandbox.
-        workers: processes on this machine.
-        scheduler: address of a dask scheduler to use instead.
-
-    Raises:
-        ValueError: fewer than one worker.
-        SandboxError: the jail or the cluster cannot be used.
-    """
-    if workers < 1:
-        raise ValueError(f"workers: expected at least 1, got {workers}")
-    if scheduler is not None:
-        from attn_course.grading.cluster import run_dask
-
-        return run_dask(tasks, settings, address=scheduler)
-    start(settings)
-    if workers == 1 or len(tasks) < 2:
-        return run_here(tasks, settings)
-    from attn_course.grading.workers import run_processes
-
-    return run_processes(tasks, settings, workers=min(workers, len(tasks)))
 
 
 def start(settings: Settings) -> None:
@@ -183,6 +146,7 @@ def start(settings: Settings) -> None:
     Raises:
         SandboxError: it cannot start here.
     """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process with threads cannot be forked
     if settings.sandbox not in _zygotes and settings.sandbox and (problem := sandbox_problem()):
         raise SandboxError(problem)
     zygote_of_this_process(sandbox=settings.sandbox, wait=False)

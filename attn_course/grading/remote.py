@@ -7,13 +7,34 @@ or taking it for a number would let the submission decide the outcome, so each o
 import functools
 import inspect
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
+
+import torch
 
 from attn_course.grading.errors import StudentError
-from attn_course.grading.session import Session
+from attn_course.grading.jail.wire import Hold
 
 # Bytes of resident memory that Python and the allocator keep for themselves.
 MEMORY_SLACK = 24 << 20
+
+
+# What a test asks of a tensor. An object that has it too would answer as it likes.
+TENSOR_ONLY = frozenset(dir(torch.Tensor)) - frozenset(dir(torch.nn.Module))
+
+
+class Process(Protocol):
+    """What a stand-in needs of the session that it speaks to."""
+
+    mutated: bool
+
+    def call(self, request: dict[str, Any], hold: Hold | None = None) -> Any:
+        """Send a request and return what it gives."""
+
+    def restricted(self, forbidden: tuple[str, ...]) -> "Process":
+        """The process that lacks some calls."""
+
+    def memory(self, *, reset: bool = False) -> dict[str, int]:
+        """Its memory, seen from outside."""
 
 
 class NotAPlainValue(StudentError, TypeError):
@@ -23,17 +44,17 @@ class NotAPlainValue(StudentError, TypeError):
 class Remote:
     """Common to functions known by name and to objects known by handle."""
 
-    _session: Session
+    _session: Process
     _description: str
 
-    def __init__(self, session: Session, description: str) -> None:
+    def __init__(self, session: Process, description: str) -> None:
         object.__setattr__(self, "_session", session)
         object.__setattr__(self, "_description", description)
 
     def _address(self) -> dict[str, Any]:
         raise TypeError("a bare Remote has no address")
 
-    def _at(self) -> Session:
+    def _at(self) -> Process:
         """The process that is asked."""
         return self._session
 
@@ -114,21 +135,32 @@ class RemoteFunction(Remote):
         session: the submission.
         name: the global name in its notebook.
         forbidden: library calls that its process must not have.
+        plain: it is a function that gives plain data; an object is refused before a test sees it.
     """
 
     __name__: str
     _forbidden: tuple[str, ...]
+    _plain: bool
 
-    def __init__(self, session: Session, name: str, *, forbidden: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, session: Process, name: str, *, forbidden: tuple[str, ...] = (), plain: bool = False
+    ) -> None:
         super().__init__(session, f"{name}")
         object.__setattr__(self, "__name__", name)
         object.__setattr__(self, "_forbidden", forbidden)
+        object.__setattr__(self, "_plain", plain)
 
     def _address(self) -> dict[str, Any]:
         return {"name": self.__name__}
 
-    def _at(self) -> Session:
+    def _at(self) -> Process:
         return self._session.restricted(self._forbidden)
+
+    def _request(self, operation: str, **more: Any) -> Any:
+        found = super()._request(operation, **more)
+        for given in _objects(found) if self._plain else ():
+            raise NotAPlainValue(f"{self.__name__} gave {given._description}, and no plain value")
+        return found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._request("call", args=list(args), kwargs=kwargs)
@@ -139,24 +171,29 @@ class RemoteObject(Remote):
 
     def __init__(
         self,
-        session: Session,
+        session: Process,
         number: int,
         *,
         kind: str,
         type_name: str,
-        path: tuple[str, ...] = (),
     ) -> None:
         super().__init__(session, f"an object of type {type_name}")
         object.__setattr__(self, "_number", number)
         object.__setattr__(self, "_kind", kind)
         object.__setattr__(self, "_type_name", type_name)
-        object.__setattr__(self, "_path", path)
+        object.__setattr__(self, "_made_by_call", False)
 
     def _node(self) -> dict[str, Any]:
         return {"$": "object", "id": self._number}
 
     def _address(self) -> dict[str, Any]:
-        return {"object": self, "id": self._number, "path": list(self._path)}
+        return {"object": self, "id": self._number, "path": []}
+
+    def _request(self, operation: str, **more: Any) -> Any:
+        found = super()._request(operation, **more)
+        for given in _objects(found) if operation != "get" else ():
+            object.__setattr__(given, "_made_by_call", True)
+        return found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._request("call", args=list(args), kwargs=kwargs)
@@ -164,7 +201,9 @@ class RemoteObject(Remote):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self._request("get", path=[*self._path, name])
+        if self._made_by_call and name in TENSOR_ONLY:
+            self._refuse()
+        return self._request("get", path=[name])
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise NotAPlainValue("attributes of a submission's object cannot be set from a test")
@@ -188,7 +227,19 @@ class RemoteObject(Remote):
         return found[0]
 
 
-def _hold(session: Session, value: object) -> Any:
+def _objects(value: Any) -> Iterator["RemoteObject"]:
+    """The objects of a submission in what it gave."""
+    if isinstance(value, RemoteObject):
+        yield value
+    elif isinstance(value, list | tuple | set):
+        for item in value:
+            yield from _objects(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _objects(item)
+
+
+def _hold(session: Process, value: object) -> Any:
     """Objects of the submission go back to it as their handle, functions as their name."""
     if type(value) is RemoteObject and value._session is session:
         return value._node()

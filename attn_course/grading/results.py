@@ -12,6 +12,10 @@ class Result:
     ``status`` is ``graded``, ``needs_review`` (graded as far as its cells allow), ``missing``,
     ``unreadable``, ``stripped``, ``timeout`` or ``sandbox_error``; only the first two, and a
     ``timeout`` after some tests, carry a score. ``reason`` says why in a sentence.
+
+    The last fields are empty until the gradebook has been read (``GradebookWriter.completed``):
+    then ``tests`` and both scores hold what a person graded too, ``score`` less ``penalty``.
+    ``pending`` names the written answers that nobody has graded yet.
     """
 
     student: str
@@ -27,3 +31,7 @@ class Result:
     answers: dict[str, str] = dataclasses.field(default_factory=dict)
     output: str = ""
     seconds: float = 0.0
+    name: str = ""
+    penalty: float = 0.0
+    pending: tuple[str, ...] = ()
+    comments: dict[str, str] = dataclasses.field(default_factory=dict)

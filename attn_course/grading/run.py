@@ -2,18 +2,17 @@
 
 import contextlib
 import dataclasses
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from attn_course.exercises.assignment import Assignment, load_assignment
-from attn_course.grading import pool
+from attn_course.grading import pool, spread
 from attn_course.grading.collect import Handed, collect
+from attn_course.grading.errors import SandboxError
 from attn_course.grading.gradebook import GradebookWriter
 from attn_course.grading.journal import Journal, file_key, run_key
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits
-from attn_course.grading.startup import no_collections
 
 INSTRUCTOR = "\0instructor"
 
@@ -28,6 +27,8 @@ def grade_class(
     notebook: bytes,
     slug: str,
     gradebook: str | None = None,
+    root: Path | None = None,
+    tests_only: bool = False,
     journal: Path | None = None,
     fresh: bool = False,
     seed: int | None = None,
@@ -43,10 +44,15 @@ def grade_class(
         submissions: a folder, a notebook, a zip, or what ``collect`` made of one.
         notebook: bytes of the instructor's version, with solutions and hidden tests.
         slug: name of the assignment.
-        gradebook: SQLAlchemy address of an nbgrader gradebook to fill; None fills none.
+        gradebook: SQLAlchemy address of an nbgrader gradebook to fill; "" is the one that
+            ``nbgrader_config.py`` names, None fills none.
+        root: the course's folder, in which what was handed in is laid for formgrader; None lays
+            nothing.
+        tests_only: leave the written answers out of the results.
         journal: file that lets a rerun go on; None keeps none.
         fresh: set an earlier run's journal aside and grade everyone again.
-        seed: of the random inputs; drawn, and kept in the journal, when None.
+        seed: of the random inputs; when None one is drawn and kept in the journal, and a student's
+            later hand-ins have other inputs.
         limits: wall clock and resources of a submission.
         sandbox: False grades without the jail, which any submission can then leave.
         workers: processes on this machine.
@@ -54,11 +60,13 @@ def grade_class(
         progress: called after each result with the result, the count so far and the total.
 
     Returns:
-        One result for each submission, sorted by student.
+        One result for each submission, sorted by student; with a gradebook, what persons entered
+        there is part of it.
 
     Raises:
         AssignmentError: the instructor's solution does not earn full marks.
         CollectError: there is nothing to grade.
+        CourseError: nbgrader refuses its settings or the instructor's notebook.
         GradebookError: the gradebook cannot be used.
         JournalError: another run is grading with the same journal.
         SandboxError: the jail or the cluster cannot be used.
@@ -73,44 +81,43 @@ def grade_class(
         done = {name: log.results[name][1] for name in by_student if log.has(name, keys[name])}
         if scheduler is None and len(done) < len(handed):
             pool.start(settings)  # while the gradebook opens
-        book = _open_gradebook(stack, gradebook, assignment)
-        seed = log.seed
+        book = None
+        if gradebook is not None:
+            book = stack.enter_context(GradebookWriter(gradebook, notebook, slug, root))
         if book is not None:
-            for name in sorted(done.keys() - book.students()):  # another gradebook than last time
-                book.write(done[name], submitted=by_student[name].submitted)
+            for name in sorted(done):  # whoever has written there since
+                book.write(done[name], by_student[name])
         tasks = [
-            pool.Task(student=item.student, data=item.data, seed=seed)
+            pool.Task(
+                student=item.student,
+                data=item.data,
+                seed=log.seed_of(item.student, keys[item.student], fixed=seed is not None),
+            )
             for item in handed
             if item.student not in done
         ]
         if not tasks:
-            return [done[name] for name in sorted(done)]
-        if scheduler is None and workers == 1:
-            with no_collections():
-                pool.load_grader()
-            gc.freeze()  # or each collection looks at all that was imported
-            stack.callback(gc.unfreeze)
-        check = pool.Task(student=INSTRUCTOR, data=notebook, seed=seed)
-        results = stack.enter_context(
-            contextlib.closing(
-                pool.run([check, *tasks], settings, workers=workers, scheduler=scheduler)
-            )
-        )
-        for result in _checked(results, assignment):
+            return _sorted(done, book, tests_only)
+        solution = pool.Task(student=INSTRUCTOR, data=notebook, seed=log.seed)
+        graded = spread.run(solution, tasks, settings, workers=workers, scheduler=scheduler)
+        results = stack.enter_context(contextlib.closing(graded))
+        _check_solution(next(results), assignment)  # before anything of a student runs
+        for result in results:
             item = by_student[result.student]
             result = _annotated(result, item)
             if book is not None:
-                book.write(result, submitted=item.submitted)
+                book.write(result, item)
             log.add(result, keys[result.student])
             done[result.student] = result
             progress(result, len(done), len(handed))
-    return [done[name] for name in sorted(done)]
+        return _sorted(done, book, tests_only)
 
 
-def _open_gradebook(
-    stack: contextlib.ExitStack, url: str | None, assignment: Assignment
-) -> GradebookWriter | None:
-    return stack.enter_context(GradebookWriter(url, assignment)) if url else None
+def _sorted(
+    done: dict[str, Result], book: GradebookWriter | None, tests_only: bool
+) -> list[Result]:
+    found = [done[name] for name in sorted(done)]
+    return found if book is None else book.completed(found, tests_only=tests_only)
 
 
 def _open_journal(
@@ -131,29 +138,22 @@ def _open_journal(
 
 def _annotated(result: Result, item: Handed) -> Result:
     notes = [*result.notes, *([item.note] if item.note else []), *(["late"] if item.late else [])]
-    return dataclasses.replace(result, notes=tuple(notes))
+    return dataclasses.replace(result, notes=tuple(notes), name=item.name)
 
 
-def _checked(results: Iterator[Result], assignment: Assignment) -> Iterator[Result]:
-    """Hold results back until the instructor's own solution has earned full marks.
+def _check_solution(result: Result, assignment: Assignment) -> None:
+    """Look at what the instructor's own notebook earned.
 
     Raises:
-        AssignmentError: it has not; a fault of a test cell must never become a student's zero.
+        AssignmentError: it lost points; a fault of a test cell must never become a student's zero.
+        SandboxError: it could not be graded at all.
     """
-    held: list[Result] = []
-    passed = False
-    for result in results:
-        if result.student != INSTRUCTOR:
-            held.append(result)
-        elif result.score != assignment.max_score:
-            lost = [test for test in result.tests if test.score != test.max]
-            what = f"{lost[0].grade_id}: {lost[0].message}" if lost else result.reason
-            raise AssignmentError(
-                f"the solution of {assignment.slug} does not pass its own tests, so nobody was "
-                f"graded: {what}"
-            )
-        else:
-            passed = True
-        if passed:
-            yield from held
-            held.clear()
+    if result.status == "sandbox_error":
+        raise SandboxError(f"the solution of {assignment.slug} could not be run: {result.reason}")
+    if result.score != assignment.max_score:
+        lost = [test for test in result.tests if test.score != test.max]
+        what = f"{lost[0].grade_id}: {lost[0].message}" if lost else result.reason
+        raise AssignmentError(
+            f"the solution of {assignment.slug} does not pass its own tests, so nobody was "
+            f"graded: {what}"
+        )

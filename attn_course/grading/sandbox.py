@@ -22,7 +22,7 @@ OPEN_PARTS = (
     *("__init__.py", "py.typed", "_checks.py", "masks.py", "data", "viz"),
     *("probes/student.py", "probes/values.py", "probes/oracle.py"),
 )
-START_SECONDS = 60.0
+START_SECONDS = 180.0  # three on a quiet machine
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,7 @@ class Limits:
 
     wall_seconds: float = 60.0
     call_seconds: float = 10.0
+    verdict_seconds: float | None = None  # of which the above are a part; None for twice and more
     cpu_seconds: int = 60
     memory_bytes: int = 2 << 30
     file_bytes: int = 16 << 20
@@ -170,10 +171,8 @@ class Zygote:
 
     def spawn(
         self, limits: Limits, forbidden: Sequence[str] = ()
-    ) -> tuple[socket.socket, socket.socket, int]:
-        """Fork a submission: the socket for calls, the one that holds its life, and its notes.
-
-        The last is a pipe out of which comes a byte whenever something forbidden is wanted.
+    ) -> tuple[socket.socket, socket.socket]:
+        """Fork a submission: the socket for calls, and the one that holds its life.
 
         Args:
             limits: what it may use.
@@ -190,12 +189,9 @@ class Zygote:
 
     def _spawn(
         self, limits: Limits, forbidden: Sequence[str]
-    ) -> tuple[socket.socket, socket.socket, int]:
+    ) -> tuple[socket.socket, socket.socket]:
         ours, theirs = socket.socketpair()
         life, their_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        notes, their_notes = os.pipe()
-        for end in (notes, their_notes):  # full or empty, nobody waits
-            os.set_blocking(end, False)
         order = {
             "limits": dataclasses.asdict(limits),
             "confined": self.sandbox,
@@ -203,21 +199,16 @@ class Zygote:
             "cores": _cores(),
         }
         try:
-            socket.send_fds(
-                self._control,
-                [json.dumps(order).encode()],
-                [theirs.fileno(), their_life.fileno(), their_notes],
-            )
+            descriptors = [theirs.fileno(), their_life.fileno()]
+            socket.send_fds(self._control, [json.dumps(order).encode()], descriptors)
         except OSError:
             ours.close()
             life.close()
-            os.close(notes)
             raise
         finally:
             theirs.close()
             their_life.close()
-            os.close(their_notes)
-        return ours, life, notes
+        return ours, life
 
     def _end(self) -> str:
         """Stop the jail; the last line that it wrote to standard error."""

@@ -6,9 +6,7 @@ how it died.
 
 import contextlib
 import dataclasses
-import functools
 import json
-import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +20,7 @@ from attn_course.grading.errors import (
     student_error,
 )
 from attn_course.grading.jail import wire
-from attn_course.grading.rounds import Replay, Round
+from attn_course.grading.remote import RemoteObject
 from attn_course.grading.sandbox import Limits, Zygote
 
 MAX_CALLBACKS = 100_000
@@ -40,9 +38,6 @@ class Session:
         limits: wall clock and resources.
         seed: of the random numbers that the submission draws itself; known to it.
         forbidden: library calls that are taken out of its process before the cells run.
-        shared: this process stands for those with shorter lists too, until something is wanted
-            that is not on all of them.
-        main: of which this one is a part.
 
     Raises:
         StudentTimeout: the cells did not end in time.
@@ -58,14 +53,9 @@ class Session:
         limits: Limits,
         seed: int = 0,
         forbidden: Sequence[str] = (),
-        shared: bool = False,
-        main: "Session | None" = None,
     ) -> None:
-        self._main = main or self
-        self.replay: Replay | None = None  # of the test that is being executed; the main one's
         self.zygote, self.limits, self.seed = zygote, limits, seed
         self.forbidden = tuple(forbidden)
-        self.shared = shared
         self._restricted: dict[tuple[str, ...], Session] = {}
         self.bytes_left = MAX_SESSION_BYTES
         self.deadline = time.monotonic() + limits.wall_seconds
@@ -75,14 +65,10 @@ class Session:
         self.output = ""
         self.ended: dict[str, Any] | None = None  # the zygote's report
         self.lost: str | None = None  # why it cannot be called any more
-        self._unborn: str | None = None  # why a restricted process could not be had
-        self.restarts = 0
+        self._spawn_error: str | None = None  # why a restricted process could not be had
         self.mutated = False  # whether some call has written into its arguments
         self._connection: socket.socket | None = None
-        self._notes: int | None = None
-        self._until = self._seconds = 0.0  # of the call that is being replayed
-        self._wanted = False
-        self._boot()
+        self._run_cells()
 
     @property
     def alive(self) -> bool:
@@ -94,21 +80,10 @@ class Session:
         """Wall clock left to this submission."""
         return self.deadline - time.monotonic()
 
-    def _boot(self) -> None:
-        try:
-            self._run_cells()
-        except SubmissionLost:
-            if not self.unshare():
-                raise
-            self._run_cells()
-        else:
-            if self.unshare():
-                self._run_cells()
-
     def _run_cells(self) -> None:
         self.ended = self.lost = None
         self._ahead = bytearray()
-        self._connection, self._life, self._notes = self.zygote.spawn(self.limits, self.forbidden)
+        self._connection, self._life = self.zygote.spawn(self.limits, self.forbidden)
         request = {"op": "cells", "cells": self.cells, "seed": self.seed}
         what = "the notebook's own cells"
         try:
@@ -129,34 +104,11 @@ class Session:
         self.names = frozenset(name for name in names if type(name) is str)
         self.output = str(report.get("output", ""))[: self.limits.output_characters]
 
-    def unshare(self) -> bool:
-        """Give every list of forbidden calls a process of its own, if that makes a difference.
-
-        Most submissions need nothing that is on any list, and one process does for all questions.
-        One that does is ended; the next :meth:`restart` runs the cells with nothing forbidden.
-
-        Returns:
-            Whether what was wanted since the last start was not there, so that it must be repeated.
-        """
-        if not (self.shared and self._missed()):
-            return False
-        self.end()
-        self.shared, self.forbidden = False, ()
-        return True
-
-    def _missed(self) -> bool:
-        """Whether the process has wanted something that was taken out of it."""
-        if self._notes is not None:
-            with contextlib.suppress(OSError):  # nothing there
-                self._wanted = bool(os.read(self._notes, 1)) or self._wanted
-        return self._wanted
-
     def restart(self) -> None:
         """After a death: the cells once more in a fresh process, in the time that is left."""
         self._end_restricted()
         self.end()
-        self.restarts += 1
-        self._boot()
+        self._run_cells()
 
     def restricted(self, forbidden: Sequence[str]) -> "Session":
         """The same submission in a process of its own that lacks ``forbidden``; made when needed.
@@ -168,16 +120,16 @@ class Session:
             SubmissionLost: the jail died or answered garbage while they ran.
         """
         key = tuple(forbidden)
-        if key == self.forbidden or (self.shared and set(key) <= set(self.forbidden)):
+        if key == self.forbidden:
             return self
         if key not in self._restricted:
             limits = dataclasses.replace(self.limits, wall_seconds=max(0.0, self.seconds_left))
             try:
                 self._restricted[key] = Session(
-                    self.zygote, self.cells, limits=limits, seed=self.seed, forbidden=key, main=self
+                    self.zygote, self.cells, limits=limits, seed=self.seed, forbidden=key
                 )
             except Exception as error:  # the test that asks for it cannot be finished either
-                self._unborn = str(error) or type(error).__name__
+                self._spawn_error = str(error) or type(error).__name__
                 raise
         found = self._restricted[key] = self._restricted.pop(key)  # the latest comes last
         return found
@@ -185,52 +137,24 @@ class Session:
     def why_lost(self) -> str | None:
         """Why one of its processes cannot be called any more; None when all can."""
         reasons = (one.lost for one in (self, *self._restricted.values()) if one.lost)
-        return next(reasons, self._unborn)
+        return next(reasons, self._spawn_error)
 
     def forget_dead(self) -> None:
         """Between tests: the restricted process of the last one stays, if it is alive.
 
         Others are made again when they are needed: each may hold as much memory as this one.
         """
-        self._unborn = None
+        self._spawn_error = None
         latest = list(self._restricted)[-1:]
         for key, one in list(self._restricted.items()):
             if key not in latest or not one.alive:
                 one.end()
                 del self._restricted[key]
 
-    def any_mutated(self) -> bool:
-        """Whether a call has written into its arguments and nobody has asked about it yet."""
-        return any(one.mutated for one in (self, *self._restricted.values()))
-
     def call(self, request: dict[str, Any], hold: wire.Hold | None = None) -> Any:
         """One request within the per-call budget; see ``jail/worker.py`` for the operations."""
         seconds = min(self.limits.call_seconds, self.seconds_left)
-        return self._exchange(request, seconds=seconds, what=CALL, hold=hold, taped=True)
-
-    def ask(self, target: tuple[str, ...], question: bytes, *, opens: bool) -> Round:
-        """Put a question that another submission was asked, byte for byte.
-
-        Args:
-            target: the forbidden calls of the process that is asked.
-            question: a request, or the answer to its callback.
-            opens: it is a request, with a budget of its own.
-
-        Raises:
-            StudentTimeout: the cells of a new process did not end in time.
-            SubmissionLost: a new process died or answered garbage while they ran.
-        """
-        process = self if target == self.forbidden else self.restricted(target)
-        found = Round(target, question, opens)
-        try:
-            if opens:
-                process._seconds = min(self.limits.call_seconds, self.seconds_left)
-                process._until = time.monotonic() + process._seconds
-            with process._failing(CALL, process._seconds):
-                found.answer = process._talk([question], process._until)
-        except Exception as error:
-            found.error = error
-        return found
+        return self._exchange(request, seconds=seconds, what=CALL, hold=hold)
 
     def _exchange(
         self,
@@ -239,9 +163,8 @@ class Session:
         seconds: float,
         what: str,
         hold: wire.Hold | None = None,
-        taped: bool = False,
     ) -> Any:
-        replay = self._main.replay if taped else None
+        """Send a request, answer the callbacks that it leads to, and return what it gives."""
         until = time.monotonic() + max(0.0, seconds)
         callbacks: list[Callable[..., Any]] = []
 
@@ -254,32 +177,27 @@ class Session:
             raise wire.WireError(f"a {type(value).__name__} cannot be given to a submission")
 
         try:
-            question = wire.pack(request, keep)
+            frame = wire.pack(request, keep)
         except wire.WireError as error:  # the conversation has not begun, and can go on
             raise CannotCross(str(error)) from None
         with self._failing(what, seconds):
-            for number in range(MAX_CALLBACKS):
-                if replay is None:
-                    answer = self._talk(question, until)
-                else:
-                    talk = functools.partial(self._talk, question, until)
-                    answer = replay.round(self.forbidden, b"".join(question), not number, talk)
-                reply = wire.open_frame(answer, self._resolve)
-                if type(reply) is not dict:
-                    raise wire.WireError("reply is not a mapping")
+            for _ in range(MAX_CALLBACKS):
+                reply = self._round_trip(frame, until)
                 if "callback" not in reply:
                     break
-                question = packed(call_back(callbacks, reply), keep)
+                frame = packed(call_back(callbacks, reply), keep)
             else:
                 raise wire.WireError("too many callbacks")
             if "exc" not in reply:
-                self._accept(reply)
+                if "ok" not in reply:
+                    raise wire.WireError("reply without a result")
+                self.mutated = self.mutated or bool(reply.get("changed"))
         if "exc" in reply:  # raised outside the block above, which takes an OSError for a dead jail
             raise student_error(reply["exc"])
         return reply["ok"]
 
-    def _talk(self, question: wire.Buffers, until: float) -> list[bytearray]:
-        """Send one frame and wait for one."""
+    def _round_trip(self, frame: wire.Buffers, until: float) -> dict[str, Any]:
+        """Send one message and wait for one."""
         connection = self._connection
         if connection is None:
             raise SubmissionLost("the submission's process has ended")
@@ -290,8 +208,13 @@ class Session:
                 raise TimeoutError
             connection.settimeout(left)
 
-        wire.send_frame(connection, question, wait)
-        return wire.receive_frame(connection, wait=wait, count=self._count, ahead=self._ahead)
+        wire.send_frame(connection, frame, wait)
+        reply = wire.receive(
+            connection, self._resolve, wait=wait, count=self._count, ahead=self._ahead
+        )
+        if type(reply) is not dict:
+            raise wire.WireError("reply is not a mapping")
+        return reply
 
     @contextlib.contextmanager
     def _failing(self, what: str, seconds: float) -> Iterator[None]:
@@ -316,14 +239,7 @@ class Session:
         if self.bytes_left < 0:
             raise wire.WireError(f"more than {MAX_SESSION_BYTES >> 20} MiB in one submission")
 
-    def _accept(self, reply: dict[str, Any]) -> None:
-        if "ok" not in reply:
-            raise wire.WireError("reply without a result")
-        self.mutated = self.mutated or bool(reply.get("changed"))
-
     def _resolve(self, node: dict[str, Any]) -> object:
-        from attn_course.grading.remote import RemoteObject
-
         number, kind, name = node.get("id"), node.get("kind"), node.get("type")
         if node["$"] != "object" or type(number) is not int or type(name) is not str:
             raise wire.WireError("malformed handle")
@@ -337,8 +253,6 @@ class Session:
         """
         if self._connection is None:
             raise SubmissionLost("the submission's process has ended")
-        if self._main.replay is not None:
-            self._main.replay.complete = False  # memory is seen from outside: no answer tells of it
         with contextlib.suppress(OSError):  # the zygote is gone, and its report waits
             self._life.send(b"r" if reset else b"m")
         found = self._heard()
@@ -373,6 +287,8 @@ class Session:
             return f"the jail answered garbage: {error}"
         if code == -9 and float(ended.get("cpu", 0)) >= self.limits.cpu_seconds:
             return f"the submission used more than {self.limits.cpu_seconds} s of CPU"
+        if ended.get("flooded"):
+            return f"the submission had more than {self.limits.processes} threads"
         if ended.get("told"):
             return "the submission closed its connection to the grader"
         if isinstance(code, int) and code < 0:
@@ -417,10 +333,6 @@ class Session:
         while self.ended is None and (said := self._heard()):
             self.ended = said if "exit" in said else None
         self._life.close()
-        self._missed()
-        if self._notes is not None:
-            os.close(self._notes)
-            self._notes = None
 
     def __enter__(self) -> "Session":
         return self

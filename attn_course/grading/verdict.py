@@ -9,28 +9,17 @@ from typing import Any
 
 from attn_course.exercises.assignment import Assignment, TestCell, TestResult
 from attn_course.exercises.submission import Submission, Unreadable, parse_notebook, read_submission
-from attn_course.exercises.testcell import (
-    keep_randomness,
-    names_used,
-    plain_text,
-    run_locked,
-    run_test,
-    seeded,
-)
-from attn_course.grading.board import Board
+from attn_course.exercises.testcell import names_used, plain_text, run_locked, run_test, seeded
+from attn_course.grading.callbacks import bounded_memory
 from attn_course.grading.errors import SandboxError, StudentTimeout, SubmissionLost
 from attn_course.grading.remote import Missing, RemoteFunction
-from attn_course.grading.replay import Conversations
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.session import Session
-from attn_course.probes.draw import same_order
 from attn_course.probes.memo import Memo, remembering
 
-Key = tuple[str, int, str | None]  # assignment, seed, order
-_known: dict[Key, Conversations] = {}  # the latest assignment only
-_board: Board | None = None
-_memo = Memo()  # what the instructor's own functions give; the class is put the same questions
+MAX_BYTES = 4 << 30  # of memory that one verdict may take in this process
+_memo = Memo()  # what the instructor's own functions give; the class is given the same inputs
 
 
 def grade_notebook(
@@ -41,7 +30,6 @@ def grade_notebook(
     student: str,
     seed: int,
     limits: Limits,
-    order: str | None = None,
 ) -> Result:
     """Grade one notebook; every outcome is a :class:`Result`, never an exception.
 
@@ -53,59 +41,63 @@ def grade_notebook(
         student: whose it is.
         seed: of the random inputs.
         limits: wall clock and resources.
-        order: a secret of this run, from which tests in an order of chance have the same order for
-            all of a class; None draws another order for each.
     """
     begun = time.monotonic()
+    try:
+        with bounded_memory(MAX_BYTES):
+            found = _grade(data, assignment, zygote, seed=seed, limits=limits)
+    except Exception as error:  # the border: what one submission does ends in its own status
+        reason = f"the grader could not finish this submission: {type(error).__name__}"
+        found = {"status": "sandbox_error", "reason": reason}
+    return Result(
+        student=student,
+        assignment=assignment.slug,
+        max_score=assignment.max_score,
+        seed=seed,
+        sandboxed=zygote.sandbox,
+        seconds=time.monotonic() - begun,
+        **found,
+    )
 
-    def result(status: str, reason: str, **more: Any) -> Result:
-        return Result(
-            student=student,
-            assignment=assignment.slug,
-            status=status,
-            reason=plain_text(reason),
-            max_score=assignment.max_score,
-            seed=seed,
-            sandboxed=zygote.sandbox,
-            seconds=time.monotonic() - begun,
-            **more,
-        )
+
+def _grade(
+    data: bytes | str | None, assignment: Assignment, zygote: Zygote, *, seed: int, limits: Limits
+) -> dict[str, Any]:
+    """The steps of a verdict: read the file, run its cells in the jail, run our tests on stubs.
+
+    Returns:
+        Fields of a :class:`Result`.
+    """
+
+    def found(status: str, reason: str, **more: Any) -> dict[str, Any]:
+        return {"status": status, "reason": plain_text(reason), **more}
 
     if data is None:
-        return result("missing", f"no notebook {assignment.slug}.ipynb was found")
+        return found("missing", f"no notebook {assignment.slug}.ipynb was found")
     if isinstance(data, str):
-        return result("unreadable", data)
+        return found("unreadable", data)
     try:
         submission = read_submission(parse_notebook(data), assignment)
     except Unreadable as error:
-        return result("unreadable", str(error))
+        return found("unreadable", str(error))
     if submission.stripped:
-        return result(
+        return found(
             "stripped",
             "no cell carries a grade_id of this assignment: the metadata was removed "
             "(a copy into a new notebook does that)",
             notes=submission.notes,
         )
     try:
-        session = Session(
-            zygote,
-            submission.cells,
-            limits=limits,
-            seed=_students_seed(seed),
-            forbidden=assignment.forbidden_together,
-            shared=True,
-        )
+        session = Session(zygote, submission.cells, limits=limits, seed=_students_seed(seed))
     except StudentTimeout as error:
-        return result("timeout", str(error), notes=submission.notes)
-    except SubmissionLost as error:
-        return result("sandbox_error", str(error), notes=submission.notes)
-    except SandboxError as error:
-        return result("sandbox_error", str(error))
+        return found("timeout", str(error), notes=submission.notes)
+    except (SubmissionLost, SandboxError) as error:
+        return found("sandbox_error", str(error), notes=submission.notes)
     with session:
-        tests = tuple(_run_tests(assignment, submission, session, seed, order))
+        tests = tuple(_run_tests(assignment, submission, session, seed))
         status, reason = _status(tests, submission, session)
         scores = [test.score for test in tests if test.score is not None]
-        return result(
+        return found(
             status,
             reason,
             score=sum(scores) if scores else None,
@@ -114,17 +106,6 @@ def grade_notebook(
             answers={name: plain_text(text) for name, text in submission.answers.items()},
             output=plain_text(session.output),
         )
-
-
-def share(board: Board) -> None:
-    """Learn with other processes from now on."""
-    global _board
-    _board = board
-
-
-def _tell(key: Key, entry: tuple[Any, ...]) -> None:
-    if _board is not None:
-        _board.post((key, entry))
 
 
 def _students_seed(seed: int) -> int:
@@ -141,12 +122,12 @@ def _status(
     if session.seconds_left <= 0:
         return "timeout", f"the submission used its {session.limits.wall_seconds:g} s"
     if submission.lost:
-        lost = "; ".join(f"{name}: {why}" for name, why in submission.lost.items())
-        return "needs_review", lost
+        lost = [f"{name}: {why}" for name, why in submission.lost.items()]
+        return "needs_review", "; ".join(lost + submission.doubled)
     if all(test.score is None for test in tests):
         return "sandbox_error", tests[0].message.splitlines()[0]
-    doubled = [note for note in submission.notes if note.endswith(" times")]
-    return ("needs_review", "; ".join(doubled)) if doubled else ("graded", "")
+    doubled = "; ".join(submission.doubled)
+    return ("needs_review", doubled) if doubled else ("graded", "")
 
 
 def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:
@@ -155,7 +136,10 @@ def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:
     for name, grade_id in assignment.solutions.items():
         if name in session.names:
             stubs[name] = RemoteFunction(
-                session, name, forbidden=assignment.forbidden.get(name, ())
+                session,
+                name,
+                forbidden=assignment.forbidden.get(name, ()),
+                plain=name in assignment.plain,
             )
             continue
         text = f"`{name}` is not defined by the notebook"
@@ -168,23 +152,10 @@ def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:
 
 
 def _run_tests(
-    assignment: Assignment,
-    submission: Submission,
-    session: Session,
-    seed: int,
-    order: str | None,
+    assignment: Assignment, submission: Submission, session: Session, seed: int
 ) -> Iterator[TestResult]:
     names: dict[str, Any] = {"__name__": "__main__", **_stubs(assignment, session)}
-    if (key := (assignment.digest, seed, order)) not in _known:
-        _known.clear()
-        _known[key] = Conversations(
-            assignment, lambda *entry: _tell(key, entry), chance=order is None
-        )
-    known = _known[key]
-    for which, entry in _board.news() if _board is not None else ():
-        if which == key:
-            known.learn(*entry)
-    with seeded(seed), remembering(_memo), same_order(order):
+    with seeded(seed), remembering(_memo):
         for identity, source in assignment.locked.items():
             run_locked(identity, source, names)
         for test in assignment.tests:
@@ -197,21 +168,12 @@ def _run_tests(
                 yield TestResult(test.grade_id, None, test.points, why)
                 continue
             begun = time.monotonic()
-            restore = keep_randomness() if session.shared else None
-            outcome = _run_one(test, names, assignment, session, known)
-            if session.unshare():  # it wanted what is forbidden, perhaps in another question only
-                if restore is not None:
-                    restore()
-                outcome = _run_one(test, names, assignment, session, known)
+            outcome = _run_one(test, names, assignment, session)
             yield dataclasses.replace(outcome, seconds=time.monotonic() - begun)
 
 
 def _run_one(
-    test: TestCell,
-    names: dict[str, Any],
-    assignment: Assignment,
-    session: Session,
-    conversations: Conversations,
+    test: TestCell, names: dict[str, Any], assignment: Assignment, session: Session
 ) -> TestResult:
     session.forget_dead()
     if not session.alive and session.seconds_left > 0:
@@ -220,7 +182,7 @@ def _run_one(
     if session.seconds_left <= 0:
         return TestResult(test.grade_id, None, test.points, "not graded: out of time")
     names.update(_stubs(assignment, session))
-    outcome = conversations.run(test, names, session, lambda: run_test(test, names))
+    outcome = run_test(test, names)
     if (lost := session.why_lost()) and outcome.score:  # taken for an answer
         text = plain_text(f"{lost}, so that this test could not be finished")
         outcome = dataclasses.replace(outcome, score=0.0, message=text)

@@ -13,22 +13,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from attn_course.grading import board
-from attn_course.grading.board import Board
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.pool import (
     Results,
     Settings,
     Task,
     close_zygotes,
-    given_up,
+    failed_result,
     grade_task,
     keep_to_one_core,
     load_grader,
     zygote_of_this_process,
 )
 from attn_course.grading.results import Result
-from attn_course.grading.startup import no_collections
 
 ATTEMPTS = 3  # as they come, alone, alone again
 PR_SET_PDEATHSIG = 1
@@ -36,13 +33,12 @@ PR_SET_PDEATHSIG = 1
 _settings: Settings | None = None  # of this process, where it is a worker
 
 
-def _prepare_worker(
-    settings: Settings, parent: int, counter: Any, forked: bool, files: list[int]
-) -> None:
+def _prepare_worker(settings: Settings, parent: int, counter: Any, forked: bool) -> None:
     """Leave Ctrl-C to the parent, end when the parent does, have the jail at hand."""
     global _settings
     _settings = settings
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a verdict without end ends this process
     if forked:
         # At once: a fork holds the locks of its parent, and the next run would find them taken.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -60,19 +56,14 @@ def _prepare_worker(
     keep_to_one_core(number)
     with contextlib.suppress(SandboxError):  # the first task will say so
         zygote_of_this_process(sandbox=settings.sandbox, wait=False)
-        with no_collections():
-            load_grader()
-        if number < len(files):
-            from attn_course.grading.verdict import share
-
-            share(Board(files, number))
+        load_grader()
         gc.freeze()
 
 
-def _with_settings(grade: Callable[[Task, Settings], Result], task: Task) -> Result:
+def _with_settings(grade: Callable[..., Result], task: Task) -> Result:
     """Only the task is sent to a worker: what it knows of its settings stays known."""
     assert _settings is not None, "the worker was prepared"
-    return grade(task, _settings)
+    return grade(task, _settings, may_die=True)
 
 
 def _context(settings: Settings) -> Any:
@@ -99,23 +90,21 @@ class _Workers:
 
     def __init__(self, settings: Settings, count: int) -> None:
         self.settings, self.count = settings, count
-        self._files: list[int] = []  # in which forked workers tell each other what they learn
+        self.too_slow = False  # a process of the last crash was ended by its alarm
         self._pool = self._new()
 
     def _new(self) -> concurrent.futures.ProcessPoolExecutor:
         context = _context(self.settings)
         forked = context.get_start_method() == "fork"
         if forked:
-            with no_collections():
-                load_grader()
+            load_grader()
             zygote_of_this_process(sandbox=self.settings.sandbox)
             gc.freeze()  # no collection in a worker need look at, and copy, what is shared
-            self._files = board.blank(self.count)
         return concurrent.futures.ProcessPoolExecutor(
             self.count,
             mp_context=context,
             initializer=_prepare_worker,
-            initargs=(self.settings, os.getpid(), context.Value("i", 0), forked, self._files),
+            initargs=(self.settings, os.getpid(), context.Value("i", 0), forked),
         )
 
     def grade(self, tasks: list[Task], *, at_once: int) -> Iterator[Result | Task]:
@@ -141,9 +130,9 @@ class _Workers:
                 flying.clear()
             else:
                 self._send(waiting, flying, at_once)  # no worker waits until these are written
-            yield from outcomes
             if broken:
                 self.restart()
+            yield from outcomes
 
     def _send(
         self,
@@ -167,35 +156,46 @@ class _Workers:
 
     def end(self) -> None:
         """Kill every process; none holds anything that is not written elsewhere."""
-        for process in list((self._pool._processes or {}).values()):
+        processes = list((self._pool._processes or {}).values())
+        for process in processes:
             process.kill()
         self._pool.shutdown(wait=True, cancel_futures=True)
-        while self._files:
-            os.close(self._files.pop())
+        self.too_slow = any(process.exitcode == -signal.SIGALRM for process in processes)
 
 
-def run_processes(tasks: Sequence[Task], settings: Settings, *, workers: int) -> Results:
+def run_processes(
+    first: Task, tasks: Sequence[Task], settings: Settings, *, workers: int
+) -> Results:
     """Grade in ``workers`` processes; a worker that dies is replaced and its task done again.
 
     A task that is in flight when a worker dies is done again, then alone; if its worker dies once
-    more it is given up with a reason, and the batch goes on.
+    more its result is a failure with a reason, and the batch goes on. Nothing else is in flight
+    until the result of ``first`` has been taken.
 
     Raises:
         SandboxError: the jail cannot start.
     """
     pool = _Workers(settings, workers)
     try:
-        left, at_once = list(tasks), workers + 1
-        for _ in range(ATTEMPTS):
-            suspects = []
-            for outcome in pool.grade(left, at_once=at_once):
-                if isinstance(outcome, Task):
-                    suspects.append(outcome)
-                else:
-                    yield outcome
-            left = suspects
-            at_once = 1
-        for task in left:
-            yield given_up(task, settings, "the grading process died each time it was graded")
+        for left, at_once in (([first], 1), (list(tasks), workers + 1)):
+            yield from _with_retries(pool, left, at_once)
     finally:
         pool.end()
+
+
+def _with_retries(pool: _Workers, left: list[Task], at_once: int) -> Results:
+    settings = pool.settings
+    for _ in range(ATTEMPTS):
+        suspects = []
+        for outcome in pool.grade(left, at_once=at_once):
+            if not isinstance(outcome, Task):
+                yield outcome
+            elif at_once == 1 and pool.too_slow:
+                seconds = f"{settings.verdict_seconds:g} s"
+                yield failed_result(outcome, settings, f"its verdict took more than {seconds}")
+            else:
+                suspects.append(outcome)
+        left, at_once = suspects, 1
+    for task in left:
+        why = "the grading process died each time it was graded (out of memory?)"
+        yield failed_result(task, settings, why)

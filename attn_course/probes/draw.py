@@ -1,10 +1,8 @@
 """Fresh random inputs from a seed that is written down, so that a failure can be repeated."""
 
-import contextlib
 import os
 import random
 import secrets
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -12,7 +10,6 @@ from torch import Tensor
 SEED_VARIABLE = "ATTN_COURSE_SEED"
 
 _log: list[tuple[str, int]] = []
-_order: str | None = None  # see same_order
 
 
 def choose_seed() -> int:
@@ -39,26 +36,9 @@ def seed_log() -> tuple[tuple[str, int], ...]:
     return tuple(_log)
 
 
-@contextlib.contextmanager
-def same_order(secret: str | None) -> Iterator[None]:
-    """Within this, :func:`order_of_chance` gives the same orders to all who hold a secret.
-
-    Args:
-        secret: known to the graders of one run and to nobody else, nor after it; None keeps every
-            order to itself.
-    """
-    global _order
-    before, _order = _order, secret
-    try:
-        yield
-    finally:
-        _order = before
-
-
-def order_of_chance(count: int, name: str) -> list[int]:
-    """An order of ``count`` things that hangs on no seed, which a page of feedback tells."""
-    source = random.SystemRandom() if _order is None else random.Random(f"{_order} {name}")
-    return source.sample(range(count), count)
+def shuffled_order(count: int) -> list[int]:
+    """A random order of ``count`` things that hangs on no seed, which a page of feedback tells."""
+    return random.SystemRandom().sample(range(count), count)
 
 
 class Draw:

@@ -13,7 +13,7 @@ from attn_course.probes.catalogue import Call, Catalogue, load_catalogue
 from attn_course.probes.cause import Suspect, find_cause
 from attn_course.probes.compare import Difference, kind_of
 from attn_course.probes.diagnosis import Tried, broken_property, smallest_failure
-from attn_course.probes.draw import Draw, choose_seed, log_seed, order_of_chance
+from attn_course.probes.draw import Draw, choose_seed, log_seed, shuffled_order
 from attn_course.probes.failure import NotStarted, NotStartedReport, ProbeFailure, Report
 from attn_course.probes.memo import remembered
 from attn_course.probes.oracle import as_oracle
@@ -21,6 +21,7 @@ from attn_course.probes.outcome import Outcome, judge, known, quiet, run, write_
 from attn_course.probes.properties import Property, memory_below
 from attn_course.probes.record import Record
 from attn_course.probes.values import copy, describe, show, size, transform
+from attn_course.probes.watch import Watch
 
 _BY_HAND = 48  # numbers in the inputs of a call that can be followed with a pencil
 _NOISE = 1e-7  # of the largest number: less is rounding
@@ -180,12 +181,12 @@ class Probe(Draw):
             return call_and_note
 
         call = Call(copy(args), copy(kwargs), via)
-        bound = self._bound(via)
+        bound, watch = self._bound(via), Watch()
         symptom: str | None
         try:
             # Remote stubs and gradients need the function itself, not a wrapper around it.
             with quiet():
-                symptom = claim(bound, *args, **kwargs)
+                symptom = claim(watch.around(bound), *args, **kwargs) or watch.nan
         except (Exception, SystemExit) as error:
             outcome = Outcome(error=error)
             self._fail(
@@ -267,7 +268,7 @@ class Probe(Draw):
         asked = [(None, candidate) for candidate in right] + list(wrong.items())
         # In an order of chance, and not of the seed, which the page of feedback tells: else a
         # function that counts its calls would know every verdict.
-        order = order_of_chance(len(asked), f"{self.slug} {self.name} {points}")
+        order = shuffled_order(len(asked))
         answers = {i: self._verdict(asked[i][1]) for i in order}
         verdicts: list[tuple[str | None, bool | None, Record]] = [
             (name, *answers[i]) for i, (name, _) in enumerate(asked)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 _NESTED = frozenset({Tensor, list, tuple, dict})
 _MOST_LEAVES = 10_000  # that are looked at to choose how a value is shown
+_MOST_SHOWN = 1000  # numbers of a tensor that are written out inside another value
 
 
 def transform(value: Any, leaf: Callable[[Any], Any]) -> Any:
@@ -125,12 +126,34 @@ def show(value: Any, *, limit: int = 24) -> str:
 
 def short(value: Any, *, limit: int = 120) -> str:
     """Return ``repr(value)`` on one line, cut at ``limit``; a broken ``repr`` does no harm."""
-    shown = value[: limit + 1] if type(value) in (list, tuple) else value  # each takes a letter
-    try:
-        text = " ".join(repr(shown).split())
-    except Exception:
-        text = f"<{type(value).__name__}>"
+    text = " ".join("".join(_parts(value, limit)).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _parts(value: Any, limit: int) -> Iterator[str]:
+    """The text of a value piece by piece, and no more of it than is shown."""
+    kind, left = type(value), limit + 1
+    if kind in (list, tuple, dict):
+        yield "[" if kind is list else "(" if kind is tuple else "{"
+        for number, item in enumerate(value.items() if kind is dict else value):
+            inner = f"{short(item[0])}: {short(item[1], limit=left)}" if kind is dict else None
+            text = ", " * (number > 0) + (inner or "".join(_parts(item, left)))
+            yield text
+            left -= len(text)
+            if left <= 0:
+                return
+        yield "]" if kind is list else "}" if kind is dict else ",)" if len(value) == 1 else ")"
+    elif kind in (Tensor, torch.nn.Parameter, np.ndarray) and size(value) > _MOST_SHOWN:
+        yield f"<{describe(value)}>"
+    elif kind is int and value.bit_length() > 4 * limit:
+        yield f"<a whole number of {value.bit_length()} bits>"
+    elif kind in (str, bytes):
+        yield repr(value[:left])
+    else:
+        try:
+            yield repr(value)
+        except Exception:
+            yield f"<{kind.__name__}>"
 
 
 def _copy_leaf(value: Any) -> Any:

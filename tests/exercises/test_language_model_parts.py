@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from attn_course.exercises.source import read_exercise
-from attn_course.exercises.trial import Trial
+from trial import Trial
 from attn_course.nn import (
     FeedForward,
     MultiHeadAttention,

@@ -20,7 +20,7 @@ from attn_course.exercises.source import (
     secret_regions,
     solution_names,
 )
-from attn_course.exercises.trial import Trial
+from trial import Trial
 from attn_course.probes.catalogue import collect, collect_variants, load_module
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,15 +12,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import classroom
 
 from attn_course.exercises.assignment import Assignment, load_assignment
-from attn_course.exercises.testcell import randomness
-from attn_course.grading import replay
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Zygote, sandbox_problem
 from attn_course.grading.verdict import grade_notebook
-
-# The type checks of a test run draw from Python's own random numbers, which would look as if every
-# test cell did: nothing would be remembered, and the suite would try less than what users run.
-replay.randomness = lambda: randomness()[:-1]
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,10 @@ import nbformat
 import pytest
 from cells import as_cell, has_a_cell
 from classroom import SOLUTIONS, TESTS, notebook
+from trial import Trial
 
 from attn_course.exercises.assignment import Assignment, load_assignment
 from attn_course.exercises.source import find_slugs, read_exercise, solution_names
-from attn_course.exercises.trial import Trial
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.verdict import grade_notebook

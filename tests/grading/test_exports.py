@@ -40,10 +40,13 @@ def test_json_has_the_documented_fields_and_types() -> None:
     assert (found["assignment"], found["seed"]) == ("small", 9)
     fields = {
         "student": str,
+        "name": str,
         "assignment": str,
         "status": str,
         "reason": str,
         "max_score": float,
+        "late_penalty": float,
+        "pending": list,
         "seed": int,
         "sandboxed": bool,
         "seconds": float,
@@ -121,24 +124,32 @@ def read(text: str) -> list[list[str]]:
 
 
 def test_csv_leaves_the_mark_empty_where_nothing_was_graded() -> None:
-    rows = read(exports.to_csv(CLASS, "small"))
-    assert rows[0] == ["student", "assignment", "score", "max_score", "status", "reason"]
-    assert [row[2] for row in rows[1:]] == ["2.5", "", ""]
+    named = result(name="Ada L", notes=("late",), penalty=0.5, pending=("report",))
+    rows = read(exports.to_csv([named, *CLASS[1:]], "small"))
+    columns = ["student", "name", "assignment", "score", "max_score", "pending", "late"]
+    assert rows[0] == [*columns, "late_penalty", "status", "reason"]
+    assert rows[1] == ["ada", "Ada L", "small", "2.5", "4", "report", "late", "0.5", "graded", ""]
+    assert [row[3] for row in rows[1:]] == ["2.5", "", ""]
 
 
 def test_csv_in_the_form_of_canvas() -> None:
-    rows = read(exports.to_csv([result("123"), LOST], "small", form="canvas"))
+    people = [result("123", name="ada"), result("124", pending=("report",)), LOST]
+    rows = read(exports.to_csv(people, "small", form="canvas"))
     assert rows[0] == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "small"]
     assert rows[1][0].strip() == "Points Possible"
     assert rows[1][-1] == "4"
-    assert [(row[1], row[-1]) for row in rows[2:]] == [("123", "2.5"), ("bob", "")]
+    marks = [(row[0], row[1], row[-1]) for row in rows[2:]]
+    assert marks == [("ada", "123", "2.5"), ("124", "124", ""), ("bob", "bob", "")]
 
 
 def test_csv_in_the_form_of_moodle() -> None:
-    rows = read(exports.to_csv([result("123"), LOST], "small", form="moodle"))
-    assert rows[0] == ["Identifier", "Grade", "Maximum Grade", "Feedback comments"]
-    assert rows[1] == ["Participant 123", "2.5", "4", "swapped the axes"]
-    assert rows[2] == ["bob", "", "4", "unreadable: it is not JSON"]
+    people = [result("123", name="Ada L"), result("124", pending=("report",)), LOST]
+    rows = read(exports.to_csv(people, "small", form="moodle"))
+    columns = ["Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)"]
+    assert rows[0] == [*columns, "Feedback comments"]
+    assert rows[1] == ["Participant 123", "Ada L", "2.5", "4", "", "swapped the axes"]
+    assert rows[2][2] == "", "a mark without the written answers would be taken for the mark"
+    assert rows[3] == ["bob", "", "", "4", "", "unreadable: it is not JSON"]
 
 
 def test_an_unknown_form_is_refused() -> None:

@@ -43,6 +43,8 @@ def evil_result(text: str) -> Result:
         notes=(text,),
         answers={"report": text},
         output=text,
+        pending=(text,),
+        comments={text: text},
     )
 
 
@@ -79,7 +81,8 @@ def test_what_a_student_wrote_is_text_and_nothing_else(text: str) -> None:
 @pytest.mark.browser
 def test_nothing_runs_in_a_browser(tmp_path: Path, chromium: Any) -> None:
     """Chromium, first with the page as it is, then without its policy: escaping alone holds."""
-    files = write_feedback([evil_result(text) for text in EVIL], tmp_path)
+    names = write_feedback([evil_result(text) for text in EVIL], tmp_path)
+    files = [tmp_path / name for name in names]
     assert len(set(files)) == len(EVIL)
     bare = []
     for number, path in enumerate(files):

@@ -1,11 +1,10 @@
 """Results in nbgrader's gradebook: the same rows in SQLite and PostgreSQL, whoever reads them."""
 
+import concurrent.futures
 import csv
-import dataclasses
 import datetime
 import functools
 import os
-import re
 import socket
 import sqlite3
 import subprocess
@@ -19,16 +18,11 @@ import pytest
 from nbgrader import api
 from sqlalchemy import event, inspect, text
 
-from attn_course.exercises.assignment import Assignment
 from attn_course.exercises.testcell import TestResult as One
-from attn_course.grading.gradebook import (
-    GradebookError,
-    GradebookWriter,
-    driver_url,
-    tools_on_path,
-)
+from attn_course.grading.collect import Handed
+from attn_course.grading.course import tools_on_path
+from attn_course.grading.gradebook import GradebookError, GradebookWriter, driver_url
 from attn_course.grading.results import Result
-from attn_course.grading.startup import alembic_head
 
 WHEN = datetime.datetime(2026, 3, 1, 12, 30)
 
@@ -96,10 +90,21 @@ def a_class() -> list[Result]:
     ]
 
 
-def write(url: str, assignment: Assignment, results: list[Result]) -> None:
-    with GradebookWriter(url, assignment) as book:
+NOTEBOOK = classroom.as_bytes(classroom.notebook())
+
+
+def opened(url: str, notebook: bytes = NOTEBOOK, slug: str = classroom.SLUG) -> GradebookWriter:
+    return GradebookWriter(url, notebook, slug)
+
+
+def handed(one: Result, submitted: datetime.datetime | None = None, **more: Any) -> Handed:
+    return Handed(student=one.student, data=NOTEBOOK, submitted=submitted, **more)
+
+
+def write(url: str, results: list[Result]) -> None:
+    with opened(url) as book:
         for one in results:
-            book.write(one, submitted=WHEN)
+            book.write(one, handed(one, WHEN))
 
 
 def rows(url: str, *, ids: bool = False) -> dict[str, list[Any]]:
@@ -133,54 +138,48 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def test_sqlite_and_postgresql_hold_the_same_rows(
-    tmp_path: Path, database: str, assignment: Assignment
-) -> None:
+def test_sqlite_and_postgresql_hold_the_same_rows(tmp_path: Path, database: str) -> None:
     lite = f"sqlite:///{tmp_path}/gradebook.db"
     for url in (lite, database):
-        write(url, assignment, a_class())
+        write(url, a_class())
     one, other = rows(lite), rows(database)
     assert one == other
     assert len(one["grade"]) == 6 * 3
     assert len(one["student"]) == 6
 
 
-def test_writing_twice_changes_nothing(url: str, assignment: Assignment) -> None:
-    write(url, assignment, a_class())
+def test_writing_twice_changes_nothing(url: str) -> None:
+    write(url, a_class())
     before = rows(url, ids=True)
-    write(url, assignment, a_class())
+    write(url, a_class())
     assert rows(url, ids=True) == before
 
 
 def test_a_submission_takes_a_handful_of_statements_however_many_cells_it_has(
-    tmp_path: Path, assignment: Assignment
+    tmp_path: Path,
 ) -> None:
     """They are sent while the workers wait for the same cores."""
-    test = assignment.tests[0]
-    many = [dataclasses.replace(test, grade_id=f"double-{i}") for i in range(40)]
-    wide = dataclasses.replace(
-        assignment,
-        tests=(*assignment.tests, *many),
-        cells=assignment.cells | {one.grade_id: "code" for one in many},
-    )
+    tests = classroom.TESTS | {f"double-{i}": "assert double(1) == 2" for i in range(40)}
+    url = f"sqlite:///{tmp_path}/gradebook.db"
     sent: list[str] = []
-    with GradebookWriter(f"sqlite:///{tmp_path}/gradebook.db", wide) as book:
+    one = result("ada", 2.0, 3.0)
+    with opened(url, classroom.as_bytes(classroom.notebook(tests=tests))) as book:
         event.listen(book._book.engine, "before_cursor_execute", lambda *args: sent.append(args[2]))
-        book.write(result("ada", 2.0, 3.0), submitted=WHEN)
+        book.write(one, handed(one, WHEN))
+        assert len(sent) <= 12, sent
+        sent.clear()
+        book.write(one, handed(one, WHEN))
+        assert all(statement.startswith("SELECT") for statement in sent), "nothing differs"
         assert len(sent) <= 6, sent
         sent.clear()
-        book.write(result("ada", 2.0, 3.0), submitted=WHEN)
-        assert all(statement.startswith("SELECT") for statement in sent), "nothing differs"
-        assert len(sent) <= 5, sent
-        sent.clear()
-        book.write(result("ada", 2.0, 1.0), submitted=WHEN)
+        book.write(result("ada", 2.0, 1.0), handed(one, WHEN))
         changed = [statement for statement in sent if not statement.startswith("SELECT")]
         assert len(changed) == 1, "one mark differs"
-    assert len(rows(f"sqlite:///{tmp_path}/gradebook.db")["grade"]) == 43
+    assert len(rows(url)["grade"]) == 43
 
 
-def test_what_a_person_entered_survives_a_regrade(url: str, assignment: Assignment) -> None:
-    write(url, assignment, a_class())
+def test_what_a_person_entered_survives_a_regrade(url: str) -> None:
+    write(url, a_class())
     book = api.Gradebook(driver_url(url))
     report = book.find_grade("report", "small", "small", "bob")
     report.manual_score, report.extra_credit, report.needs_manual_grade = 3.5, 0.25, False
@@ -191,10 +190,10 @@ def test_what_a_person_entered_survives_a_regrade(url: str, assignment: Assignme
     book.db.commit()
     book.close()
     before = rows(url, ids=True)
-    write(url, assignment, a_class())
+    write(url, a_class())
     assert rows(url, ids=True) == before
 
-    write(url, assignment, [result("bob", 2.0, 3.0)])
+    write(url, [result("bob", 2.0, 3.0)])
     book = api.Gradebook(driver_url(url))
     values = book.find_grade("double-values", "small", "small", "bob")
     assert (values.auto_score, values.manual_score, values.score) == (2.0, 1.0, 1.0)
@@ -210,14 +209,13 @@ def test_what_a_person_entered_survives_a_regrade(url: str, assignment: Assignme
     book.close()
 
 
-def test_nbgraders_own_interface_reads_it(url: str, assignment: Assignment) -> None:
-    write(url, assignment, a_class())
+def test_nbgraders_own_interface_reads_it(url: str) -> None:
+    write(url, a_class())
     book = api.Gradebook(driver_url(url))
     ada = book.find_submission("small", "ada")
     assert (ada.score, ada.max_score, ada.needs_manual_grade) == (5.0, 9.0, True)
     assert ada.timestamp == WHEN
     assert book.find_submission_notebook("small", "small", "bob").score == 1.5
-    assert book.find_comment("double", "small", "small", "bob").auto_comment == "    wrong sign"
     lost = book.find_grade("double-values", "small", "small", "lost")
     assert (lost.auto_score, lost.needs_manual_grade) == (None, True), "no silent zero"
     for student in ("broken", "slow"):
@@ -225,8 +223,6 @@ def test_nbgraders_own_interface_reads_it(url: str, assignment: Assignment) -> N
         assert sheet.flagged
         assert all(g.needs_manual_grade and g.auto_score is None for g in sheet.grades)
         assert len(sheet.grades) == 3
-    comment = book.find_comment("double", "small", "small", "broken").auto_comment
-    assert comment == "    unreadable: it is not JSON"
     with pytest.raises(api.MissingEntry):
         book.find_submission("small", "none")
     listed = {d["student"]: d for d in book.submission_dicts("small")}  # the formgrader's table
@@ -237,8 +233,8 @@ def test_nbgraders_own_interface_reads_it(url: str, assignment: Assignment) -> N
     book.close()
 
 
-def test_nbgraders_own_export_reads_it(tmp_path: Path, url: str, assignment: Assignment) -> None:
-    write(url, assignment, a_class())
+def test_nbgraders_own_export_reads_it(tmp_path: Path, url: str) -> None:
+    write(url, a_class())
     tools_on_path()
     done = subprocess.run(
         ["nbgrader", "export", f"--CourseDirectory.db_url={driver_url(url)}", "--to=grades.csv"],
@@ -260,46 +256,7 @@ def test_nbgraders_own_export_reads_it(tmp_path: Path, url: str, assignment: Ass
     assert marks["ada"]["max_score"] == "9.0"
 
 
-def test_messages_of_any_text_can_be_written(url: str, grade: Any, assignment: Assignment) -> None:
-    """NUL bytes, half surrogates and escapes come from submissions; no database may choke."""
-    found = grade(answers=classroom.ANSWERS["raises"])
-    write(url, assignment, [found])
-    book = api.Gradebook(driver_url(url))
-    said = book.find_comment("double", "small", "small", "ada").auto_comment
-    assert "ValueError: no \ufffd \ufffd \ufffd[31m" in said
-    book.close()
-
-
-EVIL = [
-    "<script>alert(1)</script>",
-    "</code></pre><img src=x onerror=alert(1)>",
-    "x\n\n<img src=x onerror=alert(1)>\n\n```\n<b>\n```\n",
-    "[here](javascript:alert(1)) \u2028<svg onload=alert(1)>",
-    "\n> <b>1</b>\n- <i>2</i>\n\n    \n<b>3</b>",
-]
-
-
-@pytest.mark.parametrize("evil", EVIL)
-@pytest.mark.parametrize("status", ["graded", "unreadable"])
-def test_nbgraders_page_of_feedback_shows_a_students_text_as_text(
-    tmp_path: Path, assignment: Assignment, status: str, evil: str
-) -> None:
-    """It makes HTML of a comment as of Markdown, in which HTML is let through."""
-    from nbconvert.filters import markdown2html
-
-    tests = (One("double-values", 0.0, 2.0, f"raised ValueError: {evil}"),)
-    url = f"sqlite:///{tmp_path}/gradebook.db"
-    made = {"student": "mal", "assignment": "small", "score": None, "tests": tests}
-    write(url, assignment, [Result(**made, status=status, reason=evil)])
-    book = api.Gradebook(url)
-    shown = markdown2html(book.find_comment("double", "small", "small", "mal").auto_comment)
-    book.close()
-    found = set(re.findall(r"<\s*/?\s*(\w+)", shown))
-    assert found <= {"pre", "code", "p"}, shown
-    assert "href" not in shown
-
-
-def test_a_later_hand_in_takes_the_place_of_the_first(url: str, assignment: Assignment) -> None:
+def test_a_later_hand_in_takes_the_place_of_the_first(url: str) -> None:
     later = WHEN + datetime.timedelta(days=2)
 
     def kept() -> tuple[Any, ...]:
@@ -311,45 +268,139 @@ def test_a_later_hand_in_takes_the_place_of_the_first(url: str, assignment: Assi
             book.close()
 
     for mark, when, due in ((1.0, WHEN, WHEN), (3.0, later, later), (2.0, None, later)):
-        with GradebookWriter(url, assignment) as book:
-            book.write(result("ada", 2.0, mark), submitted=when)
+        with opened(url) as book:
+            one = result("ada", 2.0, mark)
+            book.write(one, handed(one, when))
         assert kept() == (due, 2.0 + mark)
 
 
-def test_students_of_another_assignment_are_no_students_of_this_one(
-    url: str, assignment: Assignment
-) -> None:
-    write(url, assignment, a_class()[:2])
-    other = dataclasses.replace(assignment, slug="other")
-    with GradebookWriter(url, other) as book:
-        assert book.students() == set()
-        book.write(dataclasses.replace(result("eve", 2.0, 3.0), assignment="other"))
-        assert book.students() == {"eve"}
-    with GradebookWriter(url, assignment) as book:
-        assert book.students() == {"ada", "bob"}
+def cells(url: str) -> dict[str, dict[str, float | None]]:
+    """What is kept of the assignment's cells: points by kind and name."""
+    book = api.Gradebook(driver_url(url))
+    found = book.find_notebook("small", "small")
+    kept = {
+        "graded": {cell.name: cell.max_score for cell in found.grade_cells},
+        "solutions": {cell.name: None for cell in found.solution_cells},
+        "sources": {cell.name: None for cell in found.source_cells},
+    }
+    book.close()
+    return kept
 
 
-def test_an_assignment_that_changed_is_refused(url: str, assignment: Assignment) -> None:
-    write(url, assignment, [])
-    other = dataclasses.replace(
-        assignment,
-        tests=(dataclasses.replace(assignment.tests[0], points=7.0), assignment.tests[1]),
-    )
-    with pytest.raises(GradebookError, match=r"double-values: expected 7\.0 points"):
-        write(url, other, [])
+def test_changed_points_and_tests_are_taken_over_with_what_is_graded(url: str) -> None:
+    write(url, a_class())
+    points = classroom.POINTS | {"double-values": 7.0}
+    tests = classroom.TESTS | {"double-twice": "assert double(2) == 4"}
+    with opened(url, classroom.as_bytes(classroom.notebook(tests=tests, points=points))) as book:
+        ada = result("ada", 7.0, 3.0)
+        book.write(ada, handed(ada, WHEN))
+    kept = cells(url)
+    assert kept["graded"] == {**points, "double-twice": 1.0, "report": 4.0}
+    assert set(kept["sources"]) == {"setup", "double", "squares", *kept["graded"]}
+    del tests["squares-share"]
+    with opened(url, classroom.as_bytes(classroom.notebook(tests=tests, points=points))):
+        pass
+    assert set(cells(url)["graded"]) == {"double-values", "double-twice", "report"}
+    assert "squares-share" not in cells(url)["sources"]
+    book = api.Gradebook(driver_url(url))
+    assert book.find_submission("small", "ada").score == 7.0
+    book.close()
 
 
-def test_a_failed_write_leaves_no_half_submission(
-    url: str, assignment: Assignment, monkeypatch: Any
-) -> None:
-    write(url, assignment, [])
+def test_a_cell_that_a_person_has_graded_is_not_dropped(url: str) -> None:
+    write(url, a_class())
+    book = api.Gradebook(driver_url(url))
+    book.find_grade("squares-share", "small", "small", "bob").manual_score = 2.0
+    book.db.commit()
+    book.close()
     before = rows(url, ids=True)
-    with GradebookWriter(url, assignment) as book:
-        monkeypatch.setattr(book, "_comment", lambda *args: 1 / 0)
+    tests = {"double-values": classroom.TESTS["double-values"]}
+    with pytest.raises(GradebookError, match=r"squares-share: .*a person entered"):
+        opened(url, classroom.as_bytes(classroom.notebook(tests=tests)))
+    assert rows(url, ids=True) == before
+
+
+def test_whoever_wrote_in_between_the_gradebook_says_what_the_grader_says(url: str) -> None:
+    write(url, a_class())
+    before = rows(url, ids=True)
+    book = api.Gradebook(driver_url(url))
+    for submission in book.assignment_submissions("small"):
+        for grade in submission.notebooks[0].grades:
+            if grade.cell.name != "report":
+                grade.auto_score, grade.needs_manual_grade = grade.max_score, False
+        for comment in submission.notebooks[0].comments:
+            comment.auto_comment = "No response."
+    book.db.commit()
+    book.close()
+    assert rows(url, ids=True) != before
+    write(url, a_class())
+    assert rows(url, ids=True) == before
+
+
+def test_what_persons_graded_is_part_of_the_results(url: str) -> None:
+    write(url, a_class())
+    with opened(url) as writer:
+        (ada,) = writer.completed([result("ada", 2.0, 3.0)])
+        assert (ada.score, ada.max_score, ada.pending) == (5.0, 9.0, ("report",))
+    book = api.Gradebook(driver_url(url))
+    report = book.find_grade("report", "small", "small", "ada")
+    report.manual_score, report.extra_credit, report.needs_manual_grade = 3.0, 0.5, False
+    book.find_comment("report", "small", "small", "ada").manual_comment = "well said"
+    book.find_grade("double-values", "small", "small", "bob").manual_score = 1.5
+    book.find_comment("squares", "small", "small", "bob").manual_comment = "see me"
+    book.db.commit()
+    book.close()
+    with opened(url) as writer:
+        ada, bob, lost = writer.completed(
+            [one for one in a_class() if one.student in "ada bob broken"]
+        )
+        (tests,) = writer.completed([result("ada", 2.0, 3.0)], tests_only=True)
+    assert (ada.score, ada.pending) == (8.5, ())
+    assert (ada.tests[-1].grade_id, ada.tests[-1].score) == ("report", 3.5)
+    assert ada.tests[-1].message == "well said"
+    assert (bob.score, bob.pending, bob.comments) == (3.0, ("report",), {"squares": "see me"})
+    assert "A person set this score" in bob.tests[0].message
+    assert (lost.score, lost.max_score, lost.pending) == (None, 9.0, ())
+    assert (tests.score, tests.max_score, tests.pending) == (5.0, 5.0, ())
+
+
+def test_an_answer_that_changed_after_it_was_graded_is_shown_again(
+    url: str, tmp_path: Path
+) -> None:
+    def hand_in(text: str) -> None:
+        one = result("ada", 2.0, 3.0)
+        data = classroom.answered({"report": text})
+        with GradebookWriter(url, NOTEBOOK, "small", tmp_path) as writer:
+            writer.write(one, Handed(student="ada", data=data))
+
+    def waits() -> bool:
+        book = api.Gradebook(driver_url(url))
+        found = book.find_grade("report", "small", "small", "ada").needs_manual_grade
+        book.close()
+        return bool(found)
+
+    hand_in("My first answer.")
+    book = api.Gradebook(driver_url(url))
+    report = book.find_grade("report", "small", "small", "ada")
+    report.manual_score, report.needs_manual_grade = 3.0, False
+    book.db.commit()
+    book.close()
+    hand_in("My first answer.")
+    assert not waits()
+    hand_in("My second answer.")
+    assert waits()
+
+
+def test_a_failed_write_leaves_no_half_submission(url: str, monkeypatch: Any) -> None:
+    write(url, [])
+    one, two = result("ada", 2.0, 3.0), result("bob", 2.0, 3.0)
+    before = rows(url, ids=True)
+    with opened(url) as book:
+        monkeypatch.setattr(book, "_write_comments", lambda *args: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            book.write(result("ada", 2.0, 3.0))
+            book.write(one, handed(one))
         monkeypatch.undo()
-        book.write(result("bob", 2.0, 3.0))
+        book.write(two, handed(two))
     after = rows(url, ids=True)
     assert before["student"] == []
     assert len(after["student"]) == 1
@@ -377,34 +428,33 @@ def _file(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_address_is_one_clear_line(
-    name: str, tmp_path: Path, assignment: Assignment
-) -> None:
+def test_a_wrong_address_is_one_clear_line(name: str, tmp_path: Path) -> None:
     with pytest.raises(GradebookError) as caught:
-        GradebookWriter(WRONG[name](tmp_path), assignment)
+        opened(WRONG[name](tmp_path))
     said = str(caught.value)
     assert len(said.splitlines()) == 1
     assert "cannot be opened" in said
     assert "secret" not in said
 
 
-def test_no_such_database_is_one_clear_line(server: str, assignment: Assignment) -> None:
+def test_no_such_database_is_one_clear_line(server: str) -> None:
     with pytest.raises(GradebookError, match='database "nowhere" does not exist') as caught:
-        GradebookWriter(server.rsplit("/", 1)[0] + "/nowhere", assignment)
+        opened(server.rsplit("/", 1)[0] + "/nowhere")
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_locked_database_is_one_clear_line(tmp_path: Path, assignment: Assignment) -> None:
+def test_a_locked_database_is_one_clear_line(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/gradebook.db?timeout=0.2"
-    with GradebookWriter(url, assignment) as book:
+    one = result("ada", 2.0, 3.0)
+    with opened(url) as book:
         other = sqlite3.connect(tmp_path / "gradebook.db")
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(GradebookError, match="database is locked") as caught:
-            book.write(result("ada", 2.0, 3.0))
+            book.write(one, handed(one))
         assert len(str(caught.value).splitlines()) == 1
         other.rollback()
         other.close()
-        book.write(result("ada", 2.0, 3.0))
+        book.write(one, handed(one))
     assert len(rows(f"sqlite:///{tmp_path}/gradebook.db")["student"]) == 1
 
 
@@ -414,6 +464,34 @@ def test_without_postgresql_the_test_says_what_to_install(monkeypatch: Any) -> N
         raise RuntimeError("it started")
 
 
-def test_the_version_of_the_tables_is_the_one_that_alembic_says() -> None:
-    tools_on_path()
-    assert alembic_head(Path(api.__file__).parent) == api.get_alembic_version()
+def test_two_runs_that_create_one_gradebook_at_once_both_go_on(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/gradebook.db"
+
+    def grade(student: str) -> None:
+        one = result(student, 2.0, 3.0)
+        with opened(url) as book:
+            book.write(one, handed(one, WHEN))
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        list(pool.map(grade, ("ada", "bob", "eve")))
+    found = rows(url)
+    assert [dict(row)["student_id"] for row in found["submitted_assignment"]] == [
+        "ada",
+        "bob",
+        "eve",
+    ]
+    assert len(found["assignment"]) == len(found["notebook"]) == 1
+    assert len(found["grade"]) == 9
+
+
+def test_a_gradebook_of_garbage_is_not_met_with_the_same_command_again(tmp_path: Path) -> None:
+    path = tmp_path / "gradebook.db"
+    one = result("ada", 2.0, 3.0)
+    with opened(f"sqlite:///{path}") as book:
+        book.write(one, handed(one, WHEN))
+        book._session.execute(text("DROP TABLE comment"))
+        book._session.commit()
+        with pytest.raises(GradebookError, match="no such table: comment") as caught:
+            book.write(result("bob", 2.0, 3.0), handed(result("bob", 2.0, 3.0)))
+    assert "again" not in str(caught.value)
+    assert "bring back a copy" in str(caught.value)

@@ -90,3 +90,29 @@ def test_the_key_of_a_run_changes_with_all_that_could_change_a_result(
 def test_the_key_of_a_file_tells_a_missing_from_an_empty_and_from_an_unreadable_one() -> None:
     data = classroom.answered({})
     assert len({file_key(one) for one in (None, b"", "", data, data + b" ")}) == 5
+
+
+def test_a_later_file_of_a_student_has_other_inputs(path: Path) -> None:
+    """Feedback on the first one names its seed, with which the inputs can be drawn at home."""
+    with Journal(path, key="k") as journal:
+        assert journal.seed_of("ada", "file") == journal.seed_of("zoe", "file") == 3
+        second, third = journal.seed_of("ada", "second"), journal.seed_of("ada", "third")
+        assert len({3, second, third, journal.seed_of("bob", "second")}) == 4
+        assert journal.seed_of("ada", "second", fixed=True) == 3
+        journal.add(result("ada"), "second")
+    with Journal(path, key="k") as journal:  # as a run that was killed goes on
+        assert journal.seed_of("ada", "second") == second
+    with Journal(path, key="changed points") as journal:
+        assert journal.results == {}
+        assert [journal.seed_of("ada", file) for file in ("second", "third")] == [second, third]
+    with Journal(path, key="changed points", fresh=True) as journal:
+        assert journal.seed_of("ada", "second") == journal.seed
+
+
+def test_what_tells_a_later_seed_is_told_nobody(path: Path) -> None:
+    with Journal(path, key="k") as journal:
+        mine = journal.seed_of("ada", "second")
+    other = path.with_name("other.jsonl")
+    with Journal(other, key="k", seed=3) as journal:
+        journal.add(result("ada"), "file")
+        assert journal.seed_of("ada", "second") != mine

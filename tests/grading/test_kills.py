@@ -17,7 +17,8 @@ import pytest
 from nbgrader import api
 from sqlalchemy import text
 
-from attn_course.grading.gradebook import driver_url, tools_on_path
+from attn_course.grading.course import tools_on_path
+from attn_course.grading.gradebook import driver_url
 
 COUNT = 14
 KILLS = {"sqlite": 20, "postgresql": 3}

@@ -83,6 +83,7 @@ def run_grade(folder: Path) -> int:
         gradescope=None,
         csv_path=None,
         csv_form="plain",
+        tests_only=False,
         feedback=None,
         timeout=60,
         call_timeout=30,

@@ -54,7 +54,7 @@ LARGEST: dict[str, Callable[[], tuple[bytes, list[bytes]]]] = {
     "special floats": lambda: (many(text(kind("float", v="0" * 16))), []),
     "complex numbers": lambda: (many(text(kind("complex", v=["0" * 16] * 2))), []),
     "handles": lambda: (many(text(kind("object", id=1, type="a", kind="object"))), []),
-    "big numbers": lambda: (many(text(kind("int", v="f" * 4096))), []),
+    "big numbers": lambda: (many(text(kind("int", v="f" * wire.MAX_INT_DIGITS))), []),
     "digits": lambda: (many(b"7" * 4300), []),
     "small tensors": lambda: (
         text([kind("tensor", d="torch.float32", s=[1] * 9, g=True)] * wire.MAX_BUFFERS),
@@ -65,8 +65,8 @@ LARGEST: dict[str, Callable[[], tuple[bytes, list[bytes]]]] = {
         [b"1234"] * wire.MAX_BUFFERS,
     ),
     "truth values": lambda: (
-        text(kind("tensor", d="torch.bool", s=[wire.MAX_BYTES // 2], g=False)),
-        [bytes(wire.MAX_BYTES // 2)],
+        text(kind("tensor", d="torch.bool", s=[wire.MAX_ELEMENTS], g=False)),
+        [bytes(wire.MAX_ELEMENTS)],
     ),
 }
 

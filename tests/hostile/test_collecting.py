@@ -97,3 +97,15 @@ def test_no_two_students_become_one_by_how_their_names_are_written_down(tmp_path
     assert found(tmp_path, [f"{name}/{SLUG}/{SLUG}.ipynb" for name in names]).keys() == {
         item.student for item in handed
     }
+
+
+@pytest.mark.parametrize("digits", [30, 4300, 5000])
+def test_an_absurd_number_of_an_attempt_stops_nobody(tmp_path: Path, digits: int) -> None:
+    """Python reads no integer of so many digits; a name in a zip may be longer than one on disk."""
+    absurd = f"mal_111_9_{SLUG}-{'9' * digits}.ipynb"
+    handed = found(tmp_path, [absurd, f"mal_111_9_{SLUG}-2.ipynb", f"ada_222_9_{SLUG}.ipynb"])
+    assert len(handed) == 2
+    assert all(isinstance(item.data, bytes) for item in handed.values())
+    assert f"{SLUG}-2.ipynb" in handed["111"].note
+    alone = found(tmp_path, [absurd, f"ada_222_9_{SLUG}.ipynb"])
+    assert len(alone) == 2

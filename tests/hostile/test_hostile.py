@@ -20,8 +20,9 @@ from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Zygote
 
 Grade = Callable[..., Result]
-# Bubblewrap's own process 1, the zygote, and its lesser ones, one of which may just be ending.
-MOST_IDLE = 2 + 8 + 1
+# Bubblewrap's own process 1, the zygote and who waits for it, the template processes, and one of
+# these that has ended and waits for the next order to be forgotten.
+MOST_IDLE = 3 + 8 + 1
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +75,7 @@ def descendants(zygote: Zygote) -> set[int]:
 
 
 def settled(zygote: Zygote) -> set[int]:
-    """What is there before a submission: bubblewrap's process 1, the zygote, its lesser ones."""
+    """What is there before a submission: bubblewrap's process 1, the zygote, the templates."""
     wait_until = time.monotonic() + 3
     while len(found := descendants(zygote)) > MOST_IDLE and time.monotonic() < wait_until:
         time.sleep(0.02)

@@ -13,11 +13,11 @@ from pathlib import Path
 import nbformat
 import pytest
 from cells import as_cell, has_a_cell
+from trial import Trial
 
 from attn_course.exercises.assignment import load_assignment
 from attn_course.exercises.release import build_sources
 from attn_course.exercises.source import find_slugs, read_exercise, solution_names
-from attn_course.exercises.trial import Trial
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.verdict import grade_notebook
 from attn_course.probes.catalogue import collect, load_module
@@ -115,13 +115,13 @@ def graded(base):
     def run(slug):
         build_sources(base, [slug])
         nbgrader(base, "generate_assignment", slug)
-        released = base / "exercises" / slug / f"{slug}.ipynb"
+        released = base / "release" / slug / f"{slug}.ipynb"
         release = nbformat.read(released, as_version=4)
         broken, _ = broken_cells(slug)
         students = {"right": right_cells(slug), "untouched": {}, "wrong": wrong_cells(slug)}
         students["broken"] = broken
         for student, cells in students.items():
-            folder = base / "build" / "submitted" / student / slug
+            folder = base / "submitted" / student / slug
             folder.mkdir(parents=True)
             nbformat.write(answer(release, cells), folder / f"{slug}.ipynb")
         nbgrader(base, "autograde", slug)
@@ -149,7 +149,7 @@ def cell_scores(course, slug, student):
     before = os.environ["PATH"]
     os.environ["PATH"] = ENVIRONMENT["PATH"]
     try:
-        with Gradebook(f"sqlite:///{course / 'build' / 'gradebook.db'}", "attn-course") as book:
+        with Gradebook(f"sqlite:///{course / 'gradebook.db'}", "attn-course") as book:
             submission = book.find_submission(slug, student)
             grades = [g for notebook in submission.notebooks for g in notebook.grades]
             return {g.name: g.auto_score for g in grades if g.cell_type == "code"}
@@ -158,7 +158,7 @@ def cell_scores(course, slug, student):
 
 
 def feedback(course, slug, student):
-    text = (course / "build" / "feedback" / student / slug / f"{slug}.html").read_text()
+    text = (course / "feedback" / student / slug / f"{slug}.html").read_text()
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
 
 
@@ -228,7 +228,7 @@ def our_grader_gives_every_cell_the_score_of_stock_nbgrader(graded, base, zygote
     assignment = load_assignment(notebook, slug)
     differences, compared = [], 0
     for student in STUDENTS:
-        sent = base / "build" / "submitted" / student / slug / f"{slug}.ipynb"
+        sent = base / "submitted" / student / slug / f"{slug}.ipynb"
         seed = int(ENVIRONMENT["ATTN_COURSE_SEED"])
         found = grade_notebook(
             sent.read_bytes(), assignment, zygote, student=student, seed=seed, limits=Limits()

@@ -361,6 +361,38 @@ def test_a_broken_property_is_the_symptom_and_is_named_where_known():
     assert log.misconception == "log-softmax returned"
 
 
+SMALL = properties.Property(
+    "it is small",
+    lambda f, *a: "too large" if bool((f(*a).abs() > 9).any()) else None,
+)
+
+
+def test_nan_keeps_no_property_by_making_every_comparison_false():
+    probe = Probe("00_warm_up", "f", lambda x: x * float("nan"))
+    assert "6 of 6 numbers of the result are NaN" in str(failure(probe.holds, SMALL, X))
+    Probe("00_warm_up", "f", lambda x: x).holds(SMALL, X)
+    sent = torch.tensor([1.0, float("nan"), float("inf")])
+    Probe("00_warm_up", "f", lambda x: x).holds(SMALL, sent.nan_to_num(posinf=1.0))
+    strange = properties.Property("NaN stays", lambda f, x: None if f(x).isnan().any() else "gone")
+    Probe("00_warm_up", "f", lambda x: x).holds(strange, sent)
+
+
+def test_nan_of_a_stub_keeps_no_property_either():
+    class Stub:
+        def __call__(self, x):
+            return x * float("nan")
+
+        def __attn_mutated__(self):
+            return False
+
+        def __attn_remote__(self, operation, args, kwargs, options):
+            return student.perform(operation, lambda x: x * 1.0, args, kwargs, options)
+
+    probe = Probe("00_warm_up", "f", Stub())
+    assert "are NaN" in str(failure(probe.holds, SMALL, X))
+    Probe("00_warm_up", "f", Stub()).memory(X, below=10_000_000)
+
+
 def test_raises_wants_the_exception_and_no_other():
     probe = Probe("00_warm_up", "f", lambda x: x)
     assert "expected ValueError, got a result: a torch.Tensor" in str(

@@ -16,6 +16,7 @@ import socket
 import time
 
 EXIT_SECONDS = 1.0  # from hanging up to having exited
+LOOK_SECONDS = 0.05  # between two counts of the threads, which no limit of root's processes bounds
 
 
 @dataclasses.dataclass
@@ -23,7 +24,10 @@ class _Child:
     pid: int
     exited: int  # readable when it has
     life: socket.socket
+    most_threads: int
+    number: int  # where /proc was mounted, which may be outside of our namespace
     told: bool = False  # it did not end by itself
+    flooded: bool = False  # it had more threads than it may
     until: float | None = None  # it may finish till then
 
 
@@ -37,9 +41,10 @@ class Children:
         self._lives: dict[int, _Child] = {}
         self._exits: dict[int, _Child] = {}
 
-    def add(self, pid: int, life: socket.socket) -> None:
+    def add(self, pid: int, life: socket.socket, most_threads: int) -> None:
         """Look after a process that was forked just now."""
-        child = _Child(pid, os.pidfd_open(pid), life)
+        exited = os.pidfd_open(pid)
+        child = _Child(pid, exited, life, most_threads, _number_in_proc(exited))
         self._lives[life.fileno()] = self._exits[child.exited] = child
         self._poll.register(life, select.POLLIN)
         self._poll.register(child.exited, select.POLLIN)
@@ -72,6 +77,9 @@ class Children:
                     self._answer(self._lives[number])
             now = time.monotonic()
             for child in self._exits.values():
+                if _threads(child) > child.most_threads:
+                    child.flooded = True
+                    self._kill(child)
                 if child.until is not None and child.until <= now:
                     self._kill(child)
             if self._control in ready:
@@ -79,8 +87,12 @@ class Children:
         return False
 
     def _patience(self) -> float | None:
+        """Milliseconds until a child has to be looked at; None when there is none."""
+        if not self._exits:
+            return None
         ends = [child.until for child in self._exits.values() if child.until is not None]
-        return max(0.0, 1e3 * (min(ends) - time.monotonic())) if ends else None
+        soon = min([LOOK_SECONDS, *(end - time.monotonic() for end in ends)])
+        return max(0.0, 1e3 * soon)
 
     def _answer(self, child: _Child) -> None:
         try:
@@ -89,11 +101,11 @@ class Children:
             request = b""
         with contextlib.suppress(OSError):
             if request == b"m":
-                child.life.send(json.dumps(_memory(child.exited)).encode())
+                child.life.send(json.dumps(_memory(child.number)).encode())
                 return
             if request == b"r":
                 with contextlib.suppress(OSError):
-                    place = f"/proc/{_number_in_proc(child.exited)}/clear_refs"
+                    place = f"/proc/{child.number}/clear_refs"
                     with open(place, "w") as file:
                         file.write("5")
                 child.life.send(b"{}")
@@ -116,6 +128,7 @@ class Children:
         report = {
             "exit": os.waitstatus_to_exitcode(status),
             "told": child.told,
+            "flooded": child.flooded,
             "cpu": usage.ru_utime + usage.ru_stime,
             "peak_kib": usage.ru_maxrss,
         }
@@ -130,10 +143,19 @@ def _number_in_proc(descriptor: int) -> int:
         return next(int(line.split()[1]) for line in file if line.startswith("Pid:"))
 
 
-def _memory(descriptor: int) -> dict[str, int]:
+def _threads(child: _Child) -> int:
+    """How many threads a process has."""
+    try:
+        with open(f"/proc/{child.number}/stat", "rb", buffering=0) as file:
+            return int(file.read().rpartition(b")")[2].split()[17])
+    except (OSError, ValueError, IndexError):  # it has ended
+        return 0
+
+
+def _memory(number: int) -> dict[str, int]:
     """Resident and peak resident memory of a process, in KiB."""
     found = {}
-    with contextlib.suppress(OSError), open(f"/proc/{_number_in_proc(descriptor)}/status") as file:
+    with contextlib.suppress(OSError), open(f"/proc/{number}/status") as file:
         for line in file:
             if line.startswith(("VmHWM:", "VmRSS:")):
                 found[line[2:5].lower()] = int(line.split()[1])

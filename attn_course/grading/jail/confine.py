@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 CLONE_NEWNS, CLONE_NEWIPC = 0x00020000, 0x08000000
-CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 CLONE_THREAD = 0x00010000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 16384, 1 << 18
 MS_REMOUNT, MS_BIND = 32, 4096
@@ -23,74 +23,25 @@ PR_SET_SECCOMP, SECCOMP_MODE_FILTER, BPF_INSTRUCTION = 22, 2, 8
 SIGKILL = 9
 
 SCMP_ACT_ALLOW, SCMP_ACT_ERRNO = 0x7FFF0000, 0x00050000
-SCMP_CMP_GT, SCMP_CMP_MASKED_EQ = 6, 7
-AF_NETLINK = 16
+SCMP_CMP_EQ, SCMP_CMP_MASKED_EQ = 4, 7
+# fcntl: locks of three kinds, leases, and notes of changes. Two processes that share no memory and
+# no network could talk by the locks of a file that both may read.
+LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1025, 1026)
 
 # Not needed by numerical Python; each has opened a jail or slowed a machine somewhere.
-REFUSED_CALLS = [
-    "ptrace",
-    "process_vm_readv",
-    "process_vm_writev",
-    "kcmp",
-    "pidfd_getfd",
-    "pidfd_open",
-    "mount",
-    "umount2",
-    "pivot_root",
-    "chroot",
-    "unshare",
-    "setns",
-    "open_by_handle_at",
-    "name_to_handle_at",
-    "mount_setattr",
-    "fsopen",
-    "fsmount",
-    "fspick",
-    "move_mount",
-    "open_tree",
-    "bpf",
-    "perf_event_open",
-    "userfaultfd",
-    "keyctl",
-    "add_key",
-    "request_key",
-    "io_uring_setup",
-    "io_uring_enter",
-    "io_uring_register",
-    "kexec_load",
-    "kexec_file_load",
-    "init_module",
-    "finit_module",
-    "delete_module",
-    "reboot",
-    "swapon",
-    "swapoff",
-    "syslog",
-    "acct",
-    "quotactl",
-    "settimeofday",
-    "clock_settime",
-    "clock_adjtime",
-    "adjtimex",
-    "sethostname",
-    "setdomainname",
-    "iopl",
-    "ioperm",
-    "personality",
-    "socket",
-    "vfork",
-    "execve",
-    "execveat",
-    "fanotify_init",
-    "modify_ldt",
-    "memfd_secret",
-    "landlock_create_ruleset",
-    "shmget",
-    "shmat",
-    "msgget",
-    "semget",
-    "mq_open",
-]
+REFUSED_CALLS = (
+    *("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd", "pidfd_open"),
+    *("mount", "umount2", "pivot_root", "chroot", "unshare", "setns", "open_by_handle_at"),
+    *("name_to_handle_at", "mount_setattr", "fsopen", "fsmount", "fspick", "move_mount"),
+    *("open_tree", "bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key"),
+    *("io_uring_setup", "io_uring_enter", "io_uring_register", "kexec_load", "kexec_file_load"),
+    *("init_module", "finit_module", "delete_module", "reboot", "swapon", "swapoff", "syslog"),
+    *("acct", "quotactl", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex"),
+    *("sethostname", "setdomainname", "iopl", "ioperm", "personality", "socket", "vfork"),
+    *("execve", "execveat", "fanotify_init", "modify_ldt", "memfd_secret"),
+    *("landlock_create_ruleset", "shmget", "shmat", "msgget", "semget", "mq_open", "flock"),
+    *("inotify_init", "inotify_init1", "inotify_add_watch"),
+)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -143,8 +94,8 @@ def fork_apart() -> int:
 
 
 def enter_namespaces() -> None:
-    """New user and IPC namespaces, in which a submission can do nothing to others."""
-    _unshare(CLONE_NEWIPC)
+    """New user, IPC and network namespaces: no abstract socket of another submission is there."""
+    _unshare(CLONE_NEWIPC | CLONE_NEWNET)
 
 
 def private_files(home: str, megabytes: int, hidden: Sequence[str] = ()) -> None:
@@ -160,7 +111,7 @@ def private_files(home: str, megabytes: int, hidden: Sequence[str] = ()) -> None
     quiet = MS_NOSUID | MS_NODEV
     size = f"size={megabytes}m,nr_inodes=4096,mode=700".encode()
     _check(_libc.mount(b"tmpfs", home.encode(), b"tmpfs", quiet, size), f"mount {home}")
-    for place in (*hidden, "/proc", "/dev/shm", "/tmp"):
+    for place in (*hidden, "/proc", "/dev/shm", "/dev/pts", "/tmp"):
         if any(root.startswith(f"{place}/") for root in (sys.prefix, sys.base_prefix)):
             # a checkout in /tmp: modules are still to be imported from there
             flags = quiet | MS_REMOUNT | MS_BIND | MS_RDONLY
@@ -209,16 +160,9 @@ class _ArgCmp(ctypes.Structure):
     )
 
 
-# What a Jupyter kernel does beside that: start a program, talk to itself over its own loopback.
-KERNEL_CALLS = frozenset({"execve", "execveat", "vfork", "socket"})
-
-
 @functools.cache
-def system_call_filter(*, kernel: bool) -> bytes:
+def system_call_filter() -> bytes:
     """The program of the filter, for :func:`filter_system_calls`; made once, before the forks.
-
-    Args:
-        kernel: allow programs, and the plain families of sockets.
 
     Returns:
         Instructions of the kernel's BPF; b"" where the platform has no libseccomp.
@@ -247,16 +191,12 @@ def system_call_filter(*, kernel: bool) -> bytes:
                 raise OSError(-result, f"seccomp rule for {name}")
 
     for name in REFUSED_CALLS:
-        if not (kernel and name in KERNEL_CALLS):
-            refuse(name, errno.EPERM)
+        refuse(name, errno.EPERM)
+    for command in LOCKS:
+        refuse("fcntl", errno.EPERM, _ArgCmp(1, SCMP_CMP_EQ, command, 0))
     refuse("clone3", errno.ENOSYS)  # glibc then uses clone, whose flags a filter can see
-    if kernel:
-        refuse("socket", errno.EPERM, _ArgCmp(0, SCMP_CMP_GT, AF_NETLINK, 0))
-        new_user = _ArgCmp(0, SCMP_CMP_MASKED_EQ, CLONE_NEWUSER, CLONE_NEWUSER)
-        refuse("clone", errno.EPERM, new_user)
-    else:
-        refuse("fork", errno.EAGAIN)
-        refuse("clone", errno.EAGAIN, _ArgCmp(0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0))
+    refuse("fork", errno.EAGAIN)
+    refuse("clone", errno.EAGAIN, _ArgCmp(0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0))
     reader, writer = os.pipe()  # which takes 64 KiB: more than the kernel takes of a filter
     with open(reader, "rb") as program, open(writer, "wb"):
         result = lib.seccomp_export_bpf(context, writer)
@@ -270,16 +210,13 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def filter_system_calls(*, kernel: bool = False) -> bool:
+def filter_system_calls() -> bool:
     """Refuse the calls of ``REFUSED_CALLS`` and every new process (threads stay allowed).
-
-    Args:
-        kernel: allow programs, and the plain families of sockets.
 
     Returns:
         False where the platform has no libseccomp; the namespaces and rlimits still hold there.
     """
-    code = system_call_filter(kernel=kernel)
+    code = system_call_filter()
     if not code:
         return False
     program = _Program(len(code) // BPF_INSTRUCTION, code)

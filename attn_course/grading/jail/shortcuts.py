@@ -1,4 +1,4 @@
-"""Take the library calls that a question forbids out of a process, for good, and say so when used.
+"""Take the library calls that a question forbids out of a process, for good.
 
 It is done before the first line of the submission runs, for the whole process and every thread of
 it: nothing is left that a submission could patch back. Torch's operators are replaced where every
@@ -11,6 +11,12 @@ their files. Forms of a name:
 - ``numpy.exp``: a name of a module other than torch
 - ``import scipy``: a module, closed as ``attn_course.reference`` is
 - ``autograd``: all of torch's derivatives
+
+What it can promise: the calls that are named, and every way to them that is known, are not there.
+What computes the same under another name is not on the list: a backward formula of torch, a series,
+a package that nobody thought of. That an answer has the *properties* asked for (shape, scale,
+gradient, what it does at the edges) is what the tests decide; the list only spares honest learners
+the detour by the library.
 """
 
 import contextlib
@@ -20,7 +26,6 @@ import functools
 import gc
 import importlib
 import importlib.util
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -40,7 +45,6 @@ PYTHON_HOMES = (
 WRITTEN_OUT = ("torch._refs", "torch._decomp")  # torch's own operators once more, in Python
 BACKENDS = ("CPU", "SparseCPU", "SparseCsrCPU", "QuantizedCPU", "NestedTensorCPU", "MkldnnCPU")
 SCRIPT = ("_jit_", "_create_function", "parse_ir", "import_ir", "_import_ir", "_load_for")
-NOTE = 63  # descriptor of a pipe to the trusted side: something that was taken out was wanted
 WORDS = "this question asks you to write it yourself: using {} is not allowed here"
 
 
@@ -58,45 +62,11 @@ def _refusing(name: str) -> Callable[..., Any]:
         *args: Any,
         _kind: type = ForbiddenShortcut,
         _text: str = WORDS.format(name),
-        _note: Callable[[], None] = note,
         **kwargs: Any,
     ) -> Any:
-        _note()
         raise _kind(_text)
 
     return refuse
-
-
-def note() -> None:
-    """Tell the trusted side that this process would have gone another way with all of its names.
-
-    It believes a false word as well: one process for all questions, or one for each, is all that
-    hangs on it.
-    """
-    with contextlib.suppress(OSError):
-        os.write(NOTE, b"!")
-
-
-def watch(names: Sequence[str], hidden: Sequence[str]) -> None:
-    """Note also a look at what is hidden, in case that nobody calls it.
-
-    Args:
-        names: what was taken out.
-        hidden: what :func:`hidden_folders` gave for it.
-    """
-    modules = tuple(_hidden_modules(names))
-    below = tuple(f"{name}." for name in modules)
-    folders = tuple(hidden)
-
-    def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event == "import":
-            if args[0] in modules or str(args[0]).startswith(below):
-                note()
-        elif event in ("open", "os.listdir", "os.scandir") and str(args[0]).startswith(folders):
-            note()
-
-    if modules:
-        sys.addaudithook(hook)
 
 
 def prepare() -> None:
@@ -234,21 +204,22 @@ def _hide_module(name: str) -> None:
 def _remove_autograd() -> None:
     """Backward: the engine's only entry, a slot of a C type. Forward: the operators of duals."""
     engine = torch._C._ImperativeEngine
-    slots = gc.get_referents(vars(engine))[0]
     for name in ("run_backward", "queue_callback"):
-        slots[name] = _refusing(AUTOGRAD)
+        _slots(engine)[name] = _refusing(AUTOGRAD)
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(engine))
     operators = [o for o in _operators() if _base(o) in DERIVATIVES]
     _replace_operators(operators, AUTOGRAD, keys=("CPU", "AutogradCPU"))
-    _tensor_slots()["grad_fn"] = property(_refusing(AUTOGRAD))  # a node can be called by itself
-    ctypes.pythonapi.PyType_Modified(ctypes.py_object(torch._C.TensorBase))
+    nodes = (torch._C.TensorBase, "grad_fn"), (torch._C._FunctionBase, "next_functions")
+    for kind, name in nodes:  # a node can be called by itself
+        _slots(kind)[name] = property(_refusing(AUTOGRAD))
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
     for name in [name for name in vars(torch._C) if name.startswith(SCRIPT)]:
         setattr(torch._C, name, _refusing(AUTOGRAD))  # aten::grad of TorchScript is no operator
     for name in ("__init__", "define", "create_function"):
         setattr(torch._C.CompilationUnit, name, _refusing(AUTOGRAD))
 
 
-def _tensor_slots() -> dict[str, Any]:
-    """The namespace of the C type of all tensors."""
-    slots: dict[str, Any] = gc.get_referents(vars(torch._C.TensorBase))[0]
+def _slots(kind: type) -> dict[str, Any]:
+    """The namespace of a C type."""
+    slots: dict[str, Any] = gc.get_referents(vars(kind))[0]
     return slots

@@ -7,7 +7,6 @@ sender: every kind is known, every size is checked against a cap before memory i
 """
 
 import contextlib
-import functools
 import json
 import math
 import socket
@@ -25,7 +24,8 @@ MAX_BUFFERS: Final = 4096
 MAX_BYTES: Final = 256 << 20
 MAX_DEPTH: Final = 40
 MAX_DIMS: Final = 32
-MAX_INT_DIGITS: Final = 4096
+MAX_INT_DIGITS: Final = 3500  # hexadecimal: 4,215 decimal ones, and Python prints up to 4,300
+MAX_ELEMENTS: Final = 1 << 22  # of all tensors of an untrusted message, an axis of 0 counted as 1
 MAX_ITEMS: Final = 200_000  # of an untrusted sender; our own exercises stay below 100
 MAX_ALIKE: Final = 16  # keys of one dict or set that share a hash
 SAFE_INT: Final = 2**53
@@ -204,10 +204,22 @@ def decode(
 class _Decoder:
     """Decodes one message: what is left of its buffers, the first one last."""
 
-    __slots__ = ("resolve", "rest", "strides")
+    __slots__ = ("elements", "resolve", "rest", "strides")
 
     def __init__(self, rest: list[Any], resolve: Resolve | None, strides: bool) -> None:
         self.rest, self.resolve, self.strides = rest, resolve, strides
+        self.elements = 0
+
+    def shape(self, value: object) -> list[int]:
+        """The shape of one more tensor; what a test computes with it grows with each of its axes.
+
+        A tensor without a byte may claim a million columns.
+        """
+        found = _shape(value)
+        self.elements += math.prod(max(1, size) for size in found)
+        if self.elements > MAX_ELEMENTS and not self.strides:
+            raise WireError(f"tensors of more than {MAX_ELEMENTS:,} elements in one answer")
+        return found
 
     def value(self, node: Node, depth: int) -> Any:
         kind = type(node)
@@ -221,7 +233,7 @@ class _Decoder:
             raise WireError("malformed value")
         match node["$"]:
             case "tensor":
-                return _decode_tensor(node, self.rest.pop(), self.strides)
+                return _decode_tensor(node, self.shape(node["s"]), self.rest.pop(), self.strides)
             case "map":
                 if type(node["v"]) is not dict:
                     raise WireError("malformed map")
@@ -232,7 +244,7 @@ class _Decoder:
             case "tuple":
                 return tuple(self.items(node["v"], depth))
             case "array":
-                return _decode_array(node, self.rest.pop())
+                return _decode_array(node, self.shape(node["s"]), self.rest.pop())
             case "dict":
                 pairs = self.items(node["v"], depth)
                 if any(type(pair) is not list or len(pair) != 2 for pair in pairs):
@@ -307,8 +319,10 @@ def _check_truth(data: bytes | bytearray) -> None:
         raise WireError("a truth value is another byte than 0 and 1")
 
 
-def _decode_tensor(node: dict[str, Any], data: bytes | bytearray, strides: bool) -> torch.Tensor:
-    dtype, shape = TORCH_DTYPES[node["d"]], _shape(node["s"])
+def _decode_tensor(
+    node: dict[str, Any], shape: list[int], data: bytes | bytearray, strides: bool
+) -> torch.Tensor:
+    dtype = TORCH_DTYPES[node["d"]]
     if math.prod(shape) * dtype.itemsize != len(data):
         raise WireError(f"tensor of shape {shape} and {dtype} with {len(data)} bytes")
     if dtype == torch.bool:
@@ -335,10 +349,10 @@ def _with_strides(tensor: torch.Tensor, strides: list[int]) -> torch.Tensor:
     return laid.expand(tensor.shape)
 
 
-def _decode_array(node: dict[str, Any], data: bytes | bytearray) -> Any:
+def _decode_array(node: dict[str, Any], shape: list[int], data: bytes | bytearray) -> Any:
     if node["d"] not in NUMPY_DTYPES:
         raise WireError("unknown array dtype")
-    dtype, shape = np.dtype(node["d"]), _shape(node["s"])
+    dtype = np.dtype(node["d"])
     if math.prod(shape) * dtype.itemsize != len(data):
         raise WireError(f"array of shape {shape} and {dtype} with {len(data)} bytes")
     if dtype == np.bool_:
@@ -354,22 +368,18 @@ def pack(message: object, hold: Hold | None = None) -> Buffers:
         WireError: it cannot be sent whole.
     """
     buffers: Buffers = []
-    header = _to_json(encode(message, buffers, hold)).encode()
+    node = encode(message, buffers, hold)  # a tree: nothing in it contains itself
+    header = json.dumps(node, allow_nan=False, check_circular=False, separators=(",", ":")).encode()
     if len(header) > MAX_HEADER or len(buffers) > MAX_BUFFERS:
         raise WireError("message too large: more items than the wire allows")
     lengths = [len(buffer) for buffer in buffers]
     total = sum(lengths)
     if total > MAX_BYTES:
         raise WireError(f"message too large: more than {MAX_BYTES >> 20} MiB")
-    head = _head(len(buffers)).pack(MAGIC, len(header), len(buffers), *lengths)
+    head = HEAD.pack(MAGIC, len(header), len(buffers)) + struct.pack(f"<{len(lengths)}Q", *lengths)
     if len(header) + total <= WHOLE:  # each part would wake the other side once more
         return [b"".join((head, header, *buffers))]
     return [head + header, *buffers]
-
-
-@functools.lru_cache(maxsize=64)
-def _head(parts: int) -> struct.Struct:
-    return struct.Struct(f"{HEAD.format}{parts}Q")
 
 
 def _too_many(header: bytes | bytearray) -> bool:
@@ -462,7 +472,7 @@ def receive_frame(
     start = HEAD.size + 8 * parts
     if len(taken) < start:
         fill(taken, start)
-    lengths = _head(parts).unpack_from(taken)[3:]
+    lengths = struct.unpack_from(f"<{parts}Q", taken, HEAD.size)
     total = sum(lengths)
     count(header_length + total)
     if total > MAX_BYTES:
@@ -494,33 +504,14 @@ def open_frame(
     """The message in what :func:`receive_frame` gave."""
     header, *buffers = frame
     try:
-        text = header.decode()
-        node, end = _from_json(text)
+        node = json.loads(header.decode(), parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise WireError("header is not JSON") from None
-    if end != len(text):
-        raise WireError("header is not JSON alone")
     return decode(node, buffers, resolve, strides=strides)
 
 
 def _no_constant(name: str) -> None:
     raise ValueError(name)
-
-
-def _json_writer() -> Callable[[Node], str]:
-    """Made once, C part and all: ``json.dumps`` makes a new one at every call."""
-    # What encode() makes is a tree: nothing in it contains itself.
-    writer = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
-    make: Any = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:
-        return writer.encode
-    text = json.encoder.encode_basestring_ascii
-    parts = make(None, writer.default, text, None, ":", ",", False, False, False)
-    return lambda node: "".join(parts(node, 0))
-
-
-_to_json: Final = _json_writer()
-_from_json: Final = json.JSONDecoder(parse_constant=_no_constant).raw_decode
 
 
 def raw(value: Any) -> bytes:

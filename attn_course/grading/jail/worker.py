@@ -69,7 +69,7 @@ def warm_up() -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot
 
-    from attn_course.probes import student  # noqa: F401
+    from attn_course.probes import student
 
     torch.set_num_threads(1)
     config = Config()
@@ -78,10 +78,12 @@ def warm_up() -> None:
     shell = InteractiveShell.instance(config=config)
     quiet_shell(shell)
     sealed.install()
-    importlib.import_module("attn_course.reference")  # closed; every set-up cell imports it
+    for name in ("reference", "masks"):  # which set-up cells import; the first is closed
+        importlib.import_module(f"attn_course.{name}")
     x = torch.randn(2, 3, requires_grad=True)
     x.softmax(-1).sum().backward()
     torch.nn.Linear(3, 2)(x.detach())
+    student.peak_memory(lambda y: y.exp().sum(), x)  # imports half of torch the first time
     shell.transform_cell("%matplotlib inline")
     seed(0)
     # What is here now is never garbage; a collection would write to every page that it looks at.

@@ -5,7 +5,7 @@ of a student. Each submission is a *worker*: a fork that is process 1 of fresh n
 the doors behind itself and runs what it was sent. It is killed when the grader says so or goes
 away, and its end is reported, so nothing of a submission survives it.
 
-For each list of forbidden shortcuts the zygote forks a *lesser zygote*, once, which takes them out
+For each list of forbidden calls the zygote forks a *template process*, once, which takes them out
 of itself and then forks in the same way: taking them out costs more than most submissions. It runs
 no code of a student either, and every submission still has a fresh process of its own.
 """
@@ -26,13 +26,12 @@ gc.disable()  # until everything is imported: what that leaves stays, and is loo
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import confine
-import pages
 import shortcuts
 import worker
 from children import Children
 
 HOME = "/jail"
-MOST_LESSER = 8  # lists of forbidden shortcuts that have a zygote at once
+MOST_TEMPLATES = 8  # lists of forbidden calls that have a process at once
 
 
 def mapped_bytes() -> int:
@@ -44,7 +43,6 @@ def mapped_bytes() -> int:
 def be_submission(
     order: dict[str, Any],
     connection: socket.socket,
-    note: int,
     *,
     hidden: list[str],
     refused: tuple[str, ...],
@@ -63,35 +61,30 @@ def be_submission(
     null = os.open("/dev/null", os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
-    os.dup2(note, shortcuts.NOTE)
-    _close_but(connection.fileno(), shortcuts.NOTE)
+    _close_but(connection.fileno())
     confine.limit_resources(limits)
     if confined:
         confine.filter_system_calls()
-    shortcuts.watch(refused, hidden)
     worker.serve(
         connection, output_limit=int(limits["output_characters"]), restricted=bool(refused)
     )
 
 
-def _close_but(*kept: int) -> None:
-    """Close all descriptors from 3 on but these."""
-    first = 3
-    for number in sorted(kept):
-        os.closerange(first, number)
-        first = number + 1
-    os.closerange(first, 1 << 20)  # one system call: a zygote of many lives has high numbers
+def _close_but(kept: int) -> None:
+    """Close all descriptors from 3 on but this one."""
+    os.closerange(3, kept)
+    os.closerange(kept + 1, 1 << 20)  # one system call: a zygote of many lives has high numbers
 
 
-class Lesser:
-    """The lesser zygotes of this one, by their lists; those used longest ago end first."""
+class Templates:
+    """The template processes, by their lists; those used longest ago end first."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, ...], tuple[int, socket.socket]] = {}
         self._ending: list[int] = []
 
     def pass_on(self, refused: tuple[str, ...], message: bytes, descriptors: list[int]) -> None:
-        """Give an order to the zygote that lacks ``refused``; made when there is none."""
+        """Give an order to the process that lacks ``refused``; made when there is none."""
         found = self._found.pop(refused, None) or self._new(refused)
         try:
             socket.send_fds(found[1], [message], descriptors)
@@ -100,7 +93,7 @@ class Lesser:
             found = self._new(refused)
             socket.send_fds(found[1], [message], descriptors)
         self._found[refused] = found
-        while len(self._found) > MOST_LESSER:
+        while len(self._found) > MOST_TEMPLATES:
             self._end(self._found.pop(next(iter(self._found))))
         self._ending = [pid for pid in self._ending if os.waitpid(pid, os.WNOHANG)[0] == 0]
 
@@ -114,14 +107,14 @@ class Lesser:
             try:
                 _close_but(theirs.fileno())
                 os.setsid()
-                be_lesser(theirs, refused)
+                be_template(theirs, refused)
             finally:
                 os._exit(0)
         theirs.close()
         return pid, ours
 
 
-def be_lesser(control: socket.socket, refused: tuple[str, ...]) -> None:
+def be_template(control: socket.socket, refused: tuple[str, ...]) -> None:
     """Take ``refused`` out of this process, then fork submissions until the control closes."""
     problem = ""
     hidden: list[str] = []
@@ -144,23 +137,23 @@ def serve_orders(
     *,
     hidden: list[str],
     problem: str = "",
-    lesser: Lesser | None = None,
+    templates: Templates | None = None,
 ) -> None:
     """Fork a submission for each order on the control socket until it closes and none is left."""
     children = Children(control)
     while children.wait():
-        message, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 3)
+        message, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 2)
         if not message:
             children.forget_control()
             continue
         order = json.loads(message)
         refused = tuple(str(name) for name in order.get("forbidden", ()))
-        if lesser is not None and refused:
-            lesser.pass_on(refused, message, descriptors)
+        if templates is not None and refused:
+            templates.pass_on(refused, message, descriptors)
             for number in descriptors:
                 os.close(number)
             continue
-        connection, life = (socket.socket(fileno=number) for number in descriptors[:2])
+        connection, life = (socket.socket(fileno=number) for number in descriptors)
         pid = None
         try:
             if problem:
@@ -169,8 +162,8 @@ def serve_orders(
             if pid == 0:
                 children.abandon()
                 signal.signal(signal.SIGINT, signal.SIG_DFL)
-                be_submission(order, connection, descriptors[2], hidden=hidden, refused=refused)
-            children.add(pid, life)
+                be_submission(order, connection, hidden=hidden, refused=refused)
+            children.add(pid, life, int(order["limits"]["processes"]))
         except BaseException as error:
             with contextlib.suppress(OSError):
                 connection.sendall(b"FAIL" + _last_line(error).encode()[:1000])
@@ -178,7 +171,6 @@ def serve_orders(
                 os._exit(1)
             life.close()
         connection.close()
-        os.close(descriptors[2])
 
 
 def main() -> None:
@@ -190,10 +182,9 @@ def main() -> None:
     worker.warm_up()
     gc.enable()
     shortcuts.prepare()
-    confine.system_call_filter(kernel=False)
-    pages.collapse()
+    confine.system_call_filter()
     control.send(b"ready")
-    serve_orders(control, hidden=[], lesser=Lesser())
+    serve_orders(control, hidden=[], templates=Templates())
 
 
 if __name__ == "__main__":

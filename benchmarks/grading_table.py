@@ -1,4 +1,4 @@
-"""The table of ``benchmarks/results/grading.json``, for the command line and the book."""
+"""The table of ``benchmarks/results/grading.json``."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,8 +12,8 @@ def markdown(results: dict[str, Any]) -> str:
     """
     parts = results["parts"]
     lines = [*_times(results)]
-    if "cost_each" in parts:
-        lines += [*_cost(parts["cost_each"])]
+    if "each_set" in parts:
+        lines += [*_each_set(parts["each_set"])]
     if "agreement" in parts:
         lines += [*_agreement(parts["agreement"])]
     if "edge_cases" in parts:
@@ -71,33 +71,17 @@ def _times(results: dict[str, Any]) -> Iterator[str]:
         )
 
 
-COSTS = {
-    "new": "at the start of a class",
-    "known": "every answer given before",
-    "forgetful": "remembering nothing",
-}
-
-
-def _cost(part: dict[str, Any]) -> Iterator[str]:
+def _each_set(part: dict[str, Any]) -> Iterator[str]:
     yield ""
-    yield "| processor time of one submission | grader | jail | calls | jails |"
-    yield "| --- | ---: | ---: | ---: | ---: |"
-    for name, label in COSTS.items():
-        row = part["measured"][name]
-        ours, jail = (_with_spread(row, name) for name in ("trusted_cpu_ms", "jail_cpu_ms"))
-        yield f"| {label} | {ours} | {jail} | {row['calls']:.0f} | {row['jails']:g} |"
-    repeats = part["measured"].get("repeats", 1)
-    of = f", median of {repeats} times, least and most" if repeats > 1 else ""
+    yield "| processor time of one submission | stock nbgrader | ours | ratio |"
+    yield "| --- | ---: | ---: | ---: |"
+    for row in part["measured"]:
+        yield (
+            f"| `{row['set']}` | {row['stock_cpu_ms']} ms | {row['ours_cpu_ms']} ms "
+            f"| {row['ratio']:.0f} |"
+        )
     yield ""
-    yield f"Mean of {part['measured']['submissions']} submissions on one core{of}. {_when(part)}"
-
-
-def _with_spread(row: dict[str, Any], name: str) -> str:
-    text = f"{row[name]:.0f} ms"
-    if "spread" in row:
-        least, most = row["spread"][name]
-        text += f" ({least:.0f} to {most:.0f})"
-    return text
+    yield f"Mean of the further {part['measured'][0]['of'] - 1} submissions. {_when(part)}"
 
 
 def _agreement(part: dict[str, Any]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What a submission answers, or how it dies, decides nobody's marks but its own.
 
-Outcomes are remembered from one submission to the next, several questions share one process, and
-all processes come from one zygote. Each attack is graded before, between and after honest work.
+All processes come from one zygote, and one grading process does the whole class. Each attack is
+graded before, between and after honest work.
 """
 
 import contextlib
@@ -14,7 +14,6 @@ import pytest
 import target
 
 from attn_course.exercises.assignment import load_assignment
-from attn_course.grading import replay, verdict
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Zygote
 from attn_course.grading.session import Session
@@ -58,9 +57,7 @@ def notebook(
 
 
 @pytest.fixture
-def graded(zygote: Zygote, monkeypatch: Any) -> Graded:
-    """Grade answers; nothing is remembered at the start of a test."""
-    monkeypatch.setattr(verdict, "_known", {})
+def graded(zygote: Zygote) -> Graded:
 
     def run(answers: dict[str, str] | None = None, **more: Any) -> Scores:
         found = load_assignment(notebook({}, **more), "replayed")
@@ -254,55 +251,6 @@ def test_who_begins_as_another_one_did_is_not_made_to_begin_again(graded: Graded
         assert graded({"apply": answer}, tests=tests) == {"apply-judges": 1.0, "double-a": 1.0}
 
 
-def test_branches_without_end_are_not_all_kept(graded: Graded, monkeypatch: Any) -> None:
-    """Each callback is a question and an answer that nobody else will give."""
-    endless = """
-def apply(step, x):
-    import os
-    for _ in range(40): step(torch.tensor(float(int.from_bytes(os.urandom(4)))))
-    return step(step(x))
-"""
-    told: list[Any] = []
-    monkeypatch.setattr(verdict, "_tell", lambda key, entry: told.append(entry))
-    monkeypatch.setattr(replay, "MAX_BRANCHES", 120)
-    assert graded() == FULL
-    kept = len(told)
-    assert kept == len(FULL)
-    for _ in range(4):
-        assert graded({"apply": endless}) == FULL
-    assert len(told) == kept + 2
-    [known] = verdict._known.values()
-    assert graded() == FULL
-    monkeypatch.setattr(replay, "MAX_BRANCHES", 10_000)
-    monkeypatch.setattr(replay, "MAX_BYTES", known._told)
-    assert graded({"apply": endless}) == FULL
-    assert len(told) == kept + 2
-
-
-# --- asked twice ----------------------------------------------------------------------------------
-
-WANTED = "import os\nos.write(63, b'!')\n"
-TWICE = {
-    "at the end of long cells": "import time\ntime.sleep(7)\n" + WANTED,
-    "in each process again": WANTED,
-    "in the call": "import os\ndef double(x):\n    os.write(63, b'!')\n    while True: pass\n",
-    "before the end": "import os\ndef double(x):\n    os.write(63, b'!')\n    os._exit(0)\n",
-    "and what it saw kept": "import os\nKEPT = os.path.expanduser('~/kept')\n"
-    "def double(x):\n    os.write(63, b'!')\n    open(KEPT, 'a').write('.')\n"
-    "    return 2 * x if len(open(KEPT).read()) > 2 else x\n",
-}
-
-
-@pytest.mark.parametrize("how", TWICE)
-def test_a_question_that_is_put_twice_gives_neither_time_nor_points(
-    how: str, graded: Graded
-) -> None:
-    """The time is measured in ``graded``."""
-    source = TWICE[how] + ("" if "def double" in TWICE[how] else "def double(x):\n    return x")
-    assert not graded({"double": source}).get("double-a")
-    assert graded() == FULL
-
-
 # --- the zygote -----------------------------------------------------------------------------------
 
 DESCRIPTORS = """
@@ -317,11 +265,11 @@ def descriptors():
 """
 
 
-@pytest.mark.parametrize("forbidden", [(), ("softmax",)], ids=["the first", "a lesser one"])
+@pytest.mark.parametrize("forbidden", [(), ("softmax",)], ids=["the first", "of a template"])
 def test_a_submission_among_many_has_its_own_descriptors_and_no_others(
     forbidden: tuple[str, ...], zygote: Zygote
 ) -> None:
-    """The more of them live, the higher the numbers are; one of these is that of the notes."""
+    """The more of them live, the higher the numbers are."""
     cells = [{"id": "c", "source": DESCRIPTORS}]
     ask = {"op": "call", "name": "descriptors", "args": [], "kwargs": {}}
     with contextlib.ExitStack() as stack:
@@ -329,9 +277,8 @@ def test_a_submission_among_many_has_its_own_descriptors_and_no_others(
             one = Session(zygote, cells, limits=target.LIMITS, forbidden=forbidden)
             stack.enter_context(one)
             found = one.call(ask)
-            assert len(found) == 5, (number, found)
+            assert len(found) == 4, (number, found)
             assert found[:3] == [0, 1, 2]
-            assert 63 in found
 
 
 MANY = 140

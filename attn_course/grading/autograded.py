@@ -1,0 +1,134 @@
+"""The notebook that a person grades: what was handed in, in nbgrader's ``autograded`` folder.
+
+Nothing of it is executed, by us or by the browser that shows it: nbgrader's pages pass HTML in
+Markdown on, so what a student wrote is made text that no browser takes for a tag or a script.
+"""
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from attn_course.exercises.assignment import cell_source, grade_metadata
+from attn_course.exercises.submission import parse_notebook
+from attn_course.grading.results import Result
+
+Cell = dict[str, Any]
+_LOST = "This cell was missing in what was handed in."
+_PICTURE = re.compile(r"image/(png|jpeg|gif)")
+_TAMED = (
+    (re.compile(r"<(?=[A-Za-z/!?])"), "< "),  # no tag
+    (re.compile(r"&(?=[#A-Za-z])"), "& "),  # no entity
+    (re.compile(r"(?<=[A-Za-z])(?<!http)(?<!https)(?<!attachment):(?=\S)"), " :"),  # no scheme
+    (re.compile(r"\\(?=href|csname)"), r"\\ "),  # no link in a formula
+)
+
+
+def graded_notebook(data: bytes | str | None, result: Result, release: Any) -> bytes:
+    """What was handed in, with the instructor's own cells as released and each test's verdict.
+
+    Args:
+        data: as it was collected.
+        result: what the grader found.
+        release: the released notebook, in which hidden tests are left out.
+    """
+    given: list[Any] = []
+    if isinstance(data, bytes) and result.status != "unreadable":
+        given = parse_notebook(data)["cells"]
+    templates = {
+        name: cell for cell in release.cells if (name := grade_metadata(cell).get("grade_id"))
+    }
+    cells = _matched([cell for cell in given if isinstance(cell, dict)], templates)
+    _restore(cells, templates)
+    verdicts = {test.grade_id: test.message for test in result.tests if test.message}
+    for number, cell in enumerate(cells):
+        name = grade_metadata(cell).get("grade_id")
+        cell["id"] = name or f"cell-{number}"
+        if name in verdicts and cell["cell_type"] == "code":
+            text = verdicts[name] + "\n"
+            cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": text}]
+    if result.status != "graded":
+        told = f"{result.status.replace('_', ' ')}: {result.reason}"
+        told = "\n".join(f"    {line}" for line in told.splitlines())  # a block of code
+        cells.insert(0, _cell("markdown", told, {}, "attn-course-status"))
+    notebook = {"cells": cells, "metadata": release.metadata, "nbformat": 4, "nbformat_minor": 5}
+    text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+    return text.encode(errors="replace")  # half of a surrogate pair is no text
+
+
+def answers_in(page: Path | bytes) -> dict[str, str]:
+    """Sources of the cells of an ``autograded`` notebook by grade id; {} where there is none."""
+    try:
+        cells = json.loads(page if isinstance(page, bytes) else page.read_bytes())["cells"]
+        return {str(grade_metadata(cell).get("grade_id")): cell_source(cell) for cell in cells}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _matched(given: list[Cell], templates: dict[str, Cell]) -> list[Cell]:
+    """The student's cells; those of the assignment with its metadata, its own with its source."""
+    names = [grade_metadata(cell).get("grade_id") for cell in given]
+    names = [name if isinstance(name, str) and name in templates else None for name in names]
+    last = {name: place for place, name in enumerate(names)}  # of two answers, the one that ran
+    cells = []
+    for place, (cell, name) in enumerate(zip(given, names, strict=True)):
+        if name is None or last[name] != place:
+            kind = "code" if cell.get("cell_type") == "code" else "markdown"
+            cells.append(_students(kind, cell, {}))
+        elif grade_metadata(templates[name]).get("solution"):
+            template = templates[name]
+            cells.append(_students(template["cell_type"], cell, template["metadata"]))
+        else:
+            cells.append(_instructors(templates[name]))
+    return cells
+
+
+def _restore(cells: list[Cell], templates: dict[str, Cell]) -> None:
+    """Put back what is gone, each cell behind the one that precedes it in the assignment."""
+    order = list(templates)
+    for place, name in enumerate(order):
+        present = {grade_metadata(cell).get("grade_id"): i for i, cell in enumerate(cells)}
+        if name in present:
+            continue
+        cell = _instructors(templates[name])
+        if grade_metadata(cell).get("solution"):
+            cell["source"] = f"# {_LOST}" if cell["cell_type"] == "code" else _LOST
+        before = [present[other] for other in order[:place] if other in present]
+        cells.insert(max(before, default=-1) + 1, cell)
+
+
+def _instructors(template: Cell) -> Cell:
+    return _cell(template["cell_type"], cell_source(template), template["metadata"], "")
+
+
+def _students(kind: str, cell: Cell, metadata: Cell) -> Cell:
+    source = cell_source(cell)
+    if kind == "code":
+        return _cell(kind, source, metadata, "")
+    for pattern, tame in _TAMED:
+        source = pattern.sub(tame, source)
+    made = _cell(kind, source, metadata, "")
+    attached = cell.get("attachments")
+    if isinstance(attached, dict):
+        pictures = {name: _pictures(found) for name, found in attached.items()}
+        made["attachments"] = {name: found for name, found in pictures.items() if found}
+    return made
+
+
+def _pictures(found: Any) -> dict[str, str]:
+    if not isinstance(found, dict):
+        return {}
+    return {
+        kind: data
+        for kind, data in found.items()
+        if _PICTURE.fullmatch(kind)
+        and isinstance(data, str)
+        and re.fullmatch(r"[A-Za-z0-9+/=\s]*", data)
+    }
+
+
+def _cell(kind: str, source: str, metadata: Cell, identity: str) -> Cell:
+    made = {"cell_type": kind, "id": identity, "metadata": copy.deepcopy(metadata)}
+    made["source"] = source
+    return made | ({"execution_count": None, "outputs": []} if kind == "code" else {})

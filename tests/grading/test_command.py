@@ -1,0 +1,133 @@
+"""What the commands print, write and refuse, beside the marks themselves."""
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import classroom
+import pytest
+from typer.testing import CliRunner
+
+from attn_course import __version__
+from attn_course.cli import app
+from attn_course.grading import command, exports
+from attn_course.grading.command import Progress
+from attn_course.grading.results import Result
+
+
+@pytest.fixture
+def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    source = tmp_path / "source/small/small.ipynb"
+    source.parent.mkdir(parents=True)
+    source.write_bytes(classroom.as_bytes(classroom.notebook()))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def graded(monkeypatch: pytest.MonkeyPatch, course: Path) -> None:
+    """A class whose grading itself is left out here."""
+    classroom.write_class(course / "submitted", 3)
+    one = Result(student="s00", assignment="small", status="graded", score=5.0, max_score=5.0)
+    monkeypatch.setattr(command, "grade_class", lambda *args, **more: [one])
+    monkeypatch.setattr(command, "_start_jail", lambda **more: None)
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_the_version() -> None:
+    assert run("--version").output.strip() == f"attn-course {__version__}"
+
+
+def test_a_list_of_exercises_asks_for_a_checkout_where_no_package_would_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("exercises", "list")
+    assert done.exit_code == 2
+    assert "no checkout of the course" in done.output
+
+
+def test_marks_are_printed_where_the_file_is_a_dash(
+    course: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graded(monkeypatch, course)
+    done = run("grade", "submitted", "--assignment", "small", "--csv", "-")
+    assert done.exit_code == 0
+    assert done.output.splitlines()[1].startswith("s00,,small,5,5,")
+    assert not (course / "-").exists()
+
+
+def test_one_form_that_cannot_be_written_leaves_the_others(
+    course: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graded(monkeypatch, course)
+
+    def refuse(*args: object) -> None:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), "feedback/s00")
+
+    monkeypatch.setattr(command, "write_feedback", refuse)
+    done = run(
+        "grade", "submitted", "--assignment", "small", "--feedback", "feedback", "--json", "m.json"
+    )
+    assert done.exit_code == 2
+    assert "feedback/s00: Permission denied: choose a place that you may write to" in done.output
+    assert json.loads((course / "m.json").read_text())["submissions"][0]["score"] == 5.0
+
+
+def test_a_full_disk_is_named(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graded(monkeypatch, course)
+
+    def full(*args: object, **more: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(exports, "write_text", full)
+    done = run("grade", "submitted", "--assignment", "small", "--csv", "marks.csv")
+    assert done.exit_code == 2
+    assert "marks.csv: No space left on device: free some space on that disk" in done.output
+    assert "[Errno" not in done.output
+
+
+def test_progress_says_what_an_earlier_run_had_done(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress()
+    progress(Result(student="a", assignment="small", status="graded"), 20, 20)
+    assert capsys.readouterr().err == "graded 20 of 20 (19 of them earlier): 1 graded\n"
+
+
+def test_a_missing_and_a_doubled_cell_are_both_named(grade: Any) -> None:
+    found = classroom.notebook()
+    found["cells"] = [cell for cell in found["cells"] if cell["id"] != "squares"]
+    found["cells"].append(found["cells"][1])
+    result = grade(data=classroom.as_bytes(found))
+    assert result.status == "needs_review"
+    assert result.reason == "squares: its cell is missing; the cell double is there 2 times"
+
+
+def test_precheck_lists_what_grade_would_say_of_the_files(course: Path) -> None:
+    classroom.write_class(course / "submitted", 3)
+    odd = classroom.notebook()
+    odd["cells"].append(odd["cells"][1])
+    bare = classroom.notebook()
+    for cell in bare["cells"]:
+        cell["metadata"] = {}
+    for student, found in (("odd", odd), ("bare", bare)):
+        place = course / "submitted" / student / "small"
+        place.mkdir(parents=True)
+        (place / "final.ipynb").write_bytes(classroom.as_bytes(found))
+    done = run("precheck", "submitted", "--assignment", "small", "--json")
+    assert done.exit_code == 1
+    rows = {row["student"]: row for row in json.loads(done.output)}
+    assert {name: row["status"] for name, row in rows.items()} == {
+        "bare": "stripped",
+        "odd": "needs_review",
+        "s00": "ready",
+        "t-missing": "missing",
+        "u-broken": "unreadable",
+    }
+    notes = ["the file was named final.ipynb", "the cell double is there 2 times"]
+    assert rows["odd"]["notes"] == notes
+    lines = run("precheck", "submitted", "--assignment", "small").output.splitlines()
+    assert "s00: ready" in lines

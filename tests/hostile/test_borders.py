@@ -1,0 +1,418 @@
+"""What one submission does stays in its own status, its own process and its own time."""
+
+import concurrent.futures
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import target
+
+from attn_course.exercises.assignment import load_assignment
+from attn_course.grading import mounts, pool, spread
+from attn_course.grading.collect import Handed
+from attn_course.grading.errors import SandboxError
+from attn_course.grading.results import Result
+from attn_course.grading.run import AssignmentError, grade_class
+from attn_course.grading.sandbox import Limits, Zygote
+from attn_course.grading.session import Session
+from attn_course.grading.verdict import grade_notebook
+
+Judged = Callable[..., Result]
+
+
+def notebook(answer: str, test: str) -> bytes:
+    """One answer and one test of it."""
+    cells = [
+        target._cell("code", "import torch", "setup", locked=True),
+        target._cell("code", answer, "answer", solution=True),
+        target._cell("code", test, "answer-test", grade=True, locked=True, points=1.0),
+    ]
+    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
+
+
+@pytest.fixture
+def judged(zygote: Zygote) -> Judged:
+    """Grade an answer with a test cell; the solution is only read for what it defines."""
+
+    def run(answer: str, test: str, solution: str = "def answer(x):\n    return x") -> Result:
+        return grade_notebook(
+            notebook(answer, test),
+            load_assignment(notebook(solution, test), "borders"),
+            zygote,
+            student="mallory",
+            seed=3,
+            limits=target.LIMITS,
+        )
+
+    return run
+
+
+def gives(value: str) -> str:
+    return f"import torch\ndef answer(x):\n    return {value}"
+
+
+# --- a number that cannot be printed --------------------------------------------------------------
+
+TESTS_THAT_PRINT = {
+    "as a score": "answer(1)",
+    "as a key": "{1: 2}[answer(1)]",
+    "in a sentence": "assert answer(1) == 1, f'got {answer(1)}'",
+    "in a sum": "raise KeyError(answer(1) * answer(1))",
+    "beside a tensor": "torch.testing.assert_close(torch.tensor([1.0]), answer(1))",
+    "of a probe": "from attn_course.probes import Probe\n"
+    "Probe('00_warm_up', 'answer', answer, oracle=lambda x: x).equals(1)",
+}
+
+
+@pytest.mark.parametrize("how", TESTS_THAT_PRINT)
+@pytest.mark.parametrize("digits", [4200, 4301, 4900])
+def test_an_integer_that_python_does_not_print_costs_its_own_test(
+    how: str, digits: int, judged: Judged
+) -> None:
+    result = judged(gives(f"10 ** {digits}"), TESTS_THAT_PRINT[how])
+    assert result.status in ("graded", "sandbox_error")
+    assert not result.score
+
+
+def test_whatever_a_verdict_raises_is_the_status_of_its_submission(
+    judged: Judged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object) -> None:
+        raise RecursionError("in the grader itself")
+
+    monkeypatch.setattr("attn_course.grading.verdict.run_test", broken)
+    result = judged(gives("x"), "assert answer(1) == 1")
+    assert (result.status, result.score) == ("sandbox_error", None)
+    assert "RecursionError" in result.reason
+
+
+# --- what we compute with it ----------------------------------------------------------------------
+
+LARGE = {
+    "no byte and many columns": "torch.zeros(0, 1 << 28)",
+    "many axes of none": "[torch.zeros(0, 1 << 20) for _ in range(64)]",
+    "an array": "__import__('numpy').zeros((1 << 24, 0, 1 << 10))",
+    "large": "torch.zeros(1 << 12, 1 << 12, dtype=torch.int8)",
+}
+WORK = """
+found = answer(1)
+for one in found if type(found) is list else [found]:
+    one = torch.as_tensor(one)
+    wide = one.reshape(one.shape[0], -1).T.double() @ one.reshape(one.shape[0], -1).double()
+"""
+
+
+@pytest.mark.parametrize("how", LARGE)
+def test_what_claims_many_elements_is_refused_before_anything_is_computed(
+    how: str, judged: Judged
+) -> None:
+    begun = time.monotonic()
+    result = judged(gives(LARGE[how]), WORK)
+    assert not result.score
+    assert "elements" in result.tests[0].message, result.tests
+    assert time.monotonic() - begun < target.LIMITS.wall_seconds
+
+
+NESTED = "[[torch.zeros(900, dtype=torch.int8) for _ in range(800)] for _ in range(5)]"
+
+
+def test_what_is_shown_of_nested_tensors_is_made_no_longer_than_it_is_shown(
+    judged: Judged,
+) -> None:
+    probe = "from attn_course.probes import Probe\n"
+    probe += "Probe('00_warm_up', 'answer', answer, oracle=lambda x: [x, x]).equals(1)"
+    begun = time.process_time()
+    result = judged(gives(NESTED), probe)
+    assert result.score == 0.0
+    assert time.process_time() - begun < 5
+
+
+def test_a_verdict_takes_no_more_memory_than_it_may(judged: Judged) -> None:
+    """Forty columns of a thousand rows each, and an instructor who looks at all pairs of them."""
+    work = "x = answer(1)\nheld = [x[:, None] - x[None] for _ in range(9)]"
+    result = judged(gives("torch.zeros(1 << 14)"), work)
+    assert result.score == 0.0
+    assert "memory" in result.tests[0].message
+
+
+def test_a_verdict_without_end_ends_in_its_own_status_and_the_next_is_graded() -> None:
+    """What an operation of torch takes, no exception can end: an alarm ends its process."""
+    test = "import time\nx = answer(1)\nwhile x == 7:\n    time.sleep(0.01)\nassert x == 1"
+    limits = Limits(verdict_seconds=12.0)
+    handed = [
+        Handed(student="ada", data=notebook(gives("x"), test)),
+        Handed(student="mallory", data=notebook(gives("7"), test)),
+        Handed(student="zoe", data=notebook(gives("x"), test)),
+    ]
+    solved = notebook(gives("x"), test)
+    found = grade_class(handed, notebook=solved, slug="borders", seed=1, limits=limits)
+    assert [result.score for result in found] == [1.0, None, 1.0]
+    assert "its verdict took more than 12 s" in found[1].reason
+
+
+# --- objects that lie -----------------------------------------------------------------------------
+
+LIAR = """
+class Yes:
+    def __getattr__(self, name): return lambda *args, **kwargs: self if name != "item" else 0.0
+    def allclose(self, *args, **kwargs): return True
+    def sub(self, other): return self
+    def abs(self): return self
+    def max(self): return 0.0
+    def tolist(self): return [2.0, 2.0]
+    def __iter__(self): return iter([])
+"""
+LIES = {
+    "allclose": "assert answer(torch.ones(2)).allclose(torch.full((2,), 2.0))",
+    "sub": "assert answer(torch.ones(2)).sub(2.0).abs().max() == 0.0",
+    "tolist": "assert answer(torch.ones(2)).tolist() == [2.0, 2.0]",
+    "iterates": "for a, b in zip(answer(torch.ones(2)), [2.0, 2.0]):\n    assert a == b",
+    "inside": "assert answer(torch.ones(2))[0].allclose(torch.full((2,), 2.0))",
+}
+
+
+@pytest.mark.parametrize("how", LIES)
+def test_an_object_is_refused_where_the_solution_gives_data(how: str, judged: Judged) -> None:
+    given = "[Yes()]" if how == "inside" else "Yes()"
+    for made in (given, "iter([])", "(y for y in [])"):
+        result = judged(f"{LIAR}\ndef answer(x):\n    return {made}", LIES[how])
+        assert result.score == 0.0, result.tests
+
+
+@pytest.mark.parametrize("how", ["allclose", "sub", "tolist"])
+def test_what_a_method_gives_answers_nothing_that_is_asked_of_a_tensor(
+    how: str, judged: Judged
+) -> None:
+    test = LIES[how].replace("answer(torch.ones(2))", "answer(2)(torch.ones(2))")
+    whole = test.replace("answer(2)(", "answer(2).forward(")
+    solution = "class answer(torch.nn.Module):\n    def forward(self, x):\n        return 2 * x"
+    liar = f"{LIAR}\nclass answer:\n    def __init__(self, n): pass\n"
+    liar += "    def forward(self, x): return Yes()\n    __call__ = forward\n"
+    for one in (test, whole):
+        assert judged(liar, one, solution).score == 0.0
+
+
+def test_an_object_of_a_class_is_one_as_before(judged: Judged) -> None:
+    solution = (
+        "class answer(torch.nn.Module):\n    def __init__(self, n):\n        super().__init__()\n"
+        "        self.weight = torch.nn.Parameter(torch.ones(n))\n"
+        "    def forward(self, x):\n        return 2 * x"
+    )
+    test = (
+        "made = answer(3)\nassert made.weight.shape == (3,)\nassert made.training\nmade.eval()\n"
+        "assert sum(p.numel() for p in made.parameters()) == 3\n"
+        "assert torch.equal(made.eval()(torch.ones(2)), torch.full((2,), 2.0))"
+    )
+    assert judged(solution, test, solution).score == 1.0
+
+
+# --- processes of one class -----------------------------------------------------------------------
+
+MEET = """
+import os, socket, fcntl, sys
+one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+def listen(place):
+    one.bind(chr(0) + place)
+    return True
+def tell(place):
+    free = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0]
+    try: return free.sendto(b"the answer", chr(0) + place)
+    except OSError as error: return type(error).__name__
+def terminals():
+    try: return os.listdir("/dev/pts")
+    except OSError: return []
+def locks():
+    done = []
+    for what in (lambda f: fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB),
+                 lambda f: fcntl.lockf(f, fcntl.LOCK_SH | fcntl.LOCK_NB)):
+        try: what(open(os.__file__)); done.append(True)
+        except OSError: pass
+    return done
+"""
+
+
+def asks(session: Session, name: str, *args: str) -> Any:
+    return session.call({"op": "call", "name": name, "args": list(args), "kwargs": {}})
+
+
+@pytest.fixture
+def two(zygote: Zygote) -> Iterator[tuple[Session, Session]]:
+    """Two submissions at the same time, as two workers have, or one with and one without a list."""
+    with contextlib.ExitStack() as stack:
+        cells = [{"id": "c", "source": MEET}]
+        found = [
+            stack.enter_context(Session(zygote, cells, limits=target.LIMITS, forbidden=names))
+            for names in ((), ("softmax",))
+        ]
+        yield found[0], found[1]
+
+
+def test_two_processes_of_a_class_cannot_meet(two: tuple[Session, Session]) -> None:
+    first, second = two
+    for here, there, place in ((first, second, "a"), (second, first, "b")):
+        assert asks(here, "listen", place) is True
+        assert asks(here, "tell", place) != "ConnectionRefusedError", "it would be found at home"
+        assert asks(there, "tell", place) == "ConnectionRefusedError"
+        assert asks(here, "terminals") == []
+        assert asks(here, "locks") == []
+
+
+FLOOD = """
+import _thread, time
+def answer(x):
+    _thread.stack_size(32768)
+    while True:
+        try: _thread.start_new_thread(time.sleep, (60,))
+        except RuntimeError: time.sleep(0.01)
+"""
+
+
+def test_a_flood_of_threads_ends_before_it_reaches_a_neighbour(
+    judged: Judged, zygote: Zygote
+) -> None:
+    """The limit of a user's processes does not hold for root: the threads are counted."""
+    seen: list[int] = []
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.02):
+            seen.append(int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2]))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    with Session(zygote, [{"id": "c", "source": MEET}], limits=target.LIMITS) as neighbour:
+        begun = time.monotonic()
+        result = judged(FLOOD, "assert answer(1) == 1")
+        seconds = time.monotonic() - begun
+        assert asks(neighbour, "terminals") == []
+    stop.set()
+    thread.join()
+    assert not result.score
+    assert "more than 64 threads" in result.tests[0].message, result.tests
+    assert seconds < 4
+    assert max(seen) - seen[0] < 12_000
+
+
+def test_the_solution_is_graded_before_anything_of_a_student_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[str] = []
+
+    def submitted(self: Any, function: Any, grade: Any, task: pool.Task) -> Any:
+        begun.append(task.student)
+        return submit(self, function, grade, task)
+
+    submit = concurrent.futures.ProcessPoolExecutor.submit
+    monkeypatch.setattr(concurrent.futures.ProcessPoolExecutor, "submit", submitted)
+    handed = [Handed(student="mallory", data=notebook(FLOOD, "assert answer(1) == 1"))]
+    with pytest.raises(AssignmentError):
+        grade_class(handed, notebook=notebook(gives("2"), "assert answer(1) == 1"), slug="b")
+    assert begun == ["\0instructor"]
+
+
+# --- folders that every submission sees -----------------------------------------------------------
+
+
+@pytest.fixture
+def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A course with marks in it, where commands are given."""
+    place = tmp_path / "prefix" / "course"
+    (place / "solutions").mkdir(parents=True)
+    (place / "solutions" / "answers.py").write_text(target.CANARY)
+    (tmp_path / "prefix" / "library.py").write_text("x = 1")
+    monkeypatch.chdir(place)
+    return place
+
+
+def test_a_course_below_a_folder_of_python_is_not_to_be_seen(
+    course: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots = mounts.python_roots()
+    monkeypatch.setattr(mounts, "python_roots", lambda: [*roots, course.parent])
+    shown = ["cat", str(course.parent / "library.py"), str(course / "solutions" / "answers.py")]
+    seen = subprocess.run(
+        [*mounts.system_mounts(), *shown], capture_output=True, text=True, check=False
+    )
+    assert seen.stdout == "x = 1"
+    assert "No such file" in seen.stderr
+    written = ["touch", str(course / "new")]
+    done = subprocess.run([*mounts.system_mounts(), *written], capture_output=True, check=False)
+    assert done.returncode != 0
+
+
+def test_an_environment_in_the_course_stays_where_the_course_is_hidden(
+    course: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (course / ".venv").mkdir()
+    (course / ".venv" / "library.py").write_text("y = 2")
+    roots = mounts.python_roots()
+    monkeypatch.setattr(mounts, "python_roots", lambda: [*roots, course.parent, course / ".venv"])
+    shown = ["cat", str(course / ".venv" / "library.py"), str(course / "solutions/answers.py")]
+    seen = subprocess.run(
+        [*mounts.system_mounts(), *shown], capture_output=True, text=True, check=False
+    )
+    assert seen.stdout == "y = 2"
+
+
+def test_an_environment_that_is_the_course_is_refused_by_name(
+    course: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots = mounts.python_roots()
+    monkeypatch.setattr(mounts, "python_roots", lambda: [*roots, course])
+    with pytest.raises(SandboxError, match=str(course)):
+        Zygote()
+
+
+def test_an_environment_behind_a_link_starts_the_jail(tmp_path: Path) -> None:
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    program = (
+        "import sys\nfrom attn_course.grading.sandbox import Limits, Zygote\n"
+        "from attn_course.grading.session import Session\n"
+        "with Zygote() as jail, Session(jail, [], limits=Limits()) as one: print(one.alive)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    done = subprocess.run(
+        [str(tmp_path / ".venv" / "bin" / "python"), "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+        check=False,
+    )
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_a_jail_that_does_not_start_is_not_called_a_wrong_solution(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lost(*args: object, **more: object) -> Iterator[Result]:
+        said = {"status": "sandbox_error", "reason": "the jail did not start: no message"}
+        yield Result(student="\0instructor", assignment=target.SLUG, **said)
+
+    monkeypatch.setattr(spread, "run", lost)
+    handed = [Handed(student="ada", data=target.as_bytes(target.honest()))]
+    with pytest.raises(SandboxError, match="could not be run: the jail did not start"):
+        grade_class(handed, notebook=target.as_bytes(target.notebook()), slug=target.SLUG)
+
+
+def test_a_set_up_cell_that_was_turned_into_text_is_ours_and_noted(zygote: Zygote) -> None:
+    sent = target.honest()
+    sent["cells"][0]["cell_type"] = "markdown"
+    result = grade_notebook(
+        target.as_bytes(sent),
+        load_assignment(target.as_bytes(target.notebook()), target.SLUG),
+        zygote,
+        student="ada",
+        seed=1,
+        limits=Limits(),
+    )
+    assert (result.status, result.score) == ("graded", sum(target.POINTS.values()))
+    assert "the cell setup was turned into text" in result.notes
