@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attn_course.probes.catalogue import Call
 from attn_course.probes.oracle import NumpyOracle
 from attn_course.probes.values import copy, leaves, size
 
@@ -128,7 +129,12 @@ def fingerprint(value: Any) -> Hashable:
     if isinstance(value, types.FunctionType | types.BuiltinFunctionType | type):
         if str(getattr(value, "__module__", "")).startswith(_OURS):
             return (kind, value)  # one object for as long as the module lives, and the key holds it
-    elif kind.__module__.startswith("attn_course.probes."):  # a call, an adapter, a property
+    elif kind is Call:  # nobody changes its arguments, and a search asks for it thousands of times
+        if "_key" not in vars(value):
+            parts = value.args, value.kwargs, value.via
+            vars(value)["_key"] = (kind, *map(fingerprint, parts))
+        return vars(value)["_key"]  # type: ignore[no-any-return]
+    elif kind.__module__.startswith("attn_course.probes."):  # an adapter, a property
         if dataclasses.is_dataclass(kind):
             parts = [getattr(value, field.name) for field in dataclasses.fields(value)]
         else:
