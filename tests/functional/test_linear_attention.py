@@ -77,9 +77,16 @@ def check(attention: Callable[..., Tensor]) -> None:
                 )
 
 
+def check_with_nan(attention: Callable[..., Tensor]) -> None:
+    check(attention)
+    value = torch.tensor([1.0, 3.0, torch.nan, torch.inf]).reshape(1, 1, 4, 1)
+    ones, real = torch.ones(1, 1, 4, 1), torch.tensor([[True, True, False, False]])
+    assert (attention(ones, ones, value, padding_mask=real) == 2).all()
+
+
 @pytest.mark.parametrize("chunk", [1, 3, 64])
 def test_chunks_agree_with_every_oracle(chunk: int) -> None:
-    check(lambda *a, **k: linear_attention(*a, chunk_size=chunk, **k))
+    check_with_nan(lambda *a, **k: linear_attention(*a, chunk_size=chunk, **k))
 
 
 def test_the_table_agrees_with_every_oracle() -> None:
@@ -95,18 +102,14 @@ def test_the_table_agrees_with_every_oracle() -> None:
         ("reversed(starts) if backwards else starts", "starts"),
         ("apply(grad, c, b, size, backwards)", "apply(grad, c, b, size, not backwards)"),
         ("apply(c, grad, a, size", "apply(a, grad, c, size"),
-        ("value = _without_padding(value, padding_mask)\n    value = torch.cat", "value = 1 * value\n"
-         "    value = torch.cat"),
+        ("value = _without_padding(value, padding_mask)\n    value = torch.cat", "value = torch.cat"),
         ("torch.ones_like(value[..., :1])", "torch.zeros_like(value[..., :1])"),
     ],
 )  # fmt: skip
 def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
     changed = mutant(MODULE, "linear_attention", old, new)
     with pytest.raises((AssertionError, RuntimeError)):
-        check(lambda *a, **k: changed(*a, chunk_size=3, **k))
-        value = torch.tensor([1.0, 3.0, torch.nan, torch.inf]).reshape(1, 1, 4, 1)
-        ones, real = torch.ones(1, 1, 4, 1), torch.tensor([[True, True, False, False]])
-        assert (changed(ones, ones, value, padding_mask=real, chunk_size=3) == 2).all()
+        check_with_nan(lambda *a, **k: changed(*a, chunk_size=3, **k))
 
 
 def test_the_recurrent_form_is_the_parallel_one_and_goes_on_from_its_state() -> None:
@@ -180,19 +183,14 @@ def test_performer_features_are_positive_and_unbiased(orthogonal: bool) -> None:
 
 
 def test_orthogonal_directions_are_less_noisy() -> None:
-    q, k = torch.randn(2, 1, 8, dtype=torch.float64)
-    wanted = (q @ k.mT / 8**0.5).exp()
-    error = {}
+    q, k = 0.5 * torch.randn(2, 1, 8, dtype=torch.float64)
+    wanted, error = (q @ k.mT / 8**0.5).exp(), {}
     for orthogonal in (False, True):
-        found = [
-            performer_features(q, d) @ performer_features(k, d).mT
-            for d in (
-                performer_directions(8, 8, orthogonal=orthogonal, dtype=torch.float64)
-                for _ in range(3000)
-            )
-        ]
-        error[orthogonal] = (torch.stack(found) - wanted).square().mean().item()
-    assert error[True] < error[False]
+        drawn = performer_directions(32_000, 8, orthogonal=orthogonal, dtype=torch.float64)
+        features = [performer_features(x, drawn) * 32_000**0.5 for x in (q, k)]
+        found = (features[0] * features[1]).unflatten(-1, (-1, 8)).mean(-1)  # 4,000 times eight
+        error[orthogonal] = (found - wanted).square().mean().item()
+    assert error[True] < 0.9 * error[False]
     group = performer_directions(5, 5)
     assert_close(group @ group.mT, torch.diag((group @ group.mT).diag()), atol=1e-4, rtol=0)
     assert performer_directions(7, 5).shape == (7, 5)
