@@ -259,14 +259,14 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
         heads_q, heads_k, heads_v, r(3, S), r(S, 3).mT, mask,
     ),
     "lsh_attention": lambda: of(
-        lambda a, b, m: fn.lsh_attention(
-            a, b, fn.lsh_buckets(a, r(H, E, 2, 2)), chunk_size=3, padding_mask=m
+        lambda a, b, m, t: fn.lsh_attention(
+            a, b, fn.lsh_buckets(a, t), chunk_size=3, padding_mask=m
         ),
-        heads_k, heads_v, mask,
+        heads_k, heads_v, mask, r(H, E, 2, 2),
     ),
     "lsh_buckets": lambda: of(fn.lsh_buckets, heads_k, r(H, E, 2, 2)),
     "lsh_mask": lambda: of(
-        lambda a: fn.lsh_mask(fn.lsh_buckets(a, r(H, E, 2, 2)), chunk_size=3), heads_k
+        lambda a, t: fn.lsh_mask(fn.lsh_buckets(a, t), chunk_size=3), heads_k, r(H, E, 2, 2)
     ),
     "performer_directions": lambda: of(
         lambda x: x @ fn.performer_directions(6, E).mT, q, random=True

@@ -170,10 +170,6 @@ def lsh_attention(
     place = order.reshape(chunked)
     offsets = range(-chunks_before, chunks_after + 1)
 
-    def around(rows: Tensor) -> Tensor:
-        """The rows of a chunk's neighbours and its own, (B, H, C, O m, ...)."""
-        return torch.cat([rows.roll(-offset, dims=2) for offset in offsets], dim=3)
-
     index = order.flatten(2)[..., None]  # (B, H, R N, 1)
     keys = unit_keys(query_key)
     query, key, values = (
@@ -182,18 +178,18 @@ def lsh_attention(
         )
         for rows in (query_key, keys, mixed)
     )  # (B, H, C, m, E)
-    seen = around(place)  # (B, H, C, O m)
+    seen = _around(place, offsets)  # (B, H, C, O m)
     mine, theirs = place.unsqueeze(-1), seen.unsqueeze(-2)
     allowed = (mine != theirs) & _at(real, seen).unsqueeze(-2)
     if is_causal:
         allowed = allowed & (theirs <= mine)
-    scores = query @ around(key).mT  # (B, H, C, m, O m)
+    scores = query @ _around(key, offsets).mT  # (B, H, C, m, O m)
     dtype = torch.promote_types(scores.dtype, torch.float32)
     scores = scores.to(dtype)
     if not attend_across_buckets:
         allowed = allowed & _linked(per_round, rounds, chunk_size, offsets, seen.device)
         own = buckets.gather(-1, order).reshape(chunked)  # the bucket of each slot
-        allowed = allowed & (own.unsqueeze(-1) == around(own).unsqueeze(-2))
+        allowed = allowed & (own.unsqueeze(-1) == _around(own, offsets).unsqueeze(-2))
         count = _times_offered(buckets, spots // chunk_size, place, seen, offsets)
         scores = scores - count.clamp(min=1).to(dtype).log()
     scores = scores.masked_fill(~allowed, -torch.inf)
@@ -202,7 +198,7 @@ def lsh_attention(
     weights = torch.exp(scores - lse.masked_fill(lse == -torch.inf, 0.0).unsqueeze(-1))
     if dropout_p:
         weights = F.dropout(weights, dropout_p)
-    parts = (weights @ around(values).to(dtype)).reshape(batch, heads, rounds, total, -1)
+    parts = (weights @ _around(values, offsets).to(dtype)).reshape(batch, heads, rounds, total, -1)
     back = spots.unsqueeze(-1).expand(*spots.shape, parts.shape[-1])
     parts = parts.gather(3, back)  # (B, H, R, N, Ev), in the order of the text again
     lses = lse.reshape(batch, heads, rounds, total).gather(-1, spots)
@@ -301,23 +297,22 @@ def chunk_attention(
     if length <= chunk_size:
         offsets = range(1)
 
-    def around(rows: Tensor) -> Tensor:
-        return torch.cat([rows.roll(-offset, dims=2) for offset in offsets], dim=3)
-
     q, k, v = (
         F.pad(rows, (0, 0, 0, fill)).unflatten(2, (-1, chunk_size)) for rows in (query, key, value)
     )
-    seen = around(places)
+    seen = _around(places, offsets)
     allowed = _at(real, seen.expand(batch, 1, *seen.shape[2:])).unsqueeze(-2)
     if is_causal:
         allowed = allowed & (seen.unsqueeze(-2) <= places.unsqueeze(-1))
-    scores = (q @ around(k).mT).to(torch.promote_types(q.dtype, torch.float32)) / size**0.5
+    scores = (q @ _around(k, offsets).mT).to(
+        torch.promote_types(q.dtype, torch.float32)
+    ) / size**0.5
     scores = scores.masked_fill(~allowed, -torch.inf)
     empty = (scores == -torch.inf).all(dim=-1, keepdim=True)
     weights = scores.masked_fill(empty, 0.0).softmax(dim=-1).masked_fill(empty, 0.0)
     if dropout_p:
         weights = F.dropout(weights, dropout_p)
-    output = (weights @ around(v).to(weights.dtype)).flatten(2, 3)
+    output = (weights @ _around(v, offsets).to(weights.dtype)).flatten(2, 3)
     return output[:, :, :length].to(query.dtype)
 
 
@@ -357,6 +352,11 @@ def _at(rows: Bool[Tensor, "B N"], index: Int[Tensor, "B H C S"]) -> Bool[Tensor
     """One flag for each position of an index."""
     flat = rows[:, None].expand(-1, index.shape[1], -1).gather(-1, index.flatten(2))
     return flat.reshape(index.shape)
+
+
+def _around(rows: Tensor, offsets: range) -> Tensor:
+    """The rows of each chunk's neighbours and its own, (B, H, C, O m, ...), chunks in a ring."""
+    return torch.cat([rows.roll(-offset, dims=2) for offset in offsets], dim=3)
 
 
 def _linked(

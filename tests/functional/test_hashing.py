@@ -92,7 +92,7 @@ def test_attention_agrees_with_the_pairs_one_by_one() -> None:
         ("count.clamp(min=1).to(dtype).log()", "0.0"),
         ("(mine != theirs) & ", ""),
         ("(theirs <= mine)", "(theirs < mine + 2)"),
-        ("own.unsqueeze(-1) == around(own)", "own.unsqueeze(-1) >= around(own)"),
+        ("own.unsqueeze(-1) == _around(own", "own.unsqueeze(-1) >= _around(own"),
         ("& _linked(per_round, rounds, chunk_size, offsets, seen.device)", ""),
         ("rows.roll(-offset, dims=2)", "rows.roll(offset, dims=2)"),
         ("(whole == -torch.inf).unsqueeze(-1), mixed.to(dtype)", "(whole > 1e9).unsqueeze(-1), 1."),
