@@ -161,14 +161,17 @@ def bucket_attention(query, value, buckets, chunk_size):
     order = buckets.argsort(stable=True)
     key = query / query.norm(dim=-1, keepdim=True)
     q, k, v, b, place = (
-        x[order].unflatten(0, (-1, chunk_size)) for x in (query, key, value, buckets, torch.arange(len(query)))
+        x[order].unflatten(0, (-1, chunk_size))
+        for x in (query, key, value, buckets, torch.arange(len(query)))
     )
     k, v, b_k, seen = (torch.cat([x.roll(1, 0), x], dim=1) for x in (k, v, b, place))
     allowed = (b[:, :, None] == b_k[:, None]) & (place[:, :, None] != seen[:, None])
     allowed[0, :, :chunk_size] = False
     lonely = ~allowed.any(-1, keepdim=True)
     scores = (q @ k.mT).masked_fill(~allowed & ~lonely, -torch.inf)
-    output = (scores.softmax(-1) * ~lonely) @ v + lonely * value[order].unflatten(0, (-1, chunk_size))
+    output = (scores.softmax(-1) * ~lonely) @ v + lonely * value[order].unflatten(
+        0, (-1, chunk_size)
+    )
     return output.flatten(0, 1)[order.argsort()]
     ### END SOLUTION
 
@@ -249,7 +252,13 @@ probe.gives(torch.tensor([[10.75]]), torch.tensor([[1.0]]), two, two, mixture, m
 # %% nbgrader={"grade_id": "linformer_attention-values", "grade": true, "points": 2}
 # Several mixtures, and leading axes.
 probe = probes(linformer_attention=linformer_attention)
-probe.equals(probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 2), probe.normal(2, 5), probe.normal(2, 5))
+probe.equals(
+    probe.normal(3, 4),
+    probe.normal(5, 4),
+    probe.normal(5, 2),
+    probe.normal(2, 5),
+    probe.normal(2, 5),
+)
 ### BEGIN HIDDEN TESTS
 probe.equals(
     *(probe.normal(2, 3, 5, 4), probe.normal(2, 3, 7, 4), probe.normal(2, 3, 7, 6)),
@@ -261,13 +270,22 @@ probe.equals(*(probe.normal(4, 4) for _ in range(5)))
 # %% nbgrader={"grade_id": "linformer_attention-shorter", "grade": true, "points": 1}
 # A text that is shorter than the matrices are wide.
 probe = probes(linformer_attention=linformer_attention)
-probe.equals(probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 2), probe.normal(2, 9), probe.normal(2, 9))
+probe.equals(
+    probe.normal(3, 4),
+    probe.normal(5, 4),
+    probe.normal(5, 2),
+    probe.normal(2, 9),
+    probe.normal(2, 9),
+)
 
 # %% nbgrader={"grade_id": "linformer_attention-long", "grade": true, "points": 1}
 # 1024 positions in 1 MiB.
 probe = probes(linformer_attention=linformer_attention)
 probe.memory(
-    *(probe.normal(1024, 8) for _ in range(3)), probe.normal(4, 1024), probe.normal(4, 1024), below=2**20
+    *(probe.normal(1024, 8) for _ in range(3)),
+    probe.normal(4, 1024),
+    probe.normal(4, 1024),
+    below=2**20,
 )
 
 # %% nbgrader={"grade_id": "linformer_attention-gradient", "grade": true, "points": 1}
@@ -458,7 +476,10 @@ def fixed_merge(outputs, lses):
 # %% nbgrader={"grade_id": "fixed_merge-small", "grade": true, "points": 1}
 # Small scores: only one of the two faults shows.
 probe = probes(fixed_merge=fixed_merge)
-probe.equals(torch.tensor([[[1.0], [2.0], [3.0]], [[5.0], [6.0], [7.0]]]), torch.tensor([[0.0, 1.0, 2.0], [0.0, 0.0, 0.0]]))
+probe.equals(
+    torch.tensor([[[1.0], [2.0], [3.0]], [[5.0], [6.0], [7.0]]]),
+    torch.tensor([[0.0, 1.0, 2.0], [0.0, 0.0, 0.0]]),
+)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5, 2), probe.normal(3, 5))
 probe.equals(probe.normal(4, 4, 4), probe.normal(4, 4))
@@ -545,11 +566,18 @@ probe.judges(
     right=[by_table, lambda query, key, value: by_table(3 * query, 5 * key, value)],
     wrong={
         "the future is seen": from_weights(lambda w: w),
-        "itself is not seen": from_weights(lambda w: w.tril(-1) + 1e-9 * torch.eye(len(w), dtype=w.dtype)),
-        "softmax in place of features": lambda q, k, v: (q @ k.T).masked_fill(torch.ones(len(q), len(q)).triu(1) > 0, -torch.inf).softmax(-1) @ v,
+        "itself is not seen": from_weights(
+            lambda w: w.tril(-1) + 1e-9 * torch.eye(len(w), dtype=w.dtype)
+        ),
+        "softmax in place of features": lambda q, k, v: (
+            (q @ k.T).masked_fill(torch.ones(len(q), len(q)).triu(1) > 0, -torch.inf).softmax(-1)
+            @ v
+        ),
         "divided by the number of keys": from_weights(torch.tril, count),
         "the sum is not divided": from_weights(torch.tril, lambda w: 1.0),
-        "the memory starts anew after 64 positions": from_weights(lambda w: w.tril() * (torch.arange(len(w))[:, None] // 64 == torch.arange(len(w)) // 64)),
+        "the memory starts anew after 64 positions": from_weights(
+            lambda w: w.tril() * (torch.arange(len(w))[:, None] // 64 == torch.arange(len(w)) // 64)
+        ),
     },
     points=6,
 )
