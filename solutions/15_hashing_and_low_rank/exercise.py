@@ -197,7 +197,7 @@ probe.equals(
     2,
 )
 ### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(12, 3), probe.normal(12, 2), probe.integers(0, 2, 12), 3)
+probe.equals(probe.normal(12, 3), probe.normal(12, 2), probe.integers(0, 3, 12), 3)
 probe.equals(probe.normal(15, 4), probe.normal(15, 3), probe.integers(0, 3, 15), 5)
 probe.equals(probe.normal(8, 2), probe.normal(8, 2), torch.tensor([0, 0, 1, 0, 0, 0, 0, 2]), 2)
 probe.equals(probe.normal(8, 2), probe.normal(8, 2), torch.zeros(8, dtype=torch.long), 2)
@@ -292,7 +292,7 @@ probe.memory(
 # Gradients reach all five arguments.
 probe = probes(linformer_attention=linformer_attention)
 probe.gradient(
-    *(probe.normal(3, 2), probe.normal(4, 2), probe.normal(4, 3)),
+    *(probe.normal(3, 3), probe.normal(4, 3), probe.normal(4, 2)),
     *(probe.normal(2, 4), probe.normal(2, 4)),
     wrt=(0, 1, 2, 3, 4),
 )
