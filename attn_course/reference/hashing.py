@@ -33,7 +33,7 @@ def unit_keys(query: ArrayLike) -> Float[np.ndarray, "*B E"]:
         query: ``(..., E)``.
     """
     q = np.asarray(query, dtype=np.float64)
-    keys: Float[np.ndarray, "..."] = q / np.sqrt((q**2).sum(-1, keepdims=True) + 1e-6 * q.shape[-1])
+    keys: np.ndarray = q / np.sqrt((q**2).sum(-1, keepdims=True) + 1e-6 * q.shape[-1])
     return keys
 
 

@@ -12,7 +12,7 @@ def elu_feature_map(x: ArrayLike) -> Float[np.ndarray, "*B E"]:
         x: Queries or keys.
     """
     y = np.asarray(x, dtype=np.float64)
-    features: Float[np.ndarray, "..."] = np.where(y > 0, y + 1, np.exp(np.minimum(y, 0)))
+    features: np.ndarray = np.where(y > 0, y + 1, np.exp(np.minimum(y, 0)))
     return features
 
 
