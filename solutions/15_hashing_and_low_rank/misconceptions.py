@@ -420,7 +420,7 @@ NUMBERS = ("by_hand", "values", "goes_on", "gradient")
 
 @witnesses(of="linear_attention")
 def linear_calls(draw):
-    for lead, length in (((), 1), ((), 4), ((2,), 3), ((2, 3), 2)):
+    for lead, length in (((), 1), ((), 4), ((2,), 3)):
         inputs = draw.uniform(*lead, length, 3) + 0.2, draw.uniform(*lead, length, 3) + 0.2
         inputs = (*inputs, draw.normal(*lead, length, 3))
         for state in (
@@ -428,8 +428,8 @@ def linear_calls(draw):
             (draw.normal(*lead, 3, 3), draw.uniform(*lead, 3) + 0.5),
         ):
             yield call(*inputs, *state)
-        for wrt in range(5):
-            yield call(*inputs, *state, via=student.grad(wrt))
+        yield call(*inputs, *state, via=student.grad(1))
+    yield call(*inputs, *state, via=student.grad(4))
 
 
 def read_first(q, k, v, memory, total, write, count, norm):
