@@ -139,7 +139,7 @@ probe.equals(probe.normal(2, 3, 11, 4), probe.normal(2, 4, 3))
 # - Sort the positions by bucket and, inside a bucket, by position; cut them into chunks. A position sees the positions of its own bucket in its own chunk and in the one before. The first chunk has none before it.
 # - A position does not see itself, unless it sees nothing else: then its output is its own value.
 # - The result `(L, E_v)` is in the order of the text. Gradients reach `query` and `value`.
-# - The table of `L` times `L` scores is never held in memory. The test with `L = 512` and chunks of 16 allows 768 KiB; the table alone needs 1024.
+# - The table of `L` times `L` scores is never held in memory. The test with `L = 256` and chunks of 16 allows 384 KiB; a table of scores and one of weights need 512.
 #
 # By hand: three positions in the buckets 0, 1, 0 and one chunk. The first and the last see each other, the second only itself. The values 1, 10, 100 give 100, 10, 1.
 #
@@ -204,10 +204,10 @@ probe.equals(probe.normal(8, 2), probe.normal(8, 2), torch.zeros(8, dtype=torch.
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "bucket_attention-long", "grade": true, "points": 2}
-# 512 positions in chunks of 16, in 768 KiB.
+# 256 positions in chunks of 16, in 384 KiB.
 probe = probes(bucket_attention=bucket_attention)
 probe.memory(
-    probe.normal(512, 8), probe.normal(512, 8), probe.integers(0, 32, 512), 16, below=3 * 2**18
+    probe.normal(256, 8), probe.normal(256, 8), probe.integers(0, 16, 256), 16, below=3 * 2**17
 )
 
 # %% nbgrader={"grade_id": "bucket_attention-gradient", "grade": true, "points": 1}
@@ -307,7 +307,7 @@ probe.gradient(
 # - `query` and `key` are features, `(..., L, F)`, all positive; `value` is `(..., L, E_v)`.
 # - `memory` $S$ is `(..., F, E_v)` and `total` $z$ is `(..., F)`: what came before the first position. What is returned came before the next one, so that a text may be given at once, in parts, or token by token, with the same outputs.
 # - No argument is changed. Gradients reach all five.
-# - A loop over the positions is fine, and so is any other way. The test with `L = 512` and `F = E_v = 8` allows 896 KiB; the table of weights alone needs 1024.
+# - A loop over the positions is fine, and so is any other way. The test with `L = 256` and `F = E_v = 8` allows 320 KiB; a table of weights and its lower half need 512.
 #
 # By hand, with one feature: queries 1 and 1, keys 1 and 3, values 2 and 6, and an empty memory. The outputs are 2 and $(2 + 18)/4 = 5$; memory 20, total 4.
 
@@ -370,12 +370,12 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "linear_attention-long", "grade": true, "points": 1}
-# 512 positions in 896 KiB.
+# 256 positions in 320 KiB.
 probe = probes(linear_attention=linear_attention)
 probe.memory(
-    *(probe.uniform(512, 8) + 0.1, probe.uniform(512, 8) + 0.1, probe.normal(512, 8)),
+    *(probe.uniform(256, 8) + 0.1, probe.uniform(256, 8) + 0.1, probe.normal(256, 8)),
     *(torch.zeros(8, 8), torch.zeros(8)),
-    below=7 * 2**17,
+    below=5 * 2**16,
 )
 
 # %% nbgrader={"grade_id": "linear_attention-gradient", "grade": true, "points": 1}
