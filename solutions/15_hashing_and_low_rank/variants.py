@@ -21,8 +21,8 @@ def hash_round_by_round(vectors, rotations):
 
 @variant(of="bucket_attention")
 def chunks_by_lists(query, value, buckets, chunk_size):
-    key = torch.nn.functional.normalize(query, dim=-1)
-    order = sorted(range(len(query)), key=lambda i: (int(buckets[i]), i))
+    key, buckets = torch.nn.functional.normalize(query, dim=-1), buckets.tolist()
+    order = sorted(range(len(query)), key=lambda i: (buckets[i], i))
     rows = [None] * len(query)
     for rank, i in enumerate(order):
         start = max(0, rank // chunk_size - 1) * chunk_size
@@ -56,9 +56,8 @@ def chunks_one_by_one(query, value, buckets, chunk_size):
 @variant(of="linformer_attention")
 def mixtures_by_einsum(query, key, value, mix_keys, mix_values):
     length = key.size(-2)
-    scores = torch.einsum(
-        "...le,ks,...se->...lk", query * query.size(-1) ** -0.5, mix_keys[:, :length], key
-    )
+    short = torch.einsum("ks,...se->...ke", mix_keys[:, :length], key)
+    scores = torch.einsum("...le,...ke->...lk", query * query.size(-1) ** -0.5, short)
     parts = (scores - scores.amax(-1, keepdim=True)).exp()
     short = torch.einsum("ks,...sv->...kv", mix_values[:, :length], value)
     return parts @ short / parts.sum(-1, keepdim=True)
