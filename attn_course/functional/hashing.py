@@ -94,7 +94,8 @@ def unit_keys(query: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
         query: Queries, which are the keys as well.
     """
     size = query.shape[-1]
-    return query * torch.rsqrt(query.square().mean(-1, keepdim=True) + 1e-6) / size**0.5
+    keys: Tensor = query * torch.rsqrt(query.square().mean(-1, keepdim=True) + 1e-6) / size**0.5
+    return keys
 
 
 def lsh_attention(
@@ -313,7 +314,8 @@ def chunk_attention(
     if dropout_p:
         weights = F.dropout(weights, dropout_p)
     output = (weights @ _around(v, offsets).to(weights.dtype)).flatten(2, 3)
-    return output[:, :, :length].to(query.dtype)
+    rows: Tensor = output[:, :, :length].to(query.dtype)
+    return rows
 
 
 def _factors(n_buckets: int | Sequence[int]) -> list[int]:

@@ -103,7 +103,8 @@ def performer_features(
     check_size("directions", directions, -1, x.shape[-1])
     scaled = x * x.shape[-1] ** -0.25
     exponents = scaled @ directions.to(x.dtype).mT - scaled.square().sum(-1, keepdim=True) / 2
-    return exponents.exp() * directions.shape[0] ** -0.5
+    features: Tensor = exponents.exp() * directions.shape[0] ** -0.5
+    return features
 
 
 def linear_attention_parallel(

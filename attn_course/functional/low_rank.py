@@ -106,4 +106,5 @@ def cumulative_spectrum(matrix: Float[Tensor, "*B L S"]) -> Float[Tensor, "*B K"
     check_floating("matrix", matrix)
     sizes = torch.linalg.svdvals(matrix)
     total = sizes.sum(-1, keepdim=True)
-    return sizes.cumsum(-1) / torch.where(total == 0, 1.0, total)
+    shares: Tensor = sizes.cumsum(-1) / torch.where(total == 0, 1.0, total)
+    return shares

@@ -194,6 +194,7 @@ def pairs(ours: EncoderModel, theirs: Any) -> Iterator[Pair]:
         assert isinstance(position, LearnedPositions)
         yield Pair(position.weight, words.position_embeddings.embedding.weight)
     assert isinstance(ours.encoder, ReformerEncoder)
+    block: Any
     for block, layer in zip(ours.encoder.blocks, theirs.encoder.layers, strict=True):
         inner, part = layer.attention.self_attention, block.attention
         if isinstance(part, LSHSelfAttention):

@@ -26,7 +26,9 @@ def performer_features(x: ArrayLike, directions: ArrayLike) -> Float[np.ndarray,
     """
     y, omega = np.asarray(x, dtype=np.float64), np.asarray(directions, dtype=np.float64)
     y = y / y.shape[-1] ** 0.25
-    return np.exp(y @ omega.T - (y**2).sum(-1, keepdims=True) / 2) / np.sqrt(len(omega))
+    exponents: np.ndarray = y @ omega.T - (y**2).sum(-1, keepdims=True) / 2
+    features: np.ndarray = np.exp(exponents) / np.sqrt(len(omega))
+    return features
 
 
 def linear_attention(
