@@ -957,7 +957,7 @@ def hashed_chunks() -> Drawing:
             "back": "the outputs, sorted back",
         },
     )
-    buckets = "BABCABAC"
+    buckets = "CABCABAC"
     order = sorted(range(8), key=lambda i: (buckets[i], i))
     places = [26 + 36 * i for i in range(8)]
     for i, x in enumerate(places):
