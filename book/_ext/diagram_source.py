@@ -969,7 +969,7 @@ def hashed_chunks() -> Drawing:
     for rank, i in enumerate(order):
         d.box(f"s{rank}", str(i), (places[rank], 186), "sort", size=(28, 26))
         d.arrow(f"h{i}", f"s{rank}", "sort")
-    d.box("look", "attention", (places[3] - 18, 262), "attention", size=(104, 28))
+    d.box("look", "attention", (places[3] - 18, 262), "attention", size=(104, 28), words=True)
     for rank in range(4):
         d.arrow(f"s{rank}", "look", "attention")
     for i, x in enumerate(places):
@@ -980,7 +980,7 @@ def hashed_chunks() -> Drawing:
         ("text", 30, "text"),
         ("bucket", 88, "hash"),
         ("sorted", 190, "sort"),
-        ("outputs", 342, "back"),
+        ("found", 342, "back"),
     ):
         d.say(name, (302, y), part, anchor="start")
     return d
