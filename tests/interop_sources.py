@@ -19,6 +19,8 @@ from transformers import (
     MarianConfig,
     MarianModel,
     MarianMTModel,
+    ReformerConfig,
+    ReformerModel,
     T5Config,
     T5EncoderModel,
     T5ForConditionalGeneration,
@@ -159,6 +161,40 @@ def t5(draw: random.Random, **fields: Any) -> T5Config:
     return T5Config(**(made | NO_TOKENS | fields))
 
 
+def reformer(draw: random.Random, **fields: Any) -> ReformerConfig:
+    """One round of hashing: where a token sees only itself, theirs joins rounds in float32 at
+    scores of -100,000, whose third digit is lost; more rounds are compared in float64."""
+    heads, size, causal = draw.choice([1, 2, 3]), draw.choice([6, 10]), draw.choice([True, False])
+    made = {
+        "vocab_size": draw.choice([29, 37]),
+        "attn_layers": [draw.choice(["lsh", "local"]) for _ in range(draw.choice([1, 2, 3]))],
+        "attention_head_size": draw.choice([3, 5]),
+        "num_attention_heads": heads,
+        "hidden_size": size,
+        "feed_forward_size": draw.choice([13, 19]),
+        "hidden_act": draw.choice(ACTIVATIONS),
+        "axial_pos_embds": draw.choice([True, False]),
+        "axial_pos_shape": (5, 7),
+        "axial_pos_embds_dim": (2, size - 2),
+        "max_position_embeddings": 35,
+        "is_decoder": causal,
+        "local_attn_chunk_length": draw.choice([3, 4]),
+        "local_num_chunks_before": draw.choice([0, 1, 2]),
+        "local_num_chunks_after": 0 if causal else draw.choice([0, 1]),
+        "lsh_attn_chunk_length": draw.choice([4, 5]),
+        "lsh_num_chunks_before": draw.choice([0, 1]),
+        "lsh_num_chunks_after": 0 if causal else draw.choice([0, 1]),
+        "num_buckets": draw.choice([2, 4, [2, 4]]),
+        "num_hashes": 1,
+        "hash_seed": draw.choice([1, 5]),
+        "hidden_dropout_prob": draw.choice([0.0, 0.2]),
+        "lsh_attention_probs_dropout_prob": draw.choice([0.0, 0.1]),
+        "local_attention_probs_dropout_prob": draw.choice([0.0, 0.3]),
+        "layer_norm_eps": draw.choice([1e-12, 1e-3]),
+    }
+    return ReformerConfig(**(made | {"bos_token_id": None, "eos_token_id": None} | fields))
+
+
 MODELS: dict[str, tuple[Any, Any]] = {
     "BertModel": (BertModel, bert),
     "BertForMaskedLM": (BertForMaskedLM, bert),
@@ -169,6 +205,7 @@ MODELS: dict[str, tuple[Any, Any]] = {
     "LlamaForCausalLM": (LlamaForCausalLM, llama),
     "MarianModel": (MarianModel, marian),
     "MarianMTModel": (MarianMTModel, marian),
+    "ReformerModel": (ReformerModel, reformer),
     "T5Model": (T5Model, t5),
     "T5ForConditionalGeneration": (T5ForConditionalGeneration, t5),
     "T5EncoderModel": (T5EncoderModel, t5),

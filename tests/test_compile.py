@@ -223,6 +223,68 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
     "path_length": lambda: Row(why="returns a Python number, found by value"),
     "previous_token_score": lambda: of(fn.previous_token_score, p(B, H, L, L)),
     "recurrent_steps": lambda: Row(why="makes functions one by one"),
+    # hashing, low rank, linear attention
+    "LinearState": lambda: Row(why="a named tuple of tensors: the steps' rows go through it"),
+    "chunk_attention": lambda: of(
+        lambda a, b, c, m: fn.chunk_attention(a, b, c, chunk_size=3, padding_mask=m),
+        heads_k, heads_v, heads_v.flip(-1), mask,
+    ),
+    "cumulative_spectrum": lambda: of(fn.cumulative_spectrum, r(B, S, E)),
+    "delta_rule": lambda: of(
+        lambda a, b, c, d: fn.delta_rule(a, b, c, d, chunk_size=3),
+        heads_k, heads_v / 3, heads_v.flip(-1), p(B, H, S),
+    ),
+    "delta_rule_recurrent": lambda: of(
+        fn.delta_rule_recurrent, heads_k, heads_v / 3, heads_v.flip(-1), p(B, H, S)
+    ),
+    "delta_rule_step": lambda: of(
+        fn.delta_rule_step, r(B, H, E), r(H, B, E).mT.reshape(B, H, E), r(B, H, D), p(B, H)
+    ),
+    "elu_feature_map": lambda: of(fn.elu_feature_map, q),
+    "linear_attention": lambda: of(
+        lambda a, b, c, m: (
+            fn.linear_attention(a, b, c, is_causal=True, chunk_size=3),
+            fn.linear_attention(a, b, c, padding_mask=m),
+        ),
+        heads_k.exp(), heads_v.exp(), heads_v.flip(-1), mask,
+    ),
+    "linear_attention_fn": lambda: of(
+        fn.linear_attention_fn(), heads_q, heads_k, heads_v, mask[:, None, None],
+    ),
+    "linear_attention_parallel": lambda: of(
+        lambda a, b, c: fn.linear_attention_parallel(a, b, c, is_causal=True),
+        heads_k.exp(), heads_v.exp(), heads_v.flip(-1),
+    ),
+    "linear_attention_recurrent": lambda: of(
+        fn.linear_attention_recurrent, heads_k.exp(), heads_v.exp(), heads_v.flip(-1)
+    ),
+    "linear_attention_step": lambda: of(
+        fn.linear_attention_step, p(B, H, E), p(B, H, E).flip(-1), r(B, H, D)
+    ),
+    "linformer_attention": lambda: of(
+        lambda a, b, c, w, u, m: fn.linformer_attention(a, b, c, w, u, padding_mask=m),
+        heads_q, heads_k, heads_v, r(3, S), r(S, 3).mT, mask,
+    ),
+    "lsh_attention": lambda: of(
+        lambda a, b, m, t: fn.lsh_attention(
+            a, b, fn.lsh_buckets(a, t), chunk_size=3, padding_mask=m
+        ),
+        heads_k, heads_v, mask, r(H, E, 2, 2),
+    ),
+    "lsh_buckets": lambda: of(fn.lsh_buckets, heads_k, r(H, E, 2, 2)),
+    "lsh_mask": lambda: of(
+        lambda a, t: fn.lsh_mask(fn.lsh_buckets(a, t), chunk_size=3), heads_k, r(H, E, 2, 2)
+    ),
+    "performer_directions": lambda: of(
+        lambda x: x @ fn.performer_directions(6, E).mT, q, random=True
+    ),
+    "performer_features": lambda: of(fn.performer_features, q, r(6, E)),
+    "project_length": lambda: of(fn.project_length, heads_k, r(H, 3, S)),
+    "random_rotations": lambda: of(
+        lambda x: x + fn.random_rotations(H, E, n_buckets=4, n_hashes=2), r(H, E, 2, 2),
+        random=True,
+    ),
+    "unit_keys": lambda: of(fn.unit_keys, q),
 }  # fmt: skip
 
 
@@ -261,6 +323,16 @@ HOOKS = "hooks into a model while it runs, from outside"
 
 def mha(**options: Any) -> nn.Module:
     return ann.MultiHeadAttention(embed_dim=E, num_heads=2, **options)
+
+
+def reversible() -> Any:
+    """One reversible block."""
+    return ann.ReversibleBlock(
+        attention=ann.ChunkSelfAttention(embed_dim=E, num_heads=2, chunk_size=3),
+        attention_norm=ann.LayerNorm(embed_dim=E),
+        feed_forward=ann.FeedForward(embed_dim=E, hidden_dim=D),
+        feed_forward_norm=ann.LayerNorm(embed_dim=E),
+    )
 
 
 def tiny(kind: str) -> Any:
@@ -389,6 +461,32 @@ NN: dict[str, Callable[[], Row]] = {
     "patched": lambda: Row(why=HOOKS),
     "vaswani_like": lambda: Row(why=BUILDS),
     "without_heads": lambda: Row(why=HOOKS),
+    "AxialPositions": lambda: made(
+        ann.AxialPositions(shape=(3, 4), dims=(2, 2)), torch.arange(L), call=lambda m, at: m(at, L)
+    ),
+    "ChunkSelfAttention": lambda: made(
+        ann.ChunkSelfAttention(embed_dim=E, num_heads=2, chunk_size=3), k, mask
+    ),
+    "DeltaRuleAttention": lambda: made(ann.DeltaRuleAttention(embed_dim=E, num_heads=2), q),
+    "LSHSelfAttention": lambda: made(
+        ann.LSHSelfAttention(embed_dim=E, num_heads=2, chunk_size=3, n_buckets=4), k, mask,
+        random=True,
+    ),
+    "LengthProjection": lambda: Row(why="a parameter: the row of LinformerAttention uses it"),
+    "LinformerAttention": lambda: made(
+        ann.LinformerAttention(
+            key_projection=(one := ann.LengthProjection(max_length=9, rank=3)),
+            value_projection=one,
+        ),
+        heads_q, heads_k, heads_v, mask[:, None, None],
+    ),
+    "ReformerEncoder": lambda: made(
+        ann.ReformerEncoder(blocks=[reversible()], norm=ann.LayerNorm(embed_dim=2 * E)), q
+    ),
+    "ReversibleBlock": lambda: made(reversible(), q, q.flip(-1)),
+    "ReversibleSequence": lambda: made(
+        ann.ReversibleSequence(blocks=[reversible()]), q, q.flip(-1)
+    ),
     "hidden_of": lambda: of(lambda h, c: ann.hidden_of((h, c)), r(B, D), r(B, D)),
     "make_score": lambda: Row(why="makes a module: the scores' rows go through it"),
 }  # fmt: skip

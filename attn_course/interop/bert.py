@@ -100,8 +100,10 @@ def build(theirs: Any) -> EncoderModel:
 
 def owns(model: nn.Module) -> bool:
     """Whether our model is of this kind."""
-    return isinstance(model, EncoderModel) and isinstance(
-        model.embedding.position, LearnedPositions
+    return (
+        isinstance(model, EncoderModel)
+        and isinstance(model.encoder, TransformerEncoder)
+        and isinstance(model.embedding.position, LearnedPositions)
     )
 
 

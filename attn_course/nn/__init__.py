@@ -16,6 +16,9 @@ from attn_course.nn.capture import (
     patched,
     without_heads,
 )
+from attn_course.nn.delta_rule import (
+    DeltaRuleAttention,
+)
 from attn_course.nn.embeddings import TokenEmbedding
 from attn_course.nn.encoder_model import EncoderModel, MaskedWordHead, Pooler, bert_like
 from attn_course.nn.feed_forward import FeedForward, GatedFeedForward
@@ -27,6 +30,10 @@ from attn_course.nn.language_model import (
     llama_like,
 )
 from attn_course.nn.latent import MultiHeadLatentAttention
+from attn_course.nn.linformer import (
+    LengthProjection,
+    LinformerAttention,
+)
 from attn_course.nn.local_window import LocalM, LocalP
 from attn_course.nn.low_rank import LowRankLinear
 from attn_course.nn.luong_decoder import LuongDecoder, LuongState
@@ -41,6 +48,14 @@ from attn_course.nn.positions import (
     SinusoidalPositions,
 )
 from attn_course.nn.recurrent import Cell, GRUCell, LSTMCell, Recurrent, RNNCell, hidden_of
+from attn_course.nn.reformer import (
+    AxialPositions,
+    ChunkSelfAttention,
+    LSHSelfAttention,
+    ReformerEncoder,
+    ReversibleBlock,
+    ReversibleSequence,
+)
 from attn_course.nn.scores import (
     SCORES,
     AdditiveScore,
@@ -69,17 +84,20 @@ __all__ = [
     "Attention",
     "AttentionEncoderDecoder",
     "AttentionMemory",
+    "AxialPositions",
     "BahdanauDecoder",
     "BahdanauState",
     "BidirectionalEncoder",
     "Captured",
     "Cell",
+    "ChunkSelfAttention",
     "ConcatScore",
     "CosineScore",
     "CrossCache",
     "Decoder",
     "DecoderBlock",
     "DecoderCache",
+    "DeltaRuleAttention",
     "DotScore",
     "Encoder",
     "EncoderBlock",
@@ -90,10 +108,13 @@ __all__ = [
     "GatedFeedForward",
     "GeneralScore",
     "KVCache",
+    "LSHSelfAttention",
     "LSTMCell",
     "LanguageModel",
     "LayerNorm",
     "LearnedPositions",
+    "LengthProjection",
+    "LinformerAttention",
     "LocalM",
     "LocalP",
     "LocationScore",
@@ -109,7 +130,10 @@ __all__ = [
     "RMSNorm",
     "RNNCell",
     "Recurrent",
+    "ReformerEncoder",
     "RelativePositions",
+    "ReversibleBlock",
+    "ReversibleSequence",
     "RotaryPositions",
     "ScaledDotScore",
     "Score",

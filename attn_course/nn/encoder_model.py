@@ -15,6 +15,7 @@ from attn_course.nn.feed_forward import FeedForward
 from attn_course.nn.multihead import MultiHeadAttention
 from attn_course.nn.norms import LayerNorm
 from attn_course.nn.positions import LearnedPositions
+from attn_course.nn.reformer import ReformerEncoder
 from attn_course.nn.transformer import TransformerEncoder
 
 
@@ -34,7 +35,7 @@ class EncoderModel(nn.Module):
         self,
         *,
         embedding: TokenEmbedding,
-        encoder: TransformerEncoder,
+        encoder: TransformerEncoder | ReformerEncoder,
         head: nn.Module | None = None,
         pooler: nn.Module | None = None,
     ) -> None:

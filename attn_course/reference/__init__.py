@@ -27,12 +27,30 @@ from attn_course.reference.hard_attention import (
     straight_through,
     weight_entropy,
 )
+from attn_course.reference.hashing import (
+    chunk_attention,
+    lsh_attention,
+    lsh_buckets,
+    lsh_mask,
+    unit_keys,
+)
 from attn_course.reference.head_analysis import (
     attention_rollout,
     induction_score,
     previous_token_score,
 )
+from attn_course.reference.linear_attention import (
+    delta_rule,
+    elu_feature_map,
+    linear_attention,
+    performer_features,
+)
 from attn_course.reference.local_window import local_m_mask, local_p_position, local_p_weights
+from attn_course.reference.low_rank import (
+    cumulative_spectrum,
+    linformer_attention,
+    project_length,
+)
 from attn_course.reference.memory import (
     memory_hop,
     memory_network,
@@ -105,11 +123,15 @@ __all__ = [
     "batch_norm",
     "best_baseline",
     "causal_convolution",
+    "chunk_attention",
     "clip_by_global_norm",
     "concat_score",
     "cosine_score",
     "cosine_similarity",
+    "cumulative_spectrum",
+    "delta_rule",
     "dot_score",
+    "elu_feature_map",
     "expected_attention",
     "feed_forward",
     "gelu",
@@ -125,7 +147,9 @@ __all__ = [
     "js_divergence",
     "kendall_tau",
     "layer_norm",
+    "linear_attention",
     "linear_scaling",
+    "linformer_attention",
     "llama3_scaling",
     "local_m_mask",
     "local_p_position",
@@ -133,13 +157,18 @@ __all__ = [
     "location_score",
     "log_softmax",
     "logsumexp",
+    "lsh_attention",
+    "lsh_buckets",
+    "lsh_mask",
     "lstm_cell",
     "masked_softmax",
     "memory_hop",
     "memory_network",
     "merge_attention",
+    "performer_features",
     "position_encoding",
     "previous_token_score",
+    "project_length",
     "relative_position_bucket",
     "rms_norm",
     "rnn_bptt",
@@ -162,6 +191,7 @@ __all__ = [
     "straight_through",
     "swiglu",
     "total_variation",
+    "unit_keys",
     "weight_entropy",
     "weighted_mean",
 ]

@@ -936,3 +936,51 @@ def transformer_block() -> Drawing:
         end = (x, 34)
         d.arrow(below, end, f"residual {kind}" if kind == "pre" else f"norm {kind}")
     return d
+
+
+@diagram
+def hashed_chunks() -> Drawing:
+    """Chapter 15: hash, sort, cut, attend inside a chunk and to the one before, sort back."""
+    d = Drawing(
+        "hashed-chunks",
+        372,
+        "Eight positions of a text are hashed into three buckets, A, B and C. They are sorted by "
+        "bucket, and inside a bucket by place, and cut into four chunks of two. The chunk of "
+        "positions 6 and 2 attends to itself and to the chunk before it, where only positions of "
+        "the same bucket count. Then the outputs are sorted back.",
+        {
+            "text": "the positions in the order of the text",
+            "hash": "the hash, which gives each position a bucket",
+            "sort": "the positions sorted by bucket",
+            "chunks": "the chunks",
+            "attention": "attention inside a chunk and to the one before it",
+            "back": "the outputs, sorted back",
+        },
+    )
+    buckets = "CABCABAC"
+    order = sorted(range(8), key=lambda i: (buckets[i], i))
+    places = [26 + 36 * i for i in range(8)]
+    for i, x in enumerate(places):
+        d.box(f"t{i}", str(i), (x, 26), "text", size=(28, 26))
+        d.box(f"h{i}", buckets[i], (x, 84), "hash", size=(28, 26))
+        d.arrow(f"t{i}", f"h{i}", "hash")
+    for chunk in range(4):
+        d.band((places[2 * chunk] + 18, 186), (68, 42), "chunks")
+    for rank, i in enumerate(order):
+        d.box(f"s{rank}", str(i), (places[rank], 186), "sort", size=(28, 26))
+        d.arrow(f"h{i}", f"s{rank}", "sort")
+    d.box("look", "attention", (places[3] - 18, 262), "attention", size=(104, 28), words=True)
+    for rank in range(4):
+        d.arrow(f"s{rank}", "look", "attention")
+    for i, x in enumerate(places):
+        d.box(f"o{i}", str(i), (x, 338), "back", size=(28, 26))
+    for i in order[2:4]:
+        d.arrow("look", f"o{i}", "back")
+    for name, y, part in (
+        ("text", 30, "text"),
+        ("bucket", 88, "hash"),
+        ("sorted", 190, "sort"),
+        ("found", 342, "back"),
+    ):
+        d.say(name, (302, y), part, anchor="start")
+    return d

@@ -304,6 +304,18 @@ def online_states() -> list[dict[str, Any]]:
     ]
 
 
+def hash_states() -> list[dict[str, Any]]:
+    module = import_module("attn_course.explorers.hash_buckets")
+    start = {key: module.default_state()[key] for key in module.INPUTS}
+    rng = random.Random(23)
+    states = [start, start | {"n_buckets": 2}, start | {"n_buckets": 24, "sharpness": 0}]
+    for n_buckets, n_hashes in ((2, 3), (4, 1), (6, 2), (16, 6)):
+        points = [[rng.uniform(-2, 2), rng.uniform(-2, 2)] for _ in range(9)]
+        own = {"points": points, "turn": rng.uniform(0, 180), "sharpness": rng.uniform(0, 10)}
+        states.append(own | {"n_buckets": n_buckets, "n_hashes": n_hashes})
+    return states
+
+
 CASES = {
     # float32 on both sides: exp and sums may round differently in the last digit
     "softmax_temperature": (softmax_states, 2e-6),
@@ -324,6 +336,7 @@ CASES = {
     # sums of products of both signs
     "rope_distances": (rope_states, 1e-9),
     "transformer_flow": (flow_states, 1e-7),
+    "hash_buckets": (hash_states, 1e-9),
 }
 # One fault for each module, of the kind that a picture would hide.
 FAULTS = {
@@ -343,6 +356,7 @@ FAULTS = {
     "online_softmax": ("mixture = mixture * factor", "mixture = mixture"),
     "rope_distances": ("a * sine + b * cosine", "a * sine - b * cosine"),
     "transformer_flow": ("position * base", "(position + 0.01 * position) * base"),
+    "hash_buckets": ("buckets.some(", "buckets.every("),
 }
 
 

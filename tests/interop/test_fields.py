@@ -29,6 +29,8 @@ from attn_course.nn import RotaryPositions, gpt2_like, llama_like, vaswani_like
 # names of sizes that the configurations have twice, and what is no field
 ALIASES = {"num_attention_heads", "num_hidden_layers", "hidden_size", "max_position_embeddings"}
 NO_FIELDS = {"_attn_implementation", "use_return_dict", "num_labels"}
+# words of Reformer's error messages and comments
+NO_FIELDS |= {"chunk_length", "n_layers", "num_chunks_after", "num_chunks_before"}
 # read by heads that are refused as classes
 OTHER_HEADS = {"classifier_dropout", "hidden_dropout", "summary_last_dropout"}
 

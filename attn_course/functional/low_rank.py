@@ -1,0 +1,110 @@
+"""Keys and values shortened along the sequence: Linformer (Wang et al., 2020), and the spectrum."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attn_course._checks import check_axes, check_floating, check_size
+from attn_course.functional.scaled_dot_product import scaled_dot_product_attention
+
+
+def project_length(
+    x: Float[Tensor, "B H S E"],
+    projection: Float[Tensor, "*H K N"],
+    padding_mask: Bool[Tensor, "B S"] | None = None,
+) -> Float[Tensor, "B H K E"]:
+    r"""Mix S positions into K of them: :math:`x' = P x`, along the sequence.
+
+    Args:
+        x: Keys or values.
+        projection: :math:`P`, one for all heads (K, N) or one for each (H, K, N); of a shorter
+            sequence the first S columns count.
+        padding_mask: True = real; what is padding counts as 0.
+
+    Raises:
+        ValueError: If the sequence is longer than the projection, or heads do not fit.
+    """
+    check_floating("x", x)
+    check_axes("x", x, "B H S E")
+    length = x.shape[2]
+    if projection.ndim not in (2, 3):
+        raise ValueError(
+            f"projection: expected axes (K, N) or (H, K, N), got {tuple(projection.shape)}"
+        )
+    if projection.shape[-1] < length:
+        raise ValueError(
+            f"x: expected at most {projection.shape[-1]} positions, as the projection has, "
+            f"got {length}"
+        )
+    if projection.ndim == 3:
+        check_size("projection", projection, 0, x.shape[1])
+    if padding_mask is not None:
+        x = torch.where(padding_mask[:, None, :, None], x, 0.0)
+    return projection[..., :length].to(x.dtype) @ x
+
+
+def linformer_attention(
+    query: Float[Tensor, "B H L E"],
+    key: Float[Tensor, "B H S E"],
+    value: Float[Tensor, "B H S Ev"],
+    key_projection: Float[Tensor, "*H K N"],
+    value_projection: Float[Tensor, "*H K M"],
+    *,
+    padding_mask: Bool[Tensor, "B S"] | None = None,
+    scale: float | None = None,
+    dropout_p: float = 0.0,
+) -> Float[Tensor, "B H L Ev"]:
+    r"""Attend to K mixtures of the keys in place of the S keys themselves.
+
+    .. math:: O = \mathrm{softmax}\!\left(\frac{Q (E K)^\top}{\sqrt{d}}\right) F V
+
+    Wang et al. (2020), equation 7; :math:`E` is our ``key_projection``, :math:`F` our
+    ``value_projection``, their :math:`k` is K, their :math:`d` our E. Scores are L × K.
+    A mixture holds something of every position, the last one included, so that there is no causal
+    form.
+
+    Args:
+        query: What is looked for.
+        key: What it is compared with.
+        value: What is mixed.
+        key_projection: :math:`E`, (K, N) or one per head (H, K, N).
+        value_projection: :math:`F`, likewise.
+        padding_mask: True = a real key; padding counts as 0 in the mixtures.
+        scale: What the dot products are multiplied with; 1/sqrt(E) if not given.
+        dropout_p: Chance that a weight is set to 0.
+
+    Returns:
+        One row for each query; 0 where all keys are padding.
+
+    Raises:
+        ValueError: If the sequence is longer than the projections, or sizes do not fit.
+    """
+    return scaled_dot_product_attention(
+        query,
+        project_length(key, key_projection, padding_mask),
+        project_length(value, value_projection, padding_mask),
+        scale=scale,
+        dropout_p=dropout_p,
+    )
+
+
+def cumulative_spectrum(matrix: Float[Tensor, "*B L S"]) -> Float[Tensor, "*B K"]:
+    r"""The share of the singular values that the first of them hold.
+
+    .. math:: c_k = \frac{\sum_{i \le k} \sigma_i}{\sum_i \sigma_i}, \qquad
+       \sigma_1 \ge \sigma_2 \ge \ldots
+
+    What Wang et al. (2020), figure 1, plot for attention matrices. Mind the control: random
+    matrices have no flat spectrum either.
+
+    Args:
+        matrix: Such as weights.
+
+    Returns:
+        Shares for :math:`k = 1, \ldots, \min(L, S)`; 0 for a matrix of zeros.
+    """
+    check_floating("matrix", matrix)
+    sizes = torch.linalg.svdvals(matrix)
+    total = sizes.sum(-1, keepdim=True)
+    shares: Tensor = sizes.cumsum(-1) / torch.where(total == 0, 1.0, total)
+    return shares

@@ -1,0 +1,600 @@
+# %% [markdown]
+# # Exercises: hashing and low rank
+#
+# You write the hash of Reformer and the attention inside its chunks, Linformer's attention to mixtures, linear attention as a recurrent network, and the delta rule.
+#
+# Shapes: `L` positions or queries, `S` keys, `E` entries of a query and a key, `F` features, `E_v` entries of a value, `R` rounds of hashing.
+# `...` stands for any number of leading axes, none included.
+#
+# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# Nothing here needs a network or a GPU.
+
+# %% nbgrader={"grade_id": "setup", "locked": true}
+import numpy as np
+import torch
+
+from attn_course import reference
+from attn_course.probes import Probes, from_numpy
+
+
+def right_hash(vectors, rotations):
+    along = np.einsum("...le,ren->...rln", vectors, rotations)
+    return np.concatenate([along, -along], axis=-1).argmax(-1)
+
+
+def right_bucket_attention(query, value, buckets, chunk_size):
+    length, output = len(query), np.zeros_like(value)
+    key = query / np.sqrt((query**2).sum(-1, keepdims=True))
+    order = sorted(range(length), key=lambda i: (buckets[i], i))
+    chunk = {i: rank // chunk_size for rank, i in enumerate(order)}
+    for i in range(length):
+        seen = [
+            j
+            for j in range(length)
+            if j != i and buckets[j] == buckets[i] and 0 <= chunk[i] - chunk[j] <= 1
+        ] or [i]
+        scores = np.array([query[i] @ key[j] for j in seen])
+        parts = np.exp(scores - scores.max())
+        output[i] = parts @ value[seen] / parts.sum()
+    return output
+
+
+def right_linformer(query, key, value, mix_keys, mix_values):
+    length = key.shape[-2]
+    short = mix_keys[:, :length] @ key, mix_values[:, :length] @ value
+    scores = query @ np.swapaxes(short[0], -1, -2) / np.sqrt(query.shape[-1])
+    parts = np.exp(scores - scores.max(-1, keepdims=True))
+    return parts @ short[1] / parts.sum(-1, keepdims=True)
+
+
+def right_linear(query, key, value, memory, total):
+    rows = []
+    for i in range(query.shape[-2]):
+        memory = memory + key[..., i, :, None] * value[..., i, None, :]
+        total = total + key[..., i, :]
+        found = (query[..., i, None, :] @ memory)[..., 0, :]
+        rows.append(found / (query[..., i, :] * total).sum(-1, keepdims=True))
+    return np.stack(rows, axis=-2), memory, total
+
+
+def right_delta(query, key, value, beta, memory):
+    rows = []
+    for t in range(query.shape[-2]):
+        k = key[..., t, :]
+        keep = np.eye(k.shape[-1]) - beta[..., t, None, None] * k[..., :, None] * k[..., None, :]
+        new = beta[..., t, None, None] * value[..., t, :, None] * k[..., None, :]
+        memory = memory @ keep + new
+        rows.append((memory @ query[..., t, :, None])[..., 0])
+    return np.stack(rows, axis=-2), memory
+
+
+def right_merge(outputs, lses):
+    return reference.merge_attention(list(outputs), list(lses))[0]
+
+
+probes = Probes(
+    "15_hashing_and_low_rank",
+    hash_buckets=from_numpy(right_hash),
+    bucket_attention=from_numpy(right_bucket_attention),
+    linformer_attention=from_numpy(right_linformer),
+    linear_attention=from_numpy(right_linear),
+    delta_rule=from_numpy(right_delta),
+    fixed_merge=from_numpy(right_merge),
+)
+
+# %% [markdown]
+# ## 1. Hash
+#
+# `hash_buckets(vectors, rotations)` finds the bucket of each vector in each round:
+#
+# $$h(x) = \operatorname{argmax}\,[\,x R;\; -x R\,] .$$
+#
+# - `vectors` is `(..., L, E)`, `rotations` is `(R, E, b/2)`: one matrix for each round.
+# - The result is `(..., R, L)`, whole numbers from 0 to `b - 1`. Bucket `n` below `b/2` is the direction of column `n`; bucket `n + b/2` is the opposite one.
+#
+# By hand, with the two axes as directions: $(3, 1)$ is in bucket 0, $(1, 3)$ in 1, $(-3, 1)$ in 2, $(1, -3)$ in 3.
+
+
+# %% nbgrader={"grade_id": "hash_buckets", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
+def hash_buckets(vectors, rotations):
+    ### BEGIN SOLUTION
+    along = vectors.unsqueeze(-3) @ rotations  # (..., R, L, b/2)
+    return torch.cat([along, -along], dim=-1).argmax(dim=-1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "hash_buckets-by_hand", "grade": true, "points": 1}
+# Four vectors of the plane, and the axes as directions.
+probe = probes(hash_buckets=hash_buckets)
+probe.gives(
+    torch.tensor([[0, 1, 2, 3]]),
+    torch.tensor([[3.0, 1.0], [1.0, 3.0], [-3.0, 1.0], [1.0, -3.0]]),
+    torch.eye(2)[None],
+)
+
+# %% nbgrader={"grade_id": "hash_buckets-rounds", "grade": true, "points": 2}
+# Several rounds: the second one has other directions.
+probe = probes(hash_buckets=hash_buckets)
+probe.equals(
+    torch.tensor([[2.1, 2.0], [2.0, 2.1], [-1.0, 0.5]]),
+    torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[0.8, -0.6], [0.6, 0.8]]]),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(23, 5), probe.normal(3, 5, 4))
+probe.equals(probe.normal(7, 4), probe.normal(7, 4, 2))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "hash_buckets-heads", "grade": true, "points": 1}
+# Leading axes: batch and heads.
+probe = probes(hash_buckets=hash_buckets)
+probe.equals(probe.normal(2, 3, 11, 4), probe.normal(2, 4, 3))
+
+# %% [markdown]
+# ## 2. Attention inside sorted chunks
+#
+# `bucket_attention(query, value, buckets, chunk_size)` is one round of Reformer's attention for one head.
+#
+# - `query` is `(L, E)`, `value` is `(L, E_v)`, `buckets` holds one whole number per position. `L` is a multiple of `chunk_size`.
+# - Keys are the queries, divided by their length. Scores are $q_i \cdot k_j$, divided by nothing.
+# - Sort the positions by bucket and, inside a bucket, by position; cut them into chunks. A position sees the positions of its own bucket in its own chunk and in the one before. The first chunk has none before it.
+# - A position does not see itself, unless it sees nothing else: then its output is its own value.
+# - The result `(L, E_v)` is in the order of the text. Gradients reach `query` and `value`.
+# - The table of `L` times `L` scores is never held in memory. The test with `L = 256` and chunks of 16 allows 384 KiB; a table of scores and one of weights need 512.
+#
+# By hand: three positions in the buckets 0, 1, 0 and one chunk. The first and the last see each other, the second only itself. The values 1, 10, 100 give 100, 10, 1.
+#
+# <details><summary>Hint 1</summary>
+#
+# `torch.argsort(..., stable=True)` gives the order, and `argsort` of the order leads back.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# With the chunks on an axis of their own, `torch.cat([roll of the chunks by one, the chunks], dim=1)` sets each beside the one before it. Close what the first chunk would see of the last.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "bucket_attention", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
+def bucket_attention(query, value, buckets, chunk_size):
+    ### BEGIN SOLUTION
+    order = buckets.argsort(stable=True)
+    key = query / query.norm(dim=-1, keepdim=True)
+    q, k, v, b, place = (
+        x[order].unflatten(0, (-1, chunk_size))
+        for x in (query, key, value, buckets, torch.arange(len(query)))
+    )
+    k, v, b_k, seen = (torch.cat([x.roll(1, 0), x], dim=1) for x in (k, v, b, place))
+    allowed = (b[:, :, None] == b_k[:, None]) & (place[:, :, None] != seen[:, None])
+    allowed[0, :, :chunk_size] = False
+    lonely = ~allowed.any(-1, keepdim=True)
+    scores = (q @ k.mT).masked_fill(~allowed & ~lonely, -torch.inf)
+    output = (scores.softmax(-1) * ~lonely) @ v + lonely * value[order].unflatten(
+        0, (-1, chunk_size)
+    )
+    return output.flatten(0, 1)[order.argsort()]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "bucket_attention-by_hand", "grade": true, "points": 1}
+# Three positions and one chunk, as in the text.
+probe = probes(bucket_attention=bucket_attention)
+probe.gives(
+    torch.tensor([[100.0], [10.0], [1.0]]),
+    torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]]),
+    torch.tensor([[1.0], [10.0], [100.0]]),
+    torch.tensor([0, 1, 0]),
+    3,
+)
+
+# %% nbgrader={"grade_id": "bucket_attention-chunks", "grade": true, "points": 3}
+# Several chunks.
+probe = probes(bucket_attention=bucket_attention)
+probe.equals(
+    torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 3.0], [1.0, 1.0]]),
+    torch.tensor([[1.0], [2.0], [4.0], [8.0]]),
+    torch.tensor([1, 1, 1, 0]),
+    2,
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(12, 3), probe.normal(12, 2), probe.integers(0, 3, 12), 3)
+probe.equals(probe.normal(15, 4), probe.normal(15, 3), probe.integers(0, 3, 15), 5)
+probe.equals(probe.normal(8, 2), probe.normal(8, 2), torch.tensor([0, 0, 1, 0, 0, 0, 0, 2]), 2)
+probe.equals(probe.normal(8, 2), probe.normal(8, 2), torch.zeros(8, dtype=torch.long), 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "bucket_attention-long", "grade": true, "points": 2}
+# 256 positions in chunks of 16, in 384 KiB.
+probe = probes(bucket_attention=bucket_attention)
+probe.memory(
+    probe.normal(256, 8), probe.normal(256, 8), probe.integers(0, 16, 256), 16, below=3 * 2**17
+)
+
+# %% nbgrader={"grade_id": "bucket_attention-gradient", "grade": true, "points": 1}
+# Gradients reach queries and values, also where a position is alone.
+probe = probes(bucket_attention=bucket_attention)
+probe.gradient(
+    probe.normal(6, 3), probe.normal(6, 2), torch.tensor([0, 1, 0, 2, 0, 1]), 3, wrt=(0, 1)
+)
+
+# %% [markdown]
+# ## 3. Attend to mixtures
+#
+# `linformer_attention(query, key, value, mix_keys, mix_values)` is
+#
+# $$\operatorname{softmax}\!\Big(\frac{Q\,(M_K K)^\top}{\sqrt E}\Big)\, M_V V .$$
+#
+# - `query` is `(..., L, E)`, `key` is `(..., S, E)`, `value` is `(..., S, E_v)`; `mix_keys` and `mix_values` are `(K, N)` with `N` of at least `S`.
+# - If the text is shorter than `N`, the first `S` columns count.
+# - The result is `(..., L, E_v)`. Gradients reach all five arguments.
+# - The test with `L = S = 1024`, `E = 8` and `K = 4` allows 1 MiB.
+#
+# By hand: one mixture of two keys. Its weight is one, whatever the query. The values 3 and 5, mixed by $(\frac14, 2)$, give 10.75.
+
+
+# %% nbgrader={"grade_id": "linformer_attention", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
+def linformer_attention(query, key, value, mix_keys, mix_values):
+    ### BEGIN SOLUTION
+    length = key.shape[-2]
+    short_keys, short_values = mix_keys[:, :length] @ key, mix_values[:, :length] @ value
+    scores = query @ short_keys.mT / query.shape[-1] ** 0.5  # (..., L, K)
+    return scores.softmax(dim=-1) @ short_values
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "linformer_attention-by_hand", "grade": true, "points": 1}
+# One mixture, as in the text.
+probe = probes(linformer_attention=linformer_attention)
+mixture = torch.tensor([[0.25, 2.0]])
+two = torch.tensor([[3.0], [5.0]])
+probe.gives(torch.tensor([[10.75]]), torch.tensor([[1.0]]), two, two, mixture, mixture)
+
+# %% nbgrader={"grade_id": "linformer_attention-values", "grade": true, "points": 2}
+# Several mixtures, and leading axes.
+probe = probes(linformer_attention=linformer_attention)
+probe.equals(
+    probe.normal(3, 4),
+    probe.normal(5, 4),
+    probe.normal(5, 2),
+    probe.normal(2, 5),
+    probe.normal(2, 5),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    *(probe.normal(2, 3, 5, 4), probe.normal(2, 3, 7, 4), probe.normal(2, 3, 7, 6)),
+    *(probe.normal(3, 7), probe.normal(3, 7)),
+)
+probe.equals(*(probe.normal(4, 4) for _ in range(5)))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "linformer_attention-shorter", "grade": true, "points": 1}
+# A text that is shorter than the matrices are wide.
+probe = probes(linformer_attention=linformer_attention)
+probe.equals(
+    probe.normal(3, 4),
+    probe.normal(5, 4),
+    probe.normal(5, 2),
+    probe.normal(2, 9),
+    probe.normal(2, 9),
+)
+
+# %% nbgrader={"grade_id": "linformer_attention-long", "grade": true, "points": 1}
+# 1024 positions in 1 MiB.
+probe = probes(linformer_attention=linformer_attention)
+probe.memory(
+    *(probe.normal(1024, 8) for _ in range(3)),
+    probe.normal(4, 1024),
+    probe.normal(4, 1024),
+    below=2**20,
+)
+
+# %% nbgrader={"grade_id": "linformer_attention-gradient", "grade": true, "points": 1}
+# Gradients reach all five arguments.
+probe = probes(linformer_attention=linformer_attention)
+probe.gradient(
+    *(probe.normal(3, 3), probe.normal(4, 3), probe.normal(4, 2)),
+    *(probe.normal(2, 4), probe.normal(2, 4)),
+    wrt=(0, 1, 2, 3, 4),
+)
+
+# %% [markdown]
+# ## 4. Linear attention, a recurrent network
+#
+# `linear_attention(query, key, value, memory, total)` returns `(output, memory, total)`:
+#
+# $$S_i = S_{i-1} + k_i\, v_i^\top, \qquad z_i = z_{i-1} + k_i, \qquad o_i = \frac{q_i^\top S_i}{q_i \cdot z_i} .$$
+#
+# - `query` and `key` are features, `(..., L, F)`, all positive; `value` is `(..., L, E_v)`.
+# - `memory` $S$ is `(..., F, E_v)` and `total` $z$ is `(..., F)`: what came before the first position. What is returned came before the next one, so that a text may be given at once, in parts, or token by token, with the same outputs.
+# - No argument is changed. Gradients reach all five.
+# - A loop over the positions is fine, and so is any other way. The test with `L = 256` and `F = E_v = 8` allows 320 KiB; a table of weights and its lower half need 512.
+#
+# By hand, with one feature: queries 1 and 1, keys 1 and 3, values 2 and 6, and an empty memory. The outputs are 2 and $(2 + 18)/4 = 5$; memory 20, total 4.
+
+
+# %% nbgrader={"grade_id": "linear_attention", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
+def linear_attention(query, key, value, memory, total):
+    ### BEGIN SOLUTION
+    rows = []
+    for q, k, v in zip(query.unbind(-2), key.unbind(-2), value.unbind(-2), strict=True):
+        memory = memory + k.unsqueeze(-1) * v.unsqueeze(-2)
+        total = total + k
+        found = (q.unsqueeze(-2) @ memory).squeeze(-2)
+        rows.append(found / (q * total).sum(-1, keepdim=True))
+    return torch.stack(rows, dim=-2), memory, total
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "linear_attention-by_hand", "grade": true, "points": 1}
+# Two positions and one feature, as in the text.
+probe = probes(linear_attention=linear_attention)
+probe.gives(
+    (torch.tensor([[2.0], [5.0]]), torch.tensor([[20.0]]), torch.tensor([4.0])),
+    torch.tensor([[1.0], [1.0]]),
+    torch.tensor([[1.0], [3.0]]),
+    torch.tensor([[2.0], [6.0]]),
+    torch.zeros(1, 1),
+    torch.zeros(1),
+)
+
+# %% nbgrader={"grade_id": "linear_attention-values", "grade": true, "points": 2}
+# Several features and leading axes, from an empty memory.
+probe = probes(linear_attention=linear_attention)
+probe.equals(
+    *(probe.uniform(5, 3) + 0.1, probe.uniform(5, 3) + 0.1, probe.normal(5, 2)),
+    *(torch.zeros(3, 2), torch.zeros(3)),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    *(probe.uniform(2, 3, 7, 4) + 0.1, probe.uniform(2, 3, 7, 4) + 0.1, probe.normal(2, 3, 7, 5)),
+    *(torch.zeros(2, 3, 4, 5), torch.zeros(2, 3, 4)),
+)
+probe.equals(
+    *(probe.uniform(4, 4) + 0.1, probe.uniform(4, 4) + 0.1, probe.normal(4, 4)),
+    *(torch.zeros(4, 4), torch.zeros(4)),
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "linear_attention-goes_on", "grade": true, "points": 2}
+# One token, with a memory of what came before.
+probe = probes(linear_attention=linear_attention)
+probe.equals(
+    *(probe.uniform(1, 3) + 0.1, probe.uniform(1, 3) + 0.1, probe.normal(1, 2)),
+    *(probe.normal(3, 2), probe.uniform(3) + 0.5),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    *(probe.uniform(2, 4, 3) + 0.1, probe.uniform(2, 4, 3) + 0.1, probe.normal(2, 4, 2)),
+    *(probe.normal(2, 3, 2), probe.uniform(2, 3) + 0.5),
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "linear_attention-long", "grade": true, "points": 1}
+# 256 positions in 320 KiB.
+probe = probes(linear_attention=linear_attention)
+probe.memory(
+    *(probe.uniform(256, 8) + 0.1, probe.uniform(256, 8) + 0.1, probe.normal(256, 8)),
+    *(torch.zeros(8, 8), torch.zeros(8)),
+    below=5 * 2**16,
+)
+
+# %% nbgrader={"grade_id": "linear_attention-gradient", "grade": true, "points": 1}
+# Gradients reach all five arguments.
+probe = probes(linear_attention=linear_attention)
+probe.gradient(
+    *(probe.uniform(4, 3) + 0.2, probe.uniform(4, 3) + 0.2, probe.normal(4, 2)),
+    *(probe.normal(3, 2), probe.uniform(3) + 0.5),
+    wrt=(0, 1, 2, 3, 4),
+)
+
+# %% [markdown]
+# ## 5. The delta rule
+#
+# `delta_rule(query, key, value, beta, memory)` returns `(output, memory)`:
+#
+# $$S_t = S_{t-1}\,(I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top, \qquad o_t = S_t\, q_t .$$
+#
+# - `query` and `key` are `(..., L, E)`, `value` is `(..., L, E_v)`, `beta` is `(..., L)`, `memory` $S$ is `(..., E_v, E)`. Mind that values come first here.
+# - Keys are taken as they are; whoever calls has seen to their length.
+# - No argument is changed. Gradients reach all five.
+#
+# By hand, with one entry: queries and keys 1, values 3 and 5, $\beta$ 1 and $\frac12$, an empty memory. The outputs are 3 and $3 + \frac12 (5 - 3) = 4$, and the memory ends at 4.
+
+
+# %% nbgrader={"grade_id": "delta_rule", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
+def delta_rule(query, key, value, beta, memory):
+    ### BEGIN SOLUTION
+    rows = []
+    for t in range(query.shape[-2]):
+        k = key[..., t, :]
+        said = (memory @ k.unsqueeze(-1)).squeeze(-1)  # (..., E_v)
+        change = beta[..., t, None] * (value[..., t, :] - said)
+        memory = memory + change.unsqueeze(-1) * k.unsqueeze(-2)
+        rows.append((memory @ query[..., t, :, None]).squeeze(-1))
+    return torch.stack(rows, dim=-2), memory
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "delta_rule-by_hand", "grade": true, "points": 1}
+# Two values under one key, as in the text.
+probe = probes(delta_rule=delta_rule)
+one = torch.tensor([[1.0], [1.0]])
+probe.gives(
+    (torch.tensor([[3.0], [4.0]]), torch.tensor([[4.0]])),
+    *(one, one, torch.tensor([[3.0], [5.0]]), torch.tensor([1.0, 0.5]), torch.zeros(1, 1)),
+)
+
+# %% nbgrader={"grade_id": "delta_rule-values", "grade": true, "points": 2}
+# Several entries, leading axes, and a memory that is not empty.
+probe = probes(delta_rule=delta_rule)
+probe.equals(
+    *(probe.normal(4, 3), 0.5 * probe.normal(4, 3), probe.normal(4, 2)),
+    *(probe.uniform(4), probe.normal(2, 3)),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    *(probe.normal(2, 3, 5, 4), 0.5 * probe.normal(2, 3, 5, 4), probe.normal(2, 3, 5, 7)),
+    *(probe.uniform(2, 3, 5), probe.normal(2, 3, 7, 4)),
+)
+probe.equals(
+    *(probe.normal(3, 3), 0.5 * probe.normal(3, 3), probe.normal(3, 3)),
+    *(probe.uniform(3), probe.normal(3, 3)),
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "delta_rule-gradient", "grade": true, "points": 1}
+# Gradients reach all five arguments.
+probe = probes(delta_rule=delta_rule)
+probe.gradient(
+    *(probe.normal(3, 3), 0.5 * probe.normal(3, 3), probe.normal(3, 2)),
+    *(probe.uniform(3), probe.normal(2, 3)),
+    wrt=(0, 1, 2, 3, 4),
+)
+
+# %% [markdown]
+# ## 6. Repair: rounds that are merged wrongly
+#
+# `broken_merge` should join what several rounds of hashing have found: `outputs` is `(R, L, E_v)`, `lses` is `(R, L)`, the logarithm of the sum of exponentials of each round and position. Every position has seen something in every round.
+# It runs, no shape is wrong, and it has two faults. Find them, and write `fixed_merge`.
+
+
+# %% nbgrader={"grade_id": "broken_merge", "locked": true}
+def broken_merge(outputs, lses):
+    parts = lses.exp()  # (R, L)
+    shares = parts / parts.sum(dim=-1, keepdim=True)
+    return (shares.unsqueeze(-1) * outputs).sum(dim=0)  # (L, E_v)
+
+
+# %% nbgrader={"grade_id": "fixed_merge", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
+def fixed_merge(outputs, lses):
+    ### BEGIN SOLUTION
+    shares = lses.softmax(dim=0)  # (R, L)
+    return (shares.unsqueeze(-1) * outputs).sum(dim=0)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_merge-small", "grade": true, "points": 1}
+# Small scores: only one of the two faults shows.
+probe = probes(fixed_merge=fixed_merge)
+probe.equals(
+    torch.tensor([[[1.0], [2.0], [3.0]], [[5.0], [6.0], [7.0]]]),
+    torch.tensor([[0.0, 1.0, 2.0], [0.0, 0.0, 0.0]]),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5, 2), probe.normal(3, 5))
+probe.equals(probe.normal(4, 4, 4), probe.normal(4, 4))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "fixed_merge-large", "grade": true, "points": 2}
+# Large scores.
+probe = probes(fixed_merge=fixed_merge)
+probe.equals(torch.tensor([[[1.0]], [[5.0]]]), torch.tensor([[200.0], [199.0]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5, 2), probe.normal(3, 5) + 150.0)
+probe.equals(probe.normal(3, 5, 2), probe.normal(3, 5) - 200.0)
+probe.equals(probe.normal(2, 2, 2), torch.tensor([[300.0, -300.0], [301.0, -301.0]]))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. Write the test
+#
+# `check_linear(candidate)` takes somebody's causal linear attention, `candidate(query, key, value)` with positive features `(L, F)` and values `(L, E_v)`, from an empty memory, which returns the output alone, `(L, E_v)`. It returns `True` if the candidate is right, `False` if it is wrong.
+#
+# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# A test with one position, or with equal values, accepts most of them. Leave room for rounding. A candidate may also raise an error: then it is wrong.
+
+
+# %% nbgrader={"grade_id": "check_linear", "solution": true}
+def check_linear(candidate):
+    ### BEGIN SOLUTION
+    draw = torch.Generator().manual_seed(0)
+    for length in (1, 7, 70):
+        query, key = torch.rand(2, length, 3, generator=draw, dtype=torch.float64) + 0.1
+        value = torch.randn(length, 2, generator=draw, dtype=torch.float64)
+        weights = (query @ key.T).tril()
+        expected = weights @ value / weights.sum(-1, keepdim=True)
+        try:
+            got = candidate(query, key, value)
+        except Exception:
+            return False
+        if got.shape != expected.shape or not torch.allclose(got.double(), expected, atol=1e-5):
+            return False
+    return True
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "check_linear-plain", "grade": true, "points": 1}
+# A right one, and three that are plainly wrong.
+def by_table(query, key, value):
+    weights = (query @ key.T).tril()
+    return weights @ value / weights.sum(-1, keepdim=True)
+
+
+probe = probes(check_linear=check_linear)
+probe.judges(
+    right=[by_table],
+    wrong={
+        "always 0": lambda query, key, value: 0 * value,
+        "the values themselves": lambda query, key, value: value.clone(),
+        "twice the right result": lambda *inputs: 2 * by_table(*inputs),
+    },
+    points=1,
+)
+
+# %% nbgrader={"grade_id": "check_linear-mutants", "grade": true, "points": 6}
+# Wrong ones that are harder to see. (Hidden: which.)
+probe = probes(check_linear=check_linear)
+probe.judges(
+    right=[by_table], wrong={"twice the right result": lambda *x: 2 * by_table(*x)}, points=6
+)
+
+
+### BEGIN HIDDEN TESTS
+def from_weights(change, divide=lambda w: w.sum(-1, keepdim=True)):
+    def attention(query, key, value):
+        weights = change(query @ key.T)
+        return weights @ value / divide(weights)
+
+    return attention
+
+
+def count(weights):
+    return torch.arange(1, len(weights) + 1, dtype=weights.dtype)[:, None]
+
+
+probe.judges(
+    right=[by_table, lambda query, key, value: by_table(3 * query, 5 * key, value)],
+    wrong={
+        "the future is seen": from_weights(lambda w: w),
+        "itself is not seen": from_weights(
+            lambda w: w.tril(-1) + 1e-9 * torch.eye(len(w), dtype=w.dtype)
+        ),
+        "softmax in place of features": lambda q, k, v: (
+            (q @ k.T).masked_fill(torch.ones(len(q), len(q)).triu(1) > 0, -torch.inf).softmax(-1)
+            @ v
+        ),
+        "divided by the number of keys": from_weights(torch.tril, count),
+        "the sum is not divided": from_weights(torch.tril, lambda w: 1.0),
+        "the memory starts anew after 64 positions": from_weights(
+            lambda w: w.tril() * (torch.arange(len(w))[:, None] // 64 == torch.arange(len(w)) // 64)
+        ),
+    },
+    points=6,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 8. Report
+#
+# Use your functions, or take the numbers of the chapter. In about 200 words:
+#
+# 1. Hash vectors in groups and independent ones with 1, 4 and 16 rounds. Show the share of pairs and the share of attention that is kept, beside random buckets. For which attention is LSH a good idea?
+# 2. Somebody shows that the first 16 singular values of an attention matrix hold half of the sum, and concludes that training has made it low-rank. What control do you ask for, and what would the result have to be?
+# 3. Store 4, 8 and 32 pairs in a memory of 8 × 8 by linear attention and by the delta rule, and then a second value under each key. What does each of them forget, and why?
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
+# 1. The kept share of the pairs grows alike for both, from a few percent to nearly half. For groups a few rounds hold nearly all of the weight; for independent directions it lies between random buckets and the best keys.
+# LSH is a good idea where the weight lies on vectors that are nearly parallel, as shared queries and keys of one length encourage; for scores that are the largest of many wide angles it is not.
+# 2. Random scores behind the same mask and softmax, of several sizes, and the same model before training. Only if the trained weights hold clearly more than all of these has training anything to do with it; on the page they do not.
+# 3. With 8 orthogonal keys both are right. Beyond 8 keys cannot be at right angles: the sum reads a mixture, the delta rule keeps late pairs better than early ones.
+# Told twice, the sum returns both values added, while the delta rule replaces the old one, since it writes the difference to what it already says.

@@ -1,0 +1,789 @@
+"""Wrong answers on the way to hashing and low rank: name, message, the tests they fail."""
+
+import torch
+
+from attn_course.probes import WrongAnswers, call, student, witnesses
+
+# --- hash_buckets ------------------------------------------------------------------------------
+
+
+def both_ways(along):
+    return torch.cat([along, -along], dim=-1)
+
+
+def largest(along):
+    return along.argmax(dim=-1)
+
+
+def right_hash(vectors, rotations, *, sides=both_ways, pick=largest):
+    return pick(sides(vectors.unsqueeze(-3) @ rotations))
+
+
+hashes = WrongAnswers("hash_buckets", tests=("by_hand", "rounds", "heads"), right=right_hash)
+
+
+@witnesses(of="hash_buckets")
+def hash_calls(draw):
+    yield call(draw.normal(9, 2), draw.normal(1, 2, 2))
+    yield call(draw.normal(11, 4), draw.normal(3, 4, 3))
+    yield call(draw.normal(2, 7, 4), draw.normal(2, 4, 2))
+
+
+hashes.fault(
+    "the opposite directions are left out",
+    """You look for the largest product among the columns only. Half of the buckets stay empty, and a
+    vector that points away from every direction gets the one it is least opposite to.""",
+    sides=lambda along: along,
+)
+hashes.fault(
+    "the sign is lost",
+    """You take the largest product in absolute value, so that a vector and its opposite share a
+    bucket. They are as far apart as two directions can be.""",
+    sides=lambda along: along.abs(),
+)
+hashes.fault(
+    "the opposite directions come first",
+    """Your buckets are numbered with the opposite directions first. Vectors meet as they should, but
+    the numbers are not the promised ones.""",
+    sides=lambda along: torch.cat([-along, along], dim=-1),
+)
+hashes.fault(
+    "each direction beside its opposite",
+    """You number a direction and its opposite one after the other. The columns should have the first
+    half of the numbers, the opposite directions the second half.""",
+    fails=("by_hand", "rounds", "heads"),
+    sides=lambda along: torch.stack([along, -along], dim=-1).flatten(-2),
+)
+hashes.fault(
+    "the product is returned",
+    """You return the largest product itself. Asked is *where* it stands: the number of the bucket.""",
+    pick=lambda along: along.amax(dim=-1),
+)
+hashes.first_row_for_all(
+    "the first round for all",
+    """Every round of yours has the buckets of the first one. Each round has directions of its own;
+    otherwise a second round cannot find what the first has missed.""",
+    dim=-2,
+    fails=("rounds", "heads"),
+)
+hashes.axes_swapped(
+    "rounds and positions exchanged",
+    """Your result has positions before rounds. Promised are rounds first and positions last, so that
+    one round is one row.""",
+)
+
+# --- bucket_attention --------------------------------------------------------------------------
+
+
+def unit(query):
+    return query / query.norm(dim=-1, keepdim=True)
+
+
+def by_bucket(buckets):
+    return buckets.argsort(stable=True)
+
+
+def rolled(x):
+    return torch.cat([x.roll(1, 0), x], dim=1)
+
+
+def closed_start(allowed, chunk_size):
+    allowed = allowed.clone()
+    allowed[0, :, :chunk_size] = False
+    return allowed
+
+
+def same_bucket(mine, theirs):
+    return mine[:, :, None] == theirs[:, None]
+
+
+def not_itself(place, seen):
+    return place[:, :, None] != seen[:, None]
+
+
+def own_value(lonely, value):
+    return lonely * value
+
+
+def sorted_back(output, order):
+    return output[order.argsort()]
+
+
+def product(q, k):
+    return q @ k.mT
+
+
+def right_chunks(
+    query,
+    value,
+    buckets,
+    chunk_size,
+    *,
+    keys=unit,
+    sort=by_bucket,
+    around=rolled,
+    start=closed_start,
+    same=same_bucket,
+    itself=not_itself,
+    alone=own_value,
+    back=sorted_back,
+    score=product,
+):
+    order = sort(buckets)
+    rows = (query, keys(query), value, buckets, torch.arange(len(query)))
+    q, k, v, b, place = (x[order].unflatten(0, (-1, chunk_size)) for x in rows)
+    mine = v
+    k, v, b_k, seen = (around(x) for x in (k, v, b, place))
+    allowed = start(same(b, b_k) & itself(place, seen), chunk_size)
+    lonely = ~allowed.any(-1, keepdim=True)
+    weights = score(q, k).masked_fill(~allowed & ~lonely, -torch.inf).softmax(-1)
+    return back(((weights * ~lonely) @ v + alone(lonely, mine)).flatten(0, 1), order)
+
+
+VALUES = ("by_hand", "chunks", "gradient")
+chunks = WrongAnswers(
+    "bucket_attention", tests=("by_hand", "chunks", "long", "gradient"), right=right_chunks
+)
+
+
+@witnesses(of="bucket_attention")
+def chunk_calls(draw):
+    for length, size, most in ((6, 3, 2), (12, 3, 3), (8, 2, 1), (8, 4, 4)):
+        inputs = draw.normal(length, 3), draw.normal(length, 2), draw.integers(0, most, length)
+        yield call(*inputs, size)
+        for wrt in range(2):
+            yield call(*inputs, size, via=student.grad(wrt))
+
+
+chunks.fault(
+    "keys are not scaled to length 1",
+    """You compare with the queries as they are. The keys are the queries divided by their length;
+    otherwise long vectors attract everybody.""",
+    fails=("chunks", "gradient"),
+    keys=lambda query: query,
+)
+chunks.fault(
+    "the scores are divided by the root",
+    """You divide by the root of the number of entries. Keys have length 1 here, so that a product
+    does not grow with the size, and the exercise divides by nothing.""",
+    fails=("chunks", "gradient"),
+    score=lambda q, k: q @ k.mT / q.shape[-1] ** 0.5,
+)
+chunks.fault(
+    "a position sees itself",
+    """A position takes part in its own sum. With queries that are keys as well, it fits itself best
+    of all, and hears little else. It may see itself only where it sees nothing else.""",
+    fails=VALUES,
+    itself=lambda place, seen: torch.ones_like(place[:, :, None] != seen[:, None]),
+)
+chunks.fault(
+    "a lonely position gets 0",
+    """A position that sees nobody else gets 0. The contract has another rule for it: its own
+    value.""",
+    fails=VALUES,
+    alone=lambda lonely, value: 0 * value,
+)
+chunks.fault(
+    "no look at the chunk before",
+    """A chunk sees only itself. A bucket that lies across a border is cut in two, and its halves
+    never meet.""",
+    fails=("chunks",),
+    around=lambda x: (
+        torch.cat([torch.zeros_like(x), x], dim=1)
+        if x.is_floating_point()
+        else torch.cat([x - 10**6, x], dim=1)
+    ),
+)
+chunks.fault(
+    "the chunk behind in place of the one before",
+    """You set each chunk beside the one behind it. Look at the sign of the roll, on three chunks by
+    hand.""",
+    fails=("chunks",),
+    around=lambda x: torch.cat([x, x.roll(-1, 0)], dim=1),
+    start=lambda allowed, size: torch.cat(
+        [allowed[:-1], torch.cat([allowed[-1:, :, :size], allowed[-1:, :, size:] & False], dim=-1)]
+    ),
+)
+chunks.fault(
+    "the first chunk looks at the last",
+    """Your chunks form a ring: the first one looks at the last. Rolling does that; what the first
+    chunk sees of the last must be closed.""",
+    fails=("chunks",),
+    start=lambda allowed, size: torch.cat(
+        [allowed[:1] if len(allowed) > 1 else closed_start(allowed, size), allowed[1:]]
+    ),
+)
+chunks.fault(
+    "every bucket of the chunk is seen",
+    """Inside its chunks a position sees everybody, whatever the bucket. The hash has said who should
+    meet; compare the buckets of both.""",
+    fails=VALUES,
+    same=lambda mine, theirs: torch.ones_like(mine[:, :, None] == theirs[:, None]),
+)
+chunks.fault(
+    "not sorted back",
+    """Your result is in the order of the buckets. Whoever calls wants row i to belong to position i;
+    undo the order.""",
+    fails=VALUES,
+    back=lambda output, order: output,
+)
+chunks.fault(
+    "sorted by the order again",
+    """You take the rows in the sorted order a second time. The way back is the inverse of an order,
+    which is the argsort of it.""",
+    fails=("chunks", "gradient"),
+    back=lambda output, order: output[order],
+)
+chunks.fault(
+    "not sorted at all",
+    """You cut the text into chunks as it stands. Positions of one bucket that lie far apart in the
+    text never meet: bringing them together is what sorting is for.""",
+    fails=("chunks", "gradient"),
+    sort=lambda buckets: torch.arange(len(buckets)),
+)
+chunks.detached()
+
+
+@chunks("the table is built", fails=("long",))
+def chunk_table(query, value, buckets, chunk_size):
+    """Your numbers are right, but all scores stand in memory at once, L times L of them. Only those
+    of a chunk and the one before it are needed.
+    """
+    chunk = buckets.argsort(stable=True).argsort() // chunk_size
+    apart = chunk[:, None] - chunk
+    allowed = (buckets[:, None] == buckets) & (apart >= 0) & (apart <= 1)
+    allowed = allowed & ~torch.eye(len(query), dtype=torch.bool)
+    lonely = ~allowed.any(-1, keepdim=True)
+    scores = (query @ unit(query).T).masked_fill(~allowed & ~lonely, -torch.inf)
+    return (scores.softmax(-1) * ~lonely) @ value + lonely * value
+
+
+# --- linformer_attention -----------------------------------------------------------------------
+
+
+def first_columns(mix, rows):
+    return mix[:, : rows.shape[-2]] @ rows
+
+
+def over_root(query, short):
+    return query @ short.mT / query.shape[-1] ** 0.5
+
+
+def over_keys(scores):
+    return scores.softmax(-1)
+
+
+def right_linformer(
+    query, key, value, mix_keys, mix_values, *, shorten=first_columns, score=over_root, weigh=over_keys,
+    mixes=lambda one, other: (one, other),
+):  # fmt: skip
+    first, second = mixes(mix_keys, mix_values)
+    return weigh(score(query, shorten(first, key))) @ shorten(second, value)
+
+
+mixed = WrongAnswers(
+    "linformer_attention",
+    tests=("by_hand", "values", "shorter", "long", "gradient"),
+    right=right_linformer,
+)
+
+
+@witnesses(of="linformer_attention")
+def mixture_calls(draw):
+    for lead, keys, width in (((), 5, 5), ((2,), 5, 8), ((2, 3), 4, 4)):
+        inputs = draw.normal(*lead, 3, 4), draw.normal(*lead, keys, 4), draw.normal(*lead, keys, 4)
+        inputs = (*inputs, draw.normal(4, width), draw.normal(4, width))
+        yield call(*inputs)
+        for wrt in range(5):
+            yield call(*inputs, via=student.grad(wrt))
+
+
+MIXED = ("values", "shorter", "gradient")
+mixed.fault(
+    "no scale",
+    """You compare by the plain product. The scores are divided by the root of the number of entries
+    of a query, as always.""",
+    fails=MIXED,
+    score=lambda query, short: query @ short.mT,
+)
+mixed.fault(
+    "divided by the root of the number of mixtures",
+    """You divide by the root of the number of mixtures. A product is a sum over the entries of a
+    vector; how many keys there are does not enter it.""",
+    fails=MIXED,
+    score=lambda query, short: query @ short.mT / short.shape[-2] ** 0.5,
+)
+mixed.fault(
+    "softmax over the queries",
+    """Your softmax runs over the queries, so that they compete for a mixture. The weights of one
+    query should sum to one.""",
+    fails=MIXED,
+    weigh=lambda scores: scores.softmax(-2),
+)
+mixed.fault(
+    "no softmax",
+    """There is no softmax between scores and values. Linformer keeps it; only the number of keys is
+    smaller.""",
+    fails=("by_hand", *MIXED),
+    weigh=lambda scores: scores,
+)
+mixed.fault(
+    "one matrix for keys and values",
+    """You mix the values by the matrix of the keys. They may be one matrix, but here two are
+    given.""",
+    fails=MIXED,
+    mixes=lambda one, other: (one, one),
+)
+mixed.fault(
+    "the two matrices are exchanged",
+    """You mix the keys by the matrix of the values, and the values by that of the keys.""",
+    fails=MIXED,
+    mixes=lambda one, other: (other, one),
+)
+mixed.fault(
+    "the last columns for a shorter text",
+    """For a text that is shorter than the matrices you take the last columns. Position s belongs to
+    column s: the first ones count.""",
+    fails=("shorter",),
+    shorten=lambda mix, rows: mix[:, mix.shape[1] - rows.shape[-2] :] @ rows,
+)
+mixed.fault(
+    "a shorter text is refused",
+    """You multiply by the whole matrix, so that a text which is shorter than it fails. Only as many
+    columns as there are positions take part.""",
+    fails=("shorter",),
+    shorten=lambda mix, rows: mix @ rows,
+)
+mixed.detached()
+
+
+@mixed(
+    "the table is built and mixed afterwards",
+    fails=("by_hand", "values", "shorter", "long", "gradient"),
+)
+def mixture_late(query, key, value, mix_keys, mix_values):
+    """You make the weights of all keys first and mix them afterwards. The table that should be
+    avoided is there, and the softmax of mixtures is another function than mixtures of a softmax.
+    """
+    weights = (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)
+    length = key.shape[-2]
+    return weights @ mix_keys[:, :length].T @ (mix_values[:, :length] @ value)
+
+
+# --- linear_attention --------------------------------------------------------------------------
+
+
+def add_pair(memory, k, v):
+    return memory + k.unsqueeze(-1) * v.unsqueeze(-2)
+
+
+def add_key(total, k):
+    return total + k
+
+
+def divide(found, q, total):
+    return found / (q * total).sum(-1, keepdim=True)
+
+
+def write_first(q, k, v, memory, total, write, count, norm):
+    memory, total = write(memory, k, v), count(total, k)
+    return norm((q.unsqueeze(-2) @ memory).squeeze(-2), q, total), memory, total
+
+
+def given(memory, total):
+    return memory, total
+
+
+def all_three(output, memory, total):
+    return output, memory, total
+
+
+def right_linear(
+    query, key, value, memory, total, *, write=add_pair, count=add_key, norm=divide, step=write_first,
+    begin=given, end=all_three,
+):  # fmt: skip
+    memory, total = begin(memory, total)
+    rows = []
+    for q, k, v in zip(query.unbind(-2), key.unbind(-2), value.unbind(-2), strict=True):
+        row, memory, total = step(q, k, v, memory, total, write, count, norm)
+        rows.append(row)
+    return end(torch.stack(rows, dim=-2), memory, total)
+
+
+linear = WrongAnswers(
+    "linear_attention",
+    tests=("by_hand", "values", "goes_on", "long", "gradient"),
+    right=right_linear,
+)
+NUMBERS = ("by_hand", "values", "goes_on", "gradient")
+
+
+@witnesses(of="linear_attention")
+def linear_calls(draw):
+    for lead, length in (((), 1), ((), 4), ((2,), 3)):
+        inputs = draw.uniform(*lead, length, 3) + 0.2, draw.uniform(*lead, length, 3) + 0.2
+        inputs = (*inputs, draw.normal(*lead, length, 3))
+        for state in (
+            (torch.zeros(*lead, 3, 3), torch.zeros(*lead, 3)),
+            (draw.normal(*lead, 3, 3), draw.uniform(*lead, 3) + 0.5),
+        ):
+            yield call(*inputs, *state)
+        yield call(*inputs, *state, via=student.grad(1))
+    yield call(*inputs, *state, via=student.grad(4))
+
+
+def read_first(q, k, v, memory, total, write, count, norm):
+    found = norm((q.unsqueeze(-2) @ memory).squeeze(-2), q, total + 1e-9)
+    return found, write(memory, k, v), count(total, k)
+
+
+linear.fault(
+    "read before writing",
+    """You read the memory before this position has written. A position sees itself as well; the
+    first one would otherwise see nothing.""",
+    fails=NUMBERS,
+    step=read_first,
+)
+linear.fault(
+    "not divided",
+    """Your outputs are sums, not means. The weights of a position should sum to one: look at what
+    `total` is for.""",
+    fails=NUMBERS,
+    norm=lambda found, q, total: found,
+)
+linear.fault(
+    "divided by the sum of the keys",
+    """You divide by the sum of all entries of `total`. The weight of a key depends on the query, and
+    so does their sum.""",
+    fails=("values", "goes_on", "gradient"),
+    norm=lambda found, q, total: found / total.sum(-1, keepdim=True),
+)
+linear.fault(
+    "the memory that is given is ignored",
+    """You start from an empty memory whatever is given. Token by token, each token would then see
+    only itself.""",
+    fails=("goes_on", "gradient"),
+    begin=lambda memory, total: (0 * memory, 0 * total),
+)
+linear.fault(
+    "the total that is given is ignored",
+    """You go on from the memory, but count the weights from 0. The outputs of a text in parts are
+    then too large.""",
+    fails=("goes_on", "gradient"),
+    begin=lambda memory, total: (memory, 0 * total),
+)
+linear.fault(
+    "only the last pair is kept",
+    """Each pair replaces the memory in place of being added to it. Only the last key can be found
+    afterwards.""",
+    fails=NUMBERS,
+    write=lambda memory, k, v: k.unsqueeze(-1) * v.unsqueeze(-2),
+)
+linear.fault(
+    "the total counts positions",
+    """You add 1 to the total for every position. What is divided by is the sum of the weights, and
+    the weights are products with the keys.""",
+    fails=("by_hand", "values", "goes_on", "gradient"),
+    count=lambda total, k: total + 1,
+)
+linear.fault(
+    "the memory of before is returned",
+    """You return the memory that you were given. What is returned must hold the positions of this
+    call, or the next call knows nothing of them.""",
+    fails=NUMBERS,
+    end=lambda output, memory, total: (output, 0 * memory, 0 * total),
+)
+linear.fault(
+    "the output alone is returned",
+    """You return the output alone. Without memory and total nobody can go on from here.""",
+    fails=NUMBERS,
+    end=lambda output, memory, total: output,
+)
+linear.detached()
+
+
+@linear("the future is seen", fails=("by_hand", "values", "goes_on", "gradient"))
+def linear_whole(query, key, value, memory, total):
+    """Every position reads the memory after the last one has written: it sees the future. Position
+    i may see the positions up to its own.
+    """
+    memory, total = memory + key.mT @ value, total + key.sum(-2)
+    return query @ memory / (query @ total.unsqueeze(-1)), memory, total
+
+
+@linear("the table is built", fails=("long",))
+def linear_table(query, key, value, memory, total):
+    """Your numbers are right, but all weights stand in memory at once: L times L of them. The memory
+    of F times E_v numbers is what makes the table needless.
+    """
+    weights = (query @ key.mT).tril()
+    found = weights @ value + query @ memory
+    parts = weights.sum(-1, keepdim=True) + query @ total.unsqueeze(-1)
+    return found / parts, memory + key.mT @ value, total + key.sum(-2)
+
+
+# --- delta_rule --------------------------------------------------------------------------------
+
+
+def what_it_says(memory, k):
+    return (memory @ k.unsqueeze(-1)).squeeze(-1)
+
+
+def difference(beta, value, said):
+    return beta * (value - said)
+
+
+def outer(change, k):
+    return change.unsqueeze(-1) * k.unsqueeze(-2)
+
+
+def as_given(key):
+    return key
+
+
+def right_delta(
+    query, key, value, beta, memory, *, keys=as_given, says=what_it_says, change=difference,
+    put=outer, begin=as_given, late=False,
+):  # fmt: skip
+    memory, key, rows = begin(memory), keys(key), []
+    for t in range(query.shape[-2]):
+        k, before = key[..., t, :], memory
+        new = change(beta[..., t, None], value[..., t, :], says(memory, k))
+        memory = memory + put(new, k)
+        rows.append(((before if late else memory) @ query[..., t, :, None]).squeeze(-1))
+    return torch.stack(rows, dim=-2), memory
+
+
+delta = WrongAnswers("delta_rule", tests=("by_hand", "values", "gradient"), right=right_delta)
+
+
+@witnesses(of="delta_rule")
+def delta_calls(draw):
+    for lead, length in (((), 1), ((), 4), ((2,), 3)):
+        inputs = (
+            *(draw.normal(*lead, length, 3), 0.5 * draw.normal(*lead, length, 3)),
+            *(draw.normal(*lead, length, 3), draw.uniform(*lead, length)),
+            draw.normal(*lead, 3, 3),
+        )
+        yield call(*inputs)
+        for wrt in range(5):
+            yield call(*inputs, via=student.grad(wrt))
+
+
+delta.fault(
+    "nothing is erased",
+    """You add the new value and leave what was stored under this key. That is linear attention; the
+    delta rule first takes away what the memory already says.""",
+    change=lambda beta, value, said: beta * value,
+)
+delta.fault(
+    "everything old is erased",
+    """You take away all that the memory says for this key, whatever β is. β says how much is
+    replaced: the same share of the old goes as of the new comes.""",
+    change=lambda beta, value, said: beta * value - said,
+)
+delta.fault(
+    "the new value comes whole",
+    """You take the share β of the old away and add the new value whole. Both get the factor β.""",
+    change=lambda beta, value, said: value - beta * said,
+)
+delta.fault(
+    "no beta",
+    """You replace all of the old by all of the new. β says how much: with ½ the memory ends half
+    way.""",
+    change=lambda beta, value, said: value - said,
+)
+delta.fault(
+    "the wrong sign",
+    """You move the memory away from the new value: the difference has the wrong sign. With β = 1 the
+    memory should say exactly the new value for this key.""",
+    change=lambda beta, value, said: beta * (said - value),
+)
+delta.fault(
+    "the memory is read by its columns",
+    """You ask the memory with its transpose. It has values first and keys last: $S k$ is a value.""",
+    fails=("values", "gradient"),
+    says=lambda memory, k: (memory.mT @ k.unsqueeze(-1)).squeeze(-1),
+)
+delta.fault(
+    "keys scaled to length 1",
+    """You divide the keys by their length. That is a good idea for whoever calls; here they are taken
+    as they are.""",
+    fails=("values", "gradient"),
+    keys=lambda key: key / key.norm(dim=-1, keepdim=True),
+)
+delta.fault(
+    "the memory that is given is ignored",
+    """You start from an empty memory whatever is given, so that a text cannot be given in parts.""",
+    fails=("values", "gradient"),
+    begin=lambda memory: 0 * memory,
+)
+delta.detached()
+
+
+@delta("read before writing")
+def delta_late(query, key, value, beta, memory):
+    """You read the memory before this position has written. The output of a position is read from
+    the memory after it.
+    """
+    return right_delta(query, key, value, beta, memory, late=True)
+
+
+# --- the repair and the test -------------------------------------------------------------------
+
+merge = WrongAnswers("fixed_merge", tests=("small", "large"))
+
+
+@witnesses(of="fixed_merge")
+def merge_calls(draw):
+    for rounds, length in ((2, 3), (4, 4), (3, 1)):
+        for shift in (0.0, 120.0, -200.0):
+            yield call(draw.normal(rounds, length, 2), draw.normal(rounds, length) + shift)
+
+
+def merged(outputs, shares):
+    return (shares.unsqueeze(-1) * outputs).sum(dim=0)
+
+
+@merge("both faults are still there")
+def merge_broken(outputs, lses):
+    """This is the broken code as it stands. Ask which numbers should sum to one, and what the
+    exponential of 200 is in float32.
+    """
+    parts = lses.exp()
+    return merged(outputs, parts / parts.sum(dim=-1, keepdim=True))
+
+
+@merge("still summed over the positions")
+def merge_positions(outputs, lses):
+    """Large scores are no trouble any more. But your shares sum to one over the positions: each
+    position should share its attention among the rounds.
+    """
+    return merged(outputs, lses.softmax(dim=-1))
+
+
+@merge("exponentials overflow", fails=("large",))
+def merge_overflow(outputs, lses):
+    """The shares sum to one over the rounds now. But the exponentials are taken as they are: above
+    about 88 they are infinite in float32, and far below 0 all of them vanish.
+    """
+    parts = lses.exp()
+    return merged(outputs, parts / parts.sum(dim=0, keepdim=True))
+
+
+@merge("one maximum for all positions", fails=("large",))
+def merge_one_top(outputs, lses):
+    """You subtract the largest number of the whole table. Positions far below it keep nothing but
+    zeros. Every position has a maximum of its own.
+    """
+    parts = (lses - lses.max()).exp()
+    return merged(outputs, parts / parts.sum(dim=0, keepdim=True))
+
+
+@merge("the mean of the rounds")
+def merge_mean(outputs, lses):
+    """You take the mean of the rounds. A round that found a much better key should count for much
+    more: that is what the log-sum-exps tell.
+    """
+    return outputs.mean(dim=0)
+
+
+@merge("shares in proportion to the log-sum-exps")
+def merge_linear(outputs, lses):
+    """You share in proportion to the log-sum-exps. They are logarithms: what counts is the sum of
+    exponentials itself.
+    """
+    return merged(outputs, lses / lses.sum(dim=0, keepdim=True))
+
+
+checks = WrongAnswers("check_linear", tests=("plain", "mutants"))
+
+
+def by_table(query, key, value):
+    weights = (query @ key.mT).tril()
+    return weights @ value / weights.sum(-1, keepdim=True)
+
+
+@witnesses(of="check_linear")
+def check_calls(draw):
+    for candidate in (
+        by_table,
+        lambda query, key, value: 0 * value,
+        lambda query, key, value: value.clone(),
+        lambda *inputs: 2 * by_table(*inputs),
+        lambda query, key, value: query @ (key.mT @ value) / (query @ key.sum(-2)[:, None]),
+        lambda *inputs: 1 / 0,
+    ):
+        yield call(candidate)
+
+
+@checks("accepts everything")
+def check_nothing(candidate):
+    """Your test says True whatever it is given, so that no wrong answer is caught. Call the
+    candidate and compare what comes back with numbers of your own.
+    """
+    return True
+
+
+@checks("rejects everything")
+def check_refuse(candidate):
+    """Your test says False even for a right answer. Look at whether you leave room for rounding, at
+    the dtype of your own numbers, and at what you return in the end.
+    """
+    return False
+
+
+@checks("only the shape is looked at")
+def check_shape(candidate):
+    """You compare the shape of the answer and no value in it. Nearly all wrong ones have the right
+    shape.
+    """
+    try:
+        got = candidate(torch.ones(3, 2), torch.ones(3, 2), torch.ones(3, 4))
+    except Exception:
+        return False
+    return tuple(got.shape) == (3, 4)
+
+
+@checks("one position only")
+def check_one(candidate):
+    """Your text has one position. Its output is its value, whatever the features are: whoever hands
+    the values on passes your test.
+    """
+    value = torch.tensor([[1.0, 2.0]])
+    try:
+        got = candidate(torch.ones(1, 3), torch.ones(1, 3), value)
+    except Exception:
+        return False
+    return got.shape == value.shape and bool(torch.allclose(got, value, atol=1e-5))
+
+
+@checks("equal features", fails=("mutants",))
+def check_equal(candidate):
+    """All your features are the same, so that every weight is. A plain mean of what came before
+    passes your test; draw features that differ.
+    """
+    value = torch.tensor([[1.0], [3.0], [8.0]])
+    try:
+        got = candidate(torch.ones(3, 2), torch.ones(3, 2), value)
+    except Exception:
+        return False
+    wanted = torch.tensor([[1.0], [2.0], [4.0]]).to(got.dtype)
+    return got.shape == wanted.shape and bool(torch.allclose(got, wanted, atol=1e-4))
+
+
+@checks("a short text", fails=("mutants",))
+def check_short(candidate):
+    """Your text is short. Somebody who works in chunks may forget the memory between two of them,
+    and nobody notices before the first chunk is full.
+    """
+    draw = torch.Generator().manual_seed(2)
+    query, key = torch.rand(2, 5, 3, generator=draw) + 0.1
+    value = torch.randn(5, 2, generator=draw)
+    try:
+        got = candidate(query, key, value)
+    except Exception:
+        return False
+    return got.shape == value.shape and bool(
+        torch.allclose(got, by_table(query, key, value), atol=1e-4)
+    )

@@ -1,0 +1,267 @@
+"""LSH attention: by hand, NumPy pair by pair, full attention under its mask, gradients, memory."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor
+from torch.testing import assert_close
+
+from attn_course import functional, reference
+from attn_course.functional import (
+    attention_with_lse,
+    chunk_attention,
+    lsh_attention,
+    lsh_buckets,
+    lsh_mask,
+    random_rotations,
+    unit_keys,
+)
+from attn_course.probes import student
+
+MODULE = "attn_course.functional.hashing"
+B, H, E, EV = 2, 2, 3, 5
+
+
+def rows(length: int, rounds: int = 3, buckets: int = 4) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, values and random buckets: what attention does must not depend on the hash."""
+    query, value = (torch.randn(B, H, length, n, dtype=torch.float64) for n in (E, EV))
+    return query, value, torch.randint(buckets, (B, H, rounds, length))
+
+
+def cases() -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], dict[str, Any]]]:
+    """Awkward lengths, chunks that are larger than all, of one, and that leave a rest."""
+    for length, chunk, rounds, buckets in (
+        (1, 4, 2, 2),
+        (11, 4, 3, 2),
+        (5, 1, 2, 2),
+        (8, 4, 1, 4),
+        (5, 7, 2, 2),
+    ):
+        real = torch.ones(B, length, dtype=torch.bool)
+        real[0, length // 2 :] = False
+        real[1] = False
+        for causal in (False, True):
+            for padding in (None, real):
+                yield (
+                    rows(length, rounds, buckets),
+                    {"chunk_size": chunk, "is_causal": causal, "padding_mask": padding},
+                )
+
+
+def as_numpy(options: dict[str, Any]) -> dict[str, Any]:
+    return {k: v.numpy() if isinstance(v, Tensor) else v for k, v in options.items()}
+
+
+def check(attention: Callable[..., Tensor]) -> None:
+    """All oracles."""
+    # by hand, one round: 0 and 2 share a bucket, 1 is alone; the causal first one is alone too
+    query = torch.tensor([[[[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]]]])
+    value = torch.tensor([[[[1.0], [10.0], [100.0]]]])
+    buckets = torch.tensor([[[[0, 1, 0]]]])
+    found = attention(query, value, buckets, chunk_size=3).flatten()
+    assert found.tolist() == [100.0, 10.0, 1.0]
+    found = attention(query, value, buckets, chunk_size=3, is_causal=True).flatten()
+    assert found.tolist() == [1.0, 10.0, 1.0]
+    for inputs, options in cases():
+        for extra in (
+            {},
+            {"attend_across_buckets": True},
+            {"chunks_before": 0},
+            {"chunks_after": 1},
+            {"attend_across_buckets": True, "chunks_after": 1},
+        ):
+            got = attention(*inputs, **options, **extra)
+            want = reference.lsh_attention(
+                *(one.numpy() for one in inputs), **as_numpy(options), **extra
+            )
+            assert_close(got, torch.from_numpy(want), **FLOAT64)
+
+
+def test_attention_agrees_with_the_pairs_one_by_one() -> None:
+    check(lsh_attention)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("argsort(dim=-1, stable=True)  # (B, H, R, N)", "argsort(dim=-1, descending=True)  # (B"),
+        ("count.clamp(min=1).to(dtype).log()", "0.0"),
+        ("(mine != theirs) & ", ""),
+        ("(theirs <= mine)", "(theirs < mine + 2)"),
+        ("own.unsqueeze(-1) == _around(own", "own.unsqueeze(-1) >= _around(own"),
+        ("& _linked(per_round, rounds, chunk_size, offsets, seen.device)", ""),
+        ("rows.roll(-offset, dims=2)", "rows.roll(offset, dims=2)"),
+        ("(whole == -torch.inf).unsqueeze(-1), mixed.to(dtype)", "(whole > 1e9).unsqueeze(-1), 1."),
+        ("keys = unit_keys(query_key)", "keys = query_key"),
+        ("lse.reshape(batch, heads, rounds, total).gather(-1, spots)", "lse.reshape(spots.shape)"),
+        ("value=last), F.pad", "value=-1), F.pad"),
+    ],
+)
+def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check(mutant(MODULE, "lsh_attention", old, new))
+
+
+def test_it_is_full_attention_under_its_mask_with_gradients() -> None:
+    for inputs, options in cases():
+        query, value, buckets = (
+            one.clone().requires_grad_() if one.is_floating_point() else one for one in inputs
+        )
+        mask = lsh_mask(buckets, **options)
+        assert torch.equal(
+            mask, torch.from_numpy(reference.lsh_mask(buckets.numpy(), **as_numpy(options)))
+        )
+        got = lsh_attention(query, value, buckets, **options)
+        want, _ = attention_with_lse(query, unit_keys(query), value, mask, scale=1.0)
+        assert_close(got, want, **FLOAT64)
+        push = torch.randn_like(got)
+        ours = torch.autograd.grad(got, (query, value), push)
+        theirs = torch.autograd.grad(want, (query, value), push)
+        assert_close(ours, theirs, **FLOAT64)
+
+
+def test_gradcheck_across_buckets_and_in_chunks() -> None:
+    query, value, buckets = rows(5, 2, 2)
+    query, value = (one[:1, :1, :, :2].clone().requires_grad_() for one in (query, value))
+    assert torch.autograd.gradcheck(
+        lambda q, v: lsh_attention(
+            q, v, buckets[:1, :1], chunk_size=2, attend_across_buckets=True, is_causal=True
+        ),
+        (query, value),
+    )
+    assert torch.autograd.gradcheck(
+        lambda q, v: chunk_attention(q, q.flip(-1), v, chunk_size=2, is_causal=True),
+        (query, value),
+    )
+
+
+@pytest.mark.parametrize("length", [1, 3, 11, 12])
+@pytest.mark.parametrize("causal", [False, True])
+def test_chunk_attention_agrees_with_the_loops(length: int, causal: bool) -> None:
+    query, key = (torch.randn(B, H, length, E, dtype=torch.float64) for _ in range(2))
+    value = torch.randn(B, H, length, EV, dtype=torch.float64)
+    real = torch.ones(B, length, dtype=torch.bool)
+    real[0, length // 2 :] = False
+    real[1] = False
+    for padding in (None, real):
+        for before, after in ((1, 0), (0, 0), (1, 1), (2, 0)):
+            options = {"chunk_size": 4, "is_causal": causal, "padding_mask": padding}
+            options |= {"chunks_before": before, "chunks_after": after}
+            got = chunk_attention(query, key, value, **options)
+            want = reference.chunk_attention(
+                query.numpy(), key.numpy(), value.numpy(), **as_numpy(options)
+            )
+            assert_close(got, torch.from_numpy(want), **FLOAT64)
+
+
+def test_buckets_are_the_nearest_directions() -> None:
+    vectors = torch.randn(B, H, 11, E, dtype=torch.float64)
+    rotations = random_rotations(H, E, n_buckets=6, n_hashes=2, dtype=torch.float64)
+    found = lsh_buckets(vectors, rotations)
+    assert torch.equal(
+        found, torch.from_numpy(reference.lsh_buckets(vectors.numpy(), rotations.numpy()))
+    )
+    assert torch.equal(found, lsh_buckets(7 * vectors, rotations))  # length does not matter
+    assert torch.equal((found + 3) % 6, lsh_buckets(-vectors, rotations))  # opposite buckets
+    # by hand: the axes of a plane, and two factors
+    eye = torch.eye(2).reshape(1, 2, 1, 2)
+    points = torch.tensor([[[[3.0, 1.0], [1.0, 3.0], [-3.0, 1.0], [1.0, -3.0]]]])
+    assert lsh_buckets(points, eye).flatten().tolist() == [0, 1, 2, 3]
+    both = lsh_buckets(points, eye, n_buckets=(2, 2))  # a sign of x, twice a sign of y
+    assert both.flatten().tolist() == [0, 0, 1, 2]
+    factors = random_rotations(H, E, n_buckets=(4, 6), n_hashes=2, dtype=torch.float64)
+    joined = lsh_buckets(vectors, factors, n_buckets=(4, 6))
+    first, second = (
+        lsh_buckets(vectors, part.contiguous()) for part in factors.split([2, 3], dim=-1)
+    )
+    assert torch.equal(joined, first + 4 * second)
+
+
+def test_more_rounds_keep_more_pairs_and_all_of_them_in_the_end() -> None:
+    vectors = torch.randn(1, 1, 60, 8)
+    rotations = random_rotations(1, 8, n_buckets=4, n_hashes=64)
+    buckets = lsh_buckets(vectors, rotations)
+    masks = [lsh_mask(buckets[:, :, :r]).float().mean().item() for r in (1, 4, 16, 64)]
+    assert masks == sorted(masks)
+    assert masks[-1] > 0.9
+
+
+def test_padding_is_nobodys_key_and_nan_stays_there() -> None:
+    query, value, buckets = rows(11, 2, 2)
+    real = torch.ones(B, 11, dtype=torch.bool)
+    real[:, 6:] = False
+    plain = lsh_attention(query, value, buckets, chunk_size=4, padding_mask=real)
+    value[:, :, 6:] = torch.nan
+    got = lsh_attention(query, value, buckets, chunk_size=4, padding_mask=real)
+    assert_close(got, plain)
+    assert (got[:, :, 6:] == 0).all()
+
+
+def test_no_table_of_all_pairs_is_made() -> None:
+    sizes = {}
+    for length in (1024, 4096):
+        query, value = torch.randn(1, 1, length, 8), torch.randn(1, 1, length, 8)
+        buckets = torch.randint(length // 32, (1, 1, 2, length))
+
+        def both(q: Tensor, v: Tensor, b: Tensor = buckets) -> tuple[Tensor, ...]:
+            q, v = q.requires_grad_(), v.requires_grad_()
+            return torch.autograd.grad(lsh_attention(q, v, b, chunk_size=32).sum(), (q, v))
+
+        sizes[length] = student.peak_memory(both, query, value)
+    assert sizes[4096] < 4.3 * sizes[1024]
+    assert sizes[4096] < 4096 * 4096 * 4  # one table of scores
+
+
+def test_dropout_keeps_the_mean() -> None:
+    torch.manual_seed(0)
+    query, value, buckets = rows(40, 2, 2)
+    plain = lsh_attention(query, value.abs(), buckets, chunk_size=20)
+    found = torch.stack([
+        lsh_attention(query, value.abs(), buckets, chunk_size=20, dropout_p=0.5)
+        for _ in range(50)
+    ])  # fmt: skip
+    assert not torch.equal(found[0], found[1])
+    assert abs(found.mean() / plain.mean() - 1) < 0.02
+    once = chunk_attention(query, query, value, chunk_size=8, dropout_p=0.5)
+    assert not torch.equal(once, chunk_attention(query, query, value, chunk_size=8))
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda q, v, b: random_rotations(1, 2, n_buckets=3, n_hashes=1), "n_buckets: expected"),
+        (lambda q, v, b: random_rotations(1, 2, n_buckets=2, n_hashes=0), "num_heads, head_dim"),
+        (lambda q, v, b: lsh_attention(q, v, b, chunk_size=0), "chunk_size"),
+        (lambda q, v, b: lsh_attention(q, v[:, :, 1:], b, chunk_size=2), "value: expected size"),
+        (lambda q, v, b: lsh_attention(q, v, b[:, :1], chunk_size=2), "buckets: expected size"),
+        (
+            lambda q, v, b: lsh_attention(
+                q, v, b, chunk_size=2, padding_mask=torch.ones(1, 2).bool()
+            ),
+            "padding_mask: expected shape",
+        ),
+        (lambda q, v, b: lsh_buckets(q, torch.randn(H, E + 1, 1, 2)), "rotations: expected size"),
+        (
+            lambda q, v, b: lsh_buckets(q, torch.randn(H, E, 1, 2), n_buckets=(2, 4)),
+            "rotations: expected size 3",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(call: Callable[..., Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(*rows(6))
+
+
+def test_half_precision_is_rounded_once() -> None:
+    query, value, buckets = rows(11)
+    half = lsh_attention(query.bfloat16(), value.bfloat16(), buckets, chunk_size=4)
+    assert half.dtype == torch.bfloat16
+    want = functional.lsh_attention(
+        query.bfloat16().double(), value.bfloat16().double(), buckets, chunk_size=4
+    )
+    assert_close(half.double(), want, rtol=0.03, atol=0.03)

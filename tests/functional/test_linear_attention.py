@@ -1,0 +1,315 @@
+"""Linear attention and the delta rule: by hand, NumPy, all forms equal, gradients, memory."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from attn_course import reference
+from attn_course.functional import (
+    AttentionFn,
+    LinearState,
+    delta_rule,
+    delta_rule_recurrent,
+    delta_rule_step,
+    elu_feature_map,
+    linear_attention,
+    linear_attention_fn,
+    linear_attention_parallel,
+    linear_attention_recurrent,
+    linear_attention_step,
+    performer_directions,
+    performer_features,
+)
+from attn_course.probes import student
+
+MODULE = "attn_course.functional.linear_attention"
+B, H, S, E, EV = 2, 3, 7, 5, 11
+LENGTHS = (1, 2, 7, 13)
+
+
+def features(length: int, keys: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    keys = length if keys is None else keys
+    query, key, value = (
+        torch.randn(B, H, n, size, dtype=torch.float64)
+        for n, size in ((length, E), (keys, E), (keys, EV))
+    )
+    return (
+        elu_feature_map(query).requires_grad_(),
+        elu_feature_map(key).requires_grad_(),
+        value.requires_grad_(),
+    )
+
+
+def check(attention: Callable[..., Tensor]) -> None:
+    """All oracles for linear attention, whatever the form."""
+    one = torch.ones(1, 1, 2, 1)
+    value = torch.tensor([[[[2.0], [4.0]]]])
+    assert attention(one, one, value).flatten().tolist() == [3.0, 3.0]
+    assert attention(one, one, value, is_causal=True).flatten().tolist() == [2.0, 3.0]
+    for length in LENGTHS:
+        for causal in (False, True):
+            inputs = features(length, length if causal else S)
+            keys = inputs[1].shape[2]
+            real = torch.rand(B, keys) < 0.6
+            real[1] = False
+            for padding in (None, real):
+                got = attention(*inputs, is_causal=causal, padding_mask=padding)
+                want = reference.linear_attention(
+                    *(x.detach().numpy() for x in inputs),
+                    is_causal=causal,
+                    padding_mask=None if padding is None else padding.numpy(),
+                )
+                assert_close(got.detach(), torch.from_numpy(want), **FLOAT64)
+                table = linear_attention_parallel(*inputs, is_causal=causal, padding_mask=padding)
+                push = torch.randn_like(got)
+                assert_close(
+                    torch.autograd.grad(got, inputs, push),
+                    torch.autograd.grad(table, inputs, push),
+                    rtol=1e-9,
+                    atol=1e-11,
+                )
+
+
+def check_with_nan(attention: Callable[..., Tensor]) -> None:
+    check(attention)
+    value = torch.tensor([1.0, 3.0, torch.nan, torch.inf]).reshape(1, 1, 4, 1)
+    ones, real = torch.ones(1, 1, 4, 1), torch.tensor([[True, True, False, False]])
+    assert (attention(ones, ones, value, padding_mask=real) == 2).all()
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 64])
+def test_chunks_agree_with_every_oracle(chunk: int) -> None:
+    check_with_nan(lambda *a, **k: linear_attention(*a, chunk_size=chunk, **k))
+
+
+def test_the_table_agrees_with_every_oracle() -> None:
+    check(linear_attention_parallel)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("table @ z + x @ memory", "table @ z"),
+        ("memory = memory + y.mT @ z", "memory = y.mT @ z"),
+        ("table.triu() if backwards else table.tril()", "table.tril()"),
+        ("reversed(starts) if backwards else starts", "starts"),
+        ("apply(grad, c, b, size, backwards)", "apply(grad, c, b, size, not backwards)"),
+        ("apply(c, grad, a, size", "apply(a, grad, c, size"),
+        ("value = _without_padding(value, padding_mask)\n    value = torch", "value = torch"),
+        ("torch.ones_like(value[..., :1])", "torch.zeros_like(value[..., :1])"),
+    ],
+)  # fmt: skip
+def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    changed = mutant(MODULE, "linear_attention", old, new)
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_with_nan(lambda *a, **k: changed(*a, chunk_size=3, **k))
+
+
+def test_the_recurrent_form_is_the_parallel_one_and_goes_on_from_its_state() -> None:
+    for length in LENGTHS:
+        inputs = features(length)
+        want = linear_attention_parallel(*inputs, is_causal=True)
+        got, state = linear_attention_recurrent(*inputs)
+        assert_close(got, want, rtol=1e-9, atol=1e-11)
+        push = torch.randn_like(got)
+        assert_close(
+            torch.autograd.grad(got, inputs, push, retain_graph=True),
+            torch.autograd.grad(want, inputs, push),
+            rtol=1e-9,
+            atol=1e-11,
+        )
+        assert state.memory.shape == (B, H, E, EV)
+        assert state.total.shape == (B, H, E)
+        if length > 1:
+            cut = length // 2
+            first, middle = linear_attention_recurrent(*(x[:, :, :cut] for x in inputs))
+            second, end = linear_attention_recurrent(*(x[:, :, cut:] for x in inputs), state=middle)
+            assert_close(torch.cat([first, second], dim=2), got)
+            assert_close(end, state)
+    row, _ = linear_attention_step(*(x[:, :, 0] for x in inputs), LinearState(*state))
+    assert row.shape == (B, H, EV)
+
+
+def test_gradcheck_and_the_second_derivative() -> None:
+    inputs = tuple(x[:1, :1, :, :2].detach().clone().requires_grad_() for x in features(5))
+
+    def causal(*x: Tensor) -> Tensor:
+        return linear_attention(*x, is_causal=True, chunk_size=2)
+
+    assert torch.autograd.gradcheck(causal, inputs)
+    assert torch.autograd.gradgradcheck(causal, inputs)
+
+
+def test_training_memory_grows_with_the_length_only() -> None:
+    sizes = {}
+    for length in (512, 2048):
+        x = torch.rand(1, 1, length, 32)
+
+        def both(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+            inputs = [part.requires_grad_() for part in (q, k, v)]
+            return torch.autograd.grad(linear_attention(*inputs, is_causal=True).sum(), inputs)
+
+        sizes[length] = student.peak_memory(both, x, x.clone(), x.clone())
+    assert sizes[2048] < 4.2 * sizes[512]
+    assert sizes[2048] < 2048 * 32 * 32 * 4  # one state for each position
+    assert sizes[2048] < 2048 * 2048 * 4  # one table
+
+
+def test_elu_features_are_positive_and_by_hand() -> None:
+    found = elu_feature_map(torch.tensor([-math.log(4.0), 0.0, 2.0]))
+    assert_close(found, torch.tensor([0.25, 1.0, 3.0]))
+    x = torch.randn(50, dtype=torch.float64)
+    assert_close(elu_feature_map(x), torch.from_numpy(reference.elu_feature_map(x.numpy())))
+
+
+@pytest.mark.parametrize("orthogonal", [False, True])
+def test_performer_features_are_positive_and_unbiased(orthogonal: bool) -> None:
+    size = 4
+    q, k = 0.5 * torch.randn(2, 3, size, dtype=torch.float64)
+    directions = performer_directions(40_000, size, orthogonal=orthogonal, dtype=torch.float64)
+    phi_q, phi_k = performer_features(q, directions), performer_features(k, directions)
+    assert (phi_q > 0).all()
+    assert_close(phi_q, torch.from_numpy(
+        reference.performer_features(q.numpy(), directions.numpy())
+    ))  # fmt: skip
+    assert_close(phi_q @ phi_k.mT, (q @ k.mT / size**0.5).exp(), rtol=0.05, atol=0.01)
+
+
+def test_orthogonal_directions_are_less_noisy() -> None:
+    q, k = 0.5 * torch.randn(2, 1, 8, dtype=torch.float64)
+    wanted, error = (q @ k.mT / 8**0.5).exp(), {}
+    for orthogonal in (False, True):
+        drawn = performer_directions(32_000, 8, orthogonal=orthogonal, dtype=torch.float64)
+        features = [performer_features(x, drawn) * 32_000**0.5 for x in (q, k)]
+        found = (features[0] * features[1]).unflatten(-1, (-1, 8)).mean(-1)  # 4,000 times eight
+        error[orthogonal] = (found - wanted).square().mean().item()
+    assert error[True] < 0.9 * error[False]
+    group = performer_directions(5, 5)
+    assert_close(group @ group.mT, torch.diag((group @ group.mT).diag()), atol=1e-4, rtol=0)
+    assert performer_directions(7, 5).shape == (7, 5)
+
+
+def test_it_stands_where_torchs_attention_stands() -> None:
+    attend: AttentionFn = linear_attention_fn(chunk_size=3)
+    query, key, value = (torch.randn(B, H, S, E) for _ in range(3))
+    real = torch.ones(B, S, dtype=torch.bool)
+    real[0, 4:] = False
+    inputs = (elu_feature_map(query), elu_feature_map(key), value)
+    assert_close(
+        attend(query, key, value, is_causal=True), linear_attention(*inputs, is_causal=True)
+    )
+    assert_close(
+        attend(query, key, value, real[:, None, None]),
+        linear_attention(*inputs, padding_mask=real),
+    )
+    for options in ({"scale": 1.0}, {"dropout_p": 0.1}, {"enable_gqa": True}):
+        with pytest.raises(ValueError, match="scale, dropout_p, enable_gqa"):
+            attend(query, key, value, **options)
+    with pytest.raises(ValueError, match="attn_mask: expected a boolean padding mask"):
+        attend(query, key, value, torch.ones(S, S, dtype=torch.bool))
+
+
+def delta_inputs(length: int) -> tuple[Tensor, ...]:
+    query, key = (torch.randn(B, H, length, E, dtype=torch.float64) for _ in range(2))
+    value = torch.randn(B, H, length, EV, dtype=torch.float64)
+    beta = torch.rand(B, H, length, dtype=torch.float64)
+    return tuple(x.requires_grad_() for x in (query, F.normalize(key, dim=-1), value, beta))
+
+
+def check_delta(rule: Callable[..., tuple[Tensor, Tensor]]) -> None:
+    # by hand: 3 is stored under a key, then half of it is replaced by 5
+    one = torch.ones(1, 1, 2, 1)
+    value = torch.tensor([[[[3.0], [5.0]]]])
+    found, state = rule(one, one, value, torch.tensor([[[1.0, 0.5]]]))
+    assert found.flatten().tolist() == [3.0, 4.0]
+    assert state.item() == 4.0
+    for length in LENGTHS:
+        inputs = delta_inputs(length)
+        output, state = rule(*inputs)
+        want = reference.delta_rule(*(x.detach().numpy() for x in inputs))
+        for mine, theirs in zip((output, state), want, strict=True):
+            assert_close(mine.detach(), torch.from_numpy(theirs), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 64])
+def test_the_delta_rule_in_chunks_agrees_with_the_product_of_the_factors(chunk: int) -> None:
+    check_delta(lambda *a: delta_rule(*a, chunk_size=chunk))
+
+
+def test_the_recurrent_delta_rule_agrees_with_the_product_of_the_factors() -> None:
+    check_delta(delta_rule_recurrent)
+
+
+def test_both_delta_rules_have_the_same_gradients_and_go_on_from_a_state() -> None:
+    inputs = delta_inputs(13)
+    start = torch.randn(B, H, EV, E, dtype=torch.float64, requires_grad=True)
+    pushes = torch.randn(B, H, 13, EV, dtype=torch.float64), torch.randn_like(start)
+    found = []
+    for rule in (delta_rule_recurrent, lambda *a, **k: delta_rule(*a, **k, chunk_size=4)):
+        results = rule(*inputs, state=start)
+        found.append((*results, *torch.autograd.grad(results, (*inputs, start), pushes)))
+    assert_close(found[0], found[1], rtol=1e-9, atol=1e-11)
+    first, middle = delta_rule(*(x[:, :, :5] for x in inputs), state=start, chunk_size=4)
+    second, end = delta_rule(*(x[:, :, 5:] for x in inputs), state=middle, chunk_size=4)
+    assert_close(torch.cat([first, second], dim=2), found[0][0])
+    assert_close(end, found[0][1])
+    row, _ = delta_rule_step(*(x[:, :, 0] for x in inputs))
+    assert_close(row, delta_rule(*inputs)[0][:, :, 0])
+
+
+def test_what_was_stored_under_a_key_is_replaced() -> None:
+    keys = torch.eye(4)[[0, 1, 0]].reshape(1, 1, 3, 4)
+    value = torch.tensor([1.0, 2.0, 9.0]).reshape(1, 1, 3, 1)
+    found, _ = delta_rule(keys, keys, value, torch.ones(1, 1, 3))
+    assert found.flatten().tolist() == [1.0, 2.0, 9.0]
+    added = keys @ (keys.mT @ value)
+    assert added.flatten().tolist() == [10.0, 2.0, 10.0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("unitriangular=True", "unitriangular=False"),
+        ("right = b.unsqueeze(-1) * v - scaled", "right = b.unsqueeze(-1) * v - k"),
+        ("(q @ k.mT).tril() @ change", "(q @ k.mT).tril(-1) @ change"),
+        ("state = state + change.mT @ k\n    return", "state = change.mT @ k\n    return"),
+        ("q @ state.mT + ", ""),
+    ],
+)
+def test_oracles_reject_a_changed_delta_rule(old: str, new: str) -> None:
+    changed = mutant(MODULE, "delta_rule", old, new)
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_delta(lambda *a: changed(*a, chunk_size=3))
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda q, k, v: linear_attention(q, k[..., 1:], v), "key: expected size 5"),
+        (lambda q, k, v: linear_attention(q, k, v[:, :, 1:]), "value: expected size 7"),
+        (lambda q, k, v: linear_attention(q[:, :, 1:], k, v, is_causal=True), "key: expected"),
+        (lambda q, k, v: linear_attention(q, k, v, chunk_size=0), "chunk_size"),
+        (
+            lambda q, k, v: linear_attention(q, k, v, padding_mask=torch.ones(1, 2).bool()),
+            "padding_mask: expected shape",
+        ),
+        (lambda q, k, v: linear_attention_recurrent(*(x[:, :, :0] for x in (q, k, v))), "query"),
+        (lambda q, k, v: delta_rule_recurrent(
+            *(x[:, :, :0] for x in (q, k, v)), q[:, :, :0, 0]), "query"),
+        (lambda q, k, v: delta_rule(q, k, v, q[:, :, 1:, 0]), "beta: expected shape"),
+        (lambda q, k, v: delta_rule(q, k, v, q[..., 0], chunk_size=0), "chunk_size"),
+        (lambda q, k, v: performer_directions(0, 2), "num_features"),
+        (lambda q, k, v: performer_features(q, torch.randn(3, 4)), "directions: expected size"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(call: Callable[..., object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(*features(S))

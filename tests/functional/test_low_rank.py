@@ -1,0 +1,149 @@
+"""Linformer: by hand, NumPy, an identity as projection, gradients, memory, and the spectrum."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor
+from torch.testing import assert_close
+
+from attn_course import reference
+from attn_course.functional import (
+    attention_with_lse,
+    cumulative_spectrum,
+    linformer_attention,
+    project_length,
+)
+from attn_course.probes import student
+
+MODULE = "attn_course.functional.low_rank"
+B, H, L, S, E, EV, K, N = 2, 3, 5, 7, 11, 13, 4, 9
+
+
+def rows() -> tuple[Tensor, Tensor, Tensor]:
+    shapes = ((B, H, L, E), (B, H, S, E), (B, H, S, EV))
+    query, key, value = (
+        torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes
+    )
+    return query, key, value
+
+
+def check(attention: Callable[..., Tensor]) -> None:
+    """All oracles."""
+    # by hand: one mixture of two keys; its weight is one whatever the query
+    one, two = torch.tensor([[[[1.0]]]]), torch.tensor([[[[3.0], [5.0]]]])
+    mix = torch.tensor([[0.25, 2.0]])
+    assert attention(one, two, two, mix, mix).item() == 0.75 + 10.0
+    real = torch.ones(B, S, dtype=torch.bool)
+    real[0, 4:] = False
+    for lead in ((), (H,)):
+        mixes = [torch.randn(*lead, K, n, dtype=torch.float64, requires_grad=True) for n in (S, N)]
+        for padding in (None, real, torch.zeros_like(real)):
+            inputs = (*rows(), *mixes)
+            got = attention(*inputs, padding_mask=padding, scale=0.7)
+            want = reference.linformer_attention(
+                *(x.detach().numpy() for x in inputs),
+                padding_mask=None if padding is None else padding.numpy(),
+                scale=0.7,
+            )
+            assert_close(got.detach(), torch.from_numpy(want), **FLOAT64)
+            # the same with the mixtures written out, and full attention to them
+            keep = 1.0 if padding is None else padding[:, None, :, None].double()
+            short = [mix[..., :S] @ (keep * x) for mix, x in zip(mixes, inputs[1:3], strict=True)]
+            full, _ = attention_with_lse(inputs[0], *short, scale=0.7)
+            push = torch.randn_like(got)
+            assert_close(
+                torch.autograd.grad(got, inputs, push),
+                torch.autograd.grad(full, inputs, push),
+                **FLOAT64,
+            )
+
+
+def test_attention_agrees_with_every_oracle() -> None:
+    check(linformer_attention)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("projection[..., :length].to", "projection[..., -length:].to"),
+        ("torch.where(padding_mask[:, None, :, None], x, 0.0)", "x"),
+        ("project_length(value, value_projection", "project_length(value, key_projection"),
+        ("        scale=scale,\n", ""),
+    ],
+)
+def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError, ValueError)):
+        check(mutant(MODULE, "linformer_attention", old, new))
+
+
+def test_an_identity_makes_it_full_attention() -> None:
+    query, key, value = rows()
+    eye = torch.eye(S, dtype=torch.float64)
+    want, _ = attention_with_lse(query, key, value)
+    assert_close(linformer_attention(query, key, value, eye, eye), want, **FLOAT64)
+
+
+def test_padding_may_hold_nan() -> None:
+    query, key, value = (x.detach() for x in rows())
+    mix = torch.randn(K, S, dtype=torch.float64)
+    real = torch.ones(B, S, dtype=torch.bool)
+    real[:, 4:] = False
+    plain = linformer_attention(query, key, value, mix, mix, padding_mask=real)
+    key[:, :, 4:], value[:, :, 4:] = torch.nan, torch.inf
+    got = linformer_attention(query, key, value, mix, mix, padding_mask=real)
+    assert_close(got, plain)
+    nothing = linformer_attention(query, key, value, mix, mix, padding_mask=~real & False)
+    assert (nothing == 0).all()
+
+
+def test_memory_grows_with_the_length_only() -> None:
+    sizes = {}
+    for length in (1024, 4096):
+        x, mix = torch.randn(1, 1, length, 8), torch.randn(16, length)
+
+        def both(x: Tensor, mix: Tensor) -> tuple[Tensor, ...]:
+            x, mix = x.requires_grad_(), mix.requires_grad_()
+            out = linformer_attention(x, x, x, mix, mix)
+            return torch.autograd.grad(out.sum(), (x, mix))
+
+        sizes[length] = student.peak_memory(both, x, mix)
+    assert sizes[4096] < 4.2 * sizes[1024]
+    assert sizes[4096] < 4096 * 4096
+
+
+def test_the_spectrum_is_that_of_the_singular_values() -> None:
+    for shape in ((7, 5), (5, 7)):
+        matrix = torch.randn(shape, dtype=torch.float64)
+        want = torch.from_numpy(reference.cumulative_spectrum(matrix.numpy()))
+        assert_close(cumulative_spectrum(matrix), want, rtol=1e-9, atol=1e-9)
+    assert cumulative_spectrum(torch.diag(torch.tensor([1.0, 3.0]))).tolist() == [0.75, 1.0]
+    assert cumulative_spectrum(torch.zeros(2, 3)).tolist() == [0.0, 0.0]
+    rank_one = torch.ones(4, 1) @ torch.randn(1, 6)
+    assert_close(cumulative_spectrum(rank_one), torch.ones(4))
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("mix", "message"),
+    [
+        (torch.randn(K, S - 1), "x: expected at most 6 positions"),
+        (torch.randn(H + 1, K, S), "projection: expected size 3"),
+        (torch.randn(S), "projection: expected axes"),
+    ],
+)
+def test_what_does_not_fit_is_refused(mix: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        project_length(torch.randn(B, H, S, E), mix)
+
+
+def test_projection_by_itself() -> None:
+    x, mix = torch.randn(B, H, S, E, dtype=torch.float64), torch.randn(H, K, N).double()
+    options: dict[str, Any] = {"padding_mask": torch.rand(B, S) < 0.6}
+    want = reference.project_length(
+        x.numpy(), mix.numpy(), padding_mask=options["padding_mask"].numpy()
+    )
+    assert_close(project_length(x, mix, **options), torch.from_numpy(want), **FLOAT64)
