@@ -26,7 +26,7 @@ from experiments.translation.settings import SETTINGS, Setting
 
 OUT = Path(__file__).resolve().parents[1] / "results" / "translation_rates.json"
 MODELS = ("plain", "bahdanau", "transformer")
-START, STEPS = 6e-3, 1000
+START, STEPS = 6e-3, 400
 
 
 def short_run(
