@@ -1,9 +1,10 @@
 """The models that chapter 10 compares, each at its own rate, for several seeds.
 
-``python -m experiments.translation.tuned`` is the *reduced* setting with one change: the peak rate
+``python -m experiments.translation.tuned`` is the *reduced* setting with two changes: the peak rate
 of a model is the best of ``experiments.translation.rates``, where the setting has one rate for
-all. Safe to stop and repeat. ``load_results("translation_tuned")`` then gives, beside machine,
-versions, date, commit and seconds:
+all, and there are half as many steps. Safe to stop and repeat.
+``load_results("translation_tuned")`` then gives, beside machine, versions, date, commit and
+seconds:
 
 - ``setting``, ``seeds``, ``missing`` (trainings not done yet), ``corpus``, ``signature``;
 - ``models[model]``: ``hidden_size``, ``parameters``, ``learning_rate``, ``bleu`` (one for each
@@ -32,7 +33,7 @@ from experiments.translation.run import corpus_facts, train_and_measure
 from experiments.translation.settings import SETTINGS, Setting
 
 OUT = Path(__file__).resolve().parents[1] / "results" / "translation_tuned.json"
-SEEDS = (0, 1, 2)
+SEEDS, STEPS = (0, 1, 2), 1000
 
 
 def run(
@@ -145,7 +146,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    setting = SETTINGS["reduced"]
+    setting = dataclasses.replace(SETTINGS["reduced"], steps=STEPS)
     best = json.loads(TRIED.read_text())["best"]
     run(
         setting,
