@@ -36,14 +36,13 @@ class Table:
     Attributes:
         words: The frequent words, the most frequent first.
         vectors: One row per word.
-        sign: One +1 or -1 per column: ``(vectors * sign) @ vectors.T`` comes near ``together``.
-        together: Pointwise mutual information of each two words, 0 where it is negative.
+        sign: One +1 or -1 per column: ``(vectors * sign) @ vectors.T`` comes near the
+            pointwise mutual information, 0 where it is negative.
     """
 
     words: list[str]
     vectors: Tensor
     sign: Tensor
-    together: Tensor
 
     def row(self, word: str) -> int:
         """Its place."""
@@ -76,7 +75,6 @@ def vectors(lines: Sequence[Sequence[str]], *, window: int) -> Table:
         words=words,
         vectors=columns[:, largest] * values[largest].abs().sqrt(),
         sign=values[largest].sign(),
-        together=together,
     )
 
 
@@ -157,13 +155,11 @@ def run(seed: int) -> dict[str, Any]:
         table = vectors(drawn(captions, generator), window=window)
         alike = similarity(table).fill_diagonal_(-torch.inf)
         across = ((table.vectors * table.sign) @ table.vectors.T).fill_diagonal_(-torch.inf)
-        together = table.together.clone().fill_diagonal_(-torch.inf)
         result[f"captions, window {window}"] = {
             "words": len(table.words),
             "found together": {word: best(table, across, word, 4) for word in SHOWN},
             "similar": {word: best(table, alike, word, 4) for word in SHOWN},
-            "overlap, two tables": overlap(across, together),
-            "overlap, one table": overlap(alike, together),
+            "in common": overlap(alike, across),
             "analogies": analogies(table),
         }
     table = vectors(drawn(plays, generator), window=5)
