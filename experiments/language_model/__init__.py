@@ -4,8 +4,7 @@ One command, ``python -m experiments.language_model --setting reduced`` (one pas
 ``passes`` makes four, ``full`` is meant for a GPU), finds a learning rate for each model, trains
 both for every seed and writes one JSON file.
 Stop it when you like: the same command goes on where it was. Under ``torchrun`` the same batches
-are divided among processes. What other changes than the rate would do is asked by
-``python -m experiments.language_model.tries``.
+are divided among processes.
 
 ``load_results("language_model")``, or ``"language_model_passes"``, then gives, beside machine,
 versions, date, commit and seconds:
