@@ -48,7 +48,8 @@ def expected_attention(
     .. math:: \mathbb{E}_{s \sim \alpha}[v_s] = \sum_s \alpha_s v_s
 
     With a one-hot row from :func:`sample_attention` it is the look-up itself (Xu and others 2015,
-    equation 9); with the weights it is their equation 13. Their :math:`a_i` are our ``value``.
+    section 4.1); with the weights it is soft attention (section 4.2). Their :math:`a_i` are our
+    ``value``.
 
     Args:
         weights: Probabilities, or a one-hot row.
@@ -76,7 +77,7 @@ def sample_attention(
     .. math:: s = \min \Big\{ k : \textstyle\sum_{j \le k} \alpha_j > u \sum_j \alpha_j \Big\},
        \qquad u \sim \mathcal U[0, 1)
 
-    Xu and others 2015, equation 8. A place of weight 0 is never drawn.
+    Xu and others 2015, section 4.1. A place of weight 0 is never drawn.
 
     Args:
         weights: Not negative; rows need not sum to one.

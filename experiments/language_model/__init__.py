@@ -1,11 +1,13 @@
 """Tiny Shakespeare, character by character: a Transformer, an LSTM as large, and counting.
 
-One command, ``python -m experiments.language_model --setting reduced`` (or ``full``, meant for a
-GPU), finds a learning rate for each model, trains both for every seed and writes one JSON file.
+One command, ``python -m experiments.language_model --setting reduced`` (one pass through the text;
+``passes`` makes four, ``full`` is meant for a GPU), finds a learning rate for each model, trains
+both for every seed and writes one JSON file.
 Stop it when you like: the same command goes on where it was. Under ``torchrun`` the same batches
 are divided among processes.
 
-``load_results("language_model")`` then gives, beside machine, versions, date, commit and seconds:
+``load_results("language_model")``, or ``"language_model_passes"``, then gives, beside machine,
+versions, date, commit and seconds:
 
 - ``setting``, ``seeds``, ``missing`` (trainings not done yet), ``corpus`` (sizes and alphabet);
 - ``ngrams``: ``{"order", "bits"}`` for every order, what counting alone gives;

@@ -23,11 +23,11 @@ def _listed(text: str | None) -> list[str] | None:
 @app.command()
 def main(
     setting: Annotated[
-        str, typer.Option(help="reduced (one CPU core) or full (a GPU).")
+        str, typer.Option(help="reduced or passes (one CPU core), or full (a GPU).")
     ] = "reduced",
     out: Annotated[
         Path | None,
-        typer.Option(help="JSON file (experiments/results/language_model.json, or ..._full.json)."),
+        typer.Option(help="JSON file (experiments/results/language_model…json by the setting)."),
     ] = None,
     work: Annotated[Path, typer.Option(help="Folder of the checkpoints.")] = Path(
         "runs/language_model"

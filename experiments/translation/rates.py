@@ -1,12 +1,14 @@
 """Which learning rate suits a model: short runs, validation loss; ``python -m …rates``.
 
-The recurrent models and the Transformer get the same rates, the same steps and the same choice:
-the rate with the lowest validation loss, which must not be the first or the last that was tried.
+All models start at the same rate and get the same steps and the same search: the rate is doubled
+and halved until the best one, that of the lowest validation loss, has a worse one on either side.
 """
 
 import argparse
+import functools
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,7 @@ from experiments.translation.settings import SETTINGS, Setting
 
 OUT = Path(__file__).resolve().parents[1] / "results" / "translation_rates.json"
 MODELS = ("plain", "bahdanau", "transformer")
-RATES = (1.5e-3, 3e-3, 6e-3, 1.2e-2)
-STEPS = 400
+START, STEPS = 6e-3, 400
 
 
 def short_run(
@@ -72,38 +73,59 @@ def best(runs: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
+def search(loss_at: Callable[[float], float], *, start: float) -> dict[float, float]:
+    """The loss at every rate that was tried, until the best has worse ones on either side.
+
+    Args:
+        loss_at: The validation loss of a short run at a rate.
+        start: The first rate; the others are this one times a power of two.
+    """
+    losses = {start: loss_at(start)}
+    while True:
+        lowest = min(losses, key=lambda rate: losses[rate])
+        beside = [rate for rate in (2 * lowest, lowest / 2) if rate not in losses]
+        if not beside:
+            return losses
+        losses[beside[0]] = loss_at(beside[0])
+
+
 def main() -> None:
     """Run what the record lacks."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.translation.rates", description=__doc__
     )
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
-    parser.add_argument("--rates", type=float, nargs="+", default=RATES)
+    parser.add_argument("--start", type=float, default=START)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--out", type=Path, default=OUT)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     setting = SETTINGS["reduced"]
     corpus = multi30k(vocab_size=setting.vocab_size, train_pairs=setting.train_pairs)
-    runs = json.loads(chosen.out.read_text())["runs"] if chosen.out.exists() else []
-    known = {(run["model"], run["learning_rate"], run["steps"]) for run in runs}
+    before = json.loads(chosen.out.read_text())["runs"] if chosen.out.exists() else []
+    runs = [run for run in before if run["steps"] == chosen.steps]
+
+    def loss_at(name: str, rate: float) -> float:
+        for run in runs:
+            if (run["model"], run["learning_rate"]) == (name, rate):
+                return float(run["val_loss"])
+        runs.append(short_run(name, rate, setting, corpus, steps=chosen.steps))
+        say(" ".join(f"{key} {value}" for key, value in runs[-1].items()))
+        result = {
+            "experiment": "learning rates of the translation models, validation loss",
+            "setting": setting.name,
+            "date": record.today(),
+            "commit": record.commit(),
+            **record.where(torch.device("cpu")),
+            "cpu_seconds": round(sum(run["cpu_seconds"] for run in runs)),
+            "best": best(runs),
+            "runs": runs,
+        }
+        write_atomic(laid_out(result).encode(), chosen.out)
+        return float(runs[-1]["val_loss"])
+
     for name in chosen.models:
-        for rate in chosen.rates:
-            if (name, rate, chosen.steps) in known:
-                continue
-            runs.append(short_run(name, rate, setting, corpus, steps=chosen.steps))
-            say(" ".join(f"{key} {value}" for key, value in runs[-1].items()))
-            result = {
-                "experiment": "learning rates of the translation models, validation loss",
-                "setting": setting.name,
-                "date": record.today(),
-                "commit": record.commit(),
-                **record.where(torch.device("cpu")),
-                "cpu_seconds": round(sum(run["cpu_seconds"] for run in runs)),
-                "best": best(runs),
-                "runs": runs,
-            }
-            write_atomic(laid_out(result).encode(), chosen.out)
+        search(functools.partial(loss_at, name), start=chosen.start)
 
 
 if __name__ == "__main__":

@@ -274,17 +274,22 @@ def collect(
         "machine": trained[last]["machine"],
         "versions": trained[last]["versions"],
         "cpu_seconds": round(sum(each["seconds"]["cpu"] for each in done.values())),
-        "corpus": {
-            "train_pairs": len(corpus.train),
-            "val_pairs": len(corpus.val),
-            "test_pairs": len(corpus.test),
-            "epochs": round(setting.steps * setting.batch_size / len(corpus.train), 2),
-            "source_pieces_per_sentence": _mean(corpus.train.sources),
-            "target_pieces_per_sentence": _mean(corpus.train.targets),
-            "source_model_sha256": corpus.source_pieces.digest,
-            "target_model_sha256": corpus.target_pieces.digest,
-        },
+        "corpus": corpus_facts(setting, corpus),
         "models": done,
+    }
+
+
+def corpus_facts(setting: Setting, corpus: Corpus) -> dict[str, Any]:
+    """What a record says of the sentences."""
+    return {
+        "train_pairs": len(corpus.train),
+        "val_pairs": len(corpus.val),
+        "test_pairs": len(corpus.test),
+        "epochs": round(setting.steps * setting.batch_size / len(corpus.train), 2),
+        "source_pieces_per_sentence": _mean(corpus.train.sources),
+        "target_pieces_per_sentence": _mean(corpus.train.targets),
+        "source_model_sha256": corpus.source_pieces.digest,
+        "target_model_sha256": corpus.target_pieces.digest,
     }
 
 

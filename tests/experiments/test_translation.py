@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import random
 import signal
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 
 from attn_course.data import BOS, EOS, PAD, UNK, collate, load_results
 from experiments import keeping
-from experiments.translation import measure, rates, run
+from experiments.translation import measure, rates, run, tuned
 from experiments.translation.corpus import Corpus, Pieces, make_corpus
 from experiments.translation.models import Sizes, build, count, fitted_hidden_size
 from experiments.translation.settings import MODELS, SETTINGS, Setting
@@ -377,5 +378,40 @@ def test_the_rates_were_tried_alike_and_the_best_is_that_of_the_lowest_loss():
         losses[each["model"]][each["learning_rate"]] = each["val_loss"]
         assert each["steps"] == result["runs"][0]["steps"]
     for name, tried in losses.items():
-        assert set(rates.RATES) <= set(tried)
         assert result["best"][name] == min(tried, key=tried.__getitem__)
+        assert min(tried) < result["best"][name] < max(tried)
+
+
+def test_the_search_for_a_rate_ends_between_two_worse_ones():
+    asked = []
+
+    def loss_at(rate: float) -> float:
+        asked.append(rate)
+        return abs(math.log2(rate / 0.02))
+
+    found = rates.search(loss_at, start=4e-3)
+    assert min(found, key=found.__getitem__) == 1.6e-2
+    assert {8e-3, 3.2e-2} <= set(found)
+    assert sorted(asked) == sorted(found)
+    assert list(rates.search(loss_at, start=1.6e-2)) == [1.6e-2, 3.2e-2, 8e-3]
+
+
+def test_the_tuned_runs_have_every_model_at_its_own_rate(corpus, tmp_path):
+    own = {"plain": 1e-2, "transformer": 5e-3}
+    call = {"work": tmp_path / "work", "out": tmp_path / "out.json", "seeds": (0, 4)}
+    result = tuned.run(TINY, own, corpus, **call)
+    assert json.loads((tmp_path / "out.json").read_text()) == result
+    assert result["missing"] == []
+    assert result["seeds"] == [0, 4]
+    assert "learning_rate" not in result["setting"]
+    for name, rate in own.items():
+        entry = result["models"][name]
+        assert entry["learning_rate"] == rate
+        assert entry["bleu"] == [each["bleu"] for each in entry["runs"]]
+        assert [each["seed"] for each in entry["runs"]] == [0, 4]
+        assert all(each["steps"] == TINY.steps for each in entry["runs"])
+        assert all(len(bucket["bleu"]) == 2 for bucket in entry["by_length"])
+        losses = [each["val_loss"][-1]["loss"] for each in entry["runs"]]
+        assert losses[0] != losses[1]
+    again = tuned.run(TINY, own, corpus, **call)  # nothing is trained twice
+    assert again == result

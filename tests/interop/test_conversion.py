@@ -222,6 +222,31 @@ def test_greedy_tokens_with_a_cache_are_those_of_generate(name: str, side: str |
         assert len(wanted.unique()) > 3  # it does not only repeat itself
 
 
+@pytest.mark.parametrize("name", ["T5Model", "T5ForConditionalGeneration", "T5EncoderModel"])
+def test_large_t5_weights_are_rounded_as_transformers_rounds_them(name: str) -> None:
+    """T5 does not scale its scores, so large weights make large sums, and float32 shows in them.
+
+    transformers has two orders of operations, "eager" and its default, and what lies between them
+    is how far rounding alone reaches. Ours is on most machines the default to the last bit.
+    """
+    for seed in SEEDS:
+        source = make_source(name, seed, scale=10.0)
+        made, given = from_transformers(source), sources.call(source, "right")
+        with torch.no_grad():
+            mine, paths = made(**ours_of(made, given)), {}
+            for path in ("eager", "sdpa"):
+                source.set_attn_implementation(path)
+                paths[path] = result(source(**given))
+        rows = given.get("decoder_attention_mask", given["attention_mask"]).bool()
+        mine, paths = mine[rows], {path: found[rows] for path, found in paths.items()}
+        largest = paths["sdpa"].abs().max().item()
+        assert largest > 1
+        own = (paths["eager"] - paths["sdpa"]).abs().max().item()
+        rounding = 16 * torch.finfo(torch.float32).eps * largest
+        for found in paths.values():
+            assert (mine - found).abs().max().item() <= 2 * own + rounding
+
+
 @pytest.mark.parametrize("name", ["MarianMTModel", "T5ForConditionalGeneration"])
 def test_greedy_translations_with_a_cache_are_those_of_generate(name: str) -> None:
     # a cache of transformers' T5 has as many layers as the encoder, whatever the decoder has
