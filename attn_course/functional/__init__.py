@@ -112,6 +112,16 @@ from attn_course.functional.scores import (
 )
 from attn_course.functional.similarity import cosine_similarity, weighted_mean
 from attn_course.functional.softmax import log_softmax, logsumexp, masked_softmax, softmax
+from attn_course.functional.vision import (
+    convolution_as_attention,
+    interpolate_positions,
+    kernel_shifts,
+    patchify,
+    shift_bias,
+    sinusoidal_positions_2d,
+    standardize_weight,
+    unpatchify,
+)
 
 __all__ = [
     "AttentionFn",
@@ -134,6 +144,7 @@ __all__ = [
     "causal_convolution",
     "clip_by_global_norm",
     "concat_score",
+    "convolution_as_attention",
     "cosine_score",
     "cosine_similarity",
     "dot_score",
@@ -154,9 +165,11 @@ __all__ = [
     "input_gradient",
     "input_jacobian",
     "integrated_gradients",
+    "interpolate_positions",
     "jacobian_product",
     "js_divergence",
     "kendall_tau",
+    "kernel_shifts",
     "language_model_flops",
     "language_model_parameters",
     "latent_cache_bytes",
@@ -173,6 +186,7 @@ __all__ = [
     "masked_softmax",
     "memory_hop",
     "merge_attention",
+    "patchify",
     "path_length",
     "permute_weights",
     "position_encoding",
@@ -192,16 +206,20 @@ __all__ = [
     "score_function_moments",
     "sentence_ages",
     "sentence_vectors",
+    "shift_bias",
     "silu",
     "sinusoidal_positions",
+    "sinusoidal_positions_2d",
     "softmax",
     "spearman",
+    "standardize_weight",
     "straight_through",
     "swiglu",
     "tanh_score",
     "total_variation",
     "transformer_flops",
     "transformer_parameters",
+    "unpatchify",
     "weight_entropy",
     "weighted_mean",
 ]

@@ -41,6 +41,11 @@ from attn_course.nn.positions import (
     SinusoidalPositions,
 )
 from attn_course.nn.recurrent import Cell, GRUCell, LSTMCell, Recurrent, RNNCell, hidden_of
+from attn_course.nn.residual_network import (
+    PreActivationBlock,
+    ResidualNetwork,
+    StandardizedConv2d,
+)
 from attn_course.nn.scores import (
     SCORES,
     AdditiveScore,
@@ -61,9 +66,20 @@ from attn_course.nn.transformer import (
     TransformerEncoder,
     vaswani_like,
 )
+from attn_course.nn.vision import (
+    VIT_SIZES,
+    LearnedGridPositions,
+    PatchEmbedding,
+    ShiftPositions,
+    SinusoidalGridPositions,
+    VisionTransformer,
+    attention_from_convolution,
+    vit_like,
+)
 
 __all__ = [
     "SCORES",
+    "VIT_SIZES",
     "AdditiveScore",
     "AlibiPositions",
     "Attention",
@@ -93,6 +109,7 @@ __all__ = [
     "LSTMCell",
     "LanguageModel",
     "LayerNorm",
+    "LearnedGridPositions",
     "LearnedPositions",
     "LocalM",
     "LocalP",
@@ -105,22 +122,30 @@ __all__ = [
     "ModelCache",
     "MultiHeadAttention",
     "MultiHeadLatentAttention",
+    "PatchEmbedding",
     "Pooler",
+    "PreActivationBlock",
     "RMSNorm",
     "RNNCell",
     "Recurrent",
     "RelativePositions",
+    "ResidualNetwork",
     "RotaryPositions",
     "ScaledDotScore",
     "Score",
+    "ShiftPositions",
+    "SinusoidalGridPositions",
     "SinusoidalPositions",
     "SlidingCache",
+    "StandardizedConv2d",
     "TokenEmbedding",
     "Transformer",
     "TransformerDecoder",
     "TransformerEncoder",
     "TwoStepScore",
+    "VisionTransformer",
     "at_positions",
+    "attention_from_convolution",
     "bert_like",
     "capture",
     "decoder_only",
@@ -131,5 +156,6 @@ __all__ = [
     "make_score",
     "patched",
     "vaswani_like",
+    "vit_like",
     "without_heads",
 ]

@@ -90,6 +90,15 @@ from attn_course.reference.scores import (
 )
 from attn_course.reference.similarity import cosine_similarity, weighted_mean
 from attn_course.reference.softmax import log_softmax, logsumexp, masked_softmax, softmax
+from attn_course.reference.vision import (
+    convolution_as_attention,
+    interpolate_positions,
+    patchify,
+    shift_bias,
+    sinusoidal_positions_2d,
+    standardize_weight,
+    unpatchify,
+)
 
 __all__ = [
     "RNNGradients",
@@ -107,6 +116,7 @@ __all__ = [
     "causal_convolution",
     "clip_by_global_norm",
     "concat_score",
+    "convolution_as_attention",
     "cosine_score",
     "cosine_similarity",
     "dot_score",
@@ -121,6 +131,7 @@ __all__ = [
     "input_gradient",
     "input_jacobian",
     "integrated_gradients",
+    "interpolate_positions",
     "jacobian_product",
     "js_divergence",
     "kendall_tau",
@@ -138,6 +149,7 @@ __all__ = [
     "memory_hop",
     "memory_network",
     "merge_attention",
+    "patchify",
     "position_encoding",
     "previous_token_score",
     "relative_position_bucket",
@@ -155,13 +167,17 @@ __all__ = [
     "score_function_moments",
     "sentence_ages",
     "sentence_vectors",
+    "shift_bias",
     "silu",
     "sinusoidal_positions",
+    "sinusoidal_positions_2d",
     "softmax",
     "spearman",
+    "standardize_weight",
     "straight_through",
     "swiglu",
     "total_variation",
+    "unpatchify",
     "weight_entropy",
     "weighted_mean",
 ]
