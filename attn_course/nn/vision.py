@@ -125,7 +125,8 @@ class PatchEmbedding(nn.Module):
     .. math:: z_0 = [x_{\mathrm{class}};\, x_p^1 E;\, \ldots;\, x_p^N E] + E_{pos}
 
     Dosovitskiy et al. (2021), equation 1, with a bias in :math:`E` as in their code.
-    Initialisation: projection and class token normal with standard deviation 0.02, bias 0.
+    Initialisation as in their code: projection normal with variance 1 over the number of inputs,
+    bias and class token 0.
 
     Differs from other code: the projection is a linear map of :func:`patchify`, not a convolution
     with stride P; these are the same sums.
@@ -154,13 +155,11 @@ class PatchEmbedding(nn.Module):
         self.patch_size, self.num_channels = pair_of("patch_size", patch_size), num_channels
         rows, columns = self.patch_size
         self.projection = nn.Linear(num_channels * rows * columns, embed_dim)
-        self.class_token = nn.Parameter(torch.empty(1, embed_dim)) if class_token else None
+        self.class_token = nn.Parameter(torch.zeros(1, embed_dim)) if class_token else None
         self.position = position
         self.dropout = nn.Dropout(dropout)
-        nn.init.normal_(self.projection.weight, std=0.02)
+        nn.init.normal_(self.projection.weight, std=self.projection.in_features**-0.5)
         nn.init.zeros_(self.projection.bias)
-        if self.class_token is not None:
-            nn.init.normal_(self.class_token, std=0.02)
 
     def forward(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B L D"]:
         """One vector per token: the class token, if there is one, then the patches.
@@ -272,8 +271,8 @@ def vit_like(
     r"""ViT (Dosovitskiy et al., 2021), at first the base model B/16: 86,567,656 parameters.
 
     Pre-norm, GELU, biases everywhere; ``vit_like(**VIT_SIZES["L/16"])`` is another of the paper's
-    sizes. With ``pool="mean"`` there is no class token. Initialisation: linear maps normal with
-    standard deviation 0.02, biases 0, the head 0 as in the paper's code.
+    sizes. With ``pool="mean"`` there is no class token. Initialisation as in the paper's code: the
+    blocks Xavier uniform, biases 0, the head 0; see :class:`PatchEmbedding` for the rest.
 
     .. math:: \underbrace{C P P' D + D}_{\text{patches}} + \underbrace{D}_{\text{class}}
        + (N + 1) D + L \left[ 4 (D^2 + D) + (2 D F + F + D) + 4 D \right] + 2 D
@@ -342,9 +341,6 @@ def vit_like(
         head=None if num_classes is None else nn.Linear(embed_dim, num_classes),
         pool=pool,
     )
-    for part in model.modules():
-        if isinstance(part, nn.Linear):
-            nn.init.normal_(part.weight, std=0.02)
     if isinstance(model.head, nn.Linear):
         nn.init.zeros_(model.head.weight)
         nn.init.zeros_(model.head.bias)
