@@ -79,7 +79,7 @@ def linear_attention_step_by_step(query, key, value):
         return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
 
     state, total, outputs = 0, 0, []
-    for q, k, v in zip(feature(query), feature(key), value):
+    for q, k, v in zip(feature(query), feature(key), value, strict=True):
         state = state + torch.outer(k, v)
         total = total + k
         outputs.append(q @ state / (q @ total))
