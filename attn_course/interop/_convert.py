@@ -24,9 +24,9 @@ def from_transformers(
     :class:`~attn_course.nn.LanguageModel`, Marian and T5 a :class:`~attn_course.nn.Transformer`,
     the encoder of T5 alone an :class:`~attn_course.nn.EncoderModel`. The result is called as
     ``made(input_ids, padding_mask)`` with True for a real token, an encoder-decoder with
-    ``decoder_input_ids`` as well, a ViT, which becomes a :class:`~attn_course.nn.VisionTransformer`,
-    as ``made(pixel_values)``; it gives logits, or the last hidden state where the source has no
-    head. It has the dtype, the device and the mode (training or evaluation) of the source.
+    ``decoder_input_ids`` as well; it gives logits, or the last hidden state where the source has no
+    head. A ViT becomes a :class:`~attn_course.nn.VisionTransformer`, called as
+    ``made(pixel_values)``. The result has the dtype, the device and the mode (training or evaluation) of the source.
 
     Differs from transformers: a token's position is its place among the real tokens of its row,
     which is what ``generate`` makes of left padding. A plain call of a model of transformers counts

@@ -281,7 +281,7 @@ class MultiHeadAttention(nn.Module):
         if not plain:
             raise ValueError(
                 "to_torch: expected as many key as query heads, head_dim of embed_dim / num_heads, "
-                "a linear value projection, no positions, no scale, and biases everywhere or nowhere"
+                "a linear value projection, no positions, no scale, biases everywhere or nowhere"
             )
         bias = self.query_projection.bias is not None
         made = nn.MultiheadAttention(

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from attn_course._checks import check_axes, check_size
@@ -368,7 +368,7 @@ class ShiftPositions(nn.Module):
         self.register_buffer("shifts", kernel_shifts(kernel_size), persistent=False)
 
     def bias(
-        self, query_positions: Float[Tensor, "..."], key_positions: Float[Tensor, "..."]
+        self, query_positions: Int[Tensor, "..."], key_positions: Int[Tensor, "..."]
     ) -> Float[Tensor, "H N N"]:
         """What is added to the score of each pair of pixels.
 

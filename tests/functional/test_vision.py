@@ -244,5 +244,6 @@ def test_bad_sizes_are_refused_by_name() -> None:
         functional.interpolate_positions(torch.zeros(12, 5), (3, 4), (5, 5), num_prefix=1)
     with pytest.raises(ValueError, match=r"kernel_size: expected odd sides, got \(3, 2\)"):
         functional.kernel_shifts((3, 2))
+    convolution = mutant(MODULE, "convolution_as_attention", "def ", "def ")  # shapes unchecked
     with pytest.raises(ValueError, match="weight: expected size 3 on axis 1"):
-        functional.convolution_as_attention(images, torch.zeros(5, 2, 3, 3))
+        convolution(images, torch.zeros(5, 2, 3, 3))

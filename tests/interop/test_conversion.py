@@ -373,7 +373,7 @@ MUTANTS = {
         ("return theirs.flatten(1)", "return theirs.transpose(2, 3).flatten(1)"),
         ("return theirs.flatten(1)", "return theirs.flip(1).flatten(1)"),
         ("bias=config.qkv_bias", "bias=not config.qkv_bias"),
-        ("block.attention_norm, layer.layernorm_before", "block.attention_norm, layer.layernorm_after"),
+        ("layer.layernorm_before)", "layer.layernorm_after)"),
     ]),
 }  # fmt: skip
 

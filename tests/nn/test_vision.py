@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from mutation import mutant
 from tolerances import FLOAT64
 from torch import nn
 from torch.nn import functional as F
@@ -32,6 +33,7 @@ from attn_course.nn import (
     vit_like,
 )
 
+MODULE = "attn_course.nn.vision"
 SMALL: dict[str, Any] = {
     "image_size": (6, 10),
     "patch_size": (3, 2),
@@ -177,7 +179,7 @@ def test_impossible_vision_transformers_are_refused() -> None:
     with pytest.raises(ValueError, match=r"image_size: expected multiples .*, got \(7, 10\)"):
         vit_like(**(SMALL | {"image_size": (7, 10)}))
     with pytest.raises(ValueError, match="position: expected 'learned' or 'sinusoidal', got 'no'"):
-        vit_like(**SMALL, position="no")  # type: ignore[arg-type]
+        mutant(MODULE, "vit_like", "def ", "def ")(**SMALL, position="no")  # types unchecked
     model = vit_like(**SMALL)
     with pytest.raises(ValueError, match="images: expected size 3 on axis 1"):
         model(torch.zeros(2, 1, 6, 10))
@@ -187,10 +189,8 @@ def test_impossible_vision_transformers_are_refused() -> None:
     with pytest.raises(ValueError, match="pool: expected 'mean' where there is no class token"):
         VisionTransformer(embedding=embedding, encoder=TransformerEncoder(blocks=[]))
     with pytest.raises(ValueError, match="pool: expected 'class' or 'mean', got 'last'"):
-        VisionTransformer(
-            embedding=embedding,
-            encoder=TransformerEncoder(blocks=[]),
-            pool="last",  # type: ignore[arg-type]
+        mutant(MODULE, "VisionTransformer", "def ", "def ")(
+            embedding=embedding, encoder=TransformerEncoder(blocks=[]), pool="last"
         )
     with pytest.raises(ValueError, match="embed_dim: expected a positive multiple of 4"):
         SinusoidalGridPositions(embed_dim=6)(2, 2)
