@@ -395,8 +395,8 @@ def attention_from_convolution(
     the output projection holds the kernel. Cordonnier et al. (2020), theorem 1.
 
     Args:
-        convolution: With odd sides, stride 1, one group, and padding that keeps the size and
-            repeats the edge (``padding_mode="replicate"``).
+        convolution: With odd sides, stride 1, one group, as many channels out as in, and padding
+            that keeps the size and repeats the edge (``padding_mode="replicate"``).
         image_size: Height and width of the images.
         sharpness: How much more the shifted pixel scores than its neighbours.
 
@@ -408,6 +408,7 @@ def attention_from_convolution(
     """
     kernel = pair_of("kernel_size", (convolution.kernel_size[0], convolution.kernel_size[1]))
     wanted = {
+        "out_channels": convolution.in_channels,
         "stride": (1, 1),
         "dilation": (1, 1),
         "groups": 1,
@@ -419,7 +420,7 @@ def attention_from_convolution(
             raise ValueError(
                 f"convolution.{name}: expected {value!r}, got {getattr(convolution, name)!r}"
             )
-    features, channels = convolution.weight.shape[:2]
+    channels = convolution.in_channels
     heads = kernel[0] * kernel[1]
     made = MultiHeadAttention(
         embed_dim=channels,
@@ -428,8 +429,6 @@ def attention_from_convolution(
         value_head_dim=channels,
         position=ShiftPositions(image_size=image_size, kernel_size=kernel, sharpness=sharpness),
     )
-    # an attention gives back as many features as it takes, a convolution need not
-    made.output_projection = nn.Linear(heads * channels, features)
     made = made.to(convolution.weight)
     with torch.no_grad():
         for parameter in made.parameters():
@@ -438,7 +437,7 @@ def attention_from_convolution(
         assert isinstance(values, nn.Linear)
         values.weight.copy_(torch.eye(channels).repeat(heads, 1))
         made.output_projection.weight.copy_(
-            convolution.weight.flatten(2).transpose(1, 2).flatten(1)  # (F, heads * C)
+            convolution.weight.flatten(2).transpose(1, 2).flatten(1)  # (C, heads * C)
         )
         if convolution.bias is not None:
             made.output_projection.bias.copy_(convolution.bias)

@@ -200,7 +200,7 @@ def test_multi_head_attention_is_a_convolution() -> None:
     """Cordonnier et al. (2020), theorem 1, with our modules, forwards and backwards."""
     for sides in ((3, 3), (1, 5), (3, 1)):
         convolution = nn.Conv2d(
-            3, 5, sides, padding=(sides[0] // 2, sides[1] // 2), padding_mode="replicate"
+            3, 3, sides, padding=(sides[0] // 2, sides[1] // 2), padding_mode="replicate"
         ).double()
         images = torch.randn(2, 3, 7, 4, dtype=torch.float64, requires_grad=True)
         attention = attention_from_convolution(convolution, image_size=(7, 4))
@@ -219,6 +219,8 @@ def test_multi_head_attention_is_a_convolution() -> None:
 def test_other_convolutions_and_images_are_refused() -> None:
     with pytest.raises(ValueError, match=r"convolution\.padding_mode: expected 'replicate'"):
         attention_from_convolution(nn.Conv2d(1, 1, 3, padding=1), image_size=4)
+    with pytest.raises(ValueError, match=r"convolution\.out_channels: expected 3, got 5"):
+        attention_from_convolution(nn.Conv2d(3, 5, 3, padding=1), image_size=4)
     with pytest.raises(ValueError, match=r"convolution.stride: expected \(1, 1\), got \(2, 2\)"):
         attention_from_convolution(
             nn.Conv2d(1, 1, 3, 2, padding=1, padding_mode="replicate"), image_size=4
