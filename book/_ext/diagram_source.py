@@ -960,7 +960,7 @@ def vision_transformer() -> Drawing:
     )
     columns = (40, 96, 152, 208, 264)
     d.box("head", "y", (columns[0], 20), "head", size=(46, 28))
-    d.box("blocks", "\mathrm{encoder}", (152, 96), "blocks", size=(272, 60))
+    d.box("blocks", "encoder|N blocks", (152, 96), "blocks", size=(272, 60), words=True)
     d.arrow((columns[0], 64), "head", "head")
     labels = ["x_c", *indexed("z_#")]
     for i, (x, label) in enumerate(zip(columns, labels, strict=True)):

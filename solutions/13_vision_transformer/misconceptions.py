@@ -86,7 +86,7 @@ patches.fault(
     given=lambda x: x.transpose(2, 3).reshape(x.shape),
 )
 patches.detached(fails=("channels", "gradient"))
-patches.in_place()
+patches.in_place(fails=("by_hand", "channels"))
 
 # --- vit_forward -------------------------------------------------------------------------------
 
