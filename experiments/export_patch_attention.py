@@ -1,4 +1,4 @@
-"""Train the Vision Transformer that the explorer ``patch_attention`` runs in the page, and write it.
+"""Train the Vision Transformer of the explorer ``patch_attention``, and write its weights.
 
 ``python -m experiments.export_patch_attention`` leaves
 ``attn_course/explorers/patch_attention_weights.json``. The task is that of ``vision_far_apart``.

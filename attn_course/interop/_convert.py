@@ -26,7 +26,8 @@ def from_transformers(
     ``made(input_ids, padding_mask)`` with True for a real token, an encoder-decoder with
     ``decoder_input_ids`` as well; it gives logits, or the last hidden state where the source has no
     head. A ViT becomes a :class:`~attn_course.nn.VisionTransformer`, called as
-    ``made(pixel_values)``. The result has the dtype, the device and the mode (training or evaluation) of the source.
+    ``made(pixel_values)``. The result has the dtype, the device and the mode (training or
+    evaluation) of the source.
 
     Differs from transformers: a token's position is its place among the real tokens of its row,
     which is what ``generate`` makes of left padding. A plain call of a model of transformers counts

@@ -46,7 +46,7 @@ def test_impossible_states_are_refused() -> None:
     with pytest.raises(ValueError, match="entry: expected 0 to 8, got 9"):
         compute(pixels=state["pixels"], asking=0, entry=9)
     with pytest.raises(ValueError, match="encoded: expected"):
-        patch_attention.load(patch_attention.build(), "AAAA")
+        patch_attention.load(patch_attention.build(), "AAAAAAAA")
 
 
 def test_the_file_is_small_enough_for_a_page() -> None:
