@@ -1,7 +1,7 @@
 """The Vision Transformer: an encoder whose words are the patches of an image."""
 
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -26,7 +26,7 @@ from attn_course.nn.norms import LayerNorm
 from attn_course.nn.transformer import TransformerEncoder
 
 # Dosovitskiy et al. (2021), table 1, with the size of the patches that names the model
-VIT_SIZES: dict[str, dict[str, int]] = {
+VIT_SIZES: dict[str, dict[str, Any]] = {
     "B/16": {
         "patch_size": 16,
         "num_layers": 12,

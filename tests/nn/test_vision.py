@@ -151,7 +151,7 @@ def test_attention_is_injected_and_its_maps_can_be_captured() -> None:
         seen.append(query.shape)
         return F.scaled_dot_product_attention(query, key, value, attn_mask)
 
-    model = vit_like(**SMALL, attn_fn=attn_fn).eval()
+    model: Any = vit_like(**SMALL, attn_fn=attn_fn).eval()
     images = torch.randn(2, 3, 6, 10)
     with capture(model, "encoder.blocks.*.attention.weights") as captured:
         model(images)
@@ -243,7 +243,7 @@ def test_a_residual_network_is_its_formula() -> None:
     plain = PreActivationBlock(in_channels=4, out_channels=4, num_groups=2)
     assert plain.shortcut is None
     assert plain(torch.randn(2, 4, 5, 7)).shape == (2, 4, 5, 7)
-    model = ResidualNetwork(num_channels=3, widths=(4, 8, 12), num_classes=5, num_groups=2)
+    model: Any = ResidualNetwork(num_channels=3, widths=(4, 8, 12), num_classes=5, num_groups=2)
     images = torch.randn(2, 3, 8, 12)
     maps = model.feature_maps(images)
     assert maps.shape == (2, 12, 2, 3)
