@@ -269,7 +269,7 @@ probe.gradient(probe.normal(1, 2, 3, 4), probe.normal(2, 2, 3, 3), wrt=(0, 1))
 #
 # - `query` and `key` are `(L, E)`, `value` is `(L, Ev)`, the result is `(L, Ev)`.
 # - Position `i` sees the keys up to its own.
-# - It is the same as the weighted mean with weights $\phi(q_i)^\top \phi(k_j)$ for $j \le i$, divided by their sum. But the table of `L` times `L` weights is never held in memory: the test with `L = 256` and `E = Ev = 4` allows 128 KiB, and the table alone needs 256.
+# - It is the same as the weighted mean with weights $\phi(q_i)^\top \phi(k_j)$ for $j \le i$, divided by their sum. But the table of `L` times `L` weights is never held in memory: the test with `L = 512` and `E = Ev = 4` allows 768 KiB, and the table alone needs 1024.
 # - Gradients reach all three arguments.
 #
 # By hand, with all queries and keys 0, where $\phi = 1$: the values 2, 4, 9 give their running means 2, 3, 5.
@@ -304,9 +304,9 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "linear_attention-long", "grade": true, "points": 2}
-# 256 positions in 128 KiB.
+# 512 positions in 768 KiB.
 probe = probes(linear_attention=linear_attention)
-probe.memory(probe.normal(256, 4), probe.normal(256, 4), probe.normal(256, 4), below=2**17)
+probe.memory(probe.normal(512, 4), probe.normal(512, 4), probe.normal(512, 4), below=3 * 2**18)
 
 # %% nbgrader={"grade_id": "linear_attention-gradient", "grade": true, "points": 1}
 # Gradients reach all three arguments.
