@@ -25,6 +25,9 @@ from transformers import (
     T5EncoderModel,
     T5ForConditionalGeneration,
     T5Model,
+    ViTConfig,
+    ViTForImageClassification,
+    ViTModel,
 )
 
 B, S, L = 3, 11, 7
@@ -195,6 +198,26 @@ def reformer(draw: random.Random, **fields: Any) -> ReformerConfig:
     return ReformerConfig(**(made | {"bos_token_id": None, "eos_token_id": None} | fields))
 
 
+def vit(draw: random.Random, **fields: Any) -> ViTConfig:
+    heads, patch = draw.choice([1, 3, 5]), draw.choice([2, (3, 2)])
+    made = {
+        "hidden_size": heads * draw.choice([4, 6]),
+        "num_hidden_layers": draw.choice([1, 2, 3]),
+        "num_attention_heads": heads,
+        "intermediate_size": draw.choice([13, 19]),
+        "hidden_act": draw.choice(ACTIVATIONS),
+        "hidden_dropout_prob": draw.choice([0.0, 0.2]),
+        "attention_probs_dropout_prob": draw.choice([0.0, 0.3]),
+        "layer_norm_eps": draw.choice([1e-12, 1e-3]),
+        "image_size": draw.choice([(6, 10), 6]),
+        "patch_size": patch,
+        "num_channels": draw.choice([1, 3]),
+        "qkv_bias": draw.choice([True, False]),
+        "num_labels": draw.choice([2, 5]),
+    }
+    return ViTConfig(**(made | NO_TOKENS | fields))
+
+
 MODELS: dict[str, tuple[Any, Any]] = {
     "BertModel": (BertModel, bert),
     "BertForMaskedLM": (BertForMaskedLM, bert),
@@ -209,6 +232,8 @@ MODELS: dict[str, tuple[Any, Any]] = {
     "T5Model": (T5Model, t5),
     "T5ForConditionalGeneration": (T5ForConditionalGeneration, t5),
     "T5EncoderModel": (T5EncoderModel, t5),
+    "ViTModel": (ViTModel, vit),
+    "ViTForImageClassification": (ViTForImageClassification, vit),
 }
 WITH_DECODER = ("MarianModel", "MarianMTModel", "T5Model", "T5ForConditionalGeneration")
 
@@ -257,6 +282,11 @@ def padding(length: int, side: str | None) -> Tensor | None:
 
 def call(model: Any, side: str | None = None) -> dict[str, Any]:
     """Arguments of one call of a model of transformers."""
+    if type(model).__name__.startswith("ViT"):
+        size, channels = model.config.image_size, model.config.num_channels
+        height, width = (size, size) if isinstance(size, int) else size
+        images = torch.randn(B, channels, height, width)
+        return {"pixel_values": images.to(next(model.parameters()).dtype)}
     source, target = words_of(model)
     given: dict[str, Any] = {"input_ids": torch.randint(source, (B, S))}
     real = padding(S, side)

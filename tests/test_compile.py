@@ -204,6 +204,18 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
     "silu": lambda: of(fn.silu, q),
     "sinusoidal_positions": lambda: of(lambda x: x + fn.sinusoidal_positions(L, E), q),
     "swiglu": lambda: of(fn.swiglu, q, r(D, E), r(E, D).mT),
+    # vision
+    "convolution_as_attention": lambda: of(fn.convolution_as_attention, r(B, D, 3, E),
+                                           r(H, D, 3, 3), r(H)),
+    "interpolate_positions": lambda: of(lambda x: fn.interpolate_positions(
+        x, (2, 3), (3, 4), num_prefix=1), r(7, D)),
+    "kernel_shifts": lambda: Row(why="a table of plain numbers: there is no tensor to trace"),
+    "patchify": lambda: of(lambda x: fn.patchify(x, 2), r(B, H, E, D)),
+    "shift_bias": lambda: of(lambda x: fn.shift_bias(2, 3, x), r(H, 2)),
+    "sinusoidal_positions_2d": lambda: of(lambda x: x + fn.sinusoidal_positions_2d(2, 3, E),
+                                          r(6, E)),
+    "standardize_weight": lambda: of(fn.standardize_weight, r(H, D, 3, 3)),
+    "unpatchify": lambda: of(lambda x: fn.unpatchify(x, (4, 6), 2), r(B, 6, 12)),
     # counts
     **dict.fromkeys(
         (
@@ -487,6 +499,43 @@ NN: dict[str, Callable[[], Row]] = {
     "ReversibleSequence": lambda: made(
         ann.ReversibleSequence(blocks=[reversible()]), q, q.flip(-1)
     ),
+    # vision
+    "LearnedGridPositions": lambda: made(
+        ann.LearnedGridPositions(grid_size=(2, 3), embed_dim=E, num_prefix=1), r(E),
+        call=lambda m, x: m(3, 4) + x,
+    ),
+    "PatchEmbedding": lambda: made(
+        ann.PatchEmbedding(patch_size=2, num_channels=H, embed_dim=E), r(B, H, 4, 6)
+    ),
+    "PreActivationBlock": lambda: made(
+        ann.PreActivationBlock(in_channels=4, out_channels=8, stride=2, num_groups=2),
+        r(B, 4, 4, 6),
+    ),
+    "ResidualNetwork": lambda: made(
+        ann.ResidualNetwork(num_channels=H, widths=(4, 8), num_groups=2), r(B, H, 4, 6)
+    ),
+    "ShiftPositions": lambda: made(
+        ann.ShiftPositions(image_size=(2, 3), kernel_size=3), r(6),
+        call=lambda m, x: m.bias(torch.arange(6), torch.arange(6)) + x,
+    ),
+    "SinusoidalGridPositions": lambda: made(
+        ann.SinusoidalGridPositions(embed_dim=E, num_prefix=1), r(E),
+        call=lambda m, x: m(3, 4) + x,
+    ),
+    "StandardizedConv2d": lambda: made(
+        ann.StandardizedConv2d(in_channels=H, out_channels=4, kernel_size=3), r(B, H, 4, 6)
+    ),
+    "VIT_SIZES": lambda: Row(why="a table of plain numbers"),
+    "VisionTransformer": lambda: made(
+        ann.vit_like(image_size=4, patch_size=2, num_channels=H, embed_dim=8, num_heads=2,
+                     num_layers=1, hidden_dim=D, num_classes=5), r(B, H, 4, 4)
+    ),
+    "attention_from_convolution": lambda: made(
+        ann.attention_from_convolution(
+            nn.Conv2d(H, H, 3, padding=1, padding_mode="replicate"), image_size=(2, 3)),
+        r(B, 6, H),
+    ),
+    "vit_like": lambda: Row(why=BUILDS),
     "hidden_of": lambda: of(lambda h, c: ann.hidden_of((h, c)), r(B, D), r(B, D)),
     "make_score": lambda: Row(why="makes a module: the scores' rows go through it"),
 }  # fmt: skip

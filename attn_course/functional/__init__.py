@@ -141,6 +141,16 @@ from attn_course.functional.scores import (
 from attn_course.functional.similarity import cosine_similarity, weighted_mean
 from attn_course.functional.softmax import log_softmax, logsumexp, masked_softmax, softmax
 from attn_course.functional.tiled_attention import tiled_attention
+from attn_course.functional.vision import (
+    convolution_as_attention,
+    interpolate_positions,
+    kernel_shifts,
+    patchify,
+    shift_bias,
+    sinusoidal_positions_2d,
+    standardize_weight,
+    unpatchify,
+)
 
 __all__ = [
     "AttentionFn",
@@ -166,6 +176,7 @@ __all__ = [
     "chunk_attention",
     "clip_by_global_norm",
     "concat_score",
+    "convolution_as_attention",
     "cosine_score",
     "cosine_similarity",
     "cumulative_spectrum",
@@ -191,9 +202,11 @@ __all__ = [
     "input_gradient",
     "input_jacobian",
     "integrated_gradients",
+    "interpolate_positions",
     "jacobian_product",
     "js_divergence",
     "kendall_tau",
+    "kernel_shifts",
     "language_model_flops",
     "language_model_parameters",
     "latent_cache_bytes",
@@ -220,6 +233,7 @@ __all__ = [
     "matmul_bytes",
     "memory_hop",
     "merge_attention",
+    "patchify",
     "path_length",
     "performer_directions",
     "performer_features",
@@ -244,10 +258,13 @@ __all__ = [
     "score_function_moments",
     "sentence_ages",
     "sentence_vectors",
+    "shift_bias",
     "silu",
     "sinusoidal_positions",
+    "sinusoidal_positions_2d",
     "softmax",
     "spearman",
+    "standardize_weight",
     "straight_through",
     "swiglu",
     "tanh_score",
@@ -256,6 +273,7 @@ __all__ = [
     "transformer_flops",
     "transformer_parameters",
     "unit_keys",
+    "unpatchify",
     "weight_entropy",
     "weighted_mean",
 ]

@@ -8,14 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attn_course.interop import bert, gpt2, llama, marian, reformer, t5
+from attn_course.interop import bert, gpt2, llama, marian, reformer, t5, vit
 from attn_course.interop._config import Family, Pair, activation_name, check_fields, same_value
-from attn_course.nn import EncoderModel, LanguageModel, Transformer
+from attn_course.nn import EncoderModel, LanguageModel, Transformer, VisionTransformer
 
-FAMILIES = (bert.FAMILY, gpt2.FAMILY, llama.FAMILY, marian.FAMILY, reformer.FAMILY, t5.FAMILY)
+FAMILIES = (
+    *(bert.FAMILY, gpt2.FAMILY, llama.FAMILY, marian.FAMILY, reformer.FAMILY, t5.FAMILY),
+    vit.FAMILY,
+)
 
 
-def from_transformers(model: nn.Module) -> EncoderModel | LanguageModel | Transformer:
+def from_transformers(
+    model: nn.Module,
+) -> EncoderModel | LanguageModel | Transformer | VisionTransformer:
     """The same model in modules of this package, with a copy of its weights.
 
     BERT becomes an :class:`~attn_course.nn.EncoderModel`, GPT-2 and Llama a
@@ -23,17 +28,21 @@ def from_transformers(model: nn.Module) -> EncoderModel | LanguageModel | Transf
     the encoder of T5 alone and Reformer an :class:`~attn_course.nn.EncoderModel`. The result is
     called as ``made(input_ids, padding_mask)`` with True for a real token, an encoder-decoder with
     ``decoder_input_ids`` as well; it gives logits, or the last hidden state where the source has no
-    head. It has the dtype, the device and the mode (training or evaluation) of the source.
+    head. A ViT becomes a :class:`~attn_course.nn.VisionTransformer`, called as
+    ``made(pixel_values)``. The result has the dtype, the device and the mode (training or
+    evaluation) of the source.
 
     Differs from transformers: a token's position is its place among the real tokens of its row,
     which is what ``generate`` makes of left padding. A plain call of a model of transformers counts
-    padding as well, unless it is given ``position_ids``.
+    padding as well, unless it is given ``position_ids``. A ViT takes images of any size, with
+    interpolated positions, for which transformers asks for ``interpolate_pos_encoding``.
 
     Args:
         model: One of ``BertModel``, ``BertForMaskedLM``, ``BertForSequenceClassification``,
             ``GPT2Model``, ``GPT2LMHeadModel``, ``LlamaModel``, ``LlamaForCausalLM``,
             ``MarianModel``, ``MarianMTModel``, ``ReformerModel``, ``T5Model``,
-            ``T5ForConditionalGeneration`` and ``T5EncoderModel``.
+            ``T5ForConditionalGeneration``, ``T5EncoderModel``, ``ViTModel`` and
+            ``ViTForImageClassification``.
 
     Raises:
         ValueError: If it is another model, or a field of its configuration, or a weight, would make
@@ -49,7 +58,7 @@ def from_transformers(model: nn.Module) -> EncoderModel | LanguageModel | Transf
         for pair in _all_pairs(made, model, family):
             pair.ours.copy_(pair.seen())
     made.train(model.training)
-    assert isinstance(made, EncoderModel | LanguageModel | Transformer)
+    assert isinstance(made, EncoderModel | LanguageModel | Transformer | VisionTransformer)
     return made
 
 
@@ -61,8 +70,9 @@ def to_transformers(model: nn.Module, *, config: Any = None) -> Any:
     ``RotaryPositions(interleaved=False)``) that was trained here goes as well.
 
     Args:
-        model: An :class:`~attn_course.nn.EncoderModel`, :class:`~attn_course.nn.LanguageModel` or
-            :class:`~attn_course.nn.Transformer` of one of the six architectures.
+        model: An :class:`~attn_course.nn.EncoderModel`, :class:`~attn_course.nn.LanguageModel`,
+            :class:`~attn_course.nn.Transformer` or :class:`~attn_course.nn.VisionTransformer` of
+            one of the seven architectures.
         config: Configuration of the result, such as that of the source, from which the ids of
             special tokens, labels and limits of length are kept. If not given, one is made from the
             modules; it knows of no special token.
@@ -73,8 +83,9 @@ def to_transformers(model: nn.Module, *, config: Any = None) -> Any:
     family = next((family for family in FAMILIES if family.owns(model)), None)
     if family is None:
         raise ValueError(
-            "model: expected an EncoderModel, LanguageModel or Transformer of the kind of BERT, "
-            f"GPT-2, Llama, Marian, Reformer or T5, got {type(model).__name__}"
+            "model: expected an EncoderModel, LanguageModel, Transformer or VisionTransformer of "
+            "the kind of BERT, GPT-2, Llama, Marian, Reformer, T5 or ViT, "
+            f"got {type(model).__name__}"
         )
     dtype, device = _numbers(model)
     with torch.random.fork_rng(devices=[]):

@@ -47,6 +47,7 @@ class MultiHeadAttention(nn.Module):
         kdim: Size of the keys before their projection; ``embed_dim`` if not given.
         vdim: Size of the values before their projection; ``kdim`` if not given.
         bias: Whether the four projections have a bias.
+        output_bias: Whether the last of them has one; as ``bias`` if not given.
         value_projection: ``"linear"``; or a module in its place, such as :class:`LowRankLinear`; or
             None for no :math:`W^V` at all: the features are dealt to the heads as they are.
         position: An object with ``rotate`` or ``bias`` or both, such as
@@ -71,6 +72,7 @@ class MultiHeadAttention(nn.Module):
         kdim: int | None = None,
         vdim: int | None = None,
         bias: bool = True,
+        output_bias: bool | None = None,
         value_projection: nn.Module | Literal["linear"] | None = "linear",
         position: Rotates | Biases | None = None,
         attn_fn: AttentionFn = scaled_dot_product_attention,
@@ -110,7 +112,9 @@ class MultiHeadAttention(nn.Module):
             if value_projection == "linear"
             else value_projection
         )
-        self.output_projection = nn.Linear(num_heads * value_head_dim, embed_dim, bias=bias)
+        self.output_projection = nn.Linear(
+            num_heads * value_head_dim, embed_dim, bias=bias if output_bias is None else output_bias
+        )
         linears = (self.query_projection, self.key_projection, self.output_projection)
         for linear in (*linears, self.value_projection):
             if isinstance(linear, nn.Linear):
@@ -272,11 +276,12 @@ class MultiHeadAttention(nn.Module):
             and isinstance(self.value_projection, nn.Linear)
             and self.position is None
             and self.scale is None
+            and (self.query_projection.bias is None) == (self.output_projection.bias is None)
         )
         if not plain:
             raise ValueError(
                 "to_torch: expected as many key as query heads, head_dim of embed_dim / num_heads, "
-                "a linear value projection, no positions and no scale"
+                "a linear value projection, no positions, no scale, biases everywhere or nowhere"
             )
         bias = self.query_projection.bias is not None
         made = nn.MultiheadAttention(

@@ -108,6 +108,15 @@ from attn_course.reference.scores import (
 )
 from attn_course.reference.similarity import cosine_similarity, weighted_mean
 from attn_course.reference.softmax import log_softmax, logsumexp, masked_softmax, softmax
+from attn_course.reference.vision import (
+    convolution_as_attention,
+    interpolate_positions,
+    patchify,
+    shift_bias,
+    sinusoidal_positions_2d,
+    standardize_weight,
+    unpatchify,
+)
 
 __all__ = [
     "RNNGradients",
@@ -126,6 +135,7 @@ __all__ = [
     "chunk_attention",
     "clip_by_global_norm",
     "concat_score",
+    "convolution_as_attention",
     "cosine_score",
     "cosine_similarity",
     "cumulative_spectrum",
@@ -143,6 +153,7 @@ __all__ = [
     "input_gradient",
     "input_jacobian",
     "integrated_gradients",
+    "interpolate_positions",
     "jacobian_product",
     "js_divergence",
     "kendall_tau",
@@ -165,6 +176,7 @@ __all__ = [
     "memory_hop",
     "memory_network",
     "merge_attention",
+    "patchify",
     "performer_features",
     "position_encoding",
     "previous_token_score",
@@ -184,14 +196,18 @@ __all__ = [
     "score_function_moments",
     "sentence_ages",
     "sentence_vectors",
+    "shift_bias",
     "silu",
     "sinusoidal_positions",
+    "sinusoidal_positions_2d",
     "softmax",
     "spearman",
+    "standardize_weight",
     "straight_through",
     "swiglu",
     "total_variation",
     "unit_keys",
+    "unpatchify",
     "weight_entropy",
     "weighted_mean",
 ]

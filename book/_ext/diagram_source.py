@@ -984,3 +984,42 @@ def hashed_chunks() -> Drawing:
     ):
         d.say(name, (302, y), part, anchor="start")
     return d
+
+
+@diagram
+def vision_transformer() -> Drawing:
+    """Chapter 13: patches become words, a class token joins them, and the encoder does the rest."""
+    d = Drawing(
+        "vision-transformer",
+        420,
+        "An image is cut into four patches. One projection turns every patch into a vector, a "
+        "learned class token is put in front of them, and each of the five gets a position. The "
+        "blocks of a Transformer encoder follow, and the head reads the vector at the place of the "
+        "class token.",
+        PARTS
+        | {
+            "patches": "the image, cut into patches",
+            "projection": "one matrix for all patches",
+            "class": "the class token, which belongs to no patch",
+            "positions": "a position for each token, added",
+            "blocks": "blocks of a Transformer encoder",
+            "head": "the head, which reads the class token",
+        },
+    )
+    columns = (40, 96, 152, 208, 264)
+    d.box("head", "y", (columns[0], 20), "head", size=(46, 28))
+    d.box("blocks", "encoder|N blocks", (152, 96), "blocks", size=(272, 60), words=True)
+    d.arrow((columns[0], 64), "head", "head")
+    labels = ["x_c", *indexed("z_#")]
+    for i, (x, label) in enumerate(zip(columns, labels, strict=True)):
+        own = "class" if i == 0 else "projection"
+        d.box(f"t{i}", label, (x, 190), own, size=(46, 30))
+        d.arrow((x, 173), (x, 130), own)
+        d.box(f"p{i}", f"p_{i}", (x, 250), "positions", size=(38, 24))
+        d.arrow(f"p{i}", f"t{i}", "positions")
+    for i, x in enumerate(columns[1:], 1):
+        d.box(f"x{i}", f"x_{i}", (x, 386), "patches", size=(46, 30))
+        d.arrow((x - 20, 370), (x - 20, 207), "projection")
+    d.say("E", (columns[1] - 34, 324), "projection", words=False)
+    d.say("patches", (20, 390), "patches")
+    return d

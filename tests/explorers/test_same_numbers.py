@@ -316,6 +316,19 @@ def hash_states() -> list[dict[str, Any]]:
     return states
 
 
+def patch_states() -> list[dict[str, Any]]:
+    state = import_module("attn_course.explorers.patch_attention").default_state()
+    rng = random.Random(31)
+    fixed = {key: state[key] for key in ("layout", "encoded")}
+    images = [state["pixels"], [0] * 256]
+    images += [rng.choices([-1, 0, 1], k=256) for _ in range(3)]
+    return [
+        fixed | {"pixels": pixels, "asking": asking, "entry": entry}
+        for pixels in images
+        for asking, entry in ((0, 0), (15, 8), (rng.randrange(16), rng.randrange(9)))
+    ]
+
+
 CASES = {
     # float32 on both sides: exp and sums may round differently in the last digit
     "softmax_temperature": (softmax_states, 2e-6),
@@ -337,6 +350,7 @@ CASES = {
     "rope_distances": (rope_states, 1e-9),
     "transformer_flow": (flow_states, 1e-7),
     "hash_buckets": (hash_states, 1e-9),
+    "patch_attention": (patch_states, 1e-7),
 }
 # One fault for each module, of the kind that a picture would hide.
 FAULTS = {
@@ -357,6 +371,7 @@ FAULTS = {
     "rope_distances": ("a * sine + b * cosine", "a * sine - b * cosine"),
     "transformer_flow": ("position * base", "(position + 0.01 * position) * base"),
     "hash_buckets": ("buckets.some(", "buckets.every("),
+    "patch_attention": ("(x / 2) * (1 + erf", "(x / 2) * (1 + 0.999 * erf"),
 }
 
 

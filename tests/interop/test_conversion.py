@@ -25,25 +25,33 @@ from attn_course.nn import (
     MaskedWordHead,
     RotaryPositions,
     Transformer,
+    VisionTransformer,
     bert_like,
     gpt2_like,
     llama_like,
+    vit_like,
 )
 from attn_course.train import greedy_decode, start_from_prompt, start_from_source
 
 SEEDS = range(3)
-FAMILIES = ("BertForMaskedLM", "GPT2Model", "LlamaModel", "MarianModel", "T5Model")
+FAMILIES = (
+    *("BertForMaskedLM", "GPT2Model", "LlamaModel", "MarianModel", "T5Model"),
+    "ViTForImageClassification",
+)
 # left padding moves Marian's and Reformer's positions there, which cannot be told otherwise
 SIDES = [
     (name, side)
     for name in sources.MODELS
     for side in (None, "right", "left")
+    if side is None or not name.startswith("ViT")  # images have no padding
     if side != "left" or not name.startswith(("Marian", "Reformer"))
 ]
 
 
 def ours_of(model: Any, given: dict[str, Tensor]) -> dict[str, Any]:
     """The same call of one of our models."""
+    if "pixel_values" in given:
+        return {"images": given["pixel_values"]}
     made = {
         "padding_mask": given.get("attention_mask"),
         "decoder_padding_mask": given.get("decoder_attention_mask"),
@@ -58,7 +66,7 @@ def ours_of(model: Any, given: dict[str, Tensor]) -> dict[str, Any]:
 def blocks_of(model: nn.Module) -> list[nn.Module]:
     if isinstance(model, LanguageModel):
         return list(model.blocks)
-    assert isinstance(model, EncoderModel | Transformer)
+    assert isinstance(model, EncoderModel | Transformer | VisionTransformer)
     return [*model.encoder.blocks, *getattr(getattr(model, "decoder", None), "blocks", ())]
 
 
@@ -153,7 +161,7 @@ def test_a_round_trip_changes_no_bit(name: str) -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_activation_is_the_sources(name: str) -> None:
-    field = {"B": "hidden_act", "G": "activation_function", "L": "hidden_act"}.get(name[0])
+    field = {"G": "activation_function"}.get(name[0], "hidden_act" if name[0] in "BLV" else None)
     field = field or {"M": "activation_function", "T": "feed_forward_proj"}[name[0]]
     layers = {"num_layers": 1, "num_decoder_layers": 1} if name[0] == "T" else {}
     for activation in ACTIVATIONS:
@@ -290,6 +298,49 @@ def test_models_made_here_go_to_transformers() -> None:
         to_transformers(tied)  # torch's norm is not ours
 
 
+def test_images_of_another_size_give_what_the_source_gives_with_interpolated_positions() -> None:
+    for seed in SEEDS:
+        source = make_source("ViTForImageClassification", seed, image_size=6, patch_size=2)
+        made = from_transformers(source)
+        assert isinstance(made, VisionTransformer)
+        images = torch.randn(3, source.config.num_channels, 8, 14)
+        with torch.no_grad():
+            wanted = source(images, interpolate_pos_encoding=True).logits
+            assert_close(made(images), wanted, **INTEROP)
+
+
+def test_the_pooler_of_a_vision_transformer_is_kept() -> None:
+    source = make_source("ViTModel", 1)
+    made = from_transformers(source)
+    assert isinstance(made, VisionTransformer)
+    assert made.pooler is not None
+    given = sources.call(source)
+    with torch.no_grad():
+        mine = made.pooler(made.hidden(given["pixel_values"]))
+        assert_close(mine, source(**given).pooler_output, **INTEROP)
+    source.pooler = None
+    bare = from_transformers(source)
+    assert isinstance(bare, VisionTransformer)
+    assert bare.pooler is None
+    assert to_transformers(bare).pooler is None
+
+
+def test_vision_transformers_made_here_go_to_transformers() -> None:
+    sizes: dict[str, Any] = {
+        "image_size": (6, 10), "patch_size": (3, 2), "embed_dim": 18, "num_heads": 3,
+        "num_layers": 2, "hidden_dim": 13,
+    }  # fmt: skip
+    for classes in (None, 7):
+        model = vit_like(**sizes, num_classes=classes).eval()
+        source = to_transformers(model)
+        compare(source, model, sources.call(source))
+        assert_same_state(model, from_transformers(source))
+    with pytest.raises(ValueError, match=r"position: expected LearnedGridPositions, got Sinusoid"):
+        to_transformers(vit_like(**(sizes | {"embed_dim": 12}), position="sinusoidal"))
+    with pytest.raises(ValueError, match=r"embedding\.class_token|position|pool: expected"):
+        to_transformers(vit_like(**sizes, pool="mean"))
+
+
 def test_random_numbers_of_the_caller_are_not_used_up() -> None:
     source = make_source("GPT2LMHeadModel", 0)
     torch.manual_seed(5)
@@ -366,6 +417,19 @@ MUTANTS = {
         ("positions(bidirectional=False)", "positions(bidirectional=True)"),
         ("part.gate_projection, inner.wi_0", "part.gate_projection, inner.wi_1"),
         ("attend(None)", "attend(backwards)"),
+    ]),
+    "ViTForImageClassification": ("vit", {
+        "hidden_act": "tanh", "patch_size": (3, 2), "image_size": (6, 10), "num_channels": 3,
+        "layer_norm_eps": 1e-3, "num_attention_heads": 3, "hidden_size": 12,
+    }, [
+        ("inner.q_proj, inner.k_proj,", "inner.k_proj, inner.q_proj,"),
+        ("norm_first=True", "norm_first=False"),
+        ("eps=config.layer_norm_eps", "eps=1e-6"),
+        ("activation=bend", "activation=activation('x', 'gelu')"),
+        ("return theirs.flatten(1)", "return theirs.transpose(2, 3).flatten(1)"),
+        ("return theirs.flatten(1)", "return theirs.flip(1).flatten(1)"),
+        ("bias=config.qkv_bias", "bias=not config.qkv_bias"),
+        ("layer.layernorm_before)", "layer.layernorm_after)"),
     ]),
 }  # fmt: skip
 

@@ -104,6 +104,19 @@ REFUSED = [
         "config.share_encoder_decoder_embeddings: expected False .*, got True",
     ),
     ("T5EncoderModel", {"is_decoder": True}, r"config\.is_decoder: expected False, got True"),
+    ("ViTModel", {"pooler_act": "relu"}, r"config\.pooler_act: expected 'tanh', got 'relu'"),
+    (
+        "ViTModel",
+        {"hidden_size": 12, "num_attention_heads": 3, "pooler_output_size": 7},
+        r"config\.pooler_output_size: expected 12, got 7",
+    ),
+    (
+        "ViTModel",
+        {"image_size": 7, "patch_size": 3},
+        r"config\.image_size: expected multiples of config\.patch_size \(3, 3\), got \(7, 7\)",
+    ),
+    ("ViTModel", {"head_dim": 3}, r"config\.head_dim: expected None, got 3"),
+    ("ViTForImageClassification", {"num_labels": 0}, r"config\.num_labels: expected at least 1"),
     (
         "T5Model",
         {"relative_attention_num_buckets": 7},

@@ -1,0 +1,464 @@
+# %% [markdown]
+# # Exercises: the Vision Transformer
+#
+# You cut images into patches, run a Vision Transformer from its parts, build a convolution out of attention, and attention out of a recurrence.
+#
+# Shapes: images are `(B, C, H, W)`: batch, channels, rows, columns. A patch is `P` by `P` pixels, there are `N` patches, and a vector has `D` entries.
+#
+# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# Nothing here needs a network or a GPU.
+
+# %% nbgrader={"grade_id": "setup", "locked": true}
+import numpy as np
+import torch
+
+from attn_course import reference
+from attn_course.probes import Probes, from_numpy
+
+
+def right_patches(images, patch_size):
+    return reference.patchify(images, (patch_size, patch_size))
+
+
+def right_convolution(images, weight):
+    return reference.convolution_as_attention(images, weight)
+
+
+def right_linear(query, key, value):
+    def feature(x):
+        return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
+
+    scores = feature(query) @ np.swapaxes(feature(key), -2, -1)
+    scores = scores * np.tri(scores.shape[-2])
+    return scores / scores.sum(-1, keepdims=True) @ value
+
+
+probes = Probes(
+    "13_vision_transformer",
+    patchify=from_numpy(right_patches),
+    convolution_as_attention=from_numpy(right_convolution),
+    linear_attention=from_numpy(right_linear),
+)
+
+# An image of 4 by 4 pixels, numbered in the order of reading.
+NUMBERED = torch.arange(16.0).reshape(1, 1, 4, 4)
+
+# %% [markdown]
+# ## 1. Patches
+#
+# `patchify(images, patch_size)` cuts images into square patches that do not overlap.
+#
+# - `images` is `(B, C, H, W)`; `H` and `W` are multiples of `patch_size`, and need not be equal.
+# - The result is `(B, N, C * patch_size * patch_size)`, with the patches in the order of reading: the first row of patches from left to right, then the second.
+# - The entries of a patch come channel by channel, each channel row by row.
+# - Gradients reach `images`.
+#
+# By hand, for a single channel of 4 by 4 pixels numbered from 0 and patches of 2 by 2: `[0, 1, 4, 5]`, `[2, 3, 6, 7]`, `[8, 9, 12, 13]`, `[10, 11, 14, 15]`.
+#
+# <details><summary>Hint</summary>
+#
+# Split both sides in two axes each, so that there are six axes. Put them into the order of the result. Only then join them.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "patchify", "solution": true}
+def patchify(images, patch_size):
+    ### BEGIN SOLUTION
+    b, c, h, w = images.shape
+    p = patch_size
+    grid = images.reshape(b, c, h // p, p, w // p, p)
+    return grid.permute(0, 2, 4, 1, 3, 5).reshape(b, (h // p) * (w // p), c * p * p)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "patchify-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(patchify=patchify)
+probe.gives(
+    torch.tensor([[[0.0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]]), NUMBERED, 2
+)
+
+# %% nbgrader={"grade_id": "patchify-channels", "grade": true, "points": 2}
+# Two images, two channels, sides that differ.
+probe = probes(patchify=patchify)
+probe.equals(torch.arange(96.0).reshape(2, 2, 4, 6), 2)
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "patchify-gradient", "grade": true, "points": 1}
+# Gradients reach the images.
+probe = probes(patchify=patchify)
+probe.gradient(probe.normal(2, 2, 4, 6), 2)
+
+# %% [markdown]
+# ## 2. A Vision Transformer from its parts
+#
+# `vit_forward(patches, projection, class_token, positions, encoder, head)` goes from patches to logits:
+#
+# $$z_0 = [c;\; x_1 E^\top;\; \ldots;\; x_N E^\top] + E_{pos}, \qquad z = \operatorname{encoder}(z_0), \qquad y = z^{(0)} W^\top .$$
+#
+# - `patches` is `(B, N, P)`, `projection` is $E$, `(D, P)`.
+# - `class_token` is $c$, `(D,)`. It stands in front of the patches. `positions` is `(N + 1, D)`.
+# - `encoder` is a function from `(B, N + 1, D)` to the same shape. You call it once, and need not know what it does.
+# - `head` is $W$, `(K, D)`. It reads the vector at the place of the class token. The result is `(B, K)`.
+# - Gradients reach `projection`, `class_token`, `positions` and `head`.
+#
+# By hand: one patch `[2]`, $E = [3]$, $c = 1$, positions `[10], [20]`. Then $z_0 = [11, 26]$. An encoder that adds the sum of the sequence gives $[48, 63]$, and the head $[2]$ reads 96.
+
+
+# %% nbgrader={"grade_id": "vit_forward", "solution": true}
+def vit_forward(patches, projection, class_token, positions, encoder, head):
+    ### BEGIN SOLUTION
+    x = patches @ projection.T  # (B, N, D)
+    x = torch.cat([class_token.expand(len(x), 1, -1), x], dim=1)  # (B, N + 1, D)
+    return encoder(x + positions)[:, 0] @ head.T
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "vit_forward-by_hand", "grade": true, "points": 1}
+# The example of the text.
+def adds_the_sum(x):
+    return x + x.sum(1, keepdim=True)
+
+
+def right_vit(patches, projection, class_token, positions, encoder, head):
+    x = torch.einsum("bnp,dp->bnd", patches, projection)
+    first = class_token.view(1, 1, -1).repeat(len(x), 1, 1)
+    mixed = encoder(torch.cat([first, x], dim=1) + positions)
+    return torch.einsum("bd,kd->bk", mixed[:, 0], head)
+
+
+probe = probes(vit_forward=vit_forward, oracle=right_vit)
+probe.gives(
+    torch.tensor([[96.0]]),
+    torch.tensor([[[2.0]]]),
+    torch.tensor([[3.0]]),
+    torch.tensor([1.0]),
+    torch.tensor([[10.0], [20.0]]),
+    adds_the_sum,
+    torch.tensor([[2.0]]),
+)
+
+# %% nbgrader={"grade_id": "vit_forward-values", "grade": true, "points": 3}
+# Several images, several patches.
+probe = probes(vit_forward=vit_forward, oracle=right_vit)
+probe.equals(
+    probe.normal(2, 3, 5),
+    probe.normal(4, 5),
+    probe.normal(4),
+    probe.normal(4, 4),
+    adds_the_sum,
+    probe.normal(2, 4),
+)
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. A head that looks at a neighbour
+#
+# A convolution looks at fixed neighbours. An attention head can do that as well.
+# `shift_weights(height, width, down, right)` gives the weights of a head whose every pixel looks at the pixel `down` rows below it and `right` columns to the right of it.
+#
+# - The result is `(N, N)` with `N = height * width`, of torch's default dtype. Row `i` belongs to pixel `i`, in the order of reading; it is 1 at the pixel that is looked at, and 0 elsewhere.
+# - `down` and `right` may be negative.
+# - Where the neighbour lies outside of the image, the nearest pixel of the image takes its place: each of row and column stops at the edge.
+#
+# By hand, for one row of three pixels and `right = 1`: pixel 0 looks at 1, pixel 1 at 2, pixel 2 at itself: `[[0, 1, 0], [0, 0, 1], [0, 0, 1]]`.
+
+
+# %% nbgrader={"grade_id": "shift_weights", "solution": true}
+def shift_weights(height, width, down, right):
+    ### BEGIN SOLUTION
+    pixel = torch.arange(height * width)
+    row = (pixel // width + down).clamp(0, height - 1)
+    column = (pixel % width + right).clamp(0, width - 1)
+    return torch.eye(height * width)[row * width + column]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "shift_weights-by_hand", "grade": true, "points": 1}
+# The example of the text.
+def right_shift(height, width, down, right):
+    rows = []
+    for i in range(height):
+        for j in range(width):
+            row, column = min(max(i + down, 0), height - 1), min(max(j + right, 0), width - 1)
+            rows.append([float(k == row * width + column) for k in range(height * width)])
+    return torch.tensor(rows)
+
+
+probe = probes(shift_weights=shift_weights, oracle=right_shift)
+probe.gives(torch.tensor([[0.0, 1, 0], [0, 0, 1], [0, 0, 1]]), 1, 3, 0, 1)
+
+# %% nbgrader={"grade_id": "shift_weights-two_ways", "grade": true, "points": 2}
+# Both directions at once, and back.
+probe = probes(shift_weights=shift_weights, oracle=right_shift)
+probe.equals(3, 4, 1, -1)
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. A convolution made of attention
+#
+# One head for each entry of the kernel: together they compute
+#
+# $$y = \sum_{a, b} A^{(a, b)}\, x\, W_{:, :, a, b}^\top ,$$
+#
+# where the head of entry $(a, b)$ of a $K \times K$ kernel looks $a - \lfloor K/2 \rfloor$ rows down and $b - \lfloor K/2 \rfloor$ columns to the right.
+# `convolution_as_attention(images, weight)` computes it.
+#
+# - `images` is `(B, C, H, W)`, `weight` is `(F, C, K, K)` with odd `K`, in the layout of `torch.nn.Conv2d`. The result is `(B, F, H, W)`.
+# - Beyond the edge stands the nearest pixel, as in exercise 3.
+# - Gradients reach both arguments.
+#
+# torch's convolutions are not allowed: the sum over the heads is the point.
+#
+# By hand: one row of three pixels $[1, 2, 4]$ and a kernel whose middle row is $[1, 0, 10]$: a pixel's left neighbour plus ten times its right one gives $[1 + 20,\ 1 + 40,\ 2 + 40]$.
+
+
+# %% nbgrader={"grade_id": "convolution_as_attention", "solution": true} attn_course={"forbidden": ["conv1d", "conv2d", "conv3d", "convolution", "aten::*conv*"]}
+def convolution_as_attention(images, weight):
+    ### BEGIN SOLUTION
+    height, width = images.shape[2:]
+    middle = weight.shape[-1] // 2
+    pixel = torch.arange(height * width)
+    pixels = images.flatten(2).transpose(1, 2)  # (B, N, C)
+    output = 0
+    for a in range(weight.shape[2]):
+        for b in range(weight.shape[3]):
+            row = (pixel // width + a - middle).clamp(0, height - 1)
+            column = (pixel % width + b - middle).clamp(0, width - 1)
+            looks = torch.eye(height * width, dtype=images.dtype)[row * width + column]
+            output = output + looks @ pixels @ weight[:, :, a, b].T  # (B, N, F)
+    return output.transpose(1, 2).unflatten(-1, (height, width))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "convolution_as_attention-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(convolution_as_attention=convolution_as_attention)
+kernel = torch.zeros(1, 1, 3, 3)
+kernel[0, 0, 1] = torch.tensor([1.0, 0.0, 10.0])
+probe.gives(torch.tensor([[[[21.0, 41.0, 42.0]]]]), torch.tensor([[[[1.0, 2.0, 4.0]]]]), kernel)
+
+# %% nbgrader={"grade_id": "convolution_as_attention-values", "grade": true, "points": 3}
+# Several images, channels in and out.
+probe = probes(convolution_as_attention=convolution_as_attention)
+probe.equals(probe.normal(2, 2, 4, 5), probe.normal(3, 2, 3, 3))
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "convolution_as_attention-gradient", "grade": true, "points": 1}
+# Gradients reach image and kernel.
+probe = probes(convolution_as_attention=convolution_as_attention)
+probe.gradient(probe.normal(1, 2, 3, 4), probe.normal(2, 2, 3, 3), wrt=(0, 1))
+
+# %% [markdown]
+# ## 5. Attention as a recurrence
+#
+# With a positive feature map $\phi$ in place of the exponential, causal attention needs no table:
+#
+# $$S_i = S_{i-1} + \phi(k_i)\, v_i^\top, \qquad n_i = n_{i-1} + \phi(k_i), \qquad o_i = \frac{\phi(q_i)^\top S_i}{\phi(q_i)^\top n_i}, \qquad \phi(x) = \operatorname{elu}(x) + 1 .$$
+#
+# `linear_attention(query, key, value)` computes it.
+#
+# - `query` and `key` are `(L, E)`, `value` is `(L, Ev)`, the result is `(L, Ev)`.
+# - Position `i` sees the keys up to its own.
+# - It is the same as the weighted mean with weights $\phi(q_i)^\top \phi(k_j)$ for $j \le i$, divided by their sum. But the table of `L` times `L` weights is never held in memory: the test with `L = 512` and `E = Ev = 4` allows 768 KiB, and the table alone needs 1024.
+# - Gradients reach all three arguments.
+#
+# By hand, with all queries and keys 0, where $\phi = 1$: the values 2, 4, 9 give their running means 2, 3, 5.
+
+
+# %% nbgrader={"grade_id": "linear_attention", "solution": true}
+def linear_attention(query, key, value):
+    ### BEGIN SOLUTION
+    query, key = torch.nn.functional.elu(query) + 1, torch.nn.functional.elu(key) + 1
+    state = (key[:, :, None] * value[:, None]).cumsum(0)  # (L, E, Ev)
+    norm = (query * key.cumsum(0)).sum(-1, keepdim=True)  # (L, 1)
+    return (query[:, :, None] * state).sum(1) / norm
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "linear_attention-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(linear_attention=linear_attention)
+probe.gives(
+    torch.tensor([[2.0], [3.0], [5.0]]),
+    torch.zeros(3, 2),
+    torch.zeros(3, 2),
+    torch.tensor([[2.0], [4.0], [9.0]]),
+)
+
+# %% nbgrader={"grade_id": "linear_attention-values", "grade": true, "points": 2}
+# The recurrence against the weighted mean.
+probe = probes(linear_attention=linear_attention)
+probe.equals(probe.normal(5, 3), probe.normal(5, 3), probe.normal(5, 2))
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "linear_attention-long", "grade": true, "points": 2}
+# 512 positions in 768 KiB.
+probe = probes(linear_attention=linear_attention)
+probe.memory(probe.normal(512, 4), probe.normal(512, 4), probe.normal(512, 4), below=3 * 2**18)
+
+# %% nbgrader={"grade_id": "linear_attention-gradient", "grade": true, "points": 1}
+# Gradients reach all three arguments.
+probe = probes(linear_attention=linear_attention)
+probe.gradient(probe.normal(4, 3), probe.normal(4, 3), probe.normal(4, 2), wrt=(0, 1, 2))
+
+# %% [markdown]
+# ## 6. Repair: an embedding with two faults
+#
+# `broken_embed` should cut images into patches, project them, put the class token in front and add the positions, row 0 to the class token.
+# `images` is `(B, C, H, W)`, `projection` is `(D, C * P * P)`, `class_token` is `(D,)`, `positions` is `(N + 1, D)`; the result is `(B, N + 1, D)`.
+# It runs, its shapes are right, and it has two faults. Find them, and write `fixed_embed`.
+
+
+# %% nbgrader={"grade_id": "broken_embed", "locked": true}
+def broken_embed(images, patch_size, projection, class_token, positions):
+    b, c, h, w = images.shape
+    p = patch_size
+    grid = images.reshape(b, c, h // p, p, w // p, p)
+    patches = grid.permute(0, 2, 4, 3, 5, 1).reshape(b, -1, c * p * p)
+    x = patches @ projection.T + positions[:-1]
+    return torch.cat([(class_token + positions[-1]).expand(b, 1, -1), x], dim=1)
+
+
+# %% nbgrader={"grade_id": "fixed_embed", "solution": true}
+def fixed_embed(images, patch_size, projection, class_token, positions):
+    ### BEGIN SOLUTION
+    b, c, h, w = images.shape
+    p = patch_size
+    grid = images.reshape(b, c, h // p, p, w // p, p)
+    patches = grid.permute(0, 2, 4, 1, 3, 5).reshape(b, -1, c * p * p)
+    x = torch.cat([class_token.expand(b, 1, -1), patches @ projection.T], dim=1)
+    return x + positions
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_embed-one_channel", "grade": true, "points": 1}
+# Grey images: only one of the two faults shows.
+def right_embed(images, patch_size, projection, class_token, positions):
+    x = right_patches(images, patch_size) @ projection.T
+    first = np.broadcast_to(class_token, (len(x), 1, len(class_token)))
+    return np.concatenate([first, x], axis=1) + positions
+
+
+probe = probes(fixed_embed=fixed_embed, oracle=from_numpy(right_embed))
+probe.equals(NUMBERED, 2, torch.eye(4), torch.zeros(4), torch.arange(20.0).reshape(5, 4))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 1, 4, 6), 2, probe.normal(3, 4), probe.normal(3), probe.normal(7, 3))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "fixed_embed-colours", "grade": true, "points": 2}
+# Several channels, and no positions: only the other one shows.
+probe = probes(fixed_embed=fixed_embed, oracle=from_numpy(right_embed))
+probe.equals(
+    torch.arange(32.0).reshape(1, 2, 4, 4), 2, torch.eye(8), torch.zeros(8), torch.zeros(5, 8)
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 4, 2), 2, probe.normal(5, 12), probe.normal(5), torch.zeros(3, 5))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. Write the test
+#
+# `check_patchify(candidate)` takes somebody's `patchify(images, patch_size)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
+#
+# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Many wrong ones agree with the right one for grey images, for square images, for a single patch, or in shape. Choose an image on which they differ.
+# A candidate may also raise an error on your inputs: then it is wrong.
+
+
+# %% nbgrader={"grade_id": "check_patchify", "solution": true}
+def check_patchify(candidate):
+    ### BEGIN SOLUTION
+    images = torch.arange(2 * 3 * 4 * 6.0).reshape(2, 3, 4, 6)
+    expected = torch.empty(2, 6, 12)
+    for n in range(2):
+        for i in range(2):
+            for j in range(3):
+                patch = images[n, :, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2]
+                expected[n, 3 * i + j] = patch.flatten()
+    try:
+        got = candidate(images, 2)
+    except Exception:
+        return False
+    return got.shape == expected.shape and bool(torch.equal(got, expected))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "check_patchify-plain", "grade": true, "points": 1}
+# A right one, and three that are plainly wrong.
+def by_loops(images, patch_size):
+    return from_numpy(right_patches)(images, patch_size)
+
+
+probe = probes(check_patchify=check_patchify)
+probe.judges(
+    right=[by_loops],
+    wrong={
+        "all zeros": lambda images, patch_size: 0 * by_loops(images, patch_size),
+        "the image as it is": lambda images, patch_size: images,
+        "twice the right result": lambda images, patch_size: 2 * by_loops(images, patch_size),
+    },
+    points=1,
+)
+
+# %% nbgrader={"grade_id": "check_patchify-mutants", "grade": true, "points": 6}
+# Wrong ones that are harder to see. (Hidden: which.)
+probe = probes(check_patchify=check_patchify)
+probe.judges(right=[by_loops], wrong={"twice": lambda x, p: 2 * by_loops(x, p)}, points=6)
+
+
+### BEGIN HIDDEN TESTS
+def in_order(*order):
+    def cut(images, p):
+        b, c, h, w = images.shape
+        grid = images.reshape(b, c, h // p, p, w // p, p)
+        return grid.permute(0, *order).reshape(b, (h // p) * (w // p), c * p * p)
+
+    return cut
+
+
+def strided(images, p):
+    b, c, h, w = images.shape
+    grid = images.reshape(b, c, p, h // p, p, w // p)
+    return grid.permute(0, 3, 5, 1, 2, 4).reshape(b, (h // p) * (w // p), c * p * p)
+
+
+probe.judges(
+    right=[by_loops, in_order(2, 4, 1, 3, 5)],
+    wrong={
+        "reshaped only": in_order(1, 2, 3, 4, 5),
+        "column by column": in_order(4, 2, 1, 3, 5),
+        "colours last": in_order(2, 4, 3, 5, 1),
+        "every patch turned over": in_order(2, 4, 1, 5, 3),
+        "every second pixel": strided,
+        "the first image for all": lambda x, p: by_loops(x[:1].expand_as(x), p),
+    },
+    points=6,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 8. Report
+#
+# Use your functions, or take the numbers of the chapter. In about 200 words:
+#
+# 1. Which inductive biases does a Vision Transformer have, and which of a convolution's does it lack? Name one experiment of the chapter for each answer.
+# 2. A paper compares a ViT with a CNN of three 3×3 layers on images whose two parts lie 40 pixels apart, and concludes that convolutions cannot see far. Which controls would you ask for?
+# 3. In the construction of exercise 4, what do queries and keys depend on? What would change in the result of one head if the image changed, and what in a trained ViT?
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
+# 1. It has: cutting into patches, one projection for all patches and one block for all positions, so that a patch is treated alike wherever it lies, up to its position vector. It lacks: that neighbouring patches have anything to do with each other; the positions have to teach that.
+# The curves over the number of digits show the price of what is lacking; shuffled pixels show how much a network makes of neighbours.
+# 2. Seven pixels is all that three such layers see. Ask for a network whose receptive field covers both parts (deeper, dilated, strided), for one with a global sum and maps after it, each at learning rates of its own, and for several seeds.
+# 3. Queries and keys are 0: the weights depend on the places alone. Another image changes the values that are handed over and no weight; in a trained ViT the weights change as well.

@@ -1,0 +1,663 @@
+"""Wrong answers on the way to a Vision Transformer: name, message, the tests they fail."""
+
+import torch
+from torch.nn import functional as F
+
+from attn_course.probes import WrongAnswers, call, student, witnesses
+
+# --- patchify ----------------------------------------------------------------------------------
+
+
+def six_axes(images, p):
+    b, c, h, w = images.shape
+    return images.reshape(b, c, h // p, p, w // p, p)
+
+
+def reading_order(grid):
+    return grid.permute(0, 2, 4, 1, 3, 5)
+
+
+def whole(images):
+    return images
+
+
+def cut(images, patch_size, *, given=whole, grid=six_axes, order=reading_order):
+    """The right answer in three steps; a fault replaces one of them."""
+    images, p = given(images), patch_size
+    b, c, h, w = images.shape
+    return order(grid(images, p)).reshape(b, (h // p) * (w // p), c * p * p)
+
+
+patches = WrongAnswers("patchify", tests=("by_hand", "channels", "gradient"), right=cut)
+
+
+@witnesses(of="patchify")
+def patch_calls(draw):
+    for b, c, h, w, p in ((1, 1, 4, 4, 2), (2, 3, 4, 6, 2), (2, 2, 6, 3, 3), (3, 2, 2, 2, 1)):
+        images = draw.normal(b, c, h, w)
+        yield call(images, p)
+        yield call(images, p, via=student.grad(0))
+
+
+patches.fault(
+    "reshaped only",
+    """You reshape the image and leave the axes in their order. The numbers then stay in the order of
+    the rows, and what should be a patch is a stripe.""",
+    order=lambda grid: grid,
+)
+patches.fault(
+    "column by column",
+    """You go down the first column of patches before you turn to the second. Reading goes along the
+    row. In a square image nobody notices by the shape.""",
+    order=lambda grid: grid.permute(0, 4, 2, 1, 3, 5),
+)
+patches.fault(
+    "colours last",
+    """Inside a patch you put the channels of one pixel side by side. Here a whole channel comes
+    before the next one, as in the kernel of a convolution.""",
+    fails=("channels", "gradient"),
+    order=lambda grid: grid.permute(0, 2, 4, 3, 5, 1),
+)
+patches.fault(
+    "every patch turned over",
+    """Inside a patch rows and columns are exchanged: you read each patch from top to bottom. Look at
+    the last two axes.""",
+    order=lambda grid: grid.permute(0, 2, 4, 1, 5, 3),
+)
+patches.fault(
+    "every second pixel",
+    """You split the sides the wrong way round: a patch gathers pixels that lie a patch apart. Of the
+    two axes that a side is split into, the first one counts the patches.""",
+    grid=lambda x, p: x.reshape(*x.shape[:2], p, x.shape[2] // p, p, x.shape[3] // p).permute(
+        0, 1, 3, 2, 5, 4
+    ),
+)
+patches.fault(
+    "the first channel for all",
+    """All channels get the numbers of the first one. Grey images cannot tell; look at where you
+    select or expand the channels.""",
+    fails=("channels", "gradient"),
+    given=lambda x: x[:, :1].expand_as(x),
+)
+patches.fault(
+    "the image turned over",
+    """You exchange rows and columns of the image before you cut. Rows are the axis before the last
+    one.""",
+    given=lambda x: x.transpose(2, 3).reshape(x.shape),
+)
+patches.detached(fails=("channels", "gradient"))
+patches.in_place(fails=("by_hand", "channels"))
+
+# --- vit_forward -------------------------------------------------------------------------------
+
+
+def in_front(x, token):
+    return torch.cat([token.expand(len(x), 1, -1), x], dim=1)
+
+
+def placed(x, positions):
+    return x + positions
+
+
+def first(x):
+    return x[:, 0]
+
+
+def encoded(x, encoder):
+    return encoder(x)
+
+
+def vit(
+    patches, projection, class_token, positions, encoder, head,
+    *, start=in_front, place=placed, encode=encoded, take=first,
+):  # fmt: skip
+    """The right answer in four steps; a fault replaces some of them."""
+    x = place(start(patches @ projection.T, class_token), positions)
+    return take(encode(x, encoder)) @ head.T
+
+
+vits = WrongAnswers("vit_forward", tests=("by_hand", "values"), right=vit)
+
+
+@witnesses(of="vit_forward")
+def vit_calls(draw):
+    def encoder(x):
+        return x + 0.5 * x.flip(1) + x.square().mean(1, keepdim=True)
+
+    for b, n, p, d, k in ((1, 1, 1, 1, 1), (2, 3, 5, 4, 2), (3, 4, 2, 3, 3)):
+        parts = draw.normal(b, n, p), draw.normal(d, p), draw.normal(d), draw.normal(n + 1, d)
+        yield call(*parts, encoder, draw.normal(k, d))
+        for wrt in (1, 2, 3, 5):
+            yield call(*parts, encoder, draw.normal(k, d), via=student.grad(wrt))
+
+
+vits.fault(
+    "the class token stands at the end",
+    """You put the class token behind the patches, and read the first vector: that is a patch. The
+    row of positions that is meant for the token goes to a patch, too.""",
+    start=lambda x, token: torch.cat([x, token.expand(len(x), 1, -1)], dim=1),
+)
+vits.fault(
+    "the last vector is read",
+    """You read the last vector after the encoder. It belongs to the last patch; the class token stands
+    in front.""",
+    take=lambda x: x[:, -1],
+)
+vits.fault(
+    "the mean is read",
+    """You average over all vectors. Some Vision Transformers do; this one reads the vector at the
+    place of the class token.""",
+    take=lambda x: x.mean(1),
+)
+vits.fault(
+    "no positions",
+    """You never add the positions. Without them the model cannot tell an image from one whose patches
+    are shuffled.""",
+    place=lambda x, positions: x,
+)
+vits.fault(
+    "positions multiplied",
+    """You multiply by the positions. They are added, so that a position of 0 changes nothing.""",
+    place=lambda x, positions: x * positions,
+)
+vits.fault(
+    "positions of the patches only",
+    """The class token gets no position: you start with the second row of the table at the patches,
+    which is right, and leave the token's own row out.""",
+    place=lambda x, positions: torch.cat([x[:, :1], x[:, 1:] + positions[1:]], dim=1),
+)
+vits.fault(
+    "positions off by one",
+    """You give each token the row of its neighbour: row 0 belongs to the class token and row 1 to the
+    first patch.""",
+    place=lambda x, positions: x + positions.roll(1, 0),
+)
+vits.fault(
+    "the encoder is left out",
+    """You read the class token before the encoder has run. It has seen no patch yet, so that the
+    logits are the same for all images.""",
+    encode=lambda x, encoder: x,
+)
+vits.fault(
+    "the class token does not take part",
+    """You let the encoder see zeros in place of the class token. What it learned never enters.""",
+    start=lambda x, token: in_front(x, 0 * token),
+)
+
+# --- shift_weights -----------------------------------------------------------------------------
+
+
+def stepped(i, by):
+    return i + by
+
+
+def stops(place, size):
+    return place.clamp(0, size - 1)
+
+
+def one_hot(target, pixels):
+    return torch.eye(pixels)[target]
+
+
+def ordered(down, right):
+    return down, right
+
+
+def shift(height, width, down, right, *, step=stepped, edge=stops, table=one_hot, swap=ordered):
+    """The right answer in three steps; a fault replaces one of them."""
+    pixel = torch.arange(height * width)
+    down, right = swap(down, right)
+    row = edge(step(pixel // width, down), height)
+    column = edge(step(pixel % width, right), width)
+    return table(row * width + column, height * width)
+
+
+shifts = WrongAnswers("shift_weights", tests=("by_hand", "two_ways"), right=shift)
+
+
+@witnesses(of="shift_weights")
+def shift_calls(draw):
+    for sizes in ((1, 3, 0, 1), (3, 4, 1, -1), (4, 3, -2, 1), (2, 5, 0, 0), (3, 3, 1, 2)):
+        yield call(*sizes)
+    yield call(3, 5, 5, -7)
+
+
+shifts.fault(
+    "the other way",
+    """Your head looks up where it should look down, and to the left for the right. Check on one row:
+    with `right = 1` pixel 0 looks at pixel 1.""",
+    step=lambda i, by: i - by,
+)
+shifts.fault(
+    "rows and columns exchanged",
+    """You move along the row by `down` and along the column by `right`. With equal numbers nobody
+    notices.""",
+    swap=lambda down, right: (right, down),
+)
+shifts.fault(
+    "around the edge",
+    """What leaves the image comes in again on the other side. Here a look stops at the edge: the
+    nearest pixel takes the place.""",
+    edge=lambda place, size: place % size,
+)
+shifts.fault(
+    "mirrored at the edge",
+    """What leaves the image is reflected back into it. Here a look stops at the edge.""",
+    fails=("by_hand", "two_ways"),
+    edge=lambda place, size: (
+        size - 1 - ((place % max(2 * size - 2, 1)) - (size - 1)).abs() if size > 1 else 0 * place
+    ),
+)
+shifts.axes_swapped(
+    "looked at from the other side",
+    """Your rows say by whom a pixel is looked at. Row i belongs to the pixel that looks, and sums to
+    one.""",
+)
+
+
+@shifts("nothing beyond the edge")
+def shift_zero(height, width, down, right):
+    """A pixel whose neighbour lies outside looks at nothing: its row is 0. Attention weights sum to
+    one, so that each row needs a pixel; here it is the nearest one.
+    """
+    pixel = torch.arange(height * width)
+    row, column = pixel // width + down, pixel % width + right
+    inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+    return shift(height, width, down, right) * inside[:, None]
+
+
+@shifts("counted in one line", fails=("two_ways",))
+def shift_flat(height, width, down, right):
+    """You add `down * width + right` to the number of a pixel. At the end of a row it then goes on
+    with the next row. Row and column have to stop at their own edge.
+    """
+    pixel = torch.arange(height * width)
+    target = (pixel + down * width + right).clamp(0, height * width - 1)
+    return torch.eye(height * width)[target]
+
+
+@shifts("row and column by the height", fails=("by_hand", "two_ways"))
+def shift_by_height(height, width, down, right):
+    """You find row and column by dividing by the height. A row has as many pixels as the image is
+    wide.
+    """
+    pixel = torch.arange(height * width)
+    row, column = stops(pixel // height + down, height), stops(pixel % height + right, width)
+    return torch.eye(height * width)[row * width + column]
+
+
+# --- convolution_as_attention ------------------------------------------------------------------
+
+
+def from_middle(a, size):
+    return a - size // 2
+
+
+def as_given(weight):
+    return weight
+
+
+def added(heads):
+    return sum(heads)
+
+
+def convolve(images, weight, *, where=from_middle, edge=stops, kernel=as_given, join=added):
+    """The right answer in steps; a fault replaces one of them."""
+    height, width = images.shape[2:]
+    pixels = images.flatten(2).transpose(1, 2)
+    weight, size = kernel(weight), weight.shape[-1]
+    heads = []
+    for a in range(size):
+        for b in range(size):
+            looks = shift(height, width, where(a, size), where(b, size), edge=edge)
+            heads.append(looks.to(images.dtype) @ pixels @ weight[:, :, a, b].T)
+    return join(heads).transpose(1, 2).unflatten(-1, (height, width))
+
+
+convolutions = WrongAnswers(
+    "convolution_as_attention", tests=("by_hand", "values", "gradient"), right=convolve
+)
+
+
+@witnesses(of="convolution_as_attention")
+def convolution_calls(draw):
+    for b, c, h, w, f, k in ((1, 1, 1, 3, 1, 3), (2, 2, 4, 5, 3, 3), (1, 2, 3, 3, 2, 5)):
+        inputs = draw.normal(b, c, h, w), draw.normal(f, c, k, k)
+        yield call(*inputs)
+        for wrt in range(2):
+            yield call(*inputs, via=student.grad(wrt))
+
+
+convolutions.fault(
+    "the kernel hangs below the pixel",
+    """Your kernel starts at the pixel and reaches down and to the right. Its middle should lie on the
+    pixel: half of the shifts are negative.""",
+    where=lambda a, size: a,
+)
+convolutions.fault(
+    "the kernel is turned round",
+    """You turn the kernel by half a turn, as mathematicians do in a convolution. torch's `Conv2d` does
+    not, and the formula here does not either.""",
+    where=lambda a, size: size // 2 - a,
+)
+convolutions.fault(
+    "rows and columns of the kernel exchanged",
+    """You take the entry (b, a) of the kernel for the shift (a, b). For symmetric kernels nobody
+    notices.""",
+    kernel=lambda weight: weight.transpose(2, 3),
+)
+convolutions.fault(
+    "the mean of the heads",
+    """You average over the heads. The formula adds them up, as the output projection of multi-head
+    attention does.""",
+    join=lambda heads: sum(heads) / len(heads),
+)
+convolutions.fault(
+    "around the edge",
+    """What leaves the image comes in again on the other side. Here the nearest pixel of the image
+    stands beyond the edge.""",
+    edge=lambda place, size: place % size,
+)
+convolutions.fault(
+    "the middle head only",
+    """Only the head that looks at its own pixel takes part, so that no pixel learns of another one.
+    Look at what your loops add up.""",
+    join=lambda heads: heads[len(heads) // 2],
+)
+convolutions.fault(
+    "the last head only",
+    """You overwrite the result in every turn of the loop, so that only the last head is left. Add
+    to it.""",
+    join=lambda heads: heads[-1],
+)
+
+
+@convolutions("zeros beyond the edge")
+def convolution_zero(images, weight):
+    """You put zeros beyond the edge. A head whose look leaves the image has to look somewhere: here
+    at the nearest pixel.
+    """
+    half, (h, w) = weight.shape[-1] // 2, images.shape[2:]
+    padded = F.pad(images, (half,) * 4)
+    inner = convolve(padded, weight)
+    return inner[:, :, half : half + h, half : half + w]
+
+
+convolutions.detached(fails=("values", "gradient"))
+
+# --- linear_attention --------------------------------------------------------------------------
+
+
+def elu_plus_one(x):
+    return F.elu(x) + 1
+
+
+def running(x):
+    return x.cumsum(0)
+
+
+def divided(read, norm):
+    return read / norm
+
+
+def recur(query, key, value, *, feature=elu_plus_one, states=running, sums=running, end=divided):
+    """The right answer in four steps; a fault replaces one of them."""
+    query, key = feature(query), feature(key)
+    state = states(key[:, :, None] * value[:, None])  # (L, E, Ev)
+    norm = (query * sums(key)).sum(-1, keepdim=True)
+    return end((query[:, :, None] * state).sum(1), norm)
+
+
+linear = WrongAnswers(
+    "linear_attention", tests=("by_hand", "values", "long", "gradient"), right=recur
+)
+
+
+@witnesses(of="linear_attention")
+def linear_calls(draw):
+    for length, e, v in ((3, 2, 1), (5, 3, 2), (4, 4, 4), (7, 1, 3)):
+        inputs = draw.normal(length, e), draw.normal(length, e), draw.normal(length, v)
+        yield call(*inputs)
+        for wrt in range(3):
+            yield call(*inputs, via=student.grad(wrt))
+    yield call(torch.zeros(3, 2), torch.zeros(3, 2), draw.normal(3, 1))
+
+
+def everything(x):
+    return x.sum(0, keepdim=True).expand_as(x)
+
+
+def before(x):
+    return x.cumsum(0) - x
+
+
+linear.fault(
+    "everything is seen",
+    """Every position sees the whole sequence, its future included: you add up the state over all keys
+    before anybody reads.""",
+    but=("long",),
+    states=everything,
+    sums=everything,
+)
+linear.fault(
+    "the norm sees the future",
+    """The state above the line runs, and the sum below it goes over all keys. Both have to stop at the
+    position that reads.""",
+    but=("long",),
+    sums=everything,
+)
+linear.fault(
+    "not divided",
+    """You leave the denominator out. Its weights do not sum to one then, and the result grows with the
+    position.""",
+    but=("long",),
+    end=lambda read, norm: read,
+)
+linear.fault(
+    "divided by the number of keys",
+    """You divide by how many keys there were. The weights are not all one; divide by their sum.""",
+    fails=("by_hand", "values", "gradient"),
+    end=lambda read, norm: read / torch.arange(1, len(read) + 1)[:, None],
+)
+linear.fault(
+    "elu without the one",
+    """Your features can be negative: the 1 is missing. Weights then cancel, and the sum below the line
+    can be 0.""",
+    but=("long",),
+    feature=F.elu,
+)
+linear.fault(
+    "relu",
+    """You take the relu as the feature map. It is 0 for negative numbers, where nothing is learned and
+    the sum below the line can be 0.""",
+    but=("long",),
+    feature=torch.relu,
+)
+linear.fault(
+    "the exponential of each entry",
+    """You take the exponential as the feature map. The formula names another one, which grows like
+    its input.""",
+    fails=("values", "gradient"),
+    feature=torch.exp,
+)
+
+
+@linear("the table is built", fails=("long",))
+def linear_table(query, key, value):
+    """Your values are right, but the table of all pairs is in memory. Keep one state that is added to
+    from position to position; the table never has to exist.
+    """
+    scores = elu_plus_one(query) @ elu_plus_one(key).T
+    scores = scores.tril()
+    return scores / scores.sum(-1, keepdim=True) @ value
+
+
+@linear("softmax attention", fails=("values", "long", "gradient"))
+def linear_softmax(query, key, value):
+    """You compute ordinary causal attention, with a softmax. Its exponential of a product cannot be
+    written as a product of features of finite size, so that it needs the table.
+    """
+    scores = query @ key.T / query.shape[-1] ** 0.5
+    past = torch.ones_like(scores, dtype=torch.bool).tril()
+    return scores.masked_fill(~past, -torch.inf).softmax(-1) @ value
+
+
+@linear("reads before it writes", but=("long",))
+def linear_before(query, key, value):
+    """You read the state before you add the position's own key and value to it. Position i sees the
+    keys up to its own, itself included.
+    """
+    query, key = elu_plus_one(query), elu_plus_one(key)
+    state = before(key[:, :, None] * value[:, None])
+    norm = (query * before(key)).sum(-1, keepdim=True)
+    return (query[:, :, None] * state).sum(1) / norm.clamp(min=1e-6)
+
+
+linear.detached(fails=("values", "gradient"))
+
+# --- the repair and the test -------------------------------------------------------------------
+
+
+def right_start(x, token, positions):
+    return in_front(x, token) + positions
+
+
+def embed(
+    images,
+    patch_size,
+    projection,
+    class_token,
+    positions,
+    *,
+    order=reading_order,
+    start=right_start,
+):
+    """The right answer in two steps."""
+    return start(cut(images, patch_size, order=order) @ projection.T, class_token, positions)
+
+
+fixed = WrongAnswers("fixed_embed", tests=("one_channel", "colours"), right=embed)
+
+
+@witnesses(of="fixed_embed")
+def embed_calls(draw):
+    for b, c, h, w, d in ((1, 1, 4, 4, 4), (2, 1, 4, 6, 3), (1, 2, 4, 4, 8), (2, 3, 4, 2, 5)):
+        yield call(
+            *(draw.normal(b, c, h, w), 2, draw.normal(d, c * 4), draw.normal(d)),
+            draw.normal(h * w // 4 + 1, d),
+        )
+
+
+def colours_last(grid):
+    return grid.permute(0, 2, 4, 3, 5, 1)
+
+
+def last_row_first(x, token, positions):
+    return in_front(x, token) + positions.roll(1, 0)
+
+
+fixed.fault(
+    "the colours still come last",
+    """The positions are right now. Inside a patch you still put the channels of a pixel side by side;
+    the projection expects channel by channel.""",
+    fails=("colours",),
+    order=colours_last,
+)
+fixed.fault(
+    "the rows of the positions are still shifted",
+    """The patches are right now. But the class token still gets the last row of the positions, and
+    each patch the row of its neighbour.""",
+    fails=("one_channel",),
+    start=last_row_first,
+)
+
+
+@fixed("both faults are still there")
+def embed_broken(images, patch_size, projection, class_token, positions):
+    """This is the broken code as it stands. Follow one pixel of the second channel, and the last row
+    of the positions, by hand.
+    """
+    x = cut(images, patch_size, order=colours_last) @ projection.T
+    return last_row_first(x, class_token, positions)
+
+
+@fixed("no positions", fails=("one_channel",))
+def embed_without(images, patch_size, projection, class_token, positions):
+    """You took the positions out in place of mending them. Every token needs its own row."""
+    return in_front(cut(images, patch_size) @ projection.T, class_token)
+
+
+@fixed("the class token has no position", fails=("one_channel",))
+def embed_token(images, patch_size, projection, class_token, positions):
+    """The patches are right now, and the class token has no position. Row 0 belongs to it."""
+    x = cut(images, patch_size) @ projection.T + positions[1:]
+    return in_front(x, class_token)
+
+
+checks = WrongAnswers("check_patchify", tests=("plain", "mutants"))
+
+
+@witnesses(of="check_patchify")
+def check_calls(draw):
+    for candidate in (
+        cut,
+        lambda images, patch_size: 0 * cut(images, patch_size),
+        lambda images, patch_size: cut(images, patch_size, order=colours_last),
+        lambda images, patch_size: images,
+        lambda images, patch_size: 1 + cut(images, patch_size),
+        lambda *inputs: 1 / 0,
+    ):
+        yield call(candidate)
+
+
+@checks("accepts everything")
+def check_nothing(candidate):
+    """Your test says True whatever it is given, so that no wrong answer is caught. Call the candidate
+    and compare what comes back with numbers of your own.
+    """
+    return True
+
+
+@checks("rejects everything")
+def check_refuse(candidate):
+    """Your test says False even for a right answer. Look at the numbers you compare with, at their
+    dtype, and at what you return in the end.
+    """
+    return False
+
+
+@checks("only the shape is looked at")
+def check_shape(candidate):
+    """You compare the shape of the answer and no value in it. Nearly all wrong cuts have the right
+    shape.
+    """
+    try:
+        return tuple(candidate(torch.ones(2, 3, 4, 6), 2).shape) == (2, 6, 12)
+    except Exception:
+        return False
+
+
+@checks("one grey image", fails=("mutants",))
+def check_grey(candidate):
+    """Your image has one channel. Wrong orders of the channels, and of images, need more of both to
+    show.
+    """
+    images = torch.arange(24.0).reshape(1, 1, 4, 6)
+    try:
+        got = candidate(images, 2)
+    except Exception:
+        return False
+    return tuple(got.shape) == (1, 6, 4) and bool(torch.equal(got, cut(images, 2)))
+
+
+@checks("a constant image", fails=("plain", "mutants"))
+def check_constant(candidate):
+    """All pixels of your image are the same, so that no order of them can be wrong. Number the
+    pixels.
+    """
+    images = torch.zeros(2, 3, 4, 6)
+    try:
+        got = candidate(images, 2)
+    except Exception:
+        return False
+    return tuple(got.shape) == (2, 6, 12) and bool(torch.equal(got, cut(images, 2)))

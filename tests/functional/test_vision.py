@@ -1,0 +1,249 @@
+"""Patches, positions and convolutions as attention: by hand, references, gradients, mutants."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from mutation import mutant
+from tolerances import FLOAT64
+from torch import Tensor, nn
+from torch.autograd import gradcheck
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from attn_course import functional, reference
+
+MODULE = "attn_course.functional.vision"
+Function = Callable[..., Tensor]
+randn = partial(torch.randn, dtype=torch.float64)
+
+
+def same_as_reference(ours: Tensor, theirs: object) -> None:
+    assert_close(ours, torch.as_tensor(theirs), **FLOAT64)
+
+
+def check_patchify(function: Function) -> None:
+    """All oracles for patchify."""
+    numbered = torch.arange(16.0).view(1, 1, 4, 4)
+    want = [[0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]
+    assert function(numbered, 2)[0].tolist() == want
+    for size in (2, (3, 5), 1):
+        images = randn(2, 3, 6, 10)
+        patches = function(images, size)
+        sides = (size, size) if isinstance(size, int) else size
+        same_as_reference(patches, reference.patchify(images, sides))
+        # a convolution with the stride of its kernel is a linear map of the patches
+        kernel = randn(7, 3, *sides)
+        convolved = F.conv2d(images, kernel, stride=sides)
+        assert_close(patches @ kernel.flatten(1).T, convolved.flatten(2).mT, **FLOAT64)
+    assert gradcheck(lambda x: function(x, 2), randn(1, 2, 2, 4, requires_grad=True))
+
+
+def check_unpatchify(function: Function) -> None:
+    """All oracles for unpatchify."""
+    for size in (2, (3, 5), 1):
+        images = randn(2, 3, 6, 10)
+        patches = functional.patchify(images, size)
+        assert torch.equal(function(patches, (6, 10), size), images)
+    sides = (2, 5)
+    same_as_reference(function(randn(2, 6, 30), (6, 10), sides) * 0, 0 * images.clone())
+    patches = randn(2, 6, 30)
+    same_as_reference(
+        function(patches, (6, 10), sides), reference.unpatchify(patches, (6, 10), sides)
+    )
+
+
+def check_positions(function: Function) -> None:
+    """All oracles for sinusoidal_positions_2d."""
+    for height, width, size, base in ((3, 5, 8, 10000.0), (1, 2, 4, 7.0), (4, 1, 12, 100.0)):
+        table = function(height, width, size, base=base, dtype=torch.float64)
+        want = reference.sinusoidal_positions_2d(height, width, size, base=base)
+        same_as_reference(table, want)
+    grid = function(3, 5, 8).view(3, 5, 8)
+    assert (grid[:, :, :4] == grid[:, :1, :4]).all()  # the first half knows the row only
+    assert (grid[:, :, 4:] == grid[:1, :, 4:]).all()
+
+
+def check_interpolation(function: Function) -> None:
+    """All oracles for interpolate_positions."""
+    for old, new, prefix in (((3, 5), (7, 4), 1), ((2, 2), (5, 3), 0), ((4, 3), (2, 3), 2)):
+        table = randn(prefix + old[0] * old[1], 7)
+        want = reference.interpolate_positions(table, old, new, num_prefix=prefix)
+        same_as_reference(function(table, old, new, num_prefix=prefix), want)
+    table = randn(13, 2)
+    assert function(table, (3, 4), (3, 4), num_prefix=1) is table
+    flat = torch.full((12, 2), 3.0)
+    assert_close(function(flat, (3, 4), (5, 7)), torch.full((35, 2), 3.0))
+    table.requires_grad_()
+    assert gradcheck(lambda x: function(x, (3, 4), (2, 5), num_prefix=1), table)
+
+
+def check_shift_bias(function: Function) -> None:
+    """All oracles for shift_bias."""
+    shifts = torch.tensor([[0, 0], [1, -2], [-1, 0]])
+    for height, width in ((3, 5), (1, 4)):
+        bias = function(height, width, shifts, sharpness=1.7, dtype=torch.float64)
+        same_as_reference(bias, reference.shift_bias(height, width, shifts, sharpness=1.7))
+    assert function(2, 3, shifts).shape == (3, 6, 6)
+
+
+def check_convolution(function: Function) -> None:
+    """All oracles for convolution_as_attention."""
+    row, kernel = torch.tensor([[[[1.0, 2.0, 4.0]]]]), torch.zeros(1, 1, 3, 3)
+    kernel[0, 0, 1] = torch.tensor([1.0, 0.0, 10.0])
+    assert function(row, kernel).flatten().tolist() == [21, 41, 42]
+    for sides in ((3, 3), (1, 5), (1, 1)):
+        images, weight, bias = randn(2, 3, 5, 7), randn(4, 3, *sides), randn(4)
+        # the theorem: the same numbers as a convolution that repeats the edge, and its gradients
+        plain = nn.Conv2d(3, 4, sides, padding=(sides[0] // 2, sides[1] // 2),
+                          padding_mode="replicate").double()  # fmt: skip
+        leaves = [x.requires_grad_() for x in (images, weight, bias)]
+        wanted = torch.func.functional_call(plain, {"weight": weight, "bias": bias}, (images,))
+        found = function(*leaves)
+        assert_close(found, wanted, **FLOAT64)
+        upstream = torch.randn_like(found)
+        assert_close(
+            torch.autograd.grad(found, leaves, upstream),
+            torch.autograd.grad(wanted, leaves, upstream),
+            **FLOAT64,
+        )
+        numbers = [x.detach().numpy() for x in leaves]
+        same_as_reference(found.detach(), reference.convolution_as_attention(*numbers))
+
+
+def check_standardized(function: Function) -> None:
+    """All oracles for standardize_weight."""
+    weight = 3 + 5 * randn(4, 3, 2, 7)
+    for eps in (1e-10, 0.5):
+        want = reference.standardize_weight(weight, eps=eps)
+        same_as_reference(function(weight, eps=eps), want)
+    made = function(weight)
+    assert_close(made.flatten(1).mean(1), torch.zeros(4).double(), **FLOAT64)
+    assert_close(made.flatten(1).var(1, correction=0), torch.ones(4).double(), **FLOAT64)
+    assert gradcheck(function, randn(2, 3, 2, 1, requires_grad=True))
+
+
+CASES: list[tuple[str, Callable[[Function], None], list[tuple[str, str]]]] = [
+    (
+        "patchify",
+        check_patchify,
+        [
+            ("0, 2, 4, 1, 3, 5", "0, 4, 2, 1, 3, 5"),
+            ("0, 2, 4, 1, 3, 5", "0, 2, 4, 3, 5, 1"),
+            ("0, 2, 4, 1, 3, 5", "0, 2, 4, 1, 5, 3"),
+            ("down, rows, across, columns)", "rows, down, columns, across)"),
+        ],
+    ),
+    (
+        "unpatchify",
+        check_unpatchify,
+        [("0, 3, 1, 4, 2, 5", "0, 3, 2, 4, 1, 5"), ("0, 3, 1, 4, 2, 5", "0, 3, 1, 5, 2, 4")],
+    ),
+    (
+        "sinusoidal_positions_2d",
+        check_positions,
+        [
+            ("rows.repeat_interleave(width, dim=0)", "rows.repeat(width, 1)"),
+            ("for length in (height, width)", "for length in (width, height)"),
+            ("embed_dim // 2, base=base", "embed_dim // 2"),
+        ],
+    ),
+    (
+        "interpolate_positions",
+        check_interpolation,
+        [
+            ("align_corners=False", "align_corners=True"),
+            ('mode="bicubic", align_corners=False', 'mode="nearest"'),
+            ("size=new_size", "size=new_size[::-1]"),
+            ("grid = table[num_prefix:]", "grid = table[: len(table) - num_prefix]"),
+        ],
+    ),
+    (
+        "shift_bias",
+        check_shift_bias,
+        [
+            ("way - shifts", "way + shifts"),
+            ("place // width, place % width", "place // height, place % height"),
+            ("-sharpness *", "sharpness *"),
+            (".square().sum(-1)", ".abs().sum(-1)"),
+        ],
+    ),
+    (
+        "convolution_as_attention",
+        check_convolution,
+        [
+            ("permute(2, 1, 0)", "flip(2).permute(2, 1, 0)"),
+            ("heads.sum(1) + bias", "heads.sum(1)"),
+            ("heads.sum(1) if", "heads.mean(1) if"),
+            ("sharpness=sharpness, dtype=wide", "sharpness=1.0, dtype=wide"),
+            ("attn_mask=scores", "attn_mask=scores.mT"),
+        ],
+    ),
+    (
+        "standardize_weight",
+        check_standardized,
+        [("wide - wide.mean(axes, keepdim=True)", "wide"), ("(variance + eps)", "variance"),
+         (".square().mean(axes", ".square().sum(axes")],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "check", "_"), CASES, ids=[name for name, _, _ in CASES])
+def test_agrees_with_every_oracle(
+    name: str, check: Callable[[Function], None], _: list[tuple[str, str]]
+) -> None:
+    check(getattr(functional, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "check", "old", "new"),
+    [(name, check, old, new) for name, check, changes in CASES for old, new in changes],
+)
+def test_oracles_reject_a_changed_line(
+    name: str, check: Callable[[Function], None], old: str, new: str
+) -> None:
+    with pytest.raises((AssertionError, RuntimeError, ValueError)):
+        check(mutant(MODULE, name, old, new))
+
+
+def test_heads_that_look_at_shifts_are_nearly_one_hot() -> None:
+    shifts = functional.kernel_shifts((3, 5))
+    assert shifts.tolist() == [[i, j] for i in (-1, 0, 1) for j in (-2, -1, 0, 1, 2)]
+    weights = functional.shift_bias(4, 6, shifts, sharpness=100.0, dtype=torch.float64).softmax(-1)
+    top, _ = weights.sort(dim=-1, descending=True)
+    assert float(1 - top[..., 0].min()) < 1e-40 or bool((top[..., 0] == 1).all())
+    assert float(top[..., 1].max()) < 1e-40
+    # a soft one is no convolution: the theorem is about the limit
+    images, weight = randn(1, 2, 5, 5), randn(3, 2, 3, 3)
+    hard = functional.convolution_as_attention(images, weight)
+    gaps = [
+        float((functional.convolution_as_attention(images, weight, sharpness=a) - hard).abs().max())
+        for a in (0.5, 2.0, 8.0, 32.0)
+    ]
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[0] > 0.1
+    assert gaps[-1] < 1e-10
+
+
+def test_bad_sizes_are_refused_by_name() -> None:
+    images = torch.zeros(2, 3, 6, 10)
+    with pytest.raises(ValueError, match=r"images: expected sides that are multiples .*\(4, 4\)"):
+        functional.patchify(images, 4)
+    with pytest.raises(ValueError, match="patch_size: expected one or two whole numbers"):
+        functional.patchify(images, 0)
+    with pytest.raises(ValueError, match=r"image_size: expected multiples"):
+        functional.unpatchify(torch.zeros(2, 15, 12), (6, 9), 2)
+    with pytest.raises(ValueError, match="patches: expected size 15 on axis 1"):
+        functional.unpatchify(torch.zeros(2, 14, 12), (6, 10), 2)
+    with pytest.raises(ValueError, match="patches: expected a multiple of 4 features, got 13"):
+        functional.unpatchify(torch.zeros(2, 15, 13), (6, 10), 2)
+    with pytest.raises(ValueError, match="embed_dim: expected a positive multiple of 4, got 6"):
+        functional.sinusoidal_positions_2d(3, 5, 6)
+    with pytest.raises(ValueError, match="table: expected size 13 on axis 0"):
+        functional.interpolate_positions(torch.zeros(12, 5), (3, 4), (5, 5), num_prefix=1)
+    with pytest.raises(ValueError, match=r"kernel_size: expected odd sides, got \(3, 2\)"):
+        functional.kernel_shifts((3, 2))
+    convolution = mutant(MODULE, "convolution_as_attention", "def ", "def ")  # shapes unchecked
+    with pytest.raises(ValueError, match="weight: expected size 3 on axis 1"):
+        convolution(images, torch.zeros(5, 2, 3, 3))
