@@ -9,6 +9,7 @@ from attn_course.functional.agreement import (
     total_variation,
 )
 from attn_course.functional.attention import attention
+from attn_course.functional.banded_attention import sliding_window_attention
 from attn_course.functional.convolution import (
     causal_convolution,
 )
@@ -56,7 +57,12 @@ from attn_course.functional.head_analysis import (
     induction_score,
     previous_token_score,
 )
-from attn_course.functional.local_window import local_m_mask, local_p_position, local_p_weights
+from attn_course.functional.local_window import (
+    local_m_mask,
+    local_p_position,
+    local_p_weights,
+    local_window_attention,
+)
 from attn_course.functional.memory import (
     memory_hop,
     position_encoding,
@@ -67,6 +73,16 @@ from attn_course.functional.norms import (
     batch_norm,
     layer_norm,
     rms_norm,
+)
+from attn_course.functional.patterns import (
+    Pattern,
+    blockwise_pattern,
+    causal_pattern,
+    fixed_pattern,
+    global_pattern,
+    random_pattern,
+    strided_pattern,
+    window_pattern,
 )
 from attn_course.functional.positions import (
     alibi_bias,
@@ -79,6 +95,7 @@ from attn_course.functional.positions import (
     scaled_base,
     sinusoidal_positions,
 )
+from attn_course.functional.receptive_field import receptive_field, window_reach
 from attn_course.functional.recurrent import (
     gru_cell,
     jacobian_product,
@@ -115,6 +132,7 @@ from attn_course.functional.softmax import log_softmax, logsumexp, masked_softma
 
 __all__ = [
     "AttentionFn",
+    "Pattern",
     "additive_score",
     "alibi_bias",
     "alibi_slopes",
@@ -130,8 +148,10 @@ __all__ = [
     "best_baseline",
     "block_flops",
     "block_parameters",
+    "blockwise_pattern",
     "cache_bytes",
     "causal_convolution",
+    "causal_pattern",
     "clip_by_global_norm",
     "concat_score",
     "cosine_score",
@@ -142,9 +162,11 @@ __all__ = [
     "feed_forward",
     "feed_forward_flops",
     "feed_forward_parameters",
+    "fixed_pattern",
     "flex_attention_fn",
     "gelu",
     "general_score",
+    "global_pattern",
     "grad_cam",
     "gradient_map",
     "gradient_reach",
@@ -166,6 +188,7 @@ __all__ = [
     "local_m_mask",
     "local_p_position",
     "local_p_weights",
+    "local_window_attention",
     "location_score",
     "log_softmax",
     "logsumexp",
@@ -177,6 +200,8 @@ __all__ = [
     "permute_weights",
     "position_encoding",
     "previous_token_score",
+    "random_pattern",
+    "receptive_field",
     "recurrent_steps",
     "reinforce_loss",
     "relative_position_bucket",
@@ -194,9 +219,11 @@ __all__ = [
     "sentence_vectors",
     "silu",
     "sinusoidal_positions",
+    "sliding_window_attention",
     "softmax",
     "spearman",
     "straight_through",
+    "strided_pattern",
     "swiglu",
     "tanh_score",
     "total_variation",
@@ -204,4 +231,6 @@ __all__ = [
     "transformer_parameters",
     "weight_entropy",
     "weighted_mean",
+    "window_pattern",
+    "window_reach",
 ]

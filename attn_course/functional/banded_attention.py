@@ -47,9 +47,9 @@ def sliding_window_attention(
        S_i = \{ j : \mathrm{window}(i, j) \lor g_i \lor g_j \}
 
     Beltagy et al. (2020): sliding window, dilated sliding window and global attention. The window
-    is that of :func:`attn_course.masks.window_mask`; the result that of full attention under
-    :meth:`attn_course.functional.Pattern.mask`. Time and memory grow with L·W, not with L²; the
-    backward pass computes the weights again instead of keeping them.
+    is that of :func:`attn_course.functional.window_pattern`, and the result that of full attention
+    under its mask. Time grows with L·W, not with L²; the backward pass computes the weights again
+    instead of keeping them, so that memory grows with L alone.
 
     Args:
         query: What is looked for, one row per position.
@@ -445,7 +445,9 @@ def _pieces(
             yield rows, slice(start, stop), keys
 
 
-def _blocks(queries: slice, length: int, shape: _Shape, block: int) -> Iterator[tuple[slice, slice]]:
+def _blocks(
+    queries: slice, length: int, shape: _Shape, block: int
+) -> Iterator[tuple[slice, slice]]:
     """Blocks of queries, and the keys of their band."""
     for start in range(queries.start, queries.stop, block):
         stop = min(queries.stop, start + block)
@@ -512,7 +514,8 @@ def _weights(
     if seen.closed is not None:
         band.masked_fill_(seen.closed[rows, None, keys], -torch.inf)
     if extra_key is not None:
-        assert seen.shut is not None and seen.at is not None
+        assert seen.shut is not None
+        assert seen.at is not None
         far = scores[:, :, :extra]
         far.baddbmm_(query, extra_key.mT, beta=0, alpha=shape.scale)
         shut = seen.shut[rows, None]  # (G, 1, X)
@@ -542,14 +545,14 @@ def _forward(
     extra = 0 if extra_key is None else extra_key.shape[1]
     sizes = _sizes(query, shape, extra)
     length, reach = query.shape[1], sizes.block + shape.left + shape.right
-    buffer = query.new_empty(
-        sizes.rows * sizes.block * (min(reach, length) + extra), dtype=wide
-    )
+    buffer = query.new_empty(sizes.rows * sizes.block * (min(reach, length) + extra), dtype=wide)
     corner, widened = _corner(sizes.block, buffer), _Widened(wide)
     for rows, queries, keys in _pieces(query, shape, sizes):
         q, k = widened("q", query[rows, queries]), widened("k", key[rows, keys])
         v = widened("v", value[rows, keys])
-        far_k, far_v = (None if one is None else one[rows].to(wide) for one in (extra_key, extra_value))
+        far_k, far_v = (
+            None if one is None else one[rows].to(wide) for one in (extra_key, extra_value)
+        )
         target = output[rows, queries]
         found = widened.empty("found", target)
         for block, near in _blocks(queries, length, shape, sizes.block):
@@ -592,14 +595,18 @@ def _backward(
     for rows, queries, keys in _pieces(query, shape, sizes):
         q, k = widened("q", query[rows, queries]), widened("k", key[rows, keys])
         v = widened("v", value[rows, keys])
-        far_k, far_v = (None if one is None else one[rows].to(wide) for one in (extra_key, extra_value))
+        far_k, far_v = (
+            None if one is None else one[rows].to(wide) for one in (extra_key, extra_value)
+        )
         g = widened("g", grad[rows, queries])
         target = grad_query[rows, queries]
         found = widened.empty("found", target)
         for block, near in _blocks(queries, length, shape, sizes.block):
             here, there = _within(block, queries), _within(near, keys)
             size = (len(q), block.stop - block.start, extra + near.stop - near.start)
-            scores, slope = (one[: size[0] * size[1] * size[2]].view(size) for one in (buffer, slopes))
+            scores, slope = (
+                one[: size[0] * size[1] * size[2]].view(size) for one in (buffer, slopes)
+            )
             q_block, k_block, g_block = q[:, here], k[:, there], g[:, here]
             weights = _weights(
                 scores, q_block, k_block, far_k, corner, rows, block, near, seen, shape
@@ -611,9 +618,7 @@ def _backward(
                 grad_extra_value[rows].baddbmm_(weights[:, :, :extra].mT, g_block)
                 torch.bmm(g_block, far_v.mT, out=slope[:, :, :extra])
             # through the softmax: w (dw - sum w dw)
-            torch.ops.aten._softmax_backward_data.out(
-                slope, weights, -1, wide, grad_input=slope
-            )
+            torch.ops.aten._softmax_backward_data.out(slope, weights, -1, wide, grad_input=slope)
             found_block = found[:, here]
             found_block.baddbmm_(slope[:, :, extra:], k_block, beta=0, alpha=shape.scale)
             grad_key[rows, near].baddbmm_(slope[:, :, extra:].mT, q_block, alpha=shape.scale)

@@ -8,11 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attn_course.interop import bert, gpt2, llama, marian, t5
+from attn_course.interop import bert, gpt2, llama, longformer, marian, t5
 from attn_course.interop._config import Family, Pair, activation_name, check_fields, same_value
 from attn_course.nn import EncoderModel, LanguageModel, Transformer
 
-FAMILIES = (bert.FAMILY, gpt2.FAMILY, llama.FAMILY, marian.FAMILY, t5.FAMILY)
+# a model of Longformer looks like one of BERT to everything but its attention
+FAMILIES = (
+    longformer.FAMILY,
+    bert.FAMILY,
+    gpt2.FAMILY,
+    llama.FAMILY,
+    marian.FAMILY,
+    t5.FAMILY,
+)
 
 
 def from_transformers(model: nn.Module) -> EncoderModel | LanguageModel | Transformer:
@@ -20,10 +28,11 @@ def from_transformers(model: nn.Module) -> EncoderModel | LanguageModel | Transf
 
     BERT becomes an :class:`~attn_course.nn.EncoderModel`, GPT-2 and Llama a
     :class:`~attn_course.nn.LanguageModel`, Marian and T5 a :class:`~attn_course.nn.Transformer`,
-    the encoder of T5 alone an :class:`~attn_course.nn.EncoderModel`. The result is called as
-    ``made(input_ids, padding_mask)`` with True for a real token, an encoder-decoder with
+    Longformer and the encoder of T5 alone an :class:`~attn_course.nn.EncoderModel`. The result is
+    called as ``made(input_ids, padding_mask)`` with True for a real token, an encoder-decoder with
     ``decoder_input_ids`` as well; it gives logits, or the last hidden state where the source has no
-    head. It has the dtype, the device and the mode (training or evaluation) of the source.
+    head; of Longformer, ``made(input_ids, padding_mask, global_mask=...)``, for texts of any
+    length. It has the dtype, the device and the mode (training or evaluation) of the source.
 
     Differs from transformers: a token's position is its place among the real tokens of its row,
     which is what ``generate`` makes of left padding. A plain call of a model of transformers counts
@@ -32,7 +41,8 @@ def from_transformers(model: nn.Module) -> EncoderModel | LanguageModel | Transf
     Args:
         model: One of ``BertModel``, ``BertForMaskedLM``, ``BertForSequenceClassification``,
             ``GPT2Model``, ``GPT2LMHeadModel``, ``LlamaModel``, ``LlamaForCausalLM``,
-            ``MarianModel``, ``MarianMTModel``, ``T5Model``, ``T5ForConditionalGeneration`` and
+            ``LongformerModel``, ``LongformerForMaskedLM``, ``MarianModel``, ``MarianMTModel``,
+            ``T5Model``, ``T5ForConditionalGeneration`` and
             ``T5EncoderModel``.
 
     Raises:
@@ -62,7 +72,7 @@ def to_transformers(model: nn.Module, *, config: Any = None) -> Any:
 
     Args:
         model: An :class:`~attn_course.nn.EncoderModel`, :class:`~attn_course.nn.LanguageModel` or
-            :class:`~attn_course.nn.Transformer` of one of the five architectures.
+            :class:`~attn_course.nn.Transformer` of one of the six architectures.
         config: Configuration of the result, such as that of the source, from which the ids of
             special tokens, labels and limits of length are kept. If not given, one is made from the
             modules; it knows of no special token.
@@ -74,7 +84,7 @@ def to_transformers(model: nn.Module, *, config: Any = None) -> Any:
     if family is None:
         raise ValueError(
             "model: expected an EncoderModel, LanguageModel or Transformer of the kind of BERT, "
-            f"GPT-2, Llama, Marian or T5, got {type(model).__name__}"
+            f"GPT-2, Llama, Longformer, Marian or T5, got {type(model).__name__}"
         )
     dtype, device = _numbers(model)
     with torch.random.fork_rng(devices=[]):
