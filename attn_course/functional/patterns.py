@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Shaped
 from torch import Tensor
 
 from attn_course._checks import check_tensor
@@ -113,12 +113,14 @@ def window_pattern(
             )
         )
     table = torch.tensor(each)
-
-    def near(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        step = table.to(h.device)[h]
-        return (i - j <= left * step) & (j - i <= right * step) & ((i - j) % step == 0)
-
-    return Pattern(near, heads=len(each))
+    return Pattern(
+        lambda b, h, i, j: (
+            (i - j <= left * table.to(h.device)[h])
+            & (j - i <= right * table.to(h.device)[h])
+            & ((i - j) % table.to(h.device)[h] == 0)
+        ),
+        heads=len(each),
+    )
 
 
 def strided_pattern(*, stride: int) -> Pattern:
@@ -191,12 +193,12 @@ def blockwise_pattern(
     if not any(shifts):
         return Pattern(lambda b, h, i, j: j // block_size == i // block_size)
     table = torch.tensor(list(shifts))
-
-    def permuted(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        block = (i // block_size + table.to(h.device)[h]) % num_blocks
-        return j // block_size == block
-
-    return Pattern(permuted, heads=len(shifts))
+    return Pattern(
+        lambda b, h, i, j: (
+            j // block_size == (i // block_size + table.to(h.device)[h]) % num_blocks
+        ),
+        heads=len(shifts),
+    )
 
 
 def random_pattern(
@@ -224,18 +226,20 @@ def random_pattern(
         raise ValueError(f"per_block: expected 1 to {num_blocks}, got {per_block}")
     chance = torch.Generator().manual_seed(seed)
     draws = torch.rand(num_heads, num_blocks, num_blocks, generator=chance).argsort(dim=-1)
-    table = draws < per_block  # (H, blocks, blocks), so many True in each row
+    table = torch.zeros(num_heads, num_blocks + 1, num_blocks + 1, dtype=torch.bool)
+    # so many True in each row; the last block stands for all that come after the text
+    table[:, :-1, :-1] = draws < per_block
+    return Pattern(
+        lambda b, h, i, j: table.to(h.device)[
+            h,
+            (i // block_size).clamp(max=num_blocks),
+            (j // block_size).clamp(max=num_blocks),
+        ],
+        heads=num_heads,
+    )
 
-    def drawn(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        last = num_blocks - 1
-        here, there = (i // block_size).clamp(max=last), (j // block_size).clamp(max=last)
-        found: Tensor = table.to(h.device)[h, here, there]
-        return found & (i // block_size <= last) & (j // block_size <= last)
 
-    return Pattern(drawn, heads=num_heads)
-
-
-def global_pattern(is_global: Bool[Tensor, "*B L"]) -> Pattern:
+def global_pattern(is_global: Shaped[Tensor, "*B L"]) -> Pattern:
     r"""Chosen positions see all, and all see them: :math:`g_i \lor g_j`.
 
     Beltagy et al. (2020).

@@ -7,6 +7,7 @@ from attn_course.reference.agreement import (
     total_variation,
 )
 from attn_course.reference.attention import attention
+from attn_course.reference.banded_attention import sliding_window_attention
 from attn_course.reference.convolution import (
     causal_convolution,
 )
@@ -32,7 +33,12 @@ from attn_course.reference.head_analysis import (
     induction_score,
     previous_token_score,
 )
-from attn_course.reference.local_window import local_m_mask, local_p_position, local_p_weights
+from attn_course.reference.local_window import (
+    local_m_mask,
+    local_p_position,
+    local_p_weights,
+    local_window_attention,
+)
 from attn_course.reference.memory import (
     memory_hop,
     memory_network,
@@ -56,6 +62,7 @@ from attn_course.reference.positions import (
     scaled_base,
     sinusoidal_positions,
 )
+from attn_course.reference.receptive_field import receptive_field, window_reach
 from attn_course.reference.recurrent import (
     RNNGradients,
     gru_cell,
@@ -130,6 +137,7 @@ __all__ = [
     "local_m_mask",
     "local_p_position",
     "local_p_weights",
+    "local_window_attention",
     "location_score",
     "log_softmax",
     "logsumexp",
@@ -140,6 +148,7 @@ __all__ = [
     "merge_attention",
     "position_encoding",
     "previous_token_score",
+    "receptive_field",
     "relative_position_bucket",
     "rms_norm",
     "rnn_bptt",
@@ -157,6 +166,7 @@ __all__ = [
     "sentence_vectors",
     "silu",
     "sinusoidal_positions",
+    "sliding_window_attention",
     "softmax",
     "spearman",
     "straight_through",
@@ -164,4 +174,5 @@ __all__ = [
     "total_variation",
     "weight_entropy",
     "weighted_mean",
+    "window_reach",
 ]
