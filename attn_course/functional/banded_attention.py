@@ -493,7 +493,7 @@ def _weights(
     query: Float[Tensor, "G Q E"],
     key: Float[Tensor, "G K E"],
     extra_key: Float[Tensor, "G X E"] | None,
-    corner: Float[Tensor, "Q Q"],
+    corner: Float[Tensor, "P P"],
     rows: slice,
     queries: slice,
     keys: slice,
