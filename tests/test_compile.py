@@ -124,6 +124,14 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
         lambda t, n: fn.local_m_mask(t, n, 1.0, S), torch.arange(L), lengths
     ),
     "local_p_position": lambda: of(fn.local_p_position, r(B, L, E), r(D, E), r(D), lengths),
+    "local_window_attention": lambda: of(
+        lambda a, b, c: fn.local_window_attention(
+            a, b, c, 2 + r(B, L), 1.0, torch.tensor([S, 3]), gaussian=True
+        ),
+        q,
+        k,
+        v,
+    ),
     "local_p_weights": lambda: of(
         lambda s, c: fn.local_p_weights(s, c, 2.0), r(B, L, S), 3 + r(B, L)
     ),
@@ -175,6 +183,23 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
     "attention_with_lse": lambda: of(
         fn.attention_with_lse, heads_q, heads_k, heads_v, mask[:, None, None]
     ),
+    "sliding_window_attention": lambda: of(
+        lambda a, b, c: fn.sliding_window_attention(
+            a, b, c, window_size=3, dilation=[1, 1, 2], global_mask=~mask
+        ),
+        heads_k,
+        heads_k,
+        heads_v,
+    ),
+    **dict.fromkeys(
+        (
+            "Pattern", "blockwise_pattern", "causal_pattern", "fixed_pattern", "global_pattern",
+            "random_pattern", "strided_pattern", "window_pattern",
+        ),
+        lambda: Row(why="a rule that is made before anything is traced; its mask_mod is traced"),
+    ),
+    "receptive_field": lambda: of(lambda m: fn.receptive_field(m > 0, 3), r(S, S)),
+    "window_reach": lambda: Row(why=COUNTS),
     "flex_attention_fn": lambda: Row(why="makes a function around torch's own compiled kernel"),
     "merge_attention": lambda: of(
         lambda a, b, c, d: fn.merge_attention([a, b], [c, d]),
@@ -429,6 +454,11 @@ NN: dict[str, Callable[[], Row]] = {
     "LearnedPositions": lambda: made(
         ann.LearnedPositions(max_length=9, embed_dim=E), torch.arange(L),
         call=lambda m, at: m(at, L),
+    ),
+    "LongformerSelfAttention": lambda: made(
+        ann.LongformerSelfAttention(embed_dim=D, num_heads=2, window_size=3),
+        r(B, S, D),
+        call=lambda m, x: m(x, mask[:, None, None], global_mask=torch.arange(S).expand(B, S) == 1),
     ),
     "LowRankLinear": lambda: made(
         ann.LowRankLinear(in_features=E, out_features=D, rank=2), q

@@ -9,6 +9,7 @@ from attn_course.functional.agreement import (
     total_variation,
 )
 from attn_course.functional.attention import attention
+from attn_course.functional.banded_attention import sliding_window_attention
 from attn_course.functional.convolution import (
     causal_convolution,
 )
@@ -78,7 +79,12 @@ from attn_course.functional.linear_attention import (
     performer_directions,
     performer_features,
 )
-from attn_course.functional.local_window import local_m_mask, local_p_position, local_p_weights
+from attn_course.functional.local_window import (
+    local_m_mask,
+    local_p_position,
+    local_p_weights,
+    local_window_attention,
+)
 from attn_course.functional.low_rank import (
     cumulative_spectrum,
     linformer_attention,
@@ -95,6 +101,16 @@ from attn_course.functional.norms import (
     layer_norm,
     rms_norm,
 )
+from attn_course.functional.patterns import (
+    Pattern,
+    blockwise_pattern,
+    causal_pattern,
+    fixed_pattern,
+    global_pattern,
+    random_pattern,
+    strided_pattern,
+    window_pattern,
+)
 from attn_course.functional.positions import (
     alibi_bias,
     alibi_slopes,
@@ -106,6 +122,7 @@ from attn_course.functional.positions import (
     scaled_base,
     sinusoidal_positions,
 )
+from attn_course.functional.receptive_field import receptive_field, window_reach
 from attn_course.functional.recurrent import (
     gru_cell,
     jacobian_product,
@@ -155,6 +172,7 @@ from attn_course.functional.vision import (
 __all__ = [
     "AttentionFn",
     "LinearState",
+    "Pattern",
     "additive_score",
     "alibi_bias",
     "alibi_slopes",
@@ -171,8 +189,10 @@ __all__ = [
     "best_baseline",
     "block_flops",
     "block_parameters",
+    "blockwise_pattern",
     "cache_bytes",
     "causal_convolution",
+    "causal_pattern",
     "chunk_attention",
     "clip_by_global_norm",
     "concat_score",
@@ -190,9 +210,11 @@ __all__ = [
     "feed_forward",
     "feed_forward_flops",
     "feed_forward_parameters",
+    "fixed_pattern",
     "flex_attention_fn",
     "gelu",
     "general_score",
+    "global_pattern",
     "grad_cam",
     "gradient_map",
     "gradient_reach",
@@ -222,6 +244,7 @@ __all__ = [
     "local_m_mask",
     "local_p_position",
     "local_p_weights",
+    "local_window_attention",
     "location_score",
     "log_softmax",
     "logsumexp",
@@ -241,7 +264,9 @@ __all__ = [
     "position_encoding",
     "previous_token_score",
     "project_length",
+    "random_pattern",
     "random_rotations",
+    "receptive_field",
     "recurrent_steps",
     "reinforce_loss",
     "relative_position_bucket",
@@ -262,10 +287,12 @@ __all__ = [
     "silu",
     "sinusoidal_positions",
     "sinusoidal_positions_2d",
+    "sliding_window_attention",
     "softmax",
     "spearman",
     "standardize_weight",
     "straight_through",
+    "strided_pattern",
     "swiglu",
     "tanh_score",
     "tiled_attention",
@@ -276,4 +303,6 @@ __all__ = [
     "unpatchify",
     "weight_entropy",
     "weighted_mean",
+    "window_pattern",
+    "window_reach",
 ]

@@ -4,6 +4,9 @@ Luong et al. (2015), section 3.2. Their :math:`p_t` is ``position``, :math:`D` i
 :math:`S` is ``source_lengths``; places count from 0.
 """
 
+import math
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -17,6 +20,7 @@ from attn_course._checks import (
     check_lengths,
     check_size,
 )
+from attn_course.functional.scores import scaled_dot_score
 from attn_course.functional.softmax import masked_softmax
 from attn_course.masks import padding_mask
 
@@ -143,3 +147,68 @@ def local_p_weights(
     sigma = half_width / 2
     gaussian = torch.exp(-distance.square() / (2 * sigma**2))
     return (masked_softmax(raw, window) * gaussian).to(scores.dtype)
+
+
+def local_window_attention(
+    query: Float[Tensor, "B L Eq"],
+    key: Float[Tensor, "B S Ek"],
+    value: Float[Tensor, "B S Ev"],
+    position: Float[Tensor, "B L"] | Int[Tensor, "B L"],
+    half_width: float,
+    source_lengths: Int[Tensor, " B"],
+    *,
+    score: Callable[[Tensor, Tensor], Tensor] = scaled_dot_score,
+    gaussian: bool = False,
+) -> tuple[Float[Tensor, "B L Ev"], Float[Tensor, "B L K"], Int[Tensor, "B L K"]]:
+    r"""Local attention that scores the places of the window and no others.
+
+    .. math:: o_t = \sum_{|s - p_t| \le D} w_{ts} v_s
+
+    Luong et al. (2015), section 3.2: with ``gaussian`` the weights are those of local-p, see
+    :func:`local_p_weights`, else the softmax of the window. Time and memory grow with L·D, not with
+    L·S.
+
+    Args:
+        query: What is looked for, one per target step.
+        key: What it is compared with, one per place.
+        value: What is mixed.
+        position: The centre :math:`p` of each step's window.
+        half_width: :math:`D`; more than 0 with ``gaussian``.
+        source_lengths: How many places of each row count.
+        score: Maps queries (B, L, 1, Eq) and keys (B, L, K, Ek) to scores (B, L, 1, K).
+        gaussian: Whether weights fall with the distance from the centre.
+
+    Returns:
+        Output; weights of the places that were looked at, 0 outside of the window; and the numbers
+        of these places.
+
+    Raises:
+        ValueError: If ``half_width`` is negative, or 0 with ``gaussian``; or sizes do not fit.
+    """
+    if not (half_width > 0 or (half_width == 0 and not gaussian)):
+        raise ValueError(f"half_width: expected more than 0, got {half_width}")
+    for name, rows in (("query", query), ("key", key), ("value", value)):
+        check_axes(name, rows, "B S E")
+        check_floating(name, rows)
+        check_size(name, rows, 0, query.shape[0])
+    check_size("value", value, 1, key.shape[1])
+    check_axes("position", position, "B L")
+    check_size("position", position, 1, query.shape[1])
+    check_lengths(source_lengths, query.shape[0], key.shape[1], name="source_lengths")
+    wide = torch.promote_types(torch.promote_types(query.dtype, torch.float32), position.dtype)
+    centre = position.to(wide).unsqueeze(-1)  # (B, L, 1)
+    # one place more than the window has: a real centre need not begin at a place
+    width = min(math.floor(2 * half_width) + 2, key.shape[1])
+    last = max(0, key.shape[1] - width)
+    first = (centre.detach() - half_width).floor().long().clamp(0, last)  # (B, L, 1)
+    places = first + torch.arange(width, device=key.device)  # (B, L, K)
+    rows = torch.arange(len(key), device=key.device)[:, None, None]
+    distance = places - centre
+    inside = (distance.detach().abs() <= half_width) & (places < source_lengths[:, None, None])
+    scores = score(query.unsqueeze(2), key[rows, places]).squeeze(2).to(wide)  # (B, L, K)
+    weights = masked_softmax(scores, inside)
+    if gaussian:
+        weights = weights * torch.exp(-distance.square() / (2 * (half_width / 2) ** 2))
+    weights = weights.to(value.dtype)
+    output = (weights.unsqueeze(2) @ value[rows, places]).squeeze(2)  # (B, L, Ev)
+    return output, weights, places

@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attn_course.interop import bert, gpt2, llama, marian, reformer, t5, vit
+from attn_course.interop import bert, gpt2, llama, longformer, marian, reformer, t5, vit
 from attn_course.interop._config import Family, Pair, activation_name, check_fields, same_value
 from attn_course.nn import EncoderModel, LanguageModel, Transformer, VisionTransformer
 
+# a model of Longformer looks like one of BERT to everything but its attention
 FAMILIES = (
-    *(bert.FAMILY, gpt2.FAMILY, llama.FAMILY, marian.FAMILY, reformer.FAMILY, t5.FAMILY),
-    vit.FAMILY,
+    *(longformer.FAMILY, bert.FAMILY, gpt2.FAMILY, llama.FAMILY, marian.FAMILY),
+    *(reformer.FAMILY, t5.FAMILY, vit.FAMILY),
 )
 
 
@@ -25,10 +26,11 @@ def from_transformers(
 
     BERT becomes an :class:`~attn_course.nn.EncoderModel`, GPT-2 and Llama a
     :class:`~attn_course.nn.LanguageModel`, Marian and T5 a :class:`~attn_course.nn.Transformer`,
-    the encoder of T5 alone and Reformer an :class:`~attn_course.nn.EncoderModel`. The result is
-    called as ``made(input_ids, padding_mask)`` with True for a real token, an encoder-decoder with
-    ``decoder_input_ids`` as well; it gives logits, or the last hidden state where the source has no
-    head. A ViT becomes a :class:`~attn_course.nn.VisionTransformer`, called as
+    Longformer, Reformer and the encoder of T5 alone an :class:`~attn_course.nn.EncoderModel`. The
+    result is called as ``made(input_ids, padding_mask)`` with True for a real token, an
+    encoder-decoder with ``decoder_input_ids`` as well; it gives logits, or the last hidden state
+    where the source has no head; of Longformer, ``made(input_ids, padding_mask, global_mask=...)``,
+    for texts of any length. A ViT becomes a :class:`~attn_course.nn.VisionTransformer`, called as
     ``made(pixel_values)``. The result has the dtype, the device and the mode (training or
     evaluation) of the source.
 
@@ -40,9 +42,9 @@ def from_transformers(
     Args:
         model: One of ``BertModel``, ``BertForMaskedLM``, ``BertForSequenceClassification``,
             ``GPT2Model``, ``GPT2LMHeadModel``, ``LlamaModel``, ``LlamaForCausalLM``,
-            ``MarianModel``, ``MarianMTModel``, ``ReformerModel``, ``T5Model``,
-            ``T5ForConditionalGeneration``, ``T5EncoderModel``, ``ViTModel`` and
-            ``ViTForImageClassification``.
+            ``LongformerModel``, ``LongformerForMaskedLM``, ``MarianModel``, ``MarianMTModel``,
+            ``ReformerModel``, ``T5Model``, ``T5ForConditionalGeneration``, ``T5EncoderModel``,
+            ``ViTModel`` and ``ViTForImageClassification``.
 
     Raises:
         ValueError: If it is another model, or a field of its configuration, or a weight, would make
@@ -72,7 +74,7 @@ def to_transformers(model: nn.Module, *, config: Any = None) -> Any:
     Args:
         model: An :class:`~attn_course.nn.EncoderModel`, :class:`~attn_course.nn.LanguageModel`,
             :class:`~attn_course.nn.Transformer` or :class:`~attn_course.nn.VisionTransformer` of
-            one of the seven architectures.
+            one of the eight architectures.
         config: Configuration of the result, such as that of the source, from which the ids of
             special tokens, labels and limits of length are kept. If not given, one is made from the
             modules; it knows of no special token.
@@ -84,7 +86,7 @@ def to_transformers(model: nn.Module, *, config: Any = None) -> Any:
     if family is None:
         raise ValueError(
             "model: expected an EncoderModel, LanguageModel, Transformer or VisionTransformer of "
-            "the kind of BERT, GPT-2, Llama, Marian, Reformer, T5 or ViT, "
+            "the kind of BERT, GPT-2, Llama, Longformer, Marian, Reformer, T5 or ViT, "
             f"got {type(model).__name__}"
         )
     dtype, device = _numbers(model)

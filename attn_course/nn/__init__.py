@@ -35,6 +35,7 @@ from attn_course.nn.linformer import (
     LinformerAttention,
 )
 from attn_course.nn.local_window import LocalM, LocalP
+from attn_course.nn.longformer import LongformerSelfAttention
 from attn_course.nn.low_rank import LowRankLinear
 from attn_course.nn.luong_decoder import LuongDecoder, LuongState
 from attn_course.nn.memory import MemoryNetwork
@@ -135,6 +136,7 @@ __all__ = [
     "LocalM",
     "LocalP",
     "LocationScore",
+    "LongformerSelfAttention",
     "LowRankLinear",
     "LuongDecoder",
     "LuongState",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from attn_course.nn.cache import DecoderCache, KVCache, SlidingCache
@@ -88,6 +88,7 @@ class EncoderBlock(nn.Module):
         is_causal: bool = False,
         positions: Int[Tensor, "B L"] | None = None,
         cache: KVCache | SlidingCache | None = None,
+        global_mask: Bool[Tensor, "B L"] | None = None,
     ) -> Float[Tensor, "B L D"]:
         """The vectors after this block.
 
@@ -97,6 +98,8 @@ class EncoderBlock(nn.Module):
             is_causal: Whether later positions are hidden.
             positions: Where each token stands, negative at padding.
             cache: Holds the keys and values of earlier tokens.
+            global_mask: Positions that see all, for an attention that knows them, such as
+                :class:`~attn_course.nn.LongformerSelfAttention`.
         """
         attend = partial(
             self.attention,
@@ -105,6 +108,8 @@ class EncoderBlock(nn.Module):
             positions=positions,
             cache=cache,
         )
+        if global_mask is not None:
+            attend = partial(attend, global_mask=global_mask)
         join = partial(add_residual, dropout=self.dropout, norm_first=self.norm_first)
         x = join(x, attend, self.attention_norm)
         if self.feed_forward is not None and self.feed_forward_norm is not None:

@@ -49,6 +49,7 @@ class EncoderModel(nn.Module):
         padding_mask: Bool[Tensor, "B L"] | None = None,
         *,
         token_types: Int[Tensor, "B L"] | None = None,
+        global_mask: Bool[Tensor, "B L"] | None = None,
     ) -> Float[Tensor, "B L D"]:
         """One vector per token; arguments as in :meth:`forward`.
 
@@ -56,13 +57,15 @@ class EncoderModel(nn.Module):
             input_ids: Token ids.
             padding_mask: True = a real token.
             token_types: Which sentence each belongs to.
+            global_mask: Positions that see all, where the attention is Longformer's.
         """
         positions = None
         if padding_mask is not None:
             check_padding_mask(padding_mask, input_ids)
             positions = real_positions(padding_mask)
         x = self.embedding(input_ids, positions, token_types)
-        output: Tensor = self.encoder(x, positions=positions)
+        options = {} if global_mask is None else {"global_mask": global_mask}
+        output: Tensor = self.encoder(x, positions=positions, **options)
         return output
 
     def forward(
@@ -71,6 +74,7 @@ class EncoderModel(nn.Module):
         padding_mask: Bool[Tensor, "B L"] | None = None,
         *,
         token_types: Int[Tensor, "B L"] | None = None,
+        global_mask: Bool[Tensor, "B L"] | None = None,
     ) -> Float[Tensor, "B ..."]:
         """Logits of the head; the vectors themselves if there is none.
 
@@ -78,11 +82,15 @@ class EncoderModel(nn.Module):
             input_ids: Token ids.
             padding_mask: True = a real token.
             token_types: Which sentence each belongs to; 0 if not given.
+            global_mask: Positions that see all and are seen by all, where the attention is
+                :class:`~attn_course.nn.LongformerSelfAttention`.
 
         Raises:
             ValueError: If an id is out of range or shapes do not fit.
         """
-        hidden = self.hidden(input_ids, padding_mask, token_types=token_types)
+        hidden = self.hidden(
+            input_ids, padding_mask, token_types=token_types, global_mask=global_mask
+        )
         return hidden if self.head is None else self.head(hidden)
 
 

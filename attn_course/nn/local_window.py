@@ -1,10 +1,19 @@
 """Windows for Luong's decoder: from scores of all places to weights of a few."""
 
+from collections.abc import Callable
+
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attn_course.functional.local_window import local_m_mask, local_p_position, local_p_weights
+from attn_course.functional.local_window import (
+    local_m_mask,
+    local_p_position,
+    local_p_weights,
+    local_window_attention,
+)
 from attn_course.functional.softmax import masked_softmax
+from attn_course.nn.attention import AttentionMemory
 from attn_course.nn.parameters import check_positive, uniform_parameter
 
 
@@ -26,6 +35,23 @@ class LocalM(nn.Module):
         if not half_width >= 0:
             raise ValueError(f"half_width: expected at least 0, got {half_width}")
         self.half_width = half_width
+
+    def attend(
+        self,
+        score: Callable[[Tensor, Tensor], Tensor],
+        hidden: Float[Tensor, "B L H"],
+        steps: Int[Tensor, "B L"],
+        memory: AttentionMemory,
+    ) -> tuple[Float[Tensor, "B L Ev"], Float[Tensor, "B L S"]]:
+        """Context and weights, from scores of the window only.
+
+        Args:
+            score: Maps queries and prepared keys to scores.
+            hidden: States of the decoder, which are the queries.
+            steps: Numbers of the target steps, from 0.
+            memory: The source; its real places come first.
+        """
+        return _attend(score, hidden, steps, self.half_width, memory, gaussian=False)
 
     def forward(
         self,
@@ -79,6 +105,24 @@ class LocalP(nn.Module):
         """The predicted centres."""
         return local_p_position(hidden, self.weight, self.v, mask.sum(-1))
 
+    def attend(
+        self,
+        score: Callable[[Tensor, Tensor], Tensor],
+        hidden: Float[Tensor, "B L H"],
+        steps: Int[Tensor, "B L"],
+        memory: AttentionMemory,
+    ) -> tuple[Float[Tensor, "B L Ev"], Float[Tensor, "B L S"]]:
+        """Context and weights, from scores of the window only.
+
+        Args:
+            score: Maps queries and prepared keys to scores.
+            hidden: States of the decoder, which are the queries.
+            steps: Numbers of the target steps; not used.
+            memory: The source; its real places come first.
+        """
+        centre = self.position(hidden, memory.mask)
+        return _attend(score, hidden, centre, self.half_width, memory, gaussian=True)
+
     def forward(
         self,
         scores: Float[Tensor, "B L S"],
@@ -96,3 +140,28 @@ class LocalP(nn.Module):
         """
         centre = self.position(hidden, mask)
         return local_p_weights(scores, centre, self.half_width, mask.unsqueeze(1))
+
+
+def _attend(
+    score: Callable[[Tensor, Tensor], Tensor],
+    query: Float[Tensor, "B L H"],
+    centre: Tensor,
+    half_width: float,
+    memory: AttentionMemory,
+    *,
+    gaussian: bool,
+) -> tuple[Float[Tensor, "B L Ev"], Float[Tensor, "B L S"]]:
+    """Attention to the window, and its weights at their places among all."""
+    output, weights, places = local_window_attention(
+        query,
+        memory.keys,
+        memory.values,
+        centre,
+        half_width,
+        memory.mask.sum(-1),
+        score=score,
+        gaussian=gaussian,
+    )
+    everywhere = weights.new_zeros(*weights.shape[:2], memory.mask.shape[-1])
+    dtype = torch.promote_types(query.dtype, memory.values.dtype)
+    return output.to(dtype), everywhere.scatter(-1, places, weights).to(dtype)

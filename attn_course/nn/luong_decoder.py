@@ -10,7 +10,7 @@ from attn_course.nn.attention import Attention, AttentionMemory
 from attn_course.nn.decoder_steps import embed_target, read_source
 from attn_course.nn.parameters import SCORE, check_callable, check_positive
 from attn_course.nn.recurrent import GRUCell, Recurrent, hidden_of, state_from
-from attn_course.nn.scores import GeneralScore
+from attn_course.nn.scores import GeneralScore, LocationScore
 from attn_course.nn.seq2seq import CellFactory
 
 
@@ -131,6 +131,11 @@ class LuongDecoder(nn.Module):
     ) -> tuple[Float[Tensor, "B L H"], Float[Tensor, "B L S"]]:
         """Attentional vectors and weights of states of the decoder."""
         window: Any = self.window
+        longest, narrow = memory.mask.shape[-1], getattr(window, "half_width", torch.inf)
+        # a score that looks at the numbers of places needs all of them
+        if 2 * narrow + 2 < longest and not isinstance(self.attention.score, LocationScore):
+            context, weights = window.attend(self.attention.score.compare, hidden, steps, memory)
+            return torch.tanh(self.combine(torch.cat([context, hidden], dim=-1))), weights
         weigh = (lambda scores, _: window(scores, hidden, steps, memory.mask)) if window else None
         context, weights = self.attention.attend(hidden, memory, weigh=weigh)
         return torch.tanh(self.combine(torch.cat([context, hidden], dim=-1))), weights

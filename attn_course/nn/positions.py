@@ -96,12 +96,15 @@ class LearnedPositions(nn.Module):
     beyond ``max_length``. Initialisation: normal, standard deviation 0.02 (BERT, GPT-2).
 
     Args:
-        max_length: How many positions have a vector.
+        max_length: How many vectors there are.
         embed_dim: Size of a vector.
+        offset: How many of them stand before that of position 0, unused: RoBERTa and Longformer
+            keep 2.
     """
 
-    def __init__(self, *, max_length: int, embed_dim: int) -> None:
+    def __init__(self, *, max_length: int, embed_dim: int, offset: int = 0) -> None:
         super().__init__()
+        self.offset = offset
         self.weight = nn.Parameter(torch.empty(max_length, embed_dim))
         nn.init.normal_(self.weight, std=0.02)
 
@@ -115,9 +118,10 @@ class LearnedPositions(nn.Module):
         Raises:
             ValueError: If there are more positions than vectors.
         """
-        if length > self.weight.shape[0]:
-            raise ValueError(f"length: expected at most {self.weight.shape[0]}, got {length}")
-        return self.weight[positions.clamp(min=0)]
+        longest = self.weight.shape[0] - self.offset
+        if length > longest:
+            raise ValueError(f"length: expected at most {longest}, got {length}")
+        return self.weight[positions.clamp(min=0) + self.offset]
 
 
 class RotaryPositions(nn.Module):

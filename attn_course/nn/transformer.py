@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -37,6 +38,7 @@ class TransformerEncoder(nn.Module):
         is_causal: bool = False,
         positions: Int[Tensor, "B L"] | None = None,
         cache: Sequence[KVCache | SlidingCache] | None = None,
+        global_mask: Bool[Tensor, "B L"] | None = None,
     ) -> Float[Tensor, "B L D"]:
         """The vectors after the last block.
 
@@ -46,10 +48,14 @@ class TransformerEncoder(nn.Module):
             is_causal: Whether later positions are hidden.
             positions: Where each token stands, negative at padding.
             cache: One per block.
+            global_mask: As in :meth:`EncoderBlock.forward`.
         """
+        options: dict[str, Any] = {} if global_mask is None else {"global_mask": global_mask}
         for number, block in enumerate(self.blocks):
             layer = None if cache is None else cache[number]
-            x = block(x, attn_mask, is_causal=is_causal, positions=positions, cache=layer)
+            x = block(
+                x, attn_mask, is_causal=is_causal, positions=positions, cache=layer, **options
+            )
         return x if self.norm is None else self.norm(x)
 
 

@@ -7,6 +7,7 @@ from attn_course.reference.agreement import (
     total_variation,
 )
 from attn_course.reference.attention import attention
+from attn_course.reference.banded_attention import sliding_window_attention
 from attn_course.reference.convolution import (
     causal_convolution,
 )
@@ -45,7 +46,12 @@ from attn_course.reference.linear_attention import (
     linear_attention,
     performer_features,
 )
-from attn_course.reference.local_window import local_m_mask, local_p_position, local_p_weights
+from attn_course.reference.local_window import (
+    local_m_mask,
+    local_p_position,
+    local_p_weights,
+    local_window_attention,
+)
 from attn_course.reference.low_rank import (
     cumulative_spectrum,
     linformer_attention,
@@ -74,6 +80,7 @@ from attn_course.reference.positions import (
     scaled_base,
     sinusoidal_positions,
 )
+from attn_course.reference.receptive_field import receptive_field, window_reach
 from attn_course.reference.recurrent import (
     RNNGradients,
     gru_cell,
@@ -165,6 +172,7 @@ __all__ = [
     "local_m_mask",
     "local_p_position",
     "local_p_weights",
+    "local_window_attention",
     "location_score",
     "log_softmax",
     "logsumexp",
@@ -181,6 +189,7 @@ __all__ = [
     "position_encoding",
     "previous_token_score",
     "project_length",
+    "receptive_field",
     "relative_position_bucket",
     "rms_norm",
     "rnn_bptt",
@@ -200,6 +209,7 @@ __all__ = [
     "silu",
     "sinusoidal_positions",
     "sinusoidal_positions_2d",
+    "sliding_window_attention",
     "softmax",
     "spearman",
     "standardize_weight",
@@ -210,4 +220,5 @@ __all__ = [
     "unpatchify",
     "weight_entropy",
     "weighted_mean",
+    "window_reach",
 ]

@@ -106,3 +106,50 @@ def local_p_weights(
         window = window & attn_mask
     sigma = half_width / 2
     return np.asarray(masked_softmax(s, window) * np.exp(-(distance**2) / (2 * sigma**2)))
+
+
+def local_window_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    position: ArrayLike,
+    half_width: float,
+    source_lengths: ArrayLike,
+    *,
+    gaussian: bool = False,
+) -> tuple[Float[np.ndarray, "B L Ev"], Float[np.ndarray, "B L S"]]:
+    r"""Local attention with scaled dot products, place by place.
+
+    .. math:: o_t = \sum_{|s - p_t| \le D} w_{ts} v_s
+
+    Luong et al. (2015), section 3.2.
+
+    Args:
+        query: ``(B, L, E)``.
+        key: ``(B, S, E)``.
+        value: ``(B, S, Ev)``.
+        position: ``(B, L)``, the centre :math:`p` of each step's window.
+        half_width: :math:`D`.
+        source_lengths: ``(B,)``.
+        gaussian: Whether weights fall with the distance from the centre.
+
+    Returns:
+        Output, and weights of *all* places.
+    """
+    q, k, v = (np.asarray(rows, dtype=np.float64) for rows in (query, key, value))
+    centres, lengths = np.asarray(position, dtype=np.float64), np.asarray(source_lengths)
+    output = np.zeros((*centres.shape, v.shape[-1]))
+    weights = np.zeros((*centres.shape, k.shape[1]))
+    for b, t in np.ndindex(centres.shape):
+        places = [s for s in range(lengths[b]) if abs(s - centres[b, t]) <= half_width]
+        if not places:
+            continue
+        scores = np.array([q[b, t] @ k[b, s] for s in places]) * q.shape[-1] ** -0.5
+        row = np.exp(scores - scores.max())
+        row /= row.sum()
+        if gaussian:
+            away = np.array(places) - centres[b, t]
+            row = row * np.exp(-(away**2) / (2 * (half_width / 2) ** 2))
+        weights[b, t, places] = row
+        output[b, t] = row @ v[b, places]
+    return output, weights

@@ -209,6 +209,24 @@ def mask_states() -> list[dict[str, Any]]:
     return states
 
 
+def painter_states() -> list[dict[str, Any]]:
+    rng = random.Random(29)
+    return [
+        {
+            "size": 20,
+            "window": rng.choice([0, 1, 3, 7]),
+            "dilation": rng.randint(1, 6),
+            "stride": rng.choice([0, 0, 3, 5]),
+            "block": rng.choice([0, 0, 4, 7]),
+            "num_global": rng.choice([0, 0, 2]),
+            "causal": rng.random() < 0.5,
+            "painted": [[rng.randrange(20), rng.randrange(20)] for _ in range(rng.choice([0, 3]))],
+            "query": rng.randrange(20),
+        }
+        for _ in range(30)
+    ]
+
+
 def cache_states() -> list[dict[str, Any]]:
     module = import_module("attn_course.explorers.kv_cache")
     rng = random.Random(23)
@@ -342,6 +360,7 @@ CASES = {
     "hard_attention": (hard_states, 1e-9),
     "word_sense": (sense_states, 1e-12),
     "mask_composer": (mask_states, 1e-12),
+    "pattern_painter": (painter_states, 1e-12),
     "kv_cache": (cache_states, 1e-12),
     "memory_trace": (trace_states, 1e-12),
     "online_softmax": (online_states, 1e-9),
@@ -364,6 +383,7 @@ FAULTS = {
     "hard_attention": ("edge <= u", "edge < 1.01 * u"),
     "word_sense": ("dot(vectors[place], vector)", "dot(vectors[0], vector)"),
     "mask_composer": ("i - j < width", "i - j <= width"),
+    "pattern_painter": ("away % dilation === 0", "away % dilation !== 1"),
     "kv_cache": ("i - j >= width", "i - j > width"),
     "decoding_tree": ("rank < beam", "rank <= beam"),
     "memory_trace": ("ever[0].has(tensor) !== ever[1].has(tensor)", "ever[0].has(tensor)"),

@@ -1,0 +1,60 @@
+"""How far stacked layers of sparse attention can see, step by step."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Bool
+
+
+def receptive_field(
+    mask: Bool[np.ndarray, "L L"] | Sequence[Bool[np.ndarray, "L L"]], num_layers: int | None = None
+) -> Bool[np.ndarray, "N L L"]:
+    r"""What the output of each layer can depend on, walked from position to position.
+
+    .. math:: R^{(n)} = M^{(n)} R^{(n-1)}, \qquad R^{(0)} = I
+
+    Args:
+        mask: True = may attend; one for all layers, or one for each, the first layer first.
+        num_layers: How many layers there are, where they share one mask.
+
+    Returns:
+        One reach for each layer, the first layer first.
+
+    Raises:
+        ValueError: If there is no layer.
+    """
+    shared = isinstance(mask, np.ndarray) and mask.ndim == 2
+    masks = [np.asarray(mask)] * (num_layers or 0) if shared else [np.asarray(one) for one in mask]
+    if not masks:
+        raise ValueError(f"num_layers: expected a positive number, got {num_layers}")
+    length = len(masks[0])
+    reach = np.zeros((len(masks), length, length), dtype=bool)
+    for top in range(len(masks)):
+        for i in range(length):
+            here = {i}
+            for layer in range(top, -1, -1):  # from the output down to the input
+                here = {int(j) for at in here for j in np.flatnonzero(masks[layer][at])}
+            reach[top, i, sorted(here)] = True
+    return reach
+
+
+def window_reach(*, window_size: int, num_layers: int, dilation: int | Sequence[int] = 1) -> int:
+    r"""How many positions, from the first to the last, stacked windows span.
+
+    .. math:: R = 1 + (W - 1) \sum_{n=1}^{N} d_n
+
+    Args:
+        window_size: :math:`W`, itself included.
+        num_layers: :math:`N`.
+        dilation: The same for all layers, or one for each.
+
+    Raises:
+        ValueError: If dilations and layers differ in number.
+    """
+    each = [dilation] * num_layers if isinstance(dilation, int) else list(dilation)
+    if len(each) != num_layers:
+        raise ValueError(f"dilation: expected {num_layers} numbers, got {dilation}")
+    span = 1
+    for step in each:
+        span += (window_size - 1) * step
+    return span

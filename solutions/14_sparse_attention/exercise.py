@@ -1,0 +1,491 @@
+# %% [markdown]
+# # Exercises: sparse attention
+#
+# You write the masks of the chapter, the question how far stacked layers see, the band without a table of all pairs, and attention with global positions.
+#
+# Shapes: `L` positions, `E` entries of a query or key, `Ev` of a value, `N` layers. One head and one example throughout.
+# In a mask, `mask[i, j]` says whether position `i` may look at position `j`.
+#
+# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# Nothing here needs a network or a GPU.
+
+# %% nbgrader={"grade_id": "setup", "locked": true}
+import numpy as np
+import torch
+
+from attn_course import reference
+from attn_course.probes import Probes, from_numpy
+
+
+def right_dilated(length, window_size, dilation, is_global):
+    mask = np.zeros((length, length), dtype=bool)
+    for i in range(length):
+        for step in range(-(window_size // 2), window_size // 2 + 1):
+            if 0 <= i + step * dilation < length:
+                mask[i, i + step * dilation] = True
+        for j in range(length):
+            if is_global[i] or is_global[j]:
+                mask[i, j] = True
+    return mask
+
+
+def right_strided(length, stride):
+    masks = np.zeros((2, length, length), dtype=bool)
+    for i in range(length):
+        for j in range(i + 1):
+            masks[0, i, j] = i - j < stride
+            masks[1, i, j] = (i - j) % stride == 0
+    return masks
+
+
+def right_reach(masks):
+    return reference.receptive_field(list(masks))[-1]
+
+
+def right_band(query, key, value, half_width):
+    rows = (x[None, None] for x in (query, key, value))
+    return reference.sliding_window_attention(*rows, window_size=2 * half_width + 1)[0, 0]
+
+
+def right_global(query, key, value, global_query, global_key, global_value, mask, is_global):
+    def rows(*parts, allowed):
+        three = (x[None, None] for x in parts)
+        return reference.scaled_dot_product_attention(*three, allowed[None, None])[0, 0]
+
+    local = rows(query, key, value, allowed=mask)
+    everywhere = rows(global_query, global_key, global_value, allowed=np.ones_like(mask))
+    return np.where(is_global[:, None], everywhere, local)
+
+
+probes = Probes(
+    "14_sparse_attention",
+    dilated_mask=from_numpy(right_dilated),
+    strided_masks=lambda length, stride: torch.from_numpy(right_strided(length, stride)),
+    receptive_field=from_numpy(right_reach),
+    band_attention=from_numpy(right_band),
+    global_attention=from_numpy(right_global),
+    fixed_band=from_numpy(right_band),
+)
+NOBODY = torch.zeros(5, dtype=torch.bool)
+
+# %% [markdown]
+# ## 1. A window with gaps, and a few that see all
+#
+# `dilated_mask(length, window_size, dilation, is_global)` is a table `(length, length)` of booleans: True where
+#
+# $$|i - j| \le \tfrac{W-1}{2}\,d \ \text{ and } d \text{ divides } i - j, \quad \text{or } g_i, \quad \text{or } g_j .$$
+#
+# - `window_size` $W$ is odd and counts the position itself, `dilation` $d$ is at least 1, `is_global` $g$ is `(length,)`, booleans.
+# - Nothing is causal here: a window has two sides.
+#
+# By hand: 5 positions, $W = 3$, $d = 2$, nobody global. Position 0 sees 0 and 2; position 2 sees 0, 2 and 4.
+
+
+# %% nbgrader={"grade_id": "dilated_mask", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.masks"]}
+def dilated_mask(length, window_size, dilation, is_global):
+    ### BEGIN SOLUTION
+    i = torch.arange(length)
+    away = i[:, None] - i
+    near = (away.abs() <= window_size // 2 * dilation) & (away % dilation == 0)
+    return near | is_global[:, None] | is_global
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "dilated_mask-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(dilated_mask=dilated_mask)
+probe.gives(
+    torch.tensor(
+        [
+            [True, False, True, False, False],
+            [False, True, False, True, False],
+            [True, False, True, False, True],
+            [False, True, False, True, False],
+            [False, False, True, False, True],
+        ]
+    ),
+    5,
+    3,
+    2,
+    NOBODY,
+)
+
+# %% nbgrader={"grade_id": "dilated_mask-windows", "grade": true, "points": 1}
+# Other windows and dilations, nobody global.
+probe = probes(dilated_mask=dilated_mask)
+probe.equals(7, 5, 1, torch.zeros(7, dtype=torch.bool))
+### BEGIN HIDDEN TESTS
+probe.equals(11, 5, 3, torch.zeros(11, dtype=torch.bool))
+probe.equals(4, 1, 2, torch.zeros(4, dtype=torch.bool))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "dilated_mask-global", "grade": true, "points": 1}
+# Some see all, and are seen by all.
+probe = probes(dilated_mask=dilated_mask)
+probe.equals(6, 3, 1, torch.tensor([True, False, False, False, False, False]))
+### BEGIN HIDDEN TESTS
+probe.equals(9, 3, 2, torch.arange(9) % 5 == 2)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. Two heads that reach everything in two steps
+#
+# The strided pattern has two kinds of heads. `strided_masks(length, stride)` gives both, `(2, length, length)`:
+#
+# 1. the *local* head sees the last `stride` positions, its own included;
+# 2. the *strided* head sees its own position and every `stride`-th before it, back to the start.
+#
+# Both are causal. Any earlier position can be reached by one step of one head and one of the other; the test asks for that too.
+
+
+# %% nbgrader={"grade_id": "strided_masks", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.masks"]}
+def strided_masks(length, stride):
+    ### BEGIN SOLUTION
+    i = torch.arange(length)
+    away = i[:, None] - i
+    past = away >= 0
+    return torch.stack([past & (away < stride), past & (away % stride == 0)])
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "strided_masks-by_hand", "grade": true, "points": 1}
+# Four positions, stride 2.
+probe = probes(strided_masks=strided_masks)
+probe.gives(
+    torch.tensor(
+        [
+            [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]],
+            [[1, 0, 0, 0], [0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1]],
+        ]
+    ).bool(),
+    4,
+    2,
+)
+
+# %% nbgrader={"grade_id": "strided_masks-two_steps", "grade": true, "points": 2}
+# Longer texts, where two steps must lead to every earlier position.
+probe = probes(strided_masks=strided_masks)
+probe.equals(10, 3)
+### BEGIN HIDDEN TESTS
+probe.equals(17, 5)
+probe.equals(6, 1)
+probe.equals(5, 9)
+local, strided = right_strided(17, 5)
+assert ((local.astype(int) @ strided.astype(int) > 0) == np.tri(17, dtype=bool)).all()
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. How far do stacked layers see?
+#
+# `receptive_field(masks)` takes one mask for each layer, `(N, L, L)` booleans, the *first* layer first, and gives a table `(L, L)`: True where the output at `i` of the last layer can depend on the input at `j`.
+#
+# It can if a path leads from `i` down to `j`: in the last layer `i` looks at some position, in the layer below that position looks at another one, and so on. There is no residual connection here: a position that may not look at itself does not see itself.
+#
+# By hand, two layers, two positions: in the first layer everybody sees only position 0, in the last everybody sees only position 1. The result is True in column 0, nowhere else.
+
+
+# %% nbgrader={"grade_id": "receptive_field", "solution": true} attn_course={"forbidden": ["import attn_course.functional"]}
+def receptive_field(masks):
+    ### BEGIN SOLUTION
+    reach = masks[0]
+    for mask in masks[1:]:
+        reach = mask.float() @ reach.float() > 0
+    return reach
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "receptive_field-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(receptive_field=receptive_field)
+probe.gives(
+    torch.tensor([[True, False], [True, False]]),
+    torch.tensor([[[True, False], [True, False]], [[False, True], [False, True]]]),
+)
+
+# %% nbgrader={"grade_id": "receptive_field-windows", "grade": true, "points": 1}
+# One layer, then the same window three times.
+probe = probes(receptive_field=receptive_field)
+WINDOW = (torch.arange(9)[:, None] - torch.arange(9)).abs() <= 1
+probe.equals(WINDOW[None])
+probe.equals(WINDOW.expand(3, 9, 9))
+
+# %% nbgrader={"grade_id": "receptive_field-layers", "grade": true, "points": 2}
+# Layers that differ.
+probe = probes(receptive_field=receptive_field)
+CAUSAL = torch.ones(6, 6, dtype=torch.bool).tril() & (WINDOW[:6, :6])
+probe.equals(torch.stack([CAUSAL, torch.eye(6).roll(2, 0).bool()]))
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. The band without the square
+#
+# `band_attention(query, key, value, half_width)`: position `i` attends to the positions with $|i - j| \le$ `half_width`, scaled by $1/\sqrt{E}$, softmax over those that exist.
+#
+# - `query` and `key` are `(L, E)`, `value` is `(L, Ev)`, the result is `(L, Ev)`. `half_width` may be 0, and larger than the text.
+# - **No table of $L \times L$ may be made**, not even of booleans: the memory test measures what your call holds.
+# - Gradients reach all three.
+#
+# <details><summary>Hint</summary>
+#
+# For each query a row of `2 * half_width + 1` places; `key[places]` picks them. What lies outside of the text needs a place that exists and a score that does not count.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "band_attention", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
+def band_attention(query, key, value, half_width):
+    ### BEGIN SOLUTION
+    length, size = query.shape
+    steps = torch.arange(-half_width, half_width + 1)
+    places = torch.arange(length)[:, None] + steps  # (L, W)
+    inside = (places >= 0) & (places < length)
+    places = places.clamp(0, length - 1)
+    scores = (query[:, None] * key[places]).sum(-1) / size**0.5  # (L, W)
+    weights = scores.masked_fill(~inside, -torch.inf).softmax(-1)
+    return (weights[..., None] * value[places]).sum(1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "band_attention-by_hand", "grade": true, "points": 1}
+# Equal scores: each position takes the mean of itself and the neighbours that it has.
+probe = probes(band_attention=band_attention)
+probe.gives(
+    torch.tensor([[1.5], [2.0], [2.5]]),
+    torch.zeros(3, 2),
+    torch.ones(3, 2),
+    torch.tensor([[1.0], [2.0], [3.0]]),
+    1,
+)
+
+# %% nbgrader={"grade_id": "band_attention-values", "grade": true, "points": 2}
+# Other sizes, a window of one, a window wider than the text.
+probe = probes(band_attention=band_attention)
+probe.equals(probe.normal(7, 3), probe.normal(7, 3), probe.normal(7, 2), 2)
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "band_attention-gradient", "grade": true, "points": 1}
+# Gradients reach queries, keys and values.
+probe = probes(band_attention=band_attention)
+for argument in range(3):
+    probe.gradient(probe.normal(5, 3), probe.normal(5, 3), probe.normal(5, 2), 1, wrt=argument)
+
+# %% nbgrader={"grade_id": "band_attention-memory", "grade": true, "points": 2}
+# 700 positions, 9 of them in a window: a table of all pairs would be 2 MB of float32.
+probe = probes(band_attention=band_attention)
+probe.memory(torch.ones(700, 4), torch.ones(700, 4), torch.ones(700, 4), 4, below=1_200_000)
+
+# %% [markdown]
+# ## 5. Those who see all ask with other words
+#
+# In Longformer a global position has queries, keys and values of its own, from other projections.
+# `global_attention(query, key, value, global_query, global_key, global_value, mask, is_global)`, with the first six `(L, E)`:
+#
+# - the row of a position that is *not* global: softmax of `query` and `key` under `mask` (`(L, L)`, True = may attend), over `value`;
+# - the row of a global position: softmax of its `global_query` and *all* `global_key`, over `global_value`;
+# - both scaled by $1/\sqrt{E}$. The mask already lets everybody see the global positions, and a position that is not global sees them by `key`, not by `global_key`.
+
+
+# %% nbgrader={"grade_id": "global_attention", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
+def global_attention(query, key, value, global_query, global_key, global_value, mask, is_global):
+    ### BEGIN SOLUTION
+    scale = query.shape[-1] ** -0.5
+    scores = (query @ key.T * scale).masked_fill(~mask, -torch.inf)
+    local = scores.softmax(-1) @ value
+    everywhere = (global_query @ global_key.T * scale).softmax(-1) @ global_value
+    return torch.where(is_global[:, None], everywhere, local)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "global_attention-by_hand", "grade": true, "points": 1}
+# Equal scores, position 0 is global: it takes the mean of all global values, the others that of what they see.
+probe = probes(global_attention=global_attention)
+probe.gives(
+    torch.tensor([[20.0], [1.5], [2.0]]),
+    *[torch.zeros(3, 1)] * 2,
+    torch.tensor([[1.0], [2.0], [3.0]]),
+    *[torch.zeros(3, 1)] * 2,
+    torch.tensor([[10.0], [20.0], [30.0]]),
+    torch.tensor([[True, True, True], [True, True, False], [True, False, True]]),
+    torch.tensor([True, False, False]),
+)
+
+# %% nbgrader={"grade_id": "global_attention-values", "grade": true, "points": 2}
+# Ordinary scores.
+probe = probes(global_attention=global_attention)
+GLOBAL = torch.tensor([False, True, False, False, True])
+NEAR = torch.eye(5).bool() | torch.eye(5).roll(1, 0).bool() | GLOBAL | GLOBAL[:, None]
+probe.equals(*[probe.normal(5, 3) for _ in range(6)], NEAR, GLOBAL)
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "global_attention-gradient", "grade": true, "points": 1}
+# Gradients reach both sets of projections.
+probe = probes(global_attention=global_attention)
+for argument in (0, 2, 3, 4):
+    probe.gradient(*[probe.normal(5, 3) for _ in range(6)], NEAR, GLOBAL, wrt=argument)
+
+# %% [markdown]
+# ## 6. Repair: a band made of shifted copies
+#
+# `broken_band(query, key, value, half_width)` should do what exercise 4 asks for (`half_width` is smaller than the text). It shifts keys and values by every step of the window and never makes a square.
+# It runs, and its shape is right. It has two faults. Find them, and write `fixed_band`.
+
+
+# %% nbgrader={"grade_id": "broken_band", "locked": true}
+def broken_band(query, key, value, half_width):
+    steps = range(-half_width, half_width + 1)
+    keys = torch.stack([key.roll(-step, 0) for step in steps], 1)  # (L, W, E)
+    values = torch.stack([value.roll(step, 0) for step in steps], 1)
+    scores = (query[:, None] * keys).sum(-1) / query.shape[-1] ** 0.5
+    return (scores.softmax(-1)[..., None] * values).sum(1)
+
+
+# %% nbgrader={"grade_id": "fixed_band", "solution": true}
+def fixed_band(query, key, value, half_width):
+    ### BEGIN SOLUTION
+    steps = range(-half_width, half_width + 1)
+    keys = torch.stack([key.roll(-step, 0) for step in steps], 1)
+    values = torch.stack([value.roll(-step, 0) for step in steps], 1)
+    places = torch.arange(len(query))[:, None] + torch.tensor(list(steps))
+    outside = (places < 0) | (places >= len(query))
+    scores = (query[:, None] * keys).sum(-1) / query.shape[-1] ** 0.5
+    weights = scores.masked_fill(outside, -torch.inf).softmax(-1)
+    return (weights[..., None] * values).sum(1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_band-alone", "grade": true, "points": 1}
+# A window of one: the shifts do nothing.
+probe = probes(fixed_band=fixed_band)
+probe.equals(torch.ones(3, 2), torch.ones(3, 2), torch.tensor([[1.0], [2.0], [3.0]]), 0)
+
+# %% nbgrader={"grade_id": "fixed_band-windows", "grade": true, "points": 2}
+# Real windows.
+probe = probes(fixed_band=fixed_band)
+probe.equals(probe.normal(6, 3), probe.normal(6, 3), probe.normal(6, 2), 1)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(9, 2), probe.normal(9, 2), probe.normal(9, 3), 3)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. Write the test
+#
+# `check_band(candidate)` takes somebody's `band_attention(query, key, value, half_width)` (contract in exercise 4, without the memory) and returns `True` if it is right, `False` if it is wrong.
+#
+# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Many wrong ones are right in the middle of a text. Look at its ends, at a window of one, and at a window wider than the text.
+# Leave room for rounding. A candidate may also raise an error: then it is wrong.
+
+
+# %% nbgrader={"grade_id": "check_band", "solution": true}
+def check_band(candidate):
+    ### BEGIN SOLUTION
+    draw = torch.Generator().manual_seed(0)
+    for length, half_width in ((7, 2), (5, 0), (4, 6)):
+        query, key, value = (
+            torch.randn(length, 3, generator=draw, dtype=torch.float64) for _ in range(3)
+        )
+        i = torch.arange(length)
+        far = (i[:, None] - i).abs() > half_width
+        scores = (query @ key.T / 3**0.5).masked_fill(far, -torch.inf)
+        expected = scores.softmax(-1) @ value
+        try:
+            got = candidate(query, key, value, half_width)
+        except Exception:
+            return False
+        if got.shape != expected.shape or not torch.allclose(got, expected, atol=1e-6):
+            return False
+    return True
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "check_band-plain", "grade": true, "points": 1}
+# A right one, and two that are plainly wrong.
+def by_mask(query, key, value, half_width, seen=None, scale=None):
+    i = torch.arange(len(query))
+    away = i[:, None] - i
+    mask = away.abs() <= half_width if seen is None else seen(away, half_width)
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    return (query @ key.T * scale).masked_fill(~mask, -torch.inf).softmax(-1) @ value
+
+
+probe = probes(check_band=check_band)
+probe.judges(
+    right=[by_mask],
+    wrong={
+        "the values as they are": lambda q, k, v, half_width: v,
+        "full attention": lambda q, k, v, half_width: by_mask(q, k, v, len(q)),
+    },
+    points=1,
+)
+
+# %% nbgrader={"grade_id": "check_band-mutants", "grade": true, "points": 6}
+# Wrong ones that are harder to see. (Hidden: which.)
+probe = probes(check_band=check_band)
+probe.judges(
+    right=[by_mask],
+    wrong={"the values as they are": lambda q, k, v, half_width: v},
+    points=6,
+)
+
+
+### BEGIN HIDDEN TESTS
+def wrapped(query, key, value, half_width):
+    steps = range(-half_width, half_width + 1)
+    keys, values = (torch.stack([x.roll(-s, 0) for s in steps], 1) for x in (key, value))
+    scores = (query[:, None] * keys).sum(-1) / query.shape[-1] ** 0.5
+    return (scores.softmax(-1)[..., None] * values).sum(1)
+
+
+def padded(query, key, value, half_width):
+    keys, values = (
+        torch.nn.functional.pad(x, (0, 0, half_width, half_width)) for x in (key, value)
+    )
+    places = torch.arange(len(query))[:, None] + torch.arange(2 * half_width + 1)
+    scores = (query[:, None] * keys[places]).sum(-1) / query.shape[-1] ** 0.5
+    return (scores.softmax(-1)[..., None] * values[places]).sum(1)
+
+
+def never_alone(query, key, value, half_width):
+    return by_mask(query, key, value, max(1, half_width))
+
+
+def at_most_the_text(query, key, value, half_width):
+    return by_mask(query, key, value, min(half_width, len(query) - 2))
+
+
+probe.judges(
+    right=[by_mask, lambda q, k, v, half_width: from_numpy(right_band)(q, k, v, half_width)],
+    wrong={
+        "wraps around": wrapped,
+        "zeros count at the ends": padded,
+        "a window of one is widened": never_alone,
+        "too narrow where the window is wide": at_most_the_text,
+        "one too far": lambda q, k, v, h: by_mask(q, k, v, h + 1),
+        "only the past": lambda q, k, v, h: by_mask(
+            q, k, v, h, seen=lambda away, half: (away >= 0) & (away <= half)
+        ),
+        "not scaled": lambda q, k, v, h: by_mask(q, k, v, h, scale=1.0),
+    },
+    points=6,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 8. Report
+#
+# A text has 8192 tokens. You may spend 65 pairs for each token and layer, and you have 8 layers. In about 200 words:
+#
+# 1. Choose a pattern (window, dilation by layer or head, strides, blocks, global positions) for a question that is answered by *one sentence anywhere* in the text, and give its receptive field by the formula.
+# 2. Name something that your pattern cannot do, or does worse than full attention, although its receptive field is large enough.
+# 3. Somebody measures that your model is no faster than full attention at 512 tokens. Is that a bug? Which two measurements would settle it?
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
+# 1. Windows of 63 keys, dilation 1, and one or two global positions (the question). By windows alone 8 layers reach $1 + 8 \cdot 62 = 497$ positions, far less than 8192; dilations of 1, 2, 4, ... 128 would span $1 + 62 \cdot 255 = 15811$. The global position makes any two positions two steps apart, and it stands where the answer is wanted.
+# 2. A path is not a use. All that a token far away says must pass through one vector of a global position or through up to 8 hand-overs, each of which has to be learned; full attention compares any two tokens directly, for instance to find two equal names. With dilation a position also has gaps between the keys that it sees directly.
+# 3. Not a bug by itself: at 512 tokens a window of 65 computes about an eighth of the pairs, but the projections and feed-forward parts, which do not change, take most of the time, and small products are less efficient. I would measure time against length for the attention alone (slopes near 1 and 2 in logarithms), and the share of the attention in the time of the whole model at both lengths.

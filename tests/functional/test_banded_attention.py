@@ -1,0 +1,243 @@
+"""The band against NumPy, full attention under the dense mask, and its own memory."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from mutation import mutant
+from tolerances import BFLOAT16_ROUNDING
+from torch import Tensor
+from torch.testing import assert_close
+
+from attn_course import reference
+from attn_course.functional import (
+    global_pattern,
+    scaled_dot_product_attention,
+    sliding_window_attention,
+    window_pattern,
+)
+from attn_course.functional.flex import flex_attention_fn
+from attn_course.probes import student
+
+MODULE = "attn_course.functional.banded_attention"
+
+
+def heads(batch: int, count: int, length: int, dim: int, dtype: torch.dtype) -> Tensor:
+    """As a module makes them: not contiguous."""
+    rows = torch.randn(batch, length, count, dim, dtype=dtype)
+    return rows.transpose(1, 2)
+
+
+def pattern_mask(
+    batch: int, length: int, real: Tensor | None, global_mask: Tensor | None, **window: Any
+) -> Tensor:
+    """What a pair of positions may do, from the one definition of the pattern."""
+    pattern = window_pattern(**window)
+    if global_mask is not None:
+        chosen = global_mask if real is None else global_mask & real
+        pattern = pattern | global_pattern(chosen)
+    mask = pattern.mask(length)
+    if window["is_causal"]:
+        mask = mask & torch.ones(length, length, dtype=torch.bool).tril()
+    return mask if real is None else mask & real[:, None, None]
+
+
+def case(draw: random.Random) -> dict[str, Any]:
+    """Awkward sizes: N no multiple of anything, N below the window, window 1, padding only."""
+    batch, count = draw.choice([1, 2, 3]), draw.choice([1, 2, 5])
+    length, is_causal = draw.choice([1, 2, 7, 31, 67, 131, 197]), draw.random() < 0.5
+    window = draw.choice([1, 3, 5, 17, 65, 301]) + (is_causal and draw.random() < 0.5)
+    dilation = draw.choice([1, 2, 7, [draw.choice([1, 3, 4]) for _ in range(count)]])
+    real = draw.choice([None, torch.rand(batch, length) < 0.6])
+    if real is not None and draw.random() < 0.3:
+        real[0] = False
+    return {
+        "sizes": (batch, count, length),
+        "real": real,
+        "global_mask": draw.choice([None, torch.rand(batch, length) < 0.1]),
+        "window": {"window_size": window, "dilation": dilation, "is_causal": is_causal},
+    }
+
+
+def check(attention: Callable[..., Tensor], seeds: range) -> None:
+    """Output and gradients are those of full attention in float64 under the dense mask."""
+    for seed in seeds:
+        torch.manual_seed(seed)
+        given = case(random.Random(seed))
+        batch, count, length = given["sizes"]
+        real, chosen, window = given["real"], given["global_mask"], given["window"]
+        rows = [heads(batch, count, length, dim, torch.float64) for dim in (3, 3, 5)]
+        leaves = [one.requires_grad_() for one in rows]
+        padding = None if real is None else real[:, None, None]
+        got = attention(*leaves, padding, global_mask=chosen, **window)
+        mask = pattern_mask(batch, length, real, chosen, **window)
+        want = scaled_dot_product_attention(*leaves, mask.expand(batch, count, -1, -1))
+        assert_close(got, want)
+        upstream = torch.randn_like(want)
+        found = torch.autograd.grad(got, leaves, upstream)
+        for mine, exact in zip(found, torch.autograd.grad(want, leaves, upstream), strict=True):
+            assert_close(mine, exact)
+
+
+def test_output_and_gradients_are_those_of_full_attention_under_the_mask() -> None:
+    check(sliding_window_attention, range(40))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (".tril(-1)", ".tril()"),
+        ("beyond < keys.stop - 1", "beyond < keys.stop - 2"),
+        ("before:count", ": count - before"),
+        ("start - shape.left", "start - shape.right"),
+        ("counts[:, above] ==", "counts[:, above] !="),
+        ("shut = shut | (seen.at", "shut = shut & (seen.at"),
+        (
+            "found_block.baddbmm_(slope[:, :, :extra], far_k,",
+            "found_block.baddbmm_(slope[:, :, :extra], far_k, beta=0,",
+        ),
+        ("first::dilation", "::dilation"),
+        ("inside if closed is None else closed | inside", "closed"),
+        ("places * shape.step + shape.first", "places"),
+    ],
+)
+def test_a_wrong_band_is_noticed(old: str, new: str) -> None:
+    try:
+        wrong = mutant(MODULE, "sliding_window_attention", old, new)
+    except (LookupError, SyntaxError):
+        pytest.fail(f"the text to mutate is gone: {old!r}")
+    with pytest.raises((AssertionError, RuntimeError, TypeError)):
+        check(wrong, range(40))
+
+
+def test_the_band_is_what_numpy_walks() -> None:
+    for seed in range(6):
+        torch.manual_seed(seed)
+        draw = random.Random(seed)
+        length, causal = draw.choice([1, 5, 13]), bool(seed % 2)
+        rows = [heads(2, 3, length, dim, torch.float64) for dim in (3, 3, 2)]
+        options: dict[str, Any] = {
+            "window_size": draw.choice([1, 3, 7]),
+            "dilation": draw.choice([1, 2, [1, 2, 4]]),
+            "is_causal": causal,
+            "symmetric": seed % 3 != 0,
+        }
+        real, chosen = torch.rand(2, length) < 0.7, torch.rand(2, length) < 0.3
+        got = sliding_window_attention(*rows, real[:, None, None], global_mask=chosen, **options)
+        want = reference.sliding_window_attention(
+            *(one.numpy() for one in rows), real[:, None, None].numpy(),
+            global_mask=chosen.numpy(), **options,
+        )  # fmt: skip
+        assert_close(got, torch.from_numpy(want))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_sums_are_taken_in_float32_whatever_the_inputs(dtype: torch.dtype) -> None:
+    rows = [heads(2, 3, 131, 8, torch.float64).to(dtype) for _ in range(3)]
+    options: dict[str, Any] = {"window_size": 33, "dilation": [1, 1, 3]}
+    got = sliding_window_attention(*rows, **options)
+    wide = [one.double().requires_grad_() for one in rows]
+    want = sliding_window_attention(*wide, **options)
+    assert got.dtype == dtype
+    tolerance = {torch.float32: {}, torch.bfloat16: BFLOAT16_ROUNDING}.get(
+        dtype, {"rtol": 2**-11, "atol": 1e-6}
+    )
+    assert_close(got.double(), want.detach(), **(tolerance or {"rtol": 1.3e-6, "atol": 1e-5}))
+    leaves = [one.detach().requires_grad_() for one in rows]
+    upstream = torch.randn(want.shape).to(dtype)
+    found = torch.autograd.grad(sliding_window_attention(*leaves, **options), leaves, upstream)
+    exact = torch.autograd.grad(want, wide, upstream.double())
+    for mine, theirs in zip(found, exact, strict=True):
+        scale = float(theirs.abs().max())
+        rounding = 4 * torch.finfo(dtype).eps
+        assert_close(mine.double(), theirs, rtol=rounding, atol=max(1e-6, rounding * scale))
+
+
+def test_grouped_heads_share_keys() -> None:
+    query, key, value = (heads(2, n, 29, 4, torch.float64) for n in (6, 2, 2))
+    got = sliding_window_attention(query, key, value, window_size=5, enable_gqa=True)
+    mask = window_pattern(window_size=5).mask(29)
+    want = scaled_dot_product_attention(query, key, value, mask, enable_gqa=True)
+    assert_close(got, want)
+
+
+def test_flex_attention_computes_the_same_pattern() -> None:
+    rows = [torch.randn(2, 4, 37, 8) for _ in range(3)]
+    pattern = window_pattern(window_size=7, dilation=[1, 1, 2, 3])
+    got = sliding_window_attention(*rows, window_size=7, dilation=[1, 1, 2, 3])
+    assert_close(got, flex_attention_fn(mask_mod=pattern.mask_mod)(*rows))
+
+
+def test_padding_that_holds_nan_does_not_matter() -> None:
+    real = torch.tensor([[True] * 11 + [False] * 6, [True] * 17])
+    rows = [heads(2, 2, 17, 4, torch.float64) for _ in range(3)]
+    spoilt = [rows[0], *(one.masked_fill(~real[:, None, :, None], torch.nan) for one in rows[1:])]
+    leaves = [one.detach().requires_grad_() for one in spoilt]
+    got = sliding_window_attention(*leaves, real[:, None, None], window_size=5)
+    assert_close(got, sliding_window_attention(*rows, real[:, None, None], window_size=5))
+    assert not any(grad.isnan().any() for grad in torch.autograd.grad(got.sum(), leaves))
+
+
+def test_a_row_that_sees_nothing_is_zero_with_gradient_zero() -> None:
+    leaves = [torch.randn(1, 2, 9, 4, requires_grad=True) for _ in range(3)]
+    real = torch.zeros(1, 9, dtype=torch.bool)
+    got = sliding_window_attention(*leaves, real[:, None, None], window_size=3)
+    assert not got.any()
+    assert not any(grad.any() for grad in torch.autograd.grad(got.sum(), leaves))
+
+
+def test_workspace_does_not_grow_with_the_length() -> None:
+    extra = []
+    for length in (4096, 8192):
+        rows = [torch.randn(1, 8, length, 64) for _ in range(3)]
+        peak = student.peak_memory(
+            lambda q, k, v: sliding_window_attention(q, k, v, window_size=513), *rows
+        )
+        extra.append(peak - rows[0].nbytes)
+    assert extra[0] <= rows[0].nbytes / 2 / 8
+    assert extra[1] <= 1.05 * extra[0] + 2**14
+
+
+def test_training_holds_neither_all_pairs_nor_the_weights_of_the_band() -> None:
+    length, window = 2048, 257
+
+    def train(*rows: Tensor) -> tuple[Tensor, ...]:
+        leaves = [one.detach().requires_grad_() for one in rows]
+        output = sliding_window_attention(*leaves, window_size=window)
+        return torch.autograd.grad(output.sum(), leaves)
+
+    rows = [torch.randn(1, 2, length, 16) for _ in range(3)]
+    assert student.peak_memory(train, *rows) < 4 * 2 * length * window / 3  # a third of the weights
+
+
+def test_second_derivatives_are_refused() -> None:
+    leaf = torch.randn(1, 1, 5, 3, requires_grad=True)
+    first = torch.autograd.grad(
+        sliding_window_attention(leaf, leaf, leaf, window_size=3).sum(), leaf, create_graph=True
+    )[0]
+    with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
+        torch.autograd.grad(first.sum(), leaf)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"window_size": 4}, "window_size: expected an odd positive number, got 4"),
+        ({"window_size": 0, "is_causal": True}, "window_size: expected a positive number, got 0"),
+        ({"window_size": 3, "dilation": 0}, "dilation: expected positive numbers, got 0"),
+        ({"window_size": 3, "dilation": [1, 2, 3]}, "dilation: expected one for each of 2 heads"),
+        ({"window_size": 3, "dropout_p": 0.1}, "dropout_p: expected 0"),
+        ({"window_size": 3, "global_mask": torch.ones(2, 4, dtype=torch.bool)}, "global_mask: exp"),
+        ({"window_size": 3, "global_mask": torch.ones(2, 5)}, "global_mask: expected a boolean"),
+        ({"window_size": 3, "attn_mask": torch.ones(5, 5, dtype=torch.bool)}, "attn_mask: expect"),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_bad_input_is_refused_by_name(options: dict[str, Any], message: str) -> None:
+    rows = [torch.randn(2, 2, 5, 3) for _ in range(3)]
+    with pytest.raises(ValueError, match=message):
+        sliding_window_attention(*rows, **options)
+    with pytest.raises(ValueError, match="key: expected shape"):
+        sliding_window_attention(rows[0], rows[1][:, :, :4], rows[2], window_size=3)
