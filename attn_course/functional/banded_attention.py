@@ -113,11 +113,11 @@ class GlobalPositions(NamedTuple):
     """Where the global positions of each row of a batch stand.
 
     Attributes:
-        index: Positions, those of shorter rows filled up with 0.
+        places: Positions, those of shorter rows filled up with 0.
         valid: False where filled up.
     """
 
-    index: Int[Tensor, "B G"]
+    places: Int[Tensor, "B G"]
     valid: Bool[Tensor, "B G"]
 
 
@@ -131,7 +131,7 @@ def global_positions(global_mask: Bool[Tensor, "B L"]) -> GlobalPositions:
 
 def take_positions(rows: Float[Tensor, "B H L E"], at: GlobalPositions) -> Float[Tensor, "B H G E"]:
     """The rows of the global positions."""
-    index = at.index[:, None, :, None].expand(-1, rows.shape[1], -1, rows.shape[-1])
+    index = at.places[:, None, :, None].expand(-1, rows.shape[1], -1, rows.shape[-1])
     return rows.gather(2, index)
 
 
@@ -141,7 +141,7 @@ def put_positions(
     """The rows with those of the global positions replaced, in place."""
     example, slot = at.valid.nonzero(as_tuple=True)
     by_position = rows.transpose(1, 2)
-    by_position[example, at.index[example, slot]] = found.transpose(1, 2)[example, slot]
+    by_position[example, at.places[example, slot]] = found.transpose(1, 2)[example, slot]
     return rows
 
 
@@ -158,7 +158,7 @@ def attend_globally(
     """Full attention of a few queries, which stand at given positions, to all keys."""
     mask = None if real is None else real[:, None, None]  # (B, 1, 1, L)
     if is_causal:
-        past = torch.arange(key.shape[2], device=key.device) <= at.index[..., None]
+        past = torch.arange(key.shape[2], device=key.device) <= at.places[..., None]
         mask = past[:, None] if mask is None else mask & past[:, None]  # (B, 1, G, L)
     return scaled_dot_product_attention(query, key, value, mask, scale=scale)
 
@@ -283,7 +283,7 @@ def _band(
     if chosen is not None:
         extra = (take_positions(key, chosen), take_positions(value, chosen))
         inside = torch.zeros(query.shape[0], query.shape[2], dtype=torch.int8, device=query.device)
-        inside = inside.scatter_add(1, chosen.index, chosen.valid.to(torch.int8)) > 0
+        inside = inside.scatter_add(1, chosen.places, chosen.valid.to(torch.int8)) > 0
         closed = inside if closed is None else closed | inside
     extra_key, extra_value = extra if extra is not None else (None, None)
     output: Tensor = _Band.apply(
@@ -297,7 +297,7 @@ class _Band(torch.autograd.Function):
     """Keeps the inputs only; the backward pass computes the weights of each block again."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         query: Tensor,
         key: Tensor,
@@ -312,8 +312,8 @@ class _Band(torch.autograd.Function):
         ctx.closed, ctx.chosen, ctx.window = closed, chosen, window
         output = query.new_empty(*query.shape[:3], value.shape[-1])
         inputs = (query, key, value, extra_key, extra_value, output)
-        for parts, seen, shape in _problems(inputs, closed, chosen, window):
-            _forward(*parts, seen, shape)
+        for problem in _problems(inputs, closed, chosen, window):
+            _forward(*problem)
         return output
 
     @staticmethod
@@ -330,8 +330,8 @@ class _Band(torch.autograd.Function):
         if query.shape[0] > 1:
             grad = grad.contiguous()
         inputs = (query, key, value, extra_key, extra_value, grad, grad_query, *sums)
-        for parts, seen, shape in _problems(inputs, ctx.closed, ctx.chosen, ctx.window):
-            _backward(*parts, seen, shape)
+        for problem in _problems(inputs, ctx.closed, ctx.chosen, ctx.window):
+            _backward(*problem)
         grads = (None if one is None else one.to(query.dtype) for one in sums)
         return (grad_query, *grads, None, None, None)
 
@@ -341,11 +341,12 @@ def _problems(
     closed: Tensor | None,
     chosen: GlobalPositions | None,
     window: tuple[int, int, list[int], bool, float],
-) -> Iterator[tuple[list[Tensor | None], _Seen, _Shape]]:
+) -> Iterator[tuple[Any, ...]]:
     """Plain windows: of the heads with one dilation, the positions that see each other.
 
-    All parts are views, so that what is written into them arrives. ``inputs`` 3 and 4, and the last
-    two of more than six, belong to global keys, which every problem sees whole.
+    Each holds the inputs' parts, what is out of sight, and the shape. All parts are views, so that
+    what is written into them arrives. ``inputs`` 3 and 4, and the last two of more than six, belong
+    to global keys, which every problem sees whole.
     """
     left, right, dilations, is_causal, scale = window
     query = inputs[0]
@@ -367,7 +368,7 @@ def _problems(
                         parts.append(some.view(-1, *some.shape[2:]))  # (B H, L, E)
                     shape = _Shape(left, right, dilation, first, is_causal, scale)
                     size = run.stop - run.start
-                    yield parts, _seen(closed, chosen, example, size, shape), shape
+                    yield *parts, _seen(closed, chosen, example, size, shape), shape
 
 
 def _runs(heads: list[int]) -> Iterator[slice]:
@@ -402,15 +403,15 @@ def _seen(
     empty = counts[:, above] == counts[:, (places - shape.left).clamp(min=0)]  # (B, L)
     shut = at = None
     if chosen is not None:
-        shut, at = ~chosen.valid[example], chosen.index[example]
+        shut, at = ~chosen.valid[example], chosen.places[example]
         far = shut[:, None]  # (B, 1, X)
         if shape.is_causal:
             far = far | (at[:, None] > (places * shape.step + shape.first)[:, None])
         empty = empty & far.all(-1)
         shut, at = (one.repeat_interleave(heads, 0) for one in (shut, at))
     closed = closed.repeat_interleave(heads, 0)
-    empty = empty.repeat_interleave(heads, 0) if bool(empty.any()) else None
-    return _Seen(closed, empty, shut, at)
+    rows = empty.repeat_interleave(heads, 0) if bool(empty.any()) else None
+    return _Seen(closed, rows, shut, at)
 
 
 class _Sizes(NamedTuple):

@@ -167,7 +167,7 @@ class LongformerSelfAttention(nn.Module):
             found = scaled_dot_product_attention(query, key, value, mask)
             return torch.where(global_mask[:, None, :, None], found, heads)
         chosen = global_positions(global_mask)
-        index = chosen.index[..., None].expand(-1, -1, self.embed_dim)
+        index = chosen.places[..., None].expand(-1, -1, self.embed_dim)
         query = split_heads(self.global_query_projection(x.gather(1, index)), self.num_heads)
         found = attend_globally(query, key, value, chosen, real, is_causal=is_causal)
         return put_positions(heads, found, chosen)

@@ -131,8 +131,8 @@ def fingerprint(value: Any) -> Hashable:
             return (kind, value)  # one object for as long as the module lives, and the key holds it
     elif kind is Call:  # nobody changes its arguments, and a search asks for it thousands of times
         if "_key" not in vars(value):
-            parts = value.args, value.kwargs, value.via
-            vars(value)["_key"] = (kind, *map(fingerprint, parts))
+            asked = value.args, value.kwargs, value.via
+            vars(value)["_key"] = (kind, *map(fingerprint, asked))
         return vars(value)["_key"]  # type: ignore[no-any-return]
     elif kind.__module__.startswith("attn_course.probes."):  # an adapter, a property
         if dataclasses.is_dataclass(kind):
