@@ -86,7 +86,8 @@ def compare(source: Any, made: nn.Module, given: dict[str, Tensor], **tolerance:
         hook.remove()
     output = source(**given, output_hidden_states=True)
     first = output.get("encoder_hidden_states", output.get("hidden_states"))
-    stacks = [(first, given.get("attention_mask"), given["input_ids"].shape[1])]
+    tokens = given.get("input_ids")  # images have none
+    stacks = [(first, given.get("attention_mask"), None if tokens is None else tokens.shape[1])]
     if "decoder_input_ids" in given:
         ahead = given["decoder_input_ids"].shape[1]
         stacks.append((output.decoder_hidden_states, given.get("decoder_attention_mask"), ahead))
