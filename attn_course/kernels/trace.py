@@ -51,7 +51,7 @@ class Access:
 
     @property
     def sectors(self) -> int:
-        """Bytes that a GPU moves for it: whole pieces of 32 bytes, each once."""
+        """Bytes that a GPU moves for it, in whole pieces of 32 bytes, each once."""
         return int((self.places * self.itemsize // SECTOR).unique().numel()) * SECTOR
 
 
@@ -97,13 +97,15 @@ class Trace:
 
     @property
     def nbytes(self) -> int:
-        """Bytes asked for, as often as they were asked for."""
+        """How many bytes were asked for, as often as they were."""
         return sum(access.nbytes for access in self)
 
     @property
     def unique_nbytes(self) -> int:
-        """Bytes asked for, each entry once for every launch and kind: no kernel can do with less
-        unless it keeps something on the chip."""
+        """How many bytes were asked for if each entry counts once for every launch and kind.
+
+        No kernel can do with less unless it keeps something on the chip.
+        """
         touched: dict[tuple[int, str, str], list[Tensor]] = {}
         sizes: dict[tuple[int, str, str], int] = {}
         for access in self:
@@ -117,8 +119,10 @@ class Trace:
 
     @property
     def sectors(self) -> int:
-        """Bytes moved in whole pieces of 32, each once per access: large where neighbours in a
-        block are no neighbours in memory."""
+        """How many bytes are moved in whole pieces of 32, each once per access.
+
+        Large where neighbours in a block are no neighbours in memory.
+        """
         return sum(access.sectors for access in self)
 
     def count(self, tensor: str, size: int, kind: str | None = None) -> Tensor:

@@ -128,8 +128,9 @@ class PatchEmbedding(nn.Module):
     Initialisation as in their code: projection normal with variance 1 over the number of inputs,
     bias and class token 0.
 
-    Differs from other code: the projection is a linear map of :func:`patchify`, not a convolution
-    with stride P; these are the same sums.
+    Differs from other code: the projection is a linear map of
+    :func:`~attn_course.functional.patchify`, not a convolution with stride P; these are the same
+    sums.
 
     Args:
         patch_size: Height and width of a patch.
