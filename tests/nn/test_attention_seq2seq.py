@@ -273,6 +273,28 @@ def test_decoding_oracle_rejects_a_changed_line(module: str, old: str, new: str)
             check_decoding(build(mutant(module, name, old, new), window=window))
 
 
+def check_window_of_scores(window: Any) -> None:
+    """Given all scores, a window closes the padding, and what lies behind it changes nothing."""
+    mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
+    hidden = torch.randn(len(LENGTHS), L, H, dtype=torch.float64)
+    steps = torch.arange(L).expand(len(LENGTHS), L)
+    scores = torch.randn(len(LENGTHS), L, max(LENGTHS), dtype=torch.float64)
+    weights = window(scores, hidden, steps, mask)
+    for row, length in enumerate(LENGTHS):
+        assert (weights[row, :, length:] == 0).all()
+        own = slice(row, row + 1)
+        alone = window(scores[own, :, :length], hidden[own], steps[own], mask[own, :length])
+        assert_close(alone[0], weights[row, :, :length], **FLOAT64)
+
+
+@pytest.mark.parametrize("name", ["LocalM", "LocalP"])
+def test_a_window_of_scores_closes_the_padding(name: str) -> None:
+    sizes = {"query_size": H} if name == "LocalP" else {}
+    check_window_of_scores(
+        {"LocalM": LocalM, "LocalP": LocalP}[name](half_width=2, **sizes).double()
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
@@ -282,11 +304,23 @@ def test_decoding_oracle_rejects_a_changed_line(module: str, old: str, new: str)
     ],
 )  # fmt: skip
 def test_padding_oracle_rejects_a_changed_window(name: str, old: str, new: str) -> None:
-    wrong = mutant(LOCAL, name, old, new)
-    windows = (wrong, LocalP) if name == "LocalM" else (LocalM, wrong)
-    window = "local-m" if name == "LocalM" else "local-p"
+    sizes = {"query_size": H} if name == "LocalP" else {}
     with pytest.raises(AssertionError):
-        check_padding(build(window=window, windows=windows))
+        check_window_of_scores(mutant(LOCAL, name, old, new)(half_width=2, **sizes).double())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("memory.mask.sum(-1),", "memory.mask.sum(-1) * 0 + memory.mask.shape[-1],"),
+    ],
+)  # fmt: skip
+def test_padding_oracle_rejects_a_changed_look(
+    old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LOCAL + "._attend", mutant(LOCAL, "_attend", old, new))
+    with pytest.raises(AssertionError):
+        check_padding(build(window="local-m"))
 
 
 @pytest.mark.parametrize(
@@ -556,15 +590,19 @@ def test_decoders_run_in_half_precision(kind: str) -> None:
 
 
 def test_decoders_look_through_the_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attn_course.nn import attention as module
+    from attn_course.nn import attention, local_window
 
-    calls, plain = [], module.attention
+    calls = []
 
-    def counted(*args: Any, **kwargs: Any) -> Any:
-        calls.append(args)
-        return plain(*args, **kwargs)
+    def counted(plain: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            calls.append(args)
+            return plain(*args, **kwargs)
 
-    monkeypatch.setattr(module, "attention", counted)
+        return call
+
+    for module, name in ((attention, "attention"), (local_window, "local_window_attention")):
+        monkeypatch.setattr(module, name, counted(getattr(module, name)))
     source, lengths, target_in = batch()
     for kind in KINDS:
         calls.clear()
