@@ -1021,5 +1021,5 @@ def vision_transformer() -> Drawing:
         d.box(f"x{i}", f"x_{i}", (x, 386), "patches", size=(46, 30))
         d.arrow((x - 20, 370), (x - 20, 207), "projection")
     d.say("E", (columns[1] - 34, 324), "projection", words=False)
-    d.say("patches", (20, 390), "patches")
+    d.say("patches", (4, 390), "patches", anchor="start")
     return d
