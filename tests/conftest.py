@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import signal
 from collections.abc import Iterator
 
 import numpy as np
@@ -20,6 +21,10 @@ if os.environ.get("ATTN_TYPECHECK", "1") != "0":
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
 torch.set_num_threads(1)
+
+# A process in the background (nohup, a job without a terminal) ignores Ctrl-C from its start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

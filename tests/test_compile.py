@@ -125,12 +125,13 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
     ),
     "local_p_position": lambda: of(fn.local_p_position, r(B, L, E), r(D, E), r(D), lengths),
     "local_window_attention": lambda: of(
-        lambda a, b, c: fn.local_window_attention(
-            a, b, c, 2 + r(B, L), 1.0, torch.tensor([S, 3]), gaussian=True
+        lambda a, b, c, at: fn.local_window_attention(
+            a, b, c, at, 1.0, torch.tensor([S, 3]), gaussian=True
         ),
         q,
         k,
         v,
+        2 + r(B, L),
     ),
     "local_p_weights": lambda: of(
         lambda s, c: fn.local_p_weights(s, c, 2.0), r(B, L, S), 3 + r(B, L)

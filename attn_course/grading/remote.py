@@ -7,7 +7,7 @@ or taking it for a number would let the submission decide the outcome, so each o
 import functools
 import inspect
 from collections.abc import Iterator
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import torch
 
@@ -22,6 +22,7 @@ MEMORY_SLACK = 24 << 20
 TENSOR_ONLY = frozenset(dir(torch.Tensor)) - frozenset(dir(torch.nn.Module))
 
 
+@runtime_checkable
 class Process(Protocol):
     """What a stand-in needs of the session that it speaks to."""
 

@@ -139,7 +139,7 @@ def _parts(value: Any, limit: int) -> Iterator[str]:
             inner = f"{short(item[0])}: {short(item[1], limit=left)}" if kind is dict else None
             text = ", " * (number > 0) + (inner or "".join(_parts(item, left)))
             yield text
-            left -= len(text)
+            left -= len(" ".join(text.split()))
             if left <= 0:
                 return
         yield "]" if kind is list else "}" if kind is dict else ",)" if len(value) == 1 else ")"
