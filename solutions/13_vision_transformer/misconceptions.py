@@ -470,7 +470,6 @@ linear.fault(
     "relu",
     """You take the relu as the feature map. It is 0 for negative numbers, where nothing is learned and
     the sum below the line can be 0.""",
-    but=("long",),
     feature=torch.relu,
 )
 linear.fault(
