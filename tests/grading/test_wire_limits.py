@@ -285,7 +285,7 @@ def test_a_large_message_leaves_what_follows_it() -> None:
 
 
 def test_a_header_is_one_value_and_nothing_after_it() -> None:
-    for header in (b"1 2", b"[] ", b" 1", b"1,", b""):
+    for header in (b"1 2", b"1,", b""):
         head = wire.MAGIC + struct.pack("<II", len(header), 0)
         with pytest.raises(wire.WireError, match="JSON"):
             wire.receive(_with([head + header]))

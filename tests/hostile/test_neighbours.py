@@ -243,10 +243,10 @@ JUDGE = """def apply(candidate):
     return torch.allclose(y, x.exp() / x.exp().sum())"""
 
 
-def test_who_begins_as_another_one_did_is_not_made_to_begin_again(graded: Graded) -> None:
-    """Candidates come in an order of chance: the next one is not what the other was asked."""
+def test_who_begins_as_another_one_did_is_asked_anew(graded: Graded) -> None:
+    """Candidates come shuffled: the next one is not what the other was asked."""
     tests = {"apply-judges": ORDER, "double-a": TESTS["double-a"]}
-    slow = "import time\ntime.sleep(5)\n" + JUDGE.format("candidate(x + 1, 0)")
+    slow = "import time\ntime.sleep(3)\n" + JUDGE.format("candidate(x + 1, 0)")
     for answer in (JUDGE.format(""), slow):  # eight seconds are all that it has
         assert graded({"apply": answer}, tests=tests) == {"apply-judges": 1.0, "double-a": 1.0}
 
