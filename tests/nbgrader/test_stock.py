@@ -76,16 +76,18 @@ def first_misconceptions(slug):
 
 
 def wrong_cells(slug):
-    """The first misconception of every function, in place of the answer."""
+    """The first misconception of every function, in place of the answer; kernels are right."""
     names = solution_names(read_exercise(ROOT / "solutions" / slug / "exercise.py"))
     wrong = first_misconceptions(slug)
-    return {names[of]: as_cell(slug, one) for of, one in wrong.items()}
+    kernels = {name: cell for name, cell in right_cells(slug).items() if name not in names.values()}
+    return kernels | {names[of]: as_cell(slug, one) for of, one in wrong.items()}
 
 
 def broken_cells(slug):
     """Right answers, but one raises, one is no Python, and one shouts to stderr before it works."""
     cells = right_cells(slug)
-    names = list(cells)
+    functions = solution_names(read_exercise(ROOT / "solutions" / slug / "exercise.py"))
+    names = [name for name in cells if name in functions]
     cells[names[0]] = f"def {names[0]}(*args, **kwargs):\n    raise ValueError('my own mistake')\n"
     cells[names[1]] = f"def {names[1]}(x:\n    return x\n"
     loud = f"import sys, warnings\ninner = {names[2]}\n" + (
@@ -94,8 +96,7 @@ def broken_cells(slug):
         "    print('louder', file=sys.stderr)\n"
         "    return inner(*args, **kwargs)\n"
     )
-    if solution_names(read_exercise(ROOT / "solutions" / slug / "exercise.py")).get(names[2]):
-        cells[names[2]] += "\n\n" + loud
+    cells[names[2]] += "\n\n" + loud
     return cells, names
 
 
