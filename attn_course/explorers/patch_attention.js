@@ -84,13 +84,13 @@ export function compute({ pixels, asking, entry, layout, encoded }) {
 
 // Sixteen squares that are darker the more weight they have; the asking patch has a frame.
 function grid(label) {
-  const node = s("svg", { viewBox: "0 0 200 200", class: "attn-x-chart", role: "img" });
+  const node = s("svg", { viewBox: "0 0 176 176", class: "attn-x-chart", role: "img" });
   return { node, draw(weights, asking) {
     node.setAttribute("aria-label", `${label}, row by row: ${weights.map((one) => digits(one, 2)).join(", ")}`);
     node.replaceChildren(...weights.flatMap((weight, i) => {
-      const [x, y] = [(i % 4) * 50, Math.floor(i / 4) * 50];
-      return [s("rect", { x: x + 1, y: y + 1, width: 48, height: 48, fill: "currentColor", "fill-opacity": (0.03 + 0.5 * weight).toFixed(3), stroke: i === asking ? "currentColor" : "none", "stroke-width": 3 }),
-        s("text", { x: x + 25, y: y + 30, "text-anchor": "middle" }, digits(weight, 2))];
+      const [x, y] = [(i % 4) * 44, Math.floor(i / 4) * 44];
+      return [s("rect", { x: x + 1, y: y + 1, width: 42, height: 42, fill: "currentColor", "fill-opacity": (0.03 + 0.5 * weight).toFixed(3), stroke: i === asking ? "currentColor" : "none", "stroke-width": 3 }),
+        s("text", { x: x + 22, y: y + 27, "text-anchor": "middle" }, weight < 0.005 ? "0" : digits(weight, 2))];
     }));
   } };
 }
