@@ -317,7 +317,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         CONF = saved
     assert "WARNING: " not in said.replace("[IPKernelApp] WARNING", "")
-    assert "ERROR" not in said
+    assert "ERROR: " not in said  # of Sphinx; a kernel that ends may log its own
     handler = functools.partial(Quiet, directory=html)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
