@@ -181,6 +181,9 @@ def test_an_abandoned_run_leaves_no_process(assignment: Any) -> None:
     )
     assert next(running).student == "s0"  # the first one, alone
     next(running)
+    patience = time.monotonic() + 15  # a process that has just been started may have no name yet
+    while len(workers_of_this_process()) < 2 and time.monotonic() < patience:
+        time.sleep(0.05)
     assert len(workers_of_this_process()) == 2
     running.close()
     assert workers_of_this_process() == []
