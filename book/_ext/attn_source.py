@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from listings import SourceError, public_name, read_source
+from listings import ROOT, SourceError, public_name, read_source
 from sphinx.application import Sphinx
+from sphinx.ext import viewcode
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
@@ -73,8 +74,16 @@ def depart_title(self: Any, node: source_title) -> None:
     self.body.append("</p>")
 
 
+def module_file(app: Sphinx, modname: str) -> str | None:
+    """The file of a module of the package; viewcode would import every one to learn that."""
+    place = ROOT.joinpath(*modname.split("."))
+    files = (place.with_suffix(".py"), place / "__init__.py")
+    return next((str(file) for file in files if file.is_file()), None)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive."""
+    viewcode.get_module_filename = module_file
     app.add_node(source_title, html=(visit_title, depart_title))
     app.add_directive("source", SourceDirective)
     app.connect("doctree-resolved", link_titles)

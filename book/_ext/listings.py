@@ -2,9 +2,9 @@
 
 import ast
 import difflib
-import importlib
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,14 +115,22 @@ def read_source(dotted: str, root: Path = ROOT) -> Listing:
     return Listing("\n".join(lines), path, (node.lineno, node.end_lineno))
 
 
+@cache
+def _offered(package: Path) -> frozenset[str]:
+    """The names in ``__all__``, read and not imported: an import takes seconds."""
+    if not (package / "__init__.py").is_file():
+        return frozenset()
+    for node in ast.parse((package / "__init__.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return frozenset(ast.literal_eval(node.value))
+    return frozenset()
+
+
 def public_name(dotted: str) -> str:
     """Where the reference has an object that is defined deeper."""
     parts = dotted.split(".")
     package = ".".join(parts[:2])
-    try:
-        names = getattr(importlib.import_module(package), "__all__", ())
-    except ImportError:
-        return dotted
+    names = _offered(ROOT.joinpath(*parts[:2]))
     for depth in range(2, len(parts)):
         if (
             parts[depth] in names

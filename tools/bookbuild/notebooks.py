@@ -7,6 +7,7 @@ be answered by the file. Code cells are those of the page, so the notebook is wh
 import hashlib
 import re
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from .plain import Context, convert
 from .reading import count
 
 BRANCH = "main"
+Citer = Callable[[str, bool], str]  # (keys, textual) to the text of a citation
+CODE_FIELDS = {"execution_count": None, "outputs": []}
 
 
 def install_cell(book: Book) -> str:
@@ -58,7 +61,7 @@ def cited(entry: Entry, *, textual: bool) -> str:
     return f"{who} ({year})" if textual else f"{who}, {year}"
 
 
-def citations(book: Book) -> "partial[str]":
+def citations(book: Book) -> Citer:
     """A function from citation keys to their text."""
     entries = {}
     for name in book.config.get("bibtex_bibfiles", []):
@@ -72,7 +75,7 @@ def citations(book: Book) -> "partial[str]":
         ]
         return ", ".join(parts) if textual else f"({'; '.join(parts)})"
 
-    return partial(cite)
+    return cite
 
 
 def source_of(page: str, dotted: str) -> str:
@@ -89,7 +92,7 @@ def explorer_code(name: str) -> str:
     return f"from attn_course.explorers import {title}\n\n{title}()"
 
 
-def to_notebook(book: Book, source: Page) -> nbformat.NotebookNode:
+def to_notebook(book: Book, source: Page, cite: Citer) -> nbformat.NotebookNode:
     """The page as a notebook without outputs."""
     page = source.name
     site = book.config["html"]["baseurl"].rstrip("/") + "/"
@@ -98,7 +101,7 @@ def to_notebook(book: Book, source: Page) -> nbformat.NotebookNode:
         page=page,
         site=site,
         source=f"{book.repository}/raw/{BRANCH}/{folder}/",
-        cite=citations(book),
+        cite=cite,
         title=partial(page_title, book),
         source_of=partial(source_of, page),
         explorer=explorer_code,
@@ -106,30 +109,35 @@ def to_notebook(book: Book, source: Page) -> nbformat.NotebookNode:
         chapter=chapter_number(page),
     )
     note = f"This notebook is the page [{page_title(book, page)}]({site}{page}.html) of the book."
-    cells = [
-        nbformat.v4.new_markdown_cell(note),
-        nbformat.v4.new_code_cell(install_cell(book)),
-    ]
+    cells = [("markdown", note), ("code", install_cell(book))]
     for cell in source.notebook.cells:
         if cell.cell_type == "code":
-            cells.append(nbformat.v4.new_code_cell(cell.source))
+            cells.append(("code", cell.source))
         elif cell.cell_type == "markdown":
             text = re.sub(r"\A# ", f"# {context.chapter} ".replace("#  ", "# "), cell.source)
             try:
-                segments = convert(text, context)
+                cells += convert(text, context)
             except BlockError as error:
                 fail(f"{page}.md: {error}")
-            for kind, text in segments:
-                make = nbformat.v4.new_markdown_cell if kind == "markdown" else None
-                cells.append((make or nbformat.v4.new_code_cell)(text))
-    for number, cell in enumerate(cells):
-        cell["id"] = hashlib.sha256(f"{page}:{number}".encode()).hexdigest()[:12]
-    return nbformat.v4.new_notebook(
-        cells=cells,
-        metadata={
-            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-            "language_info": {"name": "python"},
-        },
+    return nbformat.from_dict(
+        {
+            "nbformat": 4,
+            "nbformat_minor": 5,
+            "metadata": {
+                "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+                "language_info": {"name": "python"},
+            },
+            "cells": [
+                {
+                    "id": hashlib.sha256(f"{page}:{number}".encode()).hexdigest()[:12],
+                    "cell_type": kind,
+                    "metadata": {},
+                    "source": text,
+                }
+                | (CODE_FIELDS if kind == "code" else {})
+                for number, (kind, text) in enumerate(cells)
+            ],
+        }
     )
 
 
@@ -137,14 +145,14 @@ def publish(book: Book, pages: dict[str, Page]) -> list[Path]:
     """Write the notebooks of all pages with code below ``_notebooks``."""
     shutil.rmtree(book.notebooks, ignore_errors=True)
     book.notebooks.mkdir(parents=True)
-    written = []
+    written, cite = [], citations(book)
     for page, source in pages.items():
-        notebook = to_notebook(book, source)
+        notebook = to_notebook(book, source, cite)
         nbformat.validate(notebook)
         path = book.notebooks / f"{page.rsplit('/', 1)[-1]}.ipynb"
         if path.exists():
             fail(f"two pages are called {path.stem}: their notebooks would overwrite each other")
-        nbformat.write(notebook, path)
+        path.write_text(nbformat.v4.writes(notebook) + "\n", encoding="utf-8")
         written.append(path)
     say(f"published {len(written)} notebooks in {book.notebooks.name}/")
     return written
