@@ -456,6 +456,10 @@ NN: dict[str, Callable[[], Row]] = {
         ann.LearnedPositions(max_length=9, embed_dim=E), torch.arange(L),
         call=lambda m, at: m(at, L),
     ),
+    "BigBirdSelfAttention": lambda: made(
+        ann.BigBirdSelfAttention(embed_dim=D, num_heads=2, block_size=1, num_random_blocks=0),
+        r(B, 7, D),
+    ),
     "LongformerSelfAttention": lambda: made(
         ann.LongformerSelfAttention(embed_dim=D, num_heads=2, window_size=3),
         r(B, S, D),

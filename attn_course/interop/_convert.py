@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attn_course.interop import bert, gpt2, llama, longformer, marian, reformer, t5, vit
+from attn_course.interop import bert, big_bird, gpt2, llama, longformer, marian, reformer, t5, vit
 from attn_course.interop._config import Family, Pair, activation_name, check_fields, same_value
 from attn_course.nn import EncoderModel, LanguageModel, Transformer, VisionTransformer
 
-# a model of Longformer looks like one of BERT to everything but its attention
+# models of Longformer and BigBird look like BERT to everything but their attention
 FAMILIES = (
-    *(longformer.FAMILY, bert.FAMILY, gpt2.FAMILY, llama.FAMILY, marian.FAMILY),
+    *(longformer.FAMILY, big_bird.FAMILY, bert.FAMILY, gpt2.FAMILY, llama.FAMILY, marian.FAMILY),
     *(reformer.FAMILY, t5.FAMILY, vit.FAMILY),
 )
 
@@ -26,13 +26,13 @@ def from_transformers(
 
     BERT becomes an :class:`~attn_course.nn.EncoderModel`, GPT-2 and Llama a
     :class:`~attn_course.nn.LanguageModel`, Marian and T5 a :class:`~attn_course.nn.Transformer`,
-    Longformer, Reformer and the encoder of T5 alone an :class:`~attn_course.nn.EncoderModel`. The
-    result is called as ``made(input_ids, padding_mask)`` with True for a real token, an
-    encoder-decoder with ``decoder_input_ids`` as well; it gives logits, or the last hidden state
-    where the source has no head; of Longformer, ``made(input_ids, padding_mask, global_mask=...)``,
-    for texts of any length. A ViT becomes a :class:`~attn_course.nn.VisionTransformer`, called as
-    ``made(pixel_values)``. The result has the dtype, the device and the mode (training or
-    evaluation) of the source.
+    BigBird, Longformer, Reformer and the encoder of T5 alone an
+    :class:`~attn_course.nn.EncoderModel`. The result is called as ``made(input_ids, padding_mask)``
+    with True for a real token, an encoder-decoder with ``decoder_input_ids`` as well; it gives
+    logits, or the last hidden state where the source has no head; of Longformer, ``made(input_ids,
+    padding_mask, global_mask=...)``, for texts of any length. A ViT becomes a
+    :class:`~attn_course.nn.VisionTransformer`, called as ``made(pixel_values)``. The result has the
+    dtype, the device and the mode (training or evaluation) of the source.
 
     Differs from transformers: a token's position is its place among the real tokens of its row,
     which is what ``generate`` makes of left padding. A plain call of a model of transformers counts
@@ -41,6 +41,7 @@ def from_transformers(
 
     Args:
         model: One of ``BertModel``, ``BertForMaskedLM``, ``BertForSequenceClassification``,
+            ``BigBirdModel``, ``BigBirdForMaskedLM``,
             ``GPT2Model``, ``GPT2LMHeadModel``, ``LlamaModel``, ``LlamaForCausalLM``,
             ``LongformerModel``, ``LongformerForMaskedLM``, ``MarianModel``, ``MarianMTModel``,
             ``ReformerModel``, ``T5Model``, ``T5ForConditionalGeneration``, ``T5EncoderModel``,
@@ -74,7 +75,7 @@ def to_transformers(model: nn.Module, *, config: Any = None) -> Any:
     Args:
         model: An :class:`~attn_course.nn.EncoderModel`, :class:`~attn_course.nn.LanguageModel`,
             :class:`~attn_course.nn.Transformer` or :class:`~attn_course.nn.VisionTransformer` of
-            one of the eight architectures.
+            one of the nine architectures.
         config: Configuration of the result, such as that of the source, from which the ids of
             special tokens, labels and limits of length are kept. If not given, one is made from the
             modules; it knows of no special token.
@@ -86,7 +87,7 @@ def to_transformers(model: nn.Module, *, config: Any = None) -> Any:
     if family is None:
         raise ValueError(
             "model: expected an EncoderModel, LanguageModel, Transformer or VisionTransformer of "
-            "the kind of BERT, GPT-2, Llama, Longformer, Marian, Reformer, T5 or ViT, "
+            "the kind of BERT, BigBird, GPT-2, Llama, Longformer, Marian, Reformer, T5 or ViT, "
             f"got {type(model).__name__}"
         )
     dtype, device = _numbers(model)

@@ -7,6 +7,7 @@ from attn_course.nn.attention_seq2seq import (
     BahdanauState,
     BidirectionalEncoder,
 )
+from attn_course.nn.big_bird import BigBirdSelfAttention
 from attn_course.nn.block import DecoderBlock, EncoderBlock
 from attn_course.nn.cache import CrossCache, DecoderCache, KVCache, ModelCache, SlidingCache
 from attn_course.nn.capture import (
@@ -105,6 +106,7 @@ __all__ = [
     "BahdanauDecoder",
     "BahdanauState",
     "BidirectionalEncoder",
+    "BigBirdSelfAttention",
     "Captured",
     "Cell",
     "ChunkSelfAttention",

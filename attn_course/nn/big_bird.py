@@ -1,0 +1,188 @@
+"""Self-attention of BigBird: a window of blocks, two global blocks, and some random ones."""
+
+import functools
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor, nn
+
+from attn_course._checks import check_axes, check_size
+from attn_course.functional.scaled_dot_product import scaled_dot_product_attention
+from attn_course.nn.feed_forward import xavier_
+from attn_course.nn.look import split_heads
+
+
+class BigBirdSelfAttention(nn.Module):
+    r"""Each block of queries sees its neighbours, the first and the last block, and random ones.
+
+    .. math::
+       \mathcal S_n = \{0,\ n - 1,\ n,\ n + 1,\ N - 1\} \cup R_h(n), \qquad 0 < n < N - 1
+
+    Zaheer et al. (2020), the "internal" construction: blocks :math:`0` and :math:`N - 1` are
+    global, so their queries see everything. :math:`R_h(n)` are ``num_random_blocks`` other blocks,
+    drawn once for each head. Time and memory grow with L·block_size. A text of at most
+    ``(5 + 2 num_random_blocks) block_size`` tokens has too few blocks, and gets full attention.
+
+    Parameters: those of :class:`~attn_course.nn.MultiHeadAttention`; ``bias`` is that of query, key
+    and value, the output always has one.
+
+    Differs from Hugging Face: the random blocks are the same in training and evaluation. Theirs
+    draws in training only; in evaluation its random blocks are all the first block, which counts
+    ``1 + num_random_blocks`` times then. That is what ``seed=None`` computes.
+
+    Args:
+        embed_dim: Size :math:`D` of inputs and outputs.
+        num_heads: Heads.
+        block_size: Positions of a block.
+        num_random_blocks: Blocks in :math:`R_h(n)`.
+        seed: Of the draw; None counts the first block again instead.
+        bias: Whether the projections of query, key and value have a bias.
+
+    Raises:
+        ValueError: If ``embed_dim`` is no multiple of ``num_heads``, or a size is not positive.
+    """
+
+    def __init__(
+        self,
+        *,
+        embed_dim: int,
+        num_heads: int,
+        block_size: int = 64,
+        num_random_blocks: int = 3,
+        seed: int | None = 0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_heads < 1 or embed_dim % num_heads:
+            raise ValueError(
+                f"embed_dim: expected a multiple of num_heads ({num_heads}), got {embed_dim}"
+            )
+        if block_size < 1:
+            raise ValueError(f"block_size: expected a positive number, got {block_size}")
+        if num_random_blocks < 0:
+            raise ValueError(f"num_random_blocks: expected at least 0, got {num_random_blocks}")
+        self.embed_dim, self.num_heads = embed_dim, num_heads
+        self.block_size, self.num_random_blocks, self.seed = block_size, num_random_blocks, seed
+        self.query_projection = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.key_projection = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.value_projection = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.output_projection = nn.Linear(embed_dim, embed_dim)
+        for projection in (
+            *(self.query_projection, self.key_projection),
+            *(self.value_projection, self.output_projection),
+        ):
+            xavier_(projection)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B L D"],
+        attn_mask: Shaped[Tensor, "..."] | None = None,
+        *,
+        is_causal: bool = False,
+        positions: Int[Tensor, "B L"] | None = None,
+        cache: None = None,
+    ) -> Float[Tensor, "B L D"]:
+        """What each position found; 0 before the output projection at padding.
+
+        Args:
+            x: One vector per position.
+            attn_mask: Padding, ``(B or 1, 1, 1, L)``: True = a key that counts.
+            is_causal: Refused unless False.
+            positions: Negative at padding, which is hidden; the rest does not matter here.
+            cache: Refused unless None.
+
+        Raises:
+            ValueError: If shapes do not fit, or a mask is more than padding.
+        """
+        check_axes("x", x, "B L D")
+        check_size("x", x, -1, self.embed_dim)
+        if is_causal or cache is not None:
+            raise ValueError("is_causal, cache: expected False and None, BigBird is an encoder")
+        batch, length = x.shape[:2]
+        real = torch.ones(batch, length, dtype=torch.bool, device=x.device)
+        if attn_mask is not None:
+            if attn_mask.dtype != torch.bool or attn_mask.shape[1:] != (1, 1, length):
+                raise ValueError(
+                    f"attn_mask: expected booleans (B or 1, 1, 1, {length}), got "
+                    f"{attn_mask.dtype} of shape {tuple(attn_mask.shape)}"
+                )
+            real = real & attn_mask[:, 0, 0]
+        if positions is not None:
+            real = real & (positions >= 0)
+        heads = (
+            split_heads(project(x), self.num_heads)
+            for project in (self.query_projection, self.key_projection, self.value_projection)
+        )
+        if length <= (5 + 2 * self.num_random_blocks) * self.block_size:
+            found = scaled_dot_product_attention(*heads, real[:, None, None])
+        else:
+            found = self._in_blocks(*heads, real)
+        found = found * real[:, None, :, None]
+        output: Tensor = self.output_projection(found.transpose(1, 2).flatten(2))
+        return output
+
+    def _in_blocks(
+        self,
+        query: Float[Tensor, "B H L E"],
+        key: Float[Tensor, "B H L E"],
+        value: Float[Tensor, "B H L E"],
+        real: Bool[Tensor, "B L"],
+    ) -> Float[Tensor, "B H L E"]:
+        """Rows of the two global blocks look at everything, all others at their list of blocks."""
+        length, size = query.shape[-2], self.block_size
+        missing = -length % size
+        query, key, value = (
+            nn.functional.pad(rows, (0, 0, 0, missing)) for rows in (query, key, value)
+        )
+        seen = nn.functional.pad(real, (0, missing))
+        ends = torch.cat([query[:, :, :size], query[:, :, -size:]], dim=2)
+        first, last = scaled_dot_product_attention(ends, key, value, seen[:, None, None]).split(
+            size, dim=2
+        )
+        blocks, bias = _plan(
+            (length + missing) // size, self.num_heads, self.num_random_blocks, self.seed
+        )
+        blocks, bias = blocks.to(query.device), bias.to(query.device, query.dtype)
+        head = torch.arange(self.num_heads, device=query.device)[:, None, None]
+
+        def listed(rows: Tensor) -> Tensor:  # (B, H, N - 2, blocks * size, E)
+            return rows.unflatten(2, (-1, size))[:, head, blocks].flatten(3, 4)
+
+        hidden = (
+            torch.where(seen, 0.0, -math.inf)
+            .to(query.dtype)[:, None]
+            .expand(-1, self.num_heads, -1)
+        )
+        scores = listed(hidden[..., None])[..., 0] + bias.repeat_interleave(size, dim=-1)
+        middle = query[:, :, size:-size].unflatten(2, (-1, size))
+        found = scaled_dot_product_attention(
+            middle, listed(key), listed(value), scores[:, :, :, None]
+        )
+        return torch.cat([first, found.flatten(2, 3), last], dim=2)[:, :, :length]
+
+
+@functools.lru_cache(maxsize=32)
+def _plan(
+    count: int, num_heads: int, random: int, seed: int | None
+) -> tuple[Int[Tensor, "H N K"], Float[Tensor, "N K"]]:
+    """Blocks that each middle block sees, and what is added to their scores.
+
+    A block that is listed twice is hidden once. Without a seed the first block stands for the
+    random ones: counted ``1 + random`` times, the logarithm of which is added to its scores.
+    """
+    rows = torch.arange(1, count - 1)
+    fixed = torch.stack(
+        [torch.zeros_like(rows), rows - 1, rows, rows + 1, torch.full_like(rows, count - 1)], dim=-1
+    )
+    bias = torch.zeros(len(rows), 5)
+    bias[0, 1] = bias[-1, 3] = -math.inf  # the neighbours of these are global
+    if seed is None or random == 0:
+        bias[:, 0] = math.log(1 + random)
+        return fixed.expand(num_heads, -1, -1), bias
+    chance = torch.rand(
+        num_heads, len(rows), count, generator=torch.Generator().manual_seed(seed)
+    ).scatter(-1, fixed.expand(num_heads, -1, -1), math.inf)
+    drawn = chance.argsort(dim=-1)[..., :random]
+    listed = torch.cat([fixed.expand(num_heads, -1, -1), drawn], dim=-1)
+    return listed, nn.functional.pad(bias, (0, random))

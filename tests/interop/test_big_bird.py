@@ -1,0 +1,81 @@
+"""BigBird from Hugging Face and back: blocks, padding, short and long texts."""
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from tolerances import INTEROP
+from torch.testing import assert_close
+from transformers import BigBirdConfig, BigBirdForMaskedLM, BigBirdModel
+
+from attn_course.interop import from_transformers, to_transformers
+
+
+def make(seed: int) -> Any:
+    """A model with random settings; norms and biases are moved from 1 and 0."""
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    heads = draw.choice([1, 3])
+    config = BigBirdConfig(
+        vocab_size=37,
+        hidden_size=5 * heads,
+        num_hidden_layers=draw.choice([1, 2, 3]),
+        num_attention_heads=heads,
+        intermediate_size=13,
+        max_position_embeddings=150,
+        block_size=draw.choice([2, 3, 7]),
+        num_random_blocks=draw.choice([1, 2, 3]),  # theirs fails at 0
+        use_bias=draw.choice([True, False]),
+        rescale_embeddings=draw.choice([True, False]),
+        hidden_act=draw.choice(["gelu_new", "relu"]),
+        tie_word_embeddings=draw.choice([True, False]),
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    model = (BigBirdModel if seed % 2 else BigBirdForMaskedLM)(config).eval()
+    with torch.no_grad():
+        for tensor in model.parameters():
+            tensor.mul_(3.0 if tensor.ndim == 2 else 1.0)
+            if tensor.ndim == 1:
+                tensor.add_(0.1 * torch.randn_like(tensor))
+        if hasattr(model, "cls"):
+            model.cls.predictions.bias.copy_(model.cls.predictions.decoder.bias)
+    return model
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("length", [5, 78, 113, 126])
+def test_results_are_those_of_the_source_at_any_length(seed: int, length: int) -> None:
+    source = make(seed)
+    made = from_transformers(source)
+    tokens = torch.randint(37, (3, length))
+    lengths = torch.tensor([length, max(1, length - 3), max(1, length // 2)])
+    real = torch.arange(length) < lengths[:, None]
+    with torch.no_grad():
+        found = source(input_ids=tokens, attention_mask=real.long())
+        wanted = found.logits if "logits" in found else found.last_hidden_state
+        got = made(tokens, real)
+    assert_close(got[real], wanted[real], **INTEROP)
+    blocks = source.config.block_size * (5 + 2 * source.config.num_random_blocks)
+    mode = "original_full" if length <= blocks else "block_sparse"
+    assert (source if seed % 2 else source.bert).attention_type == mode
+
+
+def test_a_model_that_has_changed_its_attention_is_refused() -> None:
+    source = make(1)
+    source(input_ids=torch.randint(37, (1, 4)))
+    with pytest.raises(ValueError, match=r"attention_type: expected 'block_sparse', got"):
+        from_transformers(source)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_round_trip_changes_no_bit(seed: int) -> None:
+    source = make(seed)
+    made = from_transformers(source)
+    for config in (None, source.config):
+        back = to_transformers(made, config=config)
+        assert type(back) is type(source)
+        for name, tensor in back.state_dict().items():
+            assert torch.equal(tensor, source.state_dict()[name]), name
