@@ -56,11 +56,11 @@ unit: setup ## tests of the package and of the build, in parallel
 sets: setup ## exercises: solutions, variants, misconceptions, releases
 	@echo "== exercise sets" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q tests/exercises
 
-grading: setup system ## the grader: jail, verdicts, gradebook, hostile submissions
+grading: setup system browser ## the grader: jail, verdicts, gradebook, hostile submissions
 	@echo "== grader" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist loadfile -q -m "not nbgrader" tests/grading tests/hostile
 
 notebooks: setup ## stock nbgrader on real submissions
-	@echo "== stock nbgrader" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q -m nbgrader
+	@echo "== stock nbgrader" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q tests/nbgrader
 
 exercises: setup ## regenerate exercises/ from solutions/
 	@$(BIN)/attn-course exercises build
@@ -69,7 +69,7 @@ exercises-check: setup ## fail when exercises/ is stale or leaks an answer
 	@echo "== exercises in step" && $(BIN)/attn-course exercises build --check
 
 site: browser ## check the built site, page by page, in Chromium
-	@echo "== site" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q -m "book or browser"
+	@echo "== site" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q -m "book or browser" tests/book tests/explorers
 
 system: setup ## install what the grader's tests need (bubblewrap, PostgreSQL, libseccomp)
 	@$(PYTHON) tools/setup.py system
