@@ -174,6 +174,7 @@ probe.equals(probe.normal(1, 4), probe.normal(1, 4), 2)
 probe = probes(banded_scores=banded_scores)
 probe.gradient(torch.eye(3), torch.arange(9.0).reshape(3, 3), 0, wrt=(0, 1))
 
+
 ### BEGIN HIDDEN TESTS
 def from_the_table(query, key, half):
     # From the table of all pairs, where the numeric oracle would subtract infinities.
@@ -189,9 +190,9 @@ probe.gradient(probe.normal(3, 2).double(), probe.normal(3, 2).double(), 4, wrt=
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "banded_scores-memory", "grade": true, "points": 1}
-# 4,096 positions and 33 columns: the band takes half a MiB, the table of all pairs 64 MiB.
+# 1,024 positions and 17 columns: the band takes 68 KiB, the table of all pairs 4 MiB.
 probe = probes(banded_scores=banded_scores)
-probe.memory(torch.zeros(4096, 16), torch.zeros(4096, 16), 16, below=4_000_000)
+probe.memory(torch.zeros(1024, 16), torch.zeros(1024, 16), 8, below=1_500_000)
 
 # %% [markdown]
 # ## 2. A window in tiles
@@ -206,7 +207,7 @@ probe.memory(torch.zeros(4096, 16), torch.zeros(4096, 16), 16, below=4_000_000)
 # - `query`, `key` are `(..., L, E)`, `value` is `(..., L, E_v)`; `output` is `(..., L, E_v)` and `lse` `(..., L)`, all of one dtype. `window_size` is $W$, at least 1.
 # - Queries are taken `tile_size` at a time, and `L` need not be a multiple of it. The result does not depend on `tile_size`, but for rounding.
 # - Keys and values that lie more than two tiles and a window before a tile of queries are *not touched* by it: the test puts NaN there.
-# - Memory grows with `L` and with nothing times `L`: no tile of queries meets all keys at once.
+# - The scores of one tile of queries exist at a time, and no tile of queries meets all keys: the memory is measured.
 # - Right for every finite score.
 #
 # By hand, $E = 1$, all queries 1, keys $0, \ln 3, 0$, values $0, 4, 8$, $W = 2$.
@@ -287,10 +288,10 @@ for window_size, tile_size in ((4, 4), (1, 6), (7, 3)):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sliding_window_forward-memory", "grade": true, "points": 1}
-# 4,096 positions: the output takes half a MiB, all scores of one tile of queries a whole one.
+# 512 positions: the output takes 32 KiB, the scores of one tile of queries and all keys 128 KiB.
 probe = probes(sliding_window_forward=sliding_window_forward)
-many = torch.zeros(4096, 32)
-probe.memory(many, many, many, 64, 64, below=2_200_000)
+many = torch.zeros(512, 16)
+probe.memory(many, many, many, 16, 64, below=330_000)
 
 # %% [markdown]
 # ## 3. Join what many programs found
@@ -421,7 +422,9 @@ probe.gives(
 # Two texts of full pages, two heads.
 probe = probes(paged_attention=paged_attention)
 cache = torch.arange(32.0).reshape(4, 2, 2, 2) / 8
-probe.equals(torch.ones(2, 2, 2), cache, 1 - cache, torch.tensor([[3, 1], [0, 2]]), torch.tensor([4, 4]))
+probe.equals(
+    torch.ones(2, 2, 2), cache, 1 - cache, torch.tensor([[3, 1], [0, 2]]), torch.tensor([4, 4])
+)
 ### BEGIN HIDDEN TESTS
 for lengths, heads in (((6, 6, 6), 1), ((8, 4), 3)):
     page_size = 3 if heads == 1 else 4
@@ -433,7 +436,9 @@ for lengths, heads in (((6, 6, 6), 1), ((8, 4), 3)):
 # Texts of different lengths; the last page of each is not full.
 probe = probes(paged_attention=paged_attention)
 cache = torch.arange(12.0).reshape(3, 4, 1, 1) / 4
-probe.equals(torch.ones(2, 1, 1), cache, 1 - cache, torch.tensor([[2, 0], [1, -1]]), torch.tensor([5, 3]))
+probe.equals(
+    torch.ones(2, 1, 1), cache, 1 - cache, torch.tensor([[2, 0], [1, -1]]), torch.tensor([5, 3])
+)
 ### BEGIN HIDDEN TESTS
 for lengths in ((7, 1, 10), (2, 5), (9, 4, 1, 3)):
     parts = pool(probe, lengths, 4, 2, 3, 5)
@@ -444,7 +449,9 @@ for lengths in ((7, 1, 10), (2, 5), (9, 4, 1, 3)):
 # Four heads of queries, two heads of keys.
 probe = probes(paged_attention=paged_attention)
 cache = torch.arange(8.0).reshape(2, 2, 2, 1) / 4
-probe.equals(torch.arange(4.0)[None, :, None], cache, 1 - cache, torch.tensor([[1, 0]]), torch.tensor([4]))
+probe.equals(
+    torch.arange(4.0)[None, :, None], cache, 1 - cache, torch.tensor([[1, 0]]), torch.tensor([4])
+)
 ### BEGIN HIDDEN TESTS
 for heads, group in ((2, 3), (3, 2), (1, 4)):
     parts = pool(probe, (6, 3), 3, heads, 4, 2)

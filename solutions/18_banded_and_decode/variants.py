@@ -59,16 +59,30 @@ def window_online(query, key, value, window_size, tile_size):
 
 
 @variant(of="sliding_window_forward")
-def window_by_rows(query, key, value, window_size, tile_size):
-    # right and slow: a tile of one query, whatever was asked for
+def window_by_merging(query, key, value, window_size, tile_size):
+    # the keys before the tile and the keys of the tile, each with a log-sum-exp, then joined
+    def part(rows, columns):
+        scores = torch.einsum("...le,...se->...ls", query[..., rows, :], key[..., columns, :])
+        away = rows[:, None] - columns
+        closed = (away < 0) | (away >= window_size)
+        scores = (scores / query.shape[-1] ** 0.5).masked_fill(closed, -torch.inf)
+        lse = torch.logsumexp(scores, -1)
+        safe = torch.where(lse == -torch.inf, 0.0, lse)
+        return (scores - safe[..., None]).exp() @ value[..., columns, :], lse
+
     outputs, sums = [], []
-    for i in range(query.shape[-2]):
-        near = slice(max(0, i + 1 - window_size), i + 1)
-        scores = torch.einsum("...e,...se->...s", query[..., i, :], key[..., near, :])
-        scores = scores / query.shape[-1] ** 0.5
-        outputs.append(torch.einsum("...s,...sv->...v", scores.softmax(-1), value[..., near, :]))
-        sums.append(torch.logsumexp(scores, -1))
-    return torch.stack(outputs, -2), torch.stack(sums, -1)
+    for i in range(0, query.shape[-2], tile_size):
+        rows = torch.arange(i, min(i + tile_size, query.shape[-2]))
+        output, lse = part(rows, rows)
+        if i and window_size > 1:
+            before, more = part(rows, torch.arange(max(0, i - window_size + 1), i))
+            joined = torch.logaddexp(lse, more)
+            shares = (lse - joined).exp(), (more - joined).exp()
+            output = shares[0][..., None] * output + shares[1][..., None] * before
+            lse = joined
+        outputs.append(output)
+        sums.append(lse)
+    return torch.cat(outputs, -2), torch.cat(sums, -1)
 
 
 @variant(of="merge_partials")
@@ -92,7 +106,7 @@ def merge_by_softmax(outputs, lses):
 @variant(of="paged_attention")
 def paged_by_gathering(query, key_cache, value_cache, block_table, lengths):
     # all pages of all texts at once; what lies behind a length is replaced before it is used
-    batch, most = block_table.shape
+    most = block_table.shape[1]
     page_size, heads = key_cache.shape[1:3]
     behind = torch.arange(most * page_size) >= lengths[:, None]
     gathered = [
