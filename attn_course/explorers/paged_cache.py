@@ -1,4 +1,4 @@
-"""A memory for the keys of many texts: room reserved in one piece, or pages given out one by one."""
+"""A memory for the keys of many texts: room in one piece for each, or pages as they are needed."""
 
 from collections.abc import Sequence
 from typing import Any
