@@ -5,7 +5,7 @@ numbers, which is checked first. A time is processor time of one thread, the lea
 in which the ways take turns; memory is the peak beyond the inputs (of the loops over pairs and over
 queries it is not taken: following their many steps takes long). Pair by pair is timed up to 512
 positions. FlexAttention is compiled once, for the longest text; its memory is inside one operation,
-and where the machine cannot compile it, its number is null.
+and where torch does not compile it, as under a restricted instruction set, its number is null.
 ``python -m experiments.banded_ways`` repeats the recorded runs.
 """
 
@@ -76,15 +76,16 @@ def copied_chunks(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     far = (column - HALF - row).abs() > HALF
     place = torch.arange(len(queries))[:, None, None] * HALF + column - HALF
     closed = far | (place < 0) | (place >= length)
-    return (scores.masked_fill(closed, -math.inf).softmax(-1) @ values).flatten(0, 1)[:length]
+    output: Tensor = scores.masked_fill(closed, -math.inf).softmax(-1) @ values
+    return output.flatten(0, 1)[:length]
 
 
 def masked(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Torch's function under the dense mask, which is made anew in each call."""
     i = torch.arange(len(query))
     mask = (i[:, None] - i).abs() <= HALF
-    heads = (rows[None, None] for rows in (query, key, value))
-    return F.scaled_dot_product_attention(*heads, attn_mask=mask)[0, 0]
+    q, k, v = (rows[None, None] for rows in (query, key, value))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)[0, 0]
 
 
 def package(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -113,8 +114,8 @@ def compiled_flex(length: int) -> Way:
     made = torch.compile(flex.flex_attention)
 
     def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        heads = (rows[None, None] for rows in (query, key, value))
-        output: Tensor = made(*heads, block_mask=blocks)
+        q, k, v = (rows[None, None] for rows in (query, key, value))
+        output: Tensor = made(q, k, v, block_mask=blocks)
         return output[0, 0]
 
     return attend
