@@ -322,6 +322,21 @@ def online_states() -> list[dict[str, Any]]:
     ]
 
 
+def paged_states() -> list[dict[str, Any]]:
+    module = import_module("attn_course.explorers.paged_cache")
+    start = {key: module.default_state()[key] for key in module.INPUTS}
+    rng = random.Random(37)
+    states = [start | {"way": "pages", "page": page, "step": 44} for page in (1, 4, 16)]
+    for way in module.WAYS:
+        for page, step in ((1, 9), (2, 20), (5, 33), (8, 12), (16, 27)):
+            requests = [
+                [rng.randint(0, 12), rng.randint(1, 13), rng.randint(1, 13)] for _ in range(7)
+            ]
+            own = {"requests": requests, "slots": rng.choice((48, 61)), "longest": 26}
+            states.append(own | {"way": way, "page": page, "step": step})
+    return states
+
+
 def hash_states() -> list[dict[str, Any]]:
     module = import_module("attn_course.explorers.hash_buckets")
     start = {key: module.default_state()[key] for key in module.INPUTS}
@@ -365,6 +380,7 @@ CASES = {
     "memory_trace": (trace_states, 1e-12),
     "online_softmax": (online_states, 1e-9),
     "decoding_tree": (tree_states, 1e-9),
+    "paged_cache": (paged_states, 1e-12),
     # sums of products of both signs
     "rope_distances": (rope_states, 1e-9),
     "transformer_flow": (flow_states, 1e-7),
@@ -389,6 +405,7 @@ FAULTS = {
     "memory_trace": ("ever[0].has(tensor) !== ever[1].has(tensor)", "ever[0].has(tensor)"),
     "online_softmax": ("mixture = mixture * factor", "mixture = mixture"),
     "rope_distances": ("a * sine + b * cosine", "a * sine - b * cosine"),
+    "paged_cache": ("queue.unshift(youngest)", "queue.push(youngest)"),
     "transformer_flow": ("position * base", "(position + 0.01 * position) * base"),
     "hash_buckets": ("buckets.some(", "buckets.every("),
     "patch_attention": ("(x / 2) * (1 + erf", "(x / 2) * (1 + 0.999 * erf"),

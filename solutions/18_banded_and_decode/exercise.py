@@ -1,0 +1,675 @@
+# %% [markdown]
+# # Exercises: windows in tiles, and reading a cache
+#
+# You write what the kernels of the chapter do: the band of a product, a window in tiles that leaves out what nobody sees, the merge of partial results, and attention over pages.
+# All of it is plain PyTorch, so the numbers can be compared with those of the ordinary formula, and the memory is measured.
+#
+# Shapes: `L` positions, `S` keys, `E` entries in a query and in a key, `E_v` entries in a value.
+# `...` stands for any number of leading axes, none included: batch, heads.
+#
+# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# Nothing here needs a network or a GPU.
+
+# %% nbgrader={"grade_id": "setup", "locked": true}
+import numpy as np
+import torch
+
+from attn_course.probes import Probes, from_numpy
+
+
+def right_band(query, key, half):
+    length = query.shape[-2]
+    band = np.full((*query.shape[:-1], 2 * half + 1), -np.inf)
+    for i in range(length):
+        for j in range(max(0, i - half), min(length, i + half + 1)):
+            band[..., i, j - i + half] = (query[..., i, :] * key[..., j, :]).sum(-1)
+    return band
+
+
+def right_rows(scores, value):
+    # Attention of rows of scores, and the logarithm of what the softmax divides by.
+    top = scores.max(-1, keepdims=True)
+    parts = np.exp(scores - top)
+    total = parts.sum(-1, keepdims=True)
+    return parts @ value / total, (top + np.log(total))[..., 0]
+
+
+def right_window(query, key, value, window_size, tile_size):
+    outputs, sums = [], []
+    for i in range(query.shape[-2]):
+        near = slice(max(0, i - window_size + 1), i + 1)
+        scores = query[..., i : i + 1, :] @ np.swapaxes(key[..., near, :], -1, -2)
+        output, lse = right_rows(scores / query.shape[-1] ** 0.5, value[..., near, :])
+        outputs.append(output)
+        sums.append(lse)
+    return np.concatenate(outputs, -2), np.concatenate(sums, -1)
+
+
+def right_merge(outputs, lses):
+    top = lses.max(0)
+    safe = np.where(np.isinf(top), 0.0, top)
+    shares = np.exp(lses - safe)
+    total = shares.sum(0)
+    some = np.where(total > 0, total, 1.0)
+    output = (shares[..., None] * outputs).sum(0) / some[..., None]
+    return output, np.where(total > 0, safe + np.log(some), -np.inf)
+
+
+def right_paged(query, key_cache, value_cache, block_table, lengths):
+    output = np.zeros((*query.shape[:-1], value_cache.shape[-1]))
+    page_size, kv_heads = key_cache.shape[1:3]
+    group = query.shape[1] // kv_heads
+    for b, length in enumerate(lengths):
+        places = [divmod(j, page_size) for j in range(int(length))]
+        for h in range(query.shape[1] if places else 0):
+            keys, values = (
+                np.stack([cache[block_table[b, page], slot, h // group] for page, slot in places])
+                for cache in (key_cache, value_cache)
+            )
+            scores = keys @ query[b, h] / query.shape[-1] ** 0.5
+            output[b, h] = right_rows(scores[None], values)[0][0]
+    return output
+
+
+probes = Probes(
+    "18_banded_and_decode",
+    banded_scores=from_numpy(right_band),
+    sliding_window_forward=from_numpy(right_window),
+    merge_partials=from_numpy(right_merge),
+    paged_attention=from_numpy(right_paged),
+)
+
+LN3 = 1.0986123  # e to this power is 3
+ONE_KEY = torch.tensor([[0.0], [1.0], [2.0], [0.0], [0.0]])
+
+
+def far_from_garbage(function, query, key, value, *sizes):
+    # Queries 24 to the end; the keys and values 0 to 7 are not numbers.
+    key, value = key.clone(), value.clone()
+    key[..., :8, :] = torch.nan
+    value[..., :8, :] = torch.nan
+    output, lse = function(query, key, value, *sizes)
+    return output[..., 24:, :], lse[..., 24:]
+
+
+def pool(draw, lengths, page_size, heads, size, entries, spare=2):
+    # Keys, values and a table: pages lie in any order, and what nobody owns is not a number.
+    counts = [-(-length // page_size) for length in lengths]
+    order = draw.permutation(sum(counts) + spare).tolist()
+    keys = torch.full((len(order), page_size, heads, size), torch.nan)
+    values = torch.full((len(order), page_size, heads, entries), torch.nan)
+    table = torch.full((len(lengths), max([*counts, 1])), -1)
+    for row, (length, count) in enumerate(zip(lengths, counts, strict=True)):
+        for number in range(count):
+            table[row, number] = page = order.pop()
+            filled = min(page_size, length - number * page_size)
+            keys[page, :filled] = draw.normal(filled, heads, size)
+            values[page, :filled] = draw.normal(filled, heads, entries)
+    return keys, values, table, torch.tensor(lengths)
+
+
+# %% [markdown]
+# ## 1. The band of a product
+#
+# Of the table $Q K^\top$ a window needs a few diagonals. Longformer's kernel stores these, and nothing else: as a table with a row for each query and a column for each *distance*.
+#
+# `banded_scores(query, key, half)` returns the table `(..., L, 2 * half + 1)`:
+#
+# $$b_{ic} = q_i \cdot k_{i + c - h} \quad (h = \text{half}), \qquad -\infty \text{ where there is no such key.}$$
+#
+# - `query` and `key` are `(..., L, E)` with the same axes. The middle column belongs to the key at the position of the query. The products are not scaled.
+# - `half` may be 0, and larger than `L`.
+# - Nothing of size `L × L` exists: the memory is measured. So is the gradient.
+#
+# By hand, queries $1, 1, 2$ and keys $1, 10, 100$ ($E = 1$), `half` 1:
+# query 0 has no key before it, its own key gives 1 and the next one 10, so its row is $(-\infty, 1, 10)$. The others are $(1, 10, 100)$ and $(20, 200, -\infty)$.
+
+
+# %% nbgrader={"grade_id": "banded_scores", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.kernels"]}
+def banded_scores(query, key, half):
+    ### BEGIN SOLUTION
+    length = query.shape[-2]
+    band = query.new_full((*query.shape[:-1], 2 * half + 1), -torch.inf)
+    for away in range(-min(half, length - 1), min(half, length - 1) + 1):
+        # one diagonal: the queries that have a key so far away
+        rows = slice(max(0, -away), length - max(0, away))
+        keys = slice(max(0, away), length - max(0, -away))
+        band[..., rows, half + away] = (query[..., rows, :] * key[..., keys, :]).sum(-1)
+    return band
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "banded_scores-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(banded_scores=banded_scores)
+inf = float("inf")
+probe.gives(
+    torch.tensor([[-inf, 1.0, 10.0], [1.0, 10.0, 100.0], [20.0, 200.0, -inf]]),
+    torch.tensor([[1.0], [1.0], [2.0]]),
+    torch.tensor([[1.0], [10.0], [100.0]]),
+    1,
+)
+
+# %% nbgrader={"grade_id": "banded_scores-values", "grade": true, "points": 2}
+# Five positions, a window of three.
+probe = probes(banded_scores=banded_scores)
+probe.equals(torch.eye(5), torch.arange(25.0).reshape(5, 5), 1)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 9, 4), probe.normal(2, 3, 9, 4), 2)
+probe.equals(probe.normal(7, 3).double(), probe.normal(7, 3).double(), 3)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "banded_scores-edges", "grade": true, "points": 1}
+# A window of one key, and windows that are wider than the text.
+probe = probes(banded_scores=banded_scores)
+probe.equals(torch.ones(3, 2), torch.eye(3)[:, :2], 0)
+probe.equals(torch.ones(3, 2), torch.eye(3)[:, :2], 4)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 5, 3), probe.normal(2, 5, 3), 5)
+probe.equals(probe.normal(1, 4), probe.normal(1, 4), 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "banded_scores-gradient", "grade": true, "points": 1}
+# The gradients of queries and keys. A window of one key: the band is the product, row by row.
+probe = probes(banded_scores=banded_scores)
+probe.gradient(torch.eye(3), torch.arange(9.0).reshape(3, 3), 0, wrt=(0, 1))
+
+
+### BEGIN HIDDEN TESTS
+def from_the_table(query, key, half):
+    # From the table of all pairs, where the numeric oracle would subtract infinities.
+    i = torch.arange(query.shape[-2])[:, None]
+    place = i + torch.arange(-half, half + 1)
+    inside = (place >= 0) & (place < len(i))
+    return (query @ key.mT)[..., i, place.clamp(0, len(i) - 1)].masked_fill(~inside, -torch.inf)
+
+
+probe = probes(banded_scores=banded_scores, oracle=from_the_table)
+probe.gradient(probe.normal(2, 6, 3).double(), probe.normal(2, 6, 3).double(), 2, wrt=(0, 1))
+probe.gradient(probe.normal(3, 2).double(), probe.normal(3, 2).double(), 4, wrt=(0, 1))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "banded_scores-memory", "grade": true, "points": 1}
+# 1,024 positions and 17 columns: the band takes 68 KiB, the table of all pairs 4 MiB.
+probe = probes(banded_scores=banded_scores)
+probe.memory(torch.zeros(1024, 16), torch.zeros(1024, 16), 8, below=1_500_000)
+
+# %% [markdown]
+# ## 2. A window in tiles
+#
+# Language models use causal windows: query $i$ sees the keys $i - W + 1$ to $i$.
+# In tiles most pairs are never looked at. You compute what is left, by the online softmax of the last chapter or over the few keys that a tile of queries needs.
+#
+# `sliding_window_forward(query, key, value, window_size, tile_size)` returns the pair `(output, lse)`:
+#
+# $$O_i = \sum_j \operatorname{softmax}_j\!\left(\frac{q_i \cdot k_j}{\sqrt E}\right) v_j, \qquad \ell_i = \log \sum_j e^{q_i \cdot k_j / \sqrt E}, \qquad i - W < j \le i .$$
+#
+# - `query`, `key` are `(..., L, E)`, `value` is `(..., L, E_v)`; `output` is `(..., L, E_v)` and `lse` `(..., L)`, all of one dtype. `window_size` is $W$, at least 1.
+# - Queries are taken `tile_size` at a time, and `L` need not be a multiple of it. The result does not depend on `tile_size`, but for rounding.
+# - Keys and values that lie more than two tiles and a window before a tile of queries are *not touched* by it: the test puts NaN there.
+# - The scores of one tile of queries exist at a time, and no tile of queries meets all keys: the memory is measured.
+# - Right for every finite score.
+#
+# By hand, $E = 1$, all queries 1, keys $0, \ln 3, 0$, values $0, 4, 8$, $W = 2$.
+# Query 0 sees itself: output 0, $\ell = \ln 1 = 0$. Query 1 sees the scores $0$ and $\ln 3$: weights $\frac14, \frac34$, output 3, $\ell = \ln 4$.
+# Query 2 sees $\ln 3$ and $0$: output $\frac34 \cdot 4 + \frac14 \cdot 8 = 5$, $\ell = \ln 4$.
+
+
+# %% nbgrader={"grade_id": "sliding_window_forward", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "aten::*scaled_dot_product*", "import attn_course.functional", "import attn_course.kernels"]}
+def sliding_window_forward(query, key, value, window_size, tile_size):
+    ### BEGIN SOLUTION
+    length, scale = query.shape[-2], query.shape[-1] ** -0.5
+    outputs, lses = [], []
+    for first in range(0, length, tile_size):
+        last = min(first + tile_size, length)
+        start = max(0, first - window_size + 1)  # the first key that any query of the tile sees
+        rows, keys = torch.arange(first, last)[:, None], torch.arange(start, last)
+        scores = query[..., first:last, :] @ key[..., start:last, :].mT * scale
+        seen = (keys <= rows) & (rows - keys < window_size)
+        scores = scores.masked_fill(~seen, -torch.inf)
+        lses.append(scores.logsumexp(dim=-1))
+        outputs.append(scores.softmax(dim=-1) @ value[..., start:last, :])
+    return torch.cat(outputs, dim=-2), torch.cat(lses, dim=-1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "sliding_window_forward-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(sliding_window_forward=sliding_window_forward)
+probe.gives(
+    (torch.tensor([[0.0], [3.0], [5.0]]), torch.tensor([0.0, 1.3862944, 1.3862944])),
+    torch.ones(3, 1),
+    torch.tensor([[0.0], [LN3], [0.0]]),
+    torch.tensor([[0.0], [4.0], [8.0]]),
+    2,
+    1,
+)
+
+# %% nbgrader={"grade_id": "sliding_window_forward-values", "grade": true, "points": 2}
+# Four positions, a window of two, tiles of two.
+probe = probes(sliding_window_forward=sliding_window_forward)
+probe.equals(torch.eye(4), torch.arange(16.0).reshape(4, 4) / 8, torch.eye(4)[:, :3], 2, 2)
+### BEGIN HIDDEN TESTS
+three = probe.normal(2, 8, 3), 2 * probe.normal(2, 8, 3), probe.normal(2, 8, 2)
+probe.equals(*three, 3, 4)
+probe.equals(*three, 4, 2)
+probe.equals(*(x.double() for x in three), 3, 1)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "sliding_window_forward-ragged", "grade": true, "points": 2}
+# Five positions in tiles of two; a window of one key, and one that is wider than the text.
+probe = probes(sliding_window_forward=sliding_window_forward)
+for window_size in (1, 3, 9):
+    probe.equals(torch.ones(5, 2), torch.eye(5)[:, :2] * 3, torch.eye(5), window_size, 2)
+### BEGIN HIDDEN TESTS
+three = probe.normal(2, 7, 3), 2 * probe.normal(2, 7, 3), probe.normal(2, 7, 4)
+for window_size, tile_size in ((1, 3), (2, 3), (5, 3), (4, 16), (6, 5), (20, 2)):
+    probe.equals(*three, window_size, tile_size)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "sliding_window_forward-large", "grade": true, "points": 1}
+# Scores of 0 to 400.
+probe = probes(sliding_window_forward=sliding_window_forward)
+probe.equals(torch.full((5, 1), 100.0), torch.arange(5.0)[:, None], torch.eye(5), 3, 2)
+### BEGIN HIDDEN TESTS
+steep = torch.arange(9.0).flip(0)[:, None].double()
+probe.equals(torch.full((9, 1), 90.0).double(), steep, probe.normal(9, 3).double(), 4, 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "sliding_window_forward-skips", "grade": true, "points": 2}
+# 40 positions. The keys and values 0 to 7 are NaN; the queries from 24 on have nothing to do with them.
+probe = probes(sliding_window_forward=sliding_window_forward)
+ones = torch.ones(40, 2)
+probe.equals(ones, ones, torch.arange(40.0)[:, None], 5, 4, via=far_from_garbage)
+### BEGIN HIDDEN TESTS
+three = probe.normal(2, 40, 3), probe.normal(2, 40, 3), probe.normal(2, 40, 2)
+for window_size, tile_size in ((4, 4), (1, 6), (7, 3)):
+    probe.equals(*three, window_size, tile_size, via=far_from_garbage)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "sliding_window_forward-memory", "grade": true, "points": 1}
+# 512 positions: the output takes 32 KiB, the scores of one tile of queries and all keys 128 KiB.
+probe = probes(sliding_window_forward=sliding_window_forward)
+many = torch.zeros(512, 16)
+probe.memory(many, many, many, 16, 64, below=330_000)
+
+# %% [markdown]
+# ## 3. Join what many programs found
+#
+# A cache is cut into pieces, and every piece gives an output and a log-sum-exp of its own. They are joined by
+#
+# $$\ell = \log \sum_b e^{\ell_b}, \qquad o = \sum_b e^{\ell_b - \ell}\, o_b .$$
+#
+# `merge_partials(outputs, lses)` returns the pair `(output, lse)`.
+#
+# - `outputs` is `(pieces, ..., E_v)` and `lses` `(pieces, ...)`; the result has no axis of pieces, and the dtype of the inputs.
+# - Right for every finite `lses`, however large: no exponent may be above 0.
+# - A piece without a key has $\ell_b = -\infty$ and counts nothing. Where all pieces are so, the output is 0 and the log-sum-exp $-\infty$.
+#
+# By hand, two pieces with the outputs $\frac{16}3$ and $\frac{16}5$ and the log-sum-exps $\ln 3$ and $\ln 5$: $\ell = \ln 8$, and $o = \frac38 \cdot \frac{16}3 + \frac58 \cdot \frac{16}5 = 2 + 2 = 4$.
+
+
+# %% nbgrader={"grade_id": "merge_partials", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.kernels"]}
+def merge_partials(outputs, lses):
+    ### BEGIN SOLUTION
+    top = lses.amax(dim=0)
+    shift = top.masked_fill(top == -torch.inf, 0.0)  # a row without any key
+    shares = (lses - shift).exp()
+    total = shares.sum(dim=0)
+    empty = total == 0
+    whole = total.masked_fill(empty, 1.0)
+    output = (shares[..., None] * outputs).sum(dim=0) / whole[..., None]
+    return output, (shift + whole.log()).masked_fill(empty, -torch.inf)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "merge_partials-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(merge_partials=merge_partials)
+probe.gives(
+    (torch.tensor([4.0]), torch.tensor(2.0794415)),
+    torch.tensor([[16 / 3], [16 / 5]]),
+    torch.tensor([LN3, 1.6094379]),
+)
+
+# %% nbgrader={"grade_id": "merge_partials-values", "grade": true, "points": 2}
+# Three pieces, two rows.
+probe = probes(merge_partials=merge_partials)
+probe.equals(
+    torch.arange(12.0).reshape(3, 2, 2), torch.tensor([[0.0, 1.0], [2.0, 0.0], [1.0, 0.0]])
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(5, 2, 3, 4), 2 * probe.normal(5, 2, 3))
+probe.equals(probe.normal(1, 3, 2), probe.normal(1, 3))
+probe.equals(probe.normal(4, 3).double(), 3 * probe.normal(4).double())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "merge_partials-large", "grade": true, "points": 1}
+# Log-sum-exps of 500 and of -500.
+probe = probes(merge_partials=merge_partials)
+probe.equals(
+    torch.arange(6.0).reshape(2, 3, 1), torch.tensor([[500.0, -500.0, 0], [501.0, -501.0, 300.0]])
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(4, 5, 2), 300 * probe.normal(4, 5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "merge_partials-empty", "grade": true, "points": 2}
+# Pieces without a key, and a row without any.
+probe = probes(merge_partials=merge_partials)
+none = -float("inf")
+probe.equals(
+    torch.tensor([[[2.0], [0.0]], [[0.0], [0.0]]]), torch.tensor([[1.0, none], [none, none]])
+)
+### BEGIN HIDDEN TESTS
+lses = probe.normal(3, 5)
+lses[0, 1] = lses[2, 1] = none
+lses[:, 3] = none
+probe.equals(probe.normal(3, 5, 2).masked_fill((lses == none)[..., None], 0.0), lses)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. Attention over pages
+#
+# A server keeps the keys of all its users in one pool of pages. A table says which pages belong to a text, and in which order.
+#
+# `paged_attention(query, key_cache, value_cache, block_table, lengths)` returns the output `(B, H, E_v)` of one new query for each head of each text.
+#
+# - `query` is `(B, H, E)`. `key_cache` is `(pages, P, G, E)` and `value_cache` `(pages, P, G, E_v)`: a page has room for `P` keys of `G` heads.
+# - Key `j` of text `b` is `key_cache[block_table[b, j // P], j % P]`. `block_table` is `(B, most)` and `lengths` `(B,)`, both integers.
+# - `H` is a multiple of `G`: query head `h` looks at head `h // (H // G)` of the keys.
+# - Scores are divided by $\sqrt E$. A text of length 0 gives 0.
+# - What a text does not own is garbage: slots behind its last key, pages of nobody, and entries of the table behind its last page (they may be -1). The test fills all of it with NaN.
+#
+# By hand: pages of two, a text of three keys whose table is $(2, 0)$. Its keys are page 2 slot 0, page 2 slot 1 and page 0 slot 0.
+# With keys $0, \ln 3, 0$, values $5, 0, 10$ and the query 1 the weights are $\frac15, \frac35, \frac15$: the output is $1 + 0 + 2 = 3$.
+
+
+# %% nbgrader={"grade_id": "paged_attention", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.kernels"]}
+def paged_attention(query, key_cache, value_cache, block_table, lengths):
+    ### BEGIN SOLUTION
+    page_size, group = key_cache.shape[1], query.shape[1] // key_cache.shape[2]
+    output = query.new_zeros(*query.shape[:2], value_cache.shape[-1])
+    for b, length in enumerate(lengths.tolist()):
+        if not length:
+            continue
+        place = torch.arange(length)
+        page, slot = block_table[b, place // page_size], place % page_size
+        keys, values = (
+            cache[page, slot].repeat_interleave(group, dim=1).transpose(0, 1)  # (H, length, E)
+            for cache in (key_cache, value_cache)
+        )
+        scores = keys @ query[b, :, :, None] / query.shape[-1] ** 0.5
+        output[b] = (scores.softmax(dim=1) * values).sum(dim=1)
+    return output
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "paged_attention-by_hand", "grade": true, "points": 1}
+# The example of the text; page 1 is garbage, and so is slot 1 of page 0.
+probe = probes(paged_attention=paged_attention)
+nan = float("nan")
+probe.gives(
+    torch.tensor([[[3.0]]]),
+    torch.tensor([[[1.0]]]),
+    torch.tensor([0.0, nan, nan, nan, 0.0, LN3]).reshape(3, 2, 1, 1),
+    torch.tensor([10.0, nan, nan, nan, 5.0, 0.0]).reshape(3, 2, 1, 1),
+    torch.tensor([[2, 0]]),
+    torch.tensor([3]),
+)
+
+# %% nbgrader={"grade_id": "paged_attention-values", "grade": true, "points": 2}
+# Two texts of full pages, two heads.
+probe = probes(paged_attention=paged_attention)
+cache = torch.arange(32.0).reshape(4, 2, 2, 2) / 8
+probe.equals(
+    torch.ones(2, 2, 2), cache, 1 - cache, torch.tensor([[3, 1], [0, 2]]), torch.tensor([4, 4])
+)
+### BEGIN HIDDEN TESTS
+for lengths, heads in (((6, 6, 6), 1), ((8, 4), 3)):
+    page_size = 3 if heads == 1 else 4
+    parts = pool(probe, lengths, page_size, heads, 4, 3)
+    probe.equals(2 * probe.normal(len(lengths), heads, 4), *parts)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "paged_attention-ragged", "grade": true, "points": 2}
+# Texts of different lengths; the last page of each is not full.
+probe = probes(paged_attention=paged_attention)
+cache = torch.arange(12.0).reshape(3, 4, 1, 1) / 4
+probe.equals(
+    torch.ones(2, 1, 1), cache, 1 - cache, torch.tensor([[2, 0], [1, -1]]), torch.tensor([5, 3])
+)
+### BEGIN HIDDEN TESTS
+for lengths in ((7, 1, 10), (2, 5), (9, 4, 1, 3)):
+    parts = pool(probe, lengths, 4, 2, 3, 5)
+    probe.equals(2 * probe.normal(len(lengths), 2, 3), *parts)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "paged_attention-groups", "grade": true, "points": 2}
+# Four heads of queries, two heads of keys.
+probe = probes(paged_attention=paged_attention)
+cache = torch.arange(8.0).reshape(2, 2, 2, 1) / 4
+probe.equals(
+    torch.arange(4.0)[None, :, None], cache, 1 - cache, torch.tensor([[1, 0]]), torch.tensor([4])
+)
+### BEGIN HIDDEN TESTS
+for heads, group in ((2, 3), (3, 2), (1, 4)):
+    parts = pool(probe, (6, 3), 3, heads, 4, 2)
+    probe.equals(2 * probe.normal(2, heads * group, 4), *parts)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "paged_attention-empty", "grade": true, "points": 1}
+# A text of no keys beside one of two.
+probe = probes(paged_attention=paged_attention)
+cache = torch.arange(4.0).reshape(2, 2, 1, 1)
+probe.equals(torch.ones(2, 1, 1), cache, 1 - cache, torch.tensor([[-1], [1]]), torch.tensor([0, 2]))
+### BEGIN HIDDEN TESTS
+parts = pool(probe, (0, 5, 0), 3, 2, 3, 2)
+probe.equals(probe.normal(3, 4, 3), *parts)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. Repair
+#
+# This attention of one query cuts its keys into pieces. It passes a test with equal scores and a length that fits. Two things are wrong.
+#
+# ```python
+# def fixed_split(query, key, value, pieces):
+#     size = key.shape[-2] // pieces
+#     outputs = []
+#     for piece in range(pieces):
+#         part = slice(piece * size, (piece + 1) * size)
+#         scores = key[..., part, :] @ query[..., None] / query.shape[-1] ** 0.5
+#         outputs.append((scores.softmax(dim=-2) * value[..., part, :]).sum(dim=-2))
+#     return torch.stack(outputs).mean(dim=0)
+# ```
+#
+# Write `fixed_split(query, key, value, pieces)`: `query` is `(..., E)`, `key` `(..., S, E)`, `value` `(..., S, E_v)`; the output is `(..., E_v)`. All keys count, whatever `pieces` is, more pieces than keys included.
+
+
+# %% nbgrader={"grade_id": "fixed_split", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "aten::*scaled_dot_product*", "import attn_course.functional", "import attn_course.kernels"]}
+def fixed_split(query, key, value, pieces):
+    ### BEGIN SOLUTION
+    size = -(-key.shape[-2] // pieces)  # rounded up: the last piece is smaller
+    outputs, lses = [], []
+    for first in range(0, key.shape[-2], size):
+        part = slice(first, first + size)
+        scores = key[..., part, :] @ query[..., None] / query.shape[-1] ** 0.5
+        outputs.append((scores.softmax(dim=-2) * value[..., part, :]).sum(dim=-2))
+        lses.append(scores.logsumexp(dim=-2))  # (..., 1)
+    shares = torch.stack(lses).softmax(dim=0)
+    return (shares * torch.stack(outputs)).sum(dim=0)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_split-fits", "grade": true, "points": 1}
+# Four keys in two pieces; one score is larger than the others.
+def right_split(query, key, value, pieces):
+    scores = (key @ query[..., None])[..., 0] / query.shape[-1] ** 0.5
+    return right_rows(scores[..., None, :], value)[0][..., 0, :]
+
+
+probe = probes(fixed_split=fixed_split, oracle=from_numpy(right_split))
+probe.equals(torch.tensor([1.0, 0.0]), torch.eye(4)[:, :2] * 3, torch.eye(4), 2)
+### BEGIN HIDDEN TESTS
+probe.equals(3 * probe.normal(2, 3), 2 * probe.normal(2, 8, 3), probe.normal(2, 8, 4), 4)
+probe.equals(3 * probe.normal(3), 2 * probe.normal(6, 3), probe.normal(6, 2), 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "fixed_split-ragged", "grade": true, "points": 2}
+# Five keys in two pieces, and in more pieces than there are keys.
+probe = probes(fixed_split=fixed_split, oracle=from_numpy(right_split))
+probe.equals(torch.tensor([1.0, 0.0]), torch.eye(5)[:, :2] * 3, torch.eye(5), 2)
+### BEGIN HIDDEN TESTS
+parts = 3 * probe.normal(2, 3), 2 * probe.normal(2, 7, 3), probe.normal(2, 7, 4)
+for pieces in (2, 3, 5, 9):
+    probe.equals(*parts, pieces)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. Write the test
+#
+# `check_paged(candidate)` takes somebody's `paged_attention(query, key_cache, value_cache, block_table, lengths)` (contract in exercise 4) and returns `True` if it is right, `False` if it is wrong.
+#
+# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# A test with one text, one head and pages in their order passes most of them. Think of what a table, a length and a group of heads can get wrong.
+# Leave room for rounding. A candidate may also raise an error on your inputs: then it is wrong.
+
+
+# %% nbgrader={"grade_id": "check_paged", "solution": true}
+def check_paged(candidate):
+    ### BEGIN SOLUTION
+    draw = torch.Generator().manual_seed(0)
+    lengths, page_size, heads, group = [7, 3, 8, 0], 4, 2, 3
+    order = torch.randperm(9, generator=draw).tolist()
+    keys = torch.full((9, page_size, heads, 5), torch.nan, dtype=torch.float64)
+    values = keys.clone()[..., :3]
+    query = 3 * torch.randn(4, heads * group, 5, generator=draw, dtype=torch.float64)
+    expected = torch.zeros(4, heads * group, 3, dtype=torch.float64)
+    table = torch.full((4, 3), -1)
+    for b, length in enumerate(lengths):
+        key = torch.randn(length, heads, 5, generator=draw, dtype=torch.float64)
+        value = torch.randn(length, heads, 3, generator=draw, dtype=torch.float64)
+        for j in range(length):
+            if j % page_size == 0:
+                table[b, j // page_size] = order.pop()
+            keys[table[b, j // page_size], j % page_size] = key[j]
+            values[table[b, j // page_size], j % page_size] = value[j]
+        for h in range(heads * group if length else 0):
+            weights = (key[:, h // group] @ query[b, h] / 5**0.5).softmax(dim=0)
+            expected[b, h] = weights @ value[:, h // group]
+    try:
+        got = candidate(query, keys, values, table, torch.tensor(lengths))
+    except Exception:
+        return False
+    return got.shape == expected.shape and torch.allclose(got, expected, atol=1e-6)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "check_paged-plain", "grade": true, "points": 1}
+# A right one, and three that are plainly wrong.
+def by_loops(*inputs):
+    return from_numpy(right_paged)(*inputs)
+
+
+probe = probes(check_paged=check_paged)
+probe.judges(
+    right=[by_loops],
+    wrong={
+        "nothing but zeros": lambda query, keys, values, table, lengths: (
+            0 * query[..., :1].expand(*query.shape[:2], values.shape[-1])
+        ),
+        "twice the right output": lambda *x: 2 * by_loops(*x),
+        "one number more": lambda *x: torch.cat([by_loops(*x), by_loops(*x)[..., :1]], dim=-1),
+    },
+    points=1,
+)
+
+# %% nbgrader={"grade_id": "check_paged-mutants", "grade": true, "points": 8}
+# Wrong ones that are harder to see. (Hidden: which.)
+probe = probes(check_paged=check_paged)
+probe.judges(
+    right=[by_loops],
+    wrong={"twice the right output": lambda *x: 2 * by_loops(*x)},
+    points=8,
+)
+
+
+### BEGIN HIDDEN TESTS
+def paged(
+    query,
+    key_cache,
+    value_cache,
+    block_table,
+    lengths,
+    *,
+    page_of=lambda table, b, number: int(table[b, number]),
+    keys_of=lambda length, page_size: length,
+    head_of=lambda h, heads, kv_heads: h // (heads // kv_heads),
+    root=None,
+    order=1,
+    empty=0.0,
+):
+    output = query.new_full((*query.shape[:2], value_cache.shape[-1]), empty)
+    page_size, kv_heads = key_cache.shape[1:3]
+    for b in range(len(lengths)):
+        count = int(keys_of(int(lengths[b]), page_size))
+        places = [(page_of(block_table, b, j // page_size), j % page_size) for j in range(count)]
+        for h in range(query.shape[1] if places else 0):
+            one = head_of(h, query.shape[1], kv_heads)
+            key = torch.stack([key_cache[page, slot, one] for page, slot in places])
+            value = torch.stack([value_cache[page, slot, one] for page, slot in places])
+            scores = key @ query[b, h] / (query.shape[-1] ** 0.5 if root is None else root)
+            output[b, h] = scores.softmax(dim=0) @ value[::order]
+    return output
+
+
+def with_fault(**fault):
+    return lambda *x: paged(*x, **fault)
+
+
+def reversed_values(query, key_cache, value_cache, block_table, lengths):
+    # values of a page in the wrong order
+    return paged(query, key_cache, value_cache.flip(1), block_table, lengths)
+
+
+probe.judges(
+    right=[by_loops, paged],
+    wrong={
+        "pages in the order of the pool": with_fault(page_of=lambda table, b, number: number),
+        "the table of the first text": with_fault(
+            page_of=lambda table, b, number: int(table[0, number])
+        ),
+        "the last page counts as a whole": with_fault(
+            keys_of=lambda length, page_size: -(-length // page_size) * page_size
+        ),
+        "the last page does not count": with_fault(
+            keys_of=lambda length, page_size: length // page_size * page_size
+        ),
+        "the first page only": with_fault(keys_of=lambda length, page_size: min(length, page_size)),
+        "the newest key is missing": with_fault(
+            keys_of=lambda length, page_size: max(length - 1, 0)
+        ),
+        "heads are dealt out in turn": with_fault(head_of=lambda h, heads, kv_heads: h % kv_heads),
+        "the first head of keys for all": with_fault(head_of=lambda h, heads, kv_heads: 0),
+        "no scale": with_fault(root=1.0),
+        "values of a page turned round": reversed_values,
+        "a text without keys gives NaN": with_fault(empty=float("nan")),
+    },
+    points=8,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. Report
+#
+# Use your functions, or take the numbers of the chapter. In about 200 words:
+#
+# 1. A model has 32 query heads, 8 heads of keys and 128 entries a head, in 16 bits. How many bytes does one layer read for one new token after 16,384 tokens, how many operations does it do with them, and what limits its speed on an H100? What would 32 heads of keys change?
+# 2. The keys of that layer are read by 8 programs, then by 128. What stays the same, what is added, and by which rule are the parts joined? What goes wrong if the parts are averaged?
+# 3. A server keeps pages of 16 tokens and could take pages of 256. What speaks for each? Measure or calculate the unused share for texts of about 400 tokens.
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
+# 1. Keys and values: 2 · 8 · 16384 · 128 · 2 bytes = 67 MB. Each of 32 heads multiplies and adds twice over 16384 · 128 numbers: 4 · 32 · 16384 · 128 = 268 million operations, 4 for each byte. An H100 can do 295 while it fetches a byte, so the memory limits: 20 µs at 3,350 GB/s. With 32 heads of keys it is four times as many bytes for the same operations.
+# 2. The same keys are read, each once. Added are an output and a log-sum-exp for each part and query head, written once and read once, and a second, small kernel. The parts are joined with the shares exp(lse of the part − lse of all). An average gives a part with small scores as much weight as one with large ones.
+# 3. On average half a page of each text is unused: 8 of about 408 slots, 2 %, against 128 of about 528, 24 %. Large pages need a smaller table and fewer look-ups and are read in longer runs; small ones waste less and can be shared by texts that begin alike more often.
