@@ -232,7 +232,7 @@ def distance(found: list[Tensor], case: Case, tensors: list[Tensor]) -> float:
 
 
 def device_timer(repeats: int) -> Timer:
-    """Seconds of each step by the device's clock, in turn, with an L2 cache full of something else."""
+    """Seconds of each step by the device's clock, in turn, from a cold L2 cache."""
     flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
 
     def once(step: Step) -> float:
