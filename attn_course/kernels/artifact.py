@@ -221,14 +221,15 @@ def catalogue(dtype: torch.dtype = torch.bfloat16, *, arch: int = 80) -> list[La
         heads = empty(4, 16, 4096, head_dim)
         lse = empty(4, 16, 4096, dtype=torch.float32)
         for label, window in (("causal", None), ("window", 256)):
+            if window is not None and head_dim != 128:
+                continue
             options = (True, window, head_dim**-0.5)
             said = f"{label} d{head_dim}"
             take(said, "flash_attention", "_flash", heads, heads, heads, *options)
-            if window is None or head_dim == 128:
-                take(
-                    said, "flash_attention", "_flash_backward",
-                    heads, heads, heads, heads, lse, heads, lse, *options,
-                )  # fmt: skip
+            take(
+                said, "flash_attention", "_flash_backward",
+                heads, heads, heads, heads, lse, heads, lse, *options,
+            )  # fmt: skip
     query, cache = empty(8, 32, 128), empty(8, 8, 32768, 128)
     lengths = empty(8, dtype=torch.int32)
     take("d128", "decode_attention", "_whole", query, cache, cache, lengths, 128**-0.5, 0)
@@ -240,7 +241,7 @@ def catalogue(dtype: torch.dtype = torch.bfloat16, *, arch: int = 80) -> list[La
     heads = empty(2, 12, 4096, 64)
     take("window 513", "banded_matmul", "_banded", heads, heads, 256, 513, 1, -math.inf)
     take("window 513", "banded_matmul", "_summed", empty(2, 12, 4096, 513), heads, 256, 1, False)
-    for size in (64, 128, 256):
+    for size in (64, 128):
         x = empty(4, 16, 4096, size)
         inverse = empty(4, 16, 4096, dtype=torch.float32)
         take(f"d{size}", "linear_attention", "_linear", x, x, x, 64)
