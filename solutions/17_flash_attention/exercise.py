@@ -31,13 +31,16 @@ except ModuleNotFoundError:
     class NoTriton:
         def __getattr__(self, name):
             if name == "jit":  # the cell of the kernel can be run, what it defines cannot
-                return lambda kernel: None
+                return lambda kernel: self
             if name == "constexpr":
                 return int
             raise ModuleNotFoundError(
                 "Triton has wheels for Linux on x86-64 only. Do exercise 7 on such a machine; "
                 "the others need no Triton."
             )
+
+        def __getitem__(self, grid):
+            return self.launched
 
     triton = tl = NoTriton()
 
