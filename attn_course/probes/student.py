@@ -345,14 +345,31 @@ def _launch(
 def _reads(
     kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
 ) -> Tensor:
-    # the extra `kernels` is needed by this helper alone
-    from attn_course.kernels.trace import traced
+    # needed by this helper alone; `attn_course.kernels.trace` notes more, and is closed to graded
+    # answers like all that might hold one
+    from triton.runtime.interpreter import interpreter_builder
 
     places, named = copy(args), copy(kwargs)
     given = dict(zip(inspect.signature(kernel.fn).parameters, places, strict=False)) | named
-    with traced() as accesses:
+    counted = given[options["of"]]
+    size, start = counted.numel(), counted.data_ptr()
+    counts = torch.zeros(size, dtype=torch.int64)
+    load = interpreter_builder.create_masked_load
+
+    def noted(pointers: Any, mask: Any, *more: Any) -> Any:
+        asked = torch.from_numpy(pointers.data.reshape(-1).astype("int64"))
+        seen = torch.from_numpy(mask.data.reshape(-1).astype(bool)).expand(len(asked))
+        entries = (asked[seen] - start) // counted.element_size()
+        inside = (entries >= 0) & (entries < size)
+        counts.add_(torch.bincount(entries[inside], minlength=size))
+        return load(pointers, mask, *more)
+
+    interpreter_builder.create_masked_load = noted
+    try:
         kernel[tuple(options["grid"])](*places, **named)
-    return accesses.count(options["of"], given[options["of"]].numel(), "load")
+    finally:
+        del interpreter_builder.create_masked_load
+    return counts
 
 
 def _source(function: Callable[..., Any]) -> str:
