@@ -20,12 +20,14 @@ from attn_course.kernels.copy import copy
 from attn_course.kernels.decode_attention import decode_attention, paged_decode_attention
 from attn_course.kernels.flash_attention import flash_attention, flash_attention_with_lse
 from attn_course.kernels.layer_norm import layer_norm
+from attn_course.kernels.linear_attention import causal_linear_attention
 from attn_course.kernels.matmul import matmul
 from attn_course.kernels.softmax import softmax
 
 __all__ = [
     "banded_matmul",
     "banded_sum",
+    "causal_linear_attention",
     "copy",
     "decode_attention",
     "flash_attention",

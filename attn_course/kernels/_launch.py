@@ -45,6 +45,18 @@ def check_launch(instead: str, **tensors: Tensor) -> None:
         )
 
 
+# the compute capability that tensors without memory are compiled for
+ASSUMED = [80]
+
+
+def architecture(device: torch.device) -> int:
+    """Compute capability of a device, times ten: 80 for A100, 90 for H100."""
+    if device.type != "cuda":
+        return ASSUMED[0]
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
+
+
 def rows_contiguous(tensor: Tensor) -> Tensor:
     """The tensor itself if its last axis lies in one piece, a copy otherwise."""
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()

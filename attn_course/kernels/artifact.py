@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from attn_course.kernels._launch import INTERPRETED
+from attn_course.kernels._launch import ASSUMED, INTERPRETED
 
 TYPES = {
     torch.float16: "*fp16",
@@ -36,6 +36,8 @@ TYPES = {
     torch.int64: "*i64",
 }
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+# bytes of shared memory that one program may take, by compute capability
+SHARED = {80: 163 * 1024, 90: 227 * 1024}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -187,9 +189,15 @@ def _operator(module: str, name: str) -> Callable[..., Any]:
     return plain
 
 
-def catalogue(dtype: torch.dtype = torch.bfloat16) -> list[Launch]:
-    """Every launch of the package at sizes that a model has, recorded on tensors without memory."""
+def catalogue(dtype: torch.dtype = torch.bfloat16, *, arch: int = 80) -> list[Launch]:
+    """Every launch of the package at sizes that a model has, recorded on tensors without memory.
+
+    Args:
+        dtype: Of the inputs.
+        arch: Compute capability times ten; launchers choose tiles by it.
+    """
     found: list[Launch] = []
+    assumed, ASSUMED[0] = ASSUMED[0], arch
 
     def take(label: str, module: str, name: str, *args: Any) -> None:
         with recorded() as launches:
@@ -201,6 +209,7 @@ def catalogue(dtype: torch.dtype = torch.bfloat16) -> list[Launch]:
     def empty(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
         return torch.empty(*shape, dtype=dtype, device="meta")
 
+    take("", "copy", "copy", empty(1 << 24))
     take("4096", "softmax", "_softmax", empty(8192, 4096))
     take("4096", "softmax", "_softmax_backward", empty(8192, 4096), empty(8192, 4096))
     take("4096", "layer_norm", "_layer_norm", empty(8192, 4096), empty(4096), empty(4096), 1e-5)
@@ -212,14 +221,15 @@ def catalogue(dtype: torch.dtype = torch.bfloat16) -> list[Launch]:
         heads = empty(4, 16, 4096, head_dim)
         lse = empty(4, 16, 4096, dtype=torch.float32)
         for label, window in (("causal", None), ("window", 256)):
+            if window is not None and head_dim != 128:
+                continue
             options = (True, window, head_dim**-0.5)
             said = f"{label} d{head_dim}"
             take(said, "flash_attention", "_flash", heads, heads, heads, *options)
-            if window is None or head_dim == 128:
-                take(
-                    said, "flash_attention", "_flash_backward",
-                    heads, heads, heads, heads, lse, heads, lse, *options,
-                )  # fmt: skip
+            take(
+                said, "flash_attention", "_flash_backward",
+                heads, heads, heads, heads, lse, heads, lse, *options,
+            )  # fmt: skip
     query, cache = empty(8, 32, 128), empty(8, 8, 32768, 128)
     lengths = empty(8, dtype=torch.int32)
     take("d128", "decode_attention", "_whole", query, cache, cache, lengths, 128**-0.5, 0)
@@ -231,7 +241,80 @@ def catalogue(dtype: torch.dtype = torch.bfloat16) -> list[Launch]:
     heads = empty(2, 12, 4096, 64)
     take("window 513", "banded_matmul", "_banded", heads, heads, 256, 513, 1, -math.inf)
     take("window 513", "banded_matmul", "_summed", empty(2, 12, 4096, 513), heads, 256, 1, False)
-    return found
+    for size in (64, 128):
+        x = empty(4, 16, 4096, size)
+        inverse = empty(4, 16, 4096, dtype=torch.float32)
+        take(f"d{size}", "linear_attention", "_linear", x, x, x, 64)
+        take(
+            f"backward d{size}", "linear_attention", "_linear_backward",
+            x, x, x, x, inverse, x, 64,
+        )  # fmt: skip
+    ASSUMED[0] = assumed
+    results = {0: "output", 1: "query", 2: "key", 3: "value"}
+    return [
+        dataclasses.replace(
+            one, name=one.name.replace("chunk backward", f"{results[one.arguments['RESULT']]}")
+        )
+        if "RESULT" in one.arguments
+        else one
+        for one in found
+    ]
+
+
+def comparison(
+    record: Mapping[str, Any] | None,
+    *names: str,
+    dtype: str = "float16",
+    arches: Sequence[int] = (80, 90),
+) -> str:
+    """Recorded figures of some kernels, ours beside those of peers of the same name, as a table.
+
+    Args:
+        record: What ``load_results("kernel_artifacts")`` gives.
+        names: Names of launches, such as ``"flash_forward causal d128"``.
+        dtype: Of the inputs.
+        arches: Compute capabilities.
+
+    Returns:
+        A line for each kernel and capability, and a last one with versions, date and commit; or a
+        line that says that nothing has been recorded.
+
+    Raises:
+        ValueError: If nothing is recorded under a name.
+    """
+    if record is None:
+        return "python benchmarks/kernels.py --artifacts has not been run for this copy"
+    lines = [
+        "kernel                       of              sm  regs spilled  shared  mma wgmma"
+        "  loads: 16 bytes, other"
+    ]
+    used = set()
+    for name in names:
+        found = [
+            (part, row)
+            for part, run in record["parts"].items()
+            for row in run["measured"]
+            if row["name"] == name and row["arch"] in arches and row["dtype"] == dtype
+        ]
+        if not found:
+            raise ValueError(f"names: expected a recorded kernel, got {name!r} in {dtype}")
+        for part, row in sorted(found, key=lambda pair: pair[1]["arch"]):
+            used.add(part)
+            of = part.split()[0]
+            start = f"{name:28s} {'ours' if of == 'package' else of:14s} {row['arch']:3d}"
+            if "error" in row:
+                lines.append(f"{start}  {row['error']}")
+                continue
+            fits = " " if row["shared"] <= SHARED[row["arch"]] else "!"
+            lines.append(
+                f"{start} {row['registers']:5d} {row['spilled']:7d} {row['shared']:7d}{fits}"
+                f"{row['mma']:4d} {row['wgmma']:5d}  {row['wide_loads']:15d} "
+                f"{row['narrow_loads']:6d}"
+            )
+    runs = {(record["parts"][part]["date"][:10], record["parts"][part]["commit"]) for part in used}
+    said = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    when = "; ".join(f"{date} at commit {commit}" for date, commit in sorted(runs))
+    return "\n".join([*lines, f"{dtype}, {said}, compiled {when}"])
 
 
 def main() -> None:
@@ -242,10 +325,14 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
-    launches = [x for x in catalogue(getattr(torch, chosen.dtype)) if chosen.name in x.name]
-    if not launches:
+    found = [
+        measure(x, arch=arch)
+        for arch in chosen.arch or (80, 90)
+        for x in catalogue(getattr(torch, chosen.dtype), arch=arch)
+        if chosen.name in x.name
+    ]
+    if not found:
         sys.exit(f"no launch contains {chosen.name!r}")
-    found = [measure(x, arch=arch) for x in launches for arch in chosen.arch or (80, 90)]
     if chosen.json:
         print(json.dumps([dataclasses.asdict(x) for x in found], indent=1))
         return

@@ -24,6 +24,7 @@ from torch import Tensor
 from attn_course._checks import check_axes, check_floating
 from attn_course.kernels._launch import (
     INTERPRETED,
+    architecture,
     block,
     check_launch,
     precision,
@@ -374,14 +375,15 @@ def flash_query_kernel(
     )
 
 
-def tiles(kernel: str, head_dim: int, dtype: torch.dtype) -> dict[str, int]:
+def tiles(kernel: str, head_dim: int, dtype: torch.dtype, device: torch.device) -> dict[str, int]:
     """Rows and columns of a tile, warps and pipeline stages, for ``kernel`` and a head size.
 
-    Chosen so that nothing spills on sm_80 and sm_90: see the table of compiled artefacts.
+    Chosen so that nothing spills on sm_80 and sm_90: see the table of compiled artefacts. A matrix
+    instruction of four warps (sm_90) takes 64 rows: tiles with fewer do without it.
     """
     if INTERPRETED:
         return {"BLOCK_L": 32, "BLOCK_S": 32}
-    wide = dtype == torch.float32
+    wide, hopper = dtype == torch.float32, architecture(device) == 90
     if kernel == "forward":
         if wide:
             rows, columns, warps, stages = (64, 32, 4, 2) if head_dim <= 64 else (32, 32, 4, 1)
@@ -398,12 +400,16 @@ def tiles(kernel: str, head_dim: int, dtype: torch.dtype) -> dict[str, int]:
             rows, columns, warps, stages = 32, 128, 8, 2
         elif head_dim <= 128:
             rows, columns, warps, stages = 64, 64, 8, 2
+        elif hopper:
+            rows, columns, warps, stages = 16, 64, 8, 2
         else:
             rows, columns, warps, stages = 32, 32, 8, 1
     elif head_dim <= 64:
         rows, columns, warps, stages = 128, 64, 8, 2
     elif head_dim <= 128:
         rows, columns, warps, stages = 128, 32, 8, 2
+    elif hopper:
+        rows, columns, warps, stages = 128, 16, 8, 2
     else:
         rows, columns, warps, stages = 32, 32, 4, 1
     return {"BLOCK_L": rows, "BLOCK_S": columns, "num_warps": warps, "num_stages": stages}
@@ -446,7 +452,7 @@ def _flash(
     output = query.new_empty(B, H, L, value.shape[-1])
     lse = query.new_empty(B, H, L, dtype=torch.float32)
     if query.shape[0] * H * L:
-        tile = tiles("forward", max(query.shape[-1], value.shape[-1]), query.dtype)
+        tile = tiles("forward", max(query.shape[-1], value.shape[-1]), query.dtype, query.device)
         flash_forward_kernel[(triton.cdiv(L, tile["BLOCK_L"]), B * H)](
             query, key, value, output, lse,
             *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
@@ -481,7 +487,7 @@ def _flash_backward(
     sizes = (H, H // kv_heads, L, S, *_sides(is_causal, window_size), scale * LOG2E, scale)
     widest = max(E, ev)
     if B * H * L:
-        rows = tiles("query", widest, query.dtype)
+        rows = tiles("query", widest, query.dtype, query.device)
         grid = (triton.cdiv(L, rows["BLOCK_L"]), B * H)
         flash_delta_kernel[grid](
             output, grad, lse_grad, delta, *grad.stride()[:3], H, L,
@@ -491,7 +497,7 @@ def _flash_backward(
             query, key, value, grad, lse, delta, dquery, *along, *sizes, **options, **rows
         )
     if B * kv_heads * S:
-        tile = tiles("key_value", widest, query.dtype)
+        tile = tiles("key_value", widest, query.dtype, query.device)
         flash_key_value_kernel[(triton.cdiv(S, tile["BLOCK_S"]), B * kv_heads)](
             query, key, value, grad, lse, delta, dkey, dvalue, *along, *sizes, **options, **tile
         )

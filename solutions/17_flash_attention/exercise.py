@@ -2,19 +2,47 @@
 # # Exercises: attention in tiles
 #
 # You write attention that never holds its table of scores: first the softmax in one pass, then the tiles, then which of them a causal mask leaves, then the backward pass.
-# All of it is plain PyTorch, so the numbers can be compared with those of the ordinary formula, and the memory is measured.
+# Most of it is plain PyTorch, so the numbers can be compared with those of the ordinary formula, and the memory is measured.
+# Exercise 7 is the kernel itself, in Triton, run on a processor by Triton's interpreter.
 #
 # Shapes: `L` queries, `S` keys with one value each, `E` entries in a query and in a key, `E_v` entries in a value.
 # `...` stands for any number of leading axes, none included: batch, heads.
 #
 # A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
 # Nothing here needs a network or a GPU.
+#
+# Triton has wheels for Linux on x86-64 only. On another machine do exercise 7 somewhere else (a notebook in the cloud is Linux); all others and the report work as they are.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
+import os
+
+os.environ["TRITON_INTERPRET"] = "1"  # before the first import of Triton
+
 import numpy as np
 import torch
 
-from attn_course.probes import Probes, from_numpy
+from attn_course.probes import Probes, from_numpy, student
+
+try:
+    import triton
+    import triton.language as tl
+except ModuleNotFoundError:
+
+    class NoTriton:
+        def __getattr__(self, name):
+            if name == "jit":  # the cell of the kernel can be run, what it defines cannot
+                return lambda kernel: self
+            if name == "constexpr":
+                return int
+            raise ModuleNotFoundError(
+                "Triton has wheels for Linux on x86-64 only. Do exercise 7 on such a machine; "
+                "the others need no Triton."
+            )
+
+        def __getitem__(self, grid):
+            return self.launched
+
+    triton = tl = NoTriton()
 
 
 def right_logsumexp(scores, block_size):
@@ -59,12 +87,21 @@ def right_backward(query, key, value, output, lse, grad_output, tile_size):
     return grad_scores @ key, turned @ query, np.swapaxes(weights, -1, -2) @ grad_output
 
 
+def right_causal(query, key, value):
+    # Row by row, so that what a row may not see cannot reach it.
+    rows = [
+        right_tiled(query[i : i + 1], key[: i + 1], value[: i + 1], 1)[0] for i in range(len(query))
+    ]
+    return np.concatenate(rows)
+
+
 probes = Probes(
     "17_flash_attention",
     online_logsumexp=from_numpy(right_logsumexp),
     tiled_attention=from_numpy(right_tiled),
     tile_kinds=right_kinds,
     flash_backward=from_numpy(right_backward),
+    flash_causal=from_numpy(right_causal),
 )
 
 LN3 = 1.0986123  # e to this power is 3
@@ -651,7 +688,127 @@ probe.judges(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. Report
+# ## 7. The kernel, and the tiles that it leaves out
+#
+# `flash_causal(query, key, value)` is causal attention in **one kernel**, with a program for each tile of 16 queries.
+#
+# - `query` is `(L, E)`, `key` and `value` are `(S, E)`, float32; `E` is 16 or 32. Query `i` sees the keys `0` to `i`. The result is `(L, E)`.
+# - A program walks over the keys 16 at a time, from the first tile to the last one that any of its queries may see. **What lies behind is never read**: that is where half of the work goes away, and it is counted.
+# - Neither `L` nor `S` need be a multiple of 16, and there may be more queries than keys. The result is right for every finite score.
+# - The kernel's beginning and end are there: the tile of queries, the running maximum, sum and mixture, and the last division. Write the loop between them, and the function that starts the kernel, with `BLOCK=16` and a result of zeros.
+#
+# By hand: three queries and three keys are one program and one tile. With the scores $0, \ln 3, 0$ in every row the rows see one, two and three keys: the weights are $(1)$, $(\frac14, \frac34)$ and $(\frac15, \frac35, \frac15)$.
+#
+# <details><summary>Hint</summary>
+#
+# `tl.dot(q, tl.trans(k), input_precision="ieee")` multiplies tiles exactly, `tl.max(scores, axis=1)` and `tl.sum` work on rows, `tl.where` chooses. The end of the loop is the smaller of two numbers: `tl.minimum`.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "flash_kernel", "solution": true}
+@triton.jit
+def flash_kernel(query, key, value, output, L, S, scale, E: tl.constexpr, BLOCK: tl.constexpr):
+    first = tl.program_id(0) * BLOCK
+    row, e = first + tl.arange(0, BLOCK), tl.arange(0, E)
+    q = tl.load(query + row[:, None] * E + e[None, :], mask=row[:, None] < L, other=0.0)
+    top = tl.full([BLOCK], -float("inf"), tl.float32)
+    total = tl.zeros([BLOCK], tl.float32)
+    mixture = tl.zeros([BLOCK, E], tl.float32)
+    ### BEGIN SOLUTION
+    for start in range(0, tl.minimum(first + BLOCK, S), BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        inside = column[:, None] < S
+        k = tl.load(key + column[:, None] * E + e[None, :], mask=inside, other=0.0)
+        v = tl.load(value + column[:, None] * E + e[None, :], mask=inside, other=0.0)
+        scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+        allowed = (column[None, :] <= row[:, None]) & (column[None, :] < S)
+        scores = tl.where(allowed, scores, -float("inf"))
+        new = tl.maximum(top, tl.max(scores, axis=1))
+        weights, rescale = tl.exp(scores - new[:, None]), tl.exp(top - new)
+        total = total * rescale + tl.sum(weights, axis=1)
+        mixture = mixture * rescale[:, None] + tl.dot(weights, v, input_precision="ieee")
+        top = new
+    ### END SOLUTION
+    place = row[:, None] * E + e[None, :]
+    tl.store(output + place, mixture / total[:, None], mask=row[:, None] < L)
+
+
+# %% nbgrader={"grade_id": "flash_causal", "solution": true}
+def flash_causal(query, key, value):
+    ### BEGIN SOLUTION
+    (L, E), S = query.shape, len(key)
+    output = torch.zeros_like(query)
+    parts = (part.contiguous() for part in (query, key, value))
+    flash_kernel[(triton.cdiv(L, 16),)](*parts, output, L, S, E**-0.5, E=E, BLOCK=16)
+    return output
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "flash_causal-by_hand", "grade": true, "points": 1}
+# The example of the text: the first entry of a query is 4, and 1/sqrt(16) makes 1 of it.
+probe = probes(flash_causal=flash_causal)
+asked, offered, handed = torch.zeros(3, 16), torch.zeros(3, 16), torch.zeros(3, 16)
+asked[:, 0] = 4.0
+offered[1, 0] = LN3
+handed[:, 0] = torch.tensor([20.0, 40.0, 80.0])
+expected = torch.zeros(3, 16)
+expected[:, 0] = torch.tensor([20.0, 35.0, 44.0])
+probe.gives(expected, asked, offered, handed)
+
+# %% nbgrader={"grade_id": "flash_causal-whole", "grade": true, "points": 1}
+# Two whole tiles of queries and of keys.
+probe = probes(flash_causal=flash_causal)
+probe.equals(2 * probe.normal(32, 16), 2 * probe.normal(32, 16), probe.normal(32, 16))
+
+# %% nbgrader={"grade_id": "flash_causal-ragged", "grade": true, "points": 2}
+# Nothing is a multiple of 16: more queries than keys, and fewer.
+probe = probes(flash_causal=flash_causal)
+probe.equals(probe.normal(37, 16), probe.normal(21, 16), probe.normal(21, 16))
+### BEGIN HIDDEN TESTS
+probe.equals(2 * probe.normal(21, 16), 2 * probe.normal(37, 16), probe.normal(37, 16))
+probe.equals(probe.normal(35, 32), probe.normal(35, 32), probe.normal(35, 32))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "flash_causal-large", "grade": true, "points": 1}
+# Scores of 0, 100 and 200, growing from key to key.
+probe = probes(flash_causal=flash_causal)
+rising = torch.zeros(20, 16)
+rising[:, 0] = torch.arange(20.0)
+probe.equals(400 * torch.eye(1, 16).expand(20, 16), rising, probe.normal(20, 16))
+
+# %% nbgrader={"grade_id": "flash_causal-skipped", "grade": true, "points": 2}
+# One tile of queries. The keys from 16 on are not a number: whoever touches them shows it.
+probe = probes(flash_causal=flash_causal)
+poisoned = torch.ones(40, 16)
+poisoned[16:] = float("nan")
+probe.equals(torch.ones(16, 16), poisoned, poisoned)
+### BEGIN HIDDEN TESTS
+query, key, value = probe.normal(16, 16), probe.normal(55, 16), probe.normal(55, 16)
+key[16:] = value[16:] = float("nan")
+probe.equals(query, key, value)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "flash_causal-kernel", "grade": true, "points": 2}
+# The kernel by itself, over four tiles: how often is each key read?
+probe = probes(flash_causal=flash_causal)
+probe.gives(torch.ones(1, 16), torch.zeros(1, 16), torch.zeros(1, 16), torch.ones(1, 16))
+many = torch.zeros(64, 16)
+reads = student.reads(
+    *(flash_kernel, (4,), many, many, many, many, 64, 64, 0.25),
+    E=16,
+    BLOCK=16,
+    of="key",
+)
+times = reads.reshape(4, 16 * 16).float().mean(dim=1).tolist()
+assert times != [4.0] * 4, "flash_kernel: every program reads every tile of keys, also closed ones"
+assert times == [4.0, 3.0, 2.0, 1.0], (
+    f"flash_kernel: four programs, and tiles of keys that 4, 3, 2 and 1 of them may see; "
+    f"yours are read {times} times"
+)
+
+# %% [markdown]
+# ## 8. Report
 #
 # Use your functions, or take the numbers of the chapter. In about 200 words:
 #

@@ -879,3 +879,143 @@ def check_never_causal(candidate):
     attention goes wrong most easily.
     """
     return all(case(candidate, 2) + case(candidate, 3, size=20.0))
+
+
+# --- flash_causal: the kernel, tile by tile in torch, so that it is recognised without Triton -----
+
+B = 16
+
+
+def programs_up(length):
+    return -(-length // B)
+
+
+def open_tiles(first, keys):
+    return range(0, min(first + B, keys), B)
+
+
+def closed_lanes(scores, first, start, keys):
+    row, column = torch.arange(first, first + len(scores))[:, None], torch.arange(start, start + B)
+    return scores.masked_fill((column > row) | (column >= keys), -torch.inf)
+
+
+def kernel_flash(
+    query, key, value, *, programs=programs_up, walk=open_tiles, score=scaled, close=closed_lanes,
+    maximum=highest, rescale_sum=shrunk, rescale_output=shrunk, finish=divided,
+):  # fmt: skip
+    """The right answer in steps; a fault replaces one of them."""
+    output, keys = torch.zeros_like(query), len(key)
+    for program in range(programs(len(query))):
+        first = program * B
+        rows = query[first : first + B]
+        top, total = rows.new_full((len(rows),), -torch.inf), rows.new_zeros(len(rows))
+        mixture = torch.zeros_like(rows)
+        for start in walk(first, keys):
+            k, v = (torch.zeros(B, part.shape[1]) for part in (key, value))
+            count = max(min(B, keys - start), 0)
+            k[:count], v[:count] = key[start : start + B], value[start : start + B]
+            scores = close(score(rows, k, v), first, start, keys)
+            new = maximum(top, scores)
+            weights, rescale = (scores - new[:, None]).exp(), (top - new).exp()
+            total = rescale_sum(total, rescale) + weights.sum(dim=1)
+            mixture = rescale_output(mixture, rescale[:, None]) + weights @ v
+            top = new
+        output[first : first + B] = finish(mixture, total)
+    return output
+
+
+VALUES = ("by_hand", "whole", "ragged", "large", "skipped")
+kernel = WrongAnswers("flash_causal", tests=(*VALUES, "kernel"), right=kernel_flash)
+
+
+@witnesses(of="flash_causal")
+def causal_calls(draw):
+    for length, keys, size in ((3, 3, 16), (32, 32, 16), (37, 21, 16), (21, 37, 16), (35, 35, 32)):
+        parts = 2 * draw.normal(length, size), 2 * draw.normal(keys, size), draw.normal(keys, size)
+        yield call(*parts)
+        yield call(40 * parts[0], *parts[1:])
+    query, key, value = draw.normal(16, 16), draw.normal(40, 16), draw.normal(40, 16)
+    key[16:] = value[16:] = torch.nan
+    yield call(query, key, value)
+
+
+kernel.fault(
+    "closed tiles are read",
+    """Your numbers are right, and your programs walk over all keys: also over tiles that none of their
+    queries may see. Where is the last key that the last query of a tile sees?""",
+    fails=("skipped",),
+    walk=lambda first, keys: range(0, keys, B),
+)
+kernel.fault(
+    "the walk ends before the diagonal",
+    """Your programs stop in front of the tile that their own positions lie in. The first program has
+    no keys at all then, and divides 0 by 0.""",
+    walk=lambda first, keys: range(0, min(first, keys), B),
+)
+kernel.fault(
+    "no mask on the diagonal",
+    """You leave the closed tiles out, and the tile on the diagonal is open as a whole: a query sees
+    keys of its tile that come after it.""",
+    fails=VALUES,
+    close=lambda scores, first, start, keys: closed_lanes(scores, first + B, start, keys),
+)
+kernel.fault(
+    "the diagonal is closed",
+    """A query does not see its own key: you compare with < where the position itself belongs to what
+    it may see. The first query is left with nothing.""",
+    close=lambda scores, first, start, keys: closed_lanes(scores, first - 1, start, keys),
+)
+kernel.fault(
+    "lanes behind the last key count",
+    """The last tile is wider than the keys that are left. Its other lanes hold zeros, and a zero is a
+    score like any other: they need -inf.""",
+    fails=("ragged",),
+    close=lambda scores, first, start, keys: closed_lanes(scores, first, start, start + B),
+)
+kernel.fault(
+    "the last keys are dropped",
+    """Keys behind the last whole tile are never read. The loop ends at the smaller of two places, and
+    a tile that is not full is one more turn.""",
+    fails=("by_hand", "ragged", "large", "kernel"),
+    walk=lambda first, keys: range(0, min(first + B, keys) // B * B, B),
+)
+kernel.fault(
+    "the last queries are dropped",
+    """Queries behind the last whole tile stay 0: you start as many programs as whole tiles fit. Round
+    up.""",
+    fails=("by_hand", "ragged", "large", "kernel"),
+    programs=lambda length: length // B,
+)
+kernel.fault(
+    "the output is not rescaled",
+    """A larger maximum turns up, and the mixture stays as it is. It was weighted with the old maximum,
+    like the sum, and needs the same correction.""",
+    fails=("whole", "ragged", "large"),
+    rescale_output=lambda old, rescale: old,
+)
+kernel.fault(
+    "the sum is not rescaled",
+    """You correct the mixture when the maximum grows, and leave the sum of weights as it was.""",
+    fails=("whole", "ragged", "large"),
+    rescale_sum=lambda old, rescale: old,
+)
+kernel.fault(
+    "no running maximum",
+    """You take the exponentials of the scores as they are. Above about 88 they overflow in float32.""",
+    fails=("large",),
+    maximum=lambda top, scores: torch.zeros_like(top),
+)
+kernel.fault(
+    "no scale",
+    """Your scores are the plain products: the kernel is handed a scale, and it is not used, or not
+    handed on.""",
+    fails=("by_hand", "whole", "ragged", "skipped"),
+    score=lambda rows, keys, value: rows @ keys.mT,
+)
+kernel.fault(
+    "never divided",
+    """Your output is the weighted sum of the values, without the division by the sum of the weights.
+    The kernel's last line divides by `total`: is it added up?""",
+    fails=("by_hand", "whole", "ragged", "skipped"),
+    finish=lambda output, total: output,
+)

@@ -1,0 +1,170 @@
+"""The benchmark of kernels: counts, ratios and tables by a clock that is made up, and its exits."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="no Triton here: kernels need Linux on x86-64")
+
+from attn_course.kernels import artifact
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path.append(str(BENCHMARKS))  # scripts there import each other by name
+kernel_artifacts = importlib.import_module("kernel_artifacts")
+spec = importlib.util.spec_from_file_location("kernels_benchmark", BENCHMARKS / "kernels.py")
+assert spec is not None
+assert spec.loader is not None
+benchmark: Any = importlib.util.module_from_spec(spec)
+sys.modules["kernels_benchmark"] = benchmark
+spec.loader.exec_module(benchmark)
+
+CASE = benchmark.Case(part="forward", shape=(2, 4, 2, 64, 64, 16))
+
+
+def made_up(seconds: Mapping[str, list[float]]) -> Any:
+    """A timer that runs every step once and says what it is told."""
+
+    def timer(steps: Mapping[str, Any]) -> dict[str, list[float]]:
+        for step in steps.values():
+            step()
+        return {name: seconds.get(name, [1.0, 1.0]) for name in steps}
+
+    return timer
+
+
+def test_pairs_and_operations_by_hand() -> None:
+    assert CASE.pairs == 64 * 65 // 2
+    assert CASE.flops == 2 * 2 * 2 * 4 * CASE.pairs * 16
+    assert CASE.nbytes(2) == (2 * 2 * 4 * 64 + 2 * 2 * 2 * 64) * 16 * 2
+    training = benchmark.Case(part="training", shape=(1, 1, 1, 4, 4, 8))
+    assert (training.pairs, training.flops) == (10, 2 * 7 * 10 * 8)
+    window = benchmark.Case(part="forward", shape=(1, 1, 1, 4, 4, 8), window_size=2)
+    assert window.pairs == 1 + 2 + 2 + 2
+    full = benchmark.Case(part="decode", shape=(1, 1, 1, 1, 9, 8), is_causal=False)
+    assert (full.pairs, full.flops) == (9, 2 * 2 * 9 * 8)
+
+
+def test_a_row_says_how_much_longer_the_other_takes_and_how_far_the_bound_is() -> None:
+    times = {"ours": [2.0, 1.0, 4.0], "slow": [6.0, 4.0, 8.0], "fast": [1.0, 1.0, 1.0]}
+    rate = {"flops": float(CASE.flops), "bandwidth": 1e30}  # the products take one second
+    row = benchmark.row(CASE, "float16", times, rate)
+    assert row["ms"] == {"ours": 2000.0, "slow": 6000.0, "fast": 1000.0}
+    assert row["ratio"] == {"slow": 3.0, "fast": 0.5}
+    assert row["ratio_spread"] == {"slow": [2.0, 4.0], "fast": [0.25, 1.0]}
+    assert (row["of_product_rate"], row["of_bound"]) == (0.5, 0.5)
+    bound = benchmark.row(
+        CASE, "float16", times, {"flops": 1e30, "bandwidth": CASE.nbytes(2) / 1.0}
+    )
+    assert (bound["of_copy_rate"], bound["of_bound"]) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    "case", benchmark.DRY, ids=lambda case: f"{case.part}-{case.window_size}-{case.shape[2]}"
+)
+def test_float64_agrees_with_torch_and_notices_a_small_error(case: Any) -> None:
+    tensors = [x.float() for x in benchmark.inputs(case, torch.float16, "cpu")]
+    math_backend = benchmark.peers(case, "cpu")["torch math"]
+    found = benchmark.performed(math_backend, case, tensors)
+    assert benchmark.distance(found, case, tensors) < benchmark.ROUNDINGS
+    for place in range(len(found)):
+        wrong = [x.clone() for x in found]
+        wrong[place][..., -1, -1] += 1e-3 * wrong[place].abs().max()
+        # the last rows of the first group of heads are looked at, whichever group holds them
+        wrong[place][:, 0, -1, -1] += 1e-3 * wrong[place].abs().max()
+        assert benchmark.distance(wrong, case, tensors) > benchmark.ROUNDINGS
+
+
+def test_what_is_far_from_float64_is_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = benchmark.ours
+    monkeypatch.setattr(benchmark, "ours", lambda case: lambda *x: 1.5 * right(case)(*x))
+    with pytest.raises(SystemExit, match="roundings from float64"):
+        list(benchmark.measure(benchmark.DRY[:1], made_up({}), "cpu", size=16))
+
+
+def test_the_table_names_refusals_and_what_there_was_no_time_for() -> None:
+    seconds = {"ours": [0.5, 0.5], "torch math": [1.0, 2.0], "product": [1.0], "copy": [1.0]}
+    rows = list(benchmark.measure(benchmark.DRY[:1], made_up(seconds), "cpu", size=16))
+    assert rows[1]["ratio"]["torch math"] == 3.0
+    rows += [
+        x
+        for x in benchmark.measure(benchmark.DRY[1:2], made_up(seconds), "cpu", size=16, budget=-1)
+        if "left_out" in x
+    ]
+    part = {"date": "today", "commit": "abc", "load": [0.0], "measured": rows}
+    record = {
+        "parts": {"device": part}, "versions": {"torch": "2"}, "device": "a GPU", "seed": 1,
+        "repeats": 2,
+    }  # fmt: skip
+    text = benchmark.table(record)
+    assert "torch math 3.00 (2.00 to 4.00)" in text
+    assert "torch cudnn: refused" in text
+    assert "no time" in text
+    with pytest.raises(ValueError, match="a dry run is no result"):
+        benchmark.table({**record, "parts": {"dry": part}})
+
+
+def test_without_a_gpu_it_says_so_in_one_line_and_ends_with_2() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    environment = {**os.environ, "TRITON_INTERPRET": "0"}
+    command = [sys.executable, str(BENCHMARKS / "kernels.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert "CUDA" in done.stderr
+
+
+def test_of_a_foreign_file_only_the_kernels_are_run() -> None:
+    source = (
+        "import nothing_of_that_name\n"
+        "raise RuntimeError('run')\n"
+        "@tuned([1, 2])\n@triton.jit\ndef kernel(x):\n    return x\n"
+        "def launcher():\n    pass\n"
+    )
+    text = kernel_artifacts.jitted(source)
+    assert "nothing_of_that_name" not in text
+    assert "raise" not in text
+    assert "tuned" not in text
+    assert "launcher" not in text
+    assert "@triton.jit\ndef kernel(x):" in text
+
+
+def _row(name: str, arch: int, **more: Any) -> dict[str, Any]:
+    figures = ("registers", "spilled", "shared", "mma", "wgmma", "wide_loads", "narrow_loads")
+    return {"name": name, "arch": arch, "dtype": "float16", **dict.fromkeys(figures, 7), **more}
+
+
+def test_a_comparison_puts_peers_under_ours_and_marks_what_no_chip_can_hold() -> None:
+    run = {"date": "2026-01-02 03:04 UTC", "commit": "abc"}
+    record = {
+        "versions": {"triton": "3"},
+        "parts": {
+            "package float16": {**run, "measured": [_row("a d64", 90), _row("a d64", 80)]},
+            "tutorial float16": {**run, "measured": [_row("a d64", 80, shared=999_999)]},
+            "flexattention float16": {
+                **run, "measured": [{**_row("a d64", 90), "error": "OutOfResources: x"}],
+            },
+        },
+    }  # fmt: skip
+    lines = artifact.comparison(record, "a d64").splitlines()
+    assert [line.split()[2] for line in lines[1:-1]] == [
+        "ours",
+        "tutorial",
+        "ours",
+        "flexattention",
+    ]
+    assert "999999!" in lines[2]
+    assert "OutOfResources: x" in lines[4]
+    assert lines[-1] == "float16, triton 3, compiled 2026-01-02 at commit abc"
+    assert len(artifact.comparison(record, "a d64", arches=(80,)).splitlines()) == 4
+    with pytest.raises(ValueError, match="names: expected a recorded kernel, got 'b'"):
+        artifact.comparison(record, "b")
+    assert "has not been run" in artifact.comparison(None, "a d64")
