@@ -26,7 +26,8 @@ class Tile(NamedTuple):
     @property
     def pairs(self) -> int:
         """How many pairs of a query and a key are allowed in it."""
-        length, keys = self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
+        length: int = self.rows.stop - self.rows.start
+        keys: int = self.columns.stop - self.columns.start
         return length * (length + 1) // 2 if self.is_causal else length * keys
 
 

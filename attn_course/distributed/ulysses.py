@@ -116,7 +116,7 @@ class _Exchange(torch.autograd.Function):
         return _exchange(rows, own, gather, traffic)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]  # torch's decorator has no types
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         own, gather, traffic = ctx.options
         return _exchange(grad, own, not gather, traffic), None, None, None

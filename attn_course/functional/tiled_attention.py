@@ -142,8 +142,9 @@ class _Tiled(torch.autograd.Function):
         query, key, value, output, lse = ctx.saved_tensors
         is_causal, scale, query_tile, key_tile = ctx.options
         found = tiled_gradients(
-            query, key, value, output, lse, *grads, is_causal, scale, query_tile, key_tile
-        )
+            query, key, value, output, lse, grads[0], grads[1],
+            is_causal, scale, query_tile, key_tile,
+        )  # fmt: skip
         dquery, dkey, dvalue = (x.to(query.dtype) for x in found)
         return dquery, dkey, dvalue, None, None, None, None
 

@@ -322,6 +322,16 @@ def online_states() -> list[dict[str, Any]]:
     ]
 
 
+def ring_states() -> list[dict[str, Any]]:
+    return [
+        {"devices": devices, "step": step, "split": split, "causal": causal}
+        for devices in (2, 3, 8)
+        for step in sorted({0, 1, devices - 1})
+        for split in ("contiguous", "zigzag", "striped")
+        for causal in (False, True)
+    ]
+
+
 def hash_states() -> list[dict[str, Any]]:
     module = import_module("attn_course.explorers.hash_buckets")
     start = {key: module.default_state()[key] for key in module.INPUTS}
@@ -364,6 +374,7 @@ CASES = {
     "kv_cache": (cache_states, 1e-12),
     "memory_trace": (trace_states, 1e-12),
     "online_softmax": (online_states, 1e-9),
+    "ring_schedule": (ring_states, 1e-12),
     "decoding_tree": (tree_states, 1e-9),
     # sums of products of both signs
     "rope_distances": (rope_states, 1e-9),
@@ -388,6 +399,7 @@ FAULTS = {
     "decoding_tree": ("rank < beam", "rank <= beam"),
     "memory_trace": ("ever[0].has(tensor) !== ever[1].has(tensor)", "ever[0].has(tensor)"),
     "online_softmax": ("mixture = mixture * factor", "mixture = mixture"),
+    "ring_schedule": ("(rank - at + devices) % devices", "(rank + at) % devices"),
     "rope_distances": ("a * sine + b * cosine", "a * sine - b * cosine"),
     "transformer_flow": ("position * base", "(position + 0.01 * position) * base"),
     "hash_buckets": ("buckets.some(", "buckets.every("),
