@@ -28,8 +28,8 @@ export function compute({ devices, step, split, causal }) {
 
 function render({ model, el }) {
   const numbers = results(model, compute, ["devices", "step", "split", "causal"]), voice = announcer();
-  const size = 320, left = 42, top = 26, inner = size - left - 6;
-  const drawing = s("svg", { viewBox: `0 0 ${size} ${size - 10}`, role: "img", class: "attn-x-plot", style: "max-width: 26rem; width: 100%; display: block; margin: 0 auto" });
+  const size = 320, left = 42, top = 34, inner = size - left - 6;
+  const drawing = s("svg", { viewBox: `0 0 ${size} ${size - 6}`, role: "img", class: "attn-x-plot", style: "max-width: 26rem; width: 100%; display: block; margin: 0 auto" });
   const rows = h("tbody", {}), holder = h("div", {});
   const change = (values) => numbers.change(values, draw);
   let stepper;
@@ -49,19 +49,19 @@ function render({ model, el }) {
     ]);
     drawing.replaceChildren(...cells, ...names,
       s("text", { x: 13, y: top + inner / 2, "text-anchor": "middle", "font-size": 11.5, fill: "currentColor", transform: `rotate(-90 13 ${top + inner / 2})` }, "query: its device"),
-      s("text", { x: left + inner / 2, y: 10, "text-anchor": "middle", "font-size": 11.5, fill: "currentColor" }, "key: its device"));
+      s("text", { x: left + inner / 2, y: 11, "text-anchor": "middle", "font-size": 11.5, fill: "currentColor" }, "key: its device"));
     rows.replaceChildren(...held.map((from, rank) => h("tr", {},
       h("th", { scope: "row" }, String(rank)),
       ...[from, now[rank], so_far[rank], whole[rank]].map((value) => h("td", {}, String(value))))));
-    const text = `Step ${step + 1} of ${devices}: between ${Math.min(...now)} and ${Math.max(...now)} pairs a device. `
+    const text = `Step ${step} of 0 to ${devices - 1}: between ${Math.min(...now)} and ${Math.max(...now)} pairs a device. `
       + `If every step waits for its slowest device, the ring takes the time of ${waiting} pairs; ${digits(shared, 1)} each would be a fair share.`;
     drawing.setAttribute("aria-label", `Pairs of queries and keys, one square each. ${text}`);
     voice.say(text);
-    stepper.set(step + 1);
+    stepper.set(step);
   }
 
   const newStepper = () => {
-    stepper = slider({ label: "Step", min: 1, max: model.get("devices"), step: 1, value: model.get("step") + 1, oninput: (value) => go(Math.round(value) - 1) });
+    stepper = slider({ label: "Step (0: own keys)", min: 0, max: model.get("devices") - 1, step: 1, value: model.get("step"), oninput: (value) => go(Math.round(value)) });
     holder.replaceChildren(stepper.node);
   };
   const go = (step) => change({ step: Math.min(model.get("devices") - 1, Math.max(0, step)) });
