@@ -145,6 +145,7 @@ probe.equals(
 )
 ### BEGIN HIDDEN TESTS
 probe.equals([probe.normal(5, 3) for _ in range(3)], [150 * probe.normal(5) for _ in range(3)])
+probe.equals([probe.normal(5, 3) for _ in range(3)], [99 + b + probe.normal(5) for b in range(3)])
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "merge_partial-closed", "grade": true, "points": 1}
@@ -336,11 +337,12 @@ probe.equals(*parts, is_causal=True)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "ring_attention-large", "grade": true, "points": 1}
-# Scores of 0, 100 and 200.
+# Scores of 200, 201 and 202, rising and falling along the devices.
 probe = probes(ring_attention=ring_attention)
-keys = [torch.tensor([[0.0]]), torch.tensor([[1.0]]), torch.tensor([[2.0]])]
-probe.equals([torch.tensor([[100.0]])] * 3, keys, list(torch.eye(3).split(1)))
-probe.equals([torch.tensor([[100.0]])] * 3, keys[::-1], list(torch.eye(3).split(1)))
+keys = [torch.tensor([[score, 0.0, 0.0, 0.0]]) for score in (200.0, 201.0, 202.0)]
+asks = [torch.tensor([[2.0, 0.0, 0.0, 0.0]])] * 3
+probe.equals(asks, keys, list(torch.eye(3).split(1)))
+probe.equals(asks, keys[::-1], list(torch.eye(3).split(1)))
 ### BEGIN HIDDEN TESTS
 probe.equals(*shards_of(probe, [2, 2, 2], factor=15.0))
 ### END HIDDEN TESTS

@@ -165,10 +165,10 @@ scheduled.fault(
     travelled=lambda step, rank: rank - step - 1,
 )
 scheduled.fault(
-    "where the own block is",
-    """You say which device holds the block of `rank`, not whose block `rank` holds. Follow the arrows
-    backwards.""",
-    travelled=lambda step, rank: -rank - step,
+    "the difference the wrong way round",
+    """You subtract the number of the device from that of the step. With more steps the block would come
+    from *larger* numbers, and neighbours would hold blocks in falling order.""",
+    travelled=lambda step, rank: step - rank,
 )
 scheduled.fault(
     "the ring is not closed",
@@ -357,7 +357,7 @@ def ring_calls(draw):
 
 def plain_exp(scores, value):
     parts = scores.exp()
-    return parts @ value / parts.sum(-1, keepdim=True), parts.sum(-1).log()
+    return parts @ value / parts.sum(-1, keepdim=True).clamp(min=1e-30), parts.sum(-1).log()
 
 
 rings.fault(
@@ -387,7 +387,7 @@ rings.fault(
     "the log-sum-exp is not carried on",
     """Your running output is joined with the log-sum-exp of the first block for ever, or with that of
     the last one: after every step it is that of everything so far.""",
-    fails=("values", "causal"),
+    fails=("values", "causal", "uneven", "large"),
     join=lambda outputs, lses: (merge(outputs, lses)[0], lses[1]),
 )
 rings.fault(
