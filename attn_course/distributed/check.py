@@ -43,9 +43,9 @@ def check(
         group: The processes; all by default.
 
     Returns:
-        A dict for each way: ``way``, ``is_causal``, ``layout``, ``output`` and ``gradient`` (the
-        largest differences), ``forward_bytes``, ``backward_bytes``, ``messages``, ``blocks``,
-        ``skipped``, ``pairs``.
+        A dict for each way, with ``way``, ``is_causal``, ``layout``, ``output`` and ``gradient``
+        (the largest differences), ``forward_bytes``, ``backward_bytes``, ``messages``, ``blocks``,
+        ``skipped`` and ``pairs``.
     """
     world_size, rank = dist.get_world_size(group), dist.get_rank(group)
     nccl = dist.get_backend(group) == "nccl"

@@ -9,17 +9,15 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-T = TypeVar("T")
-
 
 def launch(
-    function: Callable[..., T], world_size: int, *args: object, timeout: float = 120.0
-) -> list[T]:
+    function: Callable[..., Any], world_size: int, *args: object, timeout: float = 120.0
+) -> list[Any]:
     """Call ``function(*args)`` in ``world_size`` processes on CPUs that form a process group.
 
     Each has one thread and speaks to the others through Gloo; they find each other through a file,

@@ -1,4 +1,4 @@
-"""Who holds whose keys at every step of a ring, which pairs are done, and how the work is shared."""
+"""Who holds whose keys at each step of a ring, which pairs are done, how the work is shared."""
 
 from typing import Any
 
