@@ -141,34 +141,59 @@ class _Tiled(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, output, lse = ctx.saved_tensors
         is_causal, scale, query_tile, key_tile = ctx.options
-        dtype = lse.dtype
-        grad, lse_grad = grads[0].to(dtype), grads[1]
-        # D of Dao et al.; the log-sum-exp's own gradient reaches a score by its weight
-        delta = (grad * output.to(dtype)).sum(-1) - lse_grad
-        shift = torch.where(lse == -math.inf, math.inf, lse)
-        queries = []
-        key_tiles = _tiles(key.shape[-2], key_tile)
-        keys: list[Any] = [0.0 for _ in key_tiles]
-        values: list[Any] = [0.0 for _ in key_tiles]
-        for rows in _tiles(query.shape[-2], query_tile):
-            q, g = query[..., rows, :], grad[..., rows, :]
-            dquery = torch.zeros_like(q, dtype=dtype)
-            for number, columns in enumerate(key_tiles):
-                if not _visited(rows, columns, is_causal):
-                    continue
-                k, v = key[..., columns, :], value[..., columns, :].to(dtype)
-                scores = _scores(q, k, rows, columns, is_causal, scale)
-                weights = (scores - shift[..., rows, None]).exp()
-                dscores = weights * (g @ v.mT - delta[..., rows, None]) * scale
-                dquery = dquery + dscores @ k.to(dtype)
-                # heads that share a key add up
-                keys[number] = keys[number] + (dscores.mT @ q.to(dtype)).sum(-3, True)
-                values[number] = values[number] + (weights.mT @ g).sum(-3, True)
-            queries.append(dquery)
-        nothing_key, nothing_value = torch.zeros_like(key), torch.zeros_like(value)
-        dkey = _joined(keys, key_tiles, nothing_key)
-        dvalue = _joined(values, key_tiles, nothing_value)
-        return torch.cat(queries, -2).to(query.dtype), dkey, dvalue, None, None, None, None
+        found = tiled_gradients(
+            query, key, value, output, lse, grads[0], grads[1],
+            is_causal, scale, query_tile, key_tile,
+        )  # fmt: skip
+        dquery, dkey, dvalue = (x.to(query.dtype) for x in found)
+        return dquery, dkey, dvalue, None, None, None, None
+
+
+def tiled_gradients(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    output: Tensor,
+    lse: Tensor,
+    grad: Tensor,
+    lse_grad: Tensor,
+    is_causal: bool,
+    scale: float,
+    query_tile: int = 64,
+    key_tile: int = 64,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What these keys and values add to the gradients, in the dtype of the log-sum-exp.
+
+    Output and log-sum-exp may be those over *more* keys: a weight is e to the score minus the
+    log-sum-exp whatever else is in the sum, so the parts of a ring add up. Axes are (B, G, H / G,
+    L, E) for what belongs to queries and (B, G, 1, S, E) for keys and values.
+    """
+    dtype = lse.dtype
+    # D of Dao et al.; the log-sum-exp's own gradient reaches a score by its weight
+    delta = (grad.to(dtype) * output.to(dtype)).sum(-1) - lse_grad
+    shift = torch.where(lse == -math.inf, math.inf, lse)
+    queries = []
+    key_tiles = _tiles(key.shape[-2], key_tile)
+    keys: list[Any] = [0.0 for _ in key_tiles]
+    values: list[Any] = [0.0 for _ in key_tiles]
+    for rows in _tiles(query.shape[-2], query_tile):
+        q, g = query[..., rows, :], grad[..., rows, :].to(dtype)
+        dquery = torch.zeros_like(q, dtype=dtype)
+        for number, columns in enumerate(key_tiles):
+            if not _visited(rows, columns, is_causal):
+                continue
+            k, v = key[..., columns, :], value[..., columns, :].to(dtype)
+            scores = _scores(q, k, rows, columns, is_causal, scale)
+            weights = (scores - shift[..., rows, None]).exp()
+            dscores = weights * (g @ v.mT - delta[..., rows, None]) * scale
+            dquery = dquery + dscores @ k.to(dtype)
+            # heads that share a key add up
+            keys[number] = keys[number] + (dscores.mT @ q.to(dtype)).sum(-3, True)
+            values[number] = values[number] + (weights.mT @ g).sum(-3, True)
+        queries.append(dquery)
+    dkey = _joined(keys, key_tiles, torch.zeros_like(key, dtype=dtype))
+    dvalue = _joined(values, key_tiles, torch.zeros_like(value, dtype=dtype))
+    return torch.cat(queries, -2), dkey, dvalue
 
 
 def _joined(parts: list[Any], tiles: list[slice], like: Tensor) -> Tensor:

@@ -1023,3 +1023,38 @@ def vision_transformer() -> Drawing:
     d.say("E", (columns[1] - 34, 324), "projection", words=False)
     d.say("patches", (4, 390), "patches", anchor="start")
     return d
+
+
+@diagram
+def key_ring() -> Drawing:
+    """Chapter 19: four devices in a ring; queries stay, keys and values travel."""
+    d = Drawing(
+        "key-ring",
+        330,
+        "Four devices stand in a ring. Each holds the queries of its own run of the sequence and "
+        "never gives them away. Beside them it holds one block of keys and values, which it hands "
+        "on to the next device at every step, the last device to the first. From every block it "
+        "makes an output and a log-sum-exp, and joins them with what it has already.",
+        {
+            "queries": "the queries, which stay",
+            "memory": "the block of keys and values that is at hand",
+            "travel": "the way of the blocks round the ring",
+            "partial": "the running output and log-sum-exp of each device",
+        },
+    )
+    places = ((88, 84), (262, 84), (262, 238), (88, 238))
+    for i, (x, y) in enumerate(places):
+        d.band((x, y), (134, 116), "")
+        d.say(f"device {i}", (x, y - 42), "")
+        d.box(f"q{i}", f"Q_{i}", (x - 34, y - 12), "queries", size=(48, 28))
+        d.box(f"k{i}", f"K_{i}, V_{i}", (x + 29, y - 12), "memory", size=(62, 28))
+        d.box(f"o{i}", "o, lse", (x, y + 34), "partial", size=(70, 26), words=True)
+        d.arrow(f"q{i}", f"o{i}", "partial")
+        d.arrow(f"k{i}", f"o{i}", "partial")
+    d.arrow((156, 64), (194, 64), "travel")
+    d.arrow((282, 143), (282, 179), "travel")
+    d.arrow((194, 258), (156, 258), "travel")
+    d.arrow((68, 179), (68, 143), "travel")
+    d.say("keys and values", (175, 156), "travel")
+    d.say("go round", (175, 173), "travel")
+    return d

@@ -337,6 +337,16 @@ def paged_states() -> list[dict[str, Any]]:
     return states
 
 
+def ring_states() -> list[dict[str, Any]]:
+    return [
+        {"devices": devices, "step": step, "split": split, "causal": causal}
+        for devices in (2, 3, 8)
+        for step in sorted({0, 1, devices - 1})
+        for split in ("contiguous", "zigzag", "striped")
+        for causal in (False, True)
+    ]
+
+
 def hash_states() -> list[dict[str, Any]]:
     module = import_module("attn_course.explorers.hash_buckets")
     start = {key: module.default_state()[key] for key in module.INPUTS}
@@ -379,6 +389,7 @@ CASES = {
     "kv_cache": (cache_states, 1e-12),
     "memory_trace": (trace_states, 1e-12),
     "online_softmax": (online_states, 1e-9),
+    "ring_schedule": (ring_states, 1e-12),
     "decoding_tree": (tree_states, 1e-9),
     "paged_cache": (paged_states, 1e-12),
     # sums of products of both signs
@@ -404,6 +415,7 @@ FAULTS = {
     "decoding_tree": ("rank < beam", "rank <= beam"),
     "memory_trace": ("ever[0].has(tensor) !== ever[1].has(tensor)", "ever[0].has(tensor)"),
     "online_softmax": ("mixture = mixture * factor", "mixture = mixture"),
+    "ring_schedule": ("(rank - at + devices) % devices", "(rank + at) % devices"),
     "rope_distances": ("a * sine + b * cosine", "a * sine - b * cosine"),
     "paged_cache": ("queue.unshift(youngest)", "queue.push(youngest)"),
     "transformer_flow": ("position * base", "(position + 0.01 * position) * base"),

@@ -1,0 +1,619 @@
+# %% [markdown]
+# # Exercises: a sequence on many devices
+#
+# You write the parts of ring attention: the rule that joins partial results, the schedule of the ring, a fair split for causal masks, the ring itself, and the exchange of heads that does without a ring.
+#
+# No second process is started here: a *list* with one entry for each device stands for the devices, and its entry `r` is what device `r` holds.
+# The numbers are those of a real ring; only the waiting is missing.
+#
+# Shapes: `P` devices; a shard of `l` queries, keys and values, with `E` entries in a query and in a key and `E_v` in a value.
+# `...` stands for any number of leading axes, none included: batch, heads.
+#
+# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# Nothing here needs a network or a GPU.
+
+# %% nbgrader={"grade_id": "setup", "locked": true}
+import numpy as np
+import torch
+
+from attn_course.probes import Probes, from_numpy
+
+
+def right_merge(outputs, lses):
+    lses = np.stack(lses)
+    top = lses.max(0)
+    top = np.where(np.isinf(top), 0.0, top)
+    shares = np.exp(lses - top)
+    total = shares.sum(0)
+    whole = np.where(total == 0, 1.0, total)
+    with np.errstate(divide="ignore"):
+        lse = np.log(total) + top
+    return (shares[..., None] * np.stack(outputs)).sum(0) / whole[..., None], lse
+
+
+def right_schedule(world_size, step, rank):
+    return (rank - step) % world_size
+
+
+def right_zigzag(length, world_size):
+    chunks = torch.arange(length).chunk(2 * world_size)
+    return torch.stack([torch.cat([chunks[r], chunks[-1 - r]]) for r in range(world_size)])
+
+
+def right_ring(query_shards, key_shards, value_shards, is_causal=False):
+    query, key, value = (
+        np.concatenate(shards, axis=-2) for shards in (query_shards, key_shards, value_shards)
+    )
+    scores = query @ np.swapaxes(key, -1, -2) / query.shape[-1] ** 0.5
+    if is_causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+    parts = np.exp(scores - scores.max(-1, keepdims=True))
+    output = parts / parts.sum(-1, keepdims=True) @ value
+    ends = np.cumsum([shard.shape[-2] for shard in query_shards])[:-1]
+    return np.split(output, ends, axis=-2)
+
+
+def right_exchange(shards):
+    return [part.contiguous() for part in torch.cat(list(shards), dim=1).chunk(len(shards), dim=0)]
+
+
+def right_average(gradients, counts):
+    total = sum(counts)
+    return sum(g * n for g, n in zip(gradients, counts, strict=True) if n) / total
+
+
+probes = Probes(
+    "19_many_devices",
+    merge_partial=from_numpy(right_merge),
+    ring_schedule=right_schedule,
+    zigzag_split=right_zigzag,
+    ring_attention=from_numpy(right_ring),
+    ulysses_exchange=right_exchange,
+    fixed_average=right_average,
+)
+
+LN3 = 1.0986123  # e to this power is 3
+
+
+def shards_of(probe, lengths, size=4, value_size=3, lead=(), factor=1.0):
+    # queries, keys and values of devices that hold shards of these lengths
+    query = [factor * probe.normal(*lead, n, size) for n in lengths]
+    key = [factor * probe.normal(*lead, n, size) for n in lengths]
+    return query, key, [probe.normal(*lead, n, value_size) for n in lengths]
+
+
+# %% [markdown]
+# ## 1. Join partial results
+#
+# A query has attended to several blocks of keys, one after the other.
+# From each block it kept the *finished* output $o_b$, already divided by the sum of that block, and $\ell_b = \log \sum_{j \in b} e^{s_j}$.
+#
+# `merge_partial(outputs, lses)` returns the pair `(output, lse)` of all blocks together.
+#
+# - `outputs` is a list of tensors `(..., l, E_v)`, `lses` a list of as many `(..., l)`. The results have these shapes.
+# - Right for every finite log-sum-exp, however large.
+# - A query that may attend to nothing in a block has $\ell_b = -\infty$ there and an output of 0. If that is so in all blocks, its result is the output 0 and $-\infty$.
+#
+# By hand: two blocks with $\ell = 0$ and $\ell = \ln 3$ and the outputs $8$ and $4$. The first stands for a sum of 1, the second for one of 3, so the output is $(1 \cdot 8 + 3 \cdot 4)/4 = 5$ and $\ell = \ln 4$.
+#
+# <details><summary>Hint</summary>
+#
+# The share of a block is $e^{\ell_b - \ell}$. What is $-\infty - (-\infty)$?
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "merge_partial", "solution": true}
+def merge_partial(outputs, lses):
+    ### BEGIN SOLUTION
+    stacked = torch.stack(list(lses))
+    lse = torch.logsumexp(stacked, dim=0)
+    shares = (stacked - lse.masked_fill(lse == -torch.inf, 0.0)).exp()
+    return (shares[..., None] * torch.stack(list(outputs))).sum(dim=0), lse
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "merge_partial-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(merge_partial=merge_partial)
+probe.gives(
+    (torch.tensor([[5.0]]), torch.tensor([1.3862944])),
+    [torch.tensor([[8.0]]), torch.tensor([[4.0]])],
+    [torch.tensor([0.0]), torch.tensor([LN3])],
+)
+
+# %% nbgrader={"grade_id": "merge_partial-values", "grade": true, "points": 2}
+# Three blocks, two queries.
+probe = probes(merge_partial=merge_partial)
+probe.equals(
+    [torch.eye(2), torch.ones(2, 2), torch.tensor([[0.0, 4.0], [2.0, 0.0]])],
+    [torch.tensor([0.0, 1.0]), torch.tensor([2.0, 0.0]), torch.tensor([1.0, 1.0])],
+)
+### BEGIN HIDDEN TESTS
+for blocks, lead in ((2, (3, 5)), (5, (2, 3, 4)), (1, (4,))):
+    probe.equals(
+        [probe.normal(*lead, 3) for _ in range(blocks)],
+        [2 * probe.normal(*lead) for _ in range(blocks)],
+    )
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "merge_partial-large", "grade": true, "points": 1}
+# Log-sum-exps whose exponentials do not fit into a float32, or vanish in it.
+probe = probes(merge_partial=merge_partial)
+probe.equals(
+    [torch.eye(2), torch.ones(2, 2)], [torch.tensor([200.0, -300.0]), torch.tensor([201.0, -301.0])]
+)
+### BEGIN HIDDEN TESTS
+probe.equals([probe.normal(5, 3) for _ in range(3)], [150 * probe.normal(5) for _ in range(3)])
+probe.equals([probe.normal(5, 3) for _ in range(3)], [99 + b + probe.normal(5) for b in range(3)])
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "merge_partial-closed", "grade": true, "points": 1}
+# A block that is closed for a query, and a query for which all are.
+probe = probes(merge_partial=merge_partial)
+inf = float("inf")
+probe.equals(
+    [torch.tensor([[0.0], [0.0]]), torch.tensor([[3.0], [0.0]])],
+    [torch.tensor([-inf, -inf]), torch.tensor([1.0, -inf])],
+)
+### BEGIN HIDDEN TESTS
+lses = [probe.normal(5).masked_fill(~probe.mask(5), -inf) for _ in range(3)]
+for one in lses:
+    one[2] = -inf
+probe.equals([probe.normal(5, 2) * (one > -inf)[:, None] for one in lses], lses)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. Who holds what
+#
+# At step 0 every device holds its own block of keys and values.
+# After each step device `r` hands the block that it holds to device `r + 1`, and the last one hands it to device 0.
+#
+# `ring_schedule(world_size, step, rank)` returns, as an integer from `0` to `world_size - 1`, *whose* block device `rank` holds at step `step`.
+#
+# - `step` may be any number from 0 on: after `world_size` steps everything is back at home.
+#
+# By hand, four devices: at step 1 device 2 holds block 1, and device 0 holds block 3.
+
+
+# %% nbgrader={"grade_id": "ring_schedule", "solution": true}
+def ring_schedule(world_size, step, rank):
+    ### BEGIN SOLUTION
+    return (rank - step) % world_size
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "ring_schedule-by_hand", "grade": true, "points": 1}
+# The examples of the text.
+probe = probes(ring_schedule=ring_schedule)
+probe.gives(1, 4, 1, 2)
+probe.gives(3, 4, 1, 0)
+
+# %% nbgrader={"grade_id": "ring_schedule-once_round", "grade": true, "points": 2}
+# All devices and steps of a ring of three.
+probe = probes(ring_schedule=ring_schedule)
+for step in range(3):
+    for rank in range(3):
+        probe.equals(3, step, rank)
+### BEGIN HIDDEN TESTS
+for world_size in (1, 2, 5):
+    for step in range(world_size):
+        for rank in range(world_size):
+            probe.equals(world_size, step, rank)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "ring_schedule-further", "grade": true, "points": 1}
+# More steps than devices.
+probe = probes(ring_schedule=ring_schedule)
+probe.equals(3, 7, 1)
+### BEGIN HIDDEN TESTS
+for step in (5, 6, 11, 23):
+    for rank in range(5):
+        probe.equals(5, step, rank)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. A fair split
+#
+# Under a causal mask the device with the first run of positions has the least work, and the one with the last run the most.
+# The zigzag split cuts the sequence into $2P$ runs of equal length and gives device $r$ two of them: the one with the number $r$, counted from the left, and the one with the number $r$, counted from the right.
+#
+# `zigzag_split(length, world_size)` returns an integer tensor `(world_size, length / world_size)`: row `r` holds the positions of device `r`, in rising order.
+#
+# - `length` is a multiple of `2 * world_size`.
+#
+# By hand, eight positions on two devices: the runs are `0 1`, `2 3`, `4 5` and `6 7`; device 0 holds `[0, 1, 6, 7]`, device 1 `[2, 3, 4, 5]`.
+
+
+# %% nbgrader={"grade_id": "zigzag_split", "solution": true}
+def zigzag_split(length, world_size):
+    ### BEGIN SOLUTION
+    runs = torch.arange(length).reshape(2 * world_size, -1)
+    return torch.cat([runs[:world_size], runs[world_size:].flip(0)], dim=1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "zigzag_split-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(zigzag_split=zigzag_split)
+probe.gives(torch.tensor([[0, 1, 6, 7], [2, 3, 4, 5]]), 8, 2)
+
+# %% nbgrader={"grade_id": "zigzag_split-more", "grade": true, "points": 2}
+# Other lengths, and more devices.
+probe = probes(zigzag_split=zigzag_split)
+probe.equals(12, 3)
+### BEGIN HIDDEN TESTS
+for length, world_size in ((18, 3), (8, 4), (40, 5), (6, 3), (16, 1)):
+    probe.equals(length, world_size)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. The ring
+#
+# `ring_attention(query_shards, key_shards, value_shards, is_causal=False)` returns a list with the output of every device.
+#
+# - Each argument is a list of `P` tensors, `(..., l, E)` for queries and keys and `(..., l, E_v)` for values. Device `r` holds the `r`-th run of the sequence. Runs may differ in length; on one device queries, keys and values have the same.
+# - The outputs, joined in the order of devices, are softmax attention over the whole sequence with the scale $1/\sqrt E$; with `is_causal`, position `i` of the *sequence* sees the positions `0` to `i`.
+# - A device computes with one block of keys and values at a time. Nowhere are all keys, or all scores, of the sequence put together: the memory is measured.
+# - Right for every finite score.
+#
+# The rule of exercise 1 and the schedule of exercise 2 are what you need.
+#
+# By hand: two devices with one position each, $E = 1$; queries $1$ and $1$, keys $0$ and $\ln 3$, values $8$ and $4$. Both queries have the scores $0$ and $\ln 3$, and both outputs are $5$. With a causal mask device 0 gives $8$ and device 1 gives $5$.
+
+
+# %% nbgrader={"grade_id": "ring_attention", "solution": true}
+def ring_attention(query_shards, key_shards, value_shards, is_causal=False):
+    ### BEGIN SOLUTION
+    world_size, outputs = len(query_shards), []
+    for rank, query in enumerate(query_shards):
+        output, lse = None, None
+        for step in range(world_size):
+            owner = (rank - step) % world_size
+            if is_causal and owner > rank:
+                continue  # all of these keys lie in the future
+            scores = query @ key_shards[owner].mT * query.shape[-1] ** -0.5
+            if is_causal and owner == rank:
+                closed = torch.ones_like(scores, dtype=torch.bool).triu(1)
+                scores = scores.masked_fill(closed, -torch.inf)
+            part, part_lse = scores.softmax(-1) @ value_shards[owner], scores.logsumexp(-1)
+            if output is None:
+                output, lse = part, part_lse
+                continue
+            total = torch.logaddexp(lse, part_lse)
+            output = output * (lse - total).exp()[..., None]
+            output = output + part * (part_lse - total).exp()[..., None]
+            lse = total
+        outputs.append(output)
+    return outputs
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "ring_attention-by_hand", "grade": true, "points": 1}
+# The example of the text, without and with a mask.
+probe = probes(ring_attention=ring_attention)
+ones, keys = [torch.tensor([[1.0]])] * 2, [torch.tensor([[0.0]]), torch.tensor([[LN3]])]
+values = [torch.tensor([[8.0]]), torch.tensor([[4.0]])]
+probe.gives([torch.tensor([[5.0]]), torch.tensor([[5.0]])], ones, keys, values)
+probe.gives([torch.tensor([[8.0]]), torch.tensor([[5.0]])], ones, keys, values, is_causal=True)
+
+# %% nbgrader={"grade_id": "ring_attention-values", "grade": true, "points": 2}
+# Three devices with two positions each.
+probe = probes(ring_attention=ring_attention)
+probe.equals(
+    list(torch.eye(6)[:, :4].split(2)),
+    list((torch.arange(24.0).reshape(6, 4) % 5).split(2)),
+    list(torch.eye(6)[:, :3].split(2)),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(*shards_of(probe, [3, 3, 3, 3], factor=1.5))
+probe.equals(*shards_of(probe, [2, 2], lead=(2, 3), factor=1.5))
+probe.equals(*shards_of(probe, [5]))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "ring_attention-causal", "grade": true, "points": 3}
+# Position i of the sequence sees the positions 0 to i.
+probe = probes(ring_attention=ring_attention)
+probe.equals(
+    list(torch.ones(6, 4).split(2)),
+    list((torch.arange(24.0).reshape(6, 4) % 5).split(2)),
+    list(torch.eye(6)[:, :3].split(2)),
+    is_causal=True,
+)
+### BEGIN HIDDEN TESTS
+probe.equals(*shards_of(probe, [3, 3, 3, 3], factor=1.5), is_causal=True)
+probe.equals(*shards_of(probe, [2, 2], lead=(2, 3), factor=1.5), is_causal=True)
+probe.equals(*shards_of(probe, [1, 1, 1, 1, 1]), is_causal=True)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "ring_attention-uneven", "grade": true, "points": 1}
+# Devices that hold runs of different lengths.
+probe = probes(ring_attention=ring_attention)
+probe.equals(*(list(torch.eye(4).split([1, 3])) for _ in range(3)))
+### BEGIN HIDDEN TESTS
+parts = shards_of(probe, [2, 5, 1, 3], factor=1.5)
+probe.equals(*parts)
+probe.equals(*parts, is_causal=True)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "ring_attention-large", "grade": true, "points": 1}
+# Scores of 200, 201 and 202, rising and falling along the devices.
+probe = probes(ring_attention=ring_attention)
+keys = [torch.tensor([[score, 0.0, 0.0, 0.0]]) for score in (200.0, 201.0, 202.0)]
+asks = [torch.tensor([[2.0, 0.0, 0.0, 0.0]])] * 3
+probe.equals(asks, keys, list(torch.eye(3).split(1)))
+probe.equals(asks, keys[::-1], list(torch.eye(3).split(1)))
+### BEGIN HIDDEN TESTS
+probe.equals(*shards_of(probe, [2, 2, 2], factor=15.0))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "ring_attention-memory", "grade": true, "points": 2}
+# 16 devices with 128 positions: a block of scores takes 64 KiB, a row of blocks 1 MiB.
+probe = probes(ring_attention=ring_attention)
+many = list(torch.zeros(2048, 8).split(128))
+probe.memory(many, many, many, below=700_000)
+
+# %% [markdown]
+# ## 5. The exchange of heads
+#
+# Another way to share out a sequence: change *what* is split.
+# Before attention every device holds a run of the sequence for all heads; afterwards it holds the whole sequence for some of the heads, and can attend on its own.
+#
+# `ulysses_exchange(shards)` takes a list of `P` tensors `(H, l, E)` and returns a list of `P` tensors `(H / P, P * l, E)`.
+#
+# - Device `r` gets the `r`-th run of heads, from `r * H / P` on, of all positions in the order of the sequence. `H` is a multiple of `P`.
+# - It hands on numbers; nothing is computed with them.
+#
+# By hand, two devices, two heads, one position each, $E = 1$: device 0 holds $[[1], [2]]$ (head 0, head 1) and device 1 $[[3], [4]]$. Afterwards device 0 holds head 0, which is $[[1, 3]]$, and device 1 $[[2, 4]]$.
+
+
+# %% nbgrader={"grade_id": "ulysses_exchange", "solution": true}
+def ulysses_exchange(shards):
+    ### BEGIN SOLUTION
+    world_size = len(shards)
+    parts = [shard.chunk(world_size, dim=0) for shard in shards]
+    return [torch.cat([part[rank] for part in parts], dim=1) for rank in range(world_size)]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "ulysses_exchange-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(ulysses_exchange=ulysses_exchange)
+probe.gives(
+    [torch.tensor([[[1.0], [3.0]]]), torch.tensor([[[2.0], [4.0]]])],
+    [torch.tensor([[[1.0]], [[2.0]]]), torch.tensor([[[3.0]], [[4.0]]])],
+)
+
+# %% nbgrader={"grade_id": "ulysses_exchange-values", "grade": true, "points": 2}
+# Two devices, four heads, three positions each.
+probe = probes(ulysses_exchange=ulysses_exchange)
+probe.equals(list(torch.arange(48.0).reshape(4, 6, 2).split(3, dim=1)))
+### BEGIN HIDDEN TESTS
+for world_size, heads, length, size in ((3, 6, 5, 2), (2, 2, 4, 3), (4, 8, 1, 3), (1, 3, 2, 2)):
+    probe.equals([probe.normal(heads, length, size) for _ in range(world_size)])
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. Repair
+#
+# Data parallel training: every process has computed the gradient of the *mean* loss over its own examples, and all of them are to be joined into the gradient of the mean loss over all examples.
+# This code passes a test with equal batches. Two things are wrong.
+#
+# ```python
+# def fixed_average(gradients, counts):
+#     return torch.stack(gradients).mean(dim=0)
+# ```
+#
+# Write `fixed_average(gradients, counts)`.
+#
+# - `gradients` is a list of tensors of the same shape, `counts` a list of as many integers: how many examples each process had.
+# - A process may have had no example. Its mean was 0/0, and its gradient is full of NaN: it counts nothing. At least one process has an example.
+#
+# By hand: gradients $6$ (of one example) and $2$ (of three): $(1 \cdot 6 + 3 \cdot 2)/4 = 3$.
+
+
+# %% nbgrader={"grade_id": "fixed_average", "solution": true}
+def fixed_average(gradients, counts):
+    ### BEGIN SOLUTION
+    total = sum(counts)
+    parts = [g * (n / total) for g, n in zip(gradients, counts, strict=True) if n]
+    return torch.stack(parts).sum(dim=0)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_average-even", "grade": true, "points": 1}
+# Batches of the same size.
+probe = probes(fixed_average=fixed_average)
+probe.equals([torch.tensor([1.0, 2.0]), torch.tensor([3.0, 6.0])], [4, 4])
+### BEGIN HIDDEN TESTS
+probe.equals([probe.normal(3, 2) for _ in range(5)], [7] * 5)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "fixed_average-uneven", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(fixed_average=fixed_average)
+probe.equals([torch.tensor([6.0]), torch.tensor([2.0])], [1, 3])
+### BEGIN HIDDEN TESTS
+probe.equals([probe.normal(3, 2) for _ in range(4)], [2, 7, 1, 5])
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "fixed_average-nothing", "grade": true, "points": 1}
+# A process without an example.
+probe = probes(fixed_average=fixed_average)
+nan = float("nan")
+probe.equals([torch.tensor([1.0]), torch.tensor([nan]), torch.tensor([3.0])], [1, 0, 3])
+### BEGIN HIDDEN TESTS
+probe.equals(
+    [probe.normal(3), torch.full((3,), nan), probe.normal(3), probe.normal(3)], [2, 0, 3, 1]
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. Write the test
+#
+# `check_ring(candidate)` takes somebody's `ring_attention(query_shards, key_shards, value_shards, is_causal=False)` (contract in exercise 4, without the memory) and returns `True` if it is right, `False` if it is wrong.
+#
+# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Two devices with equal numbers accept most of them. Think of what two devices cannot show, and of what the mask means across devices.
+# Leave room for rounding. A candidate may also raise an error on your inputs: then it is wrong.
+
+
+# %% nbgrader={"grade_id": "check_ring", "solution": true}
+def check_ring(candidate):
+    ### BEGIN SOLUTION
+    draw = torch.Generator().manual_seed(0)
+    for lengths, size in (([3, 3, 3, 3], 2.0), ([1, 4, 2], 2.0), ([2, 2, 2], 60.0)):
+        total = sum(lengths)
+        query, key = size * torch.randn(2, 2, total, 3, generator=draw, dtype=torch.float64)
+        value = torch.randn(2, total, 5, generator=draw, dtype=torch.float64)
+        shards = [list(rows.split(lengths, dim=-2)) for rows in (query, key, value)]
+        for is_causal in (False, True):
+            scores = query @ key.mT / 3**0.5
+            if is_causal:
+                closed = torch.ones(total, total, dtype=torch.bool).triu(1)
+                scores = scores.masked_fill(closed, -torch.inf)
+            parts = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+            expected = parts @ value / parts.sum(dim=-1, keepdim=True)
+            try:
+                got = candidate(*shards, is_causal)
+                pairs = list(zip(got, expected.split(lengths, dim=-2), strict=True))
+            except Exception:
+                return False
+            for mine, right in pairs:
+                if mine.shape != right.shape or not torch.allclose(mine, right, atol=1e-6):
+                    return False
+    return True
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "check_ring-plain", "grade": true, "points": 1}
+# A right one, and three that are plainly wrong.
+def by_joining(query_shards, key_shards, value_shards, is_causal=False):
+    return from_numpy(right_ring)(query_shards, key_shards, value_shards, is_causal)
+
+
+probe = probes(check_ring=check_ring)
+probe.judges(
+    right=[by_joining],
+    wrong={
+        "the values themselves": lambda query, key, value, is_causal=False: [1 * v for v in value],
+        "twice the right output": lambda *shards: [2 * part for part in by_joining(*shards)],
+        "the shards in another order": lambda *shards: by_joining(*shards)[::-1],
+    },
+    points=1,
+)
+
+# %% nbgrader={"grade_id": "check_ring-mutants", "grade": true, "points": 8}
+# Wrong ones that are harder to see. (Hidden: which.)
+probe = probes(check_ring=check_ring)
+probe.judges(
+    right=[by_joining],
+    wrong={"twice the right output": lambda *shards: [2 * part for part in by_joining(*shards)]},
+    points=8,
+)
+
+
+### BEGIN HIDDEN TESTS
+def walked(
+    query_shards,
+    key_shards,
+    value_shards,
+    is_causal=False,
+    *,
+    steps=lambda world_size: range(world_size),
+    owner_at=lambda rank, step, world_size: (rank - step) % world_size,
+    position=lambda rank, lengths: sum(lengths[:rank]),
+    closed=lambda row, column: column > row,
+    join=torch.logaddexp,
+    shift=lambda scores: scores.amax(dim=-1, keepdim=True),
+    scale=None,
+):
+    world_size, outputs = len(query_shards), []
+    lengths = [shard.shape[-2] for shard in key_shards]
+    for rank, query in enumerate(query_shards):
+        output = query.new_zeros(*query.shape[:-1], value_shards[0].shape[-1])
+        lse = query.new_full(query.shape[:-1], -torch.inf)
+        for step in steps(world_size):
+            owner = owner_at(rank, step, world_size)
+            factor = query.shape[-1] ** -0.5 if scale is None else scale
+            scores = query @ key_shards[owner].mT * factor
+            if is_causal:
+                row = torch.arange(scores.shape[-2])[:, None] + position(rank, lengths)
+                column = torch.arange(scores.shape[-1]) + position(owner, lengths)
+                scores = scores.masked_fill(closed(row, column), -torch.inf)
+            top = shift(scores)
+            top = top.masked_fill(top == -torch.inf, 0.0)
+            parts = (scores - top).exp()
+            total = parts.sum(dim=-1)
+            part_lse = total.log() + top[..., 0]
+            part = parts @ value_shards[owner] / total.clamp(min=1e-300)[..., None]
+            new = join(lse, part_lse)
+            safe = new.masked_fill(new == -torch.inf, 0.0)
+            output = (
+                output * (lse - safe).exp()[..., None] + part * (part_lse - safe).exp()[..., None]
+            )
+            lse = new
+        outputs.append(output)
+    return outputs
+
+
+def with_fault(**fault):
+    return lambda *shards: walked(*shards, **fault)
+
+
+def averaged(query_shards, key_shards, value_shards, is_causal=False):
+    world_size, outputs = len(query_shards), []
+    for rank in range(world_size):
+        parts = [
+            walked(
+                [query_shards[rank]], [key_shards[o]], [value_shards[o]],
+                is_causal and o == rank,
+            )[0]
+            for o in range(world_size)
+            if not is_causal or o <= rank
+        ]  # fmt: skip
+        outputs.append(torch.stack(parts).mean(dim=0))
+    return outputs
+
+
+probe.judges(
+    right=[by_joining, walked],
+    wrong={
+        "the blocks are averaged": averaged,
+        "the last block never comes": with_fault(
+            steps=lambda world_size: range(max(world_size - 1, 1))
+        ),
+        "blocks skip a device": with_fault(
+            owner_at=lambda rank, step, world_size: (rank - 2 * step) % world_size
+        ),
+        "the mask is ignored": with_fault(closed=lambda row, column: column > row + 10**6),
+        "the mask of each block by itself": with_fault(position=lambda rank, lengths: 0),
+        "all shards are taken as equally long": with_fault(
+            position=lambda rank, lengths: rank * lengths[0]
+        ),
+        "the diagonal is closed, but for the first position": with_fault(
+            closed=lambda row, column: (column >= row) & (row + column > 0)
+        ),
+        "no maximum is subtracted": with_fault(
+            shift=lambda scores: 0 * scores[..., :1].clamp(0, 1)
+        ),
+        "the larger log-sum-exp in place of both": with_fault(join=torch.maximum),
+        "no scale": with_fault(scale=1.0),
+    },
+    points=8,
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 8. Report
+#
+# Use your functions, or take the numbers of the chapter. In about 200 words:
+#
+# 1. Eight devices hold a causal sequence in contiguous runs. Which share of the pairs does the device with the most work compute, which the one with the least? How much faster would a zigzag ring be, if every step waits for the slowest device?
+# 2. How do the bytes that a device sends in a ring and in an exchange of heads change when the number of devices is doubled and the sequence stays as it is? What forbids the exchange for a model with 8 heads of keys?
+# 3. Somebody doubles the number of processes in data parallel training and keeps the batch of each. What is the same as before, and what is not?
+
+# %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
+# 1. In blocks of one shard: device 7 computes 7.5 of 8 blocks, device 0 half a block, of 32 in all: 23 % against 1.6 %. A step takes a whole block for someone in every step but the one on the diagonal (some device always has an open block until the last step), so about 7.5 units; zigzag has 4 units on every device: somewhat less than twice as fast.
+# 2. Ring: (P - 1) / P of all keys and values, which tends to the whole sequence's, whatever P: nearly constant. Exchange: four tensors of 1/P of the sequence each, of which (P - 1) / P leave the device: about half. Each device needs at least one head of keys, so no more than 8 devices, unless keys are sent twice.
+# 3. A step is the gradient of the mean over twice as many examples, with half as many steps per epoch: learning rate and schedule may no longer fit. The time of a step stays about the same, as long as the exchange of gradients is hidden. Statistics of batch norm are those of one process, dropout needs different seeds on each process, and uneven batches need weights.
