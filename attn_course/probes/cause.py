@@ -251,7 +251,7 @@ def _facets(suspect: Suspect, *, named: bool) -> list[Cause]:
                 "that tensor sees your intermediate result. Make a new tensor.",
             )
         )
-    if isinstance(outcome.error, GradientMissing):
+    if isinstance(outcome.error, GradientMissing) and not named:
         found.append(
             Cause(
                 "cut off from its inputs",

@@ -4,6 +4,7 @@ Each call is evidence of its own: the call that failed, the inputs of the catalo
 forms of both (no padding, small numbers, defaults), on which one of two faults may be silent.
 """
 
+import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from attn_course.probes.values import leaves, transform
 
 MOST_WITNESSES = 64
 _MOST_NEUTRAL = 12
+_CALLS = 15  # of functions that take as long as one comparison
 
 
 @dataclass
@@ -44,19 +46,22 @@ class Case:
         if self.expected is None or self.got is None:
             self.wrong = self.expected is not None
         else:
-            # As the test judges, whatever a stricter look would say.
-            self.wrong = not close(self.got, self.expected) and (
-                len(self.got) != len(self.expected)
-                or any(
-                    difference(torch.tensor(a), torch.tensor(b), slack=10.0, brief=True) is not None
-                    for a, b in zip(self.got, self.expected, strict=True)
-                )
-            )
+            self.wrong = spoilt(self.got, self.expected)
 
     @property
     def usable(self) -> bool:
         """Whether both sides gave numbers."""
         return self.expected is not None and self.got is not None
+
+
+def spoilt(got: Numbers, expected: Numbers) -> bool:
+    """Whether an answer is wrong as the test judges, whatever a stricter look would say."""
+    if close(got, expected):
+        return False
+    return len(got) != len(expected) or any(
+        difference(torch.tensor(a), torch.tensor(b), slack=10.0, brief=True) is not None
+        for a, b in zip(got, expected, strict=True)
+    )
 
 
 def numbers(outcome: Outcome) -> Numbers | None:
@@ -89,6 +94,8 @@ class Bench:
         answers: What has been computed for comparison, with the call that it was computed for.
         found: What has explained an earlier failure.
         writing: Mistakes that change their arguments.
+        compared: How many comparisons have been made.
+        effort: As how many of them an answer counts that is computed for it.
     """
 
     catalogue: Catalogue
@@ -97,6 +104,8 @@ class Bench:
     answers: dict[Any, tuple[Call, Numbers | None]] = field(default_factory=dict)
     found: list[Any] = field(default_factory=list)
     writing: set[str] = field(default_factory=set)
+    compared: int = 0
+    effort: int = 0
     cases: list[Case] | None = None
 
     def evidence(
@@ -122,8 +131,29 @@ class Bench:
     def answer(self, key: Any, call: Call, work: Callable[[], Numbers | None]) -> Numbers | None:
         """What ``work()`` gives on a call; it is done once."""
         if (key, id(call)) not in self.answers:
+            self.compared += self.effort
             self.answers[key, id(call)] = call, work()
         return self.answers[key, id(call)][1]
+
+    def weigh_answers(self, right: Callable[..., Any], call: Call) -> None:
+        """Let an answer count by the number of function calls in a right one."""
+        if self.effort:
+            return
+        made = 0
+
+        def note(frame: Any, event: str, arg: Any) -> None:
+            nonlocal made
+            slow = getattr(arg, "__module__", None) not in ("builtins", "math")
+            made += event == "call" or (event == "c_call" and slow)
+
+        run(right, call)  # what is imported or kept at first is not counted
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            run(right, call)
+        finally:
+            sys.setprofile(before)
+        self.effort = 1 + made // _CALLS
 
     def of_mistake(self, mistake: Misconception, call: Call) -> Numbers | None:
         """What a mistake of the catalogue gives on a call."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from attn_course.probes import relations
 from attn_course.probes.catalogue import Call, Misconception
-from attn_course.probes.evidence import Bench, Case, numbers
+from attn_course.probes.evidence import Bench, Case, numbers, spoilt
 from attn_course.probes.outcome import known
 from attn_course.probes.relations import Change, Numbers, Relation, alike, close, generic
 from attn_course.probes.student import Gradient
@@ -26,10 +26,10 @@ from attn_course.probes.values import size
 
 ENOUGH = 3  # generic numbers that must agree where a suspicion explains everything
 PARTLY = 8  # and where it explains only a part of what is wrong
-MOST_COMPARED = 700  # answers that are computed for comparison, for all tests of one function
+MOST_COMPARED = 7000  # for all tests of one function; an answer that is computed counts more
 _MOST_OF_A_CALL = 6  # numbers of one call that count
 _LARGE = 5000  # numbers in a call
-_RICHEST = 3  # wrong calls with the most numbers, on which a suspicion is tried first
+_PROBES = 4  # wrong calls on which a suspicion is tried first
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,11 @@ class Search:
         self.fine = [i for i in rich if not self.cases[i].wrong]
         plain = [i for i in self.wrong if not self._of_gradient(i)]
         failed = [i for i in plain if self.cases[i] is self.failing]
-        self.probes = list(dict.fromkeys([*plain[:1], *failed, *plain[: _RICHEST - 1]]))
-        self.probes = self.probes or self.wrong[:1]
+        # The richest, the one that failed, the next one and the poorest.
+        spread = [*plain[:1], *failed, *plain[1:2], *plain[-1:]]
+        self.probes = list(dict.fromkeys(spread)) or self.wrong[:1]
+        if self.probes:
+            bench.weigh_answers(right, self.cases[self.probes[0]].call)
 
     def explain(self) -> list[Explanation]:
         """The best explanation, or two that share the work; [] when nothing is sure."""
@@ -148,7 +151,7 @@ class Search:
         return [one for one in found or before[:1] if self._shows(one)]
 
     def _over(self) -> bool:
-        return len(self.bench.answers) >= MOST_COMPARED
+        return self.bench.compared >= MOST_COMPARED
 
     def _tells_why(self, one: Explanation) -> bool:
         """Whether an explanation is of the call that failed."""
@@ -185,39 +188,51 @@ class Search:
         yield from map(Suspicion, self.catalogue)
         for relation in relations.RELATIONS:
             yield Suspicion(relation=relation)
-        changes = self._changes()
-        for change in changes:
-            yield Suspicion(change=change)
         # What explains a part is likely to be one of the two.
         part = [one.why.mistake for one in found if one.why.alone and one.why.mistake]
         rest = [m for m in self.catalogue if m not in part and self._may_be(m)]
-        for likely, others in ((part, [*part, *rest]), (rest, rest)):
-            pairs = ((a, b) for a in likely for b in others if a is not b)
-            seen = set()
-            for one, other in pairs:
-                if (both := one.beside(other)) is not None and {one.name, other.name} not in seen:
-                    seen.add(frozenset((one.name, other.name)))
-                    yield Suspicion(both)
+        yield from self._pairs(part, [*part, *rest])
+        changes = self._changes()
+        for change in changes:
+            yield Suspicion(change=change)
+        for likely in (part, rest):
+            if likely is rest:
+                yield from self._pairs(rest, rest)
             for mistake, relation in itertools.product(likely, relations.RELATIONS):
                 yield Suspicion(mistake, None, relation)
             for mistake, change in itertools.product(likely, changes):
                 yield Suspicion(mistake, change)
 
+    def _pairs(
+        self, some: Sequence[Misconception], others: Sequence[Misconception]
+    ) -> Iterator[Suspicion]:
+        """Two of the catalogue, where they are written as steps of one right answer."""
+        seen: set[frozenset[str]] = set()
+        for one, other in itertools.product(some, others):
+            both, names = one.beside(other), frozenset((one.name, other.name))
+            if both is not None and names not in seen:
+                seen.add(names)
+                yield Suspicion(both)
+
     def _may_be(self, mistake: Misconception) -> bool:
         """Whether a mistake is silent on the richest inputs on which the learner is right."""
         fine = (i for i in self.fine if not self._of_gradient(i))
-        return all(
-            close(self._base(i, Suspicion(mistake)), self._expected(i))
-            for i in itertools.islice(fine, 2)
-        )
+        for index in itertools.islice(fine, 2):
+            base = self._base(index, Suspicion(mistake))
+            if base is None or spoilt(base, self._expected(index)):
+                return False
+        return True
 
     def _promising(self, why: Suspicion) -> bool:
-        """Whether it explains anything of the richest inputs."""
-        one = len(why.parts) == 1 or why.relation is not None  # what is computed already
-        return any(self._explains(index, why) for index in self.probes[: None if one else 1])
+        """Whether it explains anything of a few inputs."""
+        parts = len(why.parts)
+        computed = why.change is None and len(why.catalogued) < 2  # by then, for a single one
+        most = _PROBES if computed else 3 - parts
+        return any(self._explains(index, why) for index in self.probes[:most])
 
     def _explains(self, index: int, why: Suspicion) -> bool:
         got, base = self.cases[index].got or [], self._base(index, why)
+        self.bench.compared += 1
         if base is None:
             return False
         if why.relation is not None:
@@ -295,7 +310,7 @@ class Search:
         assert theirs is not None
         whole = close(got, theirs)
         if not case.wrong:
-            return whole or close(theirs, expected)
+            return whole or not spoilt(theirs, expected)
         agreed, contradicted = _share(got, theirs, expected) or (0, 0)
         if not whole and contradicted:
             return False
