@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from attn_course.probes import student, undo
+from attn_course.probes import student
 from attn_course.probes.catalogue import Call, Catalogue, Misconception, right_answer
-from attn_course.probes.compare import Difference, difference
-from attn_course.probes.diagnosis import Tried, explain, name_misconceptions
-from attn_course.probes.explanation import Case, Search, neutral, numbers
+from attn_course.probes.compare import Difference
+from attn_course.probes.diagnosis import explain, name_misconceptions
+from attn_course.probes.evidence import Bench, Case, bench_of, numbers, right_on
+from attn_course.probes.explanation import Search
 from attn_course.probes.helpers import with_right_helpers, wrong_helpers
-from attn_course.probes.oracle import NumpyOracle, parameters
+from attn_course.probes.oracle import parameters
 from attn_course.probes.outcome import Outcome, judge, known, run
 from attn_course.probes.record import Record
 from attn_course.probes.student import Gradient, GradientMissing
 from attn_course.probes.values import leaves, transform
 
-_MOST_WITNESSES = 64
 _LARGE = 30.0  # exponentials of larger numbers are what overflows; smaller ones are harmless
 NOT_SEARCHED = ("raises", "judges", "memory")
 
@@ -49,6 +49,7 @@ class Suspect:
         failing: The call that failed.
         right: What is right on it, where that is known.
         wrong: How the answer differs.
+        bench: What earlier tests have found out about the function.
     """
 
     function: Callable[..., Any]
@@ -62,7 +63,7 @@ class Suspect:
     failing: Record
     right: Outcome | None
     wrong: Difference
-    tried: Tried
+    bench: Bench
 
     def right_of(self, name: str) -> Callable[..., Any] | None:
         """A right answer to a graded function; torch's where there is one, for its gradients."""
@@ -102,7 +103,7 @@ def _mended(suspect: Suspect, function: Callable[..., Any], outcome: Outcome) ->
             "function": function,
             "records": records,
             "failing": Record(suspect.failing.call, outcome),
-            "tried": {},
+            "bench": bench_of(function, suspect.name, suspect.catalogue),
         }
     )
 
@@ -116,7 +117,7 @@ def _own_cause(suspect: Suspect) -> Cause:
         suspect.records,
         failing,
         suspect.right,
-        suspect.tried,
+        suspect.bench.tried,
     )
     if found:
         return Cause(found[0].name if len(found) == 1 else None, explain(found))
@@ -144,7 +145,8 @@ def _by_search(suspect: Suspect) -> Cause:
     right = suspect.right_of(suspect.name) or suspect.oracle
     if right is None:
         return Cause()
-    cases = _cases(suspect, right)
+    bench, first = suspect.bench, _first_cases(suspect, right)
+    cases = bench.evidence(suspect.function, suspect.name, right, first)
     if not _steady(suspect):
         return Cause(
             "another result at every call",
@@ -152,15 +154,11 @@ def _by_search(suspect: Suspect) -> Cause:
             "each time: it draws random numbers, or keeps something from call to call.",
         )
     mistakes = suspect.catalogue.of(suspect.name)
-    found = Search(suspect.function, cases, right, mistakes, parameters(right)).explain()
-    parts: list[Cause] = []
-    for one in found:
-        parts.append(Cause(" and ".join(one.names), one.text))
+    found = Search(bench, cases, right, mistakes, parameters(right)).explain()
+    parts = [Cause(" and ".join(one.names), one.text) for one in found]
     whole = bool(found) and found[0].full
-    if not whole and (undone := _by_undoing(suspect, cases)):
-        return undone
     if not whole:
-        parts += _patterns(cases, mistakes, {p.name for p in parts})
+        parts += _patterns(bench, cases, mistakes, {p.name for p in parts})
     parts += _facets(suspect, named=bool(parts))
     if not parts:
         return Cause()
@@ -172,90 +170,12 @@ def _by_search(suspect: Suspect) -> Cause:
     return Cause(" and ".join(names) or None, text + rest)
 
 
-def _cases(suspect: Suspect, right: Callable[..., Any]) -> list[Case]:
-    """The failing call first, then what the test called, the witnesses, and neutral forms."""
-    done: list[tuple[Call, Outcome]] = [(suspect.failing.call, suspect.failing.outcome)]
-    done += [(record.call, record.outcome) for record in suspect.records]
-    witnesses = suspect.catalogue.witness_calls(suspect.name)[:_MOST_WITNESSES]
-    for number, call in enumerate(witnesses):
-        if number not in suspect.tried:
-            suspect.tried[number] = run(suspect.function, call)
-        done.append((call, suspect.tried[number]))
-    plain = [call for call, _ in done]
-    cases = []
-    for place, (call, mine) in enumerate(done):
-        due = suspect.right if place == 0 and suspect.right is not None else None
-        if due is None:
-            due = _right_on(right, call)
-        cases.append(Case(call, due, mine))
-    for call in neutral(plain):
-        due = _right_on(right, call)
-        if due.error is None:
-            cases.append(Case(call, due, run(suspect.function, call)))
-    return cases
-
-
-def _by_undoing(suspect: Suspect, cases: Sequence[Case]) -> Cause | None:
-    """Operations without which the function is right, or has a mistake of the catalogue."""
-    if not undo.possible(suspect.function):
-        return None
-    failing = Case(suspect.failing.call, cases[0].right, suspect.failing.outcome)
-    wrong = [c for c in cases if c.wrong and c.expected is not None] or [failing]
-    tried = [undo.Undone(suspect.function, [one]) for one in undo.ALL]
-    touched: list[undo.Undone] = []
-    for one in tried:
-        for case in wrong[:3]:
-            new = run(one, case.call)
-            if not one.used:
-                break
-            if not _same_outcome(new, case.mine):
-                touched.append(one)
-                break
-    pairs = [
-        undo.Undone(suspect.function, [*a.undone, *b.undone])
-        for n, a in enumerate(touched[:6])
-        for b in touched[n + 1 : 6]
-    ]
-    for one in [*touched, *pairs]:
-        names = " and ".join(dict.fromkeys(u.name for u in one.undone))
-        text = " It is also so: ".join(f"{u.name}. {u.message}" for u in one.undone)
-        few_first = [failing, *wrong[:3], *(c for c in cases if c.right.error is None)]
-        if all(_right_without(one, case) for case in few_first):
-            return Cause(names, text)
-    for one in touched:
-        if one.undone[0].guards or one.undone[0].removes:
-            continue
-        again = _mended(suspect, one, run(one, suspect.failing.call))
-        found = name_misconceptions(
-            *(one, suspect.catalogue, suspect.name, again.records, again.failing),
-            *(suspect.right, again.tried),
-        )
-        if len(found) == 1:
-            first = one.undone[0]
-            text = f"{explain(found)} It is also so: {first.name}. {first.message}"
-            return Cause(f"{found[0].name} and {first.name}", text)
-    return None
-
-
-def _right_without(one: undo.Undone, case: Case) -> bool:
-    """Whether a function is right on a case once something is undone."""
-    mine = run(one, case.call)
-    if judge(mine, case.right, brief=True) is None:
-        return True
-    finite = not _any(_holes(case.expected))
-    return any(u.guards for u in one.undone) and finite and _any(_holes(numbers(mine)))
-
-
-def _same_outcome(one: Outcome, other: Outcome) -> bool:
-    if one.error is not None or other.error is not None:
-        return type(one.error) is type(other.error)
-    return difference(one.value, other.value, brief=True) is None
-
-
-def _right_on(right: Callable[..., Any], call: Call) -> Outcome:
-    if isinstance(right, NumpyOracle) and isinstance(call.via, Gradient):
-        return Outcome(error=ValueError("finite differences take long"))
-    return known(right, call)
+def _first_cases(suspect: Suspect, right: Callable[..., Any]) -> list[Case]:
+    """The failing call first, then what the test called and found right."""
+    failing = suspect.failing
+    due = right_on(right, failing.call) if suspect.right is None else suspect.right
+    cases = [Case(failing.call, due, failing.outcome)]
+    return cases + [Case(r.call, right_on(right, r.call), r.outcome) for r in suspect.records]
 
 
 def _steady(suspect: Suspect) -> bool:
@@ -276,35 +196,32 @@ def _steady(suspect: Suspect) -> bool:
 
 
 def _patterns(
-    cases: Sequence[Case], mistakes: Sequence[Misconception], taken: set[str | None]
+    bench: Bench, cases: Sequence[Case], mistakes: Sequence[Misconception], taken: set[str | None]
 ) -> list[Cause]:
     """Mistakes that show as NaN or infinity: the same places of them, whatever the other numbers.
 
     A second fault changes numbers, and leaves alone where they are finite.
     """
-    holes = {i: p for i, c in enumerate(cases) if (p := _holes(c.got)) is not None and c.expected}
-    if not any(_any(p) for p in holes.values()):
+    seen = [(case, _holes(case.got)) for case in cases if case.usable]
+    seen.sort(key=lambda pair: not _any(pair[1]))  # where there are some, most mistakes are out
+    if not seen or not _any(seen[0][1]):
         return []
-    found = []
-    for mistake in mistakes:
-        theirs = {i: _numbers_of(mistake, cases[i].call) for i in holes}
-        if any(t is None or not _same(_holes(t), holes[i]) for i, t in theirs.items()):
-            continue
+
+    def same(mistake: Misconception, case: Case, holes: list[Any] | None) -> bool:
+        theirs = bench.of_mistake(mistake, case.call)
+        if not _same(_holes(theirs), holes):
+            return False
         # a mistake that spoils other numbers too has to be found by these
-        clean = all(
-            _any(holes[i])
-            or not Case(case.call, case.right, known(mistake.function, case.call)).wrong
-            for i, case in ((i, cases[i]) for i in holes)
+        return (
+            _any(holes) or not Case(case.call, case.right, known(mistake.function, case.call)).wrong
         )
-        if clean and mistake.name not in taken:
-            found.append(mistake)
+
+    found = [
+        m for m in mistakes if m.name not in taken and all(same(m, case, h) for case, h in seen)
+    ]
     if not found:
         return []
     return [Cause(found[0].name if len(found) == 1 else None, explain(found))]
-
-
-def _numbers_of(mistake: Misconception, call: Call) -> list[Any] | None:
-    return numbers(known(mistake.function, call))
 
 
 def _holes(found: list[Any] | None) -> list[Any] | None:
@@ -334,7 +251,7 @@ def _facets(suspect: Suspect, *, named: bool) -> list[Cause]:
                 "that tensor sees your intermediate result. Make a new tensor.",
             )
         )
-    if isinstance(outcome.error, GradientMissing):
+    if isinstance(outcome.error, GradientMissing) and not named:
         found.append(
             Cause(
                 "cut off from its inputs",

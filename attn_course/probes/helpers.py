@@ -54,7 +54,7 @@ def wrong_helpers(
     """
     found = []
     graded = dict.fromkeys(m.of for m in catalogue.misconceptions if m.of != name)
-    used = _names_used(function) & set(graded) if graded else set()
+    used = names_used(function) & set(graded) if graded else set()
     for other in (one for one in graded if one in used):
         answer, oracle = namespace.get(other), right(other)
         if answer is None or oracle is None or not callable(answer):
@@ -96,7 +96,7 @@ def _rebound(function: types.FunctionType, names: dict[str, Any]) -> types.Funct
     return made
 
 
-def _names_used(function: Callable[..., Any]) -> set[str]:
+def names_used(function: Callable[..., Any]) -> set[str]:
     """Names that a function mentions, itself or by way of the learner's own functions."""
     plain = inspect.unwrap(function) if isinstance(function, types.FunctionType) else function
     if isinstance(plain, types.FunctionType):

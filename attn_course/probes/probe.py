@@ -12,8 +12,9 @@ from attn_course.probes import student
 from attn_course.probes.catalogue import Call, Catalogue, load_catalogue
 from attn_course.probes.cause import Suspect, find_cause
 from attn_course.probes.compare import Difference, kind_of
-from attn_course.probes.diagnosis import Tried, broken_property, smallest_failure
+from attn_course.probes.diagnosis import broken_property, smallest_failure
 from attn_course.probes.draw import Draw, choose_seed, log_seed, shuffled_order
+from attn_course.probes.evidence import bench_of
 from attn_course.probes.failure import NotStarted, NotStartedReport, ProbeFailure, Report
 from attn_course.probes.memo import remembered
 from attn_course.probes.oracle import as_oracle
@@ -334,7 +335,7 @@ class Probe(Draw):
         if record.outcome.not_started:
             stub = f"`{self.name}` still raises NotImplementedError: write it in the cell above."
             raise NotStarted(NotStartedReport(self.name, stub))
-        tried: Tried = {}
+        bench = bench_of(self.function, self.name, self.catalogue)
         # first, with the words that name a kind of property
         kind = "memory" if claim is not None and "memory" in claim.name else wrong.kind
         cause = find_cause(
@@ -350,14 +351,14 @@ class Probe(Draw):
                 failing=record,
                 right=right,
                 wrong=Difference(kind, wrong.text),
-                tried=tried,
+                bench=bench,
             )
         )
         symptom = wrong.text
         smallest = record
         if wrong.kind != "judges" and right is not None and not self._by_hand(record):
             smallest = smallest_failure(
-                self.function, self.oracle, self.catalogue, self.name, record, right, tried
+                self.function, self.oracle, self.catalogue, self.name, record, right, bench.tried
             )
         if smallest is not record and self.oracle is not None:
             # The words and the example are of the same input.

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from attn_course.probes.catalogue import Call
+from attn_course.probes.values import leaves
 
 Numbers = list[Any]  # float64 arrays, one for each tensor or number of an answer
 
@@ -33,6 +34,7 @@ class Relation:
         forward: What this mistake may make of a right answer, one way or another.
         backward: What may make a right answer of this mistake.
         test: Decides by itself; such a mistake need not show on every input.
+        hint: More words, from an answer, what is right and the call.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Relation:
     forward: tuple[Callable[[Numbers], Numbers | None], ...] = ()
     backward: tuple[Callable[[Numbers], Numbers | None], ...] = ()
     test: Callable[[Numbers, Numbers], bool] | None = None
+    hint: Callable[[Numbers, Numbers, Call], str] | None = None
 
     def holds(self, got: Numbers, base: Numbers) -> bool:
         """Whether an answer has this mistake where ``base`` has not."""
@@ -62,7 +65,18 @@ def close(one: Numbers | None, other: Numbers | None) -> bool:
     """Whether two answers are equal up to rounding; NaN equals NaN."""
     if one is None or other is None or len(one) != len(other):
         return False
-    return all(a.shape == b.shape and bool(alike(a, b).all()) for a, b in zip(one, other))  # noqa: B905
+    return all(
+        a.shape == b.shape and not _apart(a, b) and bool(alike(a, b).all())
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _apart(a: Any, b: Any) -> bool:
+    """Whether one look at the middle shows that two arrays differ: most of them do."""
+    if not a.size:
+        return False
+    x, y = a.item(a.size // 2), b.item(b.size // 2)
+    return abs(x - y) > 3e-5 * abs(y) + 4e-6  # False where something is NaN or infinite
 
 
 def alike(a: Any, b: Any) -> Any:
@@ -221,6 +235,41 @@ def same_but_axes(mine: Numbers, base: Numbers) -> bool:
     return close([a.squeeze() for a in mine], [b.squeeze() for b in base])
 
 
+def _factor(mine: Numbers, base: Numbers) -> float | None:
+    """The one number that every entry of the base was multiplied by, if there is one."""
+    if len(mine) != 1 or len(base) != 1 or mine[0].shape != base[0].shape or mine[0].size < 2:
+        return None
+    a, b = mine[0].reshape(-1), base[0].reshape(-1)
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return None
+    at = int(np.abs(b).argmax())
+    if b[at] == 0 or a[at] == 0:
+        return None
+    ratio = float(a[at] / b[at])
+    return ratio if close([a], [ratio * b]) else None
+
+
+def _multiplied(mine: Numbers, base: Numbers) -> bool:
+    return _factor(mine, base) is not None
+
+
+def _which_factor(mine: Numbers, base: Numbers, call: Call) -> str:
+    """Say a factor in words, by a size of the inputs where one explains it."""
+    ratio = _factor(mine, base) or 1.0
+    tensors = [x for x in leaves((call.args, call.kwargs)) if isinstance(x, Tensor)]
+    words = f"{ratio:.4g}"
+    for size in sorted({n for x in tensors for n in x.shape} - {0, 1}, reverse=True):
+        for power, named in (
+            (1.0, f"{size}, a size of the inputs"),
+            (-1.0, f"1/{size}, one over a size of the inputs"),
+            (0.5, f"the square root of {size}, a size of the inputs"),
+            (-0.5, f"one over the square root of {size}, a size of the inputs"),
+        ):
+            if math.isclose(ratio, size**power, rel_tol=1e-4):
+                words = named
+    return f" On one of the inputs the factor is {words}."
+
+
 RELATIONS = (
     Relation(
         "results in the wrong order",
@@ -235,35 +284,14 @@ RELATIONS = (
         test=same_but_axes,
     ),
     *_relations(),
+    Relation(
+        "every number is multiplied by one factor",
+        "Up to that factor your result is right. Look for a scale, a mean or a sum that is too "
+        "many or missing.",
+        test=_multiplied,
+        hint=_which_factor,
+    ),
 )
-
-
-def factor(mine: Numbers, base: Numbers) -> float | None:
-    """The one number that every entry of the base was multiplied by, if there is one."""
-    if len(mine) != 1 or len(base) != 1 or mine[0].shape != base[0].shape or not mine[0].size:
-        return None
-    a, b = mine[0].reshape(-1), base[0].reshape(-1)
-    if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        return None
-    at = int(np.abs(b).argmax())
-    if b[at] == 0 or a[at] == 0:
-        return None
-    ratio = float(a[at] / b[at])
-    return ratio if close([a], [ratio * b]) else None
-
-
-def describe_factor(ratio: float, sizes: set[int]) -> str:
-    """Say a factor in words, by a size of the inputs where one explains it."""
-    for size in sorted(sizes - {0, 1}):
-        for power, words in (
-            (1.0, f"{size}, a size of the inputs"),
-            (-1.0, f"1/{size}, one over a size of the inputs"),
-            (0.5, f"the square root of {size}, a size of the inputs"),
-            (-0.5, f"one over the square root of {size}, a size of the inputs"),
-        ):
-            if math.isclose(ratio, size**power, rel_tol=1e-4):
-                return words
-    return f"{ratio:.4g}"
 
 
 def changes(call: Call, names: list[str]) -> Iterator[tuple[Any, Change]]:

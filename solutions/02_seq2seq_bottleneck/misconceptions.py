@@ -220,18 +220,6 @@ def shift_exchanged(target, lengths, bos=1, eos=2, pad=0):
     return target_out, target_in
 
 
-@wrong_shift_targets("the end is looked for")
-def shift_first_pad(target, lengths, bos=1, eos=2, pad=0):
-    """You put `eos` where the first `pad` stands. A row that fills all columns has none, and then your
-    search points at its first symbol; the end of each row is given to you.
-    """
-    rows = torch.arange(len(target))
-    read = torch.cat([target.new_full((len(target), 1), bos), target], dim=1)
-    said = torch.cat([target, target.new_full((len(target), 1), pad)], dim=1)
-    said[rows, (target == pad).int().argmax(dim=1)] = eos
-    return read, said
-
-
 @wrong_shift_targets("eos in the last column", but=("values",))
 def shift_eos_last(target, lengths, bos=1, eos=2, pad=0):
     """You put `eos` into the last column of every row. In a short row it then stands behind the

@@ -50,29 +50,11 @@ shift.fault(
     clean=lambda ids, eos, pad, bos: ids,
 )
 shift.fault(
-    "not shifted, without eos",
-    """You only take `eos` away. Each word still stands where it should be said: copying is then
-    the whole task. Every word belongs one place later.""",
-    move=lambda target, bos, pad: target.clone(),
-)
-shift.fault(
     "shifted to the left",
     """Your words move one place forwards in time: the decoder reads tomorrow's word. They should
     come one place later than they are asked for.""",
     move=lambda target, bos, pad: torch.cat([target[:, 1:], start(target, pad)], dim=1),
     clean=lambda ids, eos, pad, bos: ids,
-)
-shift.fault(
-    "shifted twice",
-    """Your words come two places late. The word right before the one that is asked for has to be
-    in view.""",
-    move=lambda target, bos, pad: late(late(target, bos), bos),
-)
-shift.fault(
-    "shifted along the batch",
-    """You shift along the axis of the rows, so that a sentence reads its neighbour. Positions are
-    the second axis.""",
-    move=lambda target, bos, pad: torch.cat([torch.full_like(target[:1], bos), target[:-1]]),
 )
 shift.fault(
     "rolled around",
@@ -81,25 +63,10 @@ shift.fault(
     move=lambda target, bos, pad: target.roll(1, dims=1),
 )
 shift.fault(
-    "rows run into each other",
-    """You shift the table as one long line, so that each row starts with the last token of the row
-    above. Shift along the axis of the positions.""",
-    but=("by_hand",),
-    move=lambda target, bos, pad: torch.cat([start(target, bos)[0], target.flatten()[:-1]]).reshape(
-        target.shape
-    ),
-)
-shift.fault(
     "eos is read",
     """The decoder reads `eos` in your result. Whoever has read it has already stopped; behind the
     last word there is nothing but padding.""",
     clean=lambda ids, eos, pad, bos: ids,
-)
-shift.fault(
-    "eos becomes bos",
-    """Where `eos` stood you write `bos`. A row starts once; behind its last word stands
-    padding.""",
-    clean=lambda ids, eos, pad, bos: hide(ids, eos, bos, bos),
 )
 shift.fault(
     "the last place is always padding",
@@ -115,12 +82,6 @@ shift.fault(
     """Your first place holds padding. The decoder needs a token to start from, and padding is
     masked away; look at what `bos` is for.""",
     move=lambda target, bos, pad: late(target, pad),
-)
-shift.fault(
-    "one place longer",
-    """You put `bos` in front and keep everything behind it, so that there is one place more to
-    read than to say. Input and target of a decoder have the same length.""",
-    move=lambda target, bos, pad: torch.cat([start(target, bos), target], dim=1),
 )
 shift.fault(
     "the first word is overwritten",
@@ -204,11 +165,6 @@ mask.fault(
     order=lambda ids: torch.ones_like(past(ids)).tril(1),
 )
 mask.fault(
-    "only itself",
-    """Every position sees itself alone. What is allowed is the whole past.""",
-    order=lambda ids: torch.eye(ids.shape[1]).bool(),
-)
-mask.fault(
     "padding is open",
     """You close the future and forget the padding. A short sentence then depends on how long the
     others in its batch are.""",
@@ -223,26 +179,6 @@ mask.fault(
     words=lambda ids, pad: real(ids, 0),
 )
 mask.fault(
-    "words are open and padding is what is looked for",
-    """You compare for equality where the words differ from padding: your mask opens padding and
-    closes the words.""",
-    words=lambda ids, pad: ids == pad,
-)
-mask.fault(
-    "numbers above that of padding",
-    """You take as words what has a larger number than padding. With 0 it is the same; any other
-    number may stand for padding.""",
-    fails=("padding", "other_pad"),
-    words=lambda ids, pad: ids > pad,
-)
-mask.fault(
-    "padding only at the end",
-    """You count the words of a row and open so many places from the left. Padding may stand
-    anywhere, and then the places are others.""",
-    fails=("padding", "other_pad"),
-    words=lambda ids, pad: torch.arange(ids.shape[1]) < real(ids, pad).sum(1, keepdim=True),
-)
-mask.fault(
     "closed from the first padding on",
     """You close everything behind the first padding. It may stand anywhere, and words may
     follow.""",
@@ -255,13 +191,6 @@ mask.fault(
     each row of the batch.""",
     fails=("padding", "other_pad"),
     words=lambda ids, pad: real(ids[:1], pad).expand_as(ids),
-)
-mask.fault(
-    "padding of any row for all",
-    """A place is closed in all sentences when one of them has padding there. Each row of the batch
-    has padding of its own.""",
-    fails=("padding", "other_pad"),
-    words=lambda ids, pad: real(ids, pad).all(0).expand_as(ids),
 )
 mask.fault(
     "padding is closed for those who ask",
@@ -284,12 +213,6 @@ mask.fault(
     join=torch.logical_or,
 )
 mask.fault(
-    "only one of the two",
-    """You join the two conditions by "exclusive or" or by a comparison. Both conditions must
-    hold.""",
-    join=torch.logical_xor,
-)
-mask.fault(
     "True where it is forbidden",
     """Your mask says what is forbidden. Here True means "may be attended to", as in torch's
     `scaled_dot_product_attention`.""",
@@ -302,22 +225,10 @@ mask.fault(
     finish=lambda m: m[:, 0],
 )
 mask.fault(
-    "the axis for the heads in front",
-    """Your first two axes are exchanged: the batch comes first, then the heads.""",
-    but=("by_hand",),
-    finish=lambda m: m.transpose(0, 1),
-)
-mask.fault(
     "numbers in place of booleans",
     """You return 0 and minus infinity. That can be added to scores; here a boolean mask is asked
     for.""",
     finish=lambda m: torch.zeros(m.shape).masked_fill(~m, -torch.inf),
-)
-mask.fault(
-    "0 and 1 in place of booleans",
-    """You return numbers, 0 and 1. Added to scores they would close nothing; a boolean mask is
-    asked for.""",
-    finish=lambda m: m.float(),
 )
 
 # --- cross_attention ---------------------------------------------------------------------------
@@ -410,18 +321,6 @@ cross.fault(
     texts=lambda x, m: (x, m, x),
 )
 cross.fault(
-    "the source looks at itself",
-    """Queries are made from the source as well. The target asks: there is one row of the result
-    for each of its positions.""",
-    texts=lambda x, m: (m, m, m),
-)
-cross.fault(
-    "the keys are handed over",
-    """You mix the keys. What a source word is found by and what it hands over are made by two
-    matrices; look at the last factor of the formula.""",
-    matrices=lambda q, k, v: (q, k, k),
-)
-cross.fault(
     "key and value exchanged",
     """You compare by the values and hand over the keys. With equal sizes nothing breaks; compare
     your names with the formula.""",
@@ -442,13 +341,6 @@ cross.fault(
     scale=lambda q, *parts: 1 / q.shape[-1],
 )
 cross.fault(
-    "multiplied by the root",
-    """You multiply by the root where the formula divides: the softmax is pushed to a single
-    word.""",
-    but=("by_hand",),
-    scale=lambda q, *parts: q.shape[-1] ** 0.5,
-)
-cross.fault(
     "scaled by the width of a value",
     """You divide by the root of the width of a value. A product is a sum over the entries of query
     and key.""",
@@ -460,24 +352,6 @@ cross.fault(
     entries of query and key, after the matrices.""",
     but=("by_hand", "gradient"),
     scale=lambda *parts: parts[3].shape[-1] ** -0.5,
-)
-cross.fault(
-    "scaled by the width of the source",
-    """You divide by the root of the width of the source vectors. A product is a sum over the
-    entries of query and key, after the matrices.""",
-    scale=lambda *parts: parts[4].shape[-1] ** -0.5,
-)
-cross.fault(
-    "scaled by the length of the source",
-    """You divide by the root of the number of source words. A product is a sum over the entries of
-    a vector, however long the text is.""",
-    scale=lambda q, k, *parts: k.shape[1] ** -0.5,
-)
-cross.fault(
-    "the look at the source is causal",
-    """Your first target position sees the first source word only, the second one two. The whole
-    source is known before the first word is written; nothing in it is the future.""",
-    weigh=lambda s, m: soft(s, torch.ones_like(s).bool().tril() & (m is None or m)),
 )
 cross.fault(
     "softmax over the target",
@@ -513,27 +387,11 @@ cross.fault(
     allow=lambda mask: None if mask is None else mask[:1, None, :],
 )
 cross.fault(
-    "padding only at the end of the source",
-    """You count the real words of a source and open so many places from the left. The mask may be
-    True anywhere.""",
-    fails=("mask",),
-    allow=lambda mask: (
-        None if mask is None else (torch.arange(mask.shape[1]) < mask.sum(1, keepdim=True))[:, None]
-    ),
-)
-cross.fault(
     "masked scores set to 0",
     """You set the scores of padding to 0. That is a score like any other, and its exponential is
     1. Which score has the exponential 0?""",
     fails=("mask", "no_source"),
     weigh=lambda s, m: closed(s, m, 0.0).softmax(-1),
-)
-cross.fault(
-    "the mask is added as a number",
-    """You add the mask to the scores, so that real words get 1 more than padding. Which score has
-    the exponential 0?""",
-    fails=("mask", "no_source"),
-    weigh=lambda s, m: (s if m is None else s + m.to(s.dtype)).softmax(-1),
 )
 cross.fault(
     "the mask comes after the softmax",
@@ -555,13 +413,6 @@ cross.fault(
     same very negative number, and a softmax of equal scores is even.""",
     fails=("no_source",),
     weigh=lambda s, m: closed(s, m, -1e9).softmax(-1),
-)
-cross.fault(
-    "a row without a source sees everything",
-    """A sentence without any real source word looks at its padding as if all of it were real. The
-    contract asks for an output of 0.""",
-    fails=("no_source",),
-    weigh=lambda s, m: soft(s, m if m is None else m | ~m.any(-1, keepdim=True)),
 )
 cross.fault(
     "no gradient to queries and keys",
@@ -649,12 +500,6 @@ smooth.fault(
     ),
 )
 smooth.fault(
-    "divided by one word too few",
-    """You divide the share of the rest by V - 1 and still add up all V words. The parts of the
-    target sum to more than one.""",
-    mix=lambda right, logs, e, words: (1 - e) * right + e * logs.sum(-1) / (logs.shape[-1] - 1),
-)
-smooth.fault(
     "the right word left out, divided by all",
     """You leave the right word out of the sum and divide by V all the same. The parts of the
     target sum to less than one.""",
@@ -667,12 +512,6 @@ smooth.fault(
     mix=lambda right, logs, e, words: (1 - e) * right + e * (logs * words).sum(-1) / words.sum(),
 )
 smooth.fault(
-    "a share for every word, not one for all",
-    """You give $\\varepsilon$ to each word, where all of them share one $\\varepsilon$. The inner
-    sum is divided by the number of words.""",
-    mix=lambda right, logs, e, words: (1 - e) * right + e * logs.sum(-1),
-)
-smooth.fault(
     "the right word keeps its whole share",
     """You add the second term and leave the first as it was. The target would sum to more than
     one: what all words get is taken from the right one.""",
@@ -683,12 +522,6 @@ smooth.fault(
     """You mix the probability with an even share and take the logarithm of the mixture. That
     smooths the model; what is smoothed here is the target.""",
     mix=lambda right, logs, e, words: ((1 - e) * right.exp() + e / logs.shape[-1]).log(),
-)
-smooth.fault(
-    "the second term is subtracted",
-    """You subtract the share of all words. Both terms have the same sign: look at the bracket that
-    the minus stands in front of.""",
-    mix=lambda right, logs, e, words: (1 - e) * right - e * logs.mean(-1),
 )
 smooth.fault(
     "the minus is missing",
@@ -709,19 +542,6 @@ smooth.fault(
     the smaller your loss. Divide by how many count.""",
     fails=("padding", "gradient"),
     over=lambda each, counts: (each * counts).mean(),
-)
-smooth.fault(
-    "padding adds to the sum",
-    """You divide by the number of words and add up all positions, padding too. Leave it out of
-    both.""",
-    fails=("padding", "gradient"),
-    over=lambda each, counts: each.sum() / counts.sum(),
-)
-smooth.fault(
-    "only padding counts",
-    """You keep the positions of padding and leave the words out: the comparison is the wrong way
-    round.""",
-    over=lambda each, counts: each[~counts].mean(),
 )
 smooth.fault(
     "the mean of the rows' means",
@@ -750,13 +570,6 @@ smooth.fault(
     argument.""",
     fails=("by_hand", "padding"),
     skip=lambda pad: 0,
-)
-smooth.fault(
-    "the most probable word in place of the right one",
-    """You take the largest log-probability. The loss asks for the word that stands in the target,
-    whether or not the model likes it.""",
-    but=("by_hand",),
-    pick=lambda logs, target: logs.amax(-1),
 )
 smooth.fault(
     "the softmax leaves the range of numbers",
@@ -789,11 +602,6 @@ smooth.fault(
     """Your softmax runs over the positions of a row: they compete for each word. At each position
     the words compete.""",
     log=lambda logits: logits.log_softmax(1),
-)
-smooth.fault(
-    "logarithms to the base 2",
-    """You take logarithms to the base 2. The formula has natural ones.""",
-    log=lambda logits: logits.log_softmax(-1) / math.log(2),
 )
 smooth.detached()
 
@@ -1036,11 +844,6 @@ greedy.fault(
     at=lambda logits, t: logits.mean(1),
 )
 greedy.fault(
-    "the least probable token",
-    """You take the token with the smallest logit.""",
-    choose=lambda logits: logits.argmin(-1),
-)
-greedy.fault(
     "one token for all rows",
     """All rows get the token of the first one. Each row has a prefix of its own.""",
     fails=("rows_end_apart",),
@@ -1086,12 +889,6 @@ greedy.fault(
     finish=lambda written, prefix, eos: torch.cat([prefix[:, :1], written], dim=1)[:, :-1],
 )
 greedy.fault(
-    "bos in front",
-    """Your result has `bos` in front and one column too many. It is what the model reads first,
-    not something it said.""",
-    finish=lambda written, prefix, eos: torch.cat([prefix[:, :1], written], dim=1),
-)
-greedy.fault(
     "as wide as the longest row",
     """Your table is only as wide as the longest row that was written. The contract fixes
     `max_length` columns, so that results of several batches fit together.""",
@@ -1103,18 +900,6 @@ greedy.fault(
     """You fill up with 0 whatever `pad` says. Look at the last argument.""",
     fails=("other_ids",),
     ids=lambda bos, eos, pad: (bos, eos, 0),
-)
-greedy.fault(
-    "filled up with eos",
-    """Behind the end of a row you repeat `eos`. It is said once; what follows is `pad`.""",
-    but=("cut_off",),
-    ids=lambda bos, eos, pad: (bos, eos, eos),
-)
-greedy.fault(
-    "the numbers of one model",
-    """You write 1 and 2 where `bos` and `eos` are asked for. Another model has other numbers.""",
-    fails=("other_ids",),
-    ids=lambda bos, eos, pad: (1, 2, pad),
 )
 
 # --- bleu --------------------------------------------------------------------------------------
@@ -1228,13 +1013,6 @@ score.fault(
     share=lambda said, wanted: len(said.keys() & wanted.keys()),
 )
 score.fault(
-    "as often as the reference has it",
-    """You count a shared run as often as it stands in the reference, however rarely it was said.
-    Take the smaller of the two numbers.""",
-    fails=("corpus",),
-    share=lambda said, wanted: sum(times for run, times in wanted.items() if run in said),
-)
-score.fault(
     "clipped by all references together",
     """You look a run up in all references at once. A run counts only where it stands in the
     reference of its own sentence, and at most as often.""",
@@ -1256,31 +1034,11 @@ score.fault(
     among=lambda pairs, share: share(*(sum(part, Counter()) for part in zip(*pairs, strict=True))),
 )
 score.fault(
-    "runs across sentences",
-    """You join all sentences before you cut runs out of them, so that runs begin in one sentence
-    and end in the next.""",
-    fails=("corpus",),
-    texts=lambda *texts: tuple([[word for row in text for word in row]] for text in texts),
-)
-score.fault(
     "candidates and references exchanged",
     """You measure the references by the candidates. Precision asks how much of what was *said* is
     right.""",
     fails=("length", "corpus"),
     texts=lambda candidates, references: (references, candidates),
-)
-score.fault(
-    "shares of the reference",
-    """You divide by the runs of the reference: how much of it was found. That is recall; BLEU asks
-    how much of what was said is right, and leaves the rest to the length.""",
-    fails=("length", "corpus"),
-    base=lambda said, wanted: wanted,
-)
-score.fault(
-    "divided by the different runs",
-    """You divide by the number of different runs. One that is said twice is two runs.""",
-    but=("length", "no_match"),
-    base=lambda said, wanted: Counter(said.keys()),
 )
 score.fault(
     "the mean of the sentences' precisions",
@@ -1290,12 +1048,6 @@ score.fault(
     divide=lambda hits, totals: (
         sum(h / t if t else 0.0 for h, t in zip(hits, totals, strict=True)) / len(hits)
     ),
-)
-score.fault(
-    "one is added to every count",
-    """You add 1 to matches and runs. That keeps single sentences from scoring 0; corpus BLEU has
-    no such thing.""",
-    divide=lambda hits, totals: (sum(hits) + 1) / (sum(totals) + 1),
 )
 score.fault(
     "the last run is missing",
@@ -1325,20 +1077,6 @@ score.fault(
     penalty for short ones; long ones are punished by their precisions.""",
     fails=("length", "corpus"),
     lengths=lambda c, r: math.exp(1 - r / c) if c else 0.0,
-)
-score.fault(
-    "long ones are punished",
-    """Your length factor is below 1 for candidates that are longer than their references, and not
-    for short ones. Look at which length stands above the line.""",
-    fails=("length", "corpus"),
-    lengths=lambda c, r: min(1.0, math.exp(1 - c / r)),
-)
-score.fault(
-    "length as a plain ratio",
-    """You multiply by the ratio of the lengths. The formula has an exponential, which punishes a
-    candidate of half the length by more than a half.""",
-    fails=("length", "corpus"),
-    lengths=lambda c, r: min(1.0, c / r) if c else 0.0,
 )
 score.fault(
     "the 1 of the exponent is missing",
@@ -1385,13 +1123,6 @@ score.fault(
     mean=math.prod,
 )
 score.fault(
-    "the fourth root of any number of orders",
-    """You take the fourth root whatever `max_order` says. As many precisions as were multiplied,
-    so deep is the root.""",
-    but=("no_match",),
-    mean=lambda precisions: math.prod(precisions) ** 0.25,
-)
-score.fault(
     "orders without a match are left out",
     """You leave out the orders that have no match. Then the result is not 0 as soon as one word is
     right.""",
@@ -1404,13 +1135,6 @@ score.fault(
     happens; the contract says what the result is.""",
     fails=("corpus", "no_match"),
     mean=lambda precisions: math.exp(sum(map(math.log, precisions)) / len(precisions)),
-)
-score.fault(
-    "times a hundred",
-    """You return a percentage. Papers print BLEU like that; here a number from 0 to 1 is asked
-    for.""",
-    but=("no_match",),
-    finish=lambda score: 100 * score,
 )
 
 

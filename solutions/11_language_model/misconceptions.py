@@ -89,11 +89,6 @@ bits.fault(
     over=lambda each, counts: each[counts].sum(),
 )
 bits.fault(
-    "divided by the number of texts",
-    """You divide by the number of texts. Asked is the cost of one character.""",
-    over=lambda each, counts: each[counts].sum() / len(each),
-)
-bits.fault(
     "the mean of the texts' means",
     """You average each text by itself, and then the texts. A character of a short text weighs more
     than one of a long one; the formula has one sum.""",
@@ -128,20 +123,6 @@ bits.fault(
     over=lambda each, counts: each.mean(),
 )
 bits.fault(
-    "padding is read as the last word",
-    """You look up the probability of the target -1, which Python takes for the last word. Padding
-    is no word; leave these places out before you look up.""",
-    fails=("padding",),
-    pick=lambda log_p, t: chosen(log_p, t % log_p.shape[-1]),
-    over=lambda each, counts: each.mean(),
-)
-bits.fault(
-    "word 0 is taken for padding",
-    """You leave out the targets that are 0. Padding is -1 here, and 0 is a word like any other.""",
-    but=("large",),
-    count=lambda targets: targets > 0,
-)
-bits.fault(
     "softmax over the places",
     """Your softmax runs over the places of the text. At one place the probabilities of all words
     sum to one; look at the axis.""",
@@ -166,12 +147,6 @@ bits.fault(
     the logarithm of that number; log_softmax needs no such help.""",
     fails=("large",),
     log=lambda logits: (logits.softmax(-1) + 1e-12).log(),
-)
-bits.fault(
-    "shifted once more",
-    """You compare each guess with the target after it. The two are aligned already: the shift was
-    made when the targets were cut out of the text.""",
-    align=lambda logits, targets: (logits[:, :-1], targets[:, 1:]),
 )
 
 # --- top_p -------------------------------------------------------------------------------------
@@ -275,19 +250,6 @@ top.fault(
     sort=lambda parts: (parts, torch.arange(parts.shape[-1]).expand_as(parts)),
 )
 top.fault(
-    "the places of the sort for ids",
-    """You use the mask of the sorted words for the words as they came. Place 0 of the sort is some
-    other id: bring the mask back to the old order.""",
-    back=lambda kept, order: kept,
-)
-top.fault(
-    "brought back in the wrong direction",
-    """You bring the mask back by gathering with the order of the sort. That applies the order a
-    second time; it has to be undone (scatter, or the argsort of the order).""",
-    but=("one",),
-    back=lambda kept, order: kept.gather(-1, order),
-)
-top.fault(
     "no softmax",
     """You add up logits. What must reach p are probabilities.""",
     but=("one",),
@@ -322,12 +284,6 @@ top.fault(
     """You return probabilities. Filters are applied one after the other, and each expects logits;
     a softmax of probabilities would be nearly flat.""",
     finish=lambda logits: logits.softmax(-1),
-)
-top.fault(
-    "log-probabilities are returned",
-    """You return logarithms of probabilities. The words that stay keep the logits with which they
-    came.""",
-    finish=lambda logits: logits.log_softmax(-1),
 )
 
 # --- sample_next -------------------------------------------------------------------------------
@@ -396,12 +352,6 @@ sample.fault(
     walk=lambda parts, u: int(
         parts.sort(descending=True)[1][drawn(parts.sort(descending=True)[0], u)]
     ),
-)
-sample.fault(
-    "from the last word down",
-    """You walk from the last word to the first, or take 1 minus the random number. Walk in the
-    order of the ids.""",
-    walk=lambda parts, u: len(parts) - 1 - drawn(parts.flip(0), u),
 )
 sample.fault(
     "one word too early",
@@ -475,29 +425,12 @@ sample.fault(
     limit=lambda logits, k: topmost(logits, k and k + 1),
 )
 sample.fault(
-    "one word less than k",
-    """You keep k - 1 words: the k-th largest itself goes. It stays.""",
-    fails=("top_k",),
-    limit=lambda logits, k: (
-        logits
-        if k is None
-        else logits.masked_fill(logits <= logits.sort().values[-min(k, len(logits))], -torch.inf)
-    ),
-)
-sample.fault(
     "the first k words",
     """You keep the words with the ids below k. Asked are the k words with the largest logits.""",
     fails=("top_k",),
     limit=lambda logits, k: (
         logits if k is None else logits.masked_fill(torch.arange(len(logits)) >= k, -torch.inf)
     ),
-)
-sample.fault(
-    "the k smallest are kept",
-    """You keep the k unlikeliest words and drop the others. Look at which end of the sorted logits
-    you cut.""",
-    fails=("top_k",),
-    limit=lambda logits, k: -topmost(-logits, k, torch.inf),
 )
 sample.fault(
     "words that are cut keep the logit 0",
@@ -582,12 +515,6 @@ cached.fault(
     give=lambda output, all, new, old: output,
 )
 cached.fault(
-    "three results",
-    """You return output, keys and values side by side. Asked are two things: the output and the
-    pair that is the cache.""",
-    give=lambda output, all, new, old: (output, *all),
-)
-cached.fault(
     "new keys stand before the old ones",
     """You put the new keys and values in front. The mask and the next step count on the oldest
     coming first.""",
@@ -649,12 +576,6 @@ cached.fault(
     """You divide by the root of the number of keys. It grows with every word that is written; a
     product is a sum over the entries of a key.""",
     scale=lambda keys, values: keys.shape[-2] ** 0.5,
-)
-cached.fault(
-    "divided by the root of the value's size",
-    """You divide by the root of the number of entries of a value. A product is a sum over the
-    entries of a key.""",
-    scale=lambda keys, values: values.shape[-1] ** 0.5,
 )
 cached.fault(
     "softmax over the queries",
@@ -773,14 +694,6 @@ grouped.fault(
     values=averaged,
 )
 grouped.fault(
-    "groups in reverse",
-    """Your first heads of queries use the last head of keys and values. Count the groups from
-    0.""",
-    but=("one",),
-    keys=lambda x, heads: spread(x.flip(1), heads),
-    values=lambda x, heads: spread(x.flip(1), heads),
-)
-grouped.fault(
     "the queries of a group are averaged",
     """You average the queries of a group before they look. Then the heads of a group all find the
     same: only keys and values are shared, every head asks for itself.""",
@@ -793,12 +706,6 @@ grouped.fault(
     queries has an output of its own.""",
     but=("same",),
     finish=lambda y, groups: y.unflatten(1, (groups, -1)).mean(2),
-)
-grouped.fault(
-    "the axis of the groups is left",
-    """Your result has an axis for the groups and one for the heads in a group. Join the two.""",
-    but=("gradient",),
-    finish=lambda y, groups: y.unflatten(1, (groups, -1)),
 )
 grouped.fault(
     "heads joined in the wrong order",
@@ -826,12 +733,6 @@ grouped.fault(
     entries of a key.""",
     but=("by_hand",),
     scale=lambda query, value: value.shape[-1] ** 0.5,
-)
-grouped.fault(
-    "scaled by the number of heads",
-    """You divide by the root of the number of heads. A product is a sum over the entries of a
-    key.""",
-    scale=lambda query, value: query.shape[1] ** 0.5,
 )
 grouped.fault(
     "softmax over the queries",
@@ -941,12 +842,6 @@ latent.fault(
     head has its own.""",
     fails=("values", "gradient"),
     matrices=lambda k, v: (k[:1], v[:1]),
-)
-latent.fault(
-    "one head's way up for the values",
-    """All heads bring their sum up by the matrix of head 0. Each head has a matrix of its own.""",
-    fails=("values", "gradient"),
-    matrices=lambda k, v: (k, v[:1]),
 )
 latent.fault(
     "softmax over the queries",
@@ -1083,13 +978,6 @@ accept.fault(
     left=lambda target, draft, i: draft[i],
 )
 accept.fault(
-    "the size of the difference",
-    """After a refusal you draw from the absolute difference. Where the draft has too much, nothing
-    is owed: only the positive part counts.""",
-    but=("accepted",),
-    left=lambda target, draft, i: (target[i] - draft[i]).abs(),
-)
-accept.fault(
     "what the draft has more",
     """After a refusal you draw from what the draft has more than the target. It is the other way
     round that something is owed.""",
@@ -1132,26 +1020,12 @@ accept.fault(
     walk=lambda rest, u: drawn(rest, u, torch.lt),
 )
 accept.fault(
-    "drawn with the number that refused",
-    """You draw with the random number of the place. It has decided on the refusal already, so it
-    is no longer even: both draws use the last one.""",
-    fails=("refused",),
-    luck=lambda uniforms, i: float(uniforms[i]),
-)
-accept.fault(
     "on after a refusal",
     """You go on with the next drafted word after a refusal. It was written for another beginning
     of the text; everything after a refusal must go.""",
     but=("accepted",),
     refuse=lambda word, other: ([other], False),
     add=lambda refused: True,
-)
-accept.fault(
-    "on after a refusal, without a last word",
-    """You go on with the next drafted word after a refusal. It was written for another beginning
-    of the text; everything after a refusal must go.""",
-    fails=("refused",),
-    refuse=lambda word, other: ([other], False),
 )
 accept.fault(
     "the refused word is left out",
@@ -1500,13 +1374,6 @@ whole.fault(
     places=lambda past, new: torch.arange(new),
 )
 whole.fault(
-    "positions from 1",
-    """Your positions start at 1. Distances stay the same, but nothing else in the model agrees
-    with it; and one step too far is easily made when the cache grows.""",
-    fails=("text",),
-    places=lambda past, new: past + (past > 0) + torch.arange(new),
-)
-whole.fault(
     "no norm before the parts",
     """You feed attention and the feed-forward part with the vectors as they are. Each of them
     reads what the norm makes of its input.""",
@@ -1570,11 +1437,6 @@ whole.fault(
     turn=lambda q, k, v, places: (q, apply_rope(k, places), v),
 )
 whole.fault(
-    "only the queries are turned",
-    """Your keys are not turned. A distance shows only where both are.""",
-    turn=lambda q, k, v, places: (apply_rope(q, places), k, v),
-)
-whole.fault(
     "the values are turned as well",
     """You turn the values, too. Positions matter for the comparison; what is handed over stays as
     it is.""",
@@ -1584,12 +1446,6 @@ whole.fault(
     "one cache for all blocks",
     """Your blocks share one cache. Each block has keys and values of its own.""",
     slot=lambda i: 0,
-)
-whole.fault(
-    "heads cut across",
-    """You cut the features into heads across: feature i goes to head i modulo H. Each head has
-    rows that stand together. Look at the order of the two sizes when you split.""",
-    deal=lambda x, heads: x.unflatten(-1, (-1, heads)).permute(2, 0, 1)[None],
 )
 whole.fault(
     "the prompt is returned as well",

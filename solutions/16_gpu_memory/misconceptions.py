@@ -260,9 +260,11 @@ product.fault(
 
 
 def counted(
-    M, N, K, itemsize, block_m, block_n, *, rounded=up, first=None, second=None, result=None, size=1
-):
+    M, N, K, itemsize, block_m, block_n, *, rounded=up, first=None, second=None, result=None,
+    size=1, edge=lambda size, block: size,
+):  # fmt: skip
     across, down = rounded(N, block_n), rounded(M, block_m)
+    M, N = edge(M, block_m), edge(N, block_n)
     entries = M * K * across if first is None else first(M, N, K, across, down)
     entries += K * N * down if second is None else second(M, N, K, across, down)
     entries += M * N if result is None else result(M, N, K)
@@ -302,6 +304,13 @@ moved.fault(
     too.""",
     fails=("sizes",),
     rounded=lambda size, block: size // block,
+)
+moved.fault(
+    "tiles at the edge count in full",
+    """You count every tile as large as the others. What is masked at the edge is not read, and not
+    written.""",
+    fails=("sizes",),
+    edge=lambda size, block: up(size, block) * block,
 )
 moved.fault(
     "the result is forgotten",

@@ -1,7 +1,5 @@
 """Wrong answers on the way to attention in tiles: name, message, the tests they fail."""
 
-import math
-
 import torch
 
 from attn_course.probes import WrongAnswers, call, witnesses
@@ -70,15 +68,6 @@ lse.fault(
     rescale=lambda total, top, shift: total,
 )
 lse.fault(
-    "the correction is upside down",
-    """You multiply the sum so far by e^(new - old). The new maximum is the larger one, so that this
-    makes the old terms larger; they must become smaller.""",
-    but=("memory",),
-    rescale=lambda total, top, shift: (
-        total * (shift - top).masked_fill(top == -torch.inf, 0.0).exp()
-    ),
-)
-lse.fault(
     "the maximum of the last block",
     """Your maximum is that of the block you read, also where an earlier block had a larger one. It
     may fall then, and the correction overflows. A running maximum never falls.""",
@@ -86,25 +75,11 @@ lse.fault(
     maximum=lambda top, block: block.amax(dim=-1),
 )
 lse.fault(
-    "the maximum of the first block",
-    """You take the maximum of the first block and keep it. A later block may be far above it, and its
-    exponentials overflow.""",
-    fails=("large",),
-    maximum=lambda top, block: torch.where(top == -torch.inf, block.amax(dim=-1), top),
-)
-lse.fault(
     "no maximum",
     """You add up the exponentials as they are. Above about 88 they overflow in float32, and far below
     0 all of them vanish.""",
     fails=("large",),
     maximum=lambda top, block: torch.zeros_like(top),
-)
-lse.fault(
-    "one maximum for all rows",
-    """You subtract one number from the whole block. A row that lies far below it keeps nothing but
-    zeros. Every row has a maximum of its own.""",
-    fails=("large",),
-    maximum=lambda top, block: torch.maximum(top, block.amax()),
 )
 lse.fault(
     "the maximum is not added back",
@@ -120,13 +95,6 @@ lse.fault(
     finish=lambda total, top: total * open_shift(top).exp(),
 )
 lse.fault(
-    "a logarithm of another base",
-    """Your logarithm is one of base 2. It is natural here; kernels use powers of two inside, and
-    change back at the end.""",
-    but=("memory",),
-    finish=lambda total, top: ended(total, top) / math.log(2),
-)
-lse.fault(
     "the last block is dropped",
     """The entries behind the last whole block are never read. Count the blocks upwards, and let the
     last one be shorter.""",
@@ -135,13 +103,6 @@ lse.fault(
         scores[..., i : i + size]
         for i in range(0, scores.shape[-1] - size + 1 if scores.shape[-1] > size else 1, size)
     ],
-)
-lse.fault(
-    "the first block is left out",
-    """Your loop begins with the second block, or overwrites what the first one gave. Every block
-    takes part, the first one too.""",
-    but=("memory",),
-    blocks=lambda scores, size: scores.split(size, dim=-1)[1:],
 )
 lse.fault(
     "minus infinity minus minus infinity",
@@ -159,15 +120,6 @@ def lse_whole(scores, block_size):
     """
     top = open_shift(scores.amax(dim=-1))
     return (scores - top[..., None]).exp().sum(dim=-1).log() + top
-
-
-@lse("the sum of the blocks' results", but=("memory",))
-def lse_added(scores, block_size):
-    """You add up the log-sum-exps of the blocks. Logarithms of sums do not add: e^a + e^b is not
-    e^(a + b).
-    """
-    parts = scores.split(block_size, dim=-1)
-    return torch.stack([online(part, part.shape[-1]) for part in parts]).sum(0)
 
 
 # --- tiled_attention ---------------------------------------------------------------------------
@@ -281,14 +233,6 @@ tiled.fault(
     rescale_output=lambda old, rescale: old,
 )
 tiled.fault(
-    "the correction is upside down",
-    """You divide by the correction where it should be a factor, or the difference of old and new
-    maximum has the wrong sign: old terms become larger when a larger maximum turns up.""",
-    fails=NUMBERS[1:],
-    rescale_sum=lambda old, rescale: old / rescale.clamp(min=1e-30),
-    rescale_output=lambda old, rescale: old / rescale.clamp(min=1e-30),
-)
-tiled.fault(
     "no running maximum",
     """You take the exponentials of the scores as they are. With ordinary numbers that is right; above
     about 88 they overflow in float32.""",
@@ -296,38 +240,10 @@ tiled.fault(
     maximum=lambda top, scores: torch.zeros_like(top),
 )
 tiled.fault(
-    "the maximum of the last tile",
-    """Your maximum is that of the tile at hand, also where an earlier one was larger. It may fall
-    then, and what was small is blown up until it overflows.""",
-    fails=("causal", "large"),
-    maximum=lambda top, scores: scores.amax(dim=-1),
-)
-tiled.fault(
-    "one maximum for all rows",
-    """You subtract the largest score of the whole tile. A row far below it keeps nothing but zeros,
-    and 0 is divided by 0. Every query has a maximum of its own.""",
-    fails=("large",),
-    maximum=lambda top, scores: torch.maximum(top, scores.amax()),
-)
-tiled.fault(
     "no scale",
     """Your scores are the plain products. Look at what the formula divides them by.""",
     fails=NUMBERS,
     score=lambda rows, keys, value: rows @ keys.mT,
-)
-tiled.fault(
-    "divided by the root of the value's size",
-    """You divide by the square root of the number of entries of a value. The products are sums over
-    the entries of query and key.""",
-    fails=NUMBERS,
-    score=lambda rows, keys, value: rows @ keys.mT * value.shape[-1] ** -0.5,
-)
-tiled.fault(
-    "divided by the root of the tile's size",
-    """You divide by the square root of the number of keys in a tile. A product is a sum over the
-    entries of a vector, and the tile does not enter it.""",
-    fails=NUMBERS,
-    score=lambda rows, keys, value: rows @ keys.mT * keys.shape[-2] ** -0.5,
 )
 tiled.fault(
     "the last keys are dropped",
@@ -337,40 +253,10 @@ tiled.fault(
     key_tiles=lambda length, size: range(0, max(length // size, 1) * size, size),
 )
 tiled.fault(
-    "the last queries are dropped",
-    """The queries behind the last whole tile get no output. Count the tiles upwards, and let the last
-    one be smaller.""",
-    fails=("ragged", "causal", "large"),
-    row_tiles=lambda length, size: range(0, max(length // size, 1) * size, size),
-)
-tiled.fault(
-    "the last tile is counted twice",
-    """Where the length is no multiple of the tile, your last tile reaches back into the one before
-    it, and some keys count twice. Let it be smaller instead.""",
-    fails=("by_hand", "ragged", "causal", "large"),
-    key_tiles=lambda length, size: (min(j, max(length - size, 0)) for j in range(0, length, size)),
-)
-tiled.fault(
     "the mask is ignored",
     """`is_causal` changes nothing: every query sees the keys behind it.""",
     fails=("causal",),
     close=lambda scores, i, j, length, keys: scores,
-)
-tiled.fault(
-    "the mask is one tile wide",
-    """Inside a tile you count queries and keys from 0, so that every tile is closed above its own
-    diagonal. The positions are those of the whole sequence.""",
-    fails=("causal",),
-    close=lambda scores, i, j, length, keys: closed_above(scores, 0, 0, length, keys),
-)
-tiled.fault(
-    "whole tiles only",
-    """You skip the tiles above the diagonal and leave those on it open: there, a query sees keys
-    behind it. The tiles on the diagonal need the mask inside.""",
-    fails=("causal",),
-    close=lambda scores, i, j, length, keys: scores.masked_fill(
-        torch.tensor(j > i + scores.shape[-2] - 1), -torch.inf
-    ),
 )
 tiled.fault(
     "the diagonal is closed",
@@ -378,15 +264,6 @@ tiled.fault(
     with nothing.""",
     fails=("causal",),
     close=lambda scores, i, j, length, keys: closed_above(scores, i - 1, j, length, keys),
-)
-tiled.fault(
-    "the mask counts from the right",
-    """With more keys than queries your last query sees the last key: you align the ends. Here both
-    count from the left.""",
-    fails=("causal",),
-    close=lambda scores, i, j, length, keys: closed_above(
-        scores, i + keys - length, j, length, keys
-    ),
 )
 tiled.fault(
     "divided in every tile",
@@ -415,19 +292,6 @@ tiled.fault(
     asked for is the logarithm of the sum of e^score.""",
     fails=NUMBERS,
     logarithm=lambda top, total: total,
-)
-tiled.fault(
-    "the log-sum-exp of base 2",
-    """Your output is right. Your second result is a logarithm of base 2; here it is natural.""",
-    fails=NUMBERS,
-    logarithm=lambda top, total: natural(top, total) / math.log(2),
-)
-tiled.fault(
-    "weights in low precision",
-    """You round the weights to 16 bits before they meet the values, and lose the digits that float32
-    and float64 had.""",
-    but=("memory",),
-    mix=lambda weights, values: weights.half().to(weights.dtype) @ values,
 )
 
 
@@ -504,26 +368,6 @@ tiles.fault(
     future. Query i sees the keys 0 to i.""",
     some=lambda k0, k1, q0, q1: k1 >= q0,
     every=lambda k0, k1, q0, q1: k0 >= q1,
-)
-tiles.fault(
-    "the tiles are compared by their numbers",
-    """You compare the number of the tile of keys with that of the tile of queries. That is right
-    where tiles are as wide as high. Compare positions.""",
-    some=lambda k0, k1, q0, q1: torch.arange(k0.numel()) <= torch.arange(q0.numel())[:, None],
-    every=lambda k0, k1, q0, q1: torch.arange(k0.numel()) < torch.arange(q0.numel())[:, None],
-)
-tiles.fault(
-    "a tile counts by its first query",
-    """You skip a tile that its first query may not see. Its last query may see some of it: look at
-    the lower left corner.""",
-    fails=("by_hand", "oblong", "ragged"),
-    some=lambda k0, k1, q0, q1: k0 <= q0,
-)
-tiles.fault(
-    "open by the last query",
-    """You call a tile open as a whole if its *last* query sees all of its keys. The first query sees
-    fewer: look at the upper right corner.""",
-    every=lambda k0, k1, q0, q1: k1 <= q1,
 )
 tiles.fault(
     "the diagonal is closed",
@@ -626,21 +470,6 @@ backward.fault(
     softmax=lambda weights, grad_weights, mean: weights * grad_weights,
 )
 backward.fault(
-    "D is added",
-    """You add D where it is subtracted. The rows of dS should sum to 0; look at the sums of yours.""",
-    fails=BACK,
-    softmax=lambda weights, grad_weights, mean: weights * (grad_weights + mean[..., None]),
-)
-backward.fault(
-    "D is the mean of one tile",
-    """Your D is the sum of P dP over the tile at hand. It is a sum over all keys of the row; output
-    and its gradient give it before any tile is read.""",
-    fails=BACK,
-    softmax=lambda weights, grad_weights, mean: (
-        weights * (grad_weights - (weights * grad_weights).sum(-1, keepdim=True))
-    ),
-)
-backward.fault(
     "the weights are missing in dS",
     """Your dS is dP - D, without the factor P. A key with no weight would get as much gradient as one
     that has it all.""",
@@ -670,34 +499,6 @@ backward.fault(
     to_key=lambda grad_scores, scale: grad_scores,
 )
 backward.fault(
-    "no scale in the scores",
-    """You make the scores again without their factor. The log-sum-exp was made with it, so that your
-    weights do not sum to one.""",
-    fails=("values", "ragged", "large"),
-    score=lambda rows, keys, value: rows @ keys.mT,
-)
-backward.fault(
-    "a softmax of every tile",
-    """You normalise the weights of a tile among themselves. They are shares of the whole row, and the
-    log-sum-exp that you were given is that of the whole row.""",
-    fails=BACK,
-    weigh=lambda scores, lse: scores.softmax(dim=-1),
-)
-backward.fault(
-    "the log-sum-exp is not used",
-    """Your weights are the exponentials of the scores, not divided by anything. The log-sum-exp is
-    what divides them.""",
-    fails=BACK,
-    weigh=lambda scores, lse: scores.exp(),
-)
-backward.fault(
-    "the gradient of the value from dS",
-    """The gradient of the value is made from the weights, not from the gradient of the scores: the
-    values are mixed by P.""",
-    fails=BACK,
-    to_value=lambda weights, grad_scores, rows: grad_scores.mT @ rows,
-)
-backward.fault(
     "the last tiles are dropped",
     """Positions behind the last whole tile get no gradient, and pass none on. Let the last tile be
     smaller.""",
@@ -714,33 +515,11 @@ def backward_whole(query, key, value, output, lse, grad_output, tile_size):
     return back(query, key, value, output, lse, grad_output, 1 << 20)
 
 
-@backward("the last tile in place of the sum", fails=("values", "ragged", "large"))
-def backward_overwritten(query, key, value, output, lse, grad_output, tile_size):
-    """Every tile writes its share over that of the tiles before it. A query meets all tiles of keys,
-    a key all tiles of queries: the shares are added up.
-    """
-    grads = [torch.zeros_like(part) for part in (query, key, value)]
-    for i in range(0, query.shape[-2], tile_size):
-        for j in range(0, key.shape[-2], tile_size):
-            rows, keys = slice(i, i + tile_size), slice(j, j + tile_size)
-            parts = back(
-                *(query[..., rows, :], key[..., keys, :], value[..., keys, :]),
-                *(output[..., rows, :], lse[..., rows], grad_output[..., rows, :], tile_size),
-            )
-            for whole, part, place in zip(grads, parts, (rows, keys, keys), strict=True):
-                whole[..., place, :] = part
-    return tuple(grads)
-
-
 # --- the repair and the test -------------------------------------------------------------------
 
 
 def streaming(query, key, value, tile_size, **steps):
     return flash(query, key, value, tile_size, **steps)[0]
-
-
-def whole_query(length, size):
-    return up_to(length, size)
 
 
 fixed = WrongAnswers("fixed_streaming", tests=("fits", "ragged"), right=streaming)

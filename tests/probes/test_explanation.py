@@ -167,8 +167,8 @@ def collect_of(name):
     return probe_module.load_catalogue("99_test").of(name)
 
 
-def test_a_search_ends_when_its_time_is_over(monkeypatch):
-    monkeypatch.setattr(explanation, "_MOST_SECONDS", 0.0)
+def test_a_search_ends_after_so_many_comparisons(monkeypatch):
+    monkeypatch.setattr(explanation, "MOST_COMPARED", 0)
     found = told(lambda x: 3 * x + 1, "in_steps", in_steps)
     assert found.misconception is None
     assert "differ" in str(found)
