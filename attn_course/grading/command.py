@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attn_course.exercises.assignment import Assignment, load_assignment
-from attn_course.exercises.submission import Unreadable, parse_notebook, read_submission
+from attn_course.exercises.assignment import load_assignment
+from attn_course.exercises.submission import look_at
 from attn_course.grading import exports
-from attn_course.grading.collect import CollectError, Handed, collect
+from attn_course.grading.collect import CollectError, collect
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.feedback import write_feedback
 from attn_course.grading.gradebook import GradebookError
@@ -192,7 +192,12 @@ def precheck(
     except ValueError as error:
         print(f"attn-course: error: {error}", file=sys.stderr)
         return 2
-    rows = [{"student": item.student, **_looked_at(item, assignment)} for item in handed]
+    rows = []
+    for item in handed:
+        status, reason, found = look_at(item.data, assignment)
+        notes = [*filter(None, [item.note, "late" if item.late else ""])]
+        row = {"student": item.student, "status": "ready" if status == "graded" else status}
+        rows.append({**row, "reason": reason, "notes": [*notes, *(found.notes if found else ())]})
     if as_json:
         print(json.dumps(rows, indent=2))
     else:
@@ -200,24 +205,6 @@ def precheck(
             said = "; ".join(filter(None, [row["reason"], *row["notes"]]))
             print(f"{row['student']}: {row['status']}" + (f": {said}" if said else ""))
     return 0 if all(row["status"] == "ready" for row in rows) else 1
-
-
-def _looked_at(item: Handed, assignment: Assignment) -> dict[str, Any]:
-    notes = [*filter(None, [item.note, "late" if item.late else ""])]
-    if item.data is None:
-        return {"status": "missing", "reason": "nothing was handed in", "notes": notes}
-    try:
-        if isinstance(item.data, str):
-            raise Unreadable(item.data)
-        found = read_submission(parse_notebook(item.data), assignment)
-    except Unreadable as error:
-        return {"status": "unreadable", "reason": str(error), "notes": notes}
-    if found.stripped:
-        return {"status": "stripped", "reason": "no cell has a grade_id", "notes": notes}
-    notes += found.notes
-    lost = "; ".join(f"{name}: {why}" for name, why in found.lost.items())
-    status = "needs_review" if lost or found.doubled else "ready"
-    return {"status": status, "reason": lost, "notes": notes}
 
 
 def _put(target: str, text: str) -> None:

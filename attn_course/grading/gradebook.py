@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from attn_course.exercises.assignment import TestResult, grade_metadata, load_assignment
+from attn_course.exercises.release import prepared
 from attn_course.grading.autograded import answers_in, graded_notebook
 from attn_course.grading.collect import Handed
-from attn_course.grading.course import late_penalty, open_course, prepared
+from attn_course.grading.course import late_penalty, open_course
 from attn_course.grading.exports import write_text
 from attn_course.grading.results import Result
 
@@ -42,8 +43,9 @@ class GradebookWriter:
             folder everything that was handed in is laid for formgrader; None lays nothing.
 
     Raises:
-        CourseError: nbgrader refuses its settings or the notebook.
+        CourseError: nbgrader refuses its settings.
         GradebookError: no connection, or what a person graded would be lost.
+        ReleaseError: nbgrader refuses the notebook.
     """
 
     def __init__(self, url: str, notebook: bytes, slug: str, root: Path | None = None) -> None:

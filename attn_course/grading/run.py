@@ -6,13 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from attn_course.exercises.assignment import Assignment, load_assignment
-from attn_course.grading import pool, spread
+from attn_course.grading import pool
+from attn_course.grading.cluster import run_dask
 from attn_course.grading.collect import Handed, collect
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.gradebook import GradebookWriter
 from attn_course.grading.journal import Journal, file_key, run_key
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits
+from attn_course.grading.workers import run_processes
 
 INSTRUCTOR = "\0instructor"
 
@@ -66,11 +68,15 @@ def grade_class(
     Raises:
         AssignmentError: the instructor's solution does not earn full marks.
         CollectError: there is nothing to grade.
-        CourseError: nbgrader refuses its settings or the instructor's notebook.
+        CourseError: nbgrader refuses its settings.
         GradebookError: the gradebook cannot be used.
         JournalError: another run is grading with the same journal.
+        ReleaseError: nbgrader refuses the instructor's notebook.
         SandboxError: the jail or the cluster cannot be used.
+        ValueError: fewer than one worker.
     """
+    if workers < 1:
+        raise ValueError(f"workers: expected at least 1, got {workers}")
     assignment = load_assignment(notebook, slug)
     handed = collect(submissions, assignment.slug) if isinstance(submissions, Path) else submissions
     by_student = {item.student: item for item in handed}
@@ -99,7 +105,11 @@ def grade_class(
         if not tasks:
             return _sorted(done, book, tests_only)
         solution = pool.Task(student=INSTRUCTOR, data=notebook, seed=log.seed)
-        graded = spread.run(solution, tasks, settings, workers=workers, scheduler=scheduler)
+        if scheduler is not None:
+            graded = run_dask(solution, tasks, settings, address=scheduler)
+        else:
+            pool.start(settings)
+            graded = run_processes(solution, tasks, settings, workers=min(workers, len(tasks)))
         results = stack.enter_context(contextlib.closing(graded))
         _check_solution(next(results), assignment)  # before anything of a student runs
         for result in results:

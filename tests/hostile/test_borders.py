@@ -16,7 +16,7 @@ import pytest
 import target
 
 from attn_course.exercises.assignment import load_assignment
-from attn_course.grading import mounts, pool, spread
+from attn_course.grading import mounts, pool, run
 from attn_course.grading.collect import Handed
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.results import Result
@@ -397,7 +397,7 @@ def test_a_jail_that_does_not_start_is_not_called_a_wrong_solution(
         said = {"status": "sandbox_error", "reason": "the jail did not start: no message"}
         yield Result(student="\0instructor", assignment=target.SLUG, **said)
 
-    monkeypatch.setattr(spread, "run", lost)
+    monkeypatch.setattr(run, "run_processes", lost)
     handed = [Handed(student="ada", data=target.as_bytes(target.honest()))]
     with pytest.raises(SandboxError, match="could not be run: the jail did not start"):
         grade_class(handed, notebook=target.as_bytes(target.notebook()), slug=target.SLUG)
