@@ -52,7 +52,7 @@ def solutions(slug: str) -> dict[str, str]:
 
 
 def catalogued(slug: str, kind: str) -> list[tuple[str, str]]:
-    """Every misconception or variant that stands alone, as (function, source of a cell)."""
+    """Every misconception or variant that is independent, as (function, source of a cell)."""
     tree = ast.parse((harness.ROOT / "solutions" / slug / f"{kind}s.py").read_text())
     imports = [
         node
@@ -447,18 +447,16 @@ def worst_case(budget: float) -> list[dict[str, Any]]:
     """Wall clock of submissions that never end, and the processes that they leave."""
     import psutil
 
-    from attn_course.grading.collect import Handed
+    from attn_course.grading.collect import HandIn
     from attn_course.grading.command import instructor_notebook
-    from attn_course.grading.pool import zygote_of_this_process
     from attn_course.grading.run import grade_class
     from attn_course.grading.sandbox import Limits
 
     notebook = instructor_notebook(TIMED, harness.ROOT, None)
-    zygote_of_this_process(sandbox=True)
     release = json.loads((harness.ROOT / "exercises" / TIMED / f"{TIMED}.ipynb").read_text())
     rows = []
     # The jail's own processes stay: they are here before the first of these.
-    honest = [Handed(student="honest", data=notebook)]
+    honest = [HandIn(student="honest", data=notebook)]
     grade_class(honest, notebook=notebook, slug=TIMED)
     for name, source in HOSTILE.items():
         cells = json.loads(json.dumps(release))
@@ -467,7 +465,7 @@ def worst_case(budget: float) -> list[dict[str, Any]]:
             if meta.get("solution") and cell["cell_type"] == "code":
                 cell["source"] = source.format(name=meta["grade_id"])
         before = {p.pid for p in psutil.Process().children(recursive=True)}
-        handed = [Handed(student="mallory", data=json.dumps(cells).encode())]
+        handed = [HandIn(student="mallory", data=json.dumps(cells).encode())]
         begun = time.perf_counter()
         limits = Limits(wall_seconds=budget)
         result = grade_class(handed, notebook=notebook, slug=TIMED, limits=limits)[0]

@@ -117,7 +117,9 @@ def marks(folder: Path) -> dict[str, float]:
 
 def box(folder: Path) -> list[str]:
     """Bubblewrap around one course: its own namespaces, nothing of the machine writable."""
-    command = mounts.system_mounts(tmp_bytes=256 << 20)
+    command = mounts.system_mounts()
+    place = command.index("--tmpfs")  # of /tmp
+    command[place:place] = ["--size", str(256 << 20)]
     for name in ("attn_course", "solutions"):
         command += ["--ro-bind", str(harness.ROOT / name), str(harness.ROOT / name)]
     command += ["--bind", str(folder), "/course", "--chdir", "/course", "--clearenv"]

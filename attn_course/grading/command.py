@@ -21,10 +21,9 @@ from attn_course.grading.errors import SandboxError
 from attn_course.grading.feedback import write_feedback
 from attn_course.grading.gradebook import GradebookError
 from attn_course.grading.journal import JournalError
-from attn_course.grading.pool import zygote_of_this_process
 from attn_course.grading.results import Result
 from attn_course.grading.run import grade_class
-from attn_course.grading.sandbox import Limits, sandbox_problem
+from attn_course.grading.sandbox import Limits
 
 
 def instructor_notebook(slug: str, root: Path, given: Path | None) -> bytes:
@@ -116,9 +115,7 @@ def grade(
             raise CollectError(
                 f"--csv-form: expected one of {', '.join(exports.FORMS)}, got {csv_form!r}"
             )
-        if scheduler is None:
-            _start_jail(sandbox=sandbox)
-        handed = collect(submissions, slug)
+        hand_ins = collect(submissions, slug)
         notebook = instructor_notebook(slug, root, source)
         if not sandbox:
             print(
@@ -127,7 +124,7 @@ def grade(
                 file=sys.stderr,
             )
         results = grade_class(
-            handed,
+            hand_ins,
             notebook=notebook,
             slug=slug,
             gradebook=None if gradebook == "none" else gradebook,
@@ -138,6 +135,7 @@ def grade(
             seed=seed,
             limits=Limits(wall_seconds=timeout, call_seconds=call_timeout),
             sandbox=sandbox,
+            private=[submissions, *([source] if source else [])],
             workers=workers,
             scheduler=scheduler,
             progress=progress,
@@ -155,7 +153,7 @@ def grade(
     except OSError as error:
         progress.say(f"error: {_said(error)}; run the same command again to go on")
         return 2
-    places = {item.student: item.place for item in handed}
+    places = {item.student: item.place for item in hand_ins}
     forms: list[tuple[str | Path | None, Callable[[Any], object]]] = [
         (junit, lambda path: exports.write_text(path, exports.to_junit(results, slug))),
         (gradescope, lambda path: exports.write_gradescope(results, path)),
@@ -187,13 +185,13 @@ def precheck(
         0 when every file can be graded in full, 1 when a person must look, 2 for a wrong command.
     """
     try:
-        handed = collect(submissions, slug)
+        hand_ins = collect(submissions, slug)
         assignment = load_assignment(instructor_notebook(slug, root, source), slug)
     except ValueError as error:
         print(f"attn-course: error: {error}", file=sys.stderr)
         return 2
     rows = []
-    for item in handed:
+    for item in hand_ins:
         status, reason, found = look_at(item.data, assignment)
         notes = [*filter(None, [item.note, "late" if item.late else ""])]
         row = {"student": item.student, "status": "ready" if status == "graded" else status}
@@ -223,12 +221,6 @@ def _said(error: OSError, target: str = "") -> str:
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         text += ": choose a place that you may write to"
     return text
-
-
-def _start_jail(*, sandbox: bool) -> None:
-    """Begin with what takes longest; that it cannot be used here is said where it is needed."""
-    if not sandbox or sandbox_problem() is None:
-        zygote_of_this_process(sandbox=sandbox, wait=False)
 
 
 def _table(results: list[Result]) -> None:

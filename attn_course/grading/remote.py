@@ -66,7 +66,7 @@ class Remote:
         )
 
     def __attn_mutated__(self) -> bool:
-        """Whether a call since the last question wrote into its arguments.
+        """Whether a call since the last request for it wrote into its arguments.
 
         The caller's own tensors never change: a submission that could clear the test's input would
         clear the expected value with it.

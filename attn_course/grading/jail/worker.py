@@ -180,9 +180,6 @@ class Worker:
         if operation == "cells":
             seed(request["seed"])
             return {"ok": self.run_cells(request["cells"])}
-        if operation == "release":
-            self.objects.pop(request["id"], None)
-            return {"ok": None}
         target = self.target(request)
         if operation == "get":
             return {"ok": target}
