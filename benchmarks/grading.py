@@ -60,8 +60,10 @@ def catalogued(slug: str, kind: str) -> list[tuple[str, str]]:
         if isinstance(node, ast.Import | ast.ImportFrom) and "attn_course" not in ast.unparse(node)
     ]
     kinds = (ast.FunctionDef, ast.ClassDef)
-    helpers: dict[str, ast.stmt] = {
-        n.name: n for n in tree.body if isinstance(n, kinds) and not n.decorator_list
+    helpers: dict[str, ast.stmt] = {  # kernels of Triton, which are decorated, among them
+        n.name: n
+        for n in tree.body
+        if isinstance(n, kinds) and all("triton" in ast.unparse(m) for m in n.decorator_list)
     }
     helpers |= {
         n.targets[0].id: n
