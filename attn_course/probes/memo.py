@@ -171,16 +171,11 @@ def _code(function: types.FunctionType) -> Hashable:
     code = function.__code__
     if code in _open.get():  # it calls itself
         return code
-    read, inner = set(), [code]
-    for one in inner:
-        inner += [const for const in one.co_consts if isinstance(const, types.CodeType)]
-        for step in dis.get_instructions(one):
-            outer = step.opname == "STORE_DEREF" and step.argval in code.co_freevars
-            if step.opname in _EFFECTS or outer or _IMPURE.intersection(one.co_names):
-                raise Unkeyable(step.opname)
-            read |= {step.argval} if step.opname == "LOAD_GLOBAL" else set()
+    read = _read(code)
+    if read is None:
+        raise Unkeyable(code.co_name)
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    used = {name: function.__globals__[name] for name in sorted(read & function.__globals__.keys())}
+    used = {name: function.__globals__[name] for name in read if name in function.__globals__}
     if any(isinstance(x, dict | list | set) for x in [*cells, *used.values()]):
         raise Unkeyable(code.co_name)
     token = _open.set((*_open.get(), code))
@@ -189,6 +184,22 @@ def _code(function: types.FunctionType) -> Hashable:
         return (code, *map(fingerprint, (*more, *used, *used.values())))
     finally:
         _open.reset(token)
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(code: types.CodeType) -> tuple[str, ...] | None:
+    """The global names that a code reads; None where it could do more than compute."""
+    read, inner = set(), [code]
+    for one in inner:
+        if _IMPURE.intersection(one.co_names):
+            return None
+        inner += [const for const in one.co_consts if isinstance(const, types.CodeType)]
+        for step in dis.get_instructions(one):
+            outer = step.opname == "STORE_DEREF" and step.argval in code.co_freevars
+            if step.opname in _EFFECTS or outer:
+                return None
+            read |= {step.argval} if step.opname == "LOAD_GLOBAL" else set()
+    return tuple(sorted(read))
 
 
 def _short(data: bytes) -> bytes:
