@@ -188,7 +188,6 @@ class _Member:
 def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn:
     """The notebook of one student: the assignment's own name first, its last attempt, else one."""
     first = members[0]
-    late = any(member.late for member in members)
     submitted = None
     for member in members:
         if member.file == "timestamp.txt":
@@ -196,33 +195,31 @@ def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn
                 data = _member(archive, member.info)
                 submitted = _parse_time(data.decode()) if isinstance(data, bytes) else None
 
-    def hand_in(data: bytes | str, note: str = "") -> HandIn:
-        return HandIn(
-            student=first.student,
-            data=data,
-            submitted=submitted,
-            late=late,
-            note=note,
-            name=first.name,
-            place=first.place,
-        )
+    found = HandIn(
+        student=first.student,
+        data=None,
+        submitted=submitted,
+        late=any(member.late for member in members),
+        name=first.name,
+        place=first.place,
+    )
 
     notebooks = [member for member in members if member.file.lower().endswith(".ipynb")]
     pattern = re.compile(rf"{re.escape(slug)}(?:-(\d{{1,9}}))?\.ipynb", re.IGNORECASE)
     attempts = [(int(m[1] or 0), n) for n in notebooks if (m := pattern.fullmatch(n.file))]
+    names = ", ".join(sorted(member.file for member in notebooks or members)[:3])
+    content: bytes | str = f"no notebook was handed in, only {names}"
+    note = ""
     if attempts:
         best = max(attempts, key=lambda pair: pair[0])[1]
-        others = len(notebooks) - 1
-        return hand_in(
-            _member(archive, best.info), f"{best.file} was taken of {others + 1}" if others else ""
-        )
-    if len(notebooks) == 1:
+        content = _member(archive, best.info)
+        note = f"{best.file} was taken of {len(notebooks)}" if len(notebooks) > 1 else ""
+    elif len(notebooks) == 1:
+        content = _member(archive, notebooks[0].info)
         note = f"the file was named {notebooks[0].file}"
-        return hand_in(_member(archive, notebooks[0].info), note)
-    names = ", ".join(sorted(member.file for member in notebooks or members)[:3])
-    if notebooks:
-        return hand_in(f"{slug}.ipynb is missing and {len(notebooks)} others are there: {names}")
-    return hand_in(f"no notebook was handed in, only {names}")
+    elif notebooks:
+        content = f"{slug}.ipynb is missing and {len(notebooks)} others are there: {names}"
+    return dataclasses.replace(found, data=content, note=note)
 
 
 def check_archive(members: Iterable[zipfile.ZipInfo], name: str) -> None:

@@ -48,11 +48,6 @@ NUMPY_DTYPES: Final = frozenset(
 )
 
 DTYPE_NAMES: Final = {dtype: name for name, dtype in TORCH_DTYPES.items()}
-# What NumPy calls the elements of a tensor; bfloat16, which it does not know, passes as its bits.
-IN_NUMPY: Final = {
-    dtype: np.dtype("int16" if dtype == torch.bfloat16 else name.removeprefix("torch."))
-    for name, dtype in TORCH_DTYPES.items()
-}
 _SAME: Final = frozenset({type(None), bool, str})  # as JSON what they are in Python
 _READ: Final = _SAME | {int, float}  # what json.loads gives that is a value already
 
@@ -322,12 +317,9 @@ def _decode_tensor(
         raise WireError(f"tensor of shape {shape} and {dtype} with {len(data)} bytes")
     if dtype == torch.bool:
         _check_truth(data)
-    if data:  # by way of NumPy, which takes half of the time of torch.frombuffer and reshape
-        own = data if type(data) is bytearray else bytearray(data)
-        tensor = torch.from_numpy(np.ndarray(shape, IN_NUMPY[dtype], own))
-        tensor = tensor.view(dtype) if dtype == torch.bfloat16 else tensor
-    else:
-        tensor = torch.empty(shape, dtype=dtype)
+    own = data if type(data) is bytearray else bytearray(data)
+    flat = torch.frombuffer(own, dtype=dtype) if own else torch.empty(0, dtype=dtype)
+    tensor = flat.reshape(shape)
     if strides and data and list(tensor.stride()) != node["st"]:
         tensor = _with_strides(tensor, node["st"])
     if node["g"] is True and (dtype.is_floating_point or dtype.is_complex):
