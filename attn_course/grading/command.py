@@ -194,8 +194,9 @@ def precheck(
     for item in hand_ins:
         status, reason, found = look_at(item.data, assignment)
         notes = [*filter(None, [item.note, "late" if item.late else ""])]
-        row = {"student": item.student, "status": "ready" if status == "graded" else status}
-        rows.append({**row, "reason": reason, "notes": [*notes, *(found.notes if found else ())]})
+        notes += found.notes if found else ()
+        ready = "ready" if status == "graded" else status
+        rows.append({"student": item.student, "status": ready, "reason": reason, "notes": notes})
     if as_json:
         print(json.dumps(rows, indent=2))
     else:

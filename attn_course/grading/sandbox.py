@@ -123,15 +123,20 @@ class Zygote:
             environment = {"PATH": os.environ.get("PATH", os.defpath)}
         else:
             command, environment = self._open_command(number)
-        self._process = subprocess.Popen(
-            command,
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=environment,
-        )
-        theirs.close()
+        try:
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=environment,
+            )
+        except OSError as error:
+            control.close()
+            raise SandboxError(sandbox_problem() or str(error)) from None
+        finally:
+            theirs.close()
         control.settimeout(START_SECONDS)
         self._control = control
 

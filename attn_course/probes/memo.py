@@ -143,7 +143,7 @@ def fingerprint(value: Any) -> Hashable:
     if isinstance(value, types.FunctionType | types.BuiltinFunctionType | type):
         if str(getattr(value, "__module__", "")).startswith(_OURS):
             return (kind, value)  # one object for as long as the module lives, and the key holds it
-        if kind is types.FunctionType:
+        if isinstance(value, types.FunctionType):
             return _code(value)
     elif kind is Call:  # nobody changes its arguments, and a search asks for it thousands of times
         if "_key" not in vars(value):
