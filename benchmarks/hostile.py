@@ -1,7 +1,8 @@
 """Every hostile submission of ``tests/hostile`` through stock nbgrader and through ours.
 
 ``python benchmarks/hostile.py`` runs what is not recorded yet (about 10 minutes of processor time)
-and writes ``results/hostile.json`` with the outcome of each submission, and ``results/hostile.md``.
+and writes ``results/hostile.json`` with the outcome of each submission, and ``results/hostile.md``;
+what root and what an ordinary user finds are parts of their own.
 Stock nbgrader runs in a throwaway course inside bubblewrap (see ``stock_in_a_box.py``). Submissions
 that change nothing outside of their own kernel share one batch; after each batch it is checked that
 they did not, and one that did is run again by itself.
@@ -117,7 +118,9 @@ def marks(folder: Path) -> dict[str, float]:
 
 def box(folder: Path) -> list[str]:
     """Bubblewrap around one course: its own namespaces, nothing of the machine writable."""
-    command = mounts.system_mounts(tmp_bytes=256 << 20)
+    command = mounts.system_mounts()
+    place = command.index("--tmpfs")  # of /tmp
+    command[place:place] = ["--size", str(256 << 20)]
     for name in ("attn_course", "solutions"):
         command += ["--ro-bind", str(harness.ROOT / name), str(harness.ROOT / name)]
     command += ["--bind", str(folder), "/course", "--chdir", "/course", "--clearenv"]
@@ -346,14 +349,15 @@ def table(record: dict[str, Any]) -> str:
     kinds = ("gained_points", "changed_a_neighbour", "reached_a_secret", "stopped_the_batch")
     lines = ["| grader | submissions | " + " | ".join(k.replace("_", " ") for k in kinds) + " |"]
     lines += ["| --- " + "| ---: " * 5 + "|"]
-    for part, name in (("stock", "stock nbgrader"), ("ours", "attn-course grade")):
+    names = {"stock": "stock nbgrader", "ours": "attn-course grade"}
+    for part, name in {**names, "ours_as_user": "attn-course grade, by an ordinary user"}.items():
         if part in parts:
             found = parts[part]["measured"]["counts"]
             cells = [str(found["submissions"]), *(str(len(found[kind])) for kind in kinds)]
             lines += [f"| {name} | {' | '.join(cells)} |"]
     lines += [""]
-    for part in parts.values():
-        lines += [f"Measured {part['date']} at commit {part['commit']}."]
+    for part in sorted({f"{part['date']} at commit {part['commit']}" for part in parts.values()}):
+        lines += [f"Measured {part}."]
     left_out = len(attacks.OWN_PROTOCOL)
     lines += [
         f"Stock nbgrader {record['versions']['nbgrader']} is spared {left_out} submissions that "
@@ -390,8 +394,9 @@ def main() -> None:
         for part in given.only or ("ours", "stock"):
             rows = ours(base) if part == "ours" else stock(base, kept.get("stock", {}))
             measured = {"counts": counts(rows), "rows": rows}
+            kept_as = "ours_as_user" if part == "ours" and os.getuid() else part
             harness.keep(
-                "hostile", part, measured, about, seed=SEED, packages=PACKAGES, table=table
+                "hostile", kept_as, measured, about, seed=SEED, packages=PACKAGES, table=table
             )
 
 

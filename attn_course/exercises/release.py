@@ -1,24 +1,23 @@
 """From the text source of an exercise set to the notebook that learners get.
 
 ``solutions/<slug>/exercise.py`` becomes ``build/source/<slug>/<slug>.ipynb``, and nbgrader's own
-``generate_assignment`` makes ``exercises/<slug>/<slug>.ipynb`` from it.
+steps of ``generate_assignment`` make ``exercises/<slug>/<slug>.ipynb`` from it.
 The same text gives the same bytes.
 """
 
-import logging
-import tempfile
+import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attn_course.exercises.source import find_slugs, read_exercise, secret_regions
+from attn_course.exercises.source import find_slugs, read_exercise, regions
 
 # Shorter lines (a bracket, `else:`) occur everywhere and give nothing away.
 _SHORTEST_SECRET = 8
 
 
-class ReleaseError(Exception):
+class ReleaseError(ValueError):
     """A release could not be made, differs from its source, or gives something away."""
 
 
@@ -78,22 +77,53 @@ def build_sources(root: Path, slugs: Iterable[str]) -> list[Path]:
 
 
 def release_bytes(root: Path, slugs: Sequence[str]) -> dict[str, bytes]:
-    """Run nbgrader's ``generate_assignment`` in a folder of its own; return each release.
+    """What nbgrader's ``generate_assignment`` makes of each set.
 
     Raises:
         ReleaseError: If nbgrader refuses a source, or a release gives something away.
     """
+    from nbgrader.coursedir import CourseDirectory
+
     made: dict[str, bytes] = {}
-    with tempfile.TemporaryDirectory(prefix="attn-course-") as name:
-        course = Path(name)
-        for slug in slugs:
-            _write(course / "source" / slug / f"{slug}.ipynb", source_bytes(root, slug))
-            _generate(course, slug)
-            made[slug] = (course / "release" / slug / f"{slug}.ipynb").read_bytes()
-            leaks = find_leaks(_read(root, slug), _parse(made[slug]))
-            if leaks:
-                raise ReleaseError(f"{slug}: {leaks[0]}")
+    for slug in slugs:
+        _, release = prepared(source_bytes(root, slug), slug, CourseDirectory())
+        if leaks := find_leaks(_read(root, slug), release):
+            raise ReleaseError(f"{slug}: {leaks[0]}")
+        made[slug] = _to_bytes(release)
     return made
+
+
+def prepared(notebook: bytes, slug: str, course: Any) -> tuple[Any, Any]:
+    """The instructor's notebook after nbgrader's own steps of ``generate_assignment``.
+
+    Args:
+        notebook: With solutions and hidden tests.
+        slug: Name of the assignment.
+        course: nbgrader's ``CourseDirectory``, whose configuration counts.
+
+    Returns:
+        What it saves to the gradebook, hidden tests included, and what it releases.
+
+    Raises:
+        ReleaseError: nbgrader refuses the notebook.
+    """
+    import nbformat
+    from nbgrader.converters import GenerateAssignment
+    from nbgrader.preprocessors import SaveCells
+
+    maker = GenerateAssignment(coursedir=course, config=course.config)
+    resources = {"nbgrader": {"assignment": slug, "notebook": slug, "student": "."}}
+    saved = None
+    try:
+        made = nbformat.reads(notebook.decode(), as_version=4)
+        for step in maker.preprocessors:
+            if step is SaveCells:
+                saved = copy.deepcopy(made)
+            else:
+                made, _ = step(parent=maker).preprocess(made, resources)
+    except Exception as error:
+        raise ReleaseError(f"{slug}: nbgrader refuses the instructor's notebook: {error}") from None
+    return saved or made, made
 
 
 def build_releases(root: Path, slugs: Sequence[str]) -> list[Path]:
@@ -156,13 +186,12 @@ def find_leaks(source: Any, release: Any) -> list[str]:
     Returns:
         One sentence per cell that gives something away.
     """
-    regions = secret_regions(source)
-    public = {line for cell in source.cells for line in _lines(_public_part(cell))}
+    public = {line for cell in source.cells for line in _lines(regions(cell)[0])}
     secrets: dict[str, str] = {}
-    for grade_id, text in regions:
-        for line in _lines(text):
+    for cell in source.cells:
+        for line in _lines("\n".join(regions(cell)[1])):
             if len(line) >= _SHORTEST_SECRET and line not in public:
-                secrets.setdefault(line, grade_id)
+                secrets.setdefault(line, cell["id"])
     leaks = []
     for cell in release.cells:
         name = cell.metadata.get("nbgrader", {}).get("grade_id", cell.get("id", "?"))
@@ -213,59 +242,6 @@ def _write(path: Path, content: bytes) -> None:
     partial = path.with_suffix(".partial")
     partial.write_bytes(content)
     partial.replace(path)
-
-
-def _generate(course: Path, slug: str) -> None:
-    from nbgrader.converters import GenerateAssignment
-    from nbgrader.coursedir import CourseDirectory
-    from traitlets.config import Config
-
-    config = Config()
-    config.CourseDirectory.root = str(course)
-    config.CourseDirectory.assignment_id = slug
-    # A gradebook records whom an assignment went to; the text of a release does not depend on it.
-    config.GenerateAssignment.no_database = True
-    config.SaveCells.enabled = False
-    log = logging.getLogger("attn_course.release")
-    log.propagate = False
-    lines = _Lines()
-    log.handlers[:] = [lines]
-    converter = GenerateAssignment(coursedir=CourseDirectory(config=config), config=config)
-    converter.log = log
-    try:
-        converter.start()
-    except (Exception, SystemExit) as error:
-        reason = lines.last() or str(error)
-        raise ReleaseError(f"{slug}: nbgrader refuses the source: {reason}") from error
-
-
-class _Lines(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(level=logging.ERROR)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
-
-    def last(self) -> str:
-        told = [line.strip().splitlines()[-1] for line in self.lines if line.strip()]
-        # nbgrader logs "There was an error" first and the traceback after it.
-        told = [line for line in told if not line.startswith("There was an error")]
-        return told[0] if told else ""
-
-
-def _public_part(cell: Any) -> str:
-    text = str(cell.source)
-    meta = cell.metadata.get("nbgrader", {})
-    if cell.cell_type == "markdown" and meta.get("solution"):
-        return ""
-    for begin, end in (
-        ("### BEGIN SOLUTION", "### END SOLUTION"),
-        ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"),
-    ):
-        parts = text.split(begin)
-        text = parts[0] + "".join(p.split(end, 1)[-1] for p in parts[1:])
-    return text
 
 
 def _lines(text: str) -> list[str]:

@@ -140,18 +140,18 @@ def solution_names(notebook: Any) -> dict[str, str]:
     return found
 
 
-def secret_regions(notebook: Any) -> list[tuple[str, str]]:
-    """Return ``(grade_id, text)`` of every solution and hidden-test region."""
-    regions: list[tuple[str, str]] = []
-    for cell in notebook.cells:
-        grade_id = cell.metadata.get("nbgrader", {}).get("grade_id", cell["id"])
-        meta = cell.metadata.get("nbgrader", {})
-        if cell.cell_type == "markdown" and meta.get("solution"):
-            regions.append((grade_id, cell.source))
-        for begin, end in (_SOLUTION, _HIDDEN):
-            for part in cell.source.split(begin)[1:]:
-                regions.append((grade_id, part.split(end)[0]))
-    return regions
+def regions(cell: Any) -> tuple[str, list[str]]:
+    """The public text of a cell, and its solution and hidden-test regions."""
+    if cell.cell_type == "markdown" and cell.metadata.get("nbgrader", {}).get("solution"):
+        return "", [cell.source]
+    public, secret = str(cell.source), []
+    for begin, end in (_SOLUTION, _HIDDEN):
+        public, *parts = public.split(begin)
+        for part in parts:
+            hidden, _, rest = part.partition(end)
+            secret.append(hidden)
+            public += rest
+    return public, secret
 
 
 def _table_of_cells(notebook: Any, slug: str) -> dict[str, Any]:

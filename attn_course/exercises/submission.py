@@ -37,11 +37,6 @@ class Submission:
     stripped: bool
     answers: dict[str, str]
 
-    @property
-    def doubled(self) -> list[str]:
-        """Notes on cells that are there more than once."""
-        return [note for note in self.notes if note.endswith(" times")]
-
 
 def read_file(path: Path) -> bytes:
     """Read a submitted file without following links and within limits.
@@ -168,3 +163,32 @@ def read_submission(notebook: dict[str, Any], assignment: Assignment) -> Submiss
     restored = [{"id": name, "source": assignment.locked[name]} for name in absent]
     notes += [f"the cell {name} is missing; ours was used" for name in absent]
     return Submission(tuple(restored + cells), lost, tuple(notes), not seen, answers)
+
+
+def look_at(
+    data: bytes | str | None, assignment: Assignment
+) -> tuple[str, str, Submission | None]:
+    """What can be said of a file before anything of it runs.
+
+    Args:
+        data: the bytes of the submitted file, None when there is none, or the reason why it could
+            not be read.
+        assignment: what is graded.
+
+    Returns:
+        The status that the result will have, the reason for it, and the cells when they can be run.
+    """
+    if data is None:
+        return "missing", f"no notebook {assignment.slug}.ipynb was found", None
+    try:
+        if isinstance(data, str):
+            raise Unreadable(data)
+        found = read_submission(parse_notebook(data), assignment)
+    except Unreadable as error:
+        return "unreadable", str(error), None
+    if found.stripped:
+        why = "no cell carries a grade_id of this assignment: the metadata was removed"
+        return "stripped", f"{why} (a copy into a new notebook does that)", None
+    odd = [f"{name}: {why}" for name, why in found.lost.items()]
+    odd += [note for note in found.notes if note.endswith(" times")]
+    return "needs_review" if odd else "graded", "; ".join(odd), found

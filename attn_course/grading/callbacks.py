@@ -50,7 +50,7 @@ def derivative(value: Any, given: list[Any], grads: Any) -> list[Any]:
     return [torch.zeros_like(leaf) if g is None else g for g, leaf in filled]
 
 
-def packed(answer: dict[str, Any], keep: wire.Hold) -> wire.Buffers:
+def packed(answer: dict[str, Any], keep: wire.Hold) -> bytes:
     """The frame for what a callback gave; what cannot cross is an error of the callback."""
     try:
         return wire.pack(answer, keep)

@@ -23,7 +23,7 @@ PLATFORM = re.compile(
     r"(?P<name>[^/]+?)_(?:(?P<late>(?i:late)_)?(?P<canvas>\d+)_\d+_(?P<sent>[^/]+)"
     r"|(?P<moodle>\d+)_assignsubmission_file(?:_(?P<file>[^/]*))?)"
 )
-_UNSPEAKABLE = re.compile(
+_UNPRINTABLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 
@@ -33,7 +33,7 @@ class CollectError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Handed:
+class HandIn:
     """What one student handed in.
 
     Args:
@@ -55,7 +55,7 @@ class Handed:
     place: str = ""
 
 
-def collect(source: Path, slug: str) -> list[Handed]:
+def collect(source: Path, slug: str) -> list[HandIn]:
     """Everything that was handed in for an assignment, sorted by student.
 
     Args:
@@ -70,7 +70,7 @@ def collect(source: Path, slug: str) -> list[Handed]:
     if source.is_dir():
         found = [_folder(path, slug) for path in sorted(source.iterdir()) if _is_student(path)]
     elif source.suffix == ".ipynb":
-        found = [Handed(student=source.stem, data=_read(source))]
+        found = [HandIn(student=source.stem, data=_read(source))]
     elif source.is_file() and zipfile.is_zipfile(source):
         try:
             found = _archive(source, slug)
@@ -87,22 +87,26 @@ def collect(source: Path, slug: str) -> list[Handed]:
             f"no submission in {source}: expected <student>/{slug}/{slug}.ipynb, "
             "or a zip as Canvas or Moodle export it"
         )
-    return sorted(map(_written_down, found), key=lambda handed: handed.student)
+    return sorted(map(_printable, found), key=lambda hand_in: hand_in.student)
 
 
-def _written_down(handed: Handed) -> Handed:
+def _printable(hand_in: HandIn) -> HandIn:
     """Names as text that a database, a file and a terminal take, the same in every run."""
 
     def plain(text: str) -> str:
-        return _UNSPEAKABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+        return _UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
-    student = plain(handed.student)
-    if student != handed.student or len(student.encode()) > 2 * MAX_NAME or len(student) > MAX_NAME:
-        digest = hashlib.sha256(handed.student.encode(errors="surrogatepass")).hexdigest()
+    student = plain(hand_in.student)
+    if (
+        student != hand_in.student
+        or len(student.encode()) > 2 * MAX_NAME
+        or len(student) > MAX_NAME
+    ):
+        digest = hashlib.sha256(hand_in.student.encode(errors="surrogatepass")).hexdigest()
         short = student[:MAX_NAME].encode()[: 2 * MAX_NAME].decode(errors="ignore")
         student = f"{short}-{digest[:8]}"  # no two may become one
     return dataclasses.replace(
-        handed, student=student, note=plain(handed.note), name=plain(handed.name)
+        hand_in, student=student, note=plain(hand_in.note), name=plain(hand_in.name)
     )
 
 
@@ -117,14 +121,14 @@ def _read(path: Path) -> bytes | str:
         return f"{path.name}: {error}"
 
 
-def _folder(student: Path, slug: str) -> Handed:
+def _folder(student: Path, slug: str) -> HandIn:
     """One student's folder in nbgrader's layout; one notebook of another name is taken for it."""
     folder = student / slug
     if student.is_symlink():
         why = "the student's folder is a symbolic link, which could lead to anyone's work"
-        return Handed(student=student.name, data=why)
+        return HandIn(student=student.name, data=why)
     if folder.is_symlink():
-        return Handed(student=student.name, data=f"{slug}: it is a symbolic link, not a folder")
+        return HandIn(student=student.name, data=f"{slug}: it is a symbolic link, not a folder")
     submitted = _timestamp(folder / "timestamp.txt")
     notebook, note = folder / f"{slug}.ipynb", ""
     if not notebook.exists() and not notebook.is_symlink():
@@ -133,9 +137,9 @@ def _folder(student: Path, slug: str) -> Handed:
         if len(others) != 1:
             why = f"{slug}.ipynb is missing and {len(others)} notebooks of other names are there"
             data = why if others else None
-            return Handed(student=student.name, data=data, submitted=submitted)
+            return HandIn(student=student.name, data=data, submitted=submitted)
         notebook, note = others[0], f"the file was named {others[0].name}"
-    return Handed(student=student.name, data=_read(notebook), submitted=submitted, note=note)
+    return HandIn(student=student.name, data=_read(notebook), submitted=submitted, note=note)
 
 
 def _timestamp(path: Path) -> datetime.datetime | None:
@@ -155,7 +159,7 @@ def _parse_time(text: str) -> datetime.datetime:
         raise ValueError(str(error)) from None
 
 
-def _archive(source: Path, slug: str) -> list[Handed]:
+def _archive(source: Path, slug: str) -> list[HandIn]:
     """Members are read in memory and never unpacked, and still a name that would escape ends it."""
     with zipfile.ZipFile(source) as archive:
         members = [info for info in archive.infolist() if not info.is_dir()]
@@ -181,10 +185,9 @@ class _Member:
     place: str = ""
 
 
-def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> Handed:
+def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn:
     """The notebook of one student: the assignment's own name first, its last attempt, else one."""
     first = members[0]
-    late = any(member.late for member in members)
     submitted = None
     for member in members:
         if member.file == "timestamp.txt":
@@ -192,33 +195,31 @@ def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> Handed
                 data = _member(archive, member.info)
                 submitted = _parse_time(data.decode()) if isinstance(data, bytes) else None
 
-    def handed(data: bytes | str, note: str = "") -> Handed:
-        return Handed(
-            student=first.student,
-            data=data,
-            submitted=submitted,
-            late=late,
-            note=note,
-            name=first.name,
-            place=first.place,
-        )
+    found = HandIn(
+        student=first.student,
+        data=None,
+        submitted=submitted,
+        late=any(member.late for member in members),
+        name=first.name,
+        place=first.place,
+    )
 
     notebooks = [member for member in members if member.file.lower().endswith(".ipynb")]
     pattern = re.compile(rf"{re.escape(slug)}(?:-(\d{{1,9}}))?\.ipynb", re.IGNORECASE)
     attempts = [(int(m[1] or 0), n) for n in notebooks if (m := pattern.fullmatch(n.file))]
+    names = ", ".join(sorted(member.file for member in notebooks or members)[:3])
+    content: bytes | str = f"no notebook was handed in, only {names}"
+    note = ""
     if attempts:
         best = max(attempts, key=lambda pair: pair[0])[1]
-        others = len(notebooks) - 1
-        return handed(
-            _member(archive, best.info), f"{best.file} was taken of {others + 1}" if others else ""
-        )
-    if len(notebooks) == 1:
+        content = _member(archive, best.info)
+        note = f"{best.file} was taken of {len(notebooks)}" if len(notebooks) > 1 else ""
+    elif len(notebooks) == 1:
+        content = _member(archive, notebooks[0].info)
         note = f"the file was named {notebooks[0].file}"
-        return handed(_member(archive, notebooks[0].info), note)
-    names = ", ".join(sorted(member.file for member in notebooks or members)[:3])
-    if notebooks:
-        return handed(f"{slug}.ipynb is missing and {len(notebooks)} others are there: {names}")
-    return handed(f"no notebook was handed in, only {names}")
+    elif notebooks:
+        content = f"{slug}.ipynb is missing and {len(notebooks)} others are there: {names}"
+    return dataclasses.replace(found, data=content, note=note)
 
 
 def check_archive(members: Iterable[zipfile.ZipInfo], name: str) -> None:

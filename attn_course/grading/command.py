@@ -13,18 +13,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attn_course.exercises.assignment import Assignment, load_assignment
-from attn_course.exercises.submission import Unreadable, parse_notebook, read_submission
+from attn_course.exercises.assignment import load_assignment
+from attn_course.exercises.submission import look_at
 from attn_course.grading import exports
-from attn_course.grading.collect import CollectError, Handed, collect
+from attn_course.grading.collect import CollectError, collect
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.feedback import write_feedback
 from attn_course.grading.gradebook import GradebookError
 from attn_course.grading.journal import JournalError
-from attn_course.grading.pool import zygote_of_this_process
 from attn_course.grading.results import Result
 from attn_course.grading.run import grade_class
-from attn_course.grading.sandbox import Limits, sandbox_problem
+from attn_course.grading.sandbox import Limits
 
 
 def instructor_notebook(slug: str, root: Path, given: Path | None) -> bytes:
@@ -116,9 +115,7 @@ def grade(
             raise CollectError(
                 f"--csv-form: expected one of {', '.join(exports.FORMS)}, got {csv_form!r}"
             )
-        if scheduler is None:
-            _start_jail(sandbox=sandbox)
-        handed = collect(submissions, slug)
+        hand_ins = collect(submissions, slug)
         notebook = instructor_notebook(slug, root, source)
         if not sandbox:
             print(
@@ -127,7 +124,7 @@ def grade(
                 file=sys.stderr,
             )
         results = grade_class(
-            handed,
+            hand_ins,
             notebook=notebook,
             slug=slug,
             gradebook=None if gradebook == "none" else gradebook,
@@ -138,6 +135,7 @@ def grade(
             seed=seed,
             limits=Limits(wall_seconds=timeout, call_seconds=call_timeout),
             sandbox=sandbox,
+            private=[submissions, *([source] if source else [])],
             workers=workers,
             scheduler=scheduler,
             progress=progress,
@@ -155,7 +153,7 @@ def grade(
     except OSError as error:
         progress.say(f"error: {_said(error)}; run the same command again to go on")
         return 2
-    places = {item.student: item.place for item in handed}
+    places = {item.student: item.place for item in hand_ins}
     forms: list[tuple[str | Path | None, Callable[[Any], object]]] = [
         (junit, lambda path: exports.write_text(path, exports.to_junit(results, slug))),
         (gradescope, lambda path: exports.write_gradescope(results, path)),
@@ -187,12 +185,18 @@ def precheck(
         0 when every file can be graded in full, 1 when a person must look, 2 for a wrong command.
     """
     try:
-        handed = collect(submissions, slug)
+        hand_ins = collect(submissions, slug)
         assignment = load_assignment(instructor_notebook(slug, root, source), slug)
     except ValueError as error:
         print(f"attn-course: error: {error}", file=sys.stderr)
         return 2
-    rows = [{"student": item.student, **_looked_at(item, assignment)} for item in handed]
+    rows = []
+    for item in hand_ins:
+        status, reason, found = look_at(item.data, assignment)
+        notes = [*filter(None, [item.note, "late" if item.late else ""])]
+        notes += found.notes if found else ()
+        ready = "ready" if status == "graded" else status
+        rows.append({"student": item.student, "status": ready, "reason": reason, "notes": notes})
     if as_json:
         print(json.dumps(rows, indent=2))
     else:
@@ -200,24 +204,6 @@ def precheck(
             said = "; ".join(filter(None, [row["reason"], *row["notes"]]))
             print(f"{row['student']}: {row['status']}" + (f": {said}" if said else ""))
     return 0 if all(row["status"] == "ready" for row in rows) else 1
-
-
-def _looked_at(item: Handed, assignment: Assignment) -> dict[str, Any]:
-    notes = [*filter(None, [item.note, "late" if item.late else ""])]
-    if item.data is None:
-        return {"status": "missing", "reason": "nothing was handed in", "notes": notes}
-    try:
-        if isinstance(item.data, str):
-            raise Unreadable(item.data)
-        found = read_submission(parse_notebook(item.data), assignment)
-    except Unreadable as error:
-        return {"status": "unreadable", "reason": str(error), "notes": notes}
-    if found.stripped:
-        return {"status": "stripped", "reason": "no cell has a grade_id", "notes": notes}
-    notes += found.notes
-    lost = "; ".join(f"{name}: {why}" for name, why in found.lost.items())
-    status = "needs_review" if lost or found.doubled else "ready"
-    return {"status": status, "reason": lost, "notes": notes}
 
 
 def _put(target: str, text: str) -> None:
@@ -236,12 +222,6 @@ def _said(error: OSError, target: str = "") -> str:
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         text += ": choose a place that you may write to"
     return text
-
-
-def _start_jail(*, sandbox: bool) -> None:
-    """Begin with what takes longest; that it cannot be used here is said where it is needed."""
-    if not sandbox or sandbox_problem() is None:
-        zygote_of_this_process(sandbox=sandbox, wait=False)
 
 
 def _table(results: list[Result]) -> None:

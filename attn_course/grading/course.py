@@ -1,10 +1,9 @@
-"""The course as nbgrader sees it: its configuration, and what its ``generate_assignment`` makes.
+"""The course as nbgrader sees it: its configuration, and what that says of late hand-ins.
 
 Formgrader, ``generate_feedback`` and ``export`` work on what ``grade`` wrote because both read the
 same ``nbgrader_config.py`` and keep the same cells.
 """
 
-import copy
 import os
 import sys
 from pathlib import Path
@@ -37,34 +36,6 @@ def open_course(root: Path) -> Any:
     if "root" not in app.config.CourseDirectory:
         course.root = str(root.resolve())
     return course
-
-
-def prepared(notebook: bytes, slug: str, course: Any) -> tuple[Any, Any]:
-    """The instructor's notebook after nbgrader's own steps of ``generate_assignment``.
-
-    Returns:
-        What it saves to the gradebook, hidden tests included, and what it releases.
-
-    Raises:
-        CourseError: nbgrader refuses the notebook.
-    """
-    import nbformat
-    from nbgrader.converters import GenerateAssignment
-    from nbgrader.preprocessors import SaveCells
-
-    maker = GenerateAssignment(coursedir=course, config=course.config)
-    resources = {"nbgrader": {"assignment": slug, "notebook": slug, "student": "."}}
-    saved = None
-    try:
-        made = nbformat.reads(notebook.decode(), as_version=4)
-        for step in maker.preprocessors:
-            if step is SaveCells:
-                saved = copy.deepcopy(made)
-            else:
-                made, _ = step(parent=maker).preprocess(made, resources)
-    except Exception as error:
-        raise CourseError(f"{slug}: nbgrader refuses the instructor's notebook: {error}") from None
-    return saved or made, made
 
 
 def late_penalty(course: Any, student: str, score: float, seconds: float) -> float | None:

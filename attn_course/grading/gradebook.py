@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from attn_course.exercises.assignment import TestResult, grade_metadata, load_assignment
+from attn_course.exercises.release import prepared
 from attn_course.grading.autograded import answers_in, graded_notebook
-from attn_course.grading.collect import Handed
-from attn_course.grading.course import late_penalty, open_course, prepared
+from attn_course.grading.collect import HandIn
+from attn_course.grading.course import late_penalty, open_course
 from attn_course.grading.exports import write_text
 from attn_course.grading.results import Result
 
@@ -39,27 +40,30 @@ class GradebookWriter:
             generate_assignment`` keeps them, changed points included.
         slug: name of the assignment.
         root: the course's folder, whose ``nbgrader_config.py`` counts and in whose ``autograded``
-            folder everything that was handed in is laid for formgrader; None lays nothing.
+            folder everything that was handed in is put for formgrader; None puts nothing there.
 
     Raises:
-        CourseError: nbgrader refuses its settings or the notebook.
+        CourseError: nbgrader refuses its settings.
         GradebookError: no connection, or what a person graded would be lost.
+        ReleaseError: nbgrader refuses the notebook.
     """
 
     def __init__(self, url: str, notebook: bytes, slug: str, root: Path | None = None) -> None:
         from nbgrader import api
         from sqlalchemy.exc import SQLAlchemyError
 
-        self._api, self._slug, self._lays = api, slug, root is not None
+        self._api, self._slug, self._keeps_notebooks = api, slug, root is not None
         self._tests = {test.grade_id for test in load_assignment(notebook, slug).tests}
         self._course = open_course(root or Path.cwd())
         saved, self._release = prepared(notebook, slug, self._course)
         url = driver_url(url or self._course.db_url)
         self._where = _without_password(url)
-        if root is not None and url.startswith("sqlite:///"):  # nbgrader's commands run there
-            path = Path(root, url.removeprefix("sqlite:///"))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            url = f"sqlite:///{path}"
+        self.path: Path | None = None  # of a gradebook that is a file
+        if url.startswith("sqlite:///"):
+            # nbgrader's commands run in the course's folder
+            self.path = Path(root or ".", url.removeprefix("sqlite:///"))
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            url = f"sqlite:///{self.path}"
         course = self._course.course_id or "default_course"
         try:
             try:
@@ -98,22 +102,14 @@ class GradebookWriter:
             self._session.rollback()
             raise
 
-    def _ensure(self, model: Any, keys: dict[str, Any], **values: Any) -> Any:
-        found = self._session.query(model).filter_by(**keys).one_or_none()
-        if found is None:
-            found = model(**keys, **values)
-            self._session.add(found)
-            self._session.flush()
-        return found
-
     def _save_cells(self, saved: Any) -> None:
         """The assignment's rows as ``nbgrader generate_assignment`` would leave them."""
         api = self._api
-        keys = {"name": self._slug}
-        assignment = self._ensure(api.Assignment, keys, course_id=self._book.course_id)
+        new = {"id": api.new_uuid(), "course_id": self._book.course_id}
+        assignment = self._upsert(api.Assignment, {"name": self._slug}, {}, new)
         keys = {"name": self._slug, "assignment_id": assignment.id}
-        notebook = self._ensure(api.Notebook, keys)
-        notebook.kernelspec = json.dumps(saved.metadata.get("kernelspec", {}))
+        kernel = {"kernelspec": json.dumps(saved.metadata.get("kernelspec", {}))}
+        notebook = self._upsert(api.Notebook, keys, kernel, {"id": api.new_uuid()})
         wanted = self._wanted(saved)
         for model, cells in wanted.items():
             query = self._session.query(model).filter_by(notebook_id=notebook.id)
@@ -191,12 +187,12 @@ class GradebookWriter:
         self._session.delete(cell)
         self._session.flush()
 
-    def write(self, result: Result, handed: Handed) -> None:
+    def write(self, result: Result, hand_in: HandIn) -> None:
         """Record one result; a submission that is missing leaves no row.
 
         Args:
             result: what the grader found.
-            handed: what it found it in.
+            hand_in: what it found it in.
         """
         if result.status == "missing":
             return
@@ -204,52 +200,52 @@ class GradebookWriter:
             self._course.format_path(self._course.autograded_directory, result.student, self._slug)
         )
         path = folder / f"{self._slug}.ipynb"
-        page = self._page(handed, result) if self._lays else b""
-        old, new = (answers_in(path), answers_in(page)) if self._lays else ({}, {})
+        page = self._page(hand_in, result) if self._keeps_notebooks else b""
+        old, new = (answers_in(path), answers_in(page)) if self._keeps_notebooks else ({}, {})
         changed = {name for name in old.keys() & new.keys() if old[name] != new[name]}
-        self._transaction(lambda: self._write(result, handed, changed))
-        if self._lays and (not path.exists() or path.read_bytes() != page):
+        self._transaction(lambda: self._write(result, hand_in, changed))
+        if self._keeps_notebooks and (not path.exists() or path.read_bytes() != page):
             write_text(path, page)
-        if self._lays and handed.submitted is not None:
-            write_text(folder / "timestamp.txt", f"{handed.submitted} UTC")
+        if self._keeps_notebooks and hand_in.submitted is not None:
+            write_text(folder / "timestamp.txt", f"{hand_in.submitted} UTC")
 
-    def _page(self, handed: Handed, result: Result) -> bytes:
+    def _page(self, hand_in: HandIn, result: Result) -> bytes:
         try:
-            return graded_notebook(handed.data, result, self._release)
+            return graded_notebook(hand_in.data, result, self._release)
         except Exception as error:  # one odd file must not keep the others from their marks
             why = f"{result.status}; it cannot be shown: {type(error).__name__}: {error}"
             return graded_notebook(None, dataclasses.replace(result, status=why), self._release)
 
-    def _write(self, result: Result, handed: Handed, changed: set[str]) -> None:
+    def _write(self, result: Result, hand_in: HandIn, changed: set[str]) -> None:
         api, student = self._api, result.student
         person = self._one(api.Student, id=student)
-        plain = re.sub("[<>&]", "", handed.name)  # nbgrader's pages take a name for HTML
-        first_name, _, last_name = plain.rpartition(" ")
-        names = {"first_name": first_name or None, "last_name": last_name or None}
-        if person is None:
-            self._add(api.Student, [{"id": student, **names}])
-        elif plain and not person.first_name and not person.last_name:
-            self._change(api.Student, person, **names)
+        plain = re.sub("[<>&]", "", hand_in.name)  # nbgrader's pages take a name for HTML
+        first, _, last = plain.rpartition(" ")
+        if person is None or (plain and not person.first_name and not person.last_name):
+            names = {"first_name": first or None, "last_name": last or None}
+            self._upsert(api.Student, {"id": student}, names)
         keys = {"assignment_id": self._assignment, "student_id": student}
-        known = self._one(api.SubmittedAssignment, **keys)
-        if known is None:
-            new = {"id": api.new_uuid(), "timestamp": handed.submitted, **keys}
-            self._add(api.SubmittedAssignment, [new])
-            known = self._one(api.SubmittedAssignment, **keys)
-        elif handed.submitted is not None:
-            self._change(api.SubmittedAssignment, known, timestamp=handed.submitted)
-            known = self._one(api.SubmittedAssignment, **keys)
+        when = {"timestamp": hand_in.submitted} if hand_in.submitted is not None else {}
+        known = self._upsert(api.SubmittedAssignment, keys, when, {"id": api.new_uuid()})
         keys = {"assignment_id": known.id, "notebook_id": self._notebook}
-        sheet = self._one(api.SubmittedNotebook, **keys)
-        if sheet is None:
-            self._add(api.SubmittedNotebook, [{"id": api.new_uuid(), "flagged": False, **keys}])
-            sheet = self._one(api.SubmittedNotebook, **keys)
+        flag = {} if result.status == "graded" else {"flagged": True}  # a person's own stays
+        new = {"id": api.new_uuid(), "flagged": False}
+        sheet = self._upsert(api.SubmittedNotebook, keys, flag, new)
         self._write_grades(result, sheet.id, changed)
         self._write_comments(sheet.id)
-        values = {"late_submission_penalty": self._penalty(known, sheet.id, handed)}
-        if result.status != "graded":  # a flag that a person set stays
-            values["flagged"] = True
-        self._change(api.SubmittedNotebook, sheet, **values)
+        penalty = self._penalty(known, sheet.id, hand_in)
+        self._change(api.SubmittedNotebook, sheet, late_submission_penalty=penalty)
+
+    def _upsert(
+        self, model: Any, keys: dict[str, Any], values: dict[str, Any], new: Any = None
+    ) -> Any:
+        """The row with these keys and values; ``new`` holds what only a row that is added gets."""
+        row = self._one(model, **keys)
+        if row is None:
+            self._add(model, [{**(new or {}), **keys, **values}])
+        else:
+            self._change(model, row, **values)
+        return self._one(model, **keys)
 
     def _add(self, model: Any, rows: list[dict[str, Any]]) -> None:
         if rows:
@@ -295,10 +291,10 @@ class GradebookWriter:
         cells = [cell for cell in self._commented_cells.values() if cell not in known]
         self._add(self._api.Comment, [{"cell_id": c, "notebook_id": sheet} for c in cells])
 
-    def _penalty(self, known: Any, sheet: str, handed: Handed) -> float | None:
+    def _penalty(self, known: Any, sheet: str, hand_in: HandIn) -> float | None:
         """By the course's late policy; late by an unknown time counts as late by a second."""
         seconds = self._seconds_late(known)
-        seconds = float(handed.late) if seconds is None else seconds
+        seconds = float(hand_in.late) if seconds is None else seconds
         if seconds <= 0:
             return None
         score = sum(_score(row) or 0.0 for row in self._rows(self._api.Grade, sheet).values())

@@ -3,6 +3,7 @@
 import os
 import sys
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 
 from attn_course.grading.errors import SandboxError
@@ -26,14 +27,19 @@ def python_roots() -> list[Path]:
     return sorted(r for r in named if not any(o != r and r.is_relative_to(o) for o in named))
 
 
-def courses() -> list[Path]:
-    """Folders with hidden tests, answers or marks: this one, and the checkout of the package."""
+def courses(private: Iterable[Path] = ()) -> list[Path]:
+    """Folders with hidden tests, answers or marks: this one, the checkout of the package, others.
+
+    Args:
+        private: what else a submission must not see, folders or files.
+    """
     here, checkout = Path.cwd(), Path(__file__).resolve().parents[2]
     found = [here] if any((here / mark).exists() for mark in COURSE_MARKS) else []
-    return [*found, *([checkout] if (checkout / "solutions").is_dir() else [])]
+    found += [checkout] if (checkout / "solutions").is_dir() else []
+    return found + [place if place.is_dir() else place.parent for place in private]
 
 
-def hidden_courses() -> list[Path]:
+def hidden_courses(private: Iterable[Path] = ()) -> list[Path]:
     """Those of :func:`courses` that lie below a folder which every submission sees.
 
     Raises:
@@ -41,24 +47,29 @@ def hidden_courses() -> list[Path]:
     """
     found = set()
     roots = [*python_roots(), Path("/usr"), *(Path("/") / name for name in SYSTEM)]
-    for course in (place.resolve() for place in courses()):
+    for course in (place.resolve() for place in courses(private)):
         for root in (root.resolve() for root in roots):
             if course == root:
                 raise SandboxError(
                     f"every submission could read {course}: it holds the course, and Python itself "
-                    f"as well; make the environment in a folder below it ({course / '.venv'})"
+                    f"as well; make the environment in a folder below it ({course / '.venv'}), or "
+                    "move the course"
                 )
             if course.is_relative_to(root):
                 found.add(course)
     return sorted(found)
 
 
-def system_mounts() -> list[str]:
-    """Bubblewrap with new namespaces, no network, and the system and this Python read-only."""
+def system_mounts(private: Iterable[Path] = ()) -> list[str]:
+    """Bubblewrap with new namespaces, no network, and the system and this Python read-only.
+
+    Args:
+        private: see :func:`courses`.
+    """
     command = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
     command += ["--proc", "/proc", "--dev", "/dev"]
     command += ["--tmpfs", "/tmp"]  # before anything that may lie below it, as a checkout may
-    roots, hidden = python_roots(), hidden_courses()
+    roots, hidden = python_roots(), hidden_courses(private)
     command += ["--ro-bind", "/usr", "/usr"]
     for name in SYSTEM:
         path = Path("/") / name

@@ -6,11 +6,11 @@ import os
 import signal
 import threading
 from collections.abc import Generator
+from pathlib import Path
 
 from attn_course.exercises.assignment import Assignment
-from attn_course.grading.errors import SandboxError
 from attn_course.grading.results import Result
-from attn_course.grading.sandbox import Limits, Zygote, sandbox_problem
+from attn_course.grading.sandbox import Limits, Zygote
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,7 @@ class Settings:
     assignment: Assignment
     limits: Limits = dataclasses.field(default_factory=Limits)
     sandbox: bool = True
+    private: tuple[Path, ...] = ()  # what no submission may see, wherever it lies
 
     @property
     def verdict_seconds(self) -> float:
@@ -38,26 +39,28 @@ class Settings:
 
 Results = Generator[Result, None, None]
 
-_zygotes: dict[bool, Zygote] = {}
+_zygotes: dict[tuple[bool, tuple[Path, ...]], Zygote] = {}
 # Seeds, redirected output and warnings belong to the process; a dask worker may have more threads.
 _one_at_a_time = threading.Lock()
 
 
-def zygote_of_this_process(*, sandbox: bool, wait: bool = True) -> Zygote:
-    """The jail of this process, started at the first call.
+def zygote_of_this_process(settings: Settings, *, wait: bool = True) -> Zygote:
+    """The jail of this process for such tasks, started at the first call.
 
     Args:
-        sandbox: see :class:`~attn_course.grading.sandbox.Zygote`.
+        settings: what may be seen in it.
         wait: False returns while it is still starting.
 
     Raises:
         SandboxError: it cannot start here.
     """
-    if sandbox not in _zygotes:
-        _zygotes[sandbox] = Zygote(sandbox=sandbox, wait=False)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process with threads cannot be forked
+    key = settings.sandbox, settings.private
+    if key not in _zygotes:
+        _zygotes[key] = Zygote(sandbox=settings.sandbox, private=settings.private, wait=False)
     if wait:
-        _zygotes[sandbox].ready()
-    return _zygotes[sandbox]
+        _zygotes[key].ready()
+    return _zygotes[key]
 
 
 def close_zygotes() -> None:
@@ -92,7 +95,7 @@ def grade_task(task: Task, settings: Settings, *, may_die: bool = False) -> Resu
         SandboxError: the jail cannot start on this machine at all.
     """
     with _one_at_a_time:
-        zygote = zygote_of_this_process(sandbox=settings.sandbox, wait=False)
+        zygote = zygote_of_this_process(settings, wait=False)
         load_grader()
         zygote.ready()
         from attn_course.grading.verdict import grade_notebook
@@ -138,15 +141,3 @@ def failed_result(task: Task, settings: Settings, reason: str) -> Result:
         seed=task.seed,
         sandboxed=settings.sandbox,
     )
-
-
-def start(settings: Settings) -> None:
-    """Begin to start the jail; it takes its seconds while the caller does something else.
-
-    Raises:
-        SandboxError: it cannot start here.
-    """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process with threads cannot be forked
-    if settings.sandbox not in _zygotes and settings.sandbox and (problem := sandbox_problem()):
-        raise SandboxError(problem)
-    zygote_of_this_process(sandbox=settings.sandbox, wait=False)

@@ -66,7 +66,7 @@ class Remote:
         )
 
     def __attn_mutated__(self) -> bool:
-        """Whether a call since the last question wrote into its arguments.
+        """Whether a call since the last request for it wrote into its arguments.
 
         The caller's own tensors never change: a submission that could clear the test's input would
         clear the expected value with it.
@@ -82,15 +82,16 @@ class Remote:
         request = {"helper": operation, "args": list(args), "kwargs": kwargs, "options": options}
         if operation != "peak_memory":
             return self._request("call", **request)
-        # the first time pays for caches, lazy imports and pages of libraries
-        self._request("call", **request)
         session = self._at()
-        session.memory(reset=True)
-        before = session.memory()
-        reported = self._request("call", **request)
-        seen = ((session.memory()["hwm"] - before["rss"]) << 10) - MEMORY_SLACK
-        if type(reported) is not int:
-            raise NotAPlainValue("the jail reported no peak of memory")
+        for _ in range(2):  # the first time may pay for lazy imports and pages of libraries
+            session.memory(reset=True)
+            before = session.memory()
+            reported = self._request("call", **request)
+            if type(reported) is not int:
+                raise NotAPlainValue("the jail reported no peak of memory")
+            seen = ((session.memory()["hwm"] - before["rss"]) << 10) - MEMORY_SLACK
+            if seen <= reported:
+                break
         return max(reported, seen)  # what the kernel saw from outside outvotes the submission
 
     def __repr__(self) -> str:

@@ -2,17 +2,19 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from attn_course.exercises.assignment import Assignment, load_assignment
-from attn_course.grading import pool, spread
-from attn_course.grading.collect import Handed, collect
+from attn_course.grading import pool
+from attn_course.grading.cluster import run_dask
+from attn_course.grading.collect import HandIn, collect
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.gradebook import GradebookWriter
 from attn_course.grading.journal import Journal, file_key, run_key
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits
+from attn_course.grading.workers import run_processes
 
 INSTRUCTOR = "\0instructor"
 
@@ -22,7 +24,7 @@ class AssignmentError(ValueError):
 
 
 def grade_class(
-    submissions: Path | list[Handed],
+    submissions: Path | list[HandIn],
     *,
     notebook: bytes,
     slug: str,
@@ -34,6 +36,7 @@ def grade_class(
     seed: int | None = None,
     limits: Limits | None = None,
     sandbox: bool = True,
+    private: Iterable[Path] = (),
     workers: int = 1,
     scheduler: str | None = None,
     progress: Callable[[Result, int, int], None] = lambda result, done, total: None,
@@ -55,6 +58,8 @@ def grade_class(
             later hand-ins have other inputs.
         limits: wall clock and resources of a submission.
         sandbox: False grades without the jail, which any submission can then leave.
+        private: files and folders that no submission may see; the gradebook, ``root`` and
+            ``submissions`` are among them anyway.
         workers: processes on this machine.
         scheduler: address of a dask cluster to use instead.
         progress: called after each result with the result, the count so far and the total.
@@ -66,25 +71,26 @@ def grade_class(
     Raises:
         AssignmentError: the instructor's solution does not earn full marks.
         CollectError: there is nothing to grade.
-        CourseError: nbgrader refuses its settings or the instructor's notebook.
+        CourseError: nbgrader refuses its settings.
         GradebookError: the gradebook cannot be used.
         JournalError: another run is grading with the same journal.
+        ReleaseError: nbgrader refuses the instructor's notebook.
         SandboxError: the jail or the cluster cannot be used.
+        ValueError: fewer than one worker.
     """
+    if workers < 1:
+        raise ValueError(f"workers: expected at least 1, got {workers}")
     assignment = load_assignment(notebook, slug)
-    handed = collect(submissions, assignment.slug) if isinstance(submissions, Path) else submissions
-    by_student = {item.student: item for item in handed}
-    keys = {item.student: file_key(item.data) for item in handed}
+    found = collect(submissions, assignment.slug) if isinstance(submissions, Path) else submissions
+    by_student = {item.student: item for item in found}
+    keys = {item.student: file_key(item.data) for item in found}
     settings = pool.Settings(assignment=assignment, limits=limits or Limits(), sandbox=sandbox)
     with contextlib.ExitStack() as stack:
         log = _open_journal(stack, journal, settings, seed, fresh=fresh)
         done = {name: log.results[name][1] for name in by_student if log.has(name, keys[name])}
-        if scheduler is None and len(done) < len(handed):
-            pool.start(settings)  # while the gradebook opens
         book = None
         if gradebook is not None:
             book = stack.enter_context(GradebookWriter(gradebook, notebook, slug, root))
-        if book is not None:
             for name in sorted(done):  # whoever has written there since
                 book.write(done[name], by_student[name])
         tasks = [
@@ -93,13 +99,20 @@ def grade_class(
                 data=item.data,
                 seed=log.seed_of(item.student, keys[item.student], fixed=seed is not None),
             )
-            for item in handed
+            for item in found
             if item.student not in done
         ]
         if not tasks:
             return _sorted(done, book, tests_only)
+        places = [*private, root, book and book.path]
+        places += [submissions] if isinstance(submissions, Path) else []
+        hidden = tuple(place.resolve() for place in places if place)
+        settings = dataclasses.replace(settings, private=hidden)
         solution = pool.Task(student=INSTRUCTOR, data=notebook, seed=log.seed)
-        graded = spread.run(solution, tasks, settings, workers=workers, scheduler=scheduler)
+        if scheduler is not None:
+            graded = run_dask(solution, tasks, settings, address=scheduler)
+        else:
+            graded = run_processes(solution, tasks, settings, workers=min(workers, len(tasks)))
         results = stack.enter_context(contextlib.closing(graded))
         _check_solution(next(results), assignment)  # before anything of a student runs
         for result in results:
@@ -109,7 +122,7 @@ def grade_class(
                 book.write(result, item)
             log.add(result, keys[result.student])
             done[result.student] = result
-            progress(result, len(done), len(handed))
+            progress(result, len(done), len(found))
         return _sorted(done, book, tests_only)
 
 
@@ -136,7 +149,7 @@ def _open_journal(
     return stack.enter_context(Journal(path, key=key, seed=seed, fresh=fresh))
 
 
-def _annotated(result: Result, item: Handed) -> Result:
+def _annotated(result: Result, item: HandIn) -> Result:
     notes = [*result.notes, *([item.note] if item.note else []), *(["late"] if item.late else [])]
     return dataclasses.replace(result, notes=tuple(notes), name=item.name)
 

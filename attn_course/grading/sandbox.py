@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from attn_course.grading import mounts
@@ -63,9 +63,9 @@ def _cores() -> list[int]:
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
-def _bubblewrap() -> list[str]:
+def _bubblewrap(private: Iterable[Path]) -> list[str]:
     """The bubblewrap command up to the program; what it mounts is all that a submission sees."""
-    command = mounts.system_mounts()
+    command = mounts.system_mounts(private)
     frozen = ["/", "/dev"]  # bubblewrap builds these in memory, and every submission meets them
     for installed in {Path(sysconfig.get_path(n)) / "attn_course" for n in ("purelib", "platlib")}:
         if installed.is_dir():  # installed from a wheel: the answers would lie in site-packages
@@ -93,13 +93,16 @@ class Zygote:
         sandbox: False runs the same processes without bubblewrap; only for machines where it
             cannot start, and only when the instructor asked for it.
         wait: False returns at once; whoever needs the jail then calls :meth:`ready`.
+        private: files and folders of the course that lie elsewhere than the current folder.
 
     Raises:
         SandboxError: the jail does not start; the text says what to do.
     """
 
-    def __init__(self, *, sandbox: bool = True, wait: bool = True) -> None:
-        self.sandbox = sandbox
+    def __init__(
+        self, *, sandbox: bool = True, wait: bool = True, private: Iterable[Path] = ()
+    ) -> None:
+        self.sandbox, self.private = sandbox, tuple(private)
         self.restarts = -1
         self._process: subprocess.Popen[bytes] | None = None
         self._scratch: Path | None = None
@@ -114,21 +117,26 @@ class Zygote:
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         number = str(theirs.fileno())
         if self.sandbox:
-            command = _bubblewrap()
+            command = _bubblewrap(self.private)
             command += [sys.executable, f"{INSIDE_CODE}/zygote.py", number, "confined"]
             # nothing of ours: the first process of the jail has what bubblewrap was started with
             environment = {"PATH": os.environ.get("PATH", os.defpath)}
         else:
             command, environment = self._open_command(number)
-        self._process = subprocess.Popen(
-            command,
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=environment,
-        )
-        theirs.close()
+        try:
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=environment,
+            )
+        except OSError as error:
+            control.close()
+            raise SandboxError(sandbox_problem() or str(error)) from None
+        finally:
+            theirs.close()
         control.settimeout(START_SECONDS)
         self._control = control
 

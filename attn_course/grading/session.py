@@ -26,6 +26,7 @@ from attn_course.grading.sandbox import Limits, Zygote
 MAX_CALLBACKS = 100_000
 MAX_SESSION_BYTES = 2 << 30  # all that one submission may send to the trusted side
 CALL = "the call"
+EXIT_SECONDS = 1.0  # from hanging up to having exited
 REPORT_SECONDS = 10.0  # for the zygote's word on how the submission ended
 
 
@@ -64,6 +65,7 @@ class Session:
         self.names: frozenset[str] = frozenset()
         self.output = ""
         self.ended: dict[str, Any] | None = None  # the zygote's report
+        self._hung_up = False  # it lived on when its connection had been closed
         self.lost: str | None = None  # why it cannot be called any more
         self._spawn_error: str | None = None  # why a restricted process could not be had
         self.mutated = False  # whether some call has written into its arguments
@@ -82,7 +84,6 @@ class Session:
 
     def _run_cells(self) -> None:
         self.ended = self.lost = None
-        self._ahead = bytearray()
         self._connection, self._life = self.zygote.spawn(self.limits, self.forbidden)
         request = {"op": "cells", "cells": self.cells, "seed": self.seed}
         what = "the notebook's own cells"
@@ -196,7 +197,7 @@ class Session:
             raise student_error(reply["exc"])
         return reply["ok"]
 
-    def _round_trip(self, frame: wire.Buffers, until: float) -> dict[str, Any]:
+    def _round_trip(self, frame: bytes, until: float) -> dict[str, Any]:
         """Send one message and wait for one."""
         connection = self._connection
         if connection is None:
@@ -208,12 +209,18 @@ class Session:
                 raise TimeoutError
             connection.settimeout(left)
 
-        wire.send_frame(connection, frame, wait)
-        reply = wire.receive(
-            connection, self._resolve, wait=wait, count=self._count, ahead=self._ahead
-        )
+        wait()
+        with contextlib.suppress(BrokenPipeError):  # what it said before it hung up can be read
+            connection.sendall(frame)
+        try:
+            reply = wire.receive(connection, self._resolve, wait=wait, count=self._count)
+        except ConnectionResetError:  # told once, and before what it had said
+            reply = wire.receive(connection, self._resolve, wait=wait, count=self._count)
         if type(reply) is not dict:
             raise wire.WireError("reply is not a mapping")
+        if "failed" in reply:
+            self.end()
+            raise self._lost(f"the jail could not begin: {str(reply['failed'])[:1000]}")
         return reply
 
     @contextlib.contextmanager
@@ -261,13 +268,13 @@ class Session:
             raise self._died(EOFError())
         return {key: int(value) for key, value in found.items()}
 
-    def _heard(self) -> dict[str, Any]:
+    def _heard(self, seconds: float = REPORT_SECONDS) -> dict[str, Any]:
         """The next word of the zygote, {} when it has none.
 
         A life that is closed while a word of ours is on its way resets the connection. The
         error comes before what it had said, and once: the report is still there to be read.
         """
-        until = time.monotonic() + REPORT_SECONDS
+        until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self._life.settimeout(left)
             try:
@@ -289,50 +296,46 @@ class Session:
             return f"the submission used more than {self.limits.cpu_seconds} s of CPU"
         if ended.get("flooded"):
             return f"the submission had more than {self.limits.processes} threads"
-        if ended.get("told"):
+        if code is None:
+            return "the submission's process ended, and nothing is known of how"
+        if self._hung_up:
             return "the submission closed its connection to the grader"
         if isinstance(code, int) and code < 0:
             return f"the submission's process was ended by signal {-code}"
-        if code is None:
-            return "the submission's process ended, and nothing is known of how"
         return f"the submission's process ended by itself (exit status {code})"
 
     def _died(self, error: Exception) -> SubmissionLost:
         """End what is left of a submission that broke off; the exception that says how it ended."""
-        said = self._last_words() if isinstance(error, OSError) else ""
-        self.end(b"e" if isinstance(error, EOFError | OSError) else b"k")
-        return self._lost(said or self._cause(error))
-
-    def _last_words(self) -> str:
-        """What the jail's own code said when it could not begin; it has hung up already."""
-        said = b""
-        if self._connection is not None:
-            with contextlib.suppress(OSError):
-                self._connection.settimeout(1.0)
-                said = self._connection.recv(1004)
-        text = said[4:].decode(errors="replace") if said.startswith(b"FAIL") else ""
-        return f"the jail could not begin: {text}" if text else ""
+        self.end(EXIT_SECONDS if isinstance(error, EOFError | OSError) else 0.0)
+        return self._lost(self._cause(error))
 
     def _lost(self, reason: str, kind: type[SubmissionLost] = SubmissionLost) -> SubmissionLost:
         self.lost = reason
         return kind(reason)
 
-    def end(self, word: bytes = b"k") -> None:
+    def end(self, patience: float = 0.0) -> None:
         """Kill the submission and everything that it started; safe to repeat.
 
         Args:
-            word: to the zygote: ``b"k"`` kills at once, ``b"e"`` lets a process that seems to be
-                ending finish, so that its own exit status is reported.
+            patience: seconds for a process that seems to be ending, so that its own exit status is
+                reported.
         """
         connection, self._connection = self._connection, None
         if connection is None:
             return
         connection.close()
+        if self.ended is None and patience:
+            self._hear_end(patience)
+        self._hung_up = self.ended is None
         with contextlib.suppress(OSError):  # the zygote is gone, and its report waits
-            self._life.send(word)
-        while self.ended is None and (said := self._heard()):
-            self.ended = said if "exit" in said else None
+            self._life.send(b"k")
+        self._hear_end(REPORT_SECONDS)
         self._life.close()
+
+    def _hear_end(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while self.ended is None and (said := self._heard(until - time.monotonic())):
+            self.ended = said if "exit" in said else None
 
     def __enter__(self) -> "Session":
         return self

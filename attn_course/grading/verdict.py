@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from attn_course.exercises.assignment import Assignment, TestCell, TestResult
-from attn_course.exercises.submission import Submission, Unreadable, parse_notebook, read_submission
+from attn_course.exercises.submission import Submission, look_at
 from attn_course.exercises.testcell import names_used, plain_text, run_locked, run_test, seeded
 from attn_course.grading.callbacks import bounded_memory
 from attn_course.grading.errors import SandboxError, StudentTimeout, SubmissionLost
@@ -72,21 +72,9 @@ def _grade(
     def found(status: str, reason: str, **more: Any) -> dict[str, Any]:
         return {"status": status, "reason": plain_text(reason), **more}
 
-    if data is None:
-        return found("missing", f"no notebook {assignment.slug}.ipynb was found")
-    if isinstance(data, str):
-        return found("unreadable", data)
-    try:
-        submission = read_submission(parse_notebook(data), assignment)
-    except Unreadable as error:
-        return found("unreadable", str(error))
-    if submission.stripped:
-        return found(
-            "stripped",
-            "no cell carries a grade_id of this assignment: the metadata was removed "
-            "(a copy into a new notebook does that)",
-            notes=submission.notes,
-        )
+    status, reason, submission = look_at(data, assignment)
+    if submission is None:
+        return found(status, reason)
     try:
         session = Session(zygote, submission.cells, limits=limits, seed=_students_seed(seed))
     except StudentTimeout as error:
@@ -95,7 +83,11 @@ def _grade(
         return found("sandbox_error", str(error), notes=submission.notes)
     with session:
         tests = tuple(_run_tests(assignment, submission, session, seed))
-        status, reason = _status(tests, submission, session)
+        if session.seconds_left <= 0:
+            status = "timeout"
+            reason = f"the submission used its {limits.wall_seconds:g} s"
+        elif not submission.lost and all(test.score is None for test in tests):
+            status, reason = "sandbox_error", tests[0].message.splitlines()[0]
         scores = [test.score for test in tests if test.score is not None]
         return found(
             status,
@@ -114,20 +106,6 @@ def _students_seed(seed: int) -> int:
     A longer hash of a seed of 31 bits would give that seed to whoever makes a table once.
     """
     return hashlib.sha256(f"submission {seed}".encode()).digest()[0]
-
-
-def _status(
-    tests: tuple[TestResult, ...], submission: Submission, session: Session
-) -> tuple[str, str]:
-    if session.seconds_left <= 0:
-        return "timeout", f"the submission used its {session.limits.wall_seconds:g} s"
-    if submission.lost:
-        lost = [f"{name}: {why}" for name, why in submission.lost.items()]
-        return "needs_review", "; ".join(lost + submission.doubled)
-    if all(test.score is None for test in tests):
-        return "sandbox_error", tests[0].message.splitlines()[0]
-    doubled = "; ".join(submission.doubled)
-    return ("needs_review", doubled) if doubled else ("graded", "")
 
 
 def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:

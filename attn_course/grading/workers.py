@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attn_course.grading.errors import SandboxError
@@ -30,13 +30,9 @@ from attn_course.grading.results import Result
 ATTEMPTS = 3  # as they come, alone, alone again
 PR_SET_PDEATHSIG = 1
 
-_settings: Settings | None = None  # of this process, where it is a worker
-
 
 def _prepare_worker(settings: Settings, parent: int, counter: Any, forked: bool) -> None:
     """Leave Ctrl-C to the parent, end when the parent does, have the jail at hand."""
-    global _settings
-    _settings = settings
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a verdict without end ends this process
     if forked:
@@ -55,15 +51,9 @@ def _prepare_worker(settings: Settings, parent: int, counter: Any, forked: bool)
         counter.value += 1
     keep_to_one_core(number)
     with contextlib.suppress(SandboxError):  # the first task will say so
-        zygote_of_this_process(sandbox=settings.sandbox, wait=False)
+        zygote_of_this_process(settings, wait=False)
         load_grader()
         gc.freeze()
-
-
-def _with_settings(grade: Callable[..., Result], task: Task) -> Result:
-    """Only the task is sent to a worker: what it knows of its settings stays known."""
-    assert _settings is not None, "the worker was prepared"
-    return grade(task, _settings, may_die=True)
 
 
 def _context(settings: Settings) -> Any:
@@ -98,7 +88,7 @@ class _Workers:
         forked = context.get_start_method() == "fork"
         if forked:
             load_grader()
-            zygote_of_this_process(sandbox=self.settings.sandbox)
+            zygote_of_this_process(self.settings)
             gc.freeze()  # no collection in a worker need look at, and copy, what is shared
         return concurrent.futures.ProcessPoolExecutor(
             self.count,
@@ -110,26 +100,26 @@ class _Workers:
     def grade(self, tasks: list[Task], *, at_once: int) -> Iterator[Result | Task]:
         """Results as they are ready; a task that was in flight at a crash comes back as itself."""
         waiting = list(reversed(tasks))
-        flying: dict[concurrent.futures.Future[Result], Task] = {}
-        while waiting or flying:
-            if not self._send(waiting, flying, at_once) and not flying:
+        in_flight: dict[concurrent.futures.Future[Result], Task] = {}
+        while waiting or in_flight:
+            if not self._send(waiting, in_flight, at_once) and not in_flight:
                 self.restart()
                 continue
-            ready, _ = concurrent.futures.wait(flying, return_when="FIRST_COMPLETED")
+            ready, _ = concurrent.futures.wait(in_flight, return_when="FIRST_COMPLETED")
             broken = False
             outcomes: list[Result | Task] = []
             for future in ready:
-                task = flying.pop(future)
+                task = in_flight.pop(future)
                 try:
                     outcomes.append(future.result())
                 except concurrent.futures.BrokenExecutor:
                     broken = True
                     outcomes.append(task)
             if broken:
-                outcomes += flying.values()
-                flying.clear()
+                outcomes += in_flight.values()
+                in_flight.clear()
             else:
-                self._send(waiting, flying, at_once)  # no worker waits until these are written
+                self._send(waiting, in_flight, at_once)  # no worker waits until these are written
             if broken:
                 self.restart()
             yield from outcomes
@@ -137,14 +127,14 @@ class _Workers:
     def _send(
         self,
         waiting: list[Task],
-        flying: dict[concurrent.futures.Future[Result], Task],
+        in_flight: dict[concurrent.futures.Future[Result], Task],
         at_once: int,
     ) -> bool:
         """Give the workers what they have room for; False when they have died."""
         try:
-            while waiting and len(flying) < at_once:
-                flying[self._pool.submit(_with_settings, grade_task, waiting[-1])] = waiting[-1]
-                waiting.pop()
+            while waiting and len(in_flight) < at_once:
+                future = self._pool.submit(grade_task, waiting[-1], self.settings, may_die=True)
+                in_flight[future] = waiting.pop()
         except concurrent.futures.BrokenExecutor:
             return False
         return True

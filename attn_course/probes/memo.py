@@ -1,12 +1,14 @@
 """Keep what the reference and the catalogue give: a class is graded on the same random inputs.
 
-Only functions of a module are kept by, such as those of ``attn_course.reference`` and of a
-catalogue: what a test cell or a learner defines has no key, and is computed each time. So is what
-draws random numbers. Nothing is kept unless the grader asks for it with ``remembering``.
+Functions of a module are kept by, such as those of ``attn_course.reference`` and of a catalogue,
+and functions of an instructor's cell that compute and do nothing else (see ``_code``). Whatever
+else a cell or a learner defines has no key, and is computed each time. So is what draws random
+numbers. Nothing is kept unless the grader asks for it with ``remembering``.
 """
 
 import contextlib
 import dataclasses
+import dis
 import functools
 import hashlib
 import random
@@ -27,7 +29,17 @@ from attn_course.probes.values import copy, leaves, size
 MOST_NUMBERS = 4_000_000  # in all values that one memo keeps
 MOST_ENTRIES = 10_000
 _PLAIN = (type(None), bool, int, str, bytes, torch.dtype, torch.Size, torch.device, type(...))
+# What a function must not do or name that is kept by its code: it could change, or read, more than
+# its arguments.
+_EFFECTS = {"STORE_GLOBAL", "STORE_ATTR", "DELETE_GLOBAL", "DELETE_ATTR", "IMPORT_NAME"}
+_IMPURE = frozenset(
+    [
+        *("open", "print", "input", "eval", "exec", "globals", "locals", "vars", "environ"),
+        *("setattr", "delattr", "iter", "next", "id", "hash", "default_rng", "getrandbits"),
+    ]
+)
 _OURS = ("attn_course.", "attn_course_catalogue_", "torch", "numpy")  # modules of functions
+_MODULES = ("attn_course.", "torch.", "numpy.", "math.", "itertools.", "functools.")
 
 
 class Unkeyable(Exception):
@@ -122,6 +134,8 @@ def fingerprint(value: Any) -> Hashable:
         return (kind, *map(fingerprint, value), *map(fingerprint, value.values()))
     if kind is np.ndarray and value.dtype.kind in "biufc":
         return (kind, value.dtype.str, value.shape, value.strides, _short(value.tobytes()))
+    if kind is types.ModuleType and f"{value.__name__}.".startswith(_MODULES):
+        return (kind, value.__name__)
     if kind is functools.partial:
         return (kind, *map(fingerprint, (value.func, value.args, value.keywords)))
     if kind is NumpyOracle:
@@ -129,6 +143,8 @@ def fingerprint(value: Any) -> Hashable:
     if isinstance(value, types.FunctionType | types.BuiltinFunctionType | type):
         if str(getattr(value, "__module__", "")).startswith(_OURS):
             return (kind, value)  # one object for as long as the module lives, and the key holds it
+        if isinstance(value, types.FunctionType):
+            return _code(value)
     elif kind is Call:  # nobody changes its arguments, and a search asks for it thousands of times
         if "_key" not in vars(value):
             asked = value.args, value.kwargs, value.via
@@ -141,6 +157,49 @@ def fingerprint(value: Any) -> Hashable:
             parts = list(vars(value).values())
         return (kind, *map(fingerprint, parts))
     raise Unkeyable(kind.__name__)
+
+
+_open: ContextVar[tuple[types.CodeType, ...]] = ContextVar("attn_course_open", default=())
+
+
+def _code(function: types.FunctionType) -> Hashable:
+    """A key of a function outside of our modules: its code, and everything that this reads.
+
+    Raises:
+        Unkeyable: it could depend on more than that, or do more than compute.
+    """
+    code = function.__code__
+    if code in _open.get():  # it calls itself
+        return code
+    read = _read(code)
+    if read is None:
+        raise Unkeyable(code.co_name)
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    used = {name: function.__globals__[name] for name in read if name in function.__globals__}
+    if any(isinstance(x, dict | list | set) for x in [*cells, *used.values()]):
+        raise Unkeyable(code.co_name)
+    token = _open.set((*_open.get(), code))
+    try:
+        more = function.__defaults__, function.__kwdefaults__, cells
+        return (code, *map(fingerprint, (*more, *used, *used.values())))
+    finally:
+        _open.reset(token)
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(code: types.CodeType) -> tuple[str, ...] | None:
+    """The global names that a code reads; None where it could do more than compute."""
+    read, inner = set(), [code]
+    for one in inner:
+        if _IMPURE.intersection(one.co_names):
+            return None
+        inner += [const for const in one.co_consts if isinstance(const, types.CodeType)]
+        for step in dis.get_instructions(one):
+            outer = step.opname == "STORE_DEREF" and step.argval in code.co_freevars
+            if step.opname in _EFFECTS or outer:
+                return None
+            read |= {step.argval} if step.opname == "LOAD_GLOBAL" else set()
+    return tuple(sorted(read))
 
 
 def _short(data: bytes) -> bytes:

@@ -172,15 +172,10 @@ def test_a_leak_in_an_output_is_found(course):
 def test_the_build_itself_refuses_a_leak(course, monkeypatch):
     edit(course, "import math", "import math\nneeded = 1\nassert double(17) == 34 if 0 else 1")
     build_releases(course, [SLUG])
-    monkeypatch.setattr(module, "_generate", _generate_leaking)
+    leaking = nbformat.from_dict(read_exercise(course / "solutions" / SLUG / "exercise.py"))
+    monkeypatch.setattr(module, "prepared", lambda *_: (leaking, leaking))
     with pytest.raises(ReleaseError, match="holds a hidden line of 'double'"):
         build_releases(course, [SLUG])
-
-
-def _generate_leaking(course, slug):
-    target = course / "release" / slug / f"{slug}.ipynb"
-    target.parent.mkdir(parents=True)
-    shutil.copy(course / "source" / slug / f"{slug}.ipynb", target)
 
 
 @pytest.mark.parametrize(
@@ -221,15 +216,13 @@ def test_a_faulty_source_is_refused_in_one_line(course, old, new, words):
 
 
 def test_what_nbgrader_refuses_is_told_with_its_reason(course, monkeypatch):
-    def refuse(self):
-        self.log.error("There was an error processing assignment: x")
-        self.log.error("Traceback\nValueError: the reason")
-        raise SystemExit(1)
+    from nbgrader.preprocessors import LockCells
 
-    from nbgrader.converters import GenerateAssignment
+    def refuse(*args):
+        raise ValueError("the reason")
 
-    monkeypatch.setattr(GenerateAssignment, "start", refuse)
-    with pytest.raises(ReleaseError, match="refuses the source: ValueError: the reason"):
+    monkeypatch.setattr(LockCells, "preprocess", refuse)
+    with pytest.raises(ReleaseError, match="nbgrader refuses .* notebook: the reason"):
         release_bytes(course, [SLUG])
 
 

@@ -17,7 +17,7 @@ import torch
 from attn_course.exercises.source import (
     find_slugs,
     read_exercise,
-    secret_regions,
+    regions,
     solution_names,
 )
 from trial import Trial
@@ -217,7 +217,8 @@ def test_the_order_of_definitions_is_seen():
 def test_no_message_of_a_misconception_holds_a_line_of_the_solution(slug):
     lines = {
         " ".join(line.split())
-        for _, region in secret_regions(notebook(slug))
+        for cell in notebook(slug).cells
+        for region in regions(cell)[1]
         for line in region.splitlines()
         if len(line.strip()) > 12
     }

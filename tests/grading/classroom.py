@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from attn_course.grading.collect import Handed
+from attn_course.grading.collect import HandIn
 from attn_course.grading.sandbox import Limits
 
 SLUG = "small"
@@ -89,15 +89,15 @@ def as_bytes(found: dict[str, Any]) -> bytes:
     return json.dumps(found).encode()
 
 
-def handed(count: int) -> list[Handed]:
+def handed(count: int) -> list[HandIn]:
     """What a class of ``count`` hands in: every kind of answer in turn, one missing, one broken."""
     kinds = list(ANSWERS)
     found = [
-        Handed(student=f"s{i:02d}", data=answered(ANSWERS[kinds[i % len(kinds)]]))
+        HandIn(student=f"s{i:02d}", data=answered(ANSWERS[kinds[i % len(kinds)]]))
         for i in range(count - 2)
     ]
-    found.append(Handed(student="t-missing", data=None))
-    found.append(Handed(student="u-broken", data=b"{ not json"))
+    found.append(HandIn(student="t-missing", data=None))
+    found.append(HandIn(student="u-broken", data=b"{ not json"))
     return found
 
 

@@ -11,10 +11,11 @@ import classroom
 import nbformat
 import pytest
 
+from attn_course.exercises.release import ReleaseError, prepared
 from attn_course.exercises.testcell import TestResult as One
 from attn_course.grading import autograded
 from attn_course.grading.autograded import answers_in, graded_notebook
-from attn_course.grading.course import CourseError, late_penalty, open_course, prepared
+from attn_course.grading.course import CourseError, late_penalty, open_course
 from attn_course.grading.results import Result
 
 EVIL = [
@@ -192,7 +193,7 @@ def test_a_configuration_that_is_broken_or_a_notebook_that_nbgrader_refuses_is_o
         open_course(tmp_path)
     found = classroom.notebook()
     found["cells"][1]["source"] = "### BEGIN SOLUTION\nx = 1"
-    with pytest.raises(CourseError, match="small: nbgrader refuses"):
+    with pytest.raises(ReleaseError, match="small: nbgrader refuses"):
         prepared(classroom.as_bytes(found), "small", open_course(Path("/nowhere")))
 
 

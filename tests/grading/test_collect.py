@@ -13,7 +13,7 @@ import pytest
 from classroom import SLUG, as_bytes, notebook
 
 from attn_course.grading import collect as module
-from attn_course.grading.collect import CollectError, Handed, collect
+from attn_course.grading.collect import CollectError, HandIn, collect
 
 GOOD = as_bytes(notebook())
 
@@ -32,7 +32,7 @@ def zipped(path: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
-def by_student(source: Path) -> dict[str, Handed]:
+def by_student(source: Path) -> dict[str, HandIn]:
     return {item.student: item for item in collect(source, SLUG)}
 
 

@@ -63,13 +63,15 @@ def test_no_hostile_submission_gets_anything_from_ours():
     parts = json.loads((folder / "hostile.json").read_text())["parts"]
     kinds = ["gained_points", "changed_a_neighbour", "reached_a_secret", "stopped_the_batch"]
     told = (folder / "hostile.md").read_text()
-    for part, name in (("stock", "stock nbgrader"), ("ours", "attn-course grade")):
+    names = {"stock": "stock nbgrader", "ours": "attn-course grade"}
+    for part, name in {**names, "ours_as_user": "attn-course grade, by an ordinary user"}.items():
         counts = parts[part]["measured"]["counts"]
         numbers = [counts["submissions"], *(len(counts[kind]) for kind in kinds)]
         assert f"| {name} | {' | '.join(map(str, numbers))} |" in told
         assert len(parts[part]["measured"]["rows"]) == counts["submissions"] + 1  # a wrong one
-    ours = parts["ours"]["measured"]
-    assert [ours["counts"][kind] for kind in kinds] == [[]] * 4
-    assert ours["counts"]["longest_seconds"] <= 62
-    assert set(ours["rows"]) >= {*attacks.ALL, "baseline:wrong"}
+    for part in ("ours", "ours_as_user"):
+        ours = parts[part]["measured"]
+        assert [ours["counts"][kind] for kind in kinds] == [[]] * 4
+        assert ours["counts"]["longest_seconds"] <= 62
+        assert set(ours["rows"]) >= {*attacks.ALL, "baseline:wrong"}
     assert set(attacks.ALL) - set(parts["stock"]["measured"]["rows"]) == attacks.OWN_PROTOCOL

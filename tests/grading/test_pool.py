@@ -151,29 +151,6 @@ def test_a_submission_that_kills_its_grader_fails_and_the_batch_goes_on(
     assert all(r.score == 5.0 for name, r in results.items() if name != "s03")
 
 
-def plain(task: pool.Task, settings: pool.Settings, *, may_die: bool) -> Result:
-    """In place of ``grade_task``: no jail, only what arrived."""
-    return Result(student=task.student, assignment=settings.assignment.slug, status="graded")
-
-
-def test_a_worker_is_told_the_settings_once(monkeypatch: Any, assignment: Any) -> None:
-    """They hold the whole assignment: sent with every task they cost more than to grade some."""
-    sent: list[int] = []
-
-    def counted(self: pool.Settings) -> dict[str, Any]:
-        sent.append(1)
-        return vars(self)
-
-    monkeypatch.setattr(pool.Settings, "__getstate__", counted)
-    monkeypatch.setattr(workers, "grade_task", plain)
-    tasks = [pool.Task(student=f"s{i:02d}", data=None, seed=1) for i in range(9)]
-    settings = pool.Settings(assignment=assignment, sandbox=False)
-    results = list(workers.run_processes(tasks[0], tasks[1:], settings, workers=2))
-    assert sorted(r.student for r in results) == [task.student for task in tasks]
-    assert {r.assignment for r in results} == {classroom.SLUG}
-    assert len(sent) == 2
-
-
 def test_an_abandoned_run_leaves_no_process(assignment: Any) -> None:
     tasks = [pool.Task(student=f"s{i}", data=None, seed=1) for i in range(9)]
     running = workers.run_processes(

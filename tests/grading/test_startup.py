@@ -2,10 +2,7 @@
 
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
-import classroom
 import pytest
 
 
@@ -56,22 +53,3 @@ def test_a_reader_that_goes_away_ends_the_program_as_python_does() -> None:
     process.stdout.read(10)
     process.stdout.close()
     assert process.wait(timeout=60) != 0
-
-
-def test_the_jail_starts_before_anything_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from attn_course.grading import command
-
-    order: list[str] = []
-    monkeypatch.setattr(command, "_start_jail", lambda **_: order.append("jail"))
-    monkeypatch.setattr(command, "collect", lambda *_: order.append("read") or [])
-    monkeypatch.setattr(command, "instructor_notebook", lambda *_: 1 / 0)
-    nothing = ("source", "scheduler", "json_path", "junit", "gradescope", "csv_path", "feedback")
-    options: dict[str, Any] = {"gradebook": "none", "csv_form": "plain", "workers": 1, "seed": 1}
-    options |= {"timeout": 60, "call_timeout": 10, "sandbox": True, "fresh": False}
-    options |= {"tests_only": False}
-    options |= dict.fromkeys(nothing)
-    with pytest.raises(ZeroDivisionError):
-        command.grade(tmp_path, slug=classroom.SLUG, root=tmp_path, **options)
-    assert order == ["jail", "read"]

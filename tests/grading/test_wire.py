@@ -213,19 +213,22 @@ def test_a_malformed_node_is_refused(name: str) -> None:
         wire.decode(node, buffers)
 
 
-def frame(header: bytes, *buffers: bytes, magic: bytes = wire.MAGIC) -> bytes:
-    lengths = struct.pack(f"<{len(buffers)}Q", *map(len, buffers))
-    return (
-        magic + struct.pack("<II", len(header), len(buffers)) + lengths + header + b"".join(buffers)
-    )
+def frame(node: bytes, *buffers: bytes, magic: bytes = wire.MAGIC) -> bytes:
+    return raw_frame(b"[%a,%b]" % ([len(b) for b in buffers], node), *buffers, magic=magic)
+
+
+def raw_frame(header: bytes, *buffers: bytes, magic: bytes = wire.MAGIC) -> bytes:
+    return wire.HEAD.pack(magic, len(header), sum(map(len, buffers))) + header + b"".join(buffers)
 
 
 CAPS = {
     "magic": frame(b"1", magic=b"HTTP"),
-    "header": wire.MAGIC + struct.pack("<II", wire.MAX_HEADER + 1, 0),
-    "buffers": wire.MAGIC + struct.pack("<II", 1, wire.MAX_BUFFERS + 1),
-    "bytes": wire.MAGIC + struct.pack("<IIQ", 1, 1, 2**63),
-    "sum of bytes": wire.MAGIC + struct.pack("<IIQQ", 1, 2, *[wire.MAX_BYTES // 2 + 1] * 2),
+    "header": wire.HEAD.pack(wire.MAGIC, wire.MAX_HEADER + 1, 0),
+    "buffers": raw_frame(b"[%a,1]" % ([0] * (wire.MAX_BUFFERS + 1))),
+    "bytes": wire.HEAD.pack(wire.MAGIC, 1, 2**63),
+    "other lengths": raw_frame(b'[[4],{"$":"bytes"}]', b"123"),
+    "negative length": raw_frame(b'[[-1,4],{"$":"bytes"}]', b"123"),
+    "no lengths": raw_frame(b"1"),
     "items": frame(b"[" + b"0," * wire.MAX_ITEMS + b"0]"),
     "NaN": frame(b"NaN"),
     "no JSON": frame(b"{"),
@@ -276,7 +279,7 @@ def mutated(draw: random.Random) -> bytes:
             {"callback": 0, "args": [np.ones(2)], "kwargs": {}},
         ]
     )
-    data = bytearray(b"".join(wire.pack(value)))
+    data = bytearray(wire.pack(value))
     kind = draw.randrange(6)
     if kind == 0:
         return draw.randbytes(draw.randrange(200))
@@ -287,11 +290,11 @@ def mutated(draw: random.Random) -> bytes:
         text = "".join(draw.choices(alphabet, k=draw.randrange(1, 60)))
         return frame(text.encode(), *[draw.randbytes(4)] * draw.randrange(3))
     if kind == 5:  # another digit somewhere
-        places = [i for i in range(12, len(data)) if chr(data[i]).isdigit()]
+        places = [i for i in range(HEAD, len(data)) if chr(data[i]).isdigit()]
         data[draw.choice(places or [0])] = draw.choice(b"0123456789")
         return bytes(data)
     for _ in range(draw.randrange(1, 6)):
-        data[draw.randrange(12 if kind == 3 else len(data))] = draw.randrange(256)
+        data[draw.randrange(HEAD if kind == 3 else len(data))] = draw.randrange(256)
     return bytes(data)
 
 
@@ -341,6 +344,7 @@ class Peer(Zygote):
 
 HONEST = {"ok": {"errors": {}, "names": ["double"], "output": ""}}
 LIMITS = Limits(wall_seconds=3.0, call_seconds=0.3)
+HEAD = wire.HEAD.size
 KNOWN = ("builtins", "attn_course.grading.errors")
 SHORT = Limits(wall_seconds=0.3, call_seconds=0.1)
 
@@ -350,7 +354,7 @@ def test_fuzz_of_a_session_ends_in_an_error_of_the_submission() -> None:
     draw = random.Random(7)
     executed = []
     for round_number in range(150):
-        first = b"".join(wire.pack(HONEST)) if round_number % 2 else mutated(draw)
+        first = wire.pack(HONEST) if round_number % 2 else mutated(draw)
         replies = [mutated(draw) for _ in range(4)]
         peer = Peer(lambda n, first=first, replies=replies: first if n == 0 else replies[n % 4])
         begun = time.monotonic()
@@ -381,14 +385,14 @@ GARBAGE_REPLIES = {
 
 @pytest.mark.parametrize("name", GARBAGE_REPLIES)
 def test_a_garbled_reply_to_the_cells_is_a_lost_submission(name: str) -> None:
-    data = b"".join(wire.pack(GARBAGE_REPLIES[name]))
+    data = wire.pack(GARBAGE_REPLIES[name])
     with pytest.raises(SubmissionLost):
         Session(Peer(lambda number: data), [], limits=LIMITS)
 
 
 def test_a_peer_that_drips_cannot_outlast_the_call(zygote: object) -> None:
     """One byte every 50 ms never ends a message, and the deadline does not move with it."""
-    head = b"".join(wire.pack(HONEST))
+    head = wire.pack(HONEST)
 
     class Drip(Peer):
         def spawn(
@@ -402,7 +406,7 @@ def test_a_peer_that_drips_cannot_outlast_the_call(zygote: object) -> None:
                 with theirs, their_life:
                     wire.receive(theirs)
                     theirs.sendall(head)
-                    for byte in b"".join(wire.pack({"ok": "x" * 5000})):
+                    for byte in wire.pack({"ok": "x" * 5000}):
                         try:
                             theirs.send(bytes([byte]))
                         except OSError:
@@ -419,7 +423,7 @@ def test_a_peer_that_drips_cannot_outlast_the_call(zygote: object) -> None:
 
 
 def test_a_submission_cannot_flood_the_trusted_side() -> None:
-    peer = Peer(lambda number: b"".join(wire.pack(HONEST)))
+    peer = Peer(lambda number: wire.pack(HONEST))
     session = Session(peer, [], limits=LIMITS)
     session.bytes_left = 10
     with pytest.raises(SubmissionLost, match="MiB in one submission"):

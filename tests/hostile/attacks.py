@@ -232,8 +232,8 @@ def stable_softmax(scores, dim=-1):
     "forge_reply": """
 import os, json, struct
 def frame(value):
-    header = json.dumps(value).encode()
-    return b"ACW1" + struct.pack("<II", len(header), 0) + header
+    header = json.dumps([[], {"$": "map", "v": value}]).encode()
+    return b"ACW2" + struct.pack("<IQ", len(header), 0) + header
 def double(x):
     for number in range(3, 64):
         try: os.write(number, frame({"ok": True}) * 50)

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import json
 import os
 import subprocess
@@ -14,10 +15,12 @@ from typing import Any
 
 import pytest
 import target
+from typer.testing import CliRunner
 
+from attn_course.cli import app
 from attn_course.exercises.assignment import load_assignment
-from attn_course.grading import mounts, pool, spread
-from attn_course.grading.collect import Handed
+from attn_course.grading import mounts, pool, run
+from attn_course.grading.collect import HandIn
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.results import Result
 from attn_course.grading.run import AssignmentError, grade_class
@@ -148,9 +151,9 @@ def test_a_verdict_without_end_ends_in_its_own_status_and_the_next_is_graded() -
     test = "import time\nx = answer(1)\nwhile x == 7:\n    time.sleep(0.01)\nassert x == 1"
     limits = Limits(verdict_seconds=12.0)
     handed = [
-        Handed(student="ada", data=notebook(gives("x"), test)),
-        Handed(student="mallory", data=notebook(gives("7"), test)),
-        Handed(student="zoe", data=notebook(gives("x"), test)),
+        HandIn(student="ada", data=notebook(gives("x"), test)),
+        HandIn(student="mallory", data=notebook(gives("7"), test)),
+        HandIn(student="zoe", data=notebook(gives("x"), test)),
     ]
     solved = notebook(gives("x"), test)
     found = grade_class(handed, notebook=solved, slug="borders", seed=1, limits=limits)
@@ -306,13 +309,13 @@ def test_the_solution_is_graded_before_anything_of_a_student_runs(
 ) -> None:
     begun: list[str] = []
 
-    def submitted(self: Any, function: Any, grade: Any, task: pool.Task) -> Any:
+    def submitted(self: Any, function: Any, task: pool.Task, *more: Any, **options: Any) -> Any:
         begun.append(task.student)
-        return submit(self, function, grade, task)
+        return submit(self, function, task, *more, **options)
 
     submit = concurrent.futures.ProcessPoolExecutor.submit
     monkeypatch.setattr(concurrent.futures.ProcessPoolExecutor, "submit", submitted)
-    handed = [Handed(student="mallory", data=notebook(FLOOD, "assert answer(1) == 1"))]
+    handed = [HandIn(student="mallory", data=notebook(FLOOD, "assert answer(1) == 1"))]
     with pytest.raises(AssignmentError):
         grade_class(handed, notebook=notebook(gives("2"), "assert answer(1) == 1"), slug="b")
     assert begun == ["\0instructor"]
@@ -362,6 +365,44 @@ def test_an_environment_in_the_course_stays_where_the_course_is_hidden(
     assert seen.stdout == "y = 2"
 
 
+def test_what_lies_outside_of_the_course_is_hidden_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The instructor's notebook, the gradebook, the hand-ins, wherever the command finds them."""
+    prefix = tmp_path / "prefix"
+    for name in ("source", "marks", "hand-ins/ada/target"):
+        (prefix / name).mkdir(parents=True)
+    (prefix / "library.py").write_text("x = 1")
+    notebook = target.as_bytes(target.notebook())
+    (prefix / "source" / "it.ipynb").write_bytes(notebook)
+    (prefix / "hand-ins/ada/target/target.ipynb").write_bytes(notebook)
+    (tmp_path / "course").mkdir()
+    monkeypatch.chdir(tmp_path / "course")
+    roots = mounts.python_roots()
+    monkeypatch.setattr(mounts, "python_roots", lambda: [*roots, prefix])
+    seen: list[str] = []
+
+    def look(first: Any, tasks: Any, settings: pool.Settings, *, workers: int) -> Any:
+        found = subprocess.run(
+            [*mounts.system_mounts(settings.private), "find", str(prefix), "-type", "f"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        seen.extend(found.stdout.split())
+        for task in (first, *tasks):
+            made = pool.failed_result(task, settings, "")
+            yield dataclasses.replace(made, status="graded", score=made.max_score)
+
+    monkeypatch.setattr(run, "run_processes", look)
+    options = ["--source", str(prefix / "source/it.ipynb"), "--assignment", target.SLUG]
+    options += ["--gradebook", f"sqlite:///{prefix}/marks/gradebook.db"]
+    done = CliRunner().invoke(app, ["grade", str(prefix / "hand-ins"), *options])
+    assert done.exit_code == 0, done.output
+    assert (prefix / "marks/gradebook.db").exists()
+    assert seen == [str(prefix / "library.py")]
+
+
 def test_an_environment_that_is_the_course_is_refused_by_name(
     course: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,8 +438,8 @@ def test_a_jail_that_does_not_start_is_not_called_a_wrong_solution(
         said = {"status": "sandbox_error", "reason": "the jail did not start: no message"}
         yield Result(student="\0instructor", assignment=target.SLUG, **said)
 
-    monkeypatch.setattr(spread, "run", lost)
-    handed = [Handed(student="ada", data=target.as_bytes(target.honest()))]
+    monkeypatch.setattr(run, "run_processes", lost)
+    handed = [HandIn(student="ada", data=target.as_bytes(target.honest()))]
     with pytest.raises(SandboxError, match="could not be run: the jail did not start"):
         grade_class(handed, notebook=target.as_bytes(target.notebook()), slug=target.SLUG)
 

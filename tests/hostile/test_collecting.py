@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from attn_course.grading.collect import Handed, collect
+from attn_course.grading.collect import HandIn, collect
 from attn_course.grading.exports import file_name
 
 SLUG = "small"
 
 
-def found(path: Path, members: list[str]) -> dict[str, Handed]:
+def found(path: Path, members: list[str]) -> dict[str, HandIn]:
     with zipfile.ZipFile(path / "class.zip", "w") as archive:
         for name in members:
             archive.writestr(name, json.dumps({"cells": [], "sent": name}))

@@ -60,7 +60,7 @@ def notebook(
 def graded(zygote: Zygote) -> Graded:
 
     def run(answers: dict[str, str] | None = None, **more: Any) -> Scores:
-        found = load_assignment(notebook({}, **more), "replayed")
+        found = load_assignment(notebook({}, **more), "neighbours")
         begun = time.monotonic()
         result: Result = grade_notebook(
             notebook(answers or {}, **more),
@@ -101,7 +101,7 @@ def _open(number):
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_a_process_that_ends_before_its_first_question_teaches_nothing(
+def test_a_process_that_ends_before_its_first_request_changes_nothing_for_others(
     how: str, graded: Graded
 ) -> None:
     """Its cells run once more where derivatives are forbidden, can feel that, and end there."""

@@ -218,3 +218,90 @@ def test_a_full_memo_drops_the_oldest(monkeypatch: Any) -> None:
         for number in (*range(6), 5, 0):
             known(double, Call((number,)))
     assert (memo.hits, len(memo.kept)) == (1, 4)
+
+
+CELL = """
+import time
+weights = torch.tensor([1.0, 2.0, 3.0])
+seen, setting, count = [], {"n": 1}, 0
+
+def scaled(x):
+    return x * weights
+
+def through(x):
+    return scaled(x) + 1
+
+def over_itself(x, depth=2):
+    return over_itself(x, depth - 1) + 1 if depth else x
+
+def inner(x):
+    def feature(y):
+        return torch.relu(y)
+    return feature(x)
+
+def counts(x):
+    seen.append(1)
+    return x
+
+def reads(x):
+    return x * setting["n"]
+
+def writes(x):
+    global count
+    count += 1
+    return x
+
+def marks(x):
+    marks.made = 1
+    return x
+
+def slow(x):
+    return x + 0 * time.time()
+
+def prints(x):
+    print("called")
+    return x
+
+def draws(x):
+    return x + torch.randn(3)
+
+def fresh(x):
+    return x + float(np.random.default_rng().random())
+
+def of_a_learner(x):
+    return learned(x)
+"""
+PURE = ("scaled", "through", "over_itself", "inner")
+IMPURE = ("counts", "reads", "writes", "marks", "slow", "prints", "draws", "fresh", "of_a_learner")
+
+
+def cell(**learned: Any) -> dict[str, Any]:
+    """What a cell of an instructor defines, executed once more."""
+    names: dict[str, Any] = {"torch": torch, "np": np, **learned}
+    exec(compile(CELL, "<setup>", "exec"), names)
+    return names
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", PURE + IMPURE)
+def test_a_function_of_a_cell_that_only_computes_is_computed_once_for_a_class(name: str) -> None:
+    class Stub:
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    memo = Memo()
+    with remembering(memo):
+        for _ in range(3):
+            known(cell(learned=Stub())[name], Call((ROW,)))
+    assert memo.hits == (2 if name in PURE else 0)
+
+
+def test_a_function_of_a_cell_is_another_one_when_anything_that_it_reads_is() -> None:
+    one, other = cell(), cell()
+    assert fingerprint(one["through"]) == fingerprint(other["through"])
+    other["weights"][0] = 5.0
+    assert fingerprint(one["through"]) != fingerprint(other["through"])
+    other = cell()
+    exec("def scaled(x):\n    return x * weights * 2", other)
+    assert fingerprint(one["through"]) != fingerprint(other["through"])
+    assert fingerprint(one["over_itself"]) != fingerprint(one["inner"])

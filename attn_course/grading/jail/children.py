@@ -1,9 +1,8 @@
 """The submissions of one zygote that live: asked for their memory, ended, reported on.
 
 Each has a *life*, a socket to the grader. ``b"m"`` asks for resident and peak memory, ``b"r"``
-resets the peak. ``b"e"`` says that the worker has hung up, as it does when it exits: it may finish,
-so that the report tells its own exit status. ``b"k"``, and a grader that is gone, kill it at once.
-The report is the last word on a life.
+resets the peak. ``b"k"``, and a grader that is gone, kill it. The report is the last word on a
+life.
 """
 
 import contextlib
@@ -13,10 +12,8 @@ import os
 import select
 import signal
 import socket
-import time
 
-EXIT_SECONDS = 1.0  # from hanging up to having exited
-LOOK_SECONDS = 0.05  # between two counts of the threads, which no limit of root's processes bounds
+LOOK_MILLISECONDS = 50  # between two counts of threads, which no limit of root's processes bounds
 
 
 @dataclasses.dataclass
@@ -26,9 +23,7 @@ class _Child:
     life: socket.socket
     most_threads: int
     number: int  # where /proc was mounted, which may be outside of our namespace
-    told: bool = False  # it did not end by itself
     flooded: bool = False  # it had more threads than it may
-    until: float | None = None  # it may finish till then
 
 
 class Children:
@@ -68,31 +63,21 @@ class Children:
             True as soon as the control socket can be read, False at the end of everything.
         """
         while self._control is not None or self._exits:
-            ready = [number for number, _ in self._poll.poll(self._patience())]
+            patience = LOOK_MILLISECONDS if self._exits else None
+            ready = [number for number, _ in self._poll.poll(patience)]
             for number in ready:  # an end first: whoever asks something else reads the report
                 if number in self._exits:
                     self._report(self._exits.pop(number))
             for number in ready:
                 if number in self._lives:
                     self._answer(self._lives[number])
-            now = time.monotonic()
             for child in self._exits.values():
                 if _threads(child) > child.most_threads:
                     child.flooded = True
-                    self._kill(child)
-                if child.until is not None and child.until <= now:
-                    self._kill(child)
+                    os.kill(child.pid, signal.SIGKILL)
             if self._control in ready:
                 return True
         return False
-
-    def _patience(self) -> float | None:
-        """Milliseconds until a child has to be looked at; None when there is none."""
-        if not self._exits:
-            return None
-        ends = [child.until for child in self._exits.values() if child.until is not None]
-        soon = min([LOOK_SECONDS, *(end - time.monotonic() for end in ends)])
-        return max(0.0, 1e3 * soon)
 
     def _answer(self, child: _Child) -> None:
         try:
@@ -111,13 +96,6 @@ class Children:
                 child.life.send(b"{}")
                 return
         self._poll.unregister(self._lives.pop(child.life.fileno()).life)
-        if request == b"e":
-            child.until = time.monotonic() + EXIT_SECONDS
-        else:
-            self._kill(child)
-
-    def _kill(self, child: _Child) -> None:
-        child.told, child.until = True, None
         os.kill(child.pid, signal.SIGKILL)
 
     def _report(self, child: _Child) -> None:
@@ -127,7 +105,6 @@ class Children:
         _, status, usage = os.wait4(child.pid, 0)
         report = {
             "exit": os.waitstatus_to_exitcode(status),
-            "told": child.told,
             "flooded": child.flooded,
             "cpu": usage.ru_utime + usage.ru_stime,
             "peak_kib": usage.ru_maxrss,

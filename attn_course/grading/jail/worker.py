@@ -128,7 +128,6 @@ class Worker:
 
         self.connection = connection
         self.output = output
-        self.ahead = bytearray()
         self.shell = InteractiveShell.instance()
         self.names: dict[str, Any] = self.shell.user_ns
         self.objects: dict[int, object] = {}
@@ -181,9 +180,6 @@ class Worker:
         if operation == "cells":
             seed(request["seed"])
             return {"ok": self.run_cells(request["cells"])}
-        if operation == "release":
-            self.objects.pop(request["id"], None)
-            return {"ok": None}
         target = self.target(request)
         if operation == "get":
             return {"ok": target}
@@ -260,7 +256,7 @@ class Worker:
 
     def receive(self) -> Any:
         """The next message of the trusted side."""
-        return wire.receive(self.connection, self.resolve, strides=True, ahead=self.ahead)
+        return wire.receive(self.connection, self.resolve, strides=True)
 
     def reply(self, request: dict[str, Any]) -> None:
         """Answer one request, with what it raised when it raised."""

@@ -31,7 +31,6 @@ import worker
 from children import Children
 
 HOME = "/jail"
-MOST_TEMPLATES = 8  # lists of forbidden calls that have a process at once
 
 
 def mapped_bytes() -> int:
@@ -77,33 +76,25 @@ def _close_but(kept: int) -> None:
 
 
 class Templates:
-    """The template processes, by their lists; those used longest ago end first."""
+    """The template processes, by their lists; they end with this process."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, ...], tuple[int, socket.socket]] = {}
-        self._ending: list[int] = []
+        self._found: dict[tuple[str, ...], socket.socket] = {}
 
     def pass_on(self, refused: tuple[str, ...], message: bytes, descriptors: list[int]) -> None:
         """Give an order to the process that lacks ``refused``; made when there is none."""
-        found = self._found.pop(refused, None) or self._new(refused)
+        if refused not in self._found:
+            self._found[refused] = self._new(refused)
         try:
-            socket.send_fds(found[1], [message], descriptors)
+            socket.send_fds(self._found[refused], [message], descriptors)
         except OSError:  # it has died
-            self._end(found)
-            found = self._new(refused)
-            socket.send_fds(found[1], [message], descriptors)
-        self._found[refused] = found
-        while len(self._found) > MOST_TEMPLATES:
-            self._end(self._found.pop(next(iter(self._found))))
-        self._ending = [pid for pid in self._ending if os.waitpid(pid, os.WNOHANG)[0] == 0]
+            self._found.pop(refused).close()
+            self._found[refused] = self._new(refused)
+            socket.send_fds(self._found[refused], [message], descriptors)
 
-    def _end(self, found: tuple[int, socket.socket]) -> None:
-        found[1].close()  # it goes on until the last of its submissions has ended
-        self._ending.append(found[0])
-
-    def _new(self, refused: tuple[str, ...]) -> tuple[int, socket.socket]:
+    def _new(self, refused: tuple[str, ...]) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        if (pid := os.fork()) == 0:
+        if os.fork() == 0:
             try:
                 _close_but(theirs.fileno())
                 os.setsid()
@@ -111,7 +102,7 @@ class Templates:
             finally:
                 os._exit(0)
         theirs.close()
-        return pid, ours
+        return ours
 
 
 def be_template(control: socket.socket, refused: tuple[str, ...]) -> None:
@@ -166,7 +157,7 @@ def serve_orders(
             children.add(pid, life, int(order["limits"]["processes"]))
         except BaseException as error:
             with contextlib.suppress(OSError):
-                connection.sendall(b"FAIL" + _last_line(error).encode()[:1000])
+                worker.wire.send(connection, {"failed": _last_line(error)[:1000]})
             if pid == 0:
                 os._exit(1)
             life.close()
