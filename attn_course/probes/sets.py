@@ -122,7 +122,7 @@ class WrongAnswers:
         *,
         fails: Sequence[str] | None = None,
         but: Sequence[str] = (),
-        **steps: Callable[..., Any],
+        **steps: Any,
     ) -> None:
         """Declare a wrong answer that differs from the right one in some of its steps.
 
@@ -133,7 +133,7 @@ class WrongAnswers:
             message: The words for the learner.
             fails: The tests that it fails; all where nothing is said.
             but: Tests that it passes.
-            **steps: Keyword-only arguments of the right answer, each a function.
+            **steps: Keyword-only arguments of the right answer, mostly functions.
         """
 
         def wrong(*args: Any, **kwargs: Any) -> Any:
