@@ -298,7 +298,9 @@ def comparison(
         ]
         if not found:
             raise ValueError(f"names: expected a recorded kernel, got {name!r} in {dtype}")
-        for part, row in sorted(found, key=lambda pair: pair[1]["arch"]):
+        # ours before the others
+        found.sort(key=lambda pair: (pair[1]["arch"], not pair[0].startswith("package")))
+        for part, row in found:
             used.add(part)
             of = part.split()[0]
             start = f"{name:28s} {'ours' if of == 'package' else of:14s} {row['arch']:3d}"

@@ -1,6 +1,7 @@
 """Right answers to the exercises on attention in tiles, written differently."""
 
 import math
+from types import SimpleNamespace
 
 import torch
 
@@ -9,8 +10,8 @@ from attn_course.probes import variant
 try:
     import triton
     import triton.language as tl
-except ModuleNotFoundError:  # no Linux on x86-64: the variant in Triton is left out
-    triton = None
+except ModuleNotFoundError:  # not Linux on x86-64: all but the variant in Triton can be called
+    triton, tl = SimpleNamespace(jit=lambda kernel: kernel), SimpleNamespace(constexpr=int)
 
 
 @variant(of="online_logsumexp")
@@ -177,35 +178,34 @@ def streaming_key_by_key(query, key, value, tile_size):
     return tiled_keys_outside(query, key, value, 1)[0]
 
 
-if triton is not None:
+@triton.jit
+def backward_walk_kernel(q, k, v, o, L, S, scale, E: tl.constexpr):
+    # a program has one query, starts at its own key and walks back, in powers of two
+    row, e, lane = tl.program_id(0), tl.arange(0, E), tl.arange(0, 16)
+    query = tl.load(q + row * E + e) * scale * 1.4426950408889634
+    top, total, output = -float("inf"), 0.0, tl.zeros([E], tl.float32)
+    last = tl.minimum(row + 1, S)
+    for step in range(0, tl.cdiv(last, 16)):
+        column = last - 1 - step * 16 - lane
+        at = column[:, None] * E + e[None, :]
+        key = tl.load(k + at, mask=column[:, None] >= 0, other=0.0)
+        value = tl.load(v + at, mask=column[:, None] >= 0, other=0.0)
+        scores = tl.where(column >= 0, tl.sum(key * query[None, :], axis=1), -float("inf"))
+        new = tl.maximum(top, tl.max(scores, axis=0))
+        weights = tl.exp2(scores - new)
+        rescale = tl.exp2(top - new)
+        total = total * rescale + tl.sum(weights, axis=0)
+        output = output * rescale + tl.sum(weights[:, None] * value, axis=0)
+        top = new
+    tl.store(o + row * E + e, output / total)
 
-    @triton.jit
-    def backward_walk_kernel(q, k, v, o, L, S, scale, E: tl.constexpr):
-        # a program has one query, starts at its own key and walks back, in powers of two
-        row, e, lane = tl.program_id(0), tl.arange(0, E), tl.arange(0, 16)
-        query = tl.load(q + row * E + e) * scale * 1.4426950408889634
-        top, total, output = -float("inf"), 0.0, tl.zeros([E], tl.float32)
-        last = tl.minimum(row + 1, S)
-        for step in range(0, tl.cdiv(last, 16)):
-            column = last - 1 - step * 16 - lane
-            at = column[:, None] * E + e[None, :]
-            key = tl.load(k + at, mask=column[:, None] >= 0, other=0.0)
-            value = tl.load(v + at, mask=column[:, None] >= 0, other=0.0)
-            scores = tl.where(column >= 0, tl.sum(key * query[None, :], axis=1), -float("inf"))
-            new = tl.maximum(top, tl.max(scores, axis=0))
-            weights = tl.exp2(scores - new)
-            rescale = tl.exp2(top - new)
-            total = total * rescale + tl.sum(weights, axis=0)
-            output = output * rescale + tl.sum(weights[:, None] * value, axis=0)
-            top = new
-        tl.store(o + row * E + e, output / total)
 
-    @variant(of="flash_causal")
-    def causal_by_single_queries(query, key, value):
-        output = torch.empty_like(query)
-        (L, E), S = query.shape, len(key)
-        backward_walk_kernel[(L,)](query, key, value, output, L, S, 1 / math.sqrt(E), E=E)
-        return output
+@variant(of="flash_causal")
+def causal_by_single_queries(query, key, value):
+    output = torch.empty_like(query)
+    (L, E), S = query.shape, len(key)
+    backward_walk_kernel[(L,)](query, key, value, output, L, S, 1 / math.sqrt(E), E=E)
+    return output
 
 
 @variant(of="flash_causal")
