@@ -110,14 +110,14 @@ class BigBirdSelfAttention(nn.Module):
             real = real & attn_mask[:, 0, 0]
         if positions is not None:
             real = real & (positions >= 0)
-        heads = (
+        query, key, value = (
             split_heads(project(x), self.num_heads)
             for project in (self.query_projection, self.key_projection, self.value_projection)
         )
         if length <= (5 + 2 * self.num_random_blocks) * self.block_size:
-            found = scaled_dot_product_attention(*heads, real[:, None, None])
+            found = scaled_dot_product_attention(query, key, value, real[:, None, None])
         else:
-            found = self._in_blocks(*heads, real)
+            found = self._in_blocks(query, key, value, real)
         found = found * real[:, None, :, None]
         output: Tensor = self.output_projection(found.transpose(1, 2).flatten(2))
         return output
@@ -147,7 +147,8 @@ class BigBirdSelfAttention(nn.Module):
         head = torch.arange(self.num_heads, device=query.device)[:, None, None]
 
         def listed(rows: Tensor) -> Tensor:  # (B, H, N - 2, blocks * size, E)
-            return rows.unflatten(2, (-1, size))[:, head, blocks].flatten(3, 4)
+            kept: Tensor = rows.unflatten(2, (-1, size))[:, head, blocks].flatten(3, 4)
+            return kept
 
         hidden = (
             torch.where(seen, 0.0, -math.inf)
