@@ -190,7 +190,7 @@ def precheck(
     except ValueError as error:
         print(f"attn-course: error: {error}", file=sys.stderr)
         return 2
-    rows = []
+    rows: list[dict[str, Any]] = []
     for item in hand_ins:
         status, reason, found = look_at(item.data, assignment)
         notes = [*filter(None, [item.note, "late" if item.late else ""])]
