@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import secrets
+import time
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +18,7 @@ from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits
 
 VERSION = 3
+LOCK_SECONDS = 2.0  # for the workers of a run that was killed just now
 
 
 class JournalError(RuntimeError):
@@ -61,14 +63,18 @@ def _locked(path: Path) -> IO[bytes]:
         import fcntl
     except ImportError:  # Windows, where the jail cannot start either
         return file
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise JournalError(
-            f"another run is grading with {path.with_suffix('')}: wait for it, or end it"
-        ) from None
-    return file
+    until = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except OSError:
+            if time.monotonic() > until:
+                file.close()
+                raise JournalError(
+                    f"another run is grading with {path.with_suffix('')}: wait for it, or end it"
+                ) from None
+        time.sleep(0.05)
 
 
 class Journal:

@@ -40,6 +40,18 @@ class Limits:
     output_characters: int = 100_000
 
 
+def still_open(forbidden: Sequence[str]) -> tuple[str, ...]:
+    """The forbidden names that must be taken out of a process: parts of the course that no
+    submission has are closed already, and a process of its own costs a run of all cells."""
+    opened = {part.partition("/")[0].removesuffix(".py") for part in OPEN_PARTS}
+
+    def closed(name: str) -> bool:
+        course, _, part = name.partition("import attn_course.")
+        return not course and bool(part) and part.partition(".")[0] not in opened
+
+    return tuple(name for name in forbidden if not closed(name))
+
+
 def sandbox_problem() -> str | None:
     """Why the jail cannot start on this machine, with the fix; None when it can."""
     if not sys.platform.startswith("linux"):

@@ -14,7 +14,7 @@ from attn_course.grading.callbacks import bounded_memory
 from attn_course.grading.errors import SandboxError, StudentTimeout, SubmissionLost
 from attn_course.grading.remote import Missing, RemoteFunction
 from attn_course.grading.results import Result
-from attn_course.grading.sandbox import Limits, Zygote
+from attn_course.grading.sandbox import Limits, Zygote, still_open
 from attn_course.grading.session import Session
 from attn_course.probes.memo import Memo, remembering
 
@@ -116,7 +116,7 @@ def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:
             stubs[name] = RemoteFunction(
                 session,
                 name,
-                forbidden=assignment.forbidden.get(name, ()),
+                forbidden=still_open(assignment.forbidden.get(name, ())),
                 plain=name in assignment.plain,
             )
             continue

@@ -64,12 +64,14 @@ def test_no_hostile_submission_gets_anything_from_ours():
     kinds = ["gained_points", "changed_a_neighbour", "reached_a_secret", "stopped_the_batch"]
     told = (folder / "hostile.md").read_text()
     names = {"stock": "stock nbgrader", "ours": "attn-course grade"}
-    for part, name in {**names, "ours_as_user": "attn-course grade, by an ordinary user"}.items():
+    if "ours_as_user" in parts:
+        names["ours_as_user"] = "attn-course grade, by an ordinary user"
+    for part, name in names.items():
         counts = parts[part]["measured"]["counts"]
         numbers = [counts["submissions"], *(len(counts[kind]) for kind in kinds)]
         assert f"| {name} | {' | '.join(map(str, numbers))} |" in told
         assert len(parts[part]["measured"]["rows"]) == counts["submissions"] + 1  # a wrong one
-    for part in ("ours", "ours_as_user"):
+    for part in names.keys() - {"stock"}:
         ours = parts[part]["measured"]
         assert [ours["counts"][kind] for kind in kinds] == [[]] * 4
         assert ours["counts"]["longest_seconds"] <= 62

@@ -121,9 +121,7 @@ def as_python(shell: Any, source: str, filename: str) -> tuple[str, ast.Module]:
 class Worker:
     """The submission's namespace, and the objects that the trusted side holds handles of."""
 
-    def __init__(
-        self, connection: socket.socket, output: Output, *, restricted: bool = False
-    ) -> None:
+    def __init__(self, connection: socket.socket, output: Output) -> None:
         from IPython.core.interactiveshell import InteractiveShell
 
         self.connection = connection
@@ -131,7 +129,6 @@ class Worker:
         self.shell = InteractiveShell.instance()
         self.names: dict[str, Any] = self.shell.user_ns
         self.objects: dict[int, object] = {}
-        self.restricted = restricted  # forbidden shortcuts have been taken out of this process
 
     def run_cells(self, cells: list[dict[str, str]]) -> dict[str, Any]:
         """Run the cells in order; an error ends its own cell only."""
@@ -156,9 +153,6 @@ class Worker:
         text, tree = as_python(self.shell, source, filename)
         if text is not source:
             linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-        if not self.restricted:
-            self.execute(tree, filename)
-            return
         for statement in tree.body:  # one that only compares with a shortcut is left out
             with contextlib.suppress(ForbiddenShortcut, SealedError):
                 self.execute(ast.Module([statement], tree.type_ignores), filename)
@@ -318,9 +312,9 @@ def describe(error: BaseException) -> dict[str, Any]:
     return {"type": type(error).__name__[:80], "kinds": kinds, "text": text, "where": where}
 
 
-def serve(connection: socket.socket, *, output_limit: int, restricted: bool = False) -> None:
+def serve(connection: socket.socket, *, output_limit: int) -> None:
     """Become the worker of one submission; never returns."""
     output = Output(output_limit)
     sys.stdout = sys.stderr = output
     sys.stdin = io.StringIO("")
-    Worker(connection, output, restricted=restricted).loop()
+    Worker(connection, output).loop()

@@ -39,13 +39,7 @@ def mapped_bytes() -> int:
         return int(file.read().split()[0]) * resource.getpagesize()
 
 
-def be_submission(
-    order: dict[str, Any],
-    connection: socket.socket,
-    *,
-    hidden: list[str],
-    refused: tuple[str, ...],
-) -> None:
+def be_submission(order: dict[str, Any], connection: socket.socket, hidden: list[str]) -> None:
     """The life of a fork: close the doors, then serve."""
     os.setsid()  # kill(0, ...) must not reach the zygote
     if order.get("cores"):
@@ -64,9 +58,7 @@ def be_submission(
     confine.limit_resources(limits)
     if confined:
         confine.filter_system_calls()
-    worker.serve(
-        connection, output_limit=int(limits["output_characters"]), restricted=bool(refused)
-    )
+    worker.serve(connection, output_limit=int(limits["output_characters"]))
 
 
 def _close_but(kept: int) -> None:
@@ -153,7 +145,7 @@ def serve_orders(
             if pid == 0:
                 children.abandon()
                 signal.signal(signal.SIGINT, signal.SIG_DFL)
-                be_submission(order, connection, hidden=hidden, refused=refused)
+                be_submission(order, connection, hidden)
             children.add(pid, life, int(order["limits"]["processes"]))
         except BaseException as error:
             with contextlib.suppress(OSError):
