@@ -76,7 +76,7 @@ def _apart(a: Any, b: Any) -> bool:
     if not a.size:
         return False
     x, y = a.item(a.size // 2), b.item(b.size // 2)
-    return abs(x - y) > 3e-5 * abs(y) + 4e-6  # False where something is NaN or infinite
+    return bool(abs(x - y) > 3e-5 * abs(y) + 4e-6)  # False where something is NaN or infinite
 
 
 def alike(a: Any, b: Any) -> Any:
