@@ -22,6 +22,7 @@ from attn_course.probes.student import Gradient, GradientMissing
 from attn_course.probes.values import leaves, transform
 
 _LARGE = 30.0  # exponentials of larger numbers are what overflows; smaller ones are harmless
+_NEARLY = 0.05  # as far as a small constant takes ordinary numbers away
 NOT_SEARCHED = ("raises", "judges", "memory")
 
 
@@ -277,7 +278,42 @@ def _facets(suspect: Suspect, *, named: bool) -> list[Cause]:
                 "follows. A common term can be subtracted before the exponential.",
             )
         )
+    if not named and _guarded_by_a_constant(suspect):
+        found.append(
+            Cause(
+                "a small constant changes the result",
+                "a small constant changes the result. Added against a division by 0 or a logarithm "
+                "of 0, it changes every result a little, and those of small numbers much: with "
+                "large inputs your function is right. Treat the special case by itself.",
+            )
+        )
     return found
+
+
+def _guarded_by_a_constant(suspect: Suspect) -> bool:
+    """Whether the code adds a small constant, is nearly right, and right for large numbers."""
+    oracle = suspect.oracle or suspect.right_of(suspect.name)
+    mine = numbers(suspect.failing.outcome)
+    expected = None if suspect.right is None else numbers(suspect.right)
+    if oracle is None or mine is None or expected is None or len(mine) != len(expected):
+        return False
+    for a, b in zip(mine, expected, strict=True):
+        if a.shape != b.shape or not np.allclose(a, b, rtol=_NEARLY, atol=_NEARLY * np.ptp(b)):
+            return False
+
+    def grown(value: Any) -> Any:
+        return 1e4 * value if _floating(value) else value
+
+    call = suspect.failing.call
+    large = Call(transform(call.args, grown), transform(call.kwargs, grown), call.via)
+    due = right_on(oracle, large)
+    if due.error is not None or judge(run(suspect.function, large), due, brief=True) is not None:
+        return False
+    try:
+        source = student.source(suspect.function)
+    except Exception:
+        return False
+    return re.search(r"(\+|min=|,)\s*(\d\.?\d*e-\d+|0\.0\d*)\b", source) is not None
 
 
 def _overflows(suspect: Suspect) -> bool:

@@ -472,6 +472,14 @@ def stack_forgets(query, memories, hops, tying, update=None, mask=None):
     return stack(query, memories, hops, tying, update, mask, forget=True)
 
 
+@wrong_stack_hops("an adjacent hop replaces the query", but=("layer_wise",))
+def stack_forgets_adjacent(query, memories, hops, tying, update=None, mask=None):
+    """With the adjacent tying you go on with what was read alone. The query is added there as well:
+    it is the matrix that is missing, and not the question.
+    """
+    return stack(query, memories, hops, tying, update, mask, forget=tying == "adjacent")
+
+
 @wrong_stack_hops("every hop asks the first question", but=("one_hop",))
 def stack_fixed(query, memories, hops, tying, update=None, mask=None):
     """All your hops compare the memories with the same first query, so the second look finds nothing

@@ -12,6 +12,7 @@ from attn_course.probes import (
     Probes,
     WrongAnswers,
     call,
+    evidence,
     explanation,
     misconception,
     witnesses,
@@ -185,13 +186,48 @@ def test_a_function_without_a_hash_is_explained_too():
     assert found.misconception == "scaled by 3 and not reversed"
 
 
-def test_an_operation_is_undone_to_see_that_it_is_the_fault():
+def test_a_factor_is_told_with_the_size_that_explains_it():
     found = told(means)
-    assert found.misconception in (
-        "mean in place of sum",
-        "every number is multiplied by one factor",
-        "not divided by the sum",
-    ), found
+    assert found.misconception == "every number is multiplied by one factor"
+    assert "a size of the inputs" in found.report.cause
+
+
+def test_what_nothing_explains_costs_so_many_comparisons_for_all_tests_together():
+    answer = lambda scores, mask: right(scores, mask) + 0.1 * scores.sin()  # noqa: E731
+    for _ in range(3):
+        assert told(answer).misconception is None
+    bench = evidence.bench_of(answer, "weigh", probe_module.load_catalogue("99_test"))
+    assert 0 < bench.compared <= explanation.MOST_COMPARED + 64 * bench.effort
+
+
+def test_a_function_whose_helper_has_changed_is_another_function():
+    names = {"right": right, "after": after}
+    exec("def weigh(scores, mask):\n    return helper(scores, mask)\n", names)
+    names["helper"] = after
+    assert told(names["weigh"]).misconception == "the mask comes after"
+    names["helper"] = negative
+    assert told(names["weigh"]).misconception == "the sign is wrong"
+
+
+def test_a_small_constant_is_told_where_large_numbers_are_right():
+    def unit(x):
+        return x / x.norm(dim=-1, keepdim=True)
+
+    def guarded(x):
+        return x / (x.norm(dim=-1, keepdim=True) + 1e-3)
+
+    def halved_and_guarded(x):
+        return x / (2 * x.norm(dim=-1, keepdim=True) + 1e-3)
+
+    name = "a small constant changes the result"
+    assert told(guarded, "twice", unit).misconception == name
+    assert name not in (told(halved_and_guarded, "twice", unit).misconception or "")
+
+
+def test_rounding_that_the_test_allows_contradicts_no_mistake():
+    one, other = [torch.tensor([1.0, 1e-7]).numpy()], [torch.tensor([1.0, 3e-7]).numpy()]
+    assert not evidence.spoilt(one, other)
+    assert evidence.spoilt([one[0] + 1], other)
 
 
 def test_numbers_that_nothing_explains_have_no_name():
