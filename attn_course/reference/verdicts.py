@@ -80,7 +80,7 @@ def expected_best(values: Sequence[float], count: int) -> float:
 
     With the values in ascending order,
 
-    .. math:: \sum_{i=1}^{n} x_i \left[\Big(\frac{i}{n}\Big)^{c} - \Big(\frac{i-1}{n}\Big)^{c}\right] .
+    .. math:: \sum_{i=1}^{n} x_i [(\tfrac{i}{n})^c - (\tfrac{i-1}{n})^c] .
 
     Args:
         values: Results of one model with several seeds.

@@ -140,12 +140,8 @@ RULE = properties.Property("the verdict is that of the rule", record_obeys_the_r
 def median_and_range(values):
     ### BEGIN SOLUTION
     ordered = sorted(values)
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        median = ordered[middle]
-    else:
-        median = (ordered[middle - 1] + ordered[middle]) / 2
-    return median, ordered[0], ordered[-1]
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return (low + high) / 2, ordered[0], ordered[-1]  # low is high where the count is odd
     ### END SOLUTION
 
 

@@ -381,10 +381,10 @@ def naming(margin_side, zero_side):
 
 def rule(
     differences, margin, level=0.1,
-    *, place=side_of, shift=lambda margin: margin, limit=lambda level: level, name=naming,
+    *, place=side_of, shift=lambda margin: margin, limit=lambda level: level, word=naming,
 ):  # fmt: skip
     zero, margin = place(differences, 0.0, limit(level)), shift(margin)
-    return name(place(differences, margin, limit(level)), zero)
+    return word(place(differences, margin, limit(level)), zero)
 
 
 verdicts = WrongAnswers("verdict", tests=("by_hand", "cases"), right=rule)
@@ -422,26 +422,25 @@ verdicts.fault(
     "partly is called false",
     """Where an effect is there and smaller than claimed you say "false". Something of the claim is left
     then: that is what "partly" is for.""",
-    name=lambda m, z: naming(m, "open"),
+    word=lambda m, z: naming(m, "open"),
 )
 verdicts.fault(
     "false is called partly",
     """Whatever lies below the margin you call "partly", also where the differences are not above 0.
     Ask the second question.""",
-    name=lambda m, z: naming(m, "above"),
+    word=lambda m, z: naming(m, "above"),
 )
 verdicts.fault(
     "not settled is called false",
     """Where the test does not decide you say "false". That a difference was not seen does not mean that
     it is not there.""",
-    name=lambda m, z: "false" if m == "open" and z != "above" else naming(m, z),
-    fails=("cases",),
+    word=lambda m, z: "false" if m == "open" and z != "above" else naming(m, z),
 )
 verdicts.fault(
     "not settled is called partly",
     """Where the test does not decide about the margin you say "partly" if the differences are above 0.
     Before the margin is decided nothing is.""",
-    name=lambda m, z: "partly" if m == "open" and z == "above" else naming(m, z),
+    word=lambda m, z: "partly" if m == "open" and z == "above" else naming(m, z),
     fails=("cases",),
 )
 verdicts.fault(
@@ -624,6 +623,8 @@ def check_calls(draw):
     for candidate in (
         rule,
         lambda differences, margin, level=0.1: "true",
+        lambda differences, margin, level=0.1: "false",
+        lambda differences, margin, level=0.1: "true" if median(differences) > 0 else "false",
         lambda differences, margin, level=0.1: rule(differences, 0.0, level),
         lambda differences, margin, level=0.1: rule(differences, margin),
         lambda differences, margin, level=0.1: None,
@@ -689,16 +690,16 @@ def check_four(candidate):
     )
 
 
-@checks("an error counts as right")
-def check_errors(candidate):
-    """A candidate that raises an error, or one whose answer you do not expect, gets through: your test
-    ends with True where it should end with False.
+@checks("the median in place of the rule")
+def check_median(candidate):
+    """You compare with the sign of the median. Your test then rejects rules that are right, and lets
+    one through that never counts its seeds: compare with verdicts of the table.
     """
+    lists = ([0.2, 0.1, 0.3, 0.2, 0.4], [-0.1, -0.2, -0.1, -0.3, -0.2], [0.3, -0.2, 0.1])
     try:
-        candidate([0.2, 0.1, 0.3, 0.2, 0.4], 0.05, 0.1)
+        return all(candidate(d, 0.0, 0.1) == ("true" if median(d) > 0 else "false") for d in lists)
     except Exception:
-        return True
-    return True
+        return False
 
 
 HERO = [

@@ -13,10 +13,12 @@ def range_by_statistics(values):
 
 
 @variant(of="median_and_range")
-def range_by_two_middles(values):
-    ordered = sorted(values)
-    low, high = ordered[(len(values) - 1) // 2], ordered[len(values) // 2]
-    return [low + (high - low) / 2, ordered[0], ordered[-1]]
+def range_by_peeling(values):
+    left = sorted(values)
+    lowest, highest = left[0], left[-1]
+    while len(left) > 2:
+        left = left[1:-1]
+    return [sum(left) / len(left), lowest, highest]
 
 
 @variant(of="paired_differences")
