@@ -72,7 +72,7 @@ def sign_test(differences: Sequence[float]) -> float:
     minus = sum(d < 0 for d in differences)
     count = plus + minus
     tail = sum(math.comb(count, i) for i in range(min(plus, minus) + 1))
-    return min(1.0, 2 * tail / 2**count)
+    return min(1.0, 2 * tail / 2.0**count)
 
 
 def expected_best(values: Sequence[float], count: int) -> float:
