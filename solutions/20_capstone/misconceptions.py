@@ -718,35 +718,52 @@ def moved(table, by):
     return [[round(x + by, 3) for x in row] for row in table]
 
 
-def recorded(**changed):
-    """A record that is right, but for what is changed."""
-    return {
+def same(record):
+    return record
+
+
+def recorded(*, seeds=same, tune=same, budget=same, tables=same, words=same):
+    """A record that is right; a fault changes some of its entries."""
+    record = {
         "claim": "The hero gains more than 0.1 of accuracy.",
         "seeds": [0, 1, 2, 3, 4],
         "hero_settings": [0.01, 0.03, 0.1],
         "control_settings": [0.01, 0.03, 0.1],
         "hero_validation": moved(HERO, 0.01),
         "control_validation": moved(CONTROL, 0.01),
-        "hero_test": HERO,
-        "control_test": CONTROL,
+        "hero_test": moved(HERO, 0.0),
+        "control_test": moved(CONTROL, 0.0),
         "hero_steps": 200,
         "control_steps": 200,
         "margin": 0.1,
         "best": 1.0,
         "verdict": "true",
-    } | changed
+    }
+    return words(tables(budget(tune(seeds(record)))))
 
 
-def columns(table, count):
-    return [row[:count] for row in table]
+def with_seeds(record, count):
+    tables = [name for name in record if name.endswith(("_validation", "_test"))]
+    shorter = {name: [row[:count] for row in record[name]] for name in tables}
+    return record | shorter | {"seeds": record["seeds"][:count], "verdict": "not settled"}
 
 
-TABLES = {
-    "hero_validation": moved(HERO, 0.01),
-    "control_validation": moved(CONTROL, 0.01),
-    "hero_test": HERO,
-    "control_test": CONTROL,
-}
+def one_setting(record):
+    names = ("control_settings", "control_validation", "control_test")
+    return record | {name: record[name][1:2] for name in names}
+
+
+def near_the_top(record):
+    higher = {"control_validation": moved(CONTROL, 0.31), "control_test": moved(CONTROL, 0.3)}
+    return record | higher | {"verdict": "false"}
+
+
+def diverged(record):
+    rows = [list(row) for row in record["hero_test"]]
+    rows[0][0] = math.nan
+    return record | {"hero_test": rows}
+
+
 records = WrongAnswers("my_record", tests=("form", "fair", "room", "verdict"), right=recorded)
 
 
@@ -755,86 +772,67 @@ def record_calls(draw):
     yield call()
 
 
-def a_record(name, message, *, fails, **changed):
-    def wrong():
-        return recorded(**changed)
-
-    wrong.__doc__ = message
-    wrong.__name__ = wrong.__qualname__ = f"my_record: {name}"
-    records(name, fails=fails)(wrong)
-
-
-a_record(
+records.fault(
     "one seed",
-    """Your record has a single seed. Nobody can tell its difference from luck; five is the least that can
-    decide anything.""",
+    """Your record has a single seed. Nobody can tell its difference from luck; five is the least that
+    can decide anything.""",
     fails=("fair",),
-    seeds=[0],
-    verdict="not settled",
-    **{name: columns(table, 1) for name, table in TABLES.items()},
+    seeds=lambda record: with_seeds(record, 1),
 )
-a_record(
+records.fault(
     "four seeds",
-    """Your record has four seeds. Four equal signs have p = 1/8: by the rule they settle nothing, whatever
-    they show.""",
+    """Your record has four seeds. Four equal signs have p = 1/8: by the rule they settle nothing,
+    whatever they show.""",
     fails=("fair",),
-    seeds=[0, 1, 2, 3],
-    verdict="not settled",
-    **{name: columns(table, 4) for name, table in TABLES.items()},
+    seeds=lambda record: with_seeds(record, 4),
 )
-a_record(
+records.fault(
     "a seed twice",
     """One of your seeds comes twice. A copy of a run is not another run.""",
     fails=("fair",),
-    seeds=[0, 1, 2, 3, 3],
+    seeds=lambda record: record | {"seeds": [0, 1, 2, 3, 3]},
 )
-a_record(
+records.fault(
     "an untuned control",
     """Your control has one setting, the hero several. Tune both by the same budget.""",
     fails=("fair",),
-    control_settings=[0.03],
-    control_validation=moved(CONTROL[1:2], 0.01),
-    control_test=CONTROL[1:2],
+    tune=one_setting,
 )
-a_record(
+records.fault(
     "more steps for the hero",
     """Your hero was trained for longer than the control. The difference may be that of the steps.""",
     fails=("fair",),
-    hero_steps=400,
+    budget=lambda record: record | {"hero_steps": 400},
 )
-a_record(
+records.fault(
     "validation reported as test",
     """The test results of a side are its validation results. What chose the setting is too good by the
     luck of the choice; measure again on data that chose nothing.""",
     fails=("fair",),
-    hero_validation=HERO,
+    tables=lambda record: record | {"hero_validation": record["hero_test"]},
 )
-a_record(
+records.fault(
     "at the ceiling",
-    """Your control is so good that a gain by the margin is impossible. The experiment can come out only one
-    way; take a harder task.""",
+    """Your control is so good that a gain by the margin is impossible. The experiment can come out only
+    one way; take a harder task.""",
     fails=("room",),
-    control_validation=moved(CONTROL, 0.31),
-    control_test=moved(CONTROL, 0.3),
-    verdict="false",
+    tables=near_the_top,
 )
-a_record(
+records.fault(
     "a verdict that is stronger than the rule",
-    """The differences of your record do not decide about the margin, or lie below it, and your verdict says
-    true. Apply the rule to the chosen rows of the test results.""",
+    """The differences of your record do not decide about the margin, or lie below it, and your verdict
+    says true. Apply the rule to the chosen rows of the test results.""",
     fails=("verdict",),
-    margin=0.25,
+    words=lambda record: record | {"margin": 0.25},
 )
-a_record(
+records.fault(
     "results that are not finite",
     """A result of your record is NaN. A run that diverged counts: with the score of a guess, not with
     nothing.""",
-    fails=("form", "fair", "room", "verdict"),
-    hero_test=[[math.nan, *HERO[0][1:]], *HERO[1:]],
+    tables=diverged,
 )
-a_record(
+records.fault(
     "a claim without a number",
     """Your claim has no number in it. "Better" cannot be wrong; "better by more than 0.1" can.""",
-    fails=("form", "fair", "room", "verdict"),
-    claim="The hero is better.",
+    words=lambda record: record | {"claim": "The hero is better."},
 )
