@@ -115,6 +115,14 @@ from attn_course.reference.scores import (
 )
 from attn_course.reference.similarity import cosine_similarity, weighted_mean
 from attn_course.reference.softmax import log_softmax, logsumexp, masked_softmax, softmax
+from attn_course.reference.verdicts import (
+    expected_best,
+    median_and_range,
+    paired_differences,
+    sign_test,
+    tuned,
+    verdict,
+)
 from attn_course.reference.vision import (
     convolution_as_attention,
     interpolate_positions,
@@ -150,6 +158,7 @@ __all__ = [
     "dot_score",
     "elu_feature_map",
     "expected_attention",
+    "expected_best",
     "feed_forward",
     "gelu",
     "general_score",
@@ -181,9 +190,11 @@ __all__ = [
     "lsh_mask",
     "lstm_cell",
     "masked_softmax",
+    "median_and_range",
     "memory_hop",
     "memory_network",
     "merge_attention",
+    "paired_differences",
     "patchify",
     "performer_features",
     "position_encoding",
@@ -206,6 +217,7 @@ __all__ = [
     "sentence_ages",
     "sentence_vectors",
     "shift_bias",
+    "sign_test",
     "silu",
     "sinusoidal_positions",
     "sinusoidal_positions_2d",
@@ -216,8 +228,10 @@ __all__ = [
     "straight_through",
     "swiglu",
     "total_variation",
+    "tuned",
     "unit_keys",
     "unpatchify",
+    "verdict",
     "weight_entropy",
     "weighted_mean",
     "window_reach",
