@@ -94,7 +94,7 @@ function render({ model, el }) {
     const held = owner.filter((text) => text >= 0).length, count = (word) => texts.filter((one) => one.state === word).length;
     full.set(used[step] / slots, String(used[step]));
     taken.set(held / slots, String(held));
-    voice.say(`Step ${step}: ${count("running")} texts run, ${count("waiting")} wait, ${count("done")} are done. `
+    voice.say(`Step ${step}: ${count("running")} running, ${count("waiting")} waiting, ${count("done")} done. `
       + (thrown ? `Thrown out so far: ${thrown}, with ${again} tokens to compute again.` : "Nobody was thrown out."));
     stepper.set(step);
   }
