@@ -457,8 +457,8 @@ NN: dict[str, Callable[[], Row]] = {
         call=lambda m, at: m(at, L),
     ),
     "BigBirdSelfAttention": lambda: made(
-        ann.BigBirdSelfAttention(embed_dim=D, num_heads=2, block_size=1, num_random_blocks=0),
-        r(B, 7, D),
+        ann.BigBirdSelfAttention(embed_dim=D, num_heads=2, block_size=1, num_random_blocks=1),
+        r(B, 9, D),
     ),
     "LongformerSelfAttention": lambda: made(
         ann.LongformerSelfAttention(embed_dim=D, num_heads=2, window_size=3),

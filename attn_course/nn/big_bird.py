@@ -1,6 +1,5 @@
 """Self-attention of BigBird: a window of blocks, two global blocks, and some random ones."""
 
-import functools
 import math
 
 import torch
@@ -11,6 +10,8 @@ from attn_course._checks import check_axes, check_size
 from attn_course.functional.scaled_dot_product import scaled_dot_product_attention
 from attn_course.nn.feed_forward import xavier_
 from attn_course.nn.look import split_heads
+
+_TOP = 2**31
 
 
 class BigBirdSelfAttention(nn.Module):
@@ -144,26 +145,29 @@ class BigBirdSelfAttention(nn.Module):
             (length + missing) // size, self.num_heads, self.num_random_blocks, self.seed
         )
         blocks, bias = blocks.to(query.device), bias.to(query.device, query.dtype)
-        head = torch.arange(self.num_heads, device=query.device)[:, None, None]
-
-        def listed(rows: Tensor) -> Tensor:  # (B, H, N - 2, blocks * size, E)
-            kept: Tensor = rows.unflatten(2, (-1, size))[:, head, blocks].flatten(3, 4)
-            return kept
-
         hidden = (
             torch.where(seen, 0.0, -math.inf)
             .to(query.dtype)[:, None]
             .expand(-1, self.num_heads, -1)
         )
-        scores = listed(hidden[..., None])[..., 0] + bias.repeat_interleave(size, dim=-1)
+        scores = _listed(hidden[..., None], blocks)[..., 0] + bias.repeat_interleave(size, dim=-1)
         middle = query[:, :, size:-size].unflatten(2, (-1, size))
         found = scaled_dot_product_attention(
-            middle, listed(key), listed(value), scores[:, :, :, None]
+            middle, _listed(key, blocks), _listed(value, blocks), scores[:, :, :, None]
         )
         return torch.cat([first, found.flatten(2, 3), last], dim=2)[:, :, :length]
 
 
-@functools.lru_cache(maxsize=32)
+def _listed(
+    rows: Float[Tensor, "B H L E"], blocks: Int[Tensor, "H N K"]
+) -> Float[Tensor, "B H N M E"]:
+    """For each middle block the rows of the blocks in its list, one after the other."""
+    size = rows.shape[2] // (blocks.shape[1] + 2)
+    head = torch.arange(rows.shape[1], device=rows.device)[:, None, None]
+    found: Tensor = rows.unflatten(2, (-1, size))[:, head, blocks].flatten(3, 4)
+    return found
+
+
 def _plan(
     count: int, num_heads: int, random: int, seed: int | None
 ) -> tuple[Int[Tensor, "H N K"], Float[Tensor, "N K"]]:
@@ -181,9 +185,19 @@ def _plan(
     if seed is None or random == 0:
         bias[:, 0] = math.log(1 + random)
         return fixed.expand(num_heads, -1, -1), bias
-    chance = torch.rand(
-        num_heads, len(rows), count, generator=torch.Generator().manual_seed(seed)
-    ).scatter(-1, fixed.expand(num_heads, -1, -1), math.inf)
+    places = torch.arange(num_heads * len(rows) * count).view(num_heads, len(rows), count)
+    chance = _scramble(places, seed).scatter(-1, fixed.expand(num_heads, -1, -1), _TOP)
     drawn = chance.argsort(dim=-1)[..., :random]
     listed = torch.cat([fixed.expand(num_heads, -1, -1), drawn], dim=-1)
     return listed, nn.functional.pad(bias, (0, random))
+
+
+def _scramble(numbers: Int[Tensor, "..."], seed: int) -> Int[Tensor, "..."]:
+    """Numbers below 2**31 that look drawn: two rounds of a multiplicative hash (Knuth).
+
+    In place of a generator, which ``torch.compile`` cannot trace.
+    """
+    mixed = numbers + seed * 7919
+    for _ in range(2):
+        mixed = (mixed ^ (mixed >> 15)) * 2654435761 % _TOP
+    return mixed
