@@ -62,7 +62,8 @@ class GradebookWriter:
         if url.startswith("sqlite:///"):
             # nbgrader's commands run in the course's folder
             self.path = Path(root or ".", url.removeprefix("sqlite:///"))
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if root is not None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
             url = f"sqlite:///{self.path}"
         course = self._course.course_id or "default_course"
         try:

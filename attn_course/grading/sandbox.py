@@ -1,7 +1,9 @@
 """The trusted end of the jail: start bubblewrap, fork submissions in it; needs no torch itself."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import shutil
@@ -9,6 +11,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -98,6 +101,32 @@ def _bubblewrap(private: Iterable[Path]) -> list[str]:
     return command
 
 
+@functools.cache
+def _starter() -> concurrent.futures.ThreadPoolExecutor:
+    return concurrent.futures.ThreadPoolExecutor(1, "jail")
+
+
+def _started(
+    command: list[str], descriptor: int, environment: dict[str, str]
+) -> subprocess.Popen[bytes]:
+    """The first process of a jail, which bubblewrap ends with the *thread* that started it: one
+    that lives as long as this process."""
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            pass_fds=[descriptor],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+        )
+
+    if threading.current_thread() is threading.main_thread():
+        return start()
+    return _starter().submit(start).result()
+
+
 class Zygote:
     """One jail with numpy, torch, matplotlib and IPython imported, ready to fork.
 
@@ -136,14 +165,7 @@ class Zygote:
         else:
             command, environment = self._open_command(number)
         try:
-            self._process = subprocess.Popen(
-                command,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env=environment,
-            )
+            self._process = _started(command, theirs.fileno(), environment)
         except OSError as error:
             control.close()
             raise SandboxError(sandbox_problem() or str(error)) from None
