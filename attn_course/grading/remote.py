@@ -27,6 +27,7 @@ class Process(Protocol):
     """What a stand-in needs of the session that it speaks to."""
 
     mutated: bool
+    nan: str | None
 
     def call(self, request: dict[str, Any], hold: Hold | None = None) -> Any:
         """Send a request and return what it gives."""
@@ -74,6 +75,12 @@ class Remote:
         session = self._at()
         mutated, session.mutated = session.mutated, False
         return bool(mutated)
+
+    def __attn_nan__(self) -> str | None:
+        """What ``Watch`` noted in the jail, in a helper's calls since the last request for it."""
+        session = self._at()
+        nan, session.nan = session.nan, None
+        return nan
 
     def __attn_remote__(
         self, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]

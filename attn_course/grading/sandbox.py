@@ -23,7 +23,7 @@ JAIL_CODE = Path(__file__).resolve().parent / "jail"
 INSIDE_CODE, INSIDE_PACKAGE, HOME = "/opt/attn/jail", "/opt/attn/package", "/jail"
 OPEN_PARTS = (
     *("__init__.py", "py.typed", "_checks.py", "masks.py", "data", "viz"),
-    *("probes/student.py", "probes/values.py", "probes/oracle.py"),
+    *("probes/student.py", "probes/values.py", "probes/oracle.py", "probes/watch.py"),
 )
 START_SECONDS = 180.0  # three on a quiet machine
 

@@ -69,6 +69,7 @@ class Session:
         self.lost: str | None = None  # why it cannot be called any more
         self._spawn_error: str | None = None  # why a restricted process could not be had
         self.mutated = False  # whether some call has written into its arguments
+        self.nan: str | None = None  # what a helper's call gave that is NaN, in words
         self._connection: socket.socket | None = None
         self._run_cells()
 
@@ -193,6 +194,7 @@ class Session:
                 if "ok" not in reply:
                     raise wire.WireError("reply without a result")
                 self.mutated = self.mutated or bool(reply.get("changed"))
+                self.nan = self.nan or (str(reply["nan"])[:200] if reply.get("nan") else None)
         if "exc" in reply:  # raised outside the block above, which takes an OSError for a dead jail
             raise student_error(reply["exc"])
         return reply["ok"]

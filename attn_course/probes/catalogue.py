@@ -53,7 +53,7 @@ class Misconception:
     fails: tuple[str, ...]
     function: Callable[..., Any]
     right: Callable[..., Any] | None = None
-    steps: tuple[tuple[str, Callable[..., Any]], ...] = ()
+    steps: tuple[tuple[str, Any], ...] = ()
     made_of: "tuple[Misconception, ...]" = ()
 
     def beside(self, other: "Misconception") -> "Misconception | None":

@@ -56,7 +56,9 @@ class _WatchedStub:
     def __attn_remote__(
         self, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
     ) -> Any:
+        type(self.stub).__attn_nan__(self.stub)  # forget what earlier calls gave
         found = type(self.stub).__attn_remote__(self.stub, operation, args, kwargs, options)
+        self.watch.nan = self.watch.nan or type(self.stub).__attn_nan__(self.stub)
         return self.watch.seen(found, args, kwargs)
 
     def __attn_mutated__(self) -> bool:

@@ -160,6 +160,23 @@ def first_name(source: str) -> str:
     return source.split("(")[0].split()[-1]
 
 
+def test_nan_is_seen_where_only_a_helper_calls(grade: Grade) -> None:
+    """A test of memory or of gradients gets no result: the jail says whether it held NaN."""
+    source = "def padded(x):\n    return torch.where(x > 0, x, torch.nan)"
+    probe = "from attn_course.probes import Probe\n"
+    probe += 'probe = Probe("00_warm_up", "padded", padded, oracle=lambda x: x)\n'
+    row = "torch.tensor([1.0, -1.0])"
+    tests = {
+        "padded-memory": f"{probe}probe.memory({row}, below=1 << 20)",
+        "padded-gradient": f"{probe}probe.gradient({row}, wrt=(0,))",
+        "padded-asked": f"{probe}probe.memory({row}.abs(), below=1 << 20)",
+        "padded-given": f"{probe}probe.memory({row} + torch.nan, below=1 << 20)",
+    }
+    result = grade(notebook({"padded": source}, tests))
+    assert [test.score for test in result.tests] == [0.0, 0.0, 1.0, 1.0], result.tests
+    assert "1 of 2 numbers of the result are NaN" in str(result.tests[0])
+
+
 @pytest.mark.parametrize("name", CROSSES)
 def test_it_crosses(name: str, grade: Grade) -> None:
     source, test = CROSSES[name]

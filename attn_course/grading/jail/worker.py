@@ -78,7 +78,7 @@ def warm_up() -> None:
     shell = InteractiveShell.instance(config=config)
     quiet_shell(shell)
     sealed.install()
-    for name in ("reference", "masks"):  # which set-up cells import; the first is closed
+    for name in ("reference", "masks", "probes.watch"):  # set-up cells import the first two
         importlib.import_module(f"attn_course.{name}")
     x = torch.randn(2, 3, requires_grad=True)
     x.softmax(-1).sum().backward()
@@ -186,12 +186,13 @@ class Worker:
             raise ValueError(f"unknown operation {operation!r}")
         args, kwargs = request["args"], request["kwargs"]
         if operation_asked := request.get("helper"):
-            target = _helped(operation_asked, target, request["options"])
+            target = _Helped(operation_asked, target, request["options"])
         watched = wire.arrays([args, kwargs])
         before = [wire.raw(x) for x in watched]
         result = target(*args, **kwargs)
         changed = any(wire.raw(x) != old for x, old in zip(watched, before, strict=True))
-        return {"ok": result, "changed": changed, "output": self.output.take()}
+        nan = target.watch.nan if isinstance(target, _Helped) else None
+        return {"ok": result, "changed": changed, "nan": nan, "output": self.output.take()}
 
     def target(self, request: dict[str, Any]) -> Any:
         """The name, object, attribute or method that a request is about."""
@@ -271,11 +272,19 @@ def seed(value: int) -> None:
     torch.default_generator.manual_seed(value)  # torch.manual_seed looks for devices, slowly
 
 
-def _helped(operation: str, function: Any, options: dict[str, Any]) -> Any:
-    """``function`` under a helper of ``student``: its gradient, its source, its memory."""
-    from attn_course.probes import student
+class _Helped:
+    """A function under a helper of ``student``: its gradient, its source, its memory."""
 
-    return lambda *args, **kwargs: student.perform(operation, function, args, kwargs, options)
+    def __init__(self, operation: str, function: Any, options: dict[str, Any]) -> None:
+        from attn_course.probes.watch import Watch
+
+        self.operation, self.options, self.watch = operation, options, Watch()
+        self.function = self.watch.around(function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from attn_course.probes import student
+
+        return student.perform(self.operation, self.function, args, kwargs, self.options)
 
 
 def _write_back(ours: list[Any], written: list[Any]) -> None:
