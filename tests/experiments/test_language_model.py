@@ -295,13 +295,12 @@ def test_two_processes_record_what_one_records(finished, tmp_path):
     assert all(entry["steps"] == 12 for entry in pairs["models"].values())
 
 
-def test_the_recorded_run_is_fair_and_finds_what_the_pages_say():
-    result = load_results("language_model")
+@pytest.mark.parametrize("name", ["reduced", "passes"])
+def test_a_recorded_run_is_fair(name):
+    result = load_results("language_model" if name == "reduced" else f"language_model_{name}")
     if result is None:
-        pytest.skip(
-            "experiments/results/language_model.json: not run yet, make language-model does"
-        )
-    setting = SETTINGS["reduced"]
+        pytest.skip(f"language_model, setting {name}: not run yet")
+    setting = SETTINGS[name]
     assert result["setting"] == setting.as_json()
     assert result["missing"] == []
     assert "+changes" not in result["commit"]
@@ -321,3 +320,27 @@ def test_the_recorded_run_is_fair_and_finds_what_the_pages_say():
             assert {one["prompt"] for one in each["samples"]} == set(measure.PROMPTS)
     sizes = [result["models"][name]["parameters"] for name in MODELS]
     assert abs(sizes[0] / sizes[1] - 1) <= 0.01
+
+
+def test_the_recorded_runs_find_what_the_page_says():
+    one, four = load_results("language_model"), load_results("language_model_passes")
+    if one is None or four is None:
+        pytest.skip("language_model, one pass and four: not run yet")
+
+    def bits(result, name):
+        return [run["bits"] for run in result["models"][name]["runs"]]
+
+    for result in (one, four):
+        assert max(bits(result, "lstm")) < min(bits(result, "transformer"))
+    counting = min(each["bits"] for each in four["ngrams"])
+    assert counting < min(bits(one, "lstm"))
+    assert max(bits(four, "transformer")) < counting
+    gaps = [
+        result["models"]["transformer"]["median_bits"] - result["models"]["lstm"]["median_bits"]
+        for result in (one, four)
+    ]
+    assert gaps == pytest.approx([0.18, 0.03], abs=0.006)
+    seconds = {
+        name: sum(run["seconds"]["cpu"] for run in four["models"][name]["runs"]) for name in MODELS
+    }
+    assert 1.8 < seconds["transformer"] / seconds["lstm"] < 2.6
