@@ -77,6 +77,7 @@ lengths = torch.tensor([S, 3])
 mask = padding_mask(lengths, S)
 q, k, v = r(B, L, E), r(B, S, E), r(B, S, D)
 heads_q, heads_k, heads_v = r(B, H, L, E), r(B, H, S, E), r(B, H, S, E)
+PATTERN = fn.strided_pattern(stride=2) | fn.random_pattern(block_size=2, num_blocks=4, per_block=1)
 
 
 def row_sum(z: Tensor) -> Tensor:
@@ -187,6 +188,18 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
     "sliding_window_attention": lambda: of(
         lambda a, b, c: fn.sliding_window_attention(
             a, b, c, window_size=3, dilation=[1, 1, 2], global_mask=~mask
+        ),
+        heads_k,
+        heads_k,
+        heads_v,
+    ),
+    "sparse_attention": lambda: of(
+        lambda a, b, c: fn.sparse_attention(
+            a,
+            b,
+            c,
+            mask[:, None, None].expand(len(a), -1, -1, -1),
+            pattern=PATTERN,
         ),
         heads_k,
         heads_k,
