@@ -75,8 +75,10 @@ def sliding_window_attention(
             positive, sizes do not fit, or something is asked for that only a full mask can do.
 
     Note:
-        Compiled, exported or mapped by vmap, blocks become plain operations; with a ``global_mask``
-        full attention under the dense mask is traced, as the number of positions is not known.
+        Compiled, exported or mapped by vmap, blocks become plain operations. A ``global_mask`` then
+        costs L² scores: full attention under the dense mask is traced, as the number of global
+        positions is not known. Where they are known beforehand, :func:`sparse_attention` under
+        ``window_pattern(...) | global_pattern(...)`` compiles to work that grows with L·(W + G).
         *Differs from torch*: queries and keys are the same positions; no second derivative.
     """
     query, key, value = check_heads(query, key, value, dropout_p, enable_gqa, what="a band")

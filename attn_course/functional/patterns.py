@@ -300,7 +300,8 @@ def fixed_pattern(*, stride: int, summary: int = 1) -> Pattern:
 
     def tiles(length: int) -> Iterator[Tile]:
         places = torch.arange(length)
-        ends = places[places % stride >= stride - summary]
+        # numbers and not a mask: how many they are is known when this is compiled
+        ends = torch.tensor([j for j in range(length) if j % stride >= stride - summary]).long()
         for start, stop in _cut(0, length):
             block = start // stride
             keys = torch.cat([ends[: block * summary], places[block * stride : stop]])
@@ -429,7 +430,7 @@ def global_pattern(is_global: Shaped[Tensor, "*B L"]) -> Pattern:
             f"of shape {tuple(is_global.shape)}"
         )
     rows = is_global if is_global.ndim == 2 else is_global[None]
-    some = torch.arange(rows.shape[1])[rows.any(0).cpu()]  # global in any example
+    some = rows.any(0).nonzero()[:, 0].tolist()  # global in any example
 
     def seeing(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return rows[b % len(rows), i]
@@ -438,12 +439,12 @@ def global_pattern(is_global: Shaped[Tensor, "*B L"]) -> Pattern:
         return rows[b % len(rows), j] & ~rows[b % len(rows), i]
 
     def rows_of(length: int) -> Iterator[Tile]:
-        here = some[some < length]
+        here = torch.tensor([n for n in some if n < length]).long()
         for start, stop in _cut(0, len(here)):
             yield Tile(EVERY_HEAD, here[start:stop], slice(0, length))
 
     def columns_of(length: int) -> Iterator[Tile]:
-        here = some[some < length]
+        here = torch.tensor([n for n in some if n < length]).long()
         for start, stop in _cut(0, length if len(here) else 0):
             yield Tile(EVERY_HEAD, slice(start, stop), here)
 

@@ -204,6 +204,36 @@ def test_tiles_hold_few_pairs_beside_those_of_the_pattern(name: str) -> None:
     assert held / pattern.heads < 3 * pattern.pairs(length)
 
 
+@pytest.mark.parametrize("name", ["fixed", "BigBird"])
+def test_compiled_it_makes_no_table_either(name: str) -> None:
+    length = 256
+    pattern = {
+        "fixed": lambda: fixed_pattern(stride=16),
+        "BigBird": lambda: (
+            window_pattern(window_size=9)
+            | global_pattern(torch.arange(length) % 100 == 0)
+            | random_pattern(block_size=16, num_blocks=16, per_block=1)
+        ),
+    }[name]()
+    largest = 0
+
+    def note(graph: torch.fx.GraphModule, _: Any) -> Any:
+        nonlocal largest
+        for node in graph.graph.nodes:
+            made = node.meta.get("example_value")
+            if isinstance(made, Tensor):
+                largest = max(largest, made.numel())
+        return graph.forward
+
+    rows = [torch.randn(1, 1, length, 4) for _ in range(3)]
+    compiled = torch.compile(
+        lambda q, k, v: sparse_attention(q, k, v, pattern=pattern), backend=note, fullgraph=True
+    )
+    with torch.no_grad():
+        assert_close(compiled(*rows), sparse_attention(*rows, pattern=pattern))
+    assert 0 < largest < length * length / 2
+
+
 def test_half_precision_is_summed_in_float32() -> None:
     rows = [torch.randn(1, 3, 67, 8).bfloat16() for _ in range(3)]
     wide = [one.float() for one in rows]
