@@ -207,7 +207,8 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
     ),
     **dict.fromkeys(
         (
-            "Pattern", "blockwise_pattern", "causal_pattern", "fixed_pattern", "global_pattern",
+            "Pattern", "PatternPart", "PatternTile", "blockwise_pattern", "causal_pattern",
+            "fixed_pattern", "global_pattern",
             "random_pattern", "strided_pattern", "window_pattern",
         ),
         lambda: Row(why="a rule that is made before anything is traced; its mask_mod is traced"),

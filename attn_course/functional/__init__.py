@@ -103,6 +103,8 @@ from attn_course.functional.norms import (
 )
 from attn_course.functional.patterns import (
     Pattern,
+    PatternPart,
+    PatternTile,
     blockwise_pattern,
     causal_pattern,
     fixed_pattern,
@@ -174,6 +176,8 @@ __all__ = [
     "AttentionFn",
     "LinearState",
     "Pattern",
+    "PatternPart",
+    "PatternTile",
     "additive_score",
     "alibi_bias",
     "alibi_slopes",

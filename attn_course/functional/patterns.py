@@ -24,7 +24,7 @@ QUERIES = 64
 EVERY_HEAD = slice(None)
 
 
-class Tile(NamedTuple):
+class PatternTile(NamedTuple):
     """Some queries, and keys among which are all that they see in one part of a pattern.
 
     Attributes:
@@ -38,7 +38,7 @@ class Tile(NamedTuple):
     keys: Index
 
 
-class Part(NamedTuple):
+class PatternPart(NamedTuple):
     """Some pairs of a pattern. A query stands in at most one tile for each head.
 
     Attributes:
@@ -47,7 +47,7 @@ class Part(NamedTuple):
     """
 
     mask_mod: MaskMod
-    tiles: Callable[[], Iterator[Tile]]
+    tiles: Callable[[], Iterator[PatternTile]]
 
 
 def positions(index: Index, device: torch.device | str | None = None) -> Int[Tensor, " K"]:
@@ -74,7 +74,7 @@ class Pattern:
     mask_mod: MaskMod
     batch: int = 1
     heads: int = 1
-    parts: Callable[[int], list[Part]] | None = None
+    parts: Callable[[int], list[PatternPart]] | None = None
 
     def mask(
         self, length: int, *, device: torch.device | str | None = None
@@ -100,21 +100,24 @@ class Pattern:
         tiled, more = (other, self) if self.parts is None else (self, other)
         given = tiled.parts
 
-        def parts(length: int) -> list[Part]:
+        def parts(length: int) -> list[PatternPart]:
             assert given is not None
-            return [Part(_both(part.mask_mod, more.mask_mod), part.tiles) for part in given(length)]
+            return [
+                PatternPart(_both(part.mask_mod, more.mask_mod), part.tiles)
+                for part in given(length)
+            ]
 
         return self._joined(other, torch.logical_and, parts if given is not None else None)
 
     def __or__(self, other: "Pattern") -> "Pattern":
         first, second = self.parts, other.parts
 
-        def parts(length: int) -> list[Part]:
+        def parts(length: int) -> list[PatternPart]:
             assert first is not None
             assert second is not None
             return first(length) + [
                 # what the first pattern has is not counted again
-                Part(_both(part.mask_mod, _not(self.mask_mod)), part.tiles)
+                PatternPart(_both(part.mask_mod, _not(self.mask_mod)), part.tiles)
                 for part in second(length)
             ]
 
@@ -125,7 +128,7 @@ class Pattern:
         self,
         other: "Pattern",
         join: Callable[[Tensor, Tensor], Tensor],
-        parts: Callable[[int], list[Part]] | None,
+        parts: Callable[[int], list[PatternPart]] | None,
     ) -> "Pattern":
         for name in ("batch", "heads"):
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -189,7 +192,7 @@ def window_pattern(
         return Pattern(
             alike,
             parts=lambda length: [
-                Part(alike, lambda: _window_tiles(length, left, right, step, EVERY_HEAD))
+                PatternPart(alike, lambda: _window_tiles(length, left, right, step, EVERY_HEAD))
             ],
         )
     table = torch.tensor(each)
@@ -198,12 +201,12 @@ def window_pattern(
         step = table.to(h.device)[h]
         return (i - j <= left * step) & (j - i <= right * step) & ((i - j) % step == 0)
 
-    def tiles(length: int) -> Iterator[Tile]:
+    def tiles(length: int) -> Iterator[PatternTile]:
         for heads, step in _runs(each):
             yield from _window_tiles(length, left, right, step, heads)
 
     return Pattern(
-        by_head, heads=len(each), parts=lambda length: [Part(by_head, lambda: tiles(length))]
+        by_head, heads=len(each), parts=lambda length: [PatternPart(by_head, lambda: tiles(length))]
     )
 
 
@@ -227,13 +230,15 @@ def _every(step: int, first: int, start: int, stop: int) -> slice:
     return slice(first + start * step, first + (stop - 1) * step + 1, step)
 
 
-def _window_tiles(length: int, left: int, right: int, step: int, heads: slice) -> Iterator[Tile]:
+def _window_tiles(
+    length: int, left: int, right: int, step: int, heads: slice
+) -> Iterator[PatternTile]:
     """Neighbouring queries of one residue, and the keys of all their windows."""
     for first in range(min(step, length)):
         count = len(range(first, length, step))
         for start, stop in _cut(0, count):
             keys = _every(step, first, max(0, start - left), min(count, stop + right))
-            yield Tile(heads, _every(step, first, start, stop), keys)
+            yield PatternTile(heads, _every(step, first, start, stop), keys)
 
 
 def strided_pattern(*, stride: int) -> Pattern:
@@ -256,18 +261,18 @@ def strided_pattern(*, stride: int) -> Pattern:
     assert near.parts is not None
     near_parts = near.parts
 
-    def far(length: int) -> Iterator[Tile]:
+    def far(length: int) -> Iterator[PatternTile]:
         for first in range(min(stride, length)):
             for start, stop in _cut(1, len(range(first, length, stride))):
                 # the own key is near: the last one is that of the query before
                 keys = _every(stride, first, 0, stop - 1)
-                yield Tile(EVERY_HEAD, _every(stride, first, start, stop), keys)
+                yield PatternTile(EVERY_HEAD, _every(stride, first, start, stop), keys)
 
     return Pattern(
         lambda b, h, i, j: (j <= i) & ((i - j < stride) | ((i - j) % stride == 0)),
         parts=lambda length: [
             *near_parts(length),
-            Part(
+            PatternPart(
                 lambda b, h, i, j: (i - j >= stride) & ((i - j) % stride == 0),
                 lambda: far(length),
             ),
@@ -298,16 +303,16 @@ def fixed_pattern(*, stride: int, summary: int = 1) -> Pattern:
     def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return (j <= i) & ((j // stride == i // stride) | (j % stride >= stride - summary))
 
-    def tiles(length: int) -> Iterator[Tile]:
+    def tiles(length: int) -> Iterator[PatternTile]:
         places = torch.arange(length)
         # numbers and not a mask: how many they are is known when this is compiled
         ends = torch.tensor([j for j in range(length) if j % stride >= stride - summary]).long()
         for start, stop in _cut(0, length):
             block = start // stride
             keys = torch.cat([ends[: block * summary], places[block * stride : stop]])
-            yield Tile(EVERY_HEAD, slice(start, stop), keys)
+            yield PatternTile(EVERY_HEAD, slice(start, stop), keys)
 
-    return Pattern(mask_mod, parts=lambda length: [Part(mask_mod, lambda: tiles(length))])
+    return Pattern(mask_mod, parts=lambda length: [PatternPart(mask_mod, lambda: tiles(length))])
 
 
 def blockwise_pattern(
@@ -333,7 +338,7 @@ def blockwise_pattern(
     if not len(shifts):
         raise ValueError("shifts: expected one for each head, got none")
 
-    def tiles(length: int) -> Iterator[Tile]:
+    def tiles(length: int) -> Iterator[PatternTile]:
         runs = list(_runs(shifts)) if any(shifts) else [(EVERY_HEAD, 0)]
         for heads, shift in runs:
             for number, begin in enumerate(range(0, length, block_size)):
@@ -341,14 +346,14 @@ def blockwise_pattern(
                 keys = slice(block * block_size, min(length, (block + 1) * block_size))
                 if keys.start < keys.stop:
                     for start, stop in _cut(begin, min(length, begin + block_size)):
-                        yield Tile(heads, slice(start, stop), keys)
+                        yield PatternTile(heads, slice(start, stop), keys)
 
     if not any(shifts):
 
         def own(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return j // block_size == i // block_size
 
-        return Pattern(own, parts=lambda length: [Part(own, lambda: tiles(length))])
+        return Pattern(own, parts=lambda length: [PatternPart(own, lambda: tiles(length))])
     table = torch.tensor(list(shifts))
 
     def shifted(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -356,7 +361,9 @@ def blockwise_pattern(
         return j // block_size == (i // block_size + shift) % num_blocks
 
     return Pattern(
-        shifted, heads=len(shifts), parts=lambda length: [Part(shifted, lambda: tiles(length))]
+        shifted,
+        heads=len(shifts),
+        parts=lambda length: [PatternPart(shifted, lambda: tiles(length))],
     )
 
 
@@ -394,7 +401,7 @@ def random_pattern(
         i, j = (i // block_size).clamp(max=num_blocks), (j // block_size).clamp(max=num_blocks)
         return table.to(h.device)[h % num_heads, i, j]
 
-    def tiles(length: int) -> Iterator[Tile]:
+    def tiles(length: int) -> Iterator[PatternTile]:
         places = torch.arange(length)
         for head, blocks in enumerate(drawn):
             heads = slice(head, head + 1) if num_heads > 1 else EVERY_HEAD
@@ -405,10 +412,12 @@ def random_pattern(
                 if len(keys):
                     first = number * block_size
                     for start, stop in _cut(first, min(length, first + block_size)):
-                        yield Tile(heads, slice(start, stop), keys)
+                        yield PatternTile(heads, slice(start, stop), keys)
 
     return Pattern(
-        mask_mod, heads=num_heads, parts=lambda length: [Part(mask_mod, lambda: tiles(length))]
+        mask_mod,
+        heads=num_heads,
+        parts=lambda length: [PatternPart(mask_mod, lambda: tiles(length))],
     )
 
 
@@ -438,22 +447,22 @@ def global_pattern(is_global: Shaped[Tensor, "*B L"]) -> Pattern:
     def seen(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return rows[b % len(rows), j] & ~rows[b % len(rows), i]
 
-    def rows_of(length: int) -> Iterator[Tile]:
+    def rows_of(length: int) -> Iterator[PatternTile]:
         here = torch.tensor([n for n in some if n < length]).long()
         for start, stop in _cut(0, len(here)):
-            yield Tile(EVERY_HEAD, here[start:stop], slice(0, length))
+            yield PatternTile(EVERY_HEAD, here[start:stop], slice(0, length))
 
-    def columns_of(length: int) -> Iterator[Tile]:
+    def columns_of(length: int) -> Iterator[PatternTile]:
         here = torch.tensor([n for n in some if n < length]).long()
         for start, stop in _cut(0, length if len(here) else 0):
-            yield Tile(EVERY_HEAD, slice(start, stop), here)
+            yield PatternTile(EVERY_HEAD, slice(start, stop), here)
 
     return Pattern(
         lambda b, h, i, j: rows[b % len(rows), i] | rows[b % len(rows), j],
         batch=len(rows),
         parts=lambda length: [
-            Part(seeing, lambda: rows_of(length)),
-            Part(seen, lambda: columns_of(length)),
+            PatternPart(seeing, lambda: rows_of(length)),
+            PatternPart(seen, lambda: columns_of(length)),
         ],
     )
 

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from attn_course._checks import compiling
 from attn_course.functional.banded_attention import check_heads, padding_alone
-from attn_course.functional.patterns import Part, Pattern, Tile, positions
+from attn_course.functional.patterns import Pattern, PatternPart, PatternTile, positions
 from attn_course.functional.scaled_dot_product import merge_attention
 
 
@@ -102,7 +102,9 @@ class _What(NamedTuple):
     scale: float
 
 
-def _shown(part: Part, tile: Tile, what: _What, device: torch.device) -> Bool[Tensor, "b h Q K"]:
+def _shown(
+    part: PatternPart, tile: PatternTile, what: _What, device: torch.device
+) -> Bool[Tensor, "b h Q K"]:
     """Which pairs of a tile count."""
     b = torch.arange(what.batch, device=device)[:, None, None, None]
     h = torch.arange(what.heads, device=device)[:, None, None]
@@ -118,7 +120,7 @@ def _shown(part: Part, tile: Tile, what: _What, device: torch.device) -> Bool[Te
 
 
 def _scores(
-    query: Tensor, key: Tensor, part: Part, tile: Tile, what: _What
+    query: Tensor, key: Tensor, part: PatternPart, tile: PatternTile, what: _What
 ) -> tuple[Float[Tensor, "B h Q K"], Float[Tensor, "B h Q E"], Float[Tensor, "B h K E"]]:
     """Scores of a tile, ``-inf`` where a pair does not count, and its queries and keys."""
     wide = torch.promote_types(query.dtype, torch.float32)
@@ -133,7 +135,7 @@ def _forward(
     query: Float[Tensor, "B H L E"],
     key: Float[Tensor, "B H L E"],
     value: Float[Tensor, "B H L Ev"],
-    parts: Sequence[Part],
+    parts: Sequence[PatternPart],
     what: _What,
 ) -> tuple[Float[Tensor, "B H L Ev"], Float[Tensor, "B H L"]]:
     """Output and log-sum-exp in the dtype of the sums."""
@@ -168,7 +170,12 @@ class _Sparse(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, parts: Sequence[Part], what: _What
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        parts: Sequence[PatternPart],
+        what: _What,
     ) -> Tensor:
         output, lse = _forward(query, key, value, parts, what)
         output = output.to(query.dtype)
