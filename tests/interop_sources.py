@@ -16,6 +16,9 @@ from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
     LlamaModel,
+    LongformerConfig,
+    LongformerForMaskedLM,
+    LongformerModel,
     MarianConfig,
     MarianModel,
     MarianMTModel,
@@ -114,6 +117,30 @@ def llama(draw: random.Random, **fields: Any) -> LlamaConfig:
         "tie_word_embeddings": draw.choice([True, False]),
     }
     return LlamaConfig(**(made | NO_TOKENS | fields))
+
+
+def longformer(draw: random.Random, **fields: Any) -> LongformerConfig:
+    heads, layers = draw.choice([1, 3, 5]), draw.choice([1, 2, 3])
+    made = {
+        "vocab_size": draw.choice([29, 37]),
+        "hidden_size": heads * draw.choice([3, 7]),
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": draw.choice([13, 19]),
+        "hidden_act": draw.choice(ACTIVATIONS),
+        # theirs fails at windows below 4, and where the longest is no multiple of another
+        "attention_window": [draw.choice([4, 8, 16]) for _ in range(layers)],
+        "max_position_embeddings": draw.choice([19, 31]),
+        "type_vocab_size": draw.choice([1, 2]),
+        "layer_norm_eps": draw.choice([1e-12, 1e-3]),
+        "hidden_dropout_prob": draw.choice([0.0, 0.2]),
+        "attention_probs_dropout_prob": draw.choice([0.0, 0.3]),
+        "tie_word_embeddings": draw.choice([True, False]),
+        # positions begin after it
+        "pad_token_id": draw.choice([0, 1, 3]),
+    }
+    none = {"bos_token_id": None, "eos_token_id": None}
+    return LongformerConfig(**(made | none | fields))
 
 
 def marian(draw: random.Random, **fields: Any) -> MarianConfig:
@@ -226,6 +253,8 @@ MODELS: dict[str, tuple[Any, Any]] = {
     "GPT2LMHeadModel": (GPT2LMHeadModel, gpt2),
     "LlamaModel": (LlamaModel, llama),
     "LlamaForCausalLM": (LlamaForCausalLM, llama),
+    "LongformerModel": (LongformerModel, longformer),
+    "LongformerForMaskedLM": (LongformerForMaskedLM, longformer),
     "MarianModel": (MarianModel, marian),
     "MarianMTModel": (MarianMTModel, marian),
     "ReformerModel": (ReformerModel, reformer),
@@ -259,6 +288,8 @@ def make_source(name: str, seed: int, *, scale: float = 1.0, **fields: Any) -> A
                 tensor.add_(0.1 * torch.randn_like(tensor))
         if hasattr(model, "cls"):  # the same numbers, whether they are one weight or two
             model.cls.predictions.bias.copy_(model.cls.predictions.decoder.bias)
+        if name == "LongformerForMaskedLM":
+            model.lm_head.bias.copy_(model.lm_head.decoder.bias)
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias.normal_()
         if name == "T5ForConditionalGeneration" and seed % 2:  # as in T5 1.1
@@ -294,6 +325,13 @@ def call(model: Any, side: str | None = None) -> dict[str, Any]:
         given["attention_mask"] = real.long()
         if type(model).__name__.startswith(("Bert", "GPT2", "Llama")):
             given["position_ids"] = (real.long().cumsum(-1) - 1).clamp(min=0)
+    if type(model).__name__.startswith("Longformer"):
+        counted = torch.ones(B, S, dtype=torch.long) if real is None else real.long()
+        places = (counted.cumsum(-1) - 1).clamp(min=0)
+        given["position_ids"] = places + model.config.pad_token_id + 1
+        # a text with two, one with one, and one with none
+        given["global_attention_mask"] = torch.zeros(B, S, dtype=torch.long)
+        given["global_attention_mask"][[0, 0, 1], [4, 7, 5]] = 1
     if type(model).__name__ in WITH_DECODER:
         given["decoder_input_ids"] = torch.randint(target, (B, L))
         ahead = padding(L, side)

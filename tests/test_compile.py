@@ -77,6 +77,7 @@ lengths = torch.tensor([S, 3])
 mask = padding_mask(lengths, S)
 q, k, v = r(B, L, E), r(B, S, E), r(B, S, D)
 heads_q, heads_k, heads_v = r(B, H, L, E), r(B, H, S, E), r(B, H, S, E)
+PATTERN = fn.strided_pattern(stride=2) | fn.random_pattern(block_size=2, num_blocks=4, per_block=1)
 
 
 def row_sum(z: Tensor) -> Tensor:
@@ -192,9 +193,22 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
         heads_k,
         heads_v,
     ),
+    "sparse_attention": lambda: of(
+        lambda a, b, c: fn.sparse_attention(
+            a,
+            b,
+            c,
+            mask[:, None, None].expand(len(a), -1, -1, -1),
+            pattern=PATTERN,
+        ),
+        heads_k,
+        heads_k,
+        heads_v,
+    ),
     **dict.fromkeys(
         (
-            "Pattern", "blockwise_pattern", "causal_pattern", "fixed_pattern", "global_pattern",
+            "Pattern", "PatternPart", "PatternTile", "blockwise_pattern", "causal_pattern",
+            "fixed_pattern", "global_pattern",
             "random_pattern", "strided_pattern", "window_pattern",
         ),
         lambda: Row(why="a rule that is made before anything is traced; its mask_mod is traced"),

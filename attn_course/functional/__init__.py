@@ -103,6 +103,8 @@ from attn_course.functional.norms import (
 )
 from attn_course.functional.patterns import (
     Pattern,
+    PatternPart,
+    PatternTile,
     blockwise_pattern,
     causal_pattern,
     fixed_pattern,
@@ -157,6 +159,7 @@ from attn_course.functional.scores import (
 )
 from attn_course.functional.similarity import cosine_similarity, weighted_mean
 from attn_course.functional.softmax import log_softmax, logsumexp, masked_softmax, softmax
+from attn_course.functional.sparse_attention import sparse_attention
 from attn_course.functional.tiled_attention import tiled_attention
 from attn_course.functional.vision import (
     convolution_as_attention,
@@ -173,6 +176,8 @@ __all__ = [
     "AttentionFn",
     "LinearState",
     "Pattern",
+    "PatternPart",
+    "PatternTile",
     "additive_score",
     "alibi_bias",
     "alibi_slopes",
@@ -289,6 +294,7 @@ __all__ = [
     "sinusoidal_positions_2d",
     "sliding_window_attention",
     "softmax",
+    "sparse_attention",
     "spearman",
     "standardize_weight",
     "straight_through",

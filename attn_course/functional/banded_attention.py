@@ -75,14 +75,16 @@ def sliding_window_attention(
             positive, sizes do not fit, or something is asked for that only a full mask can do.
 
     Note:
-        Compiled, exported or mapped by vmap, blocks become plain operations; with a ``global_mask``
-        full attention under the dense mask is traced, as the number of positions is not known.
+        Compiled, exported or mapped by vmap, blocks become plain operations. A ``global_mask`` then
+        costs L² scores: full attention under the dense mask is traced, as the number of global
+        positions is not known. Where they are known beforehand, :func:`sparse_attention` under
+        ``window_pattern(...) | global_pattern(...)`` compiles to work that grows with L·(W + G).
         *Differs from torch*: queries and keys are the same positions; no second derivative.
     """
-    query, key, value = _checked(query, key, value, dropout_p, enable_gqa)
+    query, key, value = check_heads(query, key, value, dropout_p, enable_gqa, what="a band")
     dilations = _dilations(dilation, query.shape[1])
     left, right = window_sides(window_size, is_causal)
-    real = _padding(attn_mask, query)
+    real = padding_alone(attn_mask, query, "the window")
     if global_mask is not None:
         check_global_mask(global_mask, query)
     scale = float(query.shape[-1]) ** -0.5 if scale is None else scale
@@ -186,8 +188,8 @@ def check_global_mask(global_mask: object, query: Shaped[Tensor, "B H L E"]) -> 
     check_device("global_mask", global_mask, query)
 
 
-def _checked(
-    query: Tensor, key: Tensor, value: Tensor, dropout_p: float, enable_gqa: bool
+def check_heads(
+    query: Tensor, key: Tensor, value: Tensor, dropout_p: float, enable_gqa: bool, *, what: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values with as many heads, after a look at all of them."""
     for name, rows in (("query", query), ("key", key), ("value", value)):
@@ -197,7 +199,7 @@ def _checked(
         if rows.dtype != query.dtype:
             raise ValueError(f"{name}: expected {query.dtype} as the query, got {rows.dtype}")
     if dropout_p:
-        raise ValueError(f"dropout_p: expected 0, a band has none, got {dropout_p}")
+        raise ValueError(f"dropout_p: expected 0, {what} has none, got {dropout_p}")
     (batch, heads, length, dim), kv_heads = query.shape, key.shape[1]
     if heads != kv_heads and (not enable_gqa or not kv_heads or heads % kv_heads):
         raise ValueError(f"key: expected {heads} heads on axis 1, got {kv_heads}")
@@ -220,7 +222,9 @@ def _dilations(dilation: int | Sequence[int], heads: int) -> list[int]:
     return each
 
 
-def _padding(attn_mask: Tensor | None, query: Tensor) -> Bool[Tensor, "B L"] | None:
+def padding_alone(
+    attn_mask: Tensor | None, query: Tensor, instead: str
+) -> Bool[Tensor, "B L"] | None:
     """Which keys count, from a mask that says no more than that."""
     if attn_mask is None:
         return None
@@ -230,7 +234,7 @@ def _padding(attn_mask: Tensor | None, query: Tensor) -> Bool[Tensor, "B L"] | N
         got = tuple(attn_mask.shape) if isinstance(attn_mask, Tensor) else type(attn_mask).__name__
         raise ValueError(
             f"attn_mask: expected a boolean padding mask of shape {(batch, 1, 1, length)}, "
-            f"got {got}: the window stands for the rest"
+            f"got {got}: {instead} stands for the rest"
         )
     check_device("attn_mask", attn_mask, query)
     return attn_mask[:, 0, 0].expand(batch, -1)

@@ -2,19 +2,59 @@
 
 A pattern is a function of batch, head, query position and key position. From it come the dense
 mask, which is the oracle, and the ``mask_mod`` of FlexAttention, which is the function itself: so
-all paths are compared on the same thing. Patterns join with ``&`` and ``|``.
+all paths are compared on the same thing. Patterns join with ``&`` and ``|``. Most also say which
+tiles of the table of pairs hold all of theirs: what ``sparse_attention`` computes, and no more.
 """
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Shaped
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from attn_course._checks import check_tensor
 
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+Index = slice | Tensor
+# queries of a tile: few enough that its scores stay in the cache
+QUERIES = 64
+EVERY_HEAD = slice(None)
+
+
+class PatternTile(NamedTuple):
+    """Some queries, and keys among which are all that they see in one part of a pattern.
+
+    Attributes:
+        heads: For which heads.
+        queries: Their positions.
+        keys: Positions of the keys, none twice.
+    """
+
+    heads: slice
+    queries: Index
+    keys: Index
+
+
+class PatternPart(NamedTuple):
+    """Some pairs of a pattern. A query stands in at most one tile for each head.
+
+    Attributes:
+        mask_mod: Which pairs; no pair is in two parts of a pattern.
+        tiles: Makes the tiles that hold them.
+    """
+
+    mask_mod: MaskMod
+    tiles: Callable[[], Iterator[PatternTile]]
+
+
+def positions(index: Index, device: torch.device | str | None = None) -> Int[Tensor, " K"]:
+    """The positions of a tile as numbers."""
+    if isinstance(index, slice):
+        return torch.arange(index.start, index.stop, index.step or 1, device=device)
+    return index.to(device)
 
 
 @dataclass(frozen=True)
@@ -28,11 +68,13 @@ class Pattern:
             FlexAttention wants it.
         batch: How many examples differ; 1 if none do.
         heads: How many heads differ; 1 if none do.
+        parts: From a length to tiles for all pairs; None if the whole table is computed.
     """
 
     mask_mod: MaskMod
     batch: int = 1
     heads: int = 1
+    parts: Callable[[int], list[PatternPart]] | None = None
 
     def mask(
         self, length: int, *, device: torch.device | str | None = None
@@ -55,12 +97,39 @@ class Pattern:
         return round(int(mask.sum()) / (self.batch * self.heads))
 
     def __and__(self, other: "Pattern") -> "Pattern":
-        return self._joined(other, torch.logical_and)
+        tiled, more = (other, self) if self.parts is None else (self, other)
+        given = tiled.parts
+
+        def parts(length: int) -> list[PatternPart]:
+            assert given is not None
+            return [
+                PatternPart(_both(part.mask_mod, more.mask_mod), part.tiles)
+                for part in given(length)
+            ]
+
+        return self._joined(other, torch.logical_and, parts if given is not None else None)
 
     def __or__(self, other: "Pattern") -> "Pattern":
-        return self._joined(other, torch.logical_or)
+        first, second = self.parts, other.parts
 
-    def _joined(self, other: "Pattern", join: Callable[[Tensor, Tensor], Tensor]) -> "Pattern":
+        def parts(length: int) -> list[PatternPart]:
+            assert first is not None
+            assert second is not None
+            return first(length) + [
+                # what the first pattern has is not counted again
+                PatternPart(_both(part.mask_mod, _not(self.mask_mod)), part.tiles)
+                for part in second(length)
+            ]
+
+        tiled = first is not None and second is not None
+        return self._joined(other, torch.logical_or, parts if tiled else None)
+
+    def _joined(
+        self,
+        other: "Pattern",
+        join: Callable[[Tensor, Tensor], Tensor],
+        parts: Callable[[int], list[PatternPart]] | None,
+    ) -> "Pattern":
         for name in ("batch", "heads"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs and 1 not in (mine, theirs):
@@ -70,7 +139,16 @@ class Pattern:
             lambda b, h, i, j: join(one(b, h, i, j), two(b, h, i, j)),
             max(self.batch, other.batch),
             max(self.heads, other.heads),
+            parts,
         )
+
+
+def _both(one: MaskMod, two: MaskMod) -> MaskMod:
+    return lambda b, h, i, j: one(b, h, i, j) & two(b, h, i, j)
+
+
+def _not(one: MaskMod) -> MaskMod:
+    return lambda b, h, i, j: ~one(b, h, i, j)
 
 
 def causal_pattern() -> Pattern:
@@ -107,20 +185,60 @@ def window_pattern(
     left, right = (window_size - 1, 0) if is_causal else ((window_size - 1) // 2,) * 2
     if len(each) == 1:
         step = each[0]
+
+        def alike(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return (i - j <= left * step) & (j - i <= right * step) & ((i - j) % step == 0)
+
         return Pattern(
-            lambda b, h, i, j: (
-                (i - j <= left * step) & (j - i <= right * step) & ((i - j) % step == 0)
-            )
+            alike,
+            parts=lambda length: [
+                PatternPart(alike, lambda: _window_tiles(length, left, right, step, EVERY_HEAD))
+            ],
         )
     table = torch.tensor(each)
+
+    def by_head(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        step = table.to(h.device)[h]
+        return (i - j <= left * step) & (j - i <= right * step) & ((i - j) % step == 0)
+
+    def tiles(length: int) -> Iterator[PatternTile]:
+        for heads, step in _runs(each):
+            yield from _window_tiles(length, left, right, step, heads)
+
     return Pattern(
-        lambda b, h, i, j: (
-            (i - j <= left * table.to(h.device)[h])
-            & (j - i <= right * table.to(h.device)[h])
-            & ((i - j) % table.to(h.device)[h] == 0)
-        ),
-        heads=len(each),
+        by_head, heads=len(each), parts=lambda length: [PatternPart(by_head, lambda: tiles(length))]
     )
+
+
+def _runs(values: Sequence[int]) -> Iterator[tuple[slice, int]]:
+    """Neighbouring heads that have the same number."""
+    start = 0
+    for value, run in itertools.groupby(values):
+        stop = start + len(list(run))
+        yield slice(start, stop), value
+        start = stop
+
+
+def _cut(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Queries in pieces of a tile."""
+    for first in range(start, stop, QUERIES):
+        yield first, min(stop, first + QUERIES)
+
+
+def _every(step: int, first: int, start: int, stop: int) -> slice:
+    """Numbers ``start`` to ``stop - 1`` of the positions ``first``, ``first + step``, ..."""
+    return slice(first + start * step, first + (stop - 1) * step + 1, step)
+
+
+def _window_tiles(
+    length: int, left: int, right: int, step: int, heads: slice
+) -> Iterator[PatternTile]:
+    """Neighbouring queries of one residue, and the keys of all their windows."""
+    for first in range(min(step, length)):
+        count = len(range(first, length, step))
+        for start, stop in _cut(0, count):
+            keys = _every(step, first, max(0, start - left), min(count, stop + right))
+            yield PatternTile(heads, _every(step, first, start, stop), keys)
 
 
 def strided_pattern(*, stride: int) -> Pattern:
@@ -139,7 +257,27 @@ def strided_pattern(*, stride: int) -> Pattern:
         ValueError: If the stride is not positive.
     """
     _positive(stride=stride)
-    return Pattern(lambda b, h, i, j: (j <= i) & ((i - j < stride) | ((i - j) % stride == 0)))
+    near = window_pattern(window_size=stride, is_causal=True)
+    assert near.parts is not None
+    near_parts = near.parts
+
+    def far(length: int) -> Iterator[PatternTile]:
+        for first in range(min(stride, length)):
+            for start, stop in _cut(1, len(range(first, length, stride))):
+                # the own key is near: the last one is that of the query before
+                keys = _every(stride, first, 0, stop - 1)
+                yield PatternTile(EVERY_HEAD, _every(stride, first, start, stop), keys)
+
+    return Pattern(
+        lambda b, h, i, j: (j <= i) & ((i - j < stride) | ((i - j) % stride == 0)),
+        parts=lambda length: [
+            *near_parts(length),
+            PatternPart(
+                lambda b, h, i, j: (i - j >= stride) & ((i - j) % stride == 0),
+                lambda: far(length),
+            ),
+        ],
+    )
 
 
 def fixed_pattern(*, stride: int, summary: int = 1) -> Pattern:
@@ -161,11 +299,20 @@ def fixed_pattern(*, stride: int, summary: int = 1) -> Pattern:
     _positive(stride=stride)
     if not 1 <= summary <= stride:
         raise ValueError(f"summary: expected 1 to the stride {stride}, got {summary}")
-    return Pattern(
-        lambda b, h, i, j: (
-            (j <= i) & ((j // stride == i // stride) | (j % stride >= stride - summary))
-        )
-    )
+
+    def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return (j <= i) & ((j // stride == i // stride) | (j % stride >= stride - summary))
+
+    def tiles(length: int) -> Iterator[PatternTile]:
+        places = torch.arange(length)
+        # numbers and not a mask: how many they are is known when this is compiled
+        ends = torch.tensor([j for j in range(length) if j % stride >= stride - summary]).long()
+        for start, stop in _cut(0, length):
+            block = start // stride
+            keys = torch.cat([ends[: block * summary], places[block * stride : stop]])
+            yield PatternTile(EVERY_HEAD, slice(start, stop), keys)
+
+    return Pattern(mask_mod, parts=lambda length: [PatternPart(mask_mod, lambda: tiles(length))])
 
 
 def blockwise_pattern(
@@ -190,14 +337,33 @@ def blockwise_pattern(
     _positive(block_size=block_size, num_blocks=num_blocks)
     if not len(shifts):
         raise ValueError("shifts: expected one for each head, got none")
+
+    def tiles(length: int) -> Iterator[PatternTile]:
+        runs = list(_runs(shifts)) if any(shifts) else [(EVERY_HEAD, 0)]
+        for heads, shift in runs:
+            for number, begin in enumerate(range(0, length, block_size)):
+                block = (number + shift) % num_blocks if any(shifts) else number
+                keys = slice(block * block_size, min(length, (block + 1) * block_size))
+                if keys.start < keys.stop:
+                    for start, stop in _cut(begin, min(length, begin + block_size)):
+                        yield PatternTile(heads, slice(start, stop), keys)
+
     if not any(shifts):
-        return Pattern(lambda b, h, i, j: j // block_size == i // block_size)
+
+        def own(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return j // block_size == i // block_size
+
+        return Pattern(own, parts=lambda length: [PatternPart(own, lambda: tiles(length))])
     table = torch.tensor(list(shifts))
+
+    def shifted(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        shift = table.to(h.device)[h]
+        return j // block_size == (i // block_size + shift) % num_blocks
+
     return Pattern(
-        lambda b, h, i, j: (
-            j // block_size == (i // block_size + table.to(h.device)[h]) % num_blocks
-        ),
+        shifted,
         heads=len(shifts),
+        parts=lambda length: [PatternPart(shifted, lambda: tiles(length))],
     )
 
 
@@ -229,13 +395,29 @@ def random_pattern(
     table = torch.zeros(num_heads, num_blocks + 1, num_blocks + 1, dtype=torch.bool)
     # so many True in each row; the last block stands for all that come after the text
     table[:, :-1, :-1] = draws < per_block
+    drawn = [[row.nonzero()[:, 0].tolist() for row in rows] for rows in table]
+
+    def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        i, j = (i // block_size).clamp(max=num_blocks), (j // block_size).clamp(max=num_blocks)
+        return table.to(h.device)[h % num_heads, i, j]
+
+    def tiles(length: int) -> Iterator[PatternTile]:
+        places = torch.arange(length)
+        for head, blocks in enumerate(drawn):
+            heads = slice(head, head + 1) if num_heads > 1 else EVERY_HEAD
+            for number in range(min(num_blocks, -(-length // block_size))):
+                keys = torch.cat(
+                    [places[:0]] + [places[n * block_size :][:block_size] for n in blocks[number]]
+                )
+                if len(keys):
+                    first = number * block_size
+                    for start, stop in _cut(first, min(length, first + block_size)):
+                        yield PatternTile(heads, slice(start, stop), keys)
+
     return Pattern(
-        lambda b, h, i, j: table.to(h.device)[
-            h,
-            (i // block_size).clamp(max=num_blocks),
-            (j // block_size).clamp(max=num_blocks),
-        ],
+        mask_mod,
         heads=num_heads,
+        parts=lambda length: [PatternPart(mask_mod, lambda: tiles(length))],
     )
 
 
@@ -257,7 +439,32 @@ def global_pattern(is_global: Shaped[Tensor, "*B L"]) -> Pattern:
             f"of shape {tuple(is_global.shape)}"
         )
     rows = is_global if is_global.ndim == 2 else is_global[None]
-    return Pattern(lambda b, h, i, j: rows[b, i] | rows[b, j], batch=len(rows))
+    some = rows.any(0).nonzero()[:, 0].tolist()  # global in any example
+
+    def seeing(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return rows[b % len(rows), i]
+
+    def seen(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return rows[b % len(rows), j] & ~rows[b % len(rows), i]
+
+    def rows_of(length: int) -> Iterator[PatternTile]:
+        here = torch.tensor([n for n in some if n < length]).long()
+        for start, stop in _cut(0, len(here)):
+            yield PatternTile(EVERY_HEAD, here[start:stop], slice(0, length))
+
+    def columns_of(length: int) -> Iterator[PatternTile]:
+        here = torch.tensor([n for n in some if n < length]).long()
+        for start, stop in _cut(0, length if len(here) else 0):
+            yield PatternTile(EVERY_HEAD, slice(start, stop), here)
+
+    return Pattern(
+        lambda b, h, i, j: rows[b % len(rows), i] | rows[b % len(rows), j],
+        batch=len(rows),
+        parts=lambda length: [
+            PatternPart(seeing, lambda: rows_of(length)),
+            PatternPart(seen, lambda: columns_of(length)),
+        ],
+    )
 
 
 def _positive(**numbers: int) -> None:

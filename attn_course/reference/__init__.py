@@ -69,6 +69,12 @@ from attn_course.reference.norms import (
     layer_norm,
     rms_norm,
 )
+from attn_course.reference.patterns import (
+    blockwise_pattern,
+    fixed_pattern,
+    strided_pattern,
+    window_pattern,
+)
 from attn_course.reference.positions import (
     alibi_bias,
     alibi_slopes,
@@ -146,6 +152,7 @@ __all__ = [
     "attention_with_lse",
     "batch_norm",
     "best_baseline",
+    "blockwise_pattern",
     "causal_convolution",
     "chunk_attention",
     "clip_by_global_norm",
@@ -160,6 +167,7 @@ __all__ = [
     "expected_attention",
     "expected_best",
     "feed_forward",
+    "fixed_pattern",
     "gelu",
     "general_score",
     "grad_cam",
@@ -226,6 +234,7 @@ __all__ = [
     "spearman",
     "standardize_weight",
     "straight_through",
+    "strided_pattern",
     "swiglu",
     "total_variation",
     "tuned",
@@ -234,5 +243,6 @@ __all__ = [
     "verdict",
     "weight_entropy",
     "weighted_mean",
+    "window_pattern",
     "window_reach",
 ]

@@ -987,6 +987,42 @@ def hashed_chunks() -> Drawing:
 
 
 @diagram
+def window_layers() -> Drawing:
+    """Chapter 14: what an output depends on through three windows, and a global way round them."""
+    d = Drawing(
+        "window-layers",
+        316,
+        "Nine positions in four rows: the inputs below, three layers above them. With a window of "
+        "three keys the output in the middle depends on three positions one layer below, on five "
+        "of the row below that, and on seven inputs. A dashed way leads from the last input in one "
+        "step to the first position, which is global, and from there in one step to the middle.",
+        {
+            "window": "the window of one output, three keys",
+            "reach": "all that it can depend on through three layers",
+            "global": "the way over a global position, two steps from anywhere to anywhere",
+        },
+    )
+    places = [20 + 36 * i for i in range(9)]
+    rows = [290, 206, 122, 38]
+    for row, y in enumerate(rows):
+        for i, x in enumerate(places):
+            far = abs(i - 4)
+            part = "window reach" if far + row <= 3 and row >= 2 else "reach" * (far + row <= 3)
+            if (row, i) in ((0, 8), (1, 0), (2, 4)):
+                part = f"{part} global".strip()
+            d.box(f"p{row}{i}", str(i + 1), (x, y), part, size=(26, 24), words=True)
+    for row in (1, 2, 3):
+        for i in range(9):
+            if abs(i - 4) + row <= 3:
+                part = "window reach" if row == 3 else "reach"
+                for j in (i - 1, i, i + 1):
+                    d.arrow(f"p{row - 1}{j}", f"p{row}{i}", part)
+    d.arrow("p08", "p10", "global", via=[(places[8], 262), (places[0], 240)], dashed=True)
+    d.arrow("p10", "p24", "global", dashed=True)
+    return d
+
+
+@diagram
 def vision_transformer() -> Drawing:
     """Chapter 13: patches become words, a class token joins them, and the encoder does the rest."""
     d = Drawing(

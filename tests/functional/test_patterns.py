@@ -9,7 +9,7 @@ from mutation import mutant
 from torch import Tensor
 from torch.testing import assert_close
 
-from attn_course import functional, masks
+from attn_course import functional, masks, reference
 from attn_course.functional import (
     Pattern,
     blockwise_pattern,
@@ -111,6 +111,22 @@ def test_other_definitions_are_the_same() -> None:
     want = (near | stride) & (i <= i[:, None])
     assert_close(strided_pattern(stride=4).mask(LENGTH)[0, 0], want)
     assert_close(causal_pattern().mask(LENGTH)[0, 0], masks.causal_mask(LENGTH))
+
+
+def test_masks_are_those_of_the_papers_walked_pair_by_pair() -> None:
+    cases: list[tuple[str, dict[str, Any]]] = [
+        *(("strided_pattern", {"stride": n}) for n in (1, 2, 5, 40)),
+        *(("fixed_pattern", {"stride": n, "summary": c}) for n, c in ((1, 1), (5, 2), (7, 7))),
+        ("blockwise_pattern", {"block_size": 5}),
+        ("blockwise_pattern", {"block_size": 4, "shifts": [0, 3, 5], "num_blocks": 6}),
+        ("window_pattern", {"window_size": 5, "dilation": 3}),
+        ("window_pattern", {"window_size": 4, "dilation": 2, "is_causal": True}),
+    ]
+    for length in (1, 6, LENGTH, 31):
+        for name, options in cases:
+            got = getattr(functional, name)(**options).mask(length)[0]
+            want = torch.from_numpy(getattr(reference, name)(length, **options))
+            assert torch.equal(got, want.expand_as(got)), (name, options, length)
 
 
 @pytest.mark.parametrize("name", PATTERNS)

@@ -35,7 +35,8 @@ from attn_course.train import greedy_decode, start_from_prompt, start_from_sourc
 
 SEEDS = range(3)
 FAMILIES = (
-    *("BertForMaskedLM", "GPT2Model", "LlamaModel", "MarianModel", "T5Model"),
+    *("BertForMaskedLM", "GPT2Model", "LlamaModel", "LongformerForMaskedLM", "MarianModel"),
+    "T5Model",
     "ViTForImageClassification",
 )
 # left padding moves Marian's and Reformer's positions there, which cannot be told otherwise
@@ -56,6 +57,7 @@ def ours_of(model: Any, given: dict[str, Tensor]) -> dict[str, Any]:
         "padding_mask": given.get("attention_mask"),
         "decoder_padding_mask": given.get("decoder_attention_mask"),
     }
+    made["global_mask"] = given.get("global_attention_mask")
     made = {name: mask.bool() for name, mask in made.items() if mask is not None}
     made |= {k: given[k] for k in ("input_ids", "decoder_input_ids") if k in given}
     if "token_type_ids" in given:
@@ -206,8 +208,8 @@ def test_large_weights_leave_the_rounding_of_the_source_and_nothing_else(
     for norm in (LlamaRMSNorm, T5LayerNorm):
         monkeypatch.setattr(norm, "forward", root_mean_square)
     source = make_source(name, 2, scale=5.0).double()
-    # angles and sinusoids stay in float32 there
-    kept = 1e-4 if name.startswith(("Llama", "Marian")) else 1e-10
+    # angles and sinusoids stay in float32 there, and Longformer's softmax
+    kept = 1e-4 if name.startswith(("Llama", "Longformer", "Marian")) else 1e-10
     compare(source, from_transformers(source), sources.call(source), rtol=kept, atol=kept)
 
 
@@ -390,6 +392,20 @@ MUTANTS = {
         ("eps=config.rms_norm_eps", "eps=1e-6"),
         ("norm_first=True", "norm_first=False"),
         ("layer.mlp.gate_proj)", "layer.mlp.down_proj)"),
+    ]),
+    "LongformerForMaskedLM": ("longformer", {
+        "hidden_act": "tanh", "tie_word_embeddings": True, "layer_norm_eps": 1e-3,
+        "num_hidden_layers": 2, "attention_window": [4, 8], "pad_token_id": 3,
+    }, [
+        ("inner.query, inner.key,", "inner.key, inner.query,"),
+        ("query_projection, inner.query_global", "query_projection, inner.query"),
+        ("key_projection, inner.key_global", "key_projection, inner.query_global"),
+        ("value_projection, inner.value_global", "value_projection, inner.value"),
+        ("window_size=window + 1", "window_size=window - 1"),
+        ("in _windows(config)\n", "in _windows(config)[::-1]\n"),
+        ("offset=_padding(config) + 1", "offset=_padding(config)"),
+        ("eps=config.layer_norm_eps", "eps=1e-5"),
+        ("activation=bend", "activation=gelu"),
     ]),
     "MarianMTModel": ("marian", {"scale_embedding": True}, [
         ("interleaved=False, max_length", "interleaved=True, max_length"),

@@ -96,6 +96,7 @@ REFUSED = [
     ),
     ("LlamaModel", {"is_causal": False}, r"config\.is_causal: expected True, got False"),
     ("LlamaModel", {"head_dim": 3}, r"config\.head_dim: expected an even number, got 3"),
+    ("LongformerModel", {"is_decoder": True}, r"config\.is_decoder: expected False, got True"),
     ("MarianModel", {"encoder_layerdrop": 0.1}, r"encoder_layerdrop: expected 0\.0, got 0\.1"),
     ("MarianModel", {"decoder_layerdrop": 0.1}, r"decoder_layerdrop: expected 0\.0, got 0\.1"),
     (
@@ -253,8 +254,7 @@ def test_a_configuration_of_another_model_is_refused() -> None:
 
 def test_every_class_is_told_where_it_is_asked_for() -> None:
     known = {kind.__name__ for family in FAMILIES for kind in family.classes}
-    # compared in test_longformer.py (a global mask) and test_big_bird.py (long texts)
-    apart = {"LongformerModel", "LongformerForMaskedLM", "BigBirdModel", "BigBirdForMaskedLM"}
+    apart = {"BigBirdModel", "BigBirdForMaskedLM"}  # compared in test_big_bird.py (long texts)
     assert known == set(MODELS) | apart
     told = re.findall(r"``(\w+)``", from_transformers.__doc__.partition("Args:")[2])
     assert set(told) == known
