@@ -75,14 +75,19 @@ def _forward_tiles(
     BLOCK_E: tl.constexpr, BLOCK_EV: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     e, ev = tl.arange(0, BLOCK_E), tl.arange(0, BLOCK_EV)
+    # where a tile begins is one number for all threads; only places inside it are each thread's own
+    at = tl.arange(0, BLOCK_S).to(tl.int64)
+    key_at, value_at = at[None, :] * key_row, at[:, None] * value_row
     for first in range(start, end, BLOCK_S):
         column = first + tl.arange(0, BLOCK_S)  # [BLOCK_S]
-        at = column.to(tl.int64)
         inside, value_inside = (e < E)[:, None], (ev < EV)[None, :]
         if MASKED:
             inside = inside & (column < S)[None, :]
             value_inside = value_inside & (column < S)[:, None]
-        key = tl.load(key_ptr + at[None, :] * key_row + e[:, None], mask=inside, other=0.0)
+        key = tl.load(
+            key_ptr + tl.cast(first, tl.int64) * key_row + (key_at + e[:, None]),
+            mask=inside, other=0.0,
+        )  # fmt: skip
         scores = tl.dot(query, key, input_precision=PRECISION)  # [BLOCK_L, BLOCK_S]
         if MASKED:
             away = column[None, :] - row[:, None]
@@ -99,8 +104,9 @@ def _forward_tiles(
         total = total * rescale + tl.sum(weights, axis=1)
         output = output * rescale[:, None]  # [BLOCK_L, BLOCK_EV]
         value = tl.load(
-            value_ptr + at[:, None] * value_row + ev[None, :], mask=value_inside, other=0.0
-        )
+            value_ptr + tl.cast(first, tl.int64) * value_row + (value_at + ev[None, :]),
+            mask=value_inside, other=0.0,
+        )  # fmt: skip
         output = tl.dot(weights.to(value.dtype), value, output, input_precision=PRECISION)
         top = new
     return output, total, top
@@ -386,7 +392,10 @@ def tiles(kernel: str, head_dim: int, dtype: torch.dtype, device: torch.device) 
     wide, hopper = dtype == torch.float32, architecture(device) == 90
     if kernel == "forward":
         if wide:
-            rows, columns, warps, stages = (64, 32, 4, 2) if head_dim <= 64 else (32, 32, 4, 1)
+            if head_dim <= 64:
+                rows, columns, warps, stages = 64, 32, 8, 2
+            else:
+                rows, columns, warps, stages = 32, 32 if head_dim <= 128 else 16, 8, 1
         elif head_dim <= 64:
             rows, columns, warps, stages = 128, 64, 4, 3
         elif head_dim <= 128:
@@ -394,7 +403,13 @@ def tiles(kernel: str, head_dim: int, dtype: torch.dtype, device: torch.device) 
         else:
             rows, columns, warps, stages = 64, 32, 8, 2
     elif wide:
-        rows, columns, warps, stages = (32, 32, 4, 1) if head_dim <= 128 else (16, 16, 4, 1)
+        if head_dim > 128:
+            rows, columns = 16, 16
+        elif kernel == "key_value":
+            rows, columns = 16, 32
+        else:
+            rows, columns = 32, 32 if head_dim <= 64 else 16
+        warps, stages = 4 if head_dim <= 64 else 8, 1
     elif kernel == "key_value":
         if head_dim <= 64:
             rows, columns, warps, stages = 32, 128, 8, 2

@@ -40,6 +40,45 @@ def test_softmax_loads_sixteen_bytes_at_a_time() -> None:
     assert kernel["wide_loads"] > 0
 
 
+def test_float32_spills_nothing_though_it_has_no_matrix_unit() -> None:
+    for kernel in compiled("flash_forward causal d64", "--dtype", "float32"):
+        assert (kernel["spilled"], kernel["mma"], kernel["wgmma"], kernel["rows"]) == (0, 0, 0, 0)
+
+
+def test_on_a_hopper_only_tiles_too_short_for_its_matrix_instruction_do_without() -> None:
+    (split,) = compiled("decode_split d128", "--arch", "90")[:1]
+    assert (split["wgmma"], split["rows"]) == (0, 16)
+    assert split["mma"] > 0
+    (chunk,) = compiled("linear_chunk d64", "--arch", "90")
+    assert (chunk["mma"], chunk["rows"]) == (0, 64)
+    assert chunk["wgmma"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arch", "registers", "shared", "warps", "resident"),
+    [
+        # 128 threads of 190 registers, given out as 192: two programs of 65,536, and a rest
+        (90, 190, 64 * 1024, 4, 8),
+        (90, 112, 64 * 1024, 8, 16),
+        # three times 65 KiB and no fourth in 228 KiB
+        (90, 32, 64 * 1024, 4, 12),
+        # 97 KiB of 164 KiB: one
+        (80, 32, 96 * 1024, 8, 8),
+        # nothing limits but the 64 warps, and the 32 programs
+        (90, 16, 0, 4, 64),
+        (80, 16, 0, 1, 32),
+        (80, 32, 164 * 1024, 4, 0),
+    ],
+)
+def test_how_many_warps_a_processor_holds_by_hand(
+    arch: int, registers: int, shared: int, warps: int, resident: int
+) -> None:
+    from attn_course.kernels import artifact
+
+    row = {"arch": arch, "registers": registers, "shared": shared, "warps": warps}
+    assert artifact.resident_warps(row) == resident
+
+
 def test_an_interpreted_process_says_why_it_does_not_compile() -> None:
     if os.environ["TRITON_INTERPRET"] == "0":
         pytest.skip("kernels are compiled in this process")

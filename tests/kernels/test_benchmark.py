@@ -139,7 +139,8 @@ def test_of_a_foreign_file_only_the_kernels_are_run() -> None:
 
 def _row(name: str, arch: int, **more: Any) -> dict[str, Any]:
     figures = ("registers", "spilled", "shared", "mma", "wgmma", "wide_loads", "narrow_loads")
-    return {"name": name, "arch": arch, "dtype": "float16", **dict.fromkeys(figures, 7), **more}
+    about = {"name": name, "arch": arch, "dtype": "float16", "warps": 4}
+    return {**about, **dict.fromkeys(figures, 7), **more}
 
 
 def test_a_comparison_puts_peers_under_ours_and_marks_what_no_chip_can_hold() -> None:
