@@ -178,7 +178,7 @@ def table(record: dict[str, Any]) -> str:
     lines = [
         "*resident*: warps that one processor of the chip holds at once, by registers and shared",
         "memory. *rows*: of the tile that a matrix product makes, the fewest; 0 where none is left",
-        "to matrix instructions. A wgmma takes 64 rows at least: on sm_90 a tile with fewer rows is",
+        "to matrix instructions. A wgmma takes 64 rows at least: on sm_90 a tile with fewer is",
         "made by mma.",
         "",
     ]
