@@ -72,22 +72,23 @@ def _queries_of(first, L, BLOCK_L: tl.constexpr, BLOCK_S: tl.constexpr, left, ri
 def _forward_tiles(
     output, total, top, query, key_ptr, value_ptr, row, start, end, S, left, right, factor,
     key_row, value_row, E: tl.constexpr, EV: tl.constexpr, BLOCK_S: tl.constexpr,
-    BLOCK_E: tl.constexpr, BLOCK_EV: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_E: tl.constexpr, BLOCK_EV: tl.constexpr, BANDED: tl.constexpr, MASKED: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     e, ev = tl.arange(0, BLOCK_E), tl.arange(0, BLOCK_EV)
-    # where a tile begins is one number for all threads; only places inside it are each thread's own
-    at = tl.arange(0, BLOCK_S).to(tl.int64)
-    key_at, value_at = at[None, :] * key_row, at[:, None] * value_row
     for first in range(start, end, BLOCK_S):
         column = first + tl.arange(0, BLOCK_S)  # [BLOCK_S]
+        if BANDED:  # three loops leave no registers for what could be kept from tile to tile
+            key_start, value_start, at = key_ptr, value_ptr, column.to(tl.int64)
+        else:  # where a tile begins is one number for all threads, and inside it nothing changes
+            key_start = key_ptr + tl.cast(first, tl.int64) * key_row
+            value_start = value_ptr + tl.cast(first, tl.int64) * value_row
+            at = tl.arange(0, BLOCK_S).to(tl.int64)
         inside, value_inside = (e < E)[:, None], (ev < EV)[None, :]
         if MASKED:
             inside = inside & (column < S)[None, :]
             value_inside = value_inside & (column < S)[:, None]
-        key = tl.load(
-            key_ptr + tl.cast(first, tl.int64) * key_row + (key_at + e[:, None]),
-            mask=inside, other=0.0,
-        )  # fmt: skip
+        key = tl.load(key_start + (at[None, :] * key_row + e[:, None]), mask=inside, other=0.0)
         scores = tl.dot(query, key, input_precision=PRECISION)  # [BLOCK_L, BLOCK_S]
         if MASKED:
             away = column[None, :] - row[:, None]
@@ -104,9 +105,8 @@ def _forward_tiles(
         total = total * rescale + tl.sum(weights, axis=1)
         output = output * rescale[:, None]  # [BLOCK_L, BLOCK_EV]
         value = tl.load(
-            value_ptr + tl.cast(first, tl.int64) * value_row + (value_at + ev[None, :]),
-            mask=value_inside, other=0.0,
-        )  # fmt: skip
+            value_start + (at[:, None] * value_row + ev[None, :]), mask=value_inside, other=0.0
+        )
         output = tl.dot(weights.to(value.dtype), value, output, input_precision=PRECISION)
         top = new
     return output, total, top
@@ -145,17 +145,17 @@ def flash_forward_kernel(
     if BANDED:  # only a window has an edge on the left
         output, total, top = _forward_tiles(
             output, total, top, query, key_ptr, value_ptr, row, start, full, S, left, right, factor,
-            key_row, value_row, E, EV, BLOCK_S, BLOCK_E, BLOCK_EV, True, PRECISION,
+            key_row, value_row, E, EV, BLOCK_S, BLOCK_E, BLOCK_EV, BANDED, True, PRECISION,
         )  # fmt: skip
     else:
         full = 0
     output, total, top = _forward_tiles(
         output, total, top, query, key_ptr, value_ptr, row, full, full_end, S, left, right, factor,
-        key_row, value_row, E, EV, BLOCK_S, BLOCK_E, BLOCK_EV, False, PRECISION,
+        key_row, value_row, E, EV, BLOCK_S, BLOCK_E, BLOCK_EV, BANDED, False, PRECISION,
     )  # fmt: skip
     output, total, top = _forward_tiles(
         output, total, top, query, key_ptr, value_ptr, row, full_end, end, S, left, right, factor,
-        key_row, value_row, E, EV, BLOCK_S, BLOCK_E, BLOCK_EV, True, PRECISION,
+        key_row, value_row, E, EV, BLOCK_S, BLOCK_E, BLOCK_EV, BANDED, True, PRECISION,
     )  # fmt: skip
 
     empty = total == 0.0

@@ -195,7 +195,8 @@ def tiles(dtype: torch.dtype) -> dict[str, int]:
     """The widest strip of a state, warps and pipeline stages."""
     if INTERPRETED:
         return {"strip": 32}
-    return {"strip": 64 if dtype == torch.bfloat16 else 32, "num_warps": 4, "num_stages": 2}
+    warps = 8 if dtype == torch.float32 else 4  # without matrix instructions sums fill registers
+    return {"strip": 64 if dtype == torch.bfloat16 else 32, "num_warps": warps, "num_stages": 2}
 
 
 def _options(dtype: torch.dtype) -> dict[str, object]:
