@@ -173,23 +173,33 @@ def _backward_launch(module: ModuleType, rows: Tensor, sums: Tensor) -> Any:
 
 def table(record: dict[str, Any]) -> str:
     """The results in Markdown."""
-    lines = []
+    from attn_course.kernels import artifact
+
+    lines = [
+        "*resident*: warps that one processor of the chip holds at once, by registers and shared",
+        "memory. *rows*: of the tile that a matrix product makes, the fewest; 0 where none is left",
+        "to matrix instructions. A wgmma takes 64 rows at least: on sm_90 a tile with fewer is",
+        "made by mma.",
+        "",
+    ]
     for part, found in record["parts"].items():
         lines += [
             f"## {part}", "",
-            "| kernel | sm | registers | spilled | shared | warps | stages | mma | wgmma "
-            "| 16-byte loads | other |",
-            "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+            "| kernel | sm | registers | spilled | shared | warps | stages | resident | mma "
+            "| wgmma | rows | 16-byte loads | other |",
+            "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: "
+            "| ---: |",
         ]  # fmt: skip
         for row in found["measured"]:
             if "error" in row:
-                lines.append(f"| {row['name']} | {row['arch']} | {row['error']} |" + " |" * 8)
+                lines.append(f"| {row['name']} | {row['arch']} | {row['error']} |" + " |" * 10)
                 continue
             figures = (
-                "registers", "spilled", "shared", "warps", "stages", "mma", "wgmma", "wide_loads",
-                "narrow_loads",
+                "registers", "spilled", "shared", "warps", "stages", "resident", "mma", "wgmma",
+                "rows", "wide_loads", "narrow_loads",
             )  # fmt: skip
-            cells = " | ".join(str(row[name]) for name in figures)
+            shown = {**row, "resident": artifact.resident_warps(row)}
+            cells = " | ".join(str(shown[name]) for name in figures)
             lines.append(f"| {row['name']} | {row['arch']} | {cells} |")
         lines += ["", f"Compiled {found['date']} at commit {found['commit']}.", ""]
     named = ", ".join(f"{name} {version}" for name, version in record["versions"].items())

@@ -3,20 +3,21 @@
 ``python benchmarks/kernels.py --artifacts`` needs no GPU: see ``kernel_artifacts.py``.
 
 ``python benchmarks/kernels.py`` needs one, and takes less than eight minutes. Every output is
-compared with float64 first, on a part of the heads, and a row that is not close is no row. Each
-kernel is timed beside each backend of torch's attention, pinned by ``sdpa_kernel``, beside compiled
-FlexAttention, and beside two rates of the same run: a matrix product's, and a copy's. The times of
-all ways are taken in turn, with a cold cache, and a row holds their medians. The ratio is the
-other's time by ours: 2 means twice as fast.
+compared with float64 first (of attention on a part of the heads), and a row that is not close is no
+row. Every kernel of the package is timed, beside each backend of torch's attention, pinned by
+``sdpa_kernel``, beside compiled FlexAttention or torch's own operation, and beside two rates of the
+same run: a matrix product's, and a copy's. All cases come in bfloat16 first, then in float16 as far
+as the time allows. The times of all ways are taken in turn, with a cold cache, and a row holds
+their medians. The ratio is the other's time by ours: 2 means twice as fast.
 
-``python benchmarks/kernels.py --dry-run`` walks through all of it on a processor, by the
-interpreter, at sizes that say nothing about speed, and writes nothing.
+``python benchmarks/kernels.py --dry-run`` walks through all of it on a processor and writes
+nothing: every kind of row by the interpreter, at sizes that say nothing about speed, and the sizes
+of every whole case on tensors without memory.
 """
 
 import argparse
 import dataclasses
 import functools
-import math
 import os
 import statistics
 import sys
@@ -31,209 +32,23 @@ if "--dry-run" in sys.argv:
 import harness
 import kernel_artifacts
 import torch
-from torch import Tensor
-from torch.nn import functional as F
+from kernel_cases import CASES, DRY, SEED, Case, distance, inputs, ours, peers, performed, walked
+from triton.runtime.errors import OutOfResources
 
-SEED = 17
-BUDGET = 7 * 60  # seconds; a case that has not begun by then is left out, and named
+# what a way may say to a case that it can't do
+REFUSALS = (RuntimeError, ValueError, NotImplementedError, OutOfResources)
+BUDGET = 6 * 60  # seconds; a case that has not begun by then is left out, and named
 # allowed distance from float64 in eps of the dtype by the largest entry
 ROUNDINGS = 16
-DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 Step = Callable[[], Any]
 Timer = Callable[[Mapping[str, Step]], dict[str, list[float]]]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Case:
-    """One line of the tables.
-
-    Attributes:
-        part: ``"forward"``, ``"training"`` (forward and backward) or ``"decode"``.
-        shape: B, Hq, Hkv, L, S, E.
-        is_causal: Query i sees the keys 0 to i.
-        window_size: Of the last keys, or None.
-    """
-
-    part: str
-    shape: tuple[int, int, int, int, int, int]
-    is_causal: bool = True
-    window_size: int | None = None
-
-    @property
-    def pairs(self) -> int:
-        """Pairs of query and key that are allowed, of one head."""
-        L, S = self.shape[3:5]
-        if not self.is_causal:
-            return L * S
-        width = self.window_size or S
-        return sum(min(i + 1, width, S) for i in range(L))
-
-    @property
-    def flops(self) -> int:
-        """Of the products, at two a term: two forward, five more backward."""
-        B, H, _, _, _, E = self.shape
-        products = {"forward": 2, "training": 7, "decode": 2}[self.part]
-        return 2 * products * B * H * self.pairs * E
-
-    def nbytes(self, itemsize: int) -> int:
-        """That have to move: queries, keys, values and output, once each."""
-        B, H, heads, L, S, E = self.shape
-        return (2 * B * H * L + 2 * B * heads * S) * E * itemsize
-
-
-CASES = [
-    *(Case(part="forward", shape=(4, 16, 16, 4096, 4096, E)) for E in (64, 128, 256)),
-    Case(part="forward", shape=(4, 16, 16, 4096, 4096, 128), is_causal=False),
-    Case(part="forward", shape=(1, 32, 8, 16384, 16384, 128)),
-    Case(part="forward", shape=(1, 16, 16, 16384, 16384, 128), window_size=1024),
-    *(Case(part="training", shape=(4, 16, 16, 4096, 4096, E)) for E in (64, 128, 256)),
-    Case(part="training", shape=(1, 16, 16, 16384, 16384, 128), window_size=1024),
-    Case(part="decode", shape=(1, 32, 8, 1, 32768, 128), is_causal=False),
-    Case(part="decode", shape=(16, 32, 8, 1, 8192, 128), is_causal=False),
-]
-DRY = [
-    Case(part="forward", shape=(1, 2, 1, 37, 37, 16)),
-    Case(part="forward", shape=(1, 2, 2, 37, 37, 16), window_size=5),
-    Case(part="training", shape=(1, 2, 2, 33, 33, 16)),
-    Case(part="decode", shape=(1, 4, 2, 1, 41, 16), is_causal=False),
-]
-
-
-def inputs(case: Case, dtype: torch.dtype, device: str) -> list[Tensor]:
-    """Query, key, value, and what the output is pushed with."""
-    B, H, heads, L, S, E = case.shape
-    generator = torch.Generator(device).manual_seed(SEED)
-    sizes = (B, H, L, E), (B, heads, S, E), (B, heads, S, E), (B, H, L, E)
-    return [torch.randn(x, generator=generator, device=device).to(dtype) for x in sizes]
-
-
-def window_mask(case: Case, device: str) -> Tensor | None:
-    """The window as a dense mask, for ways that know no windows."""
-    if case.window_size is None:
-        return None
-    away = torch.arange(case.shape[3], device=device)[:, None] - torch.arange(
-        case.shape[4], device=device
-    )
-    return (away >= 0) & (away < case.window_size)
-
-
-def ours(case: Case) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """The kernel that the case is about."""
-    from attn_course import kernels
-
-    if case.part == "decode":
-        return lambda q, k, v: kernels.decode_attention(q, k, v, enable_gqa=True)[0]
-    return lambda q, k, v: kernels.flash_attention(
-        q, k, v, is_causal=case.is_causal, window_size=case.window_size, enable_gqa=True
-    )
-
-
-def peers(case: Case, device: str) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
-    """Each backend of torch's function by itself, and FlexAttention where it can be compiled."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    mask = window_mask(case, device)
-    options: dict[str, Any] = {"attn_mask": mask}
-    if mask is None:
-        options = {"is_causal": case.is_causal}
-
-    def pinned(backend: Any) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-        def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            with sdpa_kernel(backend):
-                return F.scaled_dot_product_attention(
-                    query, key, value, enable_gqa=query.shape[1] != key.shape[1], **options
-                )
-
-        return attend
-
-    found = {
-        f"torch {backend.name.removesuffix('_ATTENTION').lower()}": pinned(backend)
-        for backend in (
-            SDPBackend.FLASH_ATTENTION,
-            SDPBackend.CUDNN_ATTENTION,
-            SDPBackend.EFFICIENT_ATTENTION,
-            SDPBackend.MATH,
-        )
-    }
-    if device == "cuda":
-        found["FlexAttention"] = flex(case)
-    return found
-
-
-def flex(case: Case) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Compiled, with the pattern of the case; its compilation is not timed."""
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    L, S = case.shape[3:5]
-    width = case.window_size or S
-    pattern = None
-    if case.is_causal:
-
-        def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            return (i >= j) & (i - j < width)
-
-        pattern = create_block_mask(allowed, None, None, L, S, device="cuda")
-    compiled: Any = torch.compile(flex_attention, dynamic=False)
-    return lambda q, k, v: compiled(
-        q, k, v, block_mask=pattern, enable_gqa=q.shape[1] != k.shape[1]
-    )
-
-
-def performed(
-    attend: Callable[[Tensor, Tensor, Tensor], Tensor], case: Case, tensors: list[Tensor]
-) -> list[Tensor]:
-    """The output, or with the gradients too."""
-    *parts, push = tensors
-    if case.part != "training":
-        with torch.no_grad():
-            return [attend(*parts)]
-    leaves = [x.detach().requires_grad_() for x in parts]
-    output = attend(*leaves)
-    return [output.detach(), *torch.autograd.grad(output, leaves, push)]
-
-
-def distance(found: list[Tensor], case: Case, tensors: list[Tensor]) -> float:
-    """How far from float64, in eps of the dtype by the largest entry.
-
-    One group of heads is looked at, and rows of scores are made 512 at a time, so that it fits.
-    """
-    _, H, heads, L, S, E = case.shape
-    group = H // heads
-    query, key, value, push = tensors
-    q, g = (x[0, :group].double() for x in (query, push))  # (group, L, E)
-    k, v = (x[0, 0].double() for x in (key, value))  # (S, E)
-    scale = 1 / math.sqrt(E)
-    expected = [torch.zeros_like(x) for x in (q, q, k, v)]
-    columns = torch.arange(S, device=q.device)
-    for start in range(0, L, 512):
-        rows = slice(start, start + 512)
-        scores = q[:, rows] @ k.T * scale
-        if case.is_causal:
-            away = torch.arange(start, min(start + 512, L), device=q.device)[:, None] - columns
-            closed = (away < 0) | (away >= (case.window_size or S))
-            scores = scores.masked_fill(closed, -torch.inf)
-        weights = scores.softmax(-1)
-        output = weights @ v
-        expected[0][:, rows] = output
-        dweights = g[:, rows] @ v.T
-        mean = (g[:, rows] * output).sum(-1, keepdim=True)
-        dscores = weights * (dweights - mean) * scale
-        expected[1][:, rows] = dscores @ k
-        expected[2] += torch.einsum("gls,gle->se", dscores, q[:, rows])
-        expected[3] += torch.einsum("gls,gle->se", weights, g[:, rows])
-    # output and gradient of the queries have the group's heads, those of keys and values one
-    parts = [x[0, :group] if i < 2 else x[0, 0] for i, x in enumerate(found)]
-    eps = torch.finfo(query.dtype).eps
-    return max(
-        ((one.double() - want).abs().max() / (eps * want.abs().max())).item()
-        for one, want in zip(parts, expected, strict=False)
-    )
-
-
-def device_timer(repeats: int) -> Timer:
+def device_timer(repeats: int, device: str = "cuda") -> Timer:
     """Seconds of each step by the device's clock, in turn, from a cold L2 cache."""
-    flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
+    flush = torch.empty(256 << 20, dtype=torch.int8, device=device)
 
     def once(step: Step) -> float:
         flush.zero_()
@@ -322,31 +137,41 @@ def measure(
     kinds = DTYPES if device == "cuda" else {"float16": torch.float16}
     rate = {name: rates(timer, dtype, device, size) for name, dtype in kinds.items()}
     yield {"rates": rate}
-    for case in cases:
-        for name, dtype in kinds.items():
+    for name, dtype in kinds.items():
+        for case in cases:
             if time.monotonic() - began > budget:
                 yield {**dataclasses.asdict(case), "dtype": name, "left_out": "no time"}
                 continue
-            tensors = inputs(case, dtype, device)
-            ways = {"ours": ours(case), **peers(case, device)}
-            errors, steps, refused = {}, {}, {}
-            for way, attend in ways.items():
-                try:
-                    errors[way] = distance(performed(attend, case, tensors), case, tensors)
-                except (RuntimeError, ValueError, NotImplementedError) as error:
-                    if way == "ours":
-                        raise
-                    refused[way] = str(error).splitlines()[0][:120]
-                    continue
-                steps[way] = functools.partial(performed, attend, case, tensors)
-            if errors["ours"] > ROUNDINGS:
-                raise SystemExit(
-                    f"{case} in {name}: ours is {errors['ours']:.1f} roundings from float64, "
-                    f"at most {ROUNDINGS} are allowed"
-                )
-            found = row(case, name, timer(steps), rate[name], dtype.itemsize)
-            rounded = {way: round(error, 2) for way, error in errors.items()}
-            yield {**found, "roundings": rounded, "refused": refused}
+            yield compared(case, name, timer, rate[name], inputs(case, dtype, device), device)
+
+
+def compared(
+    case: Case,
+    dtype: str,
+    timer: Timer,
+    rate: Mapping[str, float],
+    tensors: list[torch.Tensor],
+    device: str,
+) -> dict[str, Any]:
+    """One row; without times, if our kernel fails or is far from float64."""
+    about = {**dataclasses.asdict(case), "dtype": dtype}
+    ways = {"ours": ours(case), **peers(case, device)}
+    errors, steps, refused = {}, {}, {}
+    for way, attend in ways.items():
+        try:
+            errors[way] = round(distance(performed(attend, case, tensors), case, tensors), 2)
+        except REFUSALS as error:
+            said = f"{type(error).__name__}: {error}".splitlines()[0][:120]
+            if way == "ours":
+                return {**about, "left_out": f"failed with {said}", "wrong": True}
+            refused[way] = said
+            continue
+        steps[way] = functools.partial(performed, attend, case, tensors)
+    found = {"roundings": errors, "refused": refused}
+    if not errors["ours"] <= ROUNDINGS:  # NaN is far, too
+        said = f"{errors['ours']} roundings from float64, at most {ROUNDINGS} are allowed"
+        return {**about, "left_out": said, "wrong": True, **found}
+    return {**row(case, dtype, timer(steps), rate, tensors[0].element_size()), **found}
 
 
 def table(record: dict[str, Any]) -> str:
@@ -364,7 +189,7 @@ def table(record: dict[str, Any]) -> str:
                     )
         lines += [
             "",
-            "| part | B, Hq, Hkv, L, S, E | pattern | dtype | ours | TFLOP/s | of product "
+            "| part | sizes | pattern | dtype | ours | TFLOP/s | of product "
             "| of copy | of bound | other / ours (spread) |",
             "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
         ]
@@ -372,7 +197,7 @@ def table(record: dict[str, Any]) -> str:
             if "rates" in row:
                 continue
             shape = ", ".join(map(str, row["shape"]))
-            pattern = "causal" if row["is_causal"] else "full"
+            pattern = "causal" if row["is_causal"] else "full" if len(row["shape"]) == 6 else ""
             if row["window_size"] is not None:
                 pattern = f"window {row['window_size']}"
             start = f"| {row['part']} | {shape} | {pattern} | {row['dtype']} |"
@@ -390,13 +215,37 @@ def table(record: dict[str, Any]) -> str:
                 f"| {row['of_product_rate']:.0%} | {row['of_copy_rate']:.0%} "
                 f"| {row['of_bound']:.0%} | {others} |"
             )
-        lines += ["", f"Measured {found['date']} at commit {found['commit']}.", ""]
+        lines += [
+            "",
+            "Sizes: B, Hq, Hkv, L, S, E; of a product M, N, K; else rows and width.",
+            f"Measured {found['date']} at commit {found['commit']}.",
+            "",
+        ]
     named = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     lines.append(
         f"{record['device']}; {named}; seed {record['seed']}; median of {record['repeats']} "
         "interleaved repetitions with a cold cache."
     )
     return "\n".join(lines) + "\n"
+
+
+def verdict(rows: list[dict[str, Any]]) -> int:
+    """1, with a line for each row in which our kernel failed or is far from float64; else 0."""
+    wrong = [x for x in rows if "wrong" in x]
+    for x in wrong:
+        print(f"{x['part']} {x['shape']} in {x['dtype']}: {x['left_out']}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def dry_run() -> int:
+    """Every kind of row, and the table that they would make; nothing is kept."""
+    rows = list(measure(DRY, wall_timer(2), "cpu", size=64))
+    for found in rows:
+        print("dry run, no result:", found)
+    part = {"date": "", "commit": "", "measured": rows}
+    about = {"versions": {}, "device": "dry run, no result", "seed": SEED, "repeats": 2}
+    print(table({"parts": {"device": part}, **about}))
+    return verdict(rows)
 
 
 def main() -> int:
@@ -413,10 +262,8 @@ def main() -> int:
         kernel_artifacts.run(chosen.parts, chosen.dtypes, chosen.tutorial)
         return 0
     if chosen.dry_run:
-        rows = list(measure(DRY, wall_timer(2), "cpu", size=64))
-        for found in rows:
-            print("dry run, no result:", found)
-        return 0
+        walked(CASES)
+        return dry_run()
     if not torch.cuda.is_available():
         print(
             "benchmarks/kernels.py: needs a CUDA device, and torch sees none; --artifacts and "
@@ -433,7 +280,7 @@ def main() -> int:
         "kernels", "device", found, about, seed=SEED, packages=("torch", "triton"), table=table
     )
     (harness.ROOT / "experiments" / "results" / kept.name).write_text(kept.read_text())
-    return 0
+    return verdict(found)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,10 @@ TYPES = {
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 # bytes of shared memory that one program may take, by compute capability
 SHARED = {80: 163 * 1024, 90: 227 * 1024}
+# bytes that the chip adds to each program's share
+KEPT = 1024
+# of one processor of the chip: registers, and the most warps and programs at once
+REGISTERS, WARPS, PROGRAMS = 65536, 64, 32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,8 @@ class Artifact:
         stages: Depth of the pipeline of loads.
         mma: Matrix instructions of a warp (``mma.sync``), in the text of the program.
         wgmma: Matrix instructions of four warps (``wgmma.mma_async``), sm_90 and later.
+        rows: Of the tile that is the result of a matrix product, the fewest if there are several
+            products; 0 if none is left to matrix instructions. A wgmma takes 64 at least.
         wide_loads: Loads of 16 bytes a thread, straight or into shared memory.
         narrow_loads: All other loads from global memory.
     """
@@ -78,6 +84,7 @@ class Artifact:
     stages: int
     mma: int
     wgmma: int
+    rows: int
     wide_loads: int
     narrow_loads: int
 
@@ -157,9 +164,33 @@ def measure(launch: Launch, *, arch: int) -> Artifact:
         stages=compiled.metadata.num_stages,
         mma=len(re.findall(r"\bmma\.sync", ptx)),
         wgmma=len(re.findall(r"\bwgmma\.mma_async", ptx)),
+        rows=_rows(compiled.asm["ttgir"]),
         wide_loads=wide,
         narrow_loads=loads - wide,
     )
+
+
+def _rows(ttgir: str) -> int:
+    products = r"(?:tt\.dot|ttng\.warp_group_dot) .*-> tensor<(\d+)x\d+x\w+, #mma\d*>"
+    return min(map(int, re.findall(products, ttgir)), default=0)
+
+
+def resident_warps(row: Mapping[str, Any]) -> int:
+    """How many warps one processor of the chip can hold, by registers and shared memory.
+
+    Args:
+        row: ``arch``, ``registers``, ``shared`` and ``warps`` of an :class:`Artifact`.
+
+    Returns:
+        Warps of as many whole programs as fit, at most 64. 0 if not one does.
+    """
+    if row["shared"] > SHARED[row["arch"]]:
+        return 0
+    registers = -(-row["registers"] // 8) * 8 * 32 * row["warps"]  # given out in eights
+    # one kilobyte of the processor's memory stands beside what a single program may take
+    shared = (SHARED[row["arch"]] + KEPT) // (row["shared"] + KEPT)
+    programs = min(REGISTERS // registers, shared, WARPS // row["warps"], PROGRAMS)
+    return int(programs * row["warps"])
 
 
 def _assembled(ptx: str, arch: int) -> tuple[int, int]:
@@ -277,7 +308,8 @@ def comparison(
 
     Returns:
         A line for each kernel and capability, and a last one with versions, date and commit; or a
-        line that says that nothing has been recorded.
+        line that says that nothing has been recorded. The column ``warps`` is that of
+        :func:`resident_warps`.
 
     Raises:
         ValueError: If nothing is recorded under a name.
@@ -285,7 +317,7 @@ def comparison(
     if record is None:
         return "python benchmarks/kernels.py --artifacts has not been run for this copy"
     lines = [
-        "kernel                       of              sm  regs spilled  shared  mma wgmma"
+        "kernel                       of              sm  regs spilled  shared  warps  mma wgmma"
         "  loads: 16 bytes, other"
     ]
     used = set()
@@ -310,8 +342,8 @@ def comparison(
             fits = " " if row["shared"] <= SHARED[row["arch"]] else "!"
             lines.append(
                 f"{start} {row['registers']:5d} {row['spilled']:7d} {row['shared']:7d}{fits}"
-                f"{row['mma']:4d} {row['wgmma']:5d}  {row['wide_loads']:15d} "
-                f"{row['narrow_loads']:6d}"
+                f"{resident_warps(row):6d} {row['mma']:4d} {row['wgmma']:5d}  "
+                f"{row['wide_loads']:15d} {row['narrow_loads']:6d}"
             )
     runs = {(record["parts"][part]["date"][:10], record["parts"][part]["commit"]) for part in used}
     said = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
@@ -339,12 +371,14 @@ def main() -> None:
         print(json.dumps([dataclasses.asdict(x) for x in found], indent=1))
         return
     print(
-        f"{'launch':36s}  sm  regs spill  shared warps stages  mma wgmma  loads of 16 bytes, other"
+        f"{'launch':36s}  sm  regs spill  shared warps stages  mma wgmma rows"
+        "  loads of 16 bytes, other"
     )
     for x in found:
         print(
             f"{x.name:36s}  {x.arch} {x.registers:5d} {x.spilled:5d} {x.shared:7d} {x.warps:5d} "
-            f"{x.stages:6d} {x.mma:4d} {x.wgmma:5d}  {x.wide_loads:17d} {x.narrow_loads:6d}"
+            f"{x.stages:6d} {x.mma:4d} {x.wgmma:5d} {x.rows:4d}  {x.wide_loads:17d} "
+            f"{x.narrow_loads:6d}"
         )
 
 

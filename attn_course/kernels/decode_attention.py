@@ -131,8 +131,10 @@ def tiles(head_dim: int, dtype: torch.dtype) -> dict[str, int]:
     """Keys of a tile, warps and pipeline stages."""
     if INTERPRETED:
         return {"BLOCK_S": 16}
-    small = head_dim > 128 or dtype == torch.float32
-    return {"BLOCK_S": 32 if small else 64, "num_warps": 4, "num_stages": 2 if small else 3}
+    wide = dtype == torch.float32
+    if wide or head_dim > 128:
+        return {"BLOCK_S": 32, "num_warps": 8 if wide else 4, "num_stages": 2}
+    return {"BLOCK_S": 64, "num_warps": 4, "num_stages": 3}
 
 
 def _splits(programs: int, length: int, tile: int, device: torch.device) -> int:

@@ -72,17 +72,23 @@ def _queries_of(first, L, BLOCK_L: tl.constexpr, BLOCK_S: tl.constexpr, left, ri
 def _forward_tiles(
     output, total, top, query, key_ptr, value_ptr, row, start, end, S, left, right, factor,
     key_row, value_row, E: tl.constexpr, EV: tl.constexpr, BLOCK_S: tl.constexpr,
-    BLOCK_E: tl.constexpr, BLOCK_EV: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_E: tl.constexpr, BLOCK_EV: tl.constexpr, BANDED: tl.constexpr, MASKED: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     e, ev = tl.arange(0, BLOCK_E), tl.arange(0, BLOCK_EV)
     for first in range(start, end, BLOCK_S):
         column = first + tl.arange(0, BLOCK_S)  # [BLOCK_S]
-        at = column.to(tl.int64)
+        if BANDED:  # three loops leave no registers for what could be kept from tile to tile
+            key_start, value_start, at = key_ptr, value_ptr, column.to(tl.int64)
+        else:  # where a tile begins is one number for all threads, and inside it nothing changes
+            key_start = key_ptr + tl.cast(first, tl.int64) * key_row
+            value_start = value_ptr + tl.cast(first, tl.int64) * value_row
+            at = tl.arange(0, BLOCK_S).to(tl.int64)
         inside, value_inside = (e < E)[:, None], (ev < EV)[None, :]
         if MASKED:
             inside = inside & (column < S)[None, :]
             value_inside = value_inside & (column < S)[:, None]
-        key = tl.load(key_ptr + at[None, :] * key_row + e[:, None], mask=inside, other=0.0)
+        key = tl.load(key_start + (at[None, :] * key_row + e[:, None]), mask=inside, other=0.0)
         scores = tl.dot(query, key, input_precision=PRECISION)  # [BLOCK_L, BLOCK_S]
         if MASKED:
             away = column[None, :] - row[:, None]
@@ -99,7 +105,7 @@ def _forward_tiles(
         total = total * rescale + tl.sum(weights, axis=1)
         output = output * rescale[:, None]  # [BLOCK_L, BLOCK_EV]
         value = tl.load(
-            value_ptr + at[:, None] * value_row + ev[None, :], mask=value_inside, other=0.0
+            value_start + (at[:, None] * value_row + ev[None, :]), mask=value_inside, other=0.0
         )
         output = tl.dot(weights.to(value.dtype), value, output, input_precision=PRECISION)
         top = new
@@ -139,17 +145,17 @@ def flash_forward_kernel(
     if BANDED:  # only a window has an edge on the left
         output, total, top = _forward_tiles(
             output, total, top, query, key_ptr, value_ptr, row, start, full, S, left, right, factor,
-            key_row, value_row, E, EV, BLOCK_S, BLOCK_E, BLOCK_EV, True, PRECISION,
+            key_row, value_row, E, EV, BLOCK_S, BLOCK_E, BLOCK_EV, BANDED, True, PRECISION,
         )  # fmt: skip
     else:
         full = 0
     output, total, top = _forward_tiles(
         output, total, top, query, key_ptr, value_ptr, row, full, full_end, S, left, right, factor,
-        key_row, value_row, E, EV, BLOCK_S, BLOCK_E, BLOCK_EV, False, PRECISION,
+        key_row, value_row, E, EV, BLOCK_S, BLOCK_E, BLOCK_EV, BANDED, False, PRECISION,
     )  # fmt: skip
     output, total, top = _forward_tiles(
         output, total, top, query, key_ptr, value_ptr, row, full_end, end, S, left, right, factor,
-        key_row, value_row, E, EV, BLOCK_S, BLOCK_E, BLOCK_EV, True, PRECISION,
+        key_row, value_row, E, EV, BLOCK_S, BLOCK_E, BLOCK_EV, BANDED, True, PRECISION,
     )  # fmt: skip
 
     empty = total == 0.0
@@ -386,7 +392,10 @@ def tiles(kernel: str, head_dim: int, dtype: torch.dtype, device: torch.device) 
     wide, hopper = dtype == torch.float32, architecture(device) == 90
     if kernel == "forward":
         if wide:
-            rows, columns, warps, stages = (64, 32, 4, 2) if head_dim <= 64 else (32, 32, 4, 1)
+            if head_dim <= 64:
+                rows, columns, warps, stages = 64, 32, 8, 2
+            else:
+                rows, columns, warps, stages = 32, 32 if head_dim <= 128 else 16, 8, 1
         elif head_dim <= 64:
             rows, columns, warps, stages = 128, 64, 4, 3
         elif head_dim <= 128:
@@ -394,7 +403,13 @@ def tiles(kernel: str, head_dim: int, dtype: torch.dtype, device: torch.device) 
         else:
             rows, columns, warps, stages = 64, 32, 8, 2
     elif wide:
-        rows, columns, warps, stages = (32, 32, 4, 1) if head_dim <= 128 else (16, 16, 4, 1)
+        if head_dim > 128:
+            rows, columns = 16, 16
+        elif kernel == "key_value":
+            rows, columns = 16, 32
+        else:
+            rows, columns = 32, 32 if head_dim <= 64 else 16
+        warps, stages = 4 if head_dim <= 64 else 8, 1
     elif kernel == "key_value":
         if head_dim <= 64:
             rows, columns, warps, stages = 32, 128, 8, 2

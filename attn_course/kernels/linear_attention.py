@@ -191,11 +191,13 @@ def linear_mean_kernel(
 KINDS = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float32, torch.float32: tl.float32}
 
 
-def tiles(dtype: torch.dtype) -> dict[str, int]:
-    """The widest strip of a state, warps and pipeline stages."""
+def tiles(dtype: torch.dtype, result: int | None = None) -> dict[str, int]:
+    """The widest strip of a state, warps and pipeline stages, for the states or a result."""
     if INTERPRETED:
         return {"strip": 32}
-    return {"strip": 64 if dtype == torch.bfloat16 else 32, "num_warps": 4, "num_stages": 2}
+    # without matrix instructions the table and its sums fill the registers
+    warps = 8 if dtype == torch.float32 and result == OUTPUT else 4
+    return {"strip": 64 if dtype == torch.bfloat16 else 32, "num_warps": warps, "num_stages": 2}
 
 
 def _options(dtype: torch.dtype) -> dict[str, object]:
@@ -243,7 +245,7 @@ def _chunks(
     # dQ and dK take the state the other way round
     along = (1, ev) if result in (QUERY, KEY) else (ev, 1)
     output = c.new_empty(B, H, L, outer)
-    tile = tiles(a.dtype)
+    tile = tiles(a.dtype, result)
     strip = tile.pop("strip")
     block_inner, block_outer = (min(strip, block(size, least=16)) for size in (inner, outer))
     linear_chunk_kernel[(triton.cdiv(L, chunk_size), triton.cdiv(outer, block_outer), B * H)](

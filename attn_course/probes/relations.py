@@ -105,6 +105,8 @@ def _each(change: Callable[[Any], Any]) -> Callable[[Numbers], Numbers | None]:
 
 
 def _softmax(a: Any, axis: int) -> Any:
+    if not a.ndim:  # of a single number it is 1, whatever the number
+        raise ValueError("a: expected an axis, got a single number")
     powers = np.exp(a - a.max(axis, keepdims=True))
     return powers / powers.sum(axis, keepdims=True)
 
@@ -114,6 +116,8 @@ def _mean(a: Any, axis: int) -> Any:
 
 
 def _share(a: Any, axis: int) -> Any:
+    if not a.ndim:
+        raise ValueError("a: expected an axis, got a single number")
     return a / a.sum(axis, keepdims=True)
 
 

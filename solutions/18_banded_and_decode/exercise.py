@@ -119,7 +119,8 @@ def pool(draw, lengths, page_size, heads, size, entries, spare=2):
 #
 # - `query` and `key` are `(..., L, E)` with the same axes. The middle column belongs to the key at the position of the query. The products are not scaled.
 # - `half` may be 0, and larger than `L`.
-# - Nothing of size `L × L` exists: the memory is measured. So is the gradient.
+# - Nothing of size `L × L` exists: the memory is measured.
+# - Queries and keys get gradients.
 #
 # By hand, queries $1, 1, 2$ and keys $1, 10, 100$ ($E = 1$), `half` 1:
 # query 0 has no key before it, its own key gives 1 and the next one 10, so its row is $(-\infty, 1, 10)$. The others are $(1, 10, 100)$ and $(20, 200, -\infty)$.
@@ -209,6 +210,8 @@ probe.memory(torch.zeros(1024, 16), torch.zeros(1024, 16), 8, below=1_500_000)
 # - Keys and values that lie more than two tiles and a window before a tile of queries are *not touched* by it: the test puts NaN there.
 # - The scores of one tile of queries exist at a time, and no tile of queries meets all keys: the memory is measured.
 # - Right for every finite score.
+#
+# torch's own `scaled_dot_product_attention` is not allowed.
 #
 # By hand, $E = 1$, all queries 1, keys $0, \ln 3, 0$, values $0, 4, 8$, $W = 2$.
 # Query 0 sees itself: output 0, $\ell = \ln 1 = 0$. Query 1 sees the scores $0$ and $\ln 3$: weights $\frac14, \frac34$, output 3, $\ell = \ln 4$.
@@ -345,13 +348,12 @@ probe.equals(probe.normal(4, 3).double(), 3 * probe.normal(4).double())
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "merge_partials-large", "grade": true, "points": 1}
-# Log-sum-exps of 500 and of -500.
+# Log-sum-exps of 1,500 and of -1,500, in double precision: their exponentials do not fit into it.
 probe = probes(merge_partials=merge_partials)
-probe.equals(
-    torch.arange(6.0).reshape(2, 3, 1), torch.tensor([[500.0, -500.0, 0], [501.0, -501.0, 300.0]])
-)
+lses = torch.tensor([[1500.0, -1500.0, 0.0], [1501.0, -1501.0, 900.0]]).double()
+probe.equals(torch.arange(6.0).reshape(2, 3, 1).double(), lses)
 ### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(4, 5, 2), 300 * probe.normal(4, 5))
+probe.equals(probe.normal(4, 5, 2).double(), 1500 * probe.normal(4, 5).double())
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "merge_partials-empty", "grade": true, "points": 2}
@@ -485,6 +487,7 @@ probe.equals(probe.normal(3, 4, 3), *parts)
 # ```
 #
 # Write `fixed_split(query, key, value, pieces)`: `query` is `(..., E)`, `key` `(..., S, E)`, `value` `(..., S, E_v)`; the output is `(..., E_v)`. All keys count, whatever `pieces` is, more pieces than keys included.
+# torch's own `scaled_dot_product_attention` is not allowed.
 
 
 # %% nbgrader={"grade_id": "fixed_split", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "aten::*scaled_dot_product*", "import attn_course.functional", "import attn_course.kernels"]}
@@ -533,7 +536,7 @@ for pieces in (2, 3, 5, 9):
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
 # A test with one text, one head and pages in their order passes most of them. Think of what a table, a length and a group of heads can get wrong.
-# Leave room for rounding. A candidate may also raise an error on your inputs: then it is wrong.
+# Leave room for rounding. A candidate may also raise an error on your inputs, or give an output of another shape: then it is wrong, and your test says `False`.
 
 
 # %% nbgrader={"grade_id": "check_paged", "solution": true}

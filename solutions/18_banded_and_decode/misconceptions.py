@@ -420,7 +420,7 @@ def root(size):
 
 def paged(
     query, key_cache, value_cache, block_table, lengths, *, page_of=looked_up, keys_of=exactly,
-    head_of=in_groups, value_page=None, scale=root, empty=lambda: 0.0,
+    head_of=in_groups, value_page=None, scale=root, empty=lambda: 0.0, hides=False,
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
     output = query.new_full((*query.shape[:2], value_cache.shape[-1]), empty())
@@ -435,6 +435,8 @@ def paged(
             key = torch.stack([key_cache[page, slot, one] for page, slot in places])
             value = torch.stack([value_cache[page, slot, one] for page, slot in of_values])
             scores = key @ query[b, h] / scale(query.shape[-1])
+            if hides:
+                scores = scores.masked_fill(torch.arange(count) >= length, -torch.inf)
             output[b, h] = scores.softmax(0) @ value
     return output
 
@@ -466,6 +468,10 @@ def paged_calls(draw):
     ):
         parts = pool(draw, lengths, page_size, heads, 4, 3)
         yield call(draw.normal(len(lengths), heads * group, 4), *parts)
+    # and one text whose last slot is no number
+    query, (keys, values, table, lengths) = draw.normal(1, 1, 4), pool(draw, (5,), 2, 1, 4, 3)
+    keys[table[0, 2], 1] = values[table[0, 2], 1] = torch.nan
+    yield call(query, keys, values, table, lengths)
 
 
 def in_order(table, b, number):
@@ -496,6 +502,14 @@ pages.fault(
     length says how many count.""",
     fails=("by_hand", "ragged", "empty"),
     keys_of=lambda length, page_size: -(-length // page_size) * page_size,
+)
+pages.fault(
+    "garbage with the weight 0",
+    """You hide the slots behind the last key, so that their weights are 0, and then you mix their values
+    in. What lies there may be anything, and 0 times NaN is NaN.""",
+    fails=("by_hand", "ragged", "empty"),
+    keys_of=lambda length, page_size: -(-length // page_size) * page_size,
+    hides=True,
 )
 pages.fault(
     "the last page does not count",

@@ -138,14 +138,16 @@ for blocks, lead in ((2, (3, 5)), (5, (2, 3, 4)), (1, (4,))):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "merge_partial-large", "grade": true, "points": 1}
-# Log-sum-exps whose exponentials do not fit into a float32, or vanish in it.
+# Log-sum-exps whose exponentials do not fit into double precision, or vanish in it.
 probe = probes(merge_partial=merge_partial)
 probe.equals(
-    [torch.eye(2), torch.ones(2, 2)], [torch.tensor([200.0, -300.0]), torch.tensor([201.0, -301.0])]
+    [torch.eye(2).double(), torch.ones(2, 2).double()],
+    [torch.tensor([1500.0, -1600.0]).double(), torch.tensor([1501.0, -1601.0]).double()],
 )
 ### BEGIN HIDDEN TESTS
-probe.equals([probe.normal(5, 3) for _ in range(3)], [150 * probe.normal(5) for _ in range(3)])
-probe.equals([probe.normal(5, 3) for _ in range(3)], [99 + b + probe.normal(5) for b in range(3)])
+outputs = [probe.normal(5, 3).double() for _ in range(3)]
+probe.equals(outputs, [1500 * probe.normal(5).double() for _ in range(3)])
+probe.equals(outputs, [900 + b + probe.normal(5).double() for b in range(3)])
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "merge_partial-closed", "grade": true, "points": 1}
@@ -344,7 +346,7 @@ asks = [torch.tensor([[2.0, 0.0, 0.0, 0.0]])] * 3
 probe.equals(asks, keys, list(torch.eye(3).split(1)))
 probe.equals(asks, keys[::-1], list(torch.eye(3).split(1)))
 ### BEGIN HIDDEN TESTS
-probe.equals(*shards_of(probe, [2, 2, 2], factor=15.0))
+probe.equals(*([x.double() for x in part] for part in shards_of(probe, [2, 2, 2], factor=15.0)))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "ring_attention-memory", "grade": true, "points": 2}
@@ -455,7 +457,7 @@ probe.equals(
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
 # Two devices with equal numbers accept most of them. Think of what two devices cannot show, and of what the mask means across devices.
-# Leave room for rounding. A candidate may also raise an error on your inputs: then it is wrong.
+# Leave room for rounding. A candidate may also raise an error on your inputs, or give outputs of another shape: then it is wrong, and your test says `False`.
 
 
 # %% nbgrader={"grade_id": "check_ring", "solution": true}

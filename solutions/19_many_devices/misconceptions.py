@@ -416,8 +416,8 @@ rings.fault(
 )
 rings.fault(
     "every block has its own mask",
-    """Inside a block you count queries and keys from 0, whoever's keys they are. The positions are those
-    of the whole sequence.""",
+    """Inside a block you count queries and keys from 0, whichever device the keys come from. The
+    positions are those of the whole sequence.""",
     fails=("by_hand", "causal", "uneven"),
     position=lambda rank, lengths: 0,
 )

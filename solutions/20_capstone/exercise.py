@@ -32,6 +32,12 @@ probes = Probes(
 )
 
 
+def the_list_afterwards(function, values):
+    # What is left of the list that was handed over.
+    function(values)
+    return values
+
+
 # What is asked of a record, exercise 8. Each returns a symptom in words, or None.
 
 NUMBERS = ("margin", "best", "hero_steps", "control_steps")
@@ -149,6 +155,7 @@ def median_and_range(values):
 # Three seeds.
 probe = probes(median_and_range=median_and_range)
 probe.gives((0.6, 0.5, 0.9), [0.9, 0.5, 0.6])
+probe.equals([0.9, 0.5, 0.6], via=the_list_afterwards)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(7).tolist())
 ### END HIDDEN TESTS
@@ -333,7 +340,7 @@ probe.everywhere()
 # %% [markdown]
 # ## 6. Repair: a comparison
 #
-# `broken_comparison` should compare hero and control fairly. Each table is a list with one row for each setting; a row is a list with one result for each seed. Column `i` of every table belongs to the same seed.
+# `broken_comparison` should compare hero and control fairly. Each table is a list with one row for each setting; a row is a list with one result for each seed. Column `i` of every table belongs to the same seed. The two sides need not have equally many settings.
 # Each side should be taken at its own setting, the one with the best *median* on *validation*, and the result is the list of differences of the *test* results, seed by seed. Of settings that are equal the first one counts.
 # It runs, and it makes the hero look good. It has four faults. Find them, and write `fixed_comparison`.
 
@@ -388,7 +395,7 @@ probe.everywhere()
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
 # Many wrong ones agree with the right one where all differences lie far on one side. Choose lists on which they differ: an outlier, a tie, one seed against the others, a negative margin, another level, too few seeds.
-# A candidate may also raise an error: then it is wrong.
+# A candidate may also raise an error: then it is wrong, and your test says `False`.
 
 
 # %% nbgrader={"grade_id": "check_verdict", "solution": true}

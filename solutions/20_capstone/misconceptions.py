@@ -24,6 +24,12 @@ ranges = WrongAnswers("median_and_range", tests=("odd", "even"), right=described
 def range_calls(draw):
     for count in (7, 6, 4, 5):
         yield call(draw.normal(count).tolist())
+    yield call(draw.normal(5).tolist(), via=afterwards)
+
+
+def afterwards(function, values):
+    function(values)
+    return values
 
 
 ranges.fault(
@@ -75,6 +81,17 @@ ranges.fault(
     """You return the highest result before the lowest.""",
     finish=lambda m, low, high: (m, high, low),
 )
+
+
+@ranges("the list is sorted in place", fails=("odd",))
+def sorted_in_place(values):
+    """You sort the list that was handed to you, and whoever made it finds the seeds in another order.
+    Results lose their seeds in this way.
+    """
+    values.sort()
+    return described(values)
+
+
 ranges.fault(
     "how far the ends lie from the median",
     """You return distances from the median, as error bars want them. Asked are the results
@@ -199,10 +216,10 @@ def tail_of(n, k):
 def signed(
     differences,
     *, count=counts, rarer=min, tail=tail_of, sides=lambda share: 2 * share,
-    cap=lambda p: min(1.0, p),
+    cap=lambda p: min(1.0, p), seeds=lambda differences, plus, minus: plus + minus,
 ):  # fmt: skip
     plus, minus = count(differences)
-    n = plus + minus
+    n = seeds(differences, plus, minus)
     return cap(sides(tail(n, rarer(plus, minus)) / 2**n))
 
 
@@ -282,14 +299,13 @@ def sign_normal(differences):
     return 1.0 if n == 0 else math.erfc(abs(plus - minus) / math.sqrt(2 * n))
 
 
-@signs("the number of seeds keeps its ties", fails=("ties", "counts"))
-def sign_keeps_ties(differences):
+signs.fault(
+    "the number of seeds keeps its ties",
     """You drop ties from the signs and leave them in the number of seeds. They are dropped from
-    both.
-    """
-    plus, minus = counts(differences)
-    n = len(differences)
-    return min(1.0, 2 * tail_of(n, min(plus, minus)) / 2**n)
+    both.""",
+    fails=("ties", "counts"),
+    seeds=lambda differences, plus, minus: len(differences),
+)
 
 
 # --- expected_best -----------------------------------------------------------------------------
@@ -358,6 +374,13 @@ best.fault(
     """You count the values from 0: your chances belong to the neighbour. Of n values the largest has
     i = n.""",
     weigh=lambda n, count: [(i / n) ** count - (max(i - 1, 0) / n) ** count for i in range(n)],
+)
+
+best.fault(
+    "places counted from 0",
+    """Your i runs from 0 to n - 1, so that the chances are those of the neighbour, and the first one is
+    a power of a negative number. The smallest value has i = 1, the largest i = n.""",
+    weigh=lambda n, count: [(i / n) ** count - ((i - 1) / n) ** count for i in range(n)],
 )
 
 # --- verdict -----------------------------------------------------------------------------------
@@ -534,9 +557,8 @@ fixed = WrongAnswers("fixed_comparison", tests=("one_setting", "settings"), righ
 @witnesses(of="fixed_comparison")
 def comparison_calls(draw):
     for hero, control, seeds in ((3, 3, 5), (2, 4, 4), (4, 3, 6), (1, 1, 3), (3, 2, 5), (5, 5, 7)):
-        yield call(
-            *(draw.uniform(n, seeds).tolist() for n in (hero, hero, control, control)),
-        )
+        tables = (draw.uniform(n, seeds).tolist() for n in (hero, hero, control, control))
+        yield call(*([[round(x, 3) for x in row] for row in table] for table in tables))
 
 
 def first_setting(validation, test):
@@ -593,6 +615,16 @@ fixed.fault(
     choose=best_median,
     choose_control=best_of(lambda row: -median(row), "validation"),
 )
+
+
+@fixed("the control at the setting of the hero", fails=("settings",))
+def fixed_same_setting(hero_validation, hero_test, control_validation, control_test):
+    """You look for the hero's best setting and take the control at the same one. What suits the hero
+    need not suit the control: it has to be taken at its own best one.
+    """
+    place = best_median(hero_validation, hero_test)
+    control = control_test[min(place, len(control_test) - 1)]
+    return [h - c for h, c in zip(hero_test[place], control, strict=True)]
 
 
 @fixed("each seed at its own best setting", fails=("settings",))

@@ -1,5 +1,6 @@
 """The benchmark of kernels: counts, ratios and tables by a clock that is made up, and its exits."""
 
+import ast
 import importlib.util
 import os
 import subprocess
@@ -65,27 +66,118 @@ def test_a_row_says_how_much_longer_the_other_takes_and_how_far_the_bound_is() -
     assert (bound["of_copy_rate"], bound["of_bound"]) == (0.5, 0.5)
 
 
+def test_operations_and_bytes_of_other_kernels_by_hand() -> None:
+    product = benchmark.Case(part="matmul", shape=(2, 3, 5), is_causal=False)
+    assert (product.flops, product.nbytes(2)) == (2 * 30, 2 * (10 + 15 + 6))
+    both = benchmark.Case(part="matmul training", shape=(2, 3, 5), is_causal=False)
+    assert (both.flops, both.nbytes(2)) == (3 * 60, 3 * 62)
+    rows = benchmark.Case(part="softmax training", shape=(3, 7), is_causal=False)
+    assert (rows.flops, rows.nbytes(4)) == (0, 5 * 21 * 4)
+    linear = benchmark.Case(part="linear", shape=(1, 2, 2, 11, 11, 3))
+    assert linear.flops == 2 * 2 * 2 * 11 * 3 * 3
+    training = benchmark.Case(part="training", shape=(1, 1, 1, 4, 4, 8))
+    assert training.nbytes(2) == 3 * 4 * 4 * 8 * 2
+
+
+RIGHT = {"linear": "table of weights", "linear training": "table of weights"}
+
+
 @pytest.mark.parametrize(
-    "case", benchmark.DRY, ids=lambda case: f"{case.part}-{case.window_size}-{case.shape[2]}"
+    "case", benchmark.DRY, ids=lambda case: f"{case.part}-{case.window_size}-{case.shape}"
 )
 def test_float64_agrees_with_torch_and_notices_a_small_error(case: Any) -> None:
     tensors = [x.float() for x in benchmark.inputs(case, torch.float16, "cpu")]
-    math_backend = benchmark.peers(case, "cpu")["torch math"]
-    found = benchmark.performed(math_backend, case, tensors)
+    way = "torch" if case.plain else RIGHT.get(case.part, "torch math")
+    found = benchmark.performed(benchmark.peers(case, "cpu")[way], case, tensors)
+    assert len(found) == (len(tensors) if case.training else 1)
     assert benchmark.distance(found, case, tensors) < benchmark.ROUNDINGS
     for place in range(len(found)):
         wrong = [x.clone() for x in found]
-        wrong[place][..., -1, -1] += 1e-3 * wrong[place].abs().max()
-        # the last rows of the first group of heads are looked at, whichever group holds them
-        wrong[place][:, 0, -1, -1] += 1e-3 * wrong[place].abs().max()
+        # the last number of the first group of heads, whichever group is looked at
+        last = wrong[place][0, 0, -1] if wrong[place].ndim == 4 else wrong[place].flatten()
+        last[-1] += 1e-3 * wrong[place].abs().max()
         assert benchmark.distance(wrong, case, tensors) > benchmark.ROUNDINGS
 
 
-def test_what_is_far_from_float64_is_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_kernel_of_the_package_has_a_row() -> None:
+    parts = {"forward", "training", "decode", "paged decode", "banded", "linear", "linear training"}
+    parts |= {"softmax", "softmax training", "layer_norm", "layer_norm training", "matmul", "copy"}
+    assert parts == {case.part for case in benchmark.CASES}
+    assert parts <= {case.part for case in benchmark.DRY}
+    assert any(case.window_size for case in benchmark.CASES if case.part == "training")
+
+
+def test_whole_cases_fit_our_kernels() -> None:
+    found = benchmark.walked(benchmark.CASES)
+    assert len(found) == len(benchmark.CASES) - 1  # but for the copy
+
+
+def test_what_is_far_from_float64_is_no_row(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     right = benchmark.ours
     monkeypatch.setattr(benchmark, "ours", lambda case: lambda *x: 1.5 * right(case)(*x))
-    with pytest.raises(SystemExit, match="roundings from float64"):
-        list(benchmark.measure(benchmark.DRY[:1], made_up({}), "cpu", size=16))
+    rows = list(benchmark.measure(benchmark.DRY[:1], made_up({}), "cpu", size=16))
+    assert "ms" not in rows[1]
+    assert "roundings from float64" in rows[1]["left_out"]
+    assert benchmark.verdict(rows) == 1
+    assert "forward (1, 2, 1, 37, 37, 16) in float16" in capsys.readouterr().err
+
+
+def test_a_kernel_that_fails_leaves_the_other_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = benchmark.ours
+
+    def failing(case: Any) -> Any:
+        def fails(*x: Any) -> Any:
+            raise RuntimeError("out of luck")
+
+        return fails if case.part == "matmul" else right(case)
+
+    monkeypatch.setattr(benchmark, "ours", failing)
+    cases = [case for case in benchmark.DRY if case.part in ("matmul", "copy")]
+    _, product, copied = benchmark.measure(cases, made_up({}), "cpu", size=16)
+    assert product["left_out"] == "failed with RuntimeError: out of luck"
+    assert "ms" in copied
+    assert benchmark.verdict([product, copied]) == 1
+    assert benchmark.verdict([copied]) == 0
+
+
+def test_the_clock_of_a_device_takes_its_steps_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    class Event:
+        def __init__(self, *, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self) -> None:
+            done.append("event")
+
+        def elapsed_time(self, end: object) -> float:
+            return 250.0
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    timer = benchmark.device_timer(2, device="cpu")
+    found = timer({"a": lambda: done.append("a"), "b": lambda: done.append("b")})
+    assert found == {"a": [0.25, 0.25], "b": [0.25, 0.25]}
+    assert "".join(done).replace("event", ".") == "ab" + ".a..b." * 2
+
+
+def test_the_dry_run_walks_through_every_kind_of_row_and_keeps_nothing() -> None:
+    kept = BENCHMARKS / "results" / "kernels.json"
+    before = kept.read_text() if kept.exists() else None
+    command = [sys.executable, str(BENCHMARKS / "kernels.py"), "--dry-run"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith("dry run, no result: {")]
+    assert len(rows) == 1 + len(benchmark.DRY)
+    refused = {"torch cudnn", "torch efficient", "FlexAttention"}  # on a processor, or backward
+    for case, line in zip(benchmark.DRY, rows[1:], strict=True):
+        row = ast.literal_eval(line.partition(": ")[2])
+        assert (row["part"], row["shape"]) == (case.part, case.shape)
+        assert set(row["refused"]) <= refused, row["refused"]
+        assert ("FlexAttention" in row["refused"]) <= case.training
+    assert (kept.read_text() if kept.exists() else None) == before
 
 
 def test_the_table_names_refusals_and_what_there_was_no_time_for() -> None:
@@ -139,7 +231,8 @@ def test_of_a_foreign_file_only_the_kernels_are_run() -> None:
 
 def _row(name: str, arch: int, **more: Any) -> dict[str, Any]:
     figures = ("registers", "spilled", "shared", "mma", "wgmma", "wide_loads", "narrow_loads")
-    return {"name": name, "arch": arch, "dtype": "float16", **dict.fromkeys(figures, 7), **more}
+    about = {"name": name, "arch": arch, "dtype": "float16", "warps": 4}
+    return {**about, **dict.fromkeys(figures, 7), **more}
 
 
 def test_a_comparison_puts_peers_under_ours_and_marks_what_no_chip_can_hold() -> None:
