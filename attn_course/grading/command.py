@@ -91,7 +91,6 @@ def grade(
     scheduler: str | None,
     gradebook: str,
     json_path: str | None,
-    junit: Path | None,
     gradescope: Path | None,
     csv_path: str | None,
     csv_form: str,
@@ -155,7 +154,6 @@ def grade(
         return 2
     places = {item.student: item.place for item in hand_ins}
     forms: list[tuple[str | Path | None, Callable[[Any], object]]] = [
-        (junit, lambda path: exports.write_text(path, exports.to_junit(results, slug))),
         (gradescope, lambda path: exports.write_gradescope(results, path)),
         (csv_path, lambda path: _put(path, exports.to_csv(results, slug, form=csv_form))),
         (feedback, lambda path: write_feedback(results, path, places)),
@@ -234,7 +232,7 @@ def _table(results: list[Result]) -> None:
     print(f"{len(marks)} of {len(results)} have a score{mean}; seed {results[0].seed}")
     late = [result for result in results if "late" in result.notes]
     if late:
-        lost = sum(result.penalty for result in late)
+        lost = sum(result.late_penalty for result in late)
         print(f"{len(late)} came late; the late policy took {lost:g} points off")
     if waiting := sum(bool(result.pending) for result in results):
         print(

@@ -13,28 +13,16 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from attn_course.exercises.assignment import Assignment, TestResult
+from attn_course.exercises.assignment import Assignment
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits
 
-VERSION = 3
+VERSION = 4
 LOCK_SECONDS = 2.0  # for the workers of a run that was killed just now
 
 
 class JournalError(RuntimeError):
     """The journal cannot be used; the text says why."""
-
-
-def result_to_json(result: Result) -> dict[str, Any]:
-    """A result as plain JSON data."""
-    return {**vars(result), "tests": [vars(test) for test in result.tests]}
-
-
-def result_from_json(data: dict[str, Any]) -> Result:
-    """The inverse of :func:`result_to_json`."""
-    tests = tuple(TestResult(**test) for test in data["tests"])
-    lists = {name: tuple(data.get(name, ())) for name in ("notes", "pending")}
-    return Result(**{**data, **lists, "tests": tests})
 
 
 def run_key(assignment: Assignment, limits: Limits, *, sandbox: bool) -> str:
@@ -114,7 +102,7 @@ class Journal:
                 self._secret = str(header["secret"])
                 self._files = {name: list(files) for name, files in header["files"].items()}
                 for line in lines:
-                    self._know(line["student"], line["file"], result_from_json(line["result"]))
+                    self._know(line["student"], line["file"], Result.from_json(line["result"]))
             except (AttributeError, KeyError, TypeError, ValueError):
                 same = False
         if same:
@@ -181,7 +169,7 @@ class Journal:
     def add(self, result: Result, key: str) -> None:
         """Keep a result whose gradebook rows are committed."""
         self._know(result.student, key, result)
-        self._append({"student": result.student, "file": key, "result": result_to_json(result)})
+        self._append({"student": result.student, "file": key, "result": result.as_json()})
 
     def close(self) -> None:
         """Close the file and let the next run have it."""

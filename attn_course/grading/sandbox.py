@@ -40,7 +40,6 @@ class Limits:
     file_bytes: int = 16 << 20
     home_megabytes: int = 64
     processes: int = 64
-    output_characters: int = 100_000
 
 
 def still_open(forbidden: Sequence[str]) -> tuple[str, ...]:

@@ -36,30 +36,6 @@ BUILTIN_ERRORS = {
 }
 
 
-class Output(io.TextIOBase):
-    """Standard output and error of the submission, cut at a limit."""
-
-    def __init__(self, limit: int) -> None:
-        self.left = limit
-        self.parts: list[str] = []
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        text = str(text)
-        if self.left > 0:
-            self.parts.append(text[: self.left])
-            self.left -= len(text)
-        return len(text)
-
-    def take(self) -> str:
-        """What was written since the last call."""
-        text = "".join(self.parts)
-        self.parts.clear()
-        return text
-
-
 def warm_up() -> None:
     """Import and touch what every submission needs, once, before the first fork."""
     import matplotlib
@@ -121,11 +97,10 @@ def as_python(shell: Any, source: str, filename: str) -> tuple[str, ast.Module]:
 class Worker:
     """The submission's namespace, and the objects that the trusted side holds handles of."""
 
-    def __init__(self, connection: socket.socket, output: Output) -> None:
+    def __init__(self, connection: socket.socket) -> None:
         from IPython.core.interactiveshell import InteractiveShell
 
         self.connection = connection
-        self.output = output
         self.shell = InteractiveShell.instance()
         self.names: dict[str, Any] = self.shell.user_ns
         self.objects: dict[int, object] = {}
@@ -144,7 +119,7 @@ class Worker:
             except BaseException as error:
                 errors[cell["id"]] = describe(error)
         names = [name for name in self.names if type(name) is str]
-        return {"errors": errors, "names": names, "output": self.output.take()}
+        return {"errors": errors, "names": names}
 
     def run_cell(self, identity: str, source: str) -> None:
         """Compile one cell as IPython would (magics included) and execute it."""
@@ -179,9 +154,9 @@ class Worker:
             return {"ok": target}
         if operation == "next":
             try:
-                return {"ok": [next(target)], "output": self.output.take()}
+                return {"ok": [next(target)]}
             except StopIteration:
-                return {"ok": [], "output": self.output.take()}
+                return {"ok": []}
         if operation != "call":
             raise ValueError(f"unknown operation {operation!r}")
         args, kwargs = request["args"], request["kwargs"]
@@ -191,7 +166,7 @@ class Worker:
         before = [wire.raw(x) for x in watched]
         result = target(*args, **kwargs)
         changed = any(wire.raw(x) != old for x, old in zip(watched, before, strict=True))
-        return {"ok": result, "changed": changed, "output": self.output.take()}
+        return {"ok": result, "changed": changed}
 
     def target(self, request: dict[str, Any]) -> Any:
         """The name, object, attribute or method that a request is about."""
@@ -257,7 +232,7 @@ class Worker:
         try:
             reply = self.answer(request)
         except BaseException as error:
-            reply = {"exc": describe(error), "output": self.output.take()}
+            reply = {"exc": describe(error)}
         try:
             wire.send(self.connection, reply, self.hold)
         except (wire.WireError, RecursionError, MemoryError) as error:
@@ -312,9 +287,8 @@ def describe(error: BaseException) -> dict[str, Any]:
     return {"type": type(error).__name__[:80], "kinds": kinds, "text": text, "where": where}
 
 
-def serve(connection: socket.socket, *, output_limit: int) -> None:
+def serve(connection: socket.socket) -> None:
     """Become the worker of one submission; never returns."""
-    output = Output(output_limit)
-    sys.stdout = sys.stderr = output
+    sys.stdout = sys.stderr = open(os.devnull, "w", errors="replace")  # noqa: SIM115
     sys.stdin = io.StringIO("")
-    Worker(connection, output).loop()
+    Worker(connection).loop()

@@ -58,7 +58,7 @@ def be_submission(order: dict[str, Any], connection: socket.socket, hidden: list
     confine.limit_resources(limits)
     if confined:
         confine.filter_system_calls()
-    worker.serve(connection, output_limit=int(limits["output_characters"]))
+    worker.serve(connection)
 
 
 def _close_but(kept: int) -> None:
