@@ -52,17 +52,18 @@ class Sealed(ModuleType):
 
 
 class SealedFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds a package's modules, but for the open ones, and gives ones in which nothing works.
+    """Finds a package's modules and gives ones in which nothing works.
 
     Args:
         package: the package, or the module; nothing above it.
+        opened: whether the open parts of the course are left to others.
     """
 
-    def __init__(self, package: str) -> None:
-        self.package = package
+    def __init__(self, package: str, *, opened: bool = False) -> None:
+        self.package, self.opened = package, opened
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if not f"{name}.".startswith(f"{self.package}.") or is_open(name):
+        if not f"{name}.".startswith(f"{self.package}.") or (self.opened and is_open(name)):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 

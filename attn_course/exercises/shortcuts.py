@@ -45,11 +45,12 @@ def closed(packages: Sequence[str] = ()) -> Iterator[None]:
     Args:
         packages: others that are closed as well.
     """
-    roots = tuple(f"{package}." for package in (COURSE, *packages))
+    more = tuple(f"{package}." for package in packages)
+    roots = (*more, f"{COURSE}.")
     found = {name: module for name, module in sys.modules.items() if f"{name}.".startswith(roots)}
-    finders = [SealedFinder(root.removesuffix(".")) for root in roots]
+    finders = [*map(SealedFinder, packages), SealedFinder(COURSE, opened=True)]
     for name, module in found.items():
-        if not is_open(name):
+        if not is_open(name) or f"{name}.".startswith(more):
             sys.modules[name] = Sealed(name)
             sys.modules[name].__path__ = getattr(module, "__path__", [])
     sys.meta_path[:0] = finders
