@@ -87,22 +87,19 @@ def grade(
     slug: str,
     root: Path,
     source: Path | None,
-    workers: int,
-    scheduler: str | None,
     gradebook: str,
     json_path: str | None,
     gradescope: Path | None,
     csv_path: str | None,
     csv_form: str,
-    tests_only: bool,
     feedback: Path | None,
     timeout: float,
     call_timeout: float,
-    seed: int | None,
-    sandbox: bool,
-    fresh: bool,
+    **settings: Any,
 ) -> int:
     """Carry the command out; its parameters are those of ``attn-course grade --help``.
+
+    ``settings`` are handed on to :func:`~attn_course.grading.run.grade_class`.
 
     Returns:
         The exit status.
@@ -116,7 +113,7 @@ def grade(
             )
         hand_ins = collect(submissions, slug)
         notebook = instructor_notebook(slug, root, source)
-        if not sandbox:
+        if not settings["sandbox"]:
             print(
                 "attn-course: warning: --no-sandbox: every submission can read and change what "
                 "you can",
@@ -128,22 +125,19 @@ def grade(
             slug=slug,
             gradebook=None if gradebook == "none" else gradebook,
             root=root,
-            tests_only=tests_only,
             journal=journal,
-            fresh=fresh,
-            seed=seed,
             limits=Limits(wall_seconds=timeout, call_seconds=call_timeout),
-            sandbox=sandbox,
             private=[submissions, *([source] if source else [])],
-            workers=workers,
-            scheduler=scheduler,
             progress=progress,
+            **settings,
         )
     except KeyboardInterrupt:
         progress.say("interrupted; run the same command again to go on")
         return 130
     except SandboxError as error:
-        hint = "" if scheduler else " (--no-sandbox grades without it, at your own risk)"
+        hint = (
+            "" if settings["scheduler"] else " (--no-sandbox grades without it, at your own risk)"
+        )
         progress.say(f"error: {error}{hint}")
         return 3
     except (GradebookError, JournalError, ValueError) as error:

@@ -47,10 +47,8 @@ def _locked(path: Path) -> IO[bytes]:
         JournalError: another process holds it.
     """
     file = path.open("ab")
-    try:
-        import fcntl
-    except ImportError:  # Windows, where the jail cannot start either
-        return file
+    import fcntl
+
     until = time.monotonic() + LOCK_SECONDS
     while True:
         try:
