@@ -95,6 +95,7 @@ class _Team:
             load_grader()
             zygote_of_this_process(self.settings)
             gc.freeze()  # no collection in a worker need look at, and copy, what is shared
+        ours: Connection
         ours, theirs = context.Pipe()
         about = (self.settings, os.getpid(), len(self._processes), forked)
         process = context.Process(target=_work, args=(theirs, grade_task, *about), daemon=True)
@@ -112,7 +113,8 @@ class _Team:
         waiting = [(task, 1) for task in reversed(tasks)]
         busy: dict[Connection, tuple[Task, int]] = {}
         while waiting or busy:
-            ready = [(pipe, *busy.pop(pipe)) for pipe in wait(list(busy))] if busy else []
+            over = wait(list(busy)) if busy else []
+            ready = [(pipe, *busy.pop(pipe)) for pipe in list(busy) if pipe in over]
             found = []
             for pipe, task, attempt in ready:
                 outcome = self._outcome(pipe, task, attempt)
@@ -125,9 +127,7 @@ class _Team:
             while waiting and len(busy) < self.count:  # before these are written
                 pipe = self._idle.pop() if self._idle else self._start()
                 busy[pipe] = waiting.pop()
-                with contextlib.suppress(
-                    BrokenPipeError
-                ):  # it has died: the pipe is ready to say so
+                with contextlib.suppress(BrokenPipeError):  # reading will tell that it has died
                     pipe.send(busy[pipe][0])
             yield from found
 

@@ -109,7 +109,7 @@ def remembered(
 
 
 def _random_state() -> tuple[Any, ...]:
-    drawn: Any = np.random.get_bit_generator()  # a test may draw from it
+    drawn: Any = np.random.mtrand.get_bit_generator()  # a test may draw from it
     if type(drawn) is np.random.MT19937:  # its state as Python numbers takes longer than most work
         drawn = ctypes.string_at(drawn.ctypes.state_address, _MT19937_BYTES)
     else:
