@@ -93,7 +93,7 @@ def _each_set(part: dict[str, Any]) -> Iterator[str]:
         yield (
             "Rows with a star: every wrong answer of that class gives back its first argument, "
             "which nothing explains, so that each search for an explanation runs to its budget. "
-            "The class makes the catalogue's own mistakes since; these rows were not measured again."
+            "The class makes the catalogue's own mistakes since; these rows are not measured anew."
         )
 
 
