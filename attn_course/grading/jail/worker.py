@@ -222,6 +222,6 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 def serve(connection: socket.socket) -> None:
     """Become the worker of one submission; never returns."""
-    sys.stdout = sys.stderr = open(os.devnull, "w", errors="replace")  # noqa: SIM115
+    sys.stdout = sys.stderr = open(1, "w", errors="replace", closefd=False)  # noqa: SIM115
     sys.stdin = io.StringIO("")
     Worker(connection).loop()
