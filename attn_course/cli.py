@@ -173,7 +173,6 @@ def grade(
     json_path: Annotated[
         str | None, typer.Option("--json", help="Write JSON here; - prints it.")
     ] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
     gradescope: Annotated[
         Path | None, typer.Option(help="Write results.json, or a folder of them.")
     ] = None,
@@ -209,7 +208,6 @@ def grade(
             scheduler=scheduler,
             gradebook=gradebook,
             json_path=json_path,
-            junit=junit,
             gradescope=gradescope,
             csv_path=csv,
             csv_form=csv_form,

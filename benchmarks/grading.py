@@ -5,7 +5,7 @@ results say. ``--only each_set`` compares the processor time of a submission on 
 """
 
 import argparse
-import ast
+import functools
 import json
 import os
 import resource
@@ -21,9 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import harness
+import nbformat
 from grading_table import markdown
 
+sys.path.insert(0, str(harness.ROOT / "tests"))
+
+import cells
+
+from attn_course.exercises.assignment import load_assignment
 from attn_course.exercises.source import find_slugs, read_exercise, solution_names
+from attn_course.probes.catalogue import collect, collect_variants, load_module
 
 SEED = 7
 SETS = tuple(find_slugs(harness.ROOT))
@@ -51,58 +58,22 @@ def solutions(slug: str) -> dict[str, str]:
     }
 
 
+@functools.cache
 def catalogued(slug: str, kind: str) -> list[tuple[str, str]]:
-    """Every misconception or variant that is independent, as (function, source of a cell)."""
-    tree = ast.parse((harness.ROOT / "solutions" / slug / f"{kind}s.py").read_text())
-    imports = [
-        node
-        for node in tree.body
-        if isinstance(node, ast.Import | ast.ImportFrom) and "attn_course" not in ast.unparse(node)
+    """Every misconception or variant that needs nothing closed, as (function, source of a cell)."""
+    folder = harness.ROOT / "solutions" / slug
+    module = load_module(folder / f"{kind}s.py", f"benchmark_{kind}_{slug}")
+    found: list[Any] = collect_variants(module)
+    if kind == "misconception":
+        found = [one for one in collect(module).misconceptions if cells.has_a_cell(one)]
+    assignment = load_assignment(
+        nbformat.writes(read_exercise(folder / "exercise.py")).encode(), slug
+    )
+    return [
+        (one.of, cells.as_cell(slug, one))
+        for one in found
+        if not cells.needs_closed(one, assignment.forbidden.get(one.of, ()))
     ]
-    kinds = (ast.FunctionDef, ast.ClassDef)
-    helpers: dict[str, ast.stmt] = {  # kernels of Triton, which are decorated, among them
-        n.name: n
-        for n in tree.body
-        if isinstance(n, kinds) and all("triton" in ast.unparse(m) for m in n.decorator_list)
-    }
-    helpers |= {
-        n.targets[0].id: n
-        for n in tree.body
-        if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)
-    }
-    outside = {"functional", "student", "call", "nn", "reference"}
-    found = []
-    for node in tree.body:
-        marks = node.decorator_list if isinstance(node, kinds) else []
-        mark = ast.unparse(marks[0]) if marks else ""
-        if kind == "misconception" and mark.startswith("wrong_"):
-            of = mark.partition("(")[0].removeprefix("wrong_")
-        elif mark.startswith(kind):
-            of = next(k.value.value for k in marks[0].keywords if k.arg == "of")  # type: ignore[attr-defined]
-        else:
-            continue
-        node.decorator_list = []  # type: ignore[union-attr]
-        parts, waiting = [], [node]
-        while waiting:
-            parts.append(waiting.pop())
-            needed = _names(parts[-1])
-            waiting += [helpers[n] for n in needed if n in helpers and helpers[n] not in parts]
-        needed = set().union(*map(_names, parts))
-        if needed & outside:
-            continue
-        text = "\n\n".join(ast.unparse(part) for part in [*imports, *reversed(parts)])
-        found.append((of, f"{text}\n\n{of} = {node.name}"))  # type: ignore[union-attr]
-    return found
-
-
-def stubs(slug: str) -> dict[str, str]:
-    """A function that gives back its first argument, in place of each answer."""
-    notebook = read_exercise(harness.ROOT / "solutions" / slug / "exercise.py")
-    return {n: f"def {n}(x, *args, **kwargs):\n    return x" for n in solution_names(notebook)}
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
 def students(slug: str, count: int) -> Iterator[tuple[str, dict[str, str]]]:
@@ -110,7 +81,7 @@ def students(slug: str, count: int) -> Iterator[tuple[str, dict[str, str]]]:
 
     One right answer in three is written in another way than the course's own.
     """
-    wrong = catalogued(slug, "misconception") or list(stubs(slug).items())
+    wrong = catalogued(slug, "misconception")
     notebook = read_exercise(harness.ROOT / "solutions" / slug / "exercise.py")
     cell_of = solution_names(notebook)
     ways = {name: [source] for name, source in solutions(slug).items()}
@@ -396,7 +367,6 @@ def edge_cases() -> dict[str, Any]:
     from nbgrader.preprocessors import Execute
     from nbgrader.utils import determine_grade
 
-    from attn_course.exercises.assignment import load_assignment
     from attn_course.grading.sandbox import Zygote
     from attn_course.grading.verdict import grade_notebook
 

@@ -1,6 +1,9 @@
 """An answer of ``misconceptions.py`` or ``variants.py`` as the code cell of a student."""
 
 import ast
+import inspect
+import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 
 from attn_course.probes.catalogue import Misconception, Variant
@@ -29,6 +32,15 @@ def has_a_cell(one: Misconception) -> bool:
     return bool(one.steps) or one.function.__module__ != _FAMILIES
 
 
+def needs_closed(one: Misconception | Variant, forbidden: Iterable[str] = ()) -> bool:
+    """Whether an answer is made with what the jail refuses or seals: it says that instead."""
+    helpers = [one.function.__globals__.get(name) for name in one.function.__code__.co_names]
+    functions = [one.function, *filter(inspect.isfunction, helpers)]
+    text = "".join(textwrap.dedent(inspect.getsource(f)) for f in functions)
+    closed = ("functional.", "reference.", "decoding.")
+    return any(name in text for name in (*forbidden, *closed))
+
+
 def as_cell(slug: str, one: Misconception | Variant) -> str:
     """The module that holds an answer, without the catalogue's own parts."""
     name = "variants" if isinstance(one, Variant) else "misconceptions"
@@ -47,8 +59,39 @@ def as_cell(slug: str, one: Misconception | Variant) -> str:
     last = f"{one.of} = {one.function.__name__}"
     if isinstance(one, Misconception) and one.steps:
         last = (
-            f"def {one.of}(*args, **kwargs):\n"
-            f"    right, steps = WrongAnswers.faults[{one.of!r}, {one.name!r}]\n"
-            "    return right(*args, **steps, **kwargs)"
+            "def made(right, steps):\n"
+            "    return lambda *args, **kwargs: right(*args, **steps, **kwargs)\n"
+            f"{one.of} = made(*WrongAnswers.faults[{one.of!r}, {one.name!r}])"
         )
+    tree.body = _needed(tree.body, ast.parse(last), one.name if "faults" in last else "")
     return f"{UNREGISTERED}\n\n{ast.unparse(tree)}\n\n{last}\n"
+
+
+def _needed(body: list[ast.stmt], last: ast.AST, fault: str) -> list[ast.stmt]:
+    """The statements that an answer needs: the one that names its fault, and what they refer to."""
+    calls = [node for node in body if isinstance(node, ast.Expr) and fault]
+    kept: list[ast.AST] = [node for node in calls if fault in _constants(node)]
+    if fault and not kept:  # made in a loop: who knows by what
+        return body
+    waiting = [last, *kept]
+    while waiting:
+        names = {n.id for n in ast.walk(waiting.pop()) if isinstance(n, ast.Name)}
+        more = [node for node in body if node not in kept and _defined(node) & names]
+        kept += more
+        waiting += more
+    return [node for node in body if node in kept]
+
+
+def _constants(node: ast.AST) -> set[object]:
+    return {
+        n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    }
+
+
+def _defined(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return {node.name}
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {(name.asname or name.name).partition(".")[0] for name in node.names}
+    stored = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return {n.id for n in stored}

@@ -6,7 +6,6 @@ properties are untested. The notebook on disk is not changed.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import queue
@@ -20,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attn_course.exercises.assignment import Assignment, grade_metadata, load_assignment
+from attn_course.exercises.assignment import Assignment, load_assignment
 from attn_course.exercises.submission import (
     Submission,
     Unreadable,
@@ -192,31 +191,9 @@ def _assignment(
         else:
             result.complete = True
             return load_assignment(json.dumps(whole).encode(), slug)
-    for cell in notebook["cells"]:
-        meta = grade_metadata(cell) if isinstance(cell, dict) else {}
-        if meta.get("locked") and meta.get("checksum") not in (None, _checksum(cell, meta)):
-            result.notes.append(f"the cell {meta.get('grade_id')!r} is not as released")
     hidden = about.get("hidden", 0)
     result.untested = hidden if isinstance(hidden, int) else 0
     return load_assignment(data, slug or path.stem)
-
-
-def _checksum(cell: dict[str, Any], meta: dict[str, Any]) -> str:
-    """Repeat nbgrader's checksum, so that a learner needs no nbgrader."""
-    from attn_course.exercises.assignment import cell_source
-
-    grade = bool(meta.get("grade", False))
-    parts = [
-        cell_source(cell),
-        str(cell.get("cell_type")),
-        str(grade),
-        str(bool(meta.get("solution", False))),
-        str(bool(meta.get("locked", False))),
-        str(meta.get("grade_id")),
-    ]
-    if grade:
-        parts.append(str(float(meta.get("points", 0))))
-    return hashlib.md5("".join(parts).encode(), usedforsecurity=False).hexdigest()
 
 
 def _job(

@@ -28,14 +28,12 @@ class Submission:
         lost: grade ids of solution cells that are gone, each with the reason.
         notes: what a person may want to know; none of it costs points by itself.
         stripped: no cell carries a grade id of the assignment.
-        answers: text of the manually graded answers by grade id.
     """
 
     cells: tuple[dict[str, str], ...]
     lost: dict[str, str]
     notes: tuple[str, ...]
     stripped: bool
-    answers: dict[str, str]
 
 
 def read_file(path: Path) -> bytes:
@@ -120,7 +118,6 @@ def read_submission(notebook: dict[str, Any], assignment: Assignment) -> Submiss
     cells: list[dict[str, str]] = []
     notes: list[str] = []
     seen: dict[str, list[str]] = {}
-    answers: dict[str, str] = {}
     lost: dict[str, str] = {}
     tests = {test.grade_id for test in assignment.tests}
     solved = set(assignment.solutions.values())
@@ -143,7 +140,6 @@ def read_submission(notebook: dict[str, Any], assignment: Assignment) -> Submiss
         else:
             seen.setdefault(grade_id, []).append(source)
         if grade_id in assignment.manual:
-            answers[grade_id] = source
             continue
         if cell.get("cell_type") != "code":
             continue
@@ -162,7 +158,7 @@ def read_submission(notebook: dict[str, Any], assignment: Assignment) -> Submiss
     absent = [name for name in assignment.locked if name not in seen and name in assignment.cells]
     restored = [{"id": name, "source": assignment.locked[name]} for name in absent]
     notes += [f"the cell {name} is missing; ours was used" for name in absent]
-    return Submission(tuple(restored + cells), lost, tuple(notes), not seen, answers)
+    return Submission(tuple(restored + cells), lost, tuple(notes), not seen)
 
 
 def look_at(

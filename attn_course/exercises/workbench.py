@@ -7,66 +7,17 @@ ends, so that whoever waits can tell what takes long and can end it. The test ce
 of the notebook.
 """
 
-import ast
-import asyncio
 import contextlib
 import dataclasses
-import inspect
 import io
 import json
-import linecache
 import os
 import sys
 import traceback
-import types
 from typing import Any
 
 TEXT = 300  # characters of an error that are told
 SETUP = ("installed", "setup")  # cells that stand before all others
-
-
-class Shell:
-    """What is left of IPython: timing magics run their code, everything else does nothing."""
-
-    RUNS_ITS_BODY = ("time", "timeit", "capture", "prun")
-
-    def __init__(self, names: dict[str, Any]) -> None:
-        self.names = names
-
-    def run_cell_magic(self, name: str, line: str, body: str) -> None:
-        if name in self.RUNS_ITS_BODY:
-            exec(compile(body, "<magic>", "exec"), self.names)
-
-    def run_line_magic(self, name: str, line: str, *more: Any) -> None:
-        if name in self.RUNS_ITS_BODY:
-            exec(compile(line, "<magic>", "exec"), self.names)
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *args, **kwargs: None
-
-
-def as_python(source: str) -> str:
-    """A cell without its magics and shell commands; most have none of them."""
-    try:
-        compile(source, "<cell>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    except SyntaxError:
-        from IPython.core.inputtransformer2 import TransformerManager
-
-        return str(TransformerManager().transform_cell(source))
-    return source
-
-
-def run_cell(identity: str, source: str, names: dict[str, Any]) -> None:
-    """Execute one cell of the notebook in the learner's namespace."""
-    filename = f"<cell {identity}>"
-    text = as_python(source)
-    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    code = compile(text, filename, "exec", flags=flags, dont_inherit=True)
-    if code.co_flags & inspect.CO_COROUTINE:
-        asyncio.run(eval(code, names))
-    else:
-        exec(code, names)
 
 
 def missing(text: str) -> Any:
@@ -89,28 +40,27 @@ def work(job: dict[str, Any], tell: Any) -> None:
     import torch
 
     from attn_course.exercises.assignment import TestCell
-    from attn_course.exercises.shortcuts import closed_course, guarded
+    from attn_course.exercises.cells import new_namespace, run_cell
+    from attn_course.exercises.sealed import SealedError
+    from attn_course.exercises.shortcuts import closed, guarded
     from attn_course.exercises.testcell import run_locked, run_test, seeded
     from attn_course.probes.draw import choose_seed
 
     seed = choose_seed() if job["seed"] is None else job["seed"]
     tell({"seed": seed})
     torch.set_num_threads(1)
-    main = types.ModuleType("__main__")
-    learner = vars(main)
-    learner["get_ipython"] = lambda: Shell(learner)
-    sys.modules["__main__"] = main
+    learner = new_namespace()
     errors: dict[str, str] = {}
     with seeded(seed):
         for cell in job["cells"]:
             tell({"cell": cell["id"]})
             try:
                 with (
-                    closed_course(),
+                    closed(),
                     contextlib.redirect_stdout(io.StringIO()),
                     contextlib.redirect_stderr(io.StringIO()),
                 ):
-                    run_cell(cell["id"], cell["source"], learner)
+                    run_cell(cell["id"], cell["source"], learner, (SealedError,))
             except (Exception, SystemExit) as error:
                 text = f"{type(error).__name__}: {str(error)[:TEXT]}"
                 if cell["id"] in job["locked"]:

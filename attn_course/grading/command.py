@@ -87,23 +87,19 @@ def grade(
     slug: str,
     root: Path,
     source: Path | None,
-    workers: int,
-    scheduler: str | None,
     gradebook: str,
     json_path: str | None,
-    junit: Path | None,
     gradescope: Path | None,
     csv_path: str | None,
     csv_form: str,
-    tests_only: bool,
     feedback: Path | None,
     timeout: float,
     call_timeout: float,
-    seed: int | None,
-    sandbox: bool,
-    fresh: bool,
+    **settings: Any,
 ) -> int:
     """Carry the command out; its parameters are those of ``attn-course grade --help``.
+
+    ``settings`` are handed on to :func:`~attn_course.grading.run.grade_class`.
 
     Returns:
         The exit status.
@@ -117,7 +113,7 @@ def grade(
             )
         hand_ins = collect(submissions, slug)
         notebook = instructor_notebook(slug, root, source)
-        if not sandbox:
+        if not settings["sandbox"]:
             print(
                 "attn-course: warning: --no-sandbox: every submission can read and change what "
                 "you can",
@@ -129,22 +125,19 @@ def grade(
             slug=slug,
             gradebook=None if gradebook == "none" else gradebook,
             root=root,
-            tests_only=tests_only,
             journal=journal,
-            fresh=fresh,
-            seed=seed,
             limits=Limits(wall_seconds=timeout, call_seconds=call_timeout),
-            sandbox=sandbox,
             private=[submissions, *([source] if source else [])],
-            workers=workers,
-            scheduler=scheduler,
             progress=progress,
+            **settings,
         )
     except KeyboardInterrupt:
         progress.say("interrupted; run the same command again to go on")
         return 130
     except SandboxError as error:
-        hint = "" if scheduler else " (--no-sandbox grades without it, at your own risk)"
+        hint = (
+            "" if settings["scheduler"] else " (--no-sandbox grades without it, at your own risk)"
+        )
         progress.say(f"error: {error}{hint}")
         return 3
     except (GradebookError, JournalError, ValueError) as error:
@@ -155,7 +148,6 @@ def grade(
         return 2
     places = {item.student: item.place for item in hand_ins}
     forms: list[tuple[str | Path | None, Callable[[Any], object]]] = [
-        (junit, lambda path: exports.write_text(path, exports.to_junit(results, slug))),
         (gradescope, lambda path: exports.write_gradescope(results, path)),
         (csv_path, lambda path: _put(path, exports.to_csv(results, slug, form=csv_form))),
         (feedback, lambda path: write_feedback(results, path, places)),
@@ -234,7 +226,7 @@ def _table(results: list[Result]) -> None:
     print(f"{len(marks)} of {len(results)} have a score{mean}; seed {results[0].seed}")
     late = [result for result in results if "late" in result.notes]
     if late:
-        lost = sum(result.penalty for result in late)
+        lost = sum(result.late_penalty for result in late)
         print(f"{len(late)} came late; the late policy took {lost:g} points off")
     if waiting := sum(bool(result.pending) for result in results):
         print(

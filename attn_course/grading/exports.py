@@ -1,4 +1,4 @@
-"""Results in the forms that other programs read: JSON, JUnit, Gradescope, CSV."""
+"""Results in the forms that other programs read: JSON, Gradescope, CSV."""
 
 import csv
 import hashlib
@@ -11,14 +11,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-from xml.etree import ElementTree
 
-from attn_course.exercises.assignment import TestResult
 from attn_course.grading.results import Result
 
 FORMS = ("plain", "canvas", "moodle")
 _FORMULA = "-=+@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b"  # half and full width
-_NOT_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_json(results: Sequence[Result], assignment: str) -> dict[str, Any]:
@@ -29,78 +26,8 @@ def to_json(results: Sequence[Result], assignment: str) -> dict[str, Any]:
     return {
         "assignment": assignment,
         "seed": results[0].seed if results else None,
-        "submissions": [
-            {
-                "student": result.student,
-                "name": result.name,
-                "assignment": result.assignment,
-                "status": result.status,
-                "reason": result.reason,
-                "score": result.score,
-                "max_score": result.max_score,
-                "late_penalty": result.penalty,
-                "pending": list(result.pending),
-                "seed": result.seed,
-                "sandboxed": result.sandboxed,
-                "seconds": round(result.seconds, 4),
-                "notes": list(result.notes),
-                "tests": [_test_json(test) for test in result.tests],
-            }
-            for result in results
-        ],
+        "submissions": [result.as_json() for result in results],
     }
-
-
-def _test_json(test: TestResult) -> dict[str, Any]:
-    return {
-        "grade_id": test.grade_id,
-        "score": test.score,
-        "max": test.max,
-        "message": test.message,
-        "misconception": test.misconception,
-        "seconds": round(test.seconds, 4),
-    }
-
-
-def to_junit(results: Sequence[Result], assignment: str) -> bytes:
-    """Results as JUnit XML: a suite for each student, a case for each test."""
-    root = ElementTree.Element("testsuites", name=assignment)
-    for result in results:
-        failed = sum(test.score is not None and test.score < test.max for test in result.tests)
-        suite = ElementTree.SubElement(
-            root,
-            "testsuite",
-            name=_clean(result.student),
-            tests=str(max(1, len(result.tests))),
-            failures=str(failed),
-            errors=str(int(not result.tests)),
-            skipped=str(sum(test.score is None for test in result.tests)),
-            time=f"{result.seconds:.3f}",
-        )
-        if not result.tests:
-            case = ElementTree.SubElement(suite, "testcase", name=result.status)
-            ElementTree.SubElement(case, "error", message=_clean(result.reason))
-        for test in result.tests:
-            case = ElementTree.SubElement(
-                suite,
-                "testcase",
-                classname=assignment,
-                name=test.grade_id,
-                time=f"{test.seconds:.3f}",
-            )
-            if test.score is None:
-                ElementTree.SubElement(case, "skipped", message=_clean(test.message))
-            elif test.score < test.max:
-                title = test.misconception or f"{test.score:g} of {test.max:g} points"
-                failure = ElementTree.SubElement(case, "failure", message=_clean(title))
-                failure.text = _clean(test.message)
-    ElementTree.indent(root)
-    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
-
-
-def _clean(text: str) -> str:
-    """Text without the control characters that XML 1.0 forbids."""
-    return _NOT_XML.sub("?", text)
 
 
 def to_gradescope(result: Result) -> dict[str, Any]:
@@ -171,7 +98,7 @@ def to_csv(results: Sequence[Result], assignment: str, *, form: str = "plain") -
         whole, name = f"{r.max_score:g}", r.name or r.student
         if form == "plain":
             late = "late" if "late" in r.notes else ""
-            marks = [mark, whole, " ".join(r.pending), late, f"{r.penalty:g}"]
+            marks = [mark, whole, " ".join(r.pending), late, f"{r.late_penalty:g}"]
             cells = [r.student, r.name, assignment, *marks, r.status, r.reason]
             rows.writerow([_inert(cell) for cell in cells])
         elif form == "canvas":

@@ -59,8 +59,8 @@ def _summary(result: Result) -> str:
             f"<p>{escape(result.reason)}</p><p>This is no zero: nothing was counted.</p>"
         )
     lines = [f'<p class="score">{result.score:g} of {result.max_score:g} points</p>']
-    if result.penalty:
-        lines.append(f"<p>{result.penalty:g} points were taken off because it came late.</p>")
+    if result.late_penalty:
+        lines.append(f"<p>{result.late_penalty:g} points were taken off because it came late.</p>")
     if result.status != "graded":
         lines.append(f"<p>{escape(result.status.replace('_', ' '))}: {escape(result.reason)}</p>")
     if result.pending:

@@ -359,7 +359,7 @@ class GradebookWriter:
             tests=tuple(tests) if scores else result.tests,
             score=max(0.0, sum(scores) - penalty) if scores else None,
             max_score=most,
-            penalty=penalty,
+            late_penalty=penalty,
             pending=tuple(
                 test.grade_id
                 for test in tests

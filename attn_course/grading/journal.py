@@ -13,28 +13,16 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from attn_course.exercises.assignment import Assignment, TestResult
+from attn_course.exercises.assignment import Assignment
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits
 
-VERSION = 3
+VERSION = 4
 LOCK_SECONDS = 2.0  # for the workers of a run that was killed just now
 
 
 class JournalError(RuntimeError):
     """The journal cannot be used; the text says why."""
-
-
-def result_to_json(result: Result) -> dict[str, Any]:
-    """A result as plain JSON data."""
-    return {**vars(result), "tests": [vars(test) for test in result.tests]}
-
-
-def result_from_json(data: dict[str, Any]) -> Result:
-    """The inverse of :func:`result_to_json`."""
-    tests = tuple(TestResult(**test) for test in data["tests"])
-    lists = {name: tuple(data.get(name, ())) for name in ("notes", "pending")}
-    return Result(**{**data, **lists, "tests": tests})
 
 
 def run_key(assignment: Assignment, limits: Limits, *, sandbox: bool) -> str:
@@ -59,10 +47,8 @@ def _locked(path: Path) -> IO[bytes]:
         JournalError: another process holds it.
     """
     file = path.open("ab")
-    try:
-        import fcntl
-    except ImportError:  # Windows, where the jail cannot start either
-        return file
+    import fcntl
+
     until = time.monotonic() + LOCK_SECONDS
     while True:
         try:
@@ -114,7 +100,7 @@ class Journal:
                 self._secret = str(header["secret"])
                 self._files = {name: list(files) for name, files in header["files"].items()}
                 for line in lines:
-                    self._know(line["student"], line["file"], result_from_json(line["result"]))
+                    self._know(line["student"], line["file"], Result.from_json(line["result"]))
             except (AttributeError, KeyError, TypeError, ValueError):
                 same = False
         if same:
@@ -181,7 +167,7 @@ class Journal:
     def add(self, result: Result, key: str) -> None:
         """Keep a result whose gradebook rows are committed."""
         self._know(result.student, key, result)
-        self._append({"student": result.student, "file": key, "result": result_to_json(result)})
+        self._append({"student": result.student, "file": key, "result": result.as_json()})
 
     def close(self) -> None:
         """Close the file and let the next run have it."""

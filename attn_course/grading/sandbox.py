@@ -15,16 +15,16 @@ import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from attn_course.exercises.sealed import OPEN_PARTS
 from attn_course.grading import mounts
 from attn_course.grading.errors import SandboxError
 
 PACKAGE = Path(__file__).resolve().parent.parent
-JAIL_CODE = Path(__file__).resolve().parent / "jail"
-INSIDE_CODE, INSIDE_PACKAGE, HOME = "/opt/attn/jail", "/opt/attn/package", "/jail"
-OPEN_PARTS = (
-    *("__init__.py", "py.typed", "_checks.py", "masks.py", "data", "viz"),
-    *("probes/student.py", "probes/values.py", "probes/oracle.py", "probes/watch.py"),
+JAIL_FILES = (  # side by side in the jail
+    *sorted((PACKAGE / "grading" / "jail").glob("*.py")),
+    *(PACKAGE / "exercises" / name for name in ("cells.py", "sealed.py")),
 )
+INSIDE_CODE, INSIDE_PACKAGE, HOME = "/opt/attn/jail", "/opt/attn/package", "/jail"
 START_SECONDS = 180.0  # three on a quiet machine
 
 
@@ -40,7 +40,6 @@ class Limits:
     file_bytes: int = 16 << 20
     home_megabytes: int = 64
     processes: int = 64
-    output_characters: int = 100_000
 
 
 def still_open(forbidden: Sequence[str]) -> tuple[str, ...]:
@@ -86,13 +85,12 @@ def _bubblewrap(private: Iterable[Path]) -> list[str]:
         if installed.is_dir():  # installed from a wheel: the answers would lie in site-packages
             command += ["--tmpfs", str(installed)]
             frozen.append(str(installed))
-    command += ["--ro-bind", str(JAIL_CODE), INSIDE_CODE]
+    for file in JAIL_FILES:
+        command += ["--ro-bind", str(file), f"{INSIDE_CODE}/{file.name}"]
     for part in OPEN_PARTS:
         if (PACKAGE / part).exists():
             inside = f"{INSIDE_PACKAGE}/attn_course/{part}"
             command += ["--ro-bind", str(PACKAGE / part), inside]
-    sealed_probes = f"{INSIDE_PACKAGE}/attn_course/probes/__init__.py"
-    command += ["--ro-bind", str(JAIL_CODE / "sealed_probes.py"), sealed_probes]
     command += ["--tmpfs", HOME, "--chdir", HOME, "--clearenv"]
     for name, value in mounts.environment(HOME, f"{INSIDE_PACKAGE}").items():
         command += ["--setenv", name, value]
@@ -201,7 +199,9 @@ class Zygote:
         (scratch / "home").mkdir()
         inside = scratch / "package" / "attn_course"
         (inside / "probes").mkdir(parents=True)
-        shutil.copy(JAIL_CODE / "sealed_probes.py", inside / "probes" / "__init__.py")
+        (scratch / "jail").mkdir()
+        for file in JAIL_FILES:
+            shutil.copy(file, scratch / "jail")
         for part in OPEN_PARTS:
             source = PACKAGE / part
             if source.is_dir():
@@ -209,7 +209,7 @@ class Zygote:
             elif source.exists():
                 shutil.copy(source, inside / part)
         environment = mounts.environment(str(scratch / "home"), str(scratch / "package"))
-        return [sys.executable, str(JAIL_CODE / "zygote.py"), number, "open"], environment
+        return [sys.executable, str(scratch / "jail" / "zygote.py"), number, "open"], environment
 
     def spawn(
         self, limits: Limits, forbidden: Sequence[str] = ()

@@ -63,7 +63,6 @@ class Session:
         self.cells = [dict(cell) for cell in cells]
         self.errors: dict[str, Any] = {}
         self.names: frozenset[str] = frozenset()
-        self.output = ""
         self.ended: dict[str, Any] | None = None  # the zygote's report
         self._hung_up = False  # it lived on when its connection had been closed
         self.lost: str | None = None  # why it cannot be called any more
@@ -104,7 +103,6 @@ class Session:
             raise self._lost("the jail answered garbage after running the cells")
         self.errors = errors
         self.names = frozenset(name for name in names if type(name) is str)
-        self.output = str(report.get("output", ""))[: self.limits.output_characters]
 
     def restart(self) -> None:
         """After a death: the cells once more in a fresh process, in the time that is left."""

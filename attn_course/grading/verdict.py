@@ -95,8 +95,6 @@ def _grade(
             score=sum(scores) if scores else None,
             tests=tests,
             notes=submission.notes,
-            answers={name: plain_text(text) for name, text in submission.answers.items()},
-            output=plain_text(session.output),
         )
 
 

@@ -1,6 +1,5 @@
 """Grade in several processes of this machine; one that dies is replaced."""
 
-import concurrent.futures
 import contextlib
 import ctypes
 import gc
@@ -10,7 +9,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from attn_course.grading.errors import SandboxError
@@ -27,13 +27,15 @@ from attn_course.grading.pool import (
 )
 from attn_course.grading.results import Result
 
-ATTEMPTS = 3  # as they come, alone, alone again
+ATTEMPTS = 3  # a submission may have been near when something else ended its process
 PR_SET_PDEATHSIG = 1
 
 
-def _prepare_worker(settings: Settings, parent: int, counter: Any, forked: bool) -> None:
-    """Leave Ctrl-C to the parent, end when the parent does, have the jail at hand."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _work(
+    pipe: Connection, grade: Any, settings: Settings, parent: int, number: int, forked: bool
+) -> None:
+    """The life of a worker: a task comes, its result goes, or what keeps the jail from starting."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a verdict without end ends this process
     if forked:
         # At once: a fork holds the locks of its parent, and the next run would find them taken.
@@ -46,14 +48,18 @@ def _prepare_worker(settings: Settings, parent: int, counter: Any, forked: bool)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    with counter.get_lock():
-        number = counter.value
-        counter.value += 1
     keep_to_one_core(number)
     with contextlib.suppress(SandboxError):  # the first task will say so
         zygote_of_this_process(settings, wait=False)
         load_grader()
         gc.freeze()
+    with contextlib.suppress(EOFError):
+        while True:
+            try:
+                found = grade(pipe.recv(), settings, may_die=True)
+            except SandboxError as error:
+                found = error
+            pipe.send(found)
 
 
 def _context(settings: Settings) -> Any:
@@ -70,8 +76,8 @@ def _context(settings: Settings) -> Any:
     return multiprocessing.get_context("spawn")
 
 
-class _Workers:
-    """Processes of which at most ``count`` tasks are in flight, so that a crash has few suspects.
+class _Team:
+    """Processes that grade one task each at a time, so that one that dies is known by its task.
 
     Args:
         settings: the same for every task.
@@ -80,77 +86,74 @@ class _Workers:
 
     def __init__(self, settings: Settings, count: int) -> None:
         self.settings, self.count = settings, count
-        self.too_slow = False  # a process of the last crash was ended by its alarm
-        self._pool = self._new()
+        self._processes: dict[Connection, Any] = {}
+        self._idle: list[Connection] = []
 
-    def _new(self) -> concurrent.futures.ProcessPoolExecutor:
+    def _start(self) -> Connection:
         context = _context(self.settings)
-        forked = context.get_start_method() == "fork"
-        if forked:
+        if forked := context.get_start_method() == "fork":
             load_grader()
             zygote_of_this_process(self.settings)
             gc.freeze()  # no collection in a worker need look at, and copy, what is shared
-        return concurrent.futures.ProcessPoolExecutor(
-            self.count,
-            mp_context=context,
-            initializer=_prepare_worker,
-            initargs=(self.settings, os.getpid(), context.Value("i", 0), forked),
-        )
+        ours: Connection
+        ours, theirs = context.Pipe()
+        about = (self.settings, os.getpid(), len(self._processes), forked)
+        process = context.Process(target=_work, args=(theirs, grade_task, *about), daemon=True)
+        process.start()
+        theirs.close()  # so that the end of the process is the end of what ours can read
+        self._processes[ours] = process
+        return ours
 
-    def grade(self, tasks: list[Task], *, at_once: int) -> Iterator[Result | Task]:
-        """Results as they are ready; a task that was in flight at a crash comes back as itself."""
-        waiting = list(reversed(tasks))
-        in_flight: dict[concurrent.futures.Future[Result], Task] = {}
-        while waiting or in_flight:
-            if not self._send(waiting, in_flight, at_once) and not in_flight:
-                self.restart()
-                continue
-            ready, _ = concurrent.futures.wait(in_flight, return_when="FIRST_COMPLETED")
-            broken = False
-            outcomes: list[Result | Task] = []
-            for future in ready:
-                task = in_flight.pop(future)
-                try:
-                    outcomes.append(future.result())
-                except concurrent.futures.BrokenExecutor:
-                    broken = True
-                    outcomes.append(task)
-            if broken:
-                outcomes += in_flight.values()
-                in_flight.clear()
-            else:
-                self._send(waiting, in_flight, at_once)  # no worker waits until these are written
-            if broken:
-                self.restart()
-            yield from outcomes
+    def grade(self, tasks: Sequence[Task]) -> Results:
+        """Results as they are ready; a task whose process dies is done again, in a new one.
 
-    def _send(
-        self,
-        waiting: list[Task],
-        in_flight: dict[concurrent.futures.Future[Result], Task],
-        at_once: int,
-    ) -> bool:
-        """Give the workers what they have room for; False when they have died."""
+        Raises:
+            SandboxError: the jail cannot start.
+        """
+        waiting = [(task, 1) for task in reversed(tasks)]
+        busy: dict[Connection, tuple[Task, int]] = {}
+        while waiting or busy:
+            over = wait(list(busy)) if busy else []
+            ready = [(pipe, *busy.pop(pipe)) for pipe in list(busy) if pipe in over]
+            found = []
+            for pipe, task, attempt in ready:
+                outcome = self._outcome(pipe, task, attempt)
+                if isinstance(outcome, SandboxError):
+                    raise outcome
+                if isinstance(outcome, Result):
+                    found.append(outcome)
+                else:
+                    waiting.append((task, attempt + 1))
+            while waiting and len(busy) < self.count:  # before these are written
+                pipe = self._idle.pop() if self._idle else self._start()
+                busy[pipe] = waiting.pop()
+                with contextlib.suppress(BrokenPipeError):  # reading will tell that it has died
+                    pipe.send(busy[pipe][0])
+            yield from found
+
+    def _outcome(self, pipe: Any, task: Task, attempt: int) -> Result | SandboxError | None:
+        """What a worker gave; None when it died and the task should be tried again."""
         try:
-            while waiting and len(in_flight) < at_once:
-                future = self._pool.submit(grade_task, waiting[-1], self.settings, may_die=True)
-                in_flight[future] = waiting.pop()
-        except concurrent.futures.BrokenExecutor:
-            return False
-        return True
-
-    def restart(self) -> None:
-        """Replace every process."""
-        self.end()
-        self._pool = self._new()
+            found: Result | SandboxError = pipe.recv()
+        except (EOFError, ConnectionResetError):
+            process = self._processes.pop(pipe)
+            pipe.close()
+            process.join()
+            if process.exitcode == -signal.SIGALRM:
+                seconds = f"{self.settings.verdict_seconds:g} s"
+                return failed_result(task, self.settings, f"its verdict took more than {seconds}")
+            why = "the grading process died each time it was graded (out of memory?)"
+            return None if attempt < ATTEMPTS else failed_result(task, self.settings, why)
+        self._idle.append(pipe)
+        return found
 
     def end(self) -> None:
         """Kill every process; none holds anything that is not written elsewhere."""
-        processes = list((self._pool._processes or {}).values())
-        for process in processes:
+        for process in self._processes.values():
             process.kill()
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        self.too_slow = any(process.exitcode == -signal.SIGALRM for process in processes)
+        for pipe, process in self._processes.items():
+            process.join()
+            pipe.close()
 
 
 def run_processes(
@@ -158,34 +161,15 @@ def run_processes(
 ) -> Results:
     """Grade in ``workers`` processes; a worker that dies is replaced and its task done again.
 
-    A task that is in flight when a worker dies is done again, then alone; if its worker dies once
-    more its result is a failure with a reason, and the batch goes on. Nothing else is in flight
-    until the result of ``first`` has been taken.
+    If the workers of a task die each time, its result is a failure with a reason, and the batch
+    goes on. Nothing else is begun until the result of ``first`` has been taken.
 
     Raises:
         SandboxError: the jail cannot start.
     """
-    pool = _Workers(settings, workers)
+    team = _Team(settings, workers)
     try:
-        for left, at_once in (([first], 1), (list(tasks), workers + 1)):
-            yield from _with_retries(pool, left, at_once)
+        yield from team.grade([first])
+        yield from team.grade(tasks)
     finally:
-        pool.end()
-
-
-def _with_retries(pool: _Workers, left: list[Task], at_once: int) -> Results:
-    settings = pool.settings
-    for _ in range(ATTEMPTS):
-        suspects = []
-        for outcome in pool.grade(left, at_once=at_once):
-            if not isinstance(outcome, Task):
-                yield outcome
-            elif at_once == 1 and pool.too_slow:
-                seconds = f"{settings.verdict_seconds:g} s"
-                yield failed_result(outcome, settings, f"its verdict took more than {seconds}")
-            else:
-                suspects.append(outcome)
-        left, at_once = suspects, 1
-    for task in left:
-        why = "the grading process died each time it was graded (out of memory?)"
-        yield failed_result(task, settings, why)
+        team.end()

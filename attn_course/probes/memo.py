@@ -7,6 +7,7 @@ numbers. Nothing is kept unless the grader asks for it with ``remembering``.
 """
 
 import contextlib
+import ctypes
 import dataclasses
 import dis
 import functools
@@ -63,6 +64,7 @@ class Memo:
             self._numbers -= self.kept.popitem(last=False)[1][1]
 
 
+_MT19937_BYTES = 4 * 625  # its words and its place among them
 _active: ContextVar[Memo | None] = ContextVar("attn_course_memo", default=None)
 
 
@@ -107,8 +109,11 @@ def remembered(
 
 
 def _random_state() -> tuple[Any, ...]:
-    numpys = np.random.get_state(legacy=False)["state"]  # noqa: NPY002  a test may draw from it
-    drawn = numpys["key"].tobytes(), numpys["pos"]
+    drawn: Any = np.random.mtrand.get_bit_generator()  # a test may draw from it
+    if type(drawn) is np.random.MT19937:  # its state as Python numbers takes longer than most work
+        drawn = ctypes.string_at(drawn.ctypes.state_address, _MT19937_BYTES)
+    else:
+        drawn = repr(drawn.state)
     return torch.get_rng_state().numpy().tobytes(), drawn, random.getstate()
 
 

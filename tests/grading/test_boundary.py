@@ -1,12 +1,10 @@
 """What crosses between a test cell and the jail; the real sets grade alike on both sides."""
 
 import dataclasses
-import inspect
 import os
 import random
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from cells import as_cell, has_a_cell
+from cells import as_cell, has_a_cell, needs_closed
 from classroom import SOLUTIONS, TESTS, notebook
 from trial import Trial
 
@@ -337,21 +335,16 @@ def sample(load: Callable[[str], list[Any]], count: int) -> list[Any]:
 def misconceptions(slug: str) -> list[Any]:
     module = load_module(ROOT / "solutions" / slug / "misconceptions.py", f"jail_mis_{slug}")
     found = collect(module).misconceptions
-    return [one for one in found if not shortcut(slug, one) and has_a_cell(one)]
+    return [
+        one
+        for one in found
+        if has_a_cell(one) and not needs_closed(one, assignment(slug).forbidden.get(one.of, ()))
+    ]
 
 
 def variants(slug: str) -> list[Any]:
     module = load_module(ROOT / "solutions" / slug / "variants.py", f"jail_var_{slug}")
     return list(collect_variants(module))
-
-
-def shortcut(slug: str, one: Any) -> bool:
-    """A misconception made with what the jail refuses or seals: it says that instead."""
-    helpers = [one.function.__globals__.get(name) for name in one.function.__code__.co_names]
-    functions = [one.function, *filter(inspect.isfunction, helpers)]
-    text = "".join(textwrap.dedent(inspect.getsource(f)) for f in functions)
-    sealed = ("functional.", "reference.", "decoding.")
-    return any(name in text for name in (*assignment(slug).forbidden.get(one.of, ()), *sealed))
 
 
 @pytest.mark.parametrize("slug", SLUGS)

@@ -5,7 +5,6 @@ import io
 import json
 import re
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given, settings
@@ -52,6 +51,7 @@ def test_json_has_the_documented_fields_and_types() -> None:
         "seconds": float,
         "notes": list,
         "tests": list,
+        "comments": dict,
     }
     for one in found["submissions"]:
         assert set(one) == {*fields, "score"}
@@ -62,30 +62,6 @@ def test_json_has_the_documented_fields_and_types() -> None:
     assert [one["score"] for one in found["submissions"]] == [2.5, None, None]
     assert found["submissions"][0]["tests"][1]["misconception"] == "swapped the axes"
     assert found["submissions"][0]["tests"][2]["score"] is None
-
-
-def test_junit_counts_what_it_lists() -> None:
-    root = ElementTree.fromstring(exports.to_junit(CLASS, "small"))
-    assert root.tag == "testsuites"
-    for suite in root:
-        cases = suite.findall("testcase")
-        assert suite.get("tests") == str(len(cases))
-        assert suite.get("failures") == str(len(suite.findall("testcase/failure")))
-        assert suite.get("errors") == str(len(suite.findall("testcase/error")))
-        assert suite.get("skipped", "0") == str(len(suite.findall("testcase/skipped")))
-    ada, bob, _ = root
-    assert [len(case) for case in ada] == [0, 1, 1], "what was not graded is no success"
-    assert bob[0][0].tag == "error"
-    assert ada[1][0].get("message") == "swapped the axes"
-
-
-@given(st.text(alphabet=st.characters(codec=None), max_size=40))
-@quick
-def test_junit_is_xml_whatever_a_submission_says(text: str) -> None:
-    evil = result(text, tests=(One("f-a", 0.0, 1.0, text, text),), reason=text)
-    lost = result(text, tests=(), score=None, status="timeout", reason=text)
-    root = ElementTree.fromstring(exports.to_junit([evil, lost], "small"))
-    assert len(root.findall(".//testcase")) == 2
 
 
 def test_gradescope_has_no_score_where_nothing_was_graded(tmp_path: Path) -> None:
@@ -124,7 +100,7 @@ def read(text: str) -> list[list[str]]:
 
 
 def test_csv_leaves_the_mark_empty_where_nothing_was_graded() -> None:
-    named = result(name="Ada L", notes=("late",), penalty=0.5, pending=("report",))
+    named = result(name="Ada L", notes=("late",), late_penalty=0.5, pending=("report",))
     rows = read(exports.to_csv([named, *CLASS[1:]], "small"))
     columns = ["student", "name", "assignment", "score", "max_score", "pending", "late"]
     assert rows[0] == [*columns, "late_penalty", "status", "reason"]

@@ -79,7 +79,6 @@ def run_grade(folder: Path) -> int:
         scheduler=None,
         gradebook="sqlite:///gradebook.db",
         json_path=None,
-        junit=None,
         gradescope=None,
         csv_path=None,
         csv_form="plain",

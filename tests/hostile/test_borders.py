@@ -1,6 +1,5 @@
 """What one submission does stays in its own status, its own process and its own time."""
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import json
@@ -10,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -309,12 +309,12 @@ def test_the_solution_is_graded_before_anything_of_a_student_runs(
 ) -> None:
     begun: list[str] = []
 
-    def submitted(self: Any, function: Any, task: pool.Task, *more: Any, **options: Any) -> Any:
-        begun.append(task.student)
-        return submit(self, function, task, *more, **options)
+    def sent(self: Any, message: Any) -> None:
+        begun.extend([message.student] if isinstance(message, pool.Task) else [])
+        send(self, message)
 
-    submit = concurrent.futures.ProcessPoolExecutor.submit
-    monkeypatch.setattr(concurrent.futures.ProcessPoolExecutor, "submit", submitted)
+    send = Connection.send
+    monkeypatch.setattr(Connection, "send", sent)
     handed = [HandIn(student="mallory", data=notebook(FLOOD, "assert answer(1) == 1"))]
     with pytest.raises(AssignmentError):
         grade_class(handed, notebook=notebook(gives("2"), "assert answer(1) == 1"), slug="b")

@@ -15,7 +15,6 @@ import psutil
 import pytest
 import target
 
-from attn_course.grading.journal import result_to_json
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Zygote
 
@@ -95,7 +94,7 @@ def test_an_attack_gains_nothing(
 
     assert not result.score, f"{result.score} points: {result.tests}"
     assert result.status in ("graded", "timeout", "sandbox_error"), result.status
-    told = json.dumps(result_to_json(result))
+    told = json.dumps(result.as_json())
     for secret in (canary, target.SECRET, "BEGIN SOLUTION", "root:x:0", "logsumexp trick"):
         assert secret not in told
     assert seconds <= target.LIMITS.wall_seconds + 2

@@ -28,12 +28,12 @@ import importlib
 import importlib.util
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from types import FunctionType, ModuleType
+from collections.abc import Iterable, Sequence
+from types import ModuleType
 from typing import Any
 
 import torch
-from sealed import SealedFinder
+from sealed import SealedFinder, operators_of, refuse_in_place, refusing
 
 AUTOGRAD = "autograd"
 IMPORT = "import "
@@ -45,28 +45,6 @@ PYTHON_HOMES = (
 WRITTEN_OUT = ("torch._refs", "torch._decomp")  # torch's own operators once more, in Python
 BACKENDS = ("CPU", "SparseCPU", "SparseCsrCPU", "QuantizedCPU", "NestedTensorCPU", "MkldnnCPU")
 SCRIPT = ("_jit_", "_create_function", "parse_ir", "import_ir", "_import_ir", "_load_for")
-WORDS = "this question asks you to write it yourself: using {} is not allowed here"
-
-
-class ForbiddenShortcut(RuntimeError):
-    """The submission called what the question asks to be written."""
-
-
-def _refusing(name: str) -> Callable[..., Any]:
-    """A function that refuses; it needs no name of this module, so nothing here is worth patching.
-
-    One that lost a default, say, could only fail in another way: there is no way to the original.
-    """
-
-    def refuse(
-        *args: Any,
-        _kind: type = ForbiddenShortcut,
-        _text: str = WORDS.format(name),
-        **kwargs: Any,
-    ) -> Any:
-        raise _kind(_text)
-
-    return refuse
 
 
 def prepare() -> None:
@@ -141,15 +119,14 @@ def _base(operator: str) -> str:
 
 def _remove_torch_name(name: str) -> None:
     last = name.rpartition(".")[2]
-    known = [f"aten::{lead}{last}" for lead in ("", "_", "special_", "linalg_")]
-    operators = [operator for base in known for operator in _by_name().get(base, ())]
+    operators = [operator for base in operators_of(name) for operator in _by_name().get(base, ())]
     if operators:
         _replace_operators(operators, name)
     places = [*map(importlib.import_module, PYTHON_HOMES), torch, torch.Tensor]
     places += [module for n, module in list(sys.modules.items()) if n.startswith(WRITTEN_OUT)]
     found = [vars(at)[n] for at in places for n in (last, f"_{last}") if n in vars(at)]
     for function in found:
-        _new_body(function, name)
+        refuse_in_place(function, name)
     if not operators and not found:
         raise ValueError(f"forbidden: torch has nothing that is called {name!r}")
 
@@ -163,27 +140,16 @@ def _replace_operators(operators: Iterable[str], name: str, keys: Sequence[str] 
         library = torch._C._dispatch_library("IMPL", "aten", key, __file__, 1)
         for operator in operators:
             if operator.startswith("aten::"):
-                library.impl(operator.removeprefix("aten::"), key, _refusing(name))
+                library.impl(operator.removeprefix("aten::"), key, refusing(name))
         # nobody may let go of it: that would bring the operators back
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
-
-
-def _new_body(function: Any, name: str) -> None:
-    """The same function object, wherever it was copied to, with a body that refuses."""
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    if type(function) is FunctionType:
-        new = _refusing(name)
-        free = function.__code__.co_freevars
-        function.__code__ = new.__code__.replace(co_freevars=free)
-        function.__kwdefaults__ = new.__kwdefaults__
 
 
 def _replace_name(module: ModuleType, attribute: str, name: str) -> None:
     if not hasattr(module, attribute):
         raise ValueError(f"forbidden: {module.__name__} has no {attribute!r}")
-    _new_body(getattr(module, attribute), name)
-    setattr(module, attribute, _refusing(name))
+    refuse_in_place(getattr(module, attribute), name)
+    setattr(module, attribute, refusing(name))
 
 
 def _hide_module(name: str) -> None:
@@ -194,7 +160,7 @@ def _hide_module(name: str) -> None:
             members = vars(value).values() if isinstance(value, type) else [value]
             for member in members:
                 if str(getattr(member, "__module__", "")).startswith(name):
-                    _new_body(member, name)
+                    refuse_in_place(member, name)
     sys.meta_path.insert(0, SealedFinder(name))
     parent, _, last = name.rpartition(".")
     if parent in sys.modules and last in vars(sys.modules[parent]):
@@ -205,18 +171,18 @@ def _remove_autograd() -> None:
     """Backward: the engine's only entry, a slot of a C type. Forward: the operators of duals."""
     engine = torch._C._ImperativeEngine
     for name in ("run_backward", "queue_callback"):
-        _slots(engine)[name] = _refusing(AUTOGRAD)
+        _slots(engine)[name] = refusing(AUTOGRAD)
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(engine))
     operators = [o for o in _operators() if _base(o) in DERIVATIVES]
     _replace_operators(operators, AUTOGRAD, keys=("CPU", "AutogradCPU"))
     nodes = (torch._C.TensorBase, "grad_fn"), (torch._C._FunctionBase, "next_functions")
     for kind, name in nodes:  # a node can be called by itself
-        _slots(kind)[name] = property(_refusing(AUTOGRAD))
+        _slots(kind)[name] = property(refusing(AUTOGRAD))
         ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
     for name in [name for name in vars(torch._C) if name.startswith(SCRIPT)]:
-        setattr(torch._C, name, _refusing(AUTOGRAD))  # aten::grad of TorchScript is no operator
+        setattr(torch._C, name, refusing(AUTOGRAD))  # aten::grad of TorchScript is no operator
     for name in ("__init__", "define", "create_function"):
-        setattr(torch._C.CompilationUnit, name, _refusing(AUTOGRAD))
+        setattr(torch._C.CompilationUnit, name, refusing(AUTOGRAD))
 
 
 def _slots(kind: type) -> dict[str, Any]:

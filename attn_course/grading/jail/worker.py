@@ -4,31 +4,26 @@ Everything here may be tampered with by the code it runs: it holds nothing worth
 answers are data that the trusted side checks.
 """
 
-import ast
 import builtins
-import contextlib
 import gc
 import importlib
-import inspect
 import io
-import linecache
 import os
 import random
 import socket
 import sys
 import traceback
-import types
 from typing import Any
 
+import cells
 import crossing
 import numpy as np
-import sealed
 import torch
 import wire
-from sealed import SealedError
-from shortcuts import ForbiddenShortcut
+from sealed import ForbiddenShortcut, SealedError, SealedFinder
 
 MAX_TEXT = 2000
+SKIPPED = (ForbiddenShortcut, SealedError)
 BUILTIN_ERRORS = {
     name
     for name, value in vars(builtins).items()
@@ -36,35 +31,10 @@ BUILTIN_ERRORS = {
 }
 
 
-class Output(io.TextIOBase):
-    """Standard output and error of the submission, cut at a limit."""
-
-    def __init__(self, limit: int) -> None:
-        self.left = limit
-        self.parts: list[str] = []
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        text = str(text)
-        if self.left > 0:
-            self.parts.append(text[: self.left])
-            self.left -= len(text)
-        return len(text)
-
-    def take(self) -> str:
-        """What was written since the last call."""
-        text = "".join(self.parts)
-        self.parts.clear()
-        return text
-
-
 def warm_up() -> None:
     """Import and touch what every submission needs, once, before the first fork."""
+    import IPython.display  # noqa: F401
     import matplotlib
-    from IPython.core.interactiveshell import InteractiveShell
-    from traitlets.config import Config
 
     matplotlib.use("Agg")
     import matplotlib.pyplot
@@ -72,101 +42,39 @@ def warm_up() -> None:
     from attn_course.probes import student
 
     torch.set_num_threads(1)
-    config = Config()
-    config.HistoryManager.enabled = False
-    config.InteractiveShell.colors = "NoColor"
-    shell = InteractiveShell.instance(config=config)
-    quiet_shell(shell)
-    sealed.install()
+    sys.meta_path.append(SealedFinder("attn_course"))  # what the jail does not have of the course
     for name in ("reference", "masks", "probes.watch"):  # set-up cells import the first two
         importlib.import_module(f"attn_course.{name}")
     x = torch.randn(2, 3, requires_grad=True)
     x.softmax(-1).sum().backward()
     torch.nn.Linear(3, 2)(x.detach())
     student.peak_memory(lambda y: y.exp().sum(), x)  # imports half of torch the first time
-    shell.transform_cell("%matplotlib inline")
+    cells.as_python("%matplotlib inline")
     seed(0)
     # What is here now is never garbage; a collection would write to every page that it looks at.
     gc.collect()
     gc.freeze()
 
 
-def quiet_shell(shell: Any) -> None:
-    """Magics and shell commands that need a front end, a network or a process do nothing here."""
-    shell.enable_matplotlib = shell.enable_gui = lambda *args, **kwargs: (None, None)
-
-    def not_run(command: str, *args: Any, **kwargs: Any) -> list[str]:
-        print(f"not run while grading: {str(command)[:80]}")
-        return []
-
-    shell.system = shell.getoutput = shell.system_raw = shell.system_piped = not_run
-    for name in ("pip", "conda", "mamba", "uv"):
-        shell.register_magic_function(not_run, "line", name)
-
-
-def as_python(shell: Any, source: str, filename: str) -> tuple[str, ast.Module]:
-    """A cell without its magics and shell commands, and parsed; most have none of them.
-
-    Raises:
-        SyntaxError: it is no Python even so.
-    """
-    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    try:
-        return source, compile(source, filename, "exec", flags, dont_inherit=True)
-    except (SyntaxError, ValueError):
-        source = str(shell.transform_cell(source))
-        return source, ast.parse(source, filename)
-
-
 class Worker:
     """The submission's namespace, and the objects that the trusted side holds handles of."""
 
-    def __init__(self, connection: socket.socket, output: Output) -> None:
-        from IPython.core.interactiveshell import InteractiveShell
-
+    def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self.output = output
-        self.shell = InteractiveShell.instance()
-        self.names: dict[str, Any] = self.shell.user_ns
+        self.names: dict[str, Any] = {}
         self.objects: dict[int, object] = {}
 
-    def run_cells(self, cells: list[dict[str, str]]) -> dict[str, Any]:
+    def run_cells(self, given: list[dict[str, str]]) -> dict[str, Any]:
         """Run the cells in order; an error ends its own cell only."""
-        main = types.ModuleType("__main__")
-        main.__dict__.update(self.names)
-        self.names = main.__dict__
-        self.shell.user_module, self.shell.user_ns = main, self.names  # %%time runs code there
-        sys.modules["__main__"] = main
+        self.names = cells.new_namespace()
         errors = {}
-        for cell in cells:
+        for cell in given:
             try:
-                self.run_cell(cell["id"], cell["source"])
+                cells.run_cell(cell["id"], cell["source"], self.names, SKIPPED)
             except BaseException as error:
                 errors[cell["id"]] = describe(error)
         names = [name for name in self.names if type(name) is str]
-        return {"errors": errors, "names": names, "output": self.output.take()}
-
-    def run_cell(self, identity: str, source: str) -> None:
-        """Compile one cell as IPython would (magics included) and execute it."""
-        filename = f"<cell {identity}>"
-        linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-        text, tree = as_python(self.shell, source, filename)
-        if text is not source:
-            linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-        for statement in tree.body:  # one that only compares with a shortcut is left out
-            with contextlib.suppress(ForbiddenShortcut, SealedError):
-                self.execute(ast.Module([statement], tree.type_ignores), filename)
-
-    def execute(self, tree: ast.Module, filename: str) -> None:
-        """Run statements in the submission's namespace."""
-        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        code = compile(tree, filename, "exec", flags=flags, dont_inherit=True)
-        if code.co_flags & inspect.CO_COROUTINE:
-            import asyncio
-
-            asyncio.run(eval(code, self.names))
-        else:
-            exec(code, self.names)
+        return {"errors": errors, "names": names}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Carry out one request of the trusted side."""
@@ -179,9 +87,9 @@ class Worker:
             return {"ok": target}
         if operation == "next":
             try:
-                return {"ok": [next(target)], "output": self.output.take()}
+                return {"ok": [next(target)]}
             except StopIteration:
-                return {"ok": [], "output": self.output.take()}
+                return {"ok": []}
         if operation != "call":
             raise ValueError(f"unknown operation {operation!r}")
         args, kwargs = request["args"], request["kwargs"]
@@ -192,7 +100,7 @@ class Worker:
         result = target(*args, **kwargs)
         changed = any(wire.raw(x) != old for x, old in zip(watched, before, strict=True))
         nan = target.watch.nan if isinstance(target, _Helped) else None
-        return {"ok": result, "changed": changed, "nan": nan, "output": self.output.take()}
+        return {"ok": result, "changed": changed, "nan": nan}
 
     def target(self, request: dict[str, Any]) -> Any:
         """The name, object, attribute or method that a request is about."""
@@ -258,7 +166,7 @@ class Worker:
         try:
             reply = self.answer(request)
         except BaseException as error:
-            reply = {"exc": describe(error), "output": self.output.take()}
+            reply = {"exc": describe(error)}
         try:
             wire.send(self.connection, reply, self.hold)
         except (wire.WireError, RecursionError, MemoryError) as error:
@@ -321,9 +229,8 @@ def describe(error: BaseException) -> dict[str, Any]:
     return {"type": type(error).__name__[:80], "kinds": kinds, "text": text, "where": where}
 
 
-def serve(connection: socket.socket, *, output_limit: int) -> None:
+def serve(connection: socket.socket) -> None:
     """Become the worker of one submission; never returns."""
-    output = Output(output_limit)
-    sys.stdout = sys.stderr = output
+    sys.stdout = sys.stderr = open(1, "w", errors="replace", closefd=False)  # noqa: SIM115
     sys.stdin = io.StringIO("")
-    Worker(connection, output).loop()
+    Worker(connection).loop()

@@ -58,7 +58,7 @@ def be_submission(order: dict[str, Any], connection: socket.socket, hidden: list
     confine.limit_resources(limits)
     if confined:
         confine.filter_system_calls()
-    worker.serve(connection, output_limit=int(limits["output_characters"]))
+    worker.serve(connection)
 
 
 def _close_but(kept: int) -> None:
@@ -75,14 +75,13 @@ class Templates:
 
     def pass_on(self, refused: tuple[str, ...], message: bytes, descriptors: list[int]) -> None:
         """Give an order to the process that lacks ``refused``; made when there is none."""
-        if refused not in self._found:
-            self._found[refused] = self._new(refused)
-        try:
-            socket.send_fds(self._found[refused], [message], descriptors)
-        except OSError:  # it has died
+        if refused in self._found:
+            with contextlib.suppress(OSError):  # it has died
+                socket.send_fds(self._found[refused], [message], descriptors)
+                return
             self._found.pop(refused).close()
-            self._found[refused] = self._new(refused)
-            socket.send_fds(self._found[refused], [message], descriptors)
+        self._found[refused] = self._new(refused)
+        socket.send_fds(self._found[refused], [message], descriptors)
 
     def _new(self, refused: tuple[str, ...]) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
