@@ -131,7 +131,10 @@ def test_oracles_reject_a_changed_line(old: str, new: str, monkeypatch: pytest.M
         ("dim=-1) @ value", "dim=-2) @ value"),
         ("repeat(1, 1, groups, 1)", "repeat_interleave(groups, 2)"),
         ("spread.reshape(batch, kv_heads, groups * length, keys)", "spread[:, :kv_heads]"),
-        ("output.reshape(*query.shape[:3], value.shape[-1])", "output.mT.reshape(*query.shape[:3], value.shape[-1])"),
+        (
+            "output.reshape(*query.shape[:3], value.shape[-1])",
+            "output.mT.reshape(*query.shape[:3], value.shape[-1])",
+        ),
         ("masked_fill(~attn_mask", "masked_fill(attn_mask"),
         ("return scores + attn_mask", "return scores"),
         ("is_causal=is_causal, scale=scale, enable_gqa", "scale=scale, enable_gqa"),
