@@ -300,9 +300,9 @@ def chunk_attention(
     Raises:
         ValueError: If sizes do not fit.
     """
-    for name, rows in (("query", query), ("key", key), ("value", value)):
-        check_floating(name, rows)
-        check_axes(name, rows, "B H L E")
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        check_floating(name, tensor)
+        check_axes(name, tensor, "B H L E")
     check_like("key", key, query.shape, query)
     check_like("value", value, (*query.shape[:3], value.shape[-1]), query)
     _check_chunks(chunk_size, chunks_before, chunks_after)

@@ -273,8 +273,8 @@ def _scores_shape(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -
     check_size("key", key, -1, query.shape[-1])
     check_size("value", value, -2, key.shape[-2])
     if not enable_gqa:
-        heads = query.shape[-3:-2] + key.shape[-3:-2]
-        if len(heads) == 2 and 1 not in heads and heads[0] != heads[1]:
+        both = query.shape[-3:-2] + key.shape[-3:-2]
+        if len(both) == 2 and 1 not in both and both[0] != both[1]:
             raise ValueError(
                 f"key: expected {query.shape[-3]} heads on axis -3, got {key.shape[-3]} "
                 "(fewer heads than the query need enable_gqa=True)"

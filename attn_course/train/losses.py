@@ -101,6 +101,8 @@ def _check_targets(logits: Tensor, target_out: Tensor) -> None:
     check_floating("logits", logits)
     check_axes("logits", logits, "B L V")
     check_tensor("target_out", target_out)
+    if target_out.is_floating_point() or target_out.dtype == torch.bool:
+        raise ValueError(f"target_out: expected integers, got {target_out.dtype}")
     if target_out.shape != logits.shape[:2]:
         raise ValueError(
             f"target_out: expected shape {tuple(logits.shape[:2])}, one id per row of logits, "

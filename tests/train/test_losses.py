@@ -102,3 +102,5 @@ def test_targets_that_do_not_fit_are_refused(loss: Callable[..., Tensor]) -> Non
     for shape in ((1, L), (B, L - 1), (B, 1), (B * L,)):
         with pytest.raises(ValueError, match=r"target_out: expected shape \(3, 5\)"):
             loss(torch.randn(B, L, V), torch.zeros(shape, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"target_out: expected integers, got torch.float32"):
+        loss(torch.randn(B, L, V), torch.zeros(B, L))
