@@ -61,6 +61,39 @@ def check_device(name: str, value: Shaped[Tensor, "..."], other: Shaped[Tensor, 
         raise ValueError(f"{name}: expected device {other.device}, got {value.device}")
 
 
+def check_dtype(name: str, value: Shaped[Tensor, "..."], other: Shaped[Tensor, "..."]) -> None:
+    """Refuse a tensor of another dtype than ``other``, unless autocast makes them one."""
+    if value.dtype == other.dtype:
+        return
+    kind = other.device.type
+    if not (torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)):
+        raise ValueError(f"{name}: expected {other.dtype}, got {value.dtype}")
+
+
+def check_like(
+    name: str, value: Shaped[Tensor, "..."], shape: tuple[int, ...], other: Shaped[Tensor, "..."]
+) -> None:
+    """Refuse what is not a tensor of this shape, with the dtype and on the device of ``other``."""
+    check_tensor(name, value)
+    if value.shape != shape:
+        raise ValueError(f"{name}: expected shape {tuple(shape)}, got {tuple(value.shape)}")
+    check_dtype(name, value, other)
+    check_device(name, value, other)
+
+
+def check_padding_mask(
+    padding_mask: Shaped[Tensor, "..."], batch: int, length: int, other: Shaped[Tensor, "..."]
+) -> None:
+    """Refuse what is not one boolean for each position, on the device of ``other``."""
+    check_tensor("padding_mask", padding_mask)
+    if padding_mask.dtype != torch.bool or padding_mask.shape != (batch, length):
+        raise ValueError(
+            f"padding_mask: expected a boolean mask of shape {(batch, length)} (True = real), "
+            f"got {padding_mask.dtype} of shape {tuple(padding_mask.shape)}"
+        )
+    check_device("padding_mask", padding_mask, other)
+
+
 def check_ids(name: str, ids: Shaped[Tensor, "..."], vocab_size: int) -> None:
     """Refuse ids that are not integers from 0 to ``vocab_size - 1``."""
     check_tensor(name, ids)

@@ -47,10 +47,10 @@ def cpu_attention(
     (heads, length), kv_heads = query.shape[1:3], key.shape[1]
     groups = heads // kv_heads
     if not is_causal and (length == 1 or (groups > 1 and length <= FOLDED_POSITIONS)):
-        rows = query.reshape(*key.shape[:2], groups * length, -1)
+        rows = query.reshape(*key.shape[:2], groups * length, query.shape[-1])
         folded = _fold_mask(attn_mask, kv_heads, groups, length)
         output = _few_rows(rows, key, value, folded, scale)
-        return output.reshape(*query.shape[:3], -1)
+        return output.reshape(*query.shape[:3], value.shape[-1])
     tracked = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
     if not _is_slow(query.dtype, tracked):
         return F.scaled_dot_product_attention(

@@ -7,7 +7,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attn_course._checks import check_axes, check_device, check_floating, check_size
+from attn_course._checks import (
+    check_axes,
+    check_device,
+    check_floating,
+    check_like,
+    check_padding_mask,
+    check_size,
+)
 from attn_course.functional.scaled_dot_product import merge_attention
 from attn_course.functional.softmax import logsumexp
 
@@ -92,7 +99,13 @@ def unit_keys(query: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
 
     Args:
         query: Queries, which are the keys as well.
+
+    Raises:
+        ValueError: If ``query`` is not floating point.
     """
+    check_floating("query", query)
+    if not query.ndim:
+        raise ValueError("query: expected at least one axis, got shape ()")
     size = query.shape[-1]
     keys: Tensor = query * torch.rsqrt(query.square().mean(-1, keepdim=True) + 1e-6) / size**0.5
     return keys
@@ -150,11 +163,7 @@ def lsh_attention(
     """
     check_floating("query_key", query_key)
     _check_rows(query_key, value, buckets, padding_mask)
-    if chunk_size < 1 or min(chunks_before, chunks_after) < 0:
-        raise ValueError(
-            "chunk_size, chunks_before, chunks_after: expected at least 1, 0 and 0, "
-            f"got {chunk_size}, {chunks_before}, {chunks_after}"
-        )
+    _check_chunks(chunk_size, chunks_before, chunks_after)
     batch, heads, length, _ = query_key.shape
     fill = -length % chunk_size
     real = query_key.new_ones((batch, length), dtype=torch.bool)
@@ -199,7 +208,8 @@ def lsh_attention(
     weights = torch.exp(scores - lse.masked_fill(lse == -torch.inf, 0.0).unsqueeze(-1))
     if dropout_p:
         weights = F.dropout(weights, dropout_p)
-    parts = (weights @ _around(values, offsets).to(dtype)).reshape(batch, heads, rounds, total, -1)
+    parts = weights @ _around(values, offsets).to(dtype)  # (B, H, C, m, Ev)
+    parts = parts.reshape(batch, heads, rounds, total, value.shape[-1])
     back = spots.unsqueeze(-1).expand(*spots.shape, parts.shape[-1])
     parts = parts.gather(3, back)  # (B, H, R, N, Ev), in the order of the text again
     lses = lse.reshape(batch, heads, rounds, total).gather(-1, spots)
@@ -235,6 +245,10 @@ def lsh_mask(
     """
     check_axes("buckets", buckets, "B H R L")
     length = buckets.shape[-1]
+    if padding_mask is not None:
+        check_padding_mask(padding_mask, buckets.shape[0], length, buckets)
+    if chunk_size is not None:
+        _check_chunks(chunk_size, 1, 0)
     real = torch.ones((buckets.shape[0], length), dtype=torch.bool, device=buckets.device)
     real = real if padding_mask is None else padding_mask
     buckets, _ = _padded(buckets, real, 0)
@@ -286,9 +300,14 @@ def chunk_attention(
     Raises:
         ValueError: If sizes do not fit.
     """
-    check_floating("query", query)
-    check_size("key", key, -2, query.shape[-2])
-    check_size("value", value, -2, query.shape[-2])
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        check_floating(name, tensor)
+        check_axes(name, tensor, "B H L E")
+    check_like("key", key, query.shape, query)
+    check_like("value", value, (*query.shape[:3], value.shape[-1]), query)
+    _check_chunks(chunk_size, chunks_before, chunks_after)
+    if padding_mask is not None:
+        check_padding_mask(padding_mask, query.shape[0], query.shape[2], query)
     batch, _, length, size = query.shape
     fill = -length % chunk_size
     real = query.new_ones((batch, length), dtype=torch.bool)
@@ -335,11 +354,18 @@ def _check_rows(
         check_size("value", value, axis, query_key.shape[axis])
         check_size("buckets", buckets, axis, query_key.shape[axis])
     check_size("value", value, 2, query_key.shape[2])
+    check_device("value", value, query_key)
+    check_device("buckets", buckets, query_key)
     check_size("buckets", buckets, 3, query_key.shape[2])
-    if padding_mask is not None and padding_mask.shape != query_key.shape[::2]:
+    if padding_mask is not None:
+        check_padding_mask(padding_mask, query_key.shape[0], query_key.shape[2], query_key)
+
+
+def _check_chunks(chunk_size: int, chunks_before: int, chunks_after: int) -> None:
+    if chunk_size < 1 or min(chunks_before, chunks_after) < 0:
         raise ValueError(
-            f"padding_mask: expected shape {tuple(query_key.shape[::2])}, "
-            f"got {tuple(padding_mask.shape)}"
+            "chunk_size, chunks_before, chunks_after: expected at least 1, 0 and 0, "
+            f"got {chunk_size}, {chunks_before}, {chunks_after}"
         )
 
 

@@ -13,7 +13,16 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional as F
 
-from attn_course._checks import check_axes, check_floating, check_size
+from attn_course._checks import (
+    check_axes,
+    check_device,
+    check_dtype,
+    check_floating,
+    check_like,
+    check_padding_mask,
+    check_size,
+    check_tensor,
+)
 from attn_course.functional.scaled_dot_product import AttentionFn
 
 
@@ -100,7 +109,10 @@ def performer_features(
         ValueError: If sizes do not fit.
     """
     check_floating("x", x)
-    check_size("directions", directions, -1, x.shape[-1])
+    check_axes("directions", directions, "F E")
+    check_size("directions", directions, -1, x.shape[-1] if x.ndim else 0)
+    if not len(directions):
+        raise ValueError("directions: expected at least one, got none")
     scaled = x * x.shape[-1] ** -0.25
     exponents = scaled @ directions.to(x.dtype).mT - scaled.square().sum(-1, keepdim=True) / 2
     features: Tensor = exponents.exp() * directions.shape[0] ** -0.5
@@ -206,7 +218,14 @@ def linear_attention_step(
 
     Returns:
         The output, and the state after this position.
+
+    Raises:
+        ValueError: If sizes, dtypes or devices do not fit.
     """
+    _check_step(query, key, value)
+    if state is not None:
+        check_like("state.memory", state.memory, (*key.shape, value.shape[-1]), query)
+        check_like("state.total", state.total, key.shape, query)
     memory = key.unsqueeze(-1) * value.unsqueeze(-2)  # (B, H, F, Ev)
     total = key
     if state is not None:
@@ -315,7 +334,11 @@ def delta_rule_step(
 
     Returns:
         The output, and the state after this position.
+
+    Raises:
+        ValueError: If sizes, dtypes or devices do not fit.
     """
+    _check_delta(query, key, value, beta, state)
     if state is None:
         state = value.new_zeros(*value.shape, key.shape[-1])
     said = (state @ key.unsqueeze(-1)).squeeze(-1)  # (B, H, Ev)
@@ -347,7 +370,7 @@ def delta_rule_recurrent(
     Raises:
         ValueError: If sizes do not fit or there is no position.
     """
-    _check_delta(query, key, value, beta)
+    _check_delta(query, key, value, beta, state)
     if not query.shape[2]:
         raise ValueError("query: expected at least one position, got none")
     rows = []
@@ -394,7 +417,7 @@ def delta_rule(
     Raises:
         ValueError: If sizes do not fit.
     """
-    _check_delta(query, key, value, beta)
+    _check_delta(query, key, value, beta, state)
     if chunk_size < 1:
         raise ValueError(f"chunk_size: expected at least 1, got {chunk_size}")
     if state is None:
@@ -476,15 +499,14 @@ def _real_features(
         check_axes(name, rows, "B H L F")
         for axis in (0, 1):
             check_size(name, rows, axis, query.shape[axis])
+        check_dtype(name, rows, query)
+        check_device(name, rows, query)
     check_size("key", key, -1, query.shape[-1])
     check_size("value", value, 2, key.shape[2])
     if is_causal:
         check_size("key", key, 2, query.shape[2])
-    if padding_mask is not None and padding_mask.shape != (key.shape[0], key.shape[2]):
-        raise ValueError(
-            f"padding_mask: expected shape {(key.shape[0], key.shape[2])}, "
-            f"got {tuple(padding_mask.shape)}"
-        )
+    if padding_mask is not None:
+        check_padding_mask(padding_mask, key.shape[0], key.shape[2], key)
     return _without_padding(key, padding_mask)
 
 
@@ -509,11 +531,31 @@ def _as_padding(attn_mask: Tensor | None, key: Tensor) -> Tensor | None:
     return attn_mask[:, 0, 0].expand(batch, length)
 
 
-def _check_delta(query: Tensor, key: Tensor, value: Tensor, beta: Tensor) -> None:
-    _real_features(query, key, value, True, None)
+def _check_step(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """The rows of one position."""
+    for name, rows in (("query", query), ("key", key), ("value", value)):
+        check_floating(name, rows)
+        check_axes(name, rows, "B H F")
+    check_like("key", key, query.shape, query)
+    check_like("value", value, (*query.shape[:2], value.shape[-1]), query)
+
+
+def _check_delta(
+    query: Tensor, key: Tensor, value: Tensor, beta: Tensor, state: Tensor | None
+) -> None:
+    check_tensor("query", query)
+    if query.ndim == 3:
+        _check_step(query, key, value)
+    else:
+        _real_features(query, key, value, True, None)
+    if state is not None:
+        shape = (*query.shape[:2], value.shape[-1], query.shape[-1])
+        check_like("state", state, shape, query)
     check_floating("beta", beta)
-    if beta.shape != query.shape[:3]:
+    check_dtype("beta", beta, query)
+    check_device("beta", beta, query)
+    if beta.shape != query.shape[:-1]:
         raise ValueError(
-            f"beta: expected shape {tuple(query.shape[:3])}, one per position, "
+            f"beta: expected shape {tuple(query.shape[:-1])}, one per position, "
             f"got {tuple(beta.shape)}"
         )

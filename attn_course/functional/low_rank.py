@@ -4,7 +4,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attn_course._checks import check_axes, check_floating, check_size
+from attn_course._checks import (
+    check_axes,
+    check_floating,
+    check_padding_mask,
+    check_size,
+    check_tensor,
+)
 from attn_course.functional.scaled_dot_product import scaled_dot_product_attention
 
 
@@ -26,6 +32,7 @@ def project_length(
     """
     check_floating("x", x)
     check_axes("x", x, "B H S E")
+    check_tensor("projection", projection)
     length = x.shape[2]
     if projection.ndim not in (2, 3):
         raise ValueError(
@@ -39,6 +46,7 @@ def project_length(
     if projection.ndim == 3:
         check_size("projection", projection, 0, x.shape[1])
     if padding_mask is not None:
+        check_padding_mask(padding_mask, x.shape[0], length, x)
         x = torch.where(padding_mask[:, None, :, None], x, 0.0)
     return projection[..., :length].to(x.dtype) @ x
 
@@ -79,6 +87,9 @@ def linformer_attention(
     Raises:
         ValueError: If the sequence is longer than the projections, or sizes do not fit.
     """
+    check_axes("key", key, "B H S E")
+    check_axes("value", value, "B H S E")
+    check_size("value", value, 2, key.shape[2])
     return scaled_dot_product_attention(
         query,
         project_length(key, key_projection, padding_mask),
@@ -102,8 +113,13 @@ def cumulative_spectrum(matrix: Float[Tensor, "*B L S"]) -> Float[Tensor, "*B K"
 
     Returns:
         Shares for :math:`k = 1, \ldots, \min(L, S)`; 0 for a matrix of zeros.
+
+    Raises:
+        ValueError: If ``matrix`` is not floating point or has fewer than two axes.
     """
     check_floating("matrix", matrix)
+    if matrix.ndim < 2:
+        raise ValueError(f"matrix: expected at least axes (L, S), got {tuple(matrix.shape)}")
     sizes = torch.linalg.svdvals(matrix)
     total = sizes.sum(-1, keepdim=True)
     shares: Tensor = sizes.cumsum(-1) / torch.where(total == 0, 1.0, total)

@@ -273,7 +273,8 @@ def _scores_shape(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -
     check_size("key", key, -1, query.shape[-1])
     check_size("value", value, -2, key.shape[-2])
     if not enable_gqa:
-        if query.ndim > 2 and key.ndim > 2 and key.shape[-3] not in (1, query.shape[-3]):
+        both = query.shape[-3:-2] + key.shape[-3:-2]
+        if len(both) == 2 and 1 not in both and both[0] != both[1]:
             raise ValueError(
                 f"key: expected {query.shape[-3]} heads on axis -3, got {key.shape[-3]} "
                 "(fewer heads than the query need enable_gqa=True)"
@@ -327,7 +328,7 @@ def _check_mask(
             f"attn_mask: expected axes (L, S) or (B, H, L, S), got {got}: write mask[:, None] for "
             "one mask per example, mask[None] for one per head"
         )
-    if len(got) == 2 and len(shape) > 2 and got == (shape[0], shape[-1]) and got[0] != shape[-2]:
+    if len(shape) > 2 and got == (shape[0], shape[-1]) and got[0] not in (1, shape[-2]):
         raise ValueError(
             f"attn_mask: expected axes (L, S) that broadcast to {shape}, got {got}: "
             "write a padding mask as mask[:, None, None, :]"
@@ -407,7 +408,9 @@ def _unfold(rows: Tensor, query: Tensor, enable_gqa: bool) -> Tensor:
     """The inverse: (..., Hq, L, S)."""
     if not enable_gqa:
         return rows
-    unfolded: Tensor = rows.unflatten(-2, (-1, query.shape[-2]))
+    length = query.shape[-2]
+    groups = query.shape[-3] // rows.shape[-3]
+    unfolded: Tensor = rows.unflatten(-2, (groups, length))
     return unfolded.flatten(-4, -3)
 
 
@@ -438,6 +441,9 @@ def _fused(
 ) -> Tensor:
     """torch's own attention, or a quicker way on a CPU, and 0 for the empty rows."""
     grouped = (*lead[:-1], key.shape[-3]) if enable_gqa else lead
+    if is_causal and scale is not None and scale <= 0:
+        # torch's kernel multiplies the scores that it has hidden: 0 * -inf is NaN
+        query, scale = (-query, -scale) if scale else (query * 0.0, 1.0)
     query = query if query.shape[:-2] == lead else query.expand(*lead, *query.shape[-2:])
     key, value = (
         rows if rows.shape[:-2] == grouped else rows.expand(*grouped, *rows.shape[-2:])

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attn_course._checks import check_axes, check_floating
+from attn_course._checks import check_axes, check_device, check_floating, check_size
 
 
 def tiled_attention(
@@ -60,6 +60,11 @@ def tiled_attention(
         check_floating(name, rows)
         if rows.dtype != query.dtype:
             raise ValueError(f"{name}: expected {query.dtype} as query, got {rows.dtype}")
+        check_device(name, rows, query)
+        check_size(name, rows, 0, query.shape[0])
+    check_size("key", key, 3, query.shape[3])
+    for axis in (1, 2):
+        check_size("value", value, axis, key.shape[axis])
     heads, kv_heads = query.shape[1], key.shape[1]
     if heads != kv_heads and not (enable_gqa and kv_heads and heads % kv_heads == 0):
         wanted = f"a divisor of {heads} heads" if enable_gqa else f"{heads} heads"
@@ -67,7 +72,7 @@ def tiled_attention(
     for name, size in (("query_tile", query_tile), ("key_tile", key_tile)):
         if size < 1:
             raise ValueError(f"{name}: expected at least 1, got {size}")
-    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scale = 1 / math.sqrt(max(query.shape[-1], 1)) if scale is None else scale
     grouped = query.unflatten(1, (kv_heads, heads // kv_heads))  # (B, G, H / G, L, E)
     output, lse = _Tiled.apply(
         grouped, key[:, :, None], value[:, :, None], is_causal, scale, query_tile, key_tile

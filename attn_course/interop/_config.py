@@ -170,6 +170,28 @@ def check_fields(config: Any, family: Family) -> None:
             )
 
 
+def check_layers(field: str, wanted: int, blocks: Any, *, at_least: int = 0) -> None:
+    """Refuse a stack of another height than the configuration says.
+
+    Where only the blocks tell what kind of model it is, there has to be one.
+    """
+    if wanted < at_least:
+        raise ValueError(f"config.{field}: expected at least {at_least}, got {wanted}")
+    if len(blocks) != wanted:
+        raise ValueError(
+            f"config.{field}: expected the number of blocks of the model, {len(blocks)}, "
+            f"got {wanted}"
+        )
+
+
+def check_copy(name: str, copied: Tensor, other: str, used: Tensor) -> None:
+    """Refuse a weight that nothing reads and that is no copy of the one that is read."""
+    if copied.device.type != "meta" and not torch.equal(copied, used):
+        raise ValueError(
+            f"{name}: expected the values of {other}, as only that one is used, got others"
+        )
+
+
 Part = TypeVar("Part")
 
 

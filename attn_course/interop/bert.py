@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import torch
 from torch import nn
 from transformers import (
     BertConfig,
@@ -20,6 +19,8 @@ from attn_course.interop._config import (
     Pair,
     activation,
     attention,
+    check_copy,
+    check_layers,
     expect,
     first,
     name_of,
@@ -42,6 +43,7 @@ from attn_course.nn import (
 def build(theirs: Any) -> EncoderModel:
     """Our modules for a model of theirs."""
     config = theirs.config
+    check_layers("num_hidden_layers", config.num_hidden_layers, _base(theirs).encoder.layer)
     size, dropout = config.hidden_size, config.hidden_dropout_prob
     bend = activation("hidden_act", config.hidden_act)
     norm = partial(LayerNorm, embed_dim=size, eps=config.layer_norm_eps)
@@ -73,11 +75,9 @@ def build(theirs: Any) -> EncoderModel:
     head: nn.Module | None = None
     if type(theirs) is BertForMaskedLM:
         words = theirs.cls.predictions
-        if not torch.equal(words.bias, words.decoder.bias):
-            raise ValueError(
-                "cls.predictions.bias: expected the values of cls.predictions.decoder.bias, "
-                "as only that one is used, got others"
-            )
+        check_copy(
+            "cls.predictions.bias", words.bias, "cls.predictions.decoder.bias", words.decoder.bias
+        )
         head = MaskedWordHead(
             embed_dim=size,
             tokens=embedding.tokens if _is_tied(theirs) else nn.Embedding(config.vocab_size, size),

@@ -15,6 +15,8 @@ from attn_course.interop._config import (
     Pair,
     activation,
     attention,
+    check_copy,
+    check_layers,
     expect,
     first,
     name_of,
@@ -42,6 +44,7 @@ def build(theirs: Any) -> EncoderModel:
             f"config.attention_type: expected 'block_sparse', got {base.attention_type!r} (a model "
             "that has seen a short text stays there; set_attention_type('block_sparse') undoes it)"
         )
+    check_layers("num_hidden_layers", config.num_hidden_layers, base.encoder.layer, at_least=1)
     size, dropout = config.hidden_size, config.hidden_dropout_prob
     bend = activation("hidden_act", config.hidden_act)
     norm = partial(LayerNorm, embed_dim=size, eps=config.layer_norm_eps)
@@ -75,6 +78,10 @@ def build(theirs: Any) -> EncoderModel:
     ]
     head: nn.Module | None = None
     if type(theirs) is BigBirdForMaskedLM:
+        words = theirs.cls.predictions
+        check_copy(
+            "cls.predictions.bias", words.bias, "cls.predictions.decoder.bias", words.decoder.bias
+        )
         head = MaskedWordHead(
             embed_dim=size,
             tokens=embedding.tokens if _is_tied(theirs) else nn.Embedding(config.vocab_size, size),

@@ -12,6 +12,7 @@ from attn_course.interop._config import (
     Family,
     Pair,
     activation,
+    check_layers,
     expect,
     first,
     name_of,
@@ -31,6 +32,8 @@ from attn_course.nn import (
 def build(theirs: Any) -> LanguageModel:
     """Our modules for a model of theirs."""
     config = theirs.config
+    base: Any = theirs if type(theirs) is GPT2Model else theirs.transformer
+    check_layers("n_layer", config.n_layer, base.h)
     size, eps = config.n_embd, config.layer_norm_epsilon
     bend = activation("activation_function", config.activation_function)
     scales = _scales(

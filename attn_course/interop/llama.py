@@ -16,6 +16,7 @@ from attn_course.interop._config import (
     activation,
     attention,
     bound,
+    check_layers,
     expect,
     first,
     name_of,
@@ -43,6 +44,8 @@ LLAMA3 = {
 def build(theirs: Any) -> LanguageModel:
     """Our modules for a model of theirs."""
     config = theirs.config
+    base: Any = theirs if type(theirs) is LlamaModel else theirs.model
+    check_layers("num_hidden_layers", config.num_hidden_layers, base.layers, at_least=1)
     size = config.hidden_size
     bend = activation("hidden_act", config.hidden_act)
     norm = partial(RMSNorm, embed_dim=size, eps=config.rms_norm_eps)

@@ -15,6 +15,8 @@ from attn_course.interop._config import (
     Pair,
     activation,
     attention,
+    check_copy,
+    check_layers,
     expect,
     first,
     name_of,
@@ -37,6 +39,9 @@ from attn_course.nn import (
 def build(theirs: Any) -> EncoderModel:
     """Our modules for a model of theirs."""
     config = theirs.config
+    check_layers(
+        "num_hidden_layers", config.num_hidden_layers, _base(theirs).encoder.layer, at_least=1
+    )
     size, dropout = config.hidden_size, config.hidden_dropout_prob
     bend = activation("hidden_act", config.hidden_act)
     norm = partial(LayerNorm, embed_dim=size, eps=config.layer_norm_eps)
@@ -70,6 +75,8 @@ def build(theirs: Any) -> EncoderModel:
     ]
     head: nn.Module | None = None
     if type(theirs) is LongformerForMaskedLM:
+        words = theirs.lm_head
+        check_copy("lm_head.bias", words.bias, "lm_head.decoder.bias", words.decoder.bias)
         head = MaskedWordHead(
             embed_dim=size,
             tokens=embedding.tokens if _is_tied(theirs) else nn.Embedding(config.vocab_size, size),

@@ -16,6 +16,7 @@ from attn_course.interop._config import (
     Pair,
     activation,
     attention,
+    check_layers,
     expect,
     first,
     name_of,
@@ -40,6 +41,8 @@ def build(theirs: Any) -> Transformer:
     config = theirs.config
     base: Any = theirs if type(theirs) is MarianModel else theirs.model
     size, bend = config.d_model, activation("activation_function", config.activation_function)
+    check_layers("encoder_layers", config.encoder_layers, base.encoder.layers)
+    check_layers("decoder_layers", config.decoder_layers, base.decoder.layers)
     _check_sinusoids("encoder", base.encoder.embed_positions)
     _check_sinusoids("decoder", base.decoder.embed_positions)
 

@@ -13,6 +13,7 @@ from attn_course.interop._config import (
     Family,
     Pair,
     activation,
+    check_layers,
     expect,
     name_of,
     same,
@@ -34,6 +35,7 @@ from attn_course.nn import (
 def build(theirs: Any) -> EncoderModel:
     """Our modules for a model of theirs."""
     config = theirs.config
+    check_layers("attn_layers", len(config.attn_layers), theirs.encoder.layers)
     size, dropout = config.hidden_size, config.hidden_dropout_prob
     norm = partial(LayerNorm, embed_dim=size, eps=config.layer_norm_eps)
     heads: dict[str, Any] = {

@@ -13,6 +13,7 @@ from attn_course.interop._config import (
     Pair,
     activation,
     attention,
+    check_layers,
     expect,
     first,
     name_of,
@@ -39,6 +40,11 @@ def build(theirs: Any) -> Transformer | EncoderModel:
     config = theirs.config
     size, dropout = config.d_model, config.dropout_rate
     bend = activation("feed_forward_proj", config.dense_act_fn)
+    check_layers("num_layers", config.num_layers, theirs.encoder.block, at_least=1)
+    if type(theirs) is not T5EncoderModel:
+        check_layers(
+            "num_decoder_layers", config.num_decoder_layers, theirs.decoder.block, at_least=1
+        )
     _check_buckets(config)
     _check_shared(theirs)
 

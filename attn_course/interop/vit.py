@@ -14,6 +14,7 @@ from attn_course.interop._config import (
     Pair,
     activation,
     attention,
+    check_layers,
     expect,
     first,
     name_of,
@@ -35,6 +36,7 @@ from attn_course.nn import (
 def build(theirs: Any) -> VisionTransformer:
     """Our modules for a model of theirs."""
     config = theirs.config
+    check_layers("num_hidden_layers", config.num_hidden_layers, _base(theirs).layers)
     size, dropout = config.hidden_size, config.hidden_dropout_prob
     bend = activation("hidden_act", config.hidden_act)
     norm = partial(LayerNorm, embed_dim=size, eps=config.layer_norm_eps)

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from attn_course._checks import check_size, check_tensor
+from attn_course._checks import check_axes, check_size, check_tensor
 from attn_course.kernels._launch import block, check_launch
 
 WIDEST = 1 << 14
@@ -169,6 +169,8 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, *, eps: float = 1e-5) ->
     """
     for name, tensor in (("x", x), ("weight", weight), ("bias", bias)):
         check_tensor(name, tensor)
+    if x.ndim == 0:
+        check_axes("x", x, "D")
     if not 1 <= x.shape[-1] <= WIDEST:
         raise ValueError(f"x: expected 1 to {WIDEST} entries in a row, got {x.shape[-1]}")
     check_size("weight", weight, 0, x.shape[-1])

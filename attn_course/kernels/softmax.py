@@ -131,5 +131,7 @@ def softmax(scores: Tensor) -> Tensor:
         raise ValueError(
             f"scores: expected at most {WIDEST} entries in a row, got {scores.shape[-1]}"
         )
+    if not scores.numel():
+        return scores.clone()
     rows: Tensor = _softmax(scores.reshape(-1, scores.shape[-1]))
     return rows.reshape(scores.shape)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from attn_course._checks import check_axes, check_size
+from attn_course._checks import check_axes, check_size, check_tensor
 from attn_course.functional.scaled_dot_product import scaled_dot_product_attention
 from attn_course.nn.feed_forward import xavier_
 from attn_course.nn.look import split_heads
@@ -103,7 +103,9 @@ class BigBirdSelfAttention(nn.Module):
         batch, length = x.shape[:2]
         real = torch.ones(batch, length, dtype=torch.bool, device=x.device)
         if attn_mask is not None:
-            if attn_mask.dtype != torch.bool or attn_mask.shape[1:] != (1, 1, length):
+            check_tensor("attn_mask", attn_mask)
+            shapes = ((batch, 1, 1, length), (1, 1, 1, length))
+            if attn_mask.dtype != torch.bool or attn_mask.shape not in shapes:
                 raise ValueError(
                     f"attn_mask: expected booleans (B or 1, 1, 1, {length}), got "
                     f"{attn_mask.dtype} of shape {tuple(attn_mask.shape)}"

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from attn_course._checks import check_axes, check_size, compiling
+from attn_course._checks import check_axes, check_size, check_tensor, compiling
 from attn_course.functional.banded_attention import (
     attend_globally,
     check_global_mask,
@@ -116,6 +116,10 @@ class LongformerSelfAttention(nn.Module):
         check_size("x", x, -1, self.embed_dim)
         if cache is not None:
             raise ValueError("cache: expected None, windows with global positions have no cache")
+        if attn_mask is not None:
+            check_tensor("attn_mask", attn_mask)
+            if attn_mask.dtype != torch.bool:
+                raise ValueError(f"attn_mask: expected booleans, got {attn_mask.dtype}")
         if positions is not None:
             real = (positions >= 0)[:, None, None]
             attn_mask = real if attn_mask is None else attn_mask & real

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from attn_course._checks import check_tensor
 from attn_course.masks import causal_mask
 from attn_course.nn.cache import Cache, SlidingCache
 
@@ -140,6 +141,13 @@ def checked_mask(
     if is_causal:
         raise ValueError(
             "attn_mask: expected none with is_causal=True: join it with masks.causal_mask by &"
+        )
+    check_tensor("attn_mask", attn_mask)
+    if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
+        # joined with another mask, ones and zeros would become a bias, which hides nothing
+        raise ValueError(
+            "attn_mask: expected a boolean mask (True = may attend) or a floating point bias, "
+            f"got {attn_mask.dtype}"
         )
     target = (*rows, keys)
     fits = attn_mask.ndim in (2, 4) and all(

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attn_course._checks import check_axes, check_size
+from attn_course._checks import check_axes, check_dtype, check_floating, check_size
 from attn_course.functional.feed_forward import gelu
 from attn_course.functional.scaled_dot_product import AttentionFn, scaled_dot_product_attention
 from attn_course.functional.vision import (
@@ -169,10 +169,13 @@ class PatchEmbedding(nn.Module):
             images: Their sides are multiples of those of a patch.
 
         Raises:
-            ValueError: If the images have other channels, or no whole number of patches.
+            ValueError: If the images have other channels, no whole number of patches, or another
+                dtype than the weights.
         """
         check_axes("images", images, "B C height width")
         check_size("images", images, 1, self.num_channels)
+        check_floating("images", images)
+        check_dtype("images", images, self.projection.weight)
         x: Tensor = self.projection(patchify(images, self.patch_size))  # (B, N, D)
         if self.class_token is not None:
             x = torch.cat([self.class_token.expand(len(x), 1, -1), x], dim=1)

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from attn_course._checks import check_axes, check_floating, check_tensor
 from attn_course.data.batch import Batch
 from attn_course.data.vocabulary import PAD
 
@@ -25,7 +26,11 @@ def token_loss(
 
     Returns:
         A scalar, in nats per id.
+
+    Raises:
+        ValueError: If ``target_out`` does not have one id for each row of ``logits``.
     """
+    _check_targets(logits, target_out)
     reduction = "mean" if bool((target_out != pad).any()) else "sum"  # a mean of nothing is NaN
     return nn.functional.cross_entropy(
         logits.flatten(0, 1), target_out.flatten(), ignore_index=pad, reduction=reduction
@@ -59,15 +64,19 @@ def label_smoothing_loss(
         A scalar, in nats per id; 0 for a batch of padding only.
 
     Raises:
-        ValueError: If ``smoothing`` is not between 0 and 1.
+        ValueError: If ``smoothing`` is not between 0 and 1, or ``target_out`` does not have one id
+            for each row of ``logits``.
     """
+    _check_targets(logits, target_out)
     if not 0 <= smoothing <= 1:
         raise ValueError(f"smoothing: expected 0 to 1, got {smoothing}")
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     logs = wide.log_softmax(dim=-1)  # (B, L, V)
-    right = logs.gather(-1, target_out.unsqueeze(-1)).squeeze(-1)  # (B, L)
     counts = target_out != pad
-    mixed = (1 - smoothing) * right + smoothing * logs.mean(dim=-1)
+    ids = target_out.masked_fill(~counts, 0)  # padding need not be an id, such as torch's -100
+    right = logs.gather(-1, ids.unsqueeze(-1)).squeeze(-1)  # (B, L)
+    # 0 times the -inf of an id that is ruled out is NaN
+    mixed = (1 - smoothing) * right + smoothing * logs.mean(dim=-1) if smoothing else right
     return -mixed.masked_fill(~counts, 0.0).sum() / counts.sum().clamp(min=1)
 
 
@@ -86,3 +95,16 @@ def teacher_forcing_loss(model: nn.Module, batch: Batch) -> Tensor:
     """
     logits = model(batch.source, batch.source_lengths, batch.target_in)  # (B, L, V)
     return token_loss(logits, batch.target_out)
+
+
+def _check_targets(logits: Tensor, target_out: Tensor) -> None:
+    check_floating("logits", logits)
+    check_axes("logits", logits, "B L V")
+    check_tensor("target_out", target_out)
+    if target_out.is_floating_point() or target_out.dtype == torch.bool:
+        raise ValueError(f"target_out: expected integers, got {target_out.dtype}")
+    if target_out.shape != logits.shape[:2]:
+        raise ValueError(
+            f"target_out: expected shape {tuple(logits.shape[:2])}, one id per row of logits, "
+            f"got {tuple(target_out.shape)}"
+        )

@@ -243,18 +243,45 @@ def test_dropout_keeps_the_mean() -> None:
             lambda q, v, b: lsh_attention(
                 q, v, b, chunk_size=2, padding_mask=torch.ones(1, 2).bool()
             ),
-            "padding_mask: expected shape",
+            "padding_mask: expected a boolean mask of shape",
         ),
         (lambda q, v, b: lsh_buckets(q, torch.randn(H, E + 1, 1, 2)), "rotations: expected size"),
         (
             lambda q, v, b: lsh_buckets(q, torch.randn(H, E, 1, 2), n_buckets=(2, 4)),
             "rotations: expected size 3",
         ),
+        (lambda q, v, b: chunk_attention(q, q, v, chunk_size=0), "chunk_size"),
+        (lambda q, v, b: chunk_attention(q, q, v, chunk_size=2, chunks_before=-1), "chunk_size"),
+        (lambda q, v, b: chunk_attention(q, q[:1, :1], v, chunk_size=2), "key: expected shape"),
+        (lambda q, v, b: chunk_attention(q, q, v.float(), chunk_size=2), "value: expected torch"),
+        (
+            lambda q, v, b: chunk_attention(
+                q, q, v, chunk_size=2, padding_mask=torch.ones(len(q) + 1, 6).bool()
+            ),
+            "padding_mask: expected a boolean mask of shape",
+        ),
+        (lambda q, v, b: lsh_mask(b, chunk_size=0), "chunk_size"),
+        (
+            lambda q, v, b: lsh_mask(b, padding_mask=torch.ones(len(q), 6)),
+            "padding_mask: .* got torch.float32",
+        ),
+        (lambda q, v, b: unit_keys(q.long()), "query: expected a floating point tensor"),
     ],
 )
 def test_what_does_not_fit_is_refused(call: Callable[..., Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(*rows(6))
+
+
+@pytest.mark.parametrize("crossing", [False, True])
+def test_no_text_and_no_examples(crossing: bool) -> None:
+    query, value, buckets = rows(6)
+    for tensors in (
+        (query[:0], value[:0], buckets[:0]),
+        (query[:, :, :0], value[:, :, :0], buckets[..., :0]),
+    ):
+        found = lsh_attention(*tensors, chunk_size=4, attend_across_buckets=crossing)
+        assert found.shape == tensors[1].shape
 
 
 def test_half_precision_is_rounded_once() -> None:

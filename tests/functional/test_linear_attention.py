@@ -299,7 +299,7 @@ def test_oracles_reject_a_changed_delta_rule(old: str, new: str) -> None:
         (lambda q, k, v: linear_attention(q, k, v, chunk_size=0), "chunk_size"),
         (
             lambda q, k, v: linear_attention(q, k, v, padding_mask=torch.ones(1, 2).bool()),
-            "padding_mask: expected shape",
+            "padding_mask: expected a boolean mask of shape",
         ),
         (lambda q, k, v: linear_attention_recurrent(*(x[:, :, :0] for x in (q, k, v))), "query"),
         (lambda q, k, v: delta_rule_recurrent(
@@ -308,6 +308,29 @@ def test_oracles_reject_a_changed_delta_rule(old: str, new: str) -> None:
         (lambda q, k, v: delta_rule(q, k, v, q[..., 0], chunk_size=0), "chunk_size"),
         (lambda q, k, v: performer_directions(0, 2), "num_features"),
         (lambda q, k, v: performer_features(q, torch.randn(3, 4)), "directions: expected size"),
+        (lambda q, k, v: performer_features(q, q.new_zeros(0, q.shape[-1])), "directions"),
+        (lambda q, k, v: linear_attention(q, k, v.float()), "value: expected torch.float64"),
+        (
+            lambda q, k, v: linear_attention(q, k, v, padding_mask=torch.ones(len(k), k.shape[2])),
+            "padding_mask: .* got torch.float32",
+        ),
+        (lambda q, k, v: linear_attention_step(q, k, v), "query: expected axes"),
+        (
+            lambda q, k, v: linear_attention_step(q[:, :, 0], k[:, :1, 0], v[:, :, 0]),
+            "key: expected shape",
+        ),
+        (
+            lambda q, k, v: linear_attention_step(
+                *(x[:, :, 0] for x in (q, k, v)), LinearState(v[:, :, :2], k[:, :, 0])
+            ),
+            "state.memory: expected shape",
+        ),
+        (lambda q, k, v: delta_rule(q, k, v, q[..., 0], state=v), "state: expected shape"),
+        (lambda q, k, v: delta_rule(q, k, v, q[..., 0].float()), "beta: expected torch.float64"),
+        (
+            lambda q, k, v: delta_rule_step(*(x[:, :, 0] for x in (q, k, v)), q[:, :1, 0, 0]),
+            "beta: expected shape",
+        ),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(call: Callable[..., object], message: str) -> None:

@@ -140,6 +140,20 @@ def test_what_does_not_fit_is_refused(mix: Tensor, message: str) -> None:
         project_length(torch.randn(B, H, S, E), mix)
 
 
+@pytest.mark.usefixtures("unchecked")
+def test_padding_and_lengths_that_do_not_fit_are_refused() -> None:
+    x, mix = torch.randn(B, H, S, E), torch.randn(K, N)
+    for mask in (torch.ones(B, S), torch.ones(B, S - 1).bool(), torch.ones(1, S).bool()):
+        with pytest.raises(ValueError, match="padding_mask: expected a boolean mask of shape"):
+            project_length(x, mix, mask)
+    with pytest.raises(ValueError, match="value: expected size 7 on axis 2"):
+        linformer_attention(x, x, x[:, :, 1:], mix, mix)
+    with pytest.raises(ValueError, match="projection: expected a torch tensor, got list"):
+        project_length(x, mix.tolist())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="matrix: expected at least axes"):
+        cumulative_spectrum(x[0, 0, 0])
+
+
 def test_projection_by_itself() -> None:
     x, mix = torch.randn(B, H, S, E, dtype=torch.float64), torch.randn(H, K, N).double()
     options: dict[str, Any] = {"padding_mask": torch.rand(B, S) < 0.6}

@@ -131,7 +131,10 @@ def test_oracles_reject_a_changed_line(old: str, new: str, monkeypatch: pytest.M
         ("dim=-1) @ value", "dim=-2) @ value"),
         ("repeat(1, 1, groups, 1)", "repeat_interleave(groups, 2)"),
         ("spread.reshape(batch, kv_heads, groups * length, keys)", "spread[:, :kv_heads]"),
-        ("output.reshape(*query.shape[:3], -1)", "output.mT.reshape(*query.shape[:3], -1)"),
+        (
+            "output.reshape(*query.shape[:3], value.shape[-1])",
+            "output.mT.reshape(*query.shape[:3], value.shape[-1])",
+        ),
         ("masked_fill(~attn_mask", "masked_fill(attn_mask"),
         ("return scores + attn_mask", "return scores"),
         ("is_causal=is_causal, scale=scale, enable_gqa", "scale=scale, enable_gqa"),
@@ -404,6 +407,51 @@ def test_fewer_axes_and_broadcast_batches() -> None:
         t.transpose(1, 2).contiguous().transpose(1, 2) for t in (query[:, :, :1], key, value)
     ]
     assert_close(scaled_dot_product_attention(*strided), want[:, :, :1], **FLOAT64)
+
+
+def test_one_query_head_meets_all_key_heads_as_in_torch() -> None:
+    query, key, value = rows()
+    shared = scaled_dot_product_attention(query[:, :1], key, value)
+    assert_close(shared, F.scaled_dot_product_attention(query[:, :1], key, value), **FLOAT64)
+    output, _ = attention_with_lse(query[:, :1], key, value)
+    assert_close(output, shared, **FLOAT64)
+    mask = torch.rand(B, H, 1, S) < 0.6
+    output, _ = attention_with_lse(query[:, :1], key, value, mask)
+    assert_close(scaled_dot_product_attention(query[:, :1], key, value, mask), output, **FLOAT64)
+
+
+def test_a_mask_with_one_row_for_one_example_is_no_riddle() -> None:
+    query, key, value = (t[:1] for t in rows())
+    mask = torch.tensor([[True] * 4 + [False] * 3])
+    want = scaled_dot_product_attention(query, key, value, mask.expand(L, S))
+    assert_close(scaled_dot_product_attention(query, key, value, mask), want, **FLOAT64)
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.7])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_a_causal_scale_need_not_be_positive(scale: float, dtype: torch.dtype) -> None:
+    # torch's kernel for CPUs gives NaN: it multiplies what it has hidden by the scale
+    query, key, value = (t.detach().to(dtype).requires_grad_() for t in rows())
+    output = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale)
+    want, _ = attention_with_lse(query, key, value, is_causal=True, scale=scale)
+    close = FLOAT64 if dtype == torch.float64 else {"rtol": 2e-2, "atol": 2e-2}
+    assert_close(output, want, **close)
+    found = torch.autograd.grad(output.sum(), (query, key, value))
+    for one, other in zip(found, torch.autograd.grad(want.sum(), (query, key, value)), strict=True):
+        assert_close(one, other, **close)
+
+
+@pytest.mark.parametrize("kv_heads", [H, HKV])
+@pytest.mark.parametrize("length", [0, 1, L])
+def test_no_examples_and_no_queries_of_grouped_heads(kv_heads: int, length: int) -> None:
+    query, key, value = rows(length, kv_heads=kv_heads)
+    for batch in (0, B):
+        tensors = query[:batch], key[:batch], value[:batch]
+        output = scaled_dot_product_attention(*tensors, enable_gqa=True)
+        again, lse = attention_with_lse(*tensors, enable_gqa=True)
+        assert output.shape == again.shape == (batch, H, length, EV)
+        assert lse.shape == (batch, H, length)
+        assert attention_weights(*tensors[:2], enable_gqa=True).shape == (batch, H, length, S)
 
 
 MESSAGES: list[tuple[dict[str, object], str]] = [

@@ -5,6 +5,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,16 +16,39 @@ from torch import Tensor, nn
 from transformers import (
     BertConfig,
     BertForTokenClassification,
+    BigBirdConfig,
+    BigBirdForMaskedLM,
+    BigBirdModel,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
+    LlamaModel,
+    LongformerConfig,
+    LongformerForMaskedLM,
+    LongformerModel,
     T5Config,
+    T5Model,
 )
 
 from attn_course.interop import from_transformers, to_transformers
 from attn_course.interop._config import UNUSED
 from attn_course.interop._convert import FAMILIES
 from attn_course.nn import RotaryPositions, gpt2_like, llama_like, vaswani_like
+
+TINY: dict[str, Any] = {
+    "vocab_size": 7,
+    "hidden_size": 6,
+    "num_attention_heads": 3,
+    "intermediate_size": 5,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+SMALL: dict[str, Any] = TINY | {
+    "num_hidden_layers": 1,
+    "sep_token_id": 2,
+    "pad_token_id": 0,
+    "tie_word_embeddings": False,
+}
 
 # names of sizes that the configurations have twice, and what is no field
 ALIASES = {"num_attention_heads", "num_hidden_layers", "hidden_size", "max_position_embeddings"}
@@ -140,6 +164,59 @@ def test_what_we_cannot_do_is_refused_by_name(
         from_transformers(source)
 
 
+HEIGHTS = {
+    "BertModel": ("num_hidden_layers", "encoder.layer"),
+    "GPT2Model": ("n_layer", "h"),
+    "LlamaModel": ("num_hidden_layers", "layers"),
+    "MarianModel": ("decoder_layers", "decoder.layers"),
+    "ReformerModel": ("attn_layers", "encoder.layers"),
+    "T5Model": ("num_decoder_layers", "decoder.block"),
+    "ViTModel": ("num_hidden_layers", "layers"),
+}
+
+
+@pytest.mark.parametrize("name", HEIGHTS)
+def test_a_stack_that_was_cut_is_refused_by_the_field_of_its_height(name: str) -> None:
+    source = make_source(name, 0)
+    field, path = HEIGHTS[name]
+    blocks = source.get_submodule(path)
+    height = len(blocks)
+    del blocks[-1]
+    message = rf"config\.{field}: expected the number of blocks of the model, {height - 1}, got"
+    with pytest.raises(ValueError, match=message):
+        from_transformers(source)
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: LlamaModel(LlamaConfig(num_hidden_layers=0, **TINY)), "num_hidden_layers"),
+        (lambda: T5Model(T5Config(num_layers=0, d_model=6, vocab_size=7)), "num_layers"),
+        (
+            lambda: T5Model(
+                T5Config(num_layers=1, num_decoder_layers=0, d_model=6, vocab_size=7, d_ff=5)
+            ),
+            "num_decoder_layers",
+        ),
+        (
+            lambda: LongformerModel(
+                LongformerConfig(**SMALL | {"num_hidden_layers": 0}, attention_window=[])
+            ),
+            "num_hidden_layers",
+        ),
+        (
+            lambda: BigBirdModel(BigBirdConfig(**SMALL | {"num_hidden_layers": 0})),
+            "num_hidden_layers",
+        ),
+    ],
+)
+def test_no_block_is_refused_where_only_blocks_tell_the_kind(
+    make: Callable[[], Any], field: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"config\.{field}: expected at least 1, got 0"):
+        from_transformers(make())
+
+
 def test_a_field_of_a_newer_transformers_is_refused_unless_it_is_at_its_default() -> None:
     class Newer(GPT2Config):
         def to_dict(self) -> dict[str, Any]:
@@ -190,6 +267,17 @@ def test_other_classes_and_changed_models_are_refused() -> None:
         twice.cls.predictions.bias[3] += 0.01
     with pytest.raises(ValueError, match=r"cls\.predictions\.bias: expected the values"):
         from_transformers(twice)
+    for longer in (
+        LongformerForMaskedLM(LongformerConfig(**SMALL, attention_window=2)),
+        BigBirdForMaskedLM(BigBirdConfig(**SMALL)),
+    ):
+        head = longer.lm_head if isinstance(longer, LongformerForMaskedLM) else longer.cls
+        head = getattr(head, "predictions", head)
+        from_transformers(longer)
+        with torch.no_grad():
+            head.bias[3] += 0.01
+        with pytest.raises(ValueError, match=r"\.bias: expected the values of .*\.decoder\.bias"):
+            from_transformers(longer)
     apart = make_source("T5Model", 0)
     apart.decoder.embed_tokens = copy.deepcopy(apart.shared)
     with pytest.raises(ValueError, match=r"embed_tokens\.weight: expected the shared table"):

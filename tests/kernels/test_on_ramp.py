@@ -58,6 +58,11 @@ def test_softmax_and_its_gradient_are_those_of_float64(shape: tuple[int, ...]) -
     check_gradients(kernels.softmax, lambda x: x.softmax(-1), 5 * randn(*shape))
 
 
+@pytest.mark.parametrize("shape", [(2, 0), (0, 3), (0,), (2, 0, 3)])
+def test_softmax_of_nothing_is_nothing(shape: tuple[int, ...]) -> None:
+    assert kernels.softmax(torch.zeros(shape)).shape == shape
+
+
 def test_softmax_holds_large_scores_and_empty_rows() -> None:
     scores = torch.tensor([[1e4, 1e4 - 1, -1e30], [-torch.inf] * 3, [-torch.inf, 3.0, 3.0]])
     scores = scores.to(DEVICE).requires_grad_()

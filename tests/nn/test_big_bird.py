@@ -67,5 +67,7 @@ def test_bad_input_is_refused_by_name() -> None:
     layer = BigBirdSelfAttention(embed_dim=6, num_heads=2)
     with pytest.raises(ValueError, match=r"attn_mask: expected booleans .*, got"):
         layer(torch.randn(1, 5, 6), torch.ones(5, 5, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"attn_mask: expected booleans .*, got"):
+        layer(torch.randn(2, 5, 6), torch.ones(3, 1, 1, 5, dtype=torch.bool))
     with pytest.raises(ValueError, match="is_causal, cache"):
         layer(torch.randn(1, 5, 6), is_causal=True)

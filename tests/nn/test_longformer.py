@@ -46,3 +46,10 @@ def test_bad_input_is_refused_by_name() -> None:
         LongformerSelfAttention(embed_dim=7, num_heads=2, window_size=3)
     with pytest.raises(ValueError, match="dilation: expected a positive number, or 2"):
         LongformerSelfAttention(embed_dim=6, num_heads=2, window_size=3, dilation=[1, 2, 3])
+    layer = LongformerSelfAttention(embed_dim=6, num_heads=2, window_size=3)
+    with pytest.raises(ValueError, match=r"attn_mask: expected booleans, got torch.float32"):
+        layer(
+            torch.randn(2, 5, 6),
+            torch.ones(2, 1, 1, 5),
+            positions=torch.arange(5).expand(2, 5),
+        )

@@ -378,6 +378,12 @@ X = torch.zeros(2, 7, 15)
         ({"attn_mask": torch.ones(2, 7).bool()}, r"mask\[:, None, None, :\]"),
         ({"attn_mask": torch.ones(7).bool()}, "attn_mask: expected shape"),
         ({"attn_mask": torch.ones(7, 7).bool(), "is_causal": True}, "attn_mask: expected none"),
+        ({"attn_mask": torch.ones(7, 7).long()}, "attn_mask: expected a boolean .* torch.int64"),
+        # ones and zeros joined with padding were once a bias that hid nothing
+        (
+            {"attn_mask": torch.ones(7, 7).long(), "positions": torch.zeros(2, 7).long()},
+            "attn_mask: expected a boolean .* torch.int64",
+        ),
         ({"positions": torch.zeros(2, 7).long(), "key": torch.zeros(2, 5, 15)}, "self-attention"),
         ({"key": torch.zeros(2, 7, 14)}, "key: expected size 15"),
         ({"value": torch.zeros(2, 6, 15)}, "value: expected size 7"),

@@ -185,6 +185,12 @@ def test_impossible_vision_transformers_are_refused() -> None:
         model(torch.zeros(2, 1, 6, 10))
     with pytest.raises(ValueError, match="images: expected sides that are multiples"):
         model(torch.zeros(2, 3, 6, 11))
+    with pytest.raises(ValueError, match=r"images: expected a floating point tensor, got torch.ui"):
+        model(torch.zeros(2, 3, 6, 10, dtype=torch.uint8))
+    with pytest.raises(ValueError, match=r"images: expected torch.float32, got torch.float64"):
+        model(torch.zeros(2, 3, 6, 10, dtype=torch.float64))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert model(torch.zeros(2, 3, 6, 10, dtype=torch.bfloat16)).isfinite().all()
     embedding = PatchEmbedding(patch_size=2, num_channels=1, embed_dim=4, class_token=False)
     with pytest.raises(ValueError, match="pool: expected 'mean' where there is no class token"):
         VisionTransformer(embedding=embedding, encoder=TransformerEncoder(blocks=[]))

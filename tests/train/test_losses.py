@@ -79,3 +79,28 @@ def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
 def test_bad_smoothing_is_refused() -> None:
     with pytest.raises(ValueError, match=r"smoothing: expected 0 to 1, got 1\.1"):
         label_smoothing_loss(torch.zeros(1, 1, 2), torch.ones(1, 1).long(), smoothing=1.1)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_padding_need_not_be_an_id(smoothing: float) -> None:
+    logits, target = torch.randn(B, L, V), torch.randint(V, (B, L))
+    target[0, 3:] = target[2, 1:] = -100
+    want = F.cross_entropy(logits.flatten(0, 1), target.flatten(), label_smoothing=smoothing)
+    assert_close(label_smoothing_loss(logits, target, smoothing=smoothing, pad=-100), want)
+
+
+def test_an_id_that_is_ruled_out_does_no_harm_without_smoothing() -> None:
+    logits, target = torch.randn(B, L, V), torch.randint(1, V, (B, L))
+    logits[..., 0] = -torch.inf
+    want = token_loss(logits, target, pad=-100)
+    assert_close(label_smoothing_loss(logits, target, smoothing=0.0, pad=-100), want)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("loss", [token_loss, label_smoothing_loss])
+def test_targets_that_do_not_fit_are_refused(loss: Callable[..., Tensor]) -> None:
+    for shape in ((1, L), (B, L - 1), (B, 1), (B * L,)):
+        with pytest.raises(ValueError, match=r"target_out: expected shape \(3, 5\)"):
+            loss(torch.randn(B, L, V), torch.zeros(shape, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"target_out: expected integers, got torch.float32"):
+        loss(torch.randn(B, L, V), torch.zeros(B, L))
