@@ -41,8 +41,6 @@ def evil_result(text: str) -> Result:
         max_score=2.0,
         tests=tests,
         notes=(text,),
-        answers={"report": text},
-        output=text,
         pending=(text,),
         comments={text: text},
     )
@@ -151,9 +149,8 @@ def test_a_page_says_score_cause_and_what_was_not_graded(grade: Callable[..., Re
     assert "without a sandbox" in open_page
 
 
-def test_output_of_the_notebook_and_written_answers_stay_out() -> None:
-    found = evil_result("calm")
-    secret = Result(**{**found.__dict__, "output": "my password", "answers": {"report": "essay"}})
-    page = feedback_page(secret)
+def test_output_of_the_notebook_stays_out(grade: Callable[..., Result]) -> None:
+    chatty = "print('my password')\ndef double(x):\n    print('my password')\n    return 3 * x"
+    page = feedback_page(grade(answers={"double": chatty}))
+    assert "double-values" in page
     assert "my password" not in page
-    assert "essay" not in page
