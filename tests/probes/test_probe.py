@@ -382,8 +382,14 @@ def test_nan_of_a_stub_keeps_no_property_either():
         def __call__(self, x):
             return x * float("nan")
 
+        noted = None
+
         def __attn_mutated__(self):
             return False
+
+        def __attn_nan__(self):
+            """What a helper's call gave is known where the function runs."""
+            return self.noted
 
         def __attn_remote__(self, operation, args, kwargs, options):
             return student.perform(operation, lambda x: x * 1.0, args, kwargs, options)
@@ -391,6 +397,9 @@ def test_nan_of_a_stub_keeps_no_property_either():
     probe = Probe("00_warm_up", "f", Stub())
     assert "are NaN" in str(failure(probe.holds, SMALL, X))
     Probe("00_warm_up", "f", Stub()).memory(X, below=10_000_000)
+    Stub.noted = "1 of 2 numbers of the result are NaN"
+    probe = Probe("00_warm_up", "f", Stub())
+    assert "1 of 2 numbers" in str(failure(probe.memory, X, below=10_000_000))
 
 
 def test_raises_wants_the_exception_and_no_other():
