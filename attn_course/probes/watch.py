@@ -56,13 +56,19 @@ class _WatchedStub:
     def __attn_remote__(
         self, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
     ) -> Any:
-        type(self.stub).__attn_nan__(self.stub)  # forget what earlier calls gave
+        _noted(self.stub)  # forget what earlier calls gave
         found = type(self.stub).__attn_remote__(self.stub, operation, args, kwargs, options)
-        self.watch.nan = self.watch.nan or type(self.stub).__attn_nan__(self.stub)
+        self.watch.nan = self.watch.nan or _noted(self.stub)
         return self.watch.seen(found, args, kwargs)
 
     def __attn_mutated__(self) -> bool:
         return bool(type(self.stub).__attn_mutated__(self.stub))
+
+
+def _noted(stub: Any) -> str | None:
+    """What was NaN in a helper's calls since the last time this was asked, where a stub knows."""
+    ask = getattr(type(stub), "__attn_nan__", None)
+    return None if ask is None else ask(stub)
 
 
 def _strange(value: Any) -> bool:
