@@ -185,28 +185,30 @@ def window_pattern(
     left, right = (window_size - 1, 0) if is_causal else ((window_size - 1) // 2,) * 2
     if len(each) == 1:
         step = each[0]
-
-        def alike(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            return (i - j <= left * step) & (j - i <= right * step) & ((i - j) % step == 0)
-
-        return Pattern(
-            alike,
-            parts=lambda length: [
-                PatternPart(alike, lambda: _window_tiles(length, left, right, step, EVERY_HEAD))
-            ],
+        return _of_one_part(
+            lambda b, h, i, j: (
+                (i - j <= left * step) & (j - i <= right * step) & ((i - j) % step == 0)
+            ),
+            lambda length: _window_tiles(length, left, right, [(EVERY_HEAD, step)]),
         )
     table = torch.tensor(each)
+    return _of_one_part(
+        lambda b, h, i, j: (
+            (i - j <= left * table.to(h.device)[h])
+            & (j - i <= right * table.to(h.device)[h])
+            & ((i - j) % table.to(h.device)[h] == 0)
+        ),
+        lambda length: _window_tiles(length, left, right, list(_runs(each))),
+        heads=len(each),
+    )
 
-    def by_head(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        step = table.to(h.device)[h]
-        return (i - j <= left * step) & (j - i <= right * step) & ((i - j) % step == 0)
 
-    def tiles(length: int) -> Iterator[PatternTile]:
-        for heads, step in _runs(each):
-            yield from _window_tiles(length, left, right, step, heads)
-
+def _of_one_part(
+    mask_mod: MaskMod, tiles: Callable[[int], Iterator[PatternTile]], *, heads: int = 1
+) -> Pattern:
+    """A pattern whose tiles hold all of its pairs, from a length to the tiles."""
     return Pattern(
-        by_head, heads=len(each), parts=lambda length: [PatternPart(by_head, lambda: tiles(length))]
+        mask_mod, heads=heads, parts=lambda length: [PatternPart(mask_mod, lambda: tiles(length))]
     )
 
 
@@ -231,14 +233,15 @@ def _every(step: int, first: int, start: int, stop: int) -> slice:
 
 
 def _window_tiles(
-    length: int, left: int, right: int, step: int, heads: slice
+    length: int, left: int, right: int, steps: Sequence[tuple[slice, int]]
 ) -> Iterator[PatternTile]:
     """Neighbouring queries of one residue, and the keys of all their windows."""
-    for first in range(min(step, length)):
-        count = len(range(first, length, step))
-        for start, stop in _cut(0, count):
-            keys = _every(step, first, max(0, start - left), min(count, stop + right))
-            yield PatternTile(heads, _every(step, first, start, stop), keys)
+    for heads, step in steps:
+        for first in range(min(step, length)):
+            count = len(range(first, length, step))
+            for start, stop in _cut(0, count):
+                keys = _every(step, first, max(0, start - left), min(count, stop + right))
+                yield PatternTile(heads, _every(step, first, start, stop), keys)
 
 
 def strided_pattern(*, stride: int) -> Pattern:
@@ -260,24 +263,25 @@ def strided_pattern(*, stride: int) -> Pattern:
     near = window_pattern(window_size=stride, is_causal=True)
     assert near.parts is not None
     near_parts = near.parts
-
-    def far(length: int) -> Iterator[PatternTile]:
-        for first in range(min(stride, length)):
-            for start, stop in _cut(1, len(range(first, length, stride))):
-                # the own key is near: the last one is that of the query before
-                keys = _every(stride, first, 0, stop - 1)
-                yield PatternTile(EVERY_HEAD, _every(stride, first, start, stop), keys)
-
     return Pattern(
         lambda b, h, i, j: (j <= i) & ((i - j < stride) | ((i - j) % stride == 0)),
         parts=lambda length: [
             *near_parts(length),
             PatternPart(
                 lambda b, h, i, j: (i - j >= stride) & ((i - j) % stride == 0),
-                lambda: far(length),
+                lambda: _far_tiles(length, stride),
             ),
         ],
     )
+
+
+def _far_tiles(length: int, stride: int) -> Iterator[PatternTile]:
+    """Queries of one residue, and the keys of that residue which are not near."""
+    for first in range(min(stride, length)):
+        for start, stop in _cut(1, len(range(first, length, stride))):
+            # the own key is near: the last one is that of the query before
+            keys = _every(stride, first, 0, stop - 1)
+            yield PatternTile(EVERY_HEAD, _every(stride, first, start, stop), keys)
 
 
 def fixed_pattern(*, stride: int, summary: int = 1) -> Pattern:
@@ -299,20 +303,23 @@ def fixed_pattern(*, stride: int, summary: int = 1) -> Pattern:
     _positive(stride=stride)
     if not 1 <= summary <= stride:
         raise ValueError(f"summary: expected 1 to the stride {stride}, got {summary}")
+    return _of_one_part(
+        lambda b, h, i, j: (
+            (j <= i) & ((j // stride == i // stride) | (j % stride >= stride - summary))
+        ),
+        lambda length: _fixed_tiles(length, stride, summary),
+    )
 
-    def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return (j <= i) & ((j // stride == i // stride) | (j % stride >= stride - summary))
 
-    def tiles(length: int) -> Iterator[PatternTile]:
-        places = torch.arange(length)
-        # numbers and not a mask: how many they are is known when this is compiled
-        ends = torch.tensor([j for j in range(length) if j % stride >= stride - summary]).long()
-        for start, stop in _cut(0, length):
-            block = start // stride
-            keys = torch.cat([ends[: block * summary], places[block * stride : stop]])
-            yield PatternTile(EVERY_HEAD, slice(start, stop), keys)
-
-    return Pattern(mask_mod, parts=lambda length: [PatternPart(mask_mod, lambda: tiles(length))])
+def _fixed_tiles(length: int, stride: int, summary: int) -> Iterator[PatternTile]:
+    """Queries, the last keys of all blocks before, and their own block up to them."""
+    places = torch.arange(length)
+    # numbers and not a mask: how many they are is known when this is compiled
+    ends = torch.tensor([j for j in range(length) if j % stride >= stride - summary]).long()
+    for start, stop in _cut(0, length):
+        block = start // stride
+        keys = torch.cat([ends[: block * summary], places[block * stride : stop]])
+        yield PatternTile(EVERY_HEAD, slice(start, stop), keys)
 
 
 def blockwise_pattern(
@@ -337,34 +344,32 @@ def blockwise_pattern(
     _positive(block_size=block_size, num_blocks=num_blocks)
     if not len(shifts):
         raise ValueError("shifts: expected one for each head, got none")
-
-    def tiles(length: int) -> Iterator[PatternTile]:
-        runs = list(_runs(shifts)) if any(shifts) else [(EVERY_HEAD, 0)]
-        for heads, shift in runs:
-            for number, begin in enumerate(range(0, length, block_size)):
-                block = (number + shift) % num_blocks if any(shifts) else number
-                keys = slice(block * block_size, min(length, (block + 1) * block_size))
-                if keys.start < keys.stop:
-                    for start, stop in _cut(begin, min(length, begin + block_size)):
-                        yield PatternTile(heads, slice(start, stop), keys)
-
     if not any(shifts):
-
-        def own(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            return j // block_size == i // block_size
-
-        return Pattern(own, parts=lambda length: [PatternPart(own, lambda: tiles(length))])
+        return _of_one_part(
+            lambda b, h, i, j: j // block_size == i // block_size,
+            lambda length: _block_tiles(length, block_size, None, [(EVERY_HEAD, 0)]),
+        )
     table = torch.tensor(list(shifts))
-
-    def shifted(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        shift = table.to(h.device)[h]
-        return j // block_size == (i // block_size + shift) % num_blocks
-
-    return Pattern(
-        shifted,
+    return _of_one_part(
+        lambda b, h, i, j: (
+            j // block_size == (i // block_size + table.to(h.device)[h]) % num_blocks
+        ),
+        lambda length: _block_tiles(length, block_size, num_blocks, list(_runs(shifts))),
         heads=len(shifts),
-        parts=lambda length: [PatternPart(shifted, lambda: tiles(length))],
     )
+
+
+def _block_tiles(
+    length: int, block_size: int, num_blocks: int | None, shifts: Sequence[tuple[slice, int]]
+) -> Iterator[PatternTile]:
+    """Blocks of queries, and the block of keys that each sees; ``num_blocks`` go round."""
+    for heads, shift in shifts:
+        for number, begin in enumerate(range(0, length, block_size)):
+            block = number if num_blocks is None else (number + shift) % num_blocks
+            keys = slice(block * block_size, min(length, (block + 1) * block_size))
+            if keys.start < keys.stop:
+                for start, stop in _cut(begin, min(length, begin + block_size)):
+                    yield PatternTile(heads, slice(start, stop), keys)
 
 
 def random_pattern(
@@ -396,29 +401,32 @@ def random_pattern(
     # so many True in each row; the last block stands for all that come after the text
     table[:, :-1, :-1] = draws < per_block
     drawn = [[row.nonzero()[:, 0].tolist() for row in rows] for rows in table]
-
-    def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        i, j = (i // block_size).clamp(max=num_blocks), (j // block_size).clamp(max=num_blocks)
-        return table.to(h.device)[h % num_heads, i, j]
-
-    def tiles(length: int) -> Iterator[PatternTile]:
-        places = torch.arange(length)
-        for head, blocks in enumerate(drawn):
-            heads = slice(head, head + 1) if num_heads > 1 else EVERY_HEAD
-            for number in range(min(num_blocks, -(-length // block_size))):
-                keys = torch.cat(
-                    [places[:0]] + [places[n * block_size :][:block_size] for n in blocks[number]]
-                )
-                if len(keys):
-                    first = number * block_size
-                    for start, stop in _cut(first, min(length, first + block_size)):
-                        yield PatternTile(heads, slice(start, stop), keys)
-
-    return Pattern(
-        mask_mod,
+    return _of_one_part(
+        lambda b, h, i, j: table.to(h.device)[
+            h % num_heads,
+            (i // block_size).clamp(max=num_blocks),
+            (j // block_size).clamp(max=num_blocks),
+        ],
+        lambda length: _random_tiles(length, block_size, drawn),
         heads=num_heads,
-        parts=lambda length: [PatternPart(mask_mod, lambda: tiles(length))],
     )
+
+
+def _random_tiles(
+    length: int, block_size: int, drawn: Sequence[Sequence[Sequence[int]]]
+) -> Iterator[PatternTile]:
+    """For each head its blocks of queries, and the keys of the blocks drawn for them."""
+    places = torch.arange(length)
+    for head, blocks in enumerate(drawn):
+        heads = slice(head, head + 1) if len(drawn) > 1 else EVERY_HEAD
+        for number in range(min(len(blocks) - 1, -(-length // block_size))):
+            keys = torch.cat(
+                [places[:0]] + [places[n * block_size :][:block_size] for n in blocks[number]]
+            )
+            if len(keys):
+                first = number * block_size
+                for start, stop in _cut(first, min(length, first + block_size)):
+                    yield PatternTile(heads, slice(start, stop), keys)
 
 
 def global_pattern(is_global: Shaped[Tensor, "*B L"]) -> Pattern:
@@ -440,31 +448,31 @@ def global_pattern(is_global: Shaped[Tensor, "*B L"]) -> Pattern:
         )
     rows = is_global if is_global.ndim == 2 else is_global[None]
     some = rows.any(0).nonzero()[:, 0].tolist()  # global in any example
-
-    def seeing(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return rows[b % len(rows), i]
-
-    def seen(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return rows[b % len(rows), j] & ~rows[b % len(rows), i]
-
-    def rows_of(length: int) -> Iterator[PatternTile]:
-        here = torch.tensor([n for n in some if n < length]).long()
-        for start, stop in _cut(0, len(here)):
-            yield PatternTile(EVERY_HEAD, here[start:stop], slice(0, length))
-
-    def columns_of(length: int) -> Iterator[PatternTile]:
-        here = torch.tensor([n for n in some if n < length]).long()
-        for start, stop in _cut(0, length if len(here) else 0):
-            yield PatternTile(EVERY_HEAD, slice(start, stop), here)
-
     return Pattern(
         lambda b, h, i, j: rows[b % len(rows), i] | rows[b % len(rows), j],
         batch=len(rows),
         parts=lambda length: [
-            PatternPart(seeing, lambda: rows_of(length)),
-            PatternPart(seen, lambda: columns_of(length)),
+            PatternPart(lambda b, h, i, j: rows[b % len(rows), i], lambda: _rows(some, length)),
+            PatternPart(
+                lambda b, h, i, j: rows[b % len(rows), j] & ~rows[b % len(rows), i],
+                lambda: _columns(some, length),
+            ),
         ],
     )
+
+
+def _rows(chosen: Sequence[int], length: int) -> Iterator[PatternTile]:
+    """The chosen queries, and all keys."""
+    here = torch.tensor([n for n in chosen if n < length]).long()
+    for start, stop in _cut(0, len(here)):
+        yield PatternTile(EVERY_HEAD, here[start:stop], slice(0, length))
+
+
+def _columns(chosen: Sequence[int], length: int) -> Iterator[PatternTile]:
+    """All queries, and the chosen keys."""
+    here = torch.tensor([n for n in chosen if n < length]).long()
+    for start, stop in _cut(0, length if len(here) else 0):
+        yield PatternTile(EVERY_HEAD, slice(start, stop), here)
 
 
 def _positive(**numbers: int) -> None:

@@ -104,7 +104,7 @@ class _What(NamedTuple):
 
 def _shown(
     part: PatternPart, tile: PatternTile, what: _What, device: torch.device
-) -> Bool[Tensor, "b h Q K"]:
+) -> Bool[Tensor, "*D Q K"]:
     """Which pairs of a tile count."""
     b = torch.arange(what.batch, device=device)[:, None, None, None]
     h = torch.arange(what.heads, device=device)[:, None, None]

@@ -130,6 +130,7 @@ def test_parts_hold_every_pair_of_the_pattern_once(name: str) -> None:
         assert_close(seen, pattern.mask(length).long())
 
 
+@pytest.mark.usefixtures("unchecked")  # a mutant's pattern is of a class of its own
 @pytest.mark.parametrize(
     ("module", "old", "new"),
     [
@@ -204,6 +205,7 @@ def test_tiles_hold_few_pairs_beside_those_of_the_pattern(name: str) -> None:
     assert held / pattern.heads < 3 * pattern.pairs(length)
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("name", ["fixed", "BigBird"])
 def test_compiled_it_makes_no_table_either(name: str) -> None:
     length = 256

@@ -185,8 +185,6 @@ def test_impossible_vision_transformers_are_refused() -> None:
         model(torch.zeros(2, 1, 6, 10))
     with pytest.raises(ValueError, match="images: expected sides that are multiples"):
         model(torch.zeros(2, 3, 6, 11))
-    with pytest.raises(ValueError, match=r"images: expected a floating point tensor, got torch.ui"):
-        model(torch.zeros(2, 3, 6, 10, dtype=torch.uint8))
     with pytest.raises(ValueError, match=r"images: expected torch.float32, got torch.float64"):
         model(torch.zeros(2, 3, 6, 10, dtype=torch.float64))
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -200,6 +198,12 @@ def test_impossible_vision_transformers_are_refused() -> None:
         )
     with pytest.raises(ValueError, match="embed_dim: expected a positive multiple of 4"):
         SinusoidalGridPositions(embed_dim=6)(2, 2)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_images_of_whole_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"images: expected a floating point tensor, got torch.ui"):
+        vit_like(**SMALL)(torch.zeros(2, 3, 6, 10, dtype=torch.uint8))
 
 
 def test_multi_head_attention_is_a_convolution() -> None:
