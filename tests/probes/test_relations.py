@@ -1,0 +1,52 @@
+"""Relations between two answers: the mistakes that they recognise, and what they leave alone."""
+
+import numpy as np
+import pytest
+
+from attn_course.probes.relations import RELATIONS
+
+NUMBERS = np.random.default_rng(0).normal(size=(3, 4))
+POSITIVE = np.abs(NUMBERS) + 0.3
+
+
+def holding(got: object, base: object) -> set[str]:
+    """Names of the relations that hold between an answer and what is right."""
+    arrays = [np.asarray(got, np.float64)], [np.asarray(base, np.float64)]
+    return {relation.name for relation in RELATIONS if relation.holds(*arrays)}
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    powers = np.exp(x)
+    return powers / powers.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "got", "base"),
+    [
+        ("the sign is wrong", -NUMBERS, NUMBERS),
+        ("two axes are exchanged", NUMBERS.T, NUMBERS),
+        ("reversed along the last axis", NUMBERS[:, ::-1], NUMBERS),
+        ("shifted by one along the second axis from the end", np.roll(NUMBERS, 1, 0), NUMBERS),
+        ("a softmax too many", softmax(NUMBERS), NUMBERS),
+        ("the softmax is missing", NUMBERS, softmax(NUMBERS)),
+        ("not divided by the sum", POSITIVE, POSITIVE / POSITIVE.sum(-1, keepdims=True)),
+        ("the logarithm is missing", np.exp(NUMBERS), NUMBERS),
+        ("a square root too many", np.sqrt(POSITIVE), POSITIVE),
+        ("one minus the result", 1 - NUMBERS, NUMBERS),
+        ("the tanh is missing", NUMBERS, np.tanh(NUMBERS)),
+    ],
+)
+def test_a_mistake_is_recognised(name: str, got: np.ndarray, base: np.ndarray) -> None:
+    assert name in holding(got, base)
+
+
+def test_between_unrelated_numbers_nothing_holds() -> None:
+    assert not holding(np.random.default_rng(1).normal(size=(3, 4)), NUMBERS)
+
+
+@pytest.mark.parametrize("got", [0.37, -2.5, 1.0])
+def test_a_single_number_has_no_softmax_and_no_sum(got: float) -> None:
+    """Of any single number the softmax is 1, and so is the share of its own sum."""
+    of_an_axis = {"a softmax too many", "the softmax is missing", "not divided by the sum"}
+    assert not holding(got, 1.0) & of_an_axis
+    assert not holding(1.0, got) & of_an_axis
