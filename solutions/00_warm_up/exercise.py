@@ -636,3 +636,10 @@ probe.judges(
 # Ten times the scores makes the softmax almost an argmax: *the* vanishes, the ties between *bank* and its neighbour stay even.
 # Scores times zero give equal weights: the plain mean of the sentence.
 # A weighted mean does not depend on the order of its items, so *dog bites man* and *man bites dog* give each word the same result.
+#
+# **Points**, one for each:
+#
+# - The dot product with the neighbour is as large as with itself, the others are 0.
+# - So about half of the weight moves there, and the mean with it.
+# - Times 10 is almost an argmax, with the tie left even; times 0 is the plain mean.
+# - Something that word order decides, with an example.

@@ -851,4 +851,11 @@ probe.judges(
 # I would first set the forget bias to 3 to 5 (σ(3) = 0.95, σ(5) = 0.993), perhaps train on shorter sequences first, and measure again.
 # Along the cell a gate below 1 only moves the horizon: 0.993 to the power 200 is 0.24, but to the power 2000 it is 1e-6; and the state must hold the word through 200 updates.
 # A direct path from the answer to the word would not have this limit.
-# Full marks: product named, the ratio argument for clipping, the gate at 0.5, a measured number, a limit.
+#
+# **Points**, one for each:
+#
+# - The product of Jacobians, with its number of factors.
+# - Clipping leaves the ratio of far to near as it was.
+# - The LSTM's factor is its forget gate, about 0.5 at the start.
+# - A number that was measured, with what it was measured on.
+# - A first change, and the length at which it fails too.

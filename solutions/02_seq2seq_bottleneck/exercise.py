@@ -921,7 +921,7 @@ probe.judges(
 # ## 9. Report
 #
 # Train an encoder-decoder on a task of your own (sorting, doubling every symbol, a date format), or take the numbers of the chapter.
-# In about 200 words:
+# In about 200 words, two points for each part:
 #
 # 1. Show accuracy against length, free-running, with one control that rules out an explanation other than the context vector. Say which explanation, and what the control would have shown if it were true.
 # 2. Someone says: "64 numbers cannot hold 20 symbols." What is right and what is wrong about it?
@@ -936,3 +936,12 @@ probe.judges(
 # 3. A beam at least as wide as the vocabulary keeps every first token, `<eos>` among them.
 # Stopping at once costs one improbable symbol, going on costs twenty uncertain ones, so the empty output has the highest probability.
 # The search did its job; the model gives the empty output too much, and dividing by a length term repairs the comparison.
+#
+# **Points**, one for each:
+#
+# - (1a) Accuracy against length, free-running.
+# - (1b) A control, and what it would have shown if the other explanation were true.
+# - (2a) Wrong about bits, by a count.
+# - (2b) Right about what training finds.
+# - (3a) The empty output is the most probable one, and why.
+# - (3b) The model is at fault, not the search.

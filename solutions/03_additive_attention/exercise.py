@@ -761,7 +761,7 @@ probe.judges(
 # ## 8. Report
 #
 # Train a decoder with attention on a task of your own (sorting, doubling every symbol, dates in another format), or take the numbers of the chapter.
-# In about 200 words:
+# In about 200 words, two points for each part:
 #
 # 1. Show accuracy against length with and without attention, at the same number of parameters and steps, with one control that separates "there are weights" from "there are more states to look at". Say what the control would have shown if the second were enough.
 # 2. Someone says: "Attention eliminates vanishing gradients." What is right and what is wrong about it? Give one measurement for each.
@@ -774,3 +774,12 @@ probe.judges(
 # 2. Right: there is a path from every source position to every output whose length does not depend on the distance; the gradient by position is flat where without attention it falls by orders of magnitude.
 # Wrong: the recurrent paths inside encoder and decoder are as they were (cut the direct path and the old curve is back), and the weight is a factor on the direct path: a position with weight 0 gets no gradient, however near.
 # 3. A map is one example, often a picked one. Ask for the alignment error rate on many sentences with known alignment, next to a control: uniform weights, the diagonal, and the same model untrained.
+#
+# **Points**, one for each:
+#
+# - (1a) Both curves at equal size and steps.
+# - (1b) The control with equal weights, and what it would have shown.
+# - (2a) Right: the short path, with a measurement.
+# - (2b) Wrong: the recurrent paths or the weight as a factor, with a measurement.
+# - (3a) Many examples with known alignment.
+# - (3b) A control beside them.

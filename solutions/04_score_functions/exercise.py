@@ -767,7 +767,7 @@ probe.judges(
 # %% [markdown]
 # ## 13. Report
 #
-# In about 250 words:
+# In about 250 words, two points for each part:
 #
 # 1. Someone says "Luong's concat is additive attention". Say exactly what has to hold for the two to give the same numbers, and what the paper's own experiments with concat had that this does not.
 # 2. On the task of the chapter, or one of your own, compare two scores or windows by task accuracy *and* by alignment error rate, with a control (an untrained model, or uniform weights). Do the two measures agree? Which of them would you report, and for which purpose?
@@ -781,3 +781,12 @@ probe.judges(
 # For a claim about translation report accuracy, for a claim about what the weights mean report the error rate, and never one in place of the other.
 # 3. Additive: vectors of different size and kind, small sizes and short sources, where its hidden layer per pair is cheap.
 # A window: long sources whose order is close to the target's (speech, text normalisation), or where the cost of all pairs is too high; not where the order is free.
+#
+# **Points**, one for each:
+#
+# - (1a) The matrix cut into two parts, the bias named.
+# - (1b) What the published runs left out.
+# - (2a) Both measures with a control.
+# - (2b) Which of them is for which claim.
+# - (3a) A case for the additive score, with its reason.
+# - (3b) A case for a window, with its reason.

@@ -765,7 +765,7 @@ probe.judges(
 # ## 10. Report
 #
 # Take the tile reader of the chapter, or a model of your own, and one map that somebody would show as an explanation: weights, gradients or Grad-CAM.
-# In about 200 words:
+# In about 200 words, two points for each part:
 #
 # 1. Show one experiment that would have come out differently if the map were *not* the reason for the output, with its control.
 # 2. Someone says: "Permuting the weights hardly changes my model's output, so attention is useless." Give two other explanations, and say how you would tell them apart.
@@ -778,3 +778,12 @@ probe.judges(
 # Or the weights are nearly equal, so that a permutation hardly moves anything: look at their entropy, and put all weight on one place instead.
 # 3. The surrogate's value has no meaning; plot the reward.
 # If that does not improve: a baseline that does not depend on the draw, then an entropy term if the weights have collapsed early.
+#
+# **Points**, one for each:
+#
+# - (1a) An intervention that could have come out otherwise.
+# - (1b) Its control.
+# - (2a) Mixed states, and how to tell.
+# - (2b) Weights that are nearly equal, and how to tell.
+# - (3a) The surrogate's value means nothing, plot the reward.
+# - (3b) A baseline first, which does not depend on the draw.

@@ -716,7 +716,7 @@ probe.judges(
 # ## 8. Report
 #
 # Train memory networks on a task of `attn_course.data` (three supporting facts, counting, yes or no) or on one of your own, or take the numbers of the chapter.
-# In about 200 words:
+# In about 200 words, two points for each part:
 #
 # 1. Show error against the number of hops, with at least two controls. Say for each control which other explanation it rules out, and what it would have shown if that explanation were true.
 # 2. Look at the weights of each hop on a few stories that are answered right and on a few that are not. Do they point at the supporting facts? Is that a proof that the model uses them? (Chapter 05.)
@@ -731,3 +731,12 @@ probe.judges(
 # 2. The first hop points at the sentence that names the object last, the second at the last move of the person in it.
 # Weights that point there are compatible with use and no proof of it; taking the sentence out and seeing the answer change is a better one.
 # 3. Right: facts are read back, by attention, several times. Wrong: nothing is written. Each sentence becomes a vector by itself, the same for every question, and no hop changes one; only the query changes.
+#
+# **Points**, one for each:
+#
+# - (1a) Error against hops with two controls.
+# - (1b) For each the explanation that it rules out.
+# - (2a) Weights on right and wrong answers.
+# - (2b) Pointing is no proof of use; an intervention is named.
+# - (3a) Reading is right.
+# - (3b) Nothing is written.

@@ -640,7 +640,7 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words:
+# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #
 # 1. Draw queries and keys with independent entries of mean 0 and variance 1, for $E$ from 4 to 1024. Show the variance of the products and the largest weight of a row, with and without $1/\sqrt E$. Then repeat it with keys of which every entry is multiplied by 5. What does the factor guarantee, and what not?
 # 2. Use the same matrix for queries and keys. Are the scores symmetric? Are the weights? Say why, and what that means for the graph.
@@ -653,3 +653,12 @@ probe.judges(
 # So the graph stays directed even then: how much $i$ takes from $j$ says nothing about how much $j$ takes from $i$.
 # 3. Lost: competition. The random keys add noise that grows with their number, weights may be negative, and they do not sum to one; the softmax pushes the others down exponentially.
 # Won: the product may be computed from the right, in memory and time that grow linearly with the length.
+#
+# **Points**, one for each:
+#
+# - (1a) Variance and largest weight over E, with and without the factor.
+# - (1b) The factor rests on unit variance; keys five times as large show it.
+# - (2a) Scores symmetric, weights not.
+# - (2b) Because each row is divided by its own sum; the graph is directed.
+# - (3a) Lost: competition, or weights that sum to one.
+# - (3b) Won: the order of the products, linear in the length.

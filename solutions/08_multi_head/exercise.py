@@ -493,7 +493,7 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words:
+# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #
 # 1. Two look-ups can be done by one head. How, and why did it go wrong in some of the recorded runs? Why is sixteen heads not better than four on the task with four names?
 # 2. Turn a query and a key by `apply_rope` to positions 3 and 5, and to positions 103 and 105. Compare the two products, and say why. Do the same with two vectors to which `sinusoidal_positions` were added. What is the difference?
@@ -506,3 +506,12 @@ probe.judges(
 # With added sinusoids the product has four parts, and the content of one times the position of the other depends on where both stand. It changes.
 # 3. It shows that the bits per character do not get worse at eight times the length. They hardly get better either: the penalty pushes far keys down, so that the model reads much as if the text were short.
 # That it *uses* what is far away would have to be shown by a task that needs it.
+#
+# **Points**, one for each:
+#
+# - (1a) Unequal weights in one head, and that training may not find them.
+# - (1b) Sixteen heads have too few entries each.
+# - (2a) Equal products after turning, as only the distance counts.
+# - (2b) Added sinusoids leave terms that depend on the place.
+# - (3a) Shown: it does not get worse.
+# - (3b) Not shown: that far text is used; a task that would show it.

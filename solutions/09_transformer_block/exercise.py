@@ -619,7 +619,7 @@ probe.judges(
 # %% [markdown]
 # ## 10. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words:
+# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #
 # 1. Put a sentence into a batch once alone and once beside a long one (padded with zeros). Normalise its vectors with `layer_norm`, and with a norm over batch and positions. What changes? Name two places where that hurts, one in training and one in use.
 # 2. Somebody trains a post-norm and a pre-norm stack of twelve blocks at one learning rate, and pre-norm wins. What does this show, and what would you have to add before you say that pre-norm is better?
@@ -631,3 +631,12 @@ probe.judges(
 # 2. It shows that post-norm does not train at that rate. Needed: several rates for both, with and without warm-up, chosen on validation data, several seeds, and a shallow stack as a control which both should learn.
 # 3. 18.9 million parameters at either length, two thirds of them in the feed-forward part.
 # At 50 positions the feed-forward part is dearest and scores and sums are 1.6 % of all operations. Scores and sums are $4 L^2 D$, everything else $8 L D^2 + 4 L D F = 24 L D^2$: dearer from $L > 6 D = 3072$ on, so at 5000 they are.
+#
+# **Points**, one for each:
+#
+# - (1a) Nothing changes with the layer norm, everything with the other.
+# - (1b) One place in training and one in use.
+# - (2a) Shown for one rate only.
+# - (2b) Rates for both, seeds, a shallow control.
+# - (3a) The counts at both lengths.
+# - (3b) The length from which the quadratic part is dearer, derived.

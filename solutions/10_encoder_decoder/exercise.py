@@ -749,7 +749,7 @@ probe.judges(
 # %% [markdown]
 # ## 10. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words:
+# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #
 # 1. Somebody shows a training loss of 0.001 after a few hundred steps, and the model writes nonsense. Name two faults of this chapter that look like this, and one test for each that needs no training.
 # 2. Why can a Transformer be trained on all positions of a target at once, and why can it not write them at once? Count the steps that wait for each other, for a target of 20 words, in training and in writing; compare with a recurrent decoder.
@@ -759,3 +759,12 @@ probe.judges(
 # 1. A decoder without its causal mask, and targets that are not shifted: in both the answer stands in the input. For the first, change a later token and see whether earlier logits move; for the second, compare the first column of what is read with `bos`, or check that reading and target differ by one place.
 # 2. In training all tokens that a position reads are known beforehand, so the only waiting is from layer to layer: the same number of steps for 1 word or 20. When it writes, word 8 needs word 7, so there are 20 passes through all layers. A recurrent decoder has 20 steps in both.
 # 3. "a man runs" against "a man is running" scores higher than "someone is jogging" only by shared runs of words: a synonym has no match at any order. With four orders, one wrong word in the middle of a short sentence removes up to four runs of four, so that the score drops to 0; or the shorter, vaguer sentence is punished by the brevity penalty.
+#
+# **Points**, one for each:
+#
+# - (1a) Two faults that put the answer into the input.
+# - (1b) A test without training for each.
+# - (2a) Known words in training, one after the other in writing.
+# - (2b) The three counts.
+# - (3a) A pair in which the better one scores lower.
+# - (3b) The part of the formula that does it.

@@ -794,7 +794,7 @@ probe.equals(
 # %% [markdown]
 # ## 11. Report
 #
-# Use your functions and the numbers of the chapter. In about 200 words:
+# Use your functions and the numbers of the chapter. In about 200 words, two points for each part:
 #
 # 1. A model with 32 blocks, 32 heads of queries and `E = 128` serves texts of 8,000 tokens in half precision. How many bytes does the cache of one text need with 32, 8 and 1 heads of keys? What else changes, and what does not, when heads are shared?
 # 2. Show with `speculative_accept`, three words and a few thousand draws, that the first word has the distribution of the target, for a good draft and for a bad one. What does a bad draft cost?
@@ -805,3 +805,12 @@ probe.equals(
 # The products of queries and keys are as many as before, so the operations of the look hardly change; what shrinks is what must be stored and read for every new word, and the parameters of the two projections.
 # 2. The frequencies agree with the target within the noise of the draws for both drafts. A bad draft changes how often words are refused, so there are more runs of the target per word, never another distribution.
 # 3. Bits per character on held-out text, which has no temperature, for the model; for the sampling, shares over many texts: words that exist, repeated pieces, different words. One text is one draw.
+#
+# **Points**, one for each:
+#
+# - (1a) Bytes for 32, 8 and 1 heads.
+# - (1b) What does not change.
+# - (2a) Frequencies of a good and a bad draft beside the target's.
+# - (2b) A bad draft costs runs, not the distribution.
+# - (3a) Bits on held-out text for the model.
+# - (3b) Shares over many texts for the sampling.

@@ -615,7 +615,7 @@ probe.judges(
 # %% [markdown]
 # ## 11. Report
 #
-# Train the two-layer model of the chapter with a seed of your own, or take the explorer. In about 200 words:
+# Train the two-layer model of the chapter with a seed of your own, or take the explorer. In about 200 words, two points for each part:
 #
 # 1. Name the head that you take for the previous-token head and those that you take for induction heads, each by a score. Then say what the score does *not* show.
 # 2. Take each of them out, by zeros and by its mean. Do both agree? Where they do not, which one do you trust, and why?
@@ -628,3 +628,12 @@ probe.judges(
 # Zeros take the head's constant share away as well, which the rest of the model has learned to count on; the mean keeps it and removes only what depends on the text. I trust the mean where the two differ, and say that it, too, is a state the model never saw.
 # 3. Patching: run the model on a corrupted text, put the head's output from the clean run in its place at the positions in question, and see how much of the lead of the right word comes back; with other heads as a control.
 # I agree if this head brings back most of it, heads with equally sharp maps do not, and taking it out destroys it.
+#
+# **Points**, one for each:
+#
+# - (1a) The heads, each by a score.
+# - (1b) What the score does not show.
+# - (2a) Both ways of taking out, with numbers.
+# - (2b) Which to trust, and why.
+# - (3a) Patching or taking out, with other heads as a control.
+# - (3b) A result that would convince, named beforehand.

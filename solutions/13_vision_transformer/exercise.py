@@ -451,7 +451,7 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words:
+# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #
 # 1. Which inductive biases does a Vision Transformer have, and which of a convolution's does it lack? Name one experiment of the chapter for each answer.
 # 2. A paper compares a ViT with a CNN of three 3×3 layers on images whose two parts lie 40 pixels apart, and concludes that convolutions cannot see far. Which controls would you ask for?
@@ -462,3 +462,12 @@ probe.judges(
 # The curves over the number of digits show the price of what is lacking; shuffled pixels show how much a network makes of neighbours.
 # 2. Seven pixels is all that three such layers see. Ask for a network whose receptive field covers both parts (deeper, dilated, strided), for one with a global sum and maps after it, each at learning rates of its own, and for several seeds.
 # 3. Queries and keys are 0: the weights depend on the places alone. Another image changes the values that are handed over and no weight; in a trained ViT the weights change as well.
+#
+# **Points**, one for each:
+#
+# - (1a) What it has, with an experiment.
+# - (1b) What it lacks, with an experiment.
+# - (2a) Seven pixels of view.
+# - (2b) A control that can see both parts, tuned, several seeds.
+# - (3a) Weights depend on places alone.
+# - (3b) What another image changes in either.

@@ -479,7 +479,7 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# A text has 8192 tokens. You may spend 65 pairs for each token and layer, and you have 8 layers. In about 200 words:
+# A text has 8192 tokens. You may spend 65 pairs for each token and layer, and you have 8 layers. In about 200 words, two points for each part:
 #
 # 1. Choose a pattern (window, dilation by layer or head, strides, blocks, global positions) for a question that is answered by *one sentence anywhere* in the text, and give its receptive field by the formula.
 # 2. Name something that your pattern cannot do, or does worse than full attention, although its receptive field is large enough.
@@ -489,3 +489,12 @@ probe.judges(
 # 1. Windows of 63 keys, dilation 1, and one or two global positions (the question). By windows alone 8 layers reach $1 + 8 \cdot 62 = 497$ positions, far less than 8192; dilations of 1, 2, 4, ... 128 would span $1 + 62 \cdot 255 = 15811$. The global position makes any two positions two steps apart, and it stands where the answer is wanted.
 # 2. A path is not a use. All that a token far away says must pass through one vector of a global position or through up to 8 hand-overs, each of which has to be learned; full attention compares any two tokens directly, for instance to find two equal names. With dilation a position also has gaps between the keys that it sees directly.
 # 3. Not a bug by itself: at 512 tokens a window of 65 computes about an eighth of the pairs, but the projections and feed-forward parts, which do not change, take most of the time, and small products are less efficient. I would measure time against length for the attention alone (slopes near 1 and 2 in logarithms), and the share of the attention in the time of the whole model at both lengths.
+#
+# **Points**, one for each:
+#
+# - (1a) A pattern within 65 pairs.
+# - (1b) Its receptive field by the formula.
+# - (2a) Something it does worse.
+# - (2b) Although the path is there, and why.
+# - (3a) No bug by itself, and why.
+# - (3b) Slopes over length, and the share of the attention in the whole.

@@ -586,7 +586,7 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words:
+# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #
 # 1. Hash vectors in groups and independent ones with 1, 4 and 16 rounds. Show the share of pairs and the share of attention that is kept, beside random buckets. For which attention is LSH a good idea?
 # 2. Somebody shows that the first 16 singular values of an attention matrix hold half of the sum, and concludes that training has made it low-rank. What control do you ask for, and what would the result have to be?
@@ -598,3 +598,12 @@ probe.judges(
 # 2. Random scores behind the same mask and softmax, of several sizes, and the same model before training. Only if the trained weights hold clearly more than all of these has training anything to do with it; on the page they do not.
 # 3. With 8 orthogonal keys both are right. Beyond 8 keys cannot be at right angles: the sum reads a mixture, the delta rule keeps late pairs better than early ones.
 # Told twice, the sum returns both values added, while the delta rule replaces the old one, since it writes the difference to what it already says.
+#
+# **Points**, one for each:
+#
+# - (1a) Both shares beside random buckets.
+# - (1b) Where LSH is a good idea.
+# - (2a) Random scores or the untrained model as a control.
+# - (2b) The result that would support the claim.
+# - (3a) What each forgets beyond 8 keys.
+# - (3b) What each does with a second value.

@@ -483,7 +483,7 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words:
+# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #
 # 1. Take a chip of which you can find the two rates (name the source). From which intensity on is a step bound by arithmetic? On which side lie your softmax, a product of two 4,096 × 4,096 matrices in half precision, and one token of a language model?
 # 2. With `matmul_bytes`: how do the bytes of that product change when the tile grows from 16 to 256? What keeps a kernel from taking the whole matrix as one tile?
@@ -495,3 +495,12 @@ probe.judges(
 # 2. Reading falls in proportion to 1 / tile: from 2 · 4096³ / 16 numbers to a sixteenth of it, while writing stays. The sum of a tile has to stay in registers: 256 × 256 float32 are 256 KB, all that a processor has.
 # 3. Time of both versions over many sizes, below and above the size of the L2 cache, as bytes per second beside the rate of a plain copy on the same GPU.
 # If bytes are the reason, both versions reach about the rate of the copy, and the quotient of times is the quotient of bytes. A control with the same bytes and more arithmetic (two exponentials) should take the same time.
+#
+# **Points**, one for each:
+#
+# - (1a) The edge, with the source of both rates.
+# - (1b) The side of each of the three.
+# - (2a) Bytes fall with the tile.
+# - (2b) The sum of the tile must stay on chip.
+# - (3a) Bytes per second over many sizes, beside a copy.
+# - (3b) A control with equal bytes and more arithmetic.

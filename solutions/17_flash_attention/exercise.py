@@ -810,7 +810,7 @@ assert times == [4.0, 3.0, 2.0, 1.0], (
 # %% [markdown]
 # ## 8. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words:
+# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #
 # 1. Measure the peak memory of `tiled_attention` and of attention in one line for lengths from 256 to 4,096. How does each grow, and what is left of the difference in the backward pass?
 # 2. Count the bytes that a tile size of 64 and one of 128 *queries* read and write, for 4,096 positions of 64 entries in 16 bits. What limits the tile size, and what does the size of the *key* tile change?
@@ -821,3 +821,12 @@ assert times == [4.0, 3.0, 2.0, 1.0], (
 # 2. Every tile of queries reads all keys and values: 4096/64 = 64 times 1 MiB, against 32 times with 128. Queries, output and log-sum-exp are moved once. The bytes depend on the tile of queries alone; the tile of keys changes how much must be on chip at once. The memory on chip limits both: queries, keys, values, output and scores of a tile must fit.
 # 3. Forward it does as many, and a few more for the corrections; backward more, since the scores are computed again (five products in place of four); with a causal mask about half, as tiles above the diagonal are skipped.
 # On a GPU the time goes into moving the table of scores to memory and back, not into multiplications; that traffic is what is saved.
+#
+# **Points**, one for each:
+#
+# - (1a) Both growths measured.
+# - (1b) What is kept for the backward pass.
+# - (2a) Bytes for both tiles.
+# - (2b) Memory on chip limits both; the tile of keys changes no bytes.
+# - (3a) The counts forward, backward and causal.
+# - (3b) Traffic is what is saved, not multiplications.

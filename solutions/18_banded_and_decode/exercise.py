@@ -666,7 +666,7 @@ probe.judges(
 # %% [markdown]
 # ## 7. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words:
+# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #
 # 1. A model has 32 query heads, 8 heads of keys and 128 entries a head, in 16 bits. How many bytes does one layer read for one new token after 16,384 tokens, how many operations does it do with them, and what limits its speed on an H100? What would 32 heads of keys change?
 # 2. The keys of that layer are read by 8 programs, then by 128. What stays the same, what is added, and by which rule are the parts joined? What goes wrong if the parts are averaged?
@@ -676,3 +676,12 @@ probe.judges(
 # 1. Keys and values: 2 · 8 · 16384 · 128 · 2 bytes = 67 MB. Each of 32 heads multiplies and adds twice over 16384 · 128 numbers: 4 · 32 · 16384 · 128 = 268 million operations, 4 for each byte. An H100 can do 295 while it fetches a byte, so the memory limits: 20 µs at 3,350 GB/s. With 32 heads of keys it is four times as many bytes for the same operations.
 # 2. The same keys are read, each once. Added are an output and a log-sum-exp for each part and query head, written once and read once, and a second, small kernel. The parts are joined with the shares exp(lse of the part − lse of all). An average gives a part with small scores as much weight as one with large ones.
 # 3. On average half a page of each text is unused: 8 of about 408 slots, 2 %, against 128 of about 528, 24 %. Large pages need a smaller table and fewer look-ups and are read in longer runs; small ones waste less and can be shared by texts that begin alike more often.
+#
+# **Points**, one for each:
+#
+# - (1a) Bytes and operations.
+# - (1b) What limits, and what 32 heads change.
+# - (2a) What stays and what is added.
+# - (2b) The rule of joining, and the fault of an average.
+# - (3a) One reason for each size.
+# - (3b) The unused shares.

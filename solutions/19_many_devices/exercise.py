@@ -609,7 +609,7 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words:
+# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #
 # 1. Eight devices hold a causal sequence in contiguous runs. Which share of the pairs does the device with the most work compute, which the one with the least? How much faster would a zigzag ring be, if every step waits for the slowest device?
 # 2. How do the bytes that a device sends in a ring and in an exchange of heads change when the number of devices is doubled and the sequence stays as it is? What forbids the exchange for a model with 8 heads of keys?
@@ -619,3 +619,12 @@ probe.judges(
 # 1. In blocks of one shard: device 7 computes 7.5 of 8 blocks, device 0 half a block, of 32 in all: 23 % against 1.6 %. A step takes a whole block for someone in every step but the one on the diagonal (some device always has an open block until the last step), so about 7.5 units; zigzag has 4 units on every device: somewhat less than twice as fast.
 # 2. Ring: (P - 1) / P of all keys and values, which tends to the whole sequence's, whatever P: nearly constant. Exchange: four tensors of 1/P of the sequence each, of which (P - 1) / P leave the device: about half. Each device needs at least one head of keys, so no more than 8 devices, unless keys are sent twice.
 # 3. A step is the gradient of the mean over twice as many examples, with half as many steps per epoch: learning rate and schedule may no longer fit. The time of a step stays about the same, as long as the exchange of gradients is hidden. Statistics of batch norm are those of one process, dropout needs different seeds on each process, and uneven batches need weights.
+#
+# **Points**, one for each:
+#
+# - (1a) Both shares.
+# - (1b) The speed-up, from the slowest device of each step.
+# - (2a) Both amounts against the number of devices.
+# - (2b) At least one head of keys for each device.
+# - (3a) The gradient is that of the larger batch.
+# - (3b) What is not the same: steps, rates, statistics or draws.
