@@ -325,7 +325,7 @@ def agreement(base: Path, counts: dict[str, int]) -> dict[str, Any]:
         folder = course(base / slug, slug, count)
         run(["nbgrader", "autograde", slug], folder)
         theirs = stock_scores(folder, slug)
-        found = ours(base / f"agree-{slug}", folder / "submitted", slug)
+        found = ours(base / f"agree-{slug}", folder / "submitted", slug, "--tests-only")
         for submission in found["submissions"]:
             for test in submission["tests"]:
                 cells += 1

@@ -77,9 +77,8 @@ def _each_set(part: dict[str, Any]) -> Iterator[str]:
     yield "| processor time of one submission | stock nbgrader | ours | ratio |"
     yield "| --- | ---: | ---: | ---: |"
     for row in rows:
-        mark = " *" if row.get("unexplained") else ""
         yield (
-            f"| `{row['set']}`{mark} | {row['stock_cpu_ms']} ms | {row['ours_cpu_ms']} ms "
+            f"| `{row['set']}` | {row['stock_cpu_ms']} ms | {row['ours_cpu_ms']} ms "
             f"| {row['ratio']:.0f} |"
         )
     yield ""
@@ -89,12 +88,6 @@ def _each_set(part: dict[str, Any]) -> Iterator[str]:
     )
     if slow := [row["set"] for row in rows if row["ratio"] < 20]:
         yield f"Below the goal of 20: {', '.join(slow)}."
-    if any(row.get("unexplained") for row in rows):
-        yield (
-            "Rows with a star: every wrong answer of that class gives back its first argument, "
-            "which nothing explains, so that each search for an explanation runs to its budget. "
-            "The class makes the catalogue's own mistakes since; these rows are not measured anew."
-        )
 
 
 def _agreement(part: dict[str, Any]) -> Iterator[str]:
