@@ -65,10 +65,10 @@ def cell_source(cell: dict[str, Any]) -> str:
     return source if isinstance(source, str) else ""
 
 
-def grade_metadata(cell: dict[str, Any]) -> dict[str, Any]:
-    """A cell's nbgrader metadata; {} when it has none or it is malformed."""
+def grade_metadata(cell: dict[str, Any], section: str = "nbgrader") -> dict[str, Any]:
+    """A cell's nbgrader metadata, or another section; {} when it has none or it is malformed."""
     found = cell.get("metadata")
-    found = found.get("nbgrader") if isinstance(found, dict) else None
+    found = found.get(section) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else {}
 
 
@@ -135,6 +135,4 @@ def load_assignment(data: bytes, slug: str) -> Assignment:
             locked[grade_id] = source
     if not tests:
         raise ValueError(f"{slug}: expected at least one automatic test cell, got none")
-    return Assignment(
-        slug, tuple(tests), manual, locked, solutions, kinds, forbidden, tuple(plain)
-    )
+    return Assignment(slug, tuple(tests), manual, locked, solutions, kinds, forbidden, tuple(plain))

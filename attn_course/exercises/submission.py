@@ -161,9 +161,7 @@ def read_submission(notebook: dict[str, Any], assignment: Assignment) -> Submiss
     return Submission(tuple(restored + cells), lost, tuple(notes), not seen)
 
 
-def look_at(
-    data: bytes | str | None, assignment: Assignment
-) -> tuple[str, str, Submission | None]:
+def look_at(data: bytes | str | None, assignment: Assignment) -> tuple[str, str, Submission | None]:
     """What can be said of a file before anything of it runs.
 
     Args:

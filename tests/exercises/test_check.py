@@ -140,7 +140,7 @@ def test_a_lost_answer_costs_its_own_tests(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("none.ipynb", None, "no such file"),
+        ("none.ipynb", None, "No such file"),
         ("text.py", "x = 1", "not a notebook"),
         ("broken.ipynb", "{", "it is not JSON"),
         ("old.ipynb", "[]", "no notebook"),
