@@ -72,17 +72,22 @@ def grade_metadata(cell: dict[str, Any], section: str = "nbgrader") -> dict[str,
     return found if isinstance(found, dict) else {}
 
 
+def statements(source: str) -> list[ast.stmt]:
+    """A cell's statements; none where it is no Python."""
+    try:
+        return ast.parse(source).body
+    except SyntaxError:
+        return []
+
+
 def defined(source: str) -> dict[str, bool]:
-    """Functions and classes that a cell defines; none where it is no Python.
+    """Functions and classes that a cell defines.
 
     Returns:
         For each name whether it is a function that returns: no class, and no generator.
     """
-    try:
-        body = ast.parse(source).body
-    except SyntaxError:
-        return {}
-    found = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    kinds = ast.FunctionDef | ast.ClassDef
+    found = [node for node in statements(source) if isinstance(node, kinds)]
     return {node.name: not isinstance(node, ast.ClassDef) and not _yields(node) for node in found}
 
 

@@ -174,10 +174,8 @@ def _assignment(
             data = json.dumps(read_exercise(source)).encode()
             result.complete = True
         except ModuleNotFoundError as error:
-            result.notes.append(
-                f"the hidden inputs were left out: {error.name} is missing "
-                "(pip install 'attn-course[exercises]')"
-            )
+            why = f"{error.name} is missing (pip install {error.name})"
+            result.notes.append(f"the hidden inputs were left out: {why}")
     result.untested = hidden if isinstance(hidden, int) and not result.complete else 0
     return load_assignment(data, slug or path.stem)
 
