@@ -19,18 +19,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attn_course.exercises.assignment import (
-    Assignment,
-    TestResult,
-    grade_metadata,
-    load_assignment,
-)
-from attn_course.exercises.submission import (
-    Submission,
-    Unreadable,
-    parse_notebook,
-    read_submission,
-)
+from attn_course.exercises.assignment import Assignment, TestResult, grade_metadata, load_assignment
+from attn_course.exercises.submission import Submission, Unreadable, parse_notebook, read_submission
 
 _SEED = "ATTN_COURSE_SEED"
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -68,9 +58,9 @@ class NotebookResult:
     problem: str = ""
     notes: list[str] = field(default_factory=list)
     tests: list[CheckedTest] = field(default_factory=list)
-    unread: dict[str, float] = field(default_factory=dict)
-    untested: int = 0
-    complete: bool = False
+    read_by_a_person: dict[str, float] = field(default_factory=dict)
+    untested_properties: int = 0
+    hidden_inputs: bool = False
 
     @property
     def score(self) -> float:
@@ -105,18 +95,9 @@ class NotebookResult:
             }
             for name, tests in self.functions().items()
         ]
-        return {
-            "path": self.path,
-            "problem": self.problem,
-            "notes": self.notes,
-            "passed": self.passed,
-            "score": self.score,
-            "points": self.points,
-            "hidden_inputs": self.complete,
-            "untested_properties": self.untested,
-            "read_by_a_person": self.unread,
-            "functions": functions,
-        }
+        found = asdict(self) | {"functions": functions}
+        del found["tests"]
+        return found | {"passed": self.passed, "score": self.score, "points": self.points}
 
 
 def check_notebook(
@@ -143,7 +124,7 @@ def check_notebook(
         if submission.stripped:
             raise Unreadable("no test cells in it: is this a notebook from exercises/?")
         result.notes += submission.notes
-        result.unread = dict(assignment.manual)
+        result.read_by_a_person = dict(assignment.manual)
         result.tests = [CheckedTest(test.grade_id, test.points) for test in assignment.tests]
         _run(assignment, submission, result, timeout, seed, watch)
     except ValueError as error:
@@ -172,11 +153,13 @@ def _assignment(
 
         try:
             data = json.dumps(read_exercise(source)).encode()
-            result.complete = True
+            result.hidden_inputs = True
         except ModuleNotFoundError as error:
             why = f"{error.name} is missing (pip install {error.name})"
             result.notes.append(f"the hidden inputs were left out: {why}")
-    result.untested = hidden if isinstance(hidden, int) and not result.complete else 0
+    result.untested_properties = (
+        hidden if isinstance(hidden, int) and not result.hidden_inputs else 0
+    )
     return load_assignment(data, slug or path.stem)
 
 
@@ -358,7 +341,7 @@ def _print(result: NotebookResult) -> None:
         )
         score, points = sum(t.score for t in tests), sum(t.points for t in tests)
         table.add_row(name, f"{score:g}/{points:g}", states)
-    for name, points in result.unread.items():
+    for name, points in result.read_by_a_person.items():
         table.add_row(name, f"-/{points:g}", Text("read by a person", style="dim"))
     console.print(table)
     for note in result.notes:
@@ -379,11 +362,11 @@ def _print(result: NotebookResult) -> None:
 
 def _reach(result: NotebookResult) -> str:
     """What the points rest on."""
-    if result.complete:
+    if result.hidden_inputs:
         return "on everything that grades, hidden inputs included"
-    if result.untested:
+    if result.untested_properties:
         return (
-            f"on the tests in this notebook; {result.untested} properties are untested: "
+            f"on the tests in this notebook; {result.untested_properties} properties are untested: "
             "their inputs are in the course's sources, which are not at hand"
         )
     return "on the tests in this notebook; a grader adds hidden inputs"
