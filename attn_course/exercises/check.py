@@ -221,7 +221,8 @@ def _messages(
     with (
         tempfile.TemporaryFile() as given,
         tempfile.TemporaryFile() as noise,
-        tempfile.TemporaryDirectory(prefix="attn-check-") as folder,  # what a cell writes
+        # for what a cell writes
+        tempfile.TemporaryDirectory(prefix="attn-check-", ignore_cleanup_errors=True) as folder,
     ):
         pickle.dump(job, given)
         given.seek(0)

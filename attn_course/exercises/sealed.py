@@ -8,7 +8,7 @@ course.
 import importlib
 import importlib.abc
 import importlib.machinery
-from collections.abc import Callable, MutableSequence
+from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -43,7 +43,9 @@ class Sealed(ModuleType):
     A notebook's set-up cell imports closed parts for the test cells, so the import must work.
     """
 
-    __path__: MutableSequence[str] = []  # modules below it can be named as well
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []  # modules below it can be named as well
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise SealedError(

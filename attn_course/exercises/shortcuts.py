@@ -118,8 +118,9 @@ def refused(names: Sequence[str], namespace: dict[str, Any]) -> Iterator[None]:
         if any(finder.covers(_home(value)) for finder in hidden)
     }
     with contextlib.ExitStack() as stack:
-        for name, function in [(name, f) for name in called for f in _python_functions(name)]:
-            stack.callback(refuse_in_place(function, name))
+        for name in called:
+            for function in _python_functions(name):
+                stack.callback(refuse_in_place(function, name))
         stack.callback(namespace.update, swapped)
         namespace.update({key: Sealed(key) for key in swapped})
         stack.enter_context(closed(hidden))

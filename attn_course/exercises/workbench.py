@@ -22,8 +22,6 @@ TEXT = 300  # characters of an error that are told
 SETUP = ("installed", "setup")  # cells that stand before all others
 IMPORTS = 60.0  # seconds that may pass before the first message: torch is imported
 
-Tell = Callable[..., None]
-
 
 def missing(text: str) -> Any:
     """Stands for a function that the notebook does not define."""
@@ -40,7 +38,9 @@ def where(error: BaseException) -> str:
     return f" (in: {frames[-1].line})" if frames and frames[-1].line else ""
 
 
-def work(assignment: Assignment, cells: Sequence[dict[str, str]], tell: Tell) -> None:
+def work(
+    assignment: Assignment, cells: Sequence[dict[str, str]], tell: Callable[..., None]
+) -> None:
     """Run the notebook, then its tests.
 
     Args:
@@ -99,6 +99,8 @@ def main() -> None:
     """Read the job, keep the channel to the parent, do the work."""
     assignment, cells, timeout = pickle.load(sys.stdin.buffer)
     channel = os.fdopen(os.dup(1), "wb")
+    if hasattr(os, "register_at_fork"):  # a process that a learner's library leaves behind
+        os.register_at_fork(after_in_child=channel.close)
     sys.stdin = io.StringIO("")
     os.dup2(2, 1)  # what a learner's library prints past Python is not taken for a message
 
