@@ -95,9 +95,9 @@ class NotebookResult:
             }
             for name, tests in self.functions().items()
         ]
-        found = asdict(self) | {"functions": functions}
-        del found["tests"]
-        return found | {"passed": self.passed, "score": self.score, "points": self.points}
+        told = {"passed": self.passed, "score": self.score, "points": self.points} | asdict(self)
+        del told["tests"]
+        return told | {"functions": functions}
 
 
 def check_notebook(
@@ -157,9 +157,8 @@ def _assignment(
         except ModuleNotFoundError as error:
             why = f"{error.name} is missing (pip install {error.name})"
             result.notes.append(f"the hidden inputs were left out: {why}")
-    result.untested_properties = (
-        hidden if isinstance(hidden, int) and not result.hidden_inputs else 0
-    )
+    if isinstance(hidden, int) and not result.hidden_inputs:
+        result.untested_properties = hidden
     return load_assignment(data, slug or path.stem)
 
 
