@@ -6,7 +6,7 @@ The same text gives the same bytes.
 """
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,28 +45,24 @@ def choose_slugs(root: Path, wanted: Sequence[str]) -> list[str]:
     return [slug for slug in known if not wanted or slug in wanted]
 
 
-def source_bytes(root: Path, slug: str) -> bytes:
-    """Return the notebook of ``build/source``: complete metadata, solutions and hidden tests.
+def make_notebooks(root: Path, slug: str) -> tuple[bytes, bytes]:
+    """The instructor's notebook of a set, and what nbgrader's ``generate_assignment`` makes of it.
 
     Raises:
-        ReleaseError: If the text source is faulty.
-    """
-    return _to_bytes(_read(root, slug))
-
-
-def release_bytes(root: Path, slug: str) -> bytes:
-    """What nbgrader's ``generate_assignment`` makes of a set.
-
-    Raises:
-        ReleaseError: If nbgrader refuses the source, or the release gives something away.
+        ReleaseError: If the text source is faulty, nbgrader refuses it, or the release gives
+            something away.
     """
     from nbgrader.coursedir import CourseDirectory
 
-    source = _read(root, slug)
-    _, release = prepared(_to_bytes(source), slug, CourseDirectory())
+    try:
+        source = read_exercise(root / "solutions" / slug / "exercise.py")
+    except ValueError as error:
+        raise ReleaseError(str(error)) from error
+    whole = _to_bytes(source)
+    _, release = prepared(whole, slug, CourseDirectory())
     if leaks := find_leaks(source, release):
         raise ReleaseError(f"{slug}: {leaks[0]}")
-    return _to_bytes(release)
+    return whole, _to_bytes(release)
 
 
 def prepared(notebook: bytes, slug: str, course: Any) -> tuple[Any, Any]:
@@ -102,17 +98,13 @@ def prepared(notebook: bytes, slug: str, course: Any) -> tuple[Any, Any]:
     return saved or made, made
 
 
-def build_sources(root: Path, slugs: Iterable[str]) -> list[Path]:
-    """Write ``build/source/<slug>/<slug>.ipynb``, which stock nbgrader works from."""
-    made = {_source_path(root, slug): source_bytes(root, slug) for slug in slugs}
-    return _write(made)
-
-
 def build_releases(root: Path, slugs: Sequence[str]) -> list[Path]:
-    """Write sources and releases; return the releases."""
-    made = {_release_path(root, slug): release_bytes(root, slug) for slug in slugs}
-    build_sources(root, slugs)
-    return _write(made)
+    """Write ``build/source/<slug>/<slug>.ipynb`` and the releases; return the releases."""
+    made = {slug: make_notebooks(root, slug) for slug in slugs}
+    for slug, (whole, release) in made.items():
+        _write(root / "build" / "source" / slug / f"{slug}.ipynb", whole)
+        _write(_release_path(root, slug), release)
+    return [_release_path(root, slug) for slug in slugs]
 
 
 def check_releases(root: Path, slugs: Sequence[str], *, orphans: bool = True) -> list[str]:
@@ -129,7 +121,7 @@ def check_releases(root: Path, slugs: Sequence[str], *, orphans: bool = True) ->
     problems = []
     for slug in slugs:
         path = _release_path(root, slug)
-        made = release_bytes(root, slug)
+        _, made = make_notebooks(root, slug)
         if not path.is_file():
             problems.append(f"{slug}: {path.relative_to(root)} is missing: make exercises")
             continue
@@ -172,13 +164,6 @@ def find_leaks(source: Any, release: Any) -> list[str]:
     return leaks
 
 
-def _read(root: Path, slug: str) -> Any:
-    try:
-        return read_exercise(root / "solutions" / slug / "exercise.py")
-    except ValueError as error:
-        raise ReleaseError(str(error)) from error
-
-
 def _to_bytes(notebook: Any) -> bytes:
     import nbformat
 
@@ -186,21 +171,15 @@ def _to_bytes(notebook: Any) -> bytes:
     return f"{text}\n".encode()
 
 
-def _source_path(root: Path, slug: str) -> Path:
-    return root / "build" / "source" / slug / f"{slug}.ipynb"
-
-
 def _release_path(root: Path, slug: str) -> Path:
     return root / "exercises" / slug / f"{slug}.ipynb"
 
 
-def _write(made: dict[Path, bytes]) -> list[Path]:
-    """Write files; nothing is touched when nothing changed: make and git compare times."""
-    for path, content in made.items():
-        if not path.is_file() or path.read_bytes() != content:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-    return list(made)
+def _write(path: Path, content: bytes) -> None:
+    # Nothing is touched when nothing changed: make and git compare times.
+    if not path.is_file() or path.read_bytes() != content:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
 
 
 def _lines(text: str) -> list[str]:

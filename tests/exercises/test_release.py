@@ -16,8 +16,7 @@ from attn_course.exercises.release import (
     choose_slugs,
     find_leaks,
     find_root,
-    release_bytes,
-    source_bytes,
+    make_notebooks,
 )
 from attn_course.exercises.source import find_slugs, read_exercise
 
@@ -107,8 +106,9 @@ def test_built_release_has_stubs_and_no_secrets(course):
 def test_same_text_gives_same_bytes_and_untouched_files(course):
     (path,) = build_releases(course, [SLUG])
     before = path.stat().st_mtime_ns
-    assert release_bytes(course, SLUG) == path.read_bytes()
-    assert source_bytes(course, SLUG) == source_bytes(course, SLUG)
+    made = make_notebooks(course, SLUG)
+    assert made[1] == path.read_bytes()
+    assert made == make_notebooks(course, SLUG)
     build_releases(course, [SLUG])
     assert path.stat().st_mtime_ns == before
     assert problems(course) == []
@@ -202,7 +202,7 @@ def test_the_build_itself_refuses_a_leak(course, monkeypatch):
 def test_a_faulty_source_is_refused_in_one_line(course, old, new, words):
     edit(course, old, new)
     with pytest.raises(ReleaseError, match=words) as caught:
-        release_bytes(course, SLUG)
+        make_notebooks(course, SLUG)
     assert "\n" not in str(caught.value)
 
 
@@ -214,7 +214,7 @@ def test_what_nbgrader_refuses_is_told_with_its_reason(course, monkeypatch):
 
     monkeypatch.setattr(LockCells, "preprocess", refuse)
     with pytest.raises(ReleaseError, match="nbgrader refuses .* notebook: the reason"):
-        release_bytes(course, SLUG)
+        make_notebooks(course, SLUG)
 
 
 def test_sets_and_checkouts_that_do_not_exist_are_told(course, tmp_path_factory):
