@@ -130,14 +130,14 @@ def new_chapter(
     set_only: Annotated[bool, typer.Option("--set-only", help="No page, no entries.")] = False,
 ) -> None:
     """Lay out a chapter: page, exercise set, entries in the contents and the claims."""
-    from attn_course.exercises.release import ReleaseError, find_root
-    from attn_course.exercises.scaffold import ScaffoldError, lay_out
+    from attn_course.exercises.release import find_root
+    from attn_course.exercises.scaffold import lay_out
 
     try:
         root = find_root(Path.cwd())
         for path in lay_out(root, slug, set_only=set_only):
             typer.echo(path.relative_to(root))
-    except (ReleaseError, ScaffoldError) as error:
+    except ValueError as error:
         fail(str(error))
     typer.echo("next: 'make exercises', then 'pytest tests/exercises -k " + slug + "'")
 

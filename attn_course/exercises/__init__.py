@@ -2,6 +2,6 @@
 
 ``source`` reads ``solutions/<slug>/exercise.py``, ``release`` makes the notebook that learners get,
 ``assignment`` says what is graded and ``submission`` matches a learner's notebook with it,
-``testcell`` executes one test cell (here and in the grader alike), ``trial`` tries a set against
-single functions, ``check`` tells a learner what everything that grades makes of a notebook.
+``testcell`` executes one test cell (here and in the grader alike), ``check`` tells a learner what
+everything that grades makes of a notebook, which ``workbench`` runs.
 """

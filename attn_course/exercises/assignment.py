@@ -43,12 +43,12 @@ class Assignment:
     """
 
     slug: str
-    tests: tuple[TestCell, ...]
-    manual: dict[str, float]
-    locked: dict[str, str]
-    solutions: dict[str, str]
-    cells: dict[str, str]
-    forbidden: dict[str, tuple[str, ...]]
+    tests: tuple[TestCell, ...] = ()
+    manual: dict[str, float] = dataclasses.field(default_factory=dict)
+    locked: dict[str, str] = dataclasses.field(default_factory=dict)
+    solutions: dict[str, str] = dataclasses.field(default_factory=dict)
+    cells: dict[str, str] = dataclasses.field(default_factory=dict)
+    forbidden: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     plain: tuple[str, ...] = ()
 
     @property
@@ -65,29 +65,34 @@ def cell_source(cell: dict[str, Any]) -> str:
     return source if isinstance(source, str) else ""
 
 
-def grade_metadata(cell: dict[str, Any]) -> dict[str, Any]:
-    """A cell's nbgrader metadata; {} when it has none or it is malformed."""
+def grade_metadata(cell: dict[str, Any], section: str = "nbgrader") -> dict[str, Any]:
+    """A cell's nbgrader metadata, or another section; {} when it has none or it is malformed."""
     found = cell.get("metadata")
-    found = found.get("nbgrader") if isinstance(found, dict) else None
+    found = found.get(section) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else {}
 
 
+def statements(source: str) -> list[ast.stmt]:
+    """A cell's statements; none where it is no Python."""
+    try:
+        return ast.parse(source).body
+    except SyntaxError:
+        return []
+
+
 def defined(source: str) -> dict[str, bool]:
-    """Functions and classes that a cell defines; none where it is no Python.
+    """Functions and classes that a cell defines.
 
     Returns:
         For each name whether it is a function that returns: no class, and no generator.
     """
-    try:
-        body = ast.parse(source).body
-    except SyntaxError:
-        return {}
-    found = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    return {node.name: not isinstance(node, ast.ClassDef) and not _yields(node) for node in found}
-
-
-def _yields(function: ast.FunctionDef) -> bool:
-    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+    yields = ast.Yield | ast.YieldFrom
+    return {
+        node.name: isinstance(node, ast.FunctionDef)
+        and not any(isinstance(part, yields) for part in ast.walk(node))
+        for node in statements(source)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
 
 
 def load_assignment(data: bytes, slug: str) -> Assignment:
@@ -103,38 +108,31 @@ def load_assignment(data: bytes, slug: str) -> Assignment:
     notebook = json.loads(data)
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError(f"{slug}: expected a notebook with cells")
+    found = Assignment(slug)
     tests: list[TestCell] = []
-    manual: dict[str, float] = {}
-    locked: dict[str, str] = {}
-    solutions: dict[str, str] = {}
-    kinds: dict[str, str] = {}
-    forbidden: dict[str, tuple[str, ...]] = {}
     plain: list[str] = []
     for cell in notebook["cells"]:
-        meta, source = grade_metadata(cell), cell_source(cell)
-        grade_id = meta.get("grade_id")
+        meta, source, is_code = grade_metadata(cell), cell_source(cell), cell["cell_type"] == "code"
+        grade_id, grade, solution = (meta.get(key) for key in ("grade_id", "grade", "solution"))
         if not grade_id:
-            if cell["cell_type"] == "code":
-                locked[f"cell-{len(locked)}"] = source
+            if is_code:
+                found.locked[f"cell-{len(found.locked)}"] = source
             continue
-        if grade_id in kinds:
+        if grade_id in found.cells:
             raise ValueError(f"{slug}: expected each grade_id once, got {grade_id!r} twice")
-        kinds[grade_id] = cell["cell_type"]
-        grade, solution = bool(meta.get("grade")), bool(meta.get("solution"))
+        found.cells[grade_id] = cell["cell_type"]
         if grade and solution:
-            manual[grade_id] = float(meta["points"])
-        elif cell["cell_type"] == "code" and grade:
+            found.manual[grade_id] = float(meta["points"])
+        elif is_code and grade:
             tests.append(TestCell(grade_id, float(meta["points"]), source))
-        elif cell["cell_type"] == "code" and solution:
+        elif is_code and solution:
             refused = tuple(cell["metadata"].get("attn_course", {}).get("forbidden", ()))
             for name, returns in (defined(source) or {grade_id: False}).items():
-                solutions[name] = grade_id
-                forbidden[name] = refused
+                found.solutions[name] = grade_id
+                found.forbidden[name] = refused
                 plain += [name] * returns
-        elif cell["cell_type"] == "code":
-            locked[grade_id] = source
+        elif is_code:
+            found.locked[grade_id] = source
     if not tests:
         raise ValueError(f"{slug}: expected at least one automatic test cell, got none")
-    return Assignment(
-        slug, tuple(tests), manual, locked, solutions, kinds, forbidden, tuple(plain)
-    )
+    return dataclasses.replace(found, tests=tuple(tests), plain=tuple(plain))

@@ -6,8 +6,7 @@ The same text gives the same bytes.
 """
 
 import copy
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,6 @@ _SHORTEST_SECRET = 8
 
 class ReleaseError(ValueError):
     """A release could not be made, differs from its source, or gives something away."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One reason why the committed release of a set is not what it should be."""
-
-    slug: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.slug}: {self.text}"
 
 
 def find_root(start: Path) -> Path:
@@ -57,40 +45,24 @@ def choose_slugs(root: Path, wanted: Sequence[str]) -> list[str]:
     return [slug for slug in known if not wanted or slug in wanted]
 
 
-def source_bytes(root: Path, slug: str) -> bytes:
-    """Return the notebook of ``build/source``: complete metadata, solutions and hidden tests.
+def make_notebooks(root: Path, slug: str) -> tuple[bytes, bytes]:
+    """The instructor's notebook of a set, and what nbgrader's ``generate_assignment`` makes of it.
 
     Raises:
-        ReleaseError: If the text source is faulty.
-    """
-    return _to_bytes(_read(root, slug))
-
-
-def build_sources(root: Path, slugs: Iterable[str]) -> list[Path]:
-    """Write ``build/source/<slug>/<slug>.ipynb``, which stock nbgrader works from."""
-    written = []
-    for slug in slugs:
-        target = root / "build" / "source" / slug / f"{slug}.ipynb"
-        _write(target, source_bytes(root, slug))
-        written.append(target)
-    return written
-
-
-def release_bytes(root: Path, slugs: Sequence[str]) -> dict[str, bytes]:
-    """What nbgrader's ``generate_assignment`` makes of each set.
-
-    Raises:
-        ReleaseError: If nbgrader refuses a source, or a release gives something away.
+        ReleaseError: If the text source is faulty, nbgrader refuses it, or the release gives
+            something away.
     """
     from nbgrader.coursedir import CourseDirectory
 
-    made: dict[str, bytes] = {}
-    for slug in slugs:
-        _, release = prepared(source_bytes(root, slug), slug, CourseDirectory())
-        if leaks := find_leaks(_read(root, slug), release):
-            raise ReleaseError(f"{slug}: {leaks[0]}")
-        made[slug] = _to_bytes(release)
-    return made
+    try:
+        source = read_exercise(root / "solutions" / slug / "exercise.py")
+    except ValueError as error:
+        raise ReleaseError(str(error)) from error
+    whole = _to_bytes(source)
+    _, release = prepared(whole, slug, CourseDirectory())
+    if leaks := find_leaks(source, release):
+        raise ReleaseError(f"{slug}: {leaks[0]}")
+    return whole, _to_bytes(release)
 
 
 def prepared(notebook: bytes, slug: str, course: Any) -> tuple[Any, Any]:
@@ -127,53 +99,41 @@ def prepared(notebook: bytes, slug: str, course: Any) -> tuple[Any, Any]:
 
 
 def build_releases(root: Path, slugs: Sequence[str]) -> list[Path]:
-    """Write sources and releases; return the releases."""
-    made = release_bytes(root, slugs)
-    build_sources(root, slugs)
-    written = []
-    for slug, content in made.items():
-        target = root / "exercises" / slug / f"{slug}.ipynb"
-        _write(target, content)
-        written.append(target)
-    return written
+    """Write ``build/source/<slug>/<slug>.ipynb`` and the releases; return the releases."""
+    made = {slug: make_notebooks(root, slug) for slug in slugs}
+    for slug, (whole, release) in made.items():
+        _write(root / "build" / "source" / slug / f"{slug}.ipynb", whole)
+        _write(_release_path(root, slug), release)
+    return [_release_path(root, slug) for slug in slugs]
 
 
-def check_releases(root: Path, slugs: Sequence[str], *, orphans: bool = True) -> list[Problem]:
-    """Compare committed releases with their sources, and scan them for secrets.
+def check_releases(root: Path, slugs: Sequence[str], *, orphans: bool = True) -> list[str]:
+    """Compare committed releases with what their sources make, which gives nothing away.
 
     Args:
         root: The checkout.
         slugs: The sets to look at.
         orphans: Whether a release without a source is a problem too.
+
+    Returns:
+        A sentence for each release that is not what it should be.
     """
     problems = []
-    made = release_bytes(root, slugs)
     for slug in slugs:
-        folder = root / "exercises" / slug
-        path = folder / f"{slug}.ipynb"
+        path = _release_path(root, slug)
+        _, made = make_notebooks(root, slug)
         if not path.is_file():
-            problems.append(Problem(slug, f"{path.relative_to(root)} is missing: make exercises"))
+            problems.append(f"{slug}: {path.relative_to(root)} is missing: make exercises")
             continue
-        committed = path.read_bytes()
-        if committed != made[slug]:
-            where = _first_change(made[slug], committed)
-            problems.append(
-                Problem(slug, f"{path.relative_to(root)} is out of date ({where}): make exercises")
-            )
-        try:
-            leaks = find_leaks(_read(root, slug), _parse(committed))
-        except ReleaseError as error:
-            problems.append(Problem(slug, str(error)))
-            continue
-        problems += [Problem(slug, leak) for leak in leaks]
-        extra = sorted(p.name for p in folder.iterdir() if p.name != path.name and p.is_file())
+        if path.read_bytes() != made:
+            problems.append(f"{slug}: {path.relative_to(root)} is out of date: make exercises")
+        extra = sorted(p.name for p in path.parent.iterdir() if p != path and p.is_file())
         if extra:
-            problems.append(Problem(slug, f"files that no source makes: {', '.join(extra)}"))
-    if orphans and (root / "exercises").is_dir():
-        known = set(find_slugs(root))
-        for folder in sorted(p for p in (root / "exercises").iterdir() if p.is_dir()):
-            if folder.name not in known and any(folder.glob("*.ipynb")):
-                problems.append(Problem(folder.name, "a release without solutions/: delete it"))
+            problems.append(f"{slug}: files that no source makes: {', '.join(extra)}")
+    if orphans:
+        found = sorted({path.parent.name for path in (root / "exercises").glob("*/*.ipynb")})
+        gone = [name for name in found if name not in find_slugs(root)]
+        problems += [f"{name}: a release without solutions/: delete it" for name in gone]
     return problems
 
 
@@ -195,36 +155,13 @@ def find_leaks(source: Any, release: Any) -> list[str]:
     leaks = []
     for cell in release.cells:
         name = cell.metadata.get("nbgrader", {}).get("grade_id", cell.get("id", "?"))
-        texts = [cell.source]
-        if cell.cell_type == "code":
-            texts += [str(output) for output in cell.get("outputs", [])]
-            if cell.get("outputs"):
-                leaks.append(f"the released cell {name!r} holds outputs")
-        for line in [line for text in texts for line in _lines(text)]:
-            if line in secrets:
-                leaks.append(
-                    f"the released cell {name!r} holds a hidden line of {secrets[line]!r}: {line!r}"
-                )
-                break
+        for line in [line for line in _lines(cell.source) if line in secrets][:1]:
+            leaks.append(
+                f"the released cell {name!r} holds a hidden line of {secrets[line]!r}: {line!r}"
+            )
         if "### BEGIN" in cell.source:
             leaks.append(f"the released cell {name!r} holds a region marker")
     return leaks
-
-
-def _read(root: Path, slug: str) -> Any:
-    try:
-        return read_exercise(root / "solutions" / slug / "exercise.py")
-    except ValueError as error:
-        raise ReleaseError(str(error)) from error
-
-
-def _parse(content: bytes) -> Any:
-    import nbformat
-
-    try:
-        return nbformat.reads(content.decode(), as_version=4)
-    except Exception as error:
-        raise ReleaseError(f"the release is no readable notebook: {error}") from error
 
 
 def _to_bytes(notebook: Any) -> bytes:
@@ -234,27 +171,21 @@ def _to_bytes(notebook: Any) -> bytes:
     return f"{text}\n".encode()
 
 
+def _release_path(root: Path, slug: str) -> Path:
+    return root / "exercises" / slug / f"{slug}.ipynb"
+
+
 def _write(path: Path, content: bytes) -> None:
     # Nothing is touched when nothing changed: make and git compare times.
-    if path.is_file() and path.read_bytes() == content:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(content)
-    partial.replace(path)
+    if not path.is_file() or path.read_bytes() != content:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
 
 
 def _lines(text: str) -> list[str]:
-    lines = []
-    for line in text.splitlines():
-        code = line if line.lstrip().startswith("#") else line.split("  #")[0]
-        lines.append("".join(code.split()))
-    return lines
-
-
-def _first_change(made: bytes, committed: bytes) -> str:
-    ours, theirs = made.decode().splitlines(), committed.decode(errors="replace").splitlines()
-    for number, (one, other) in enumerate(zip(ours, theirs, strict=False), start=1):
-        if one != other:
-            return f"line {number}"
-    return f"expected {len(ours)} lines, got {len(theirs)}"
+    """Lines without spaces, and without the comment behind the code."""
+    lines = [
+        line if line.lstrip().startswith("#") else line.split("  #")[0]
+        for line in text.splitlines()
+    ]
+    return ["".join(line.split()) for line in lines]

@@ -12,10 +12,6 @@ TEMPLATES = "tools/new_chapter"  # of the checkout
 _SLUG = re.compile(r"\d\d_[a-z0-9_]+")
 
 
-class ScaffoldError(Exception):
-    """A chapter cannot be laid out; nothing was written."""
-
-
 def lay_out(root: Path, slug: str, *, set_only: bool = False) -> list[Path]:
     """Write the files of a new chapter.
 
@@ -28,22 +24,22 @@ def lay_out(root: Path, slug: str, *, set_only: bool = False) -> list[Path]:
         What was written or changed.
 
     Raises:
-        ScaffoldError: If the slug is malformed, or something of that name is there.
+        ValueError: If the slug is malformed, or something of that name is there.
     """
     if not _SLUG.fullmatch(slug):
-        raise ScaffoldError(f"slug: expected two digits and a name, as 07_masks, got {slug!r}")
+        raise ValueError(f"slug: expected two digits and a name, as 07_masks, got {slug!r}")
     files = {} if set_only else {root / "book" / "chapters" / f"{slug}.md": "page.md"}
     for name in ("exercise.py", "misconceptions.py", "variants.py"):
         files[root / "solutions" / slug / name] = name
     there = [path for path in files if path.exists()]
     if there:
-        raise ScaffoldError(f"{there[0].relative_to(root)} is there already")
+        raise ValueError(f"{there[0].relative_to(root)} is there already")
     toc, claims = root / "book" / "_toc.yml", root / "book" / "claims.md"
     contents, rows = toc.read_text(encoding="utf-8"), claims.read_text(encoding="utf-8")
     chapters = [m.end() for m in re.finditer(r"^ *- file: chapters/\S+\n", contents, re.M)]
     table = [m.end() for m in re.finditer(r"^\| .* \[\]\(chapters/\S+\) \|\n", rows, re.M)]
     if not chapters or not table:
-        raise ScaffoldError("book/_toc.yml and book/claims.md: expected the entries of a chapter")
+        raise ValueError("book/_toc.yml and book/claims.md: expected the entries of a chapter")
     at, row = chapters[-1], table[-1]
     title = slug[3:].replace("_", " ").capitalize()
     for path, name in files.items():

@@ -19,6 +19,13 @@ OPEN_PARTS = (
     *("probes/student.py", "probes/values.py", "probes/oracle.py", "probes/watch.py"),
 )
 OPEN = tuple(f"{COURSE}.{part.removesuffix('.py').replace('/', '.')}" for part in OPEN_PARTS)
+# Forms of a name that is forbidden, and where torch keeps functions of Python.
+AUTOGRAD = "autograd"
+IMPORT = "import "
+PYTHON_HOMES = (
+    *("torch", "torch.nn.functional", "torch.nn.utils.clip_grad"),
+    *("torch.functional", "torch.special", "torch.linalg"),
+)
 WORDS = "this question asks you to write it yourself: using {} is not allowed here"
 
 
@@ -35,6 +42,10 @@ class Sealed(ModuleType):
 
     A notebook's set-up cell imports closed parts for the test cells, so the import must work.
     """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []  # modules below it can be named as well
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise SealedError(
@@ -62,10 +73,14 @@ class SealedFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, package: str, *, opened: bool = False) -> None:
         self.package, self.opened = package, opened
 
+    def covers(self, name: str) -> bool:
+        """Whether a module is closed."""
+        return is_below(name, self.package) and not (self.opened and is_open(name))
+
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if not f"{name}.".startswith(f"{self.package}.") or (self.opened and is_open(name)):
-            return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        if self.covers(name):
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
 
     def create_module(self, spec: Any) -> ModuleType:
         return Sealed(spec.name)
@@ -74,9 +89,14 @@ class SealedFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
+def is_below(name: str, *packages: str) -> bool:
+    """Whether a module is one of some packages or below one."""
+    return f"{name}.".startswith(tuple(f"{package}." for package in packages))
+
+
 def is_open(name: str) -> bool:
     """Whether a module is a part of the course that an answer may use."""
-    return f"{name}.".startswith(tuple(f"{part}." for part in OPEN))
+    return is_below(name, *OPEN)
 
 
 def refusing(name: str) -> Callable[..., Any]:

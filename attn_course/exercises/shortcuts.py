@@ -19,40 +19,34 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attn_course.exercises.sealed import (
+    AUTOGRAD,
     COURSE,
+    IMPORT,
+    PYTHON_HOMES,
     WORDS,
     ForbiddenShortcut,
     Sealed,
     SealedFinder,
-    is_open,
     operators_of,
     refuse_in_place,
 )
 
-IMPORT = "import "
-AUTOGRAD = "autograd"
 DERIVATIVES = ("grad", "backward", "_make_dual")
-PYTHON_HOMES = (
-    *("torch", "torch.nn.functional", "torch.nn.utils.clip_grad"),
-    *("torch.functional", "torch.special", "torch.linalg"),
-)
 
 
 @contextlib.contextmanager
-def closed(packages: Sequence[str] = ()) -> Iterator[None]:
+def closed(more: Sequence[SealedFinder] = ()) -> Iterator[None]:
     """Within this, code that imports a closed part of the course gets names that do not work.
 
     Args:
-        packages: others that are closed as well.
+        more: packages that are closed as well.
     """
-    more = tuple(f"{package}." for package in packages)
-    roots = (*more, f"{COURSE}.")
-    found = {name: module for name, module in sys.modules.items() if f"{name}.".startswith(roots)}
-    finders = [*map(SealedFinder, packages), SealedFinder(COURSE, opened=True)]
-    for name, module in found.items():
-        if not is_open(name) or f"{name}.".startswith(more):
-            sys.modules[name] = Sealed(name)
-            sys.modules[name].__path__ = getattr(module, "__path__", [])
+    finders = [*more, SealedFinder(COURSE, opened=True)]
+    roots = tuple(finder.package for finder in finders)
+    names = [name for name in sys.modules if name.startswith(roots)]
+    names = [name for name in names if any(finder.covers(name) for finder in finders)]
+    before = {name: sys.modules[name] for name in names}
+    sys.modules.update({name: Sealed(name) for name in names})
     sys.meta_path[:0] = finders
     try:
         yield
@@ -61,7 +55,7 @@ def closed(packages: Sequence[str] = ()) -> Iterator[None]:
             sys.meta_path.remove(finder)
         for name in [name for name, module in sys.modules.items() if type(module) is Sealed]:
             del sys.modules[name]
-        sys.modules.update(found)
+        sys.modules.update(before)
 
 
 class _Functions(TorchFunctionMode):
@@ -115,31 +109,31 @@ def refused(names: Sequence[str], namespace: dict[str, Any]) -> Iterator[None]:
         names: as ``attn_course={"forbidden": [...]}`` lists them.
         namespace: the learner's global names; those of a forbidden package refuse as well.
     """
-    hidden = [name.removeprefix(IMPORT) for name in names if name.startswith(IMPORT)]
+    hidden = [SealedFinder(name.removeprefix(IMPORT)) for name in names if name.startswith(IMPORT)]
     called = [n for n in names if not n.startswith(IMPORT) and n != AUTOGRAD and "::" not in n]
     patterns = [n for n in names if "::" in n] + [o for n in called for o in operators_of(n)]
-    roots = tuple(f"{package}." for package in hidden)
     swapped = {
         key: value
         for key, value in namespace.items()
-        if f"{getattr(value, '__module__', None) or getattr(value, '__name__', '')}.".startswith(
-            roots
-        )
+        if any(finder.covers(_home(value)) for finder in hidden)
     }
-    restore = [refuse_in_place(f, name) for name in called for f in _python_functions(name)]
-    try:
+    with contextlib.ExitStack() as stack:
+        for name in called:
+            for function in _python_functions(name):
+                stack.callback(refuse_in_place(function, name))
+        stack.callback(namespace.update, swapped)
         namespace.update({key: Sealed(key) for key in swapped})
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(closed(hidden))
-            if names:
-                stack.enter_context(_Functions(names))
-            if patterns:
-                stack.enter_context(_Operators(patterns))
-            yield
-    finally:
-        for give_back in reversed(restore):
-            give_back()
-        namespace.update(swapped)
+        stack.enter_context(closed(hidden))
+        if names:
+            stack.enter_context(_Functions(names))
+        if patterns:
+            stack.enter_context(_Operators(patterns))
+        yield
+
+
+def _home(value: object) -> str:
+    """The module that a value is or comes from."""
+    return str(getattr(value, "__module__", None) or getattr(value, "__name__", ""))
 
 
 def guarded(function: Any, names: Sequence[str], namespace: dict[str, Any]) -> Callable[..., Any]:

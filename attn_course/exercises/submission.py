@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import stat
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def read_file(path: Path) -> bytes:
 
 
 def parse_notebook(data: bytes) -> dict[str, Any]:
-    """Parse the bytes of a notebook; old formats are read too.
+    """Parse the bytes of a notebook.
 
     Raises:
         Unreadable: with a reason that an instructor can act on.
@@ -72,16 +73,10 @@ def parse_notebook(data: bytes) -> dict[str, Any]:
         raise Unreadable("the file is empty")
     if len(data) > MAX_BYTES:
         raise Unreadable(f"it is larger than {MAX_BYTES >> 20} MiB")
-    text = None
-    for encoding in (
-        ("utf-8-sig", "utf-16") if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig",)
-    ):
-        try:
-            text = data.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    if text is None:
-        raise Unreadable("it is not UTF-8 text")
+    try:
+        text = data.decode(json.detect_encoding(data))
+    except UnicodeDecodeError:
+        raise Unreadable("it is not UTF-8 text") from None
     try:
         notebook = json.loads(text)
     except RecursionError:
@@ -92,11 +87,6 @@ def parse_notebook(data: bytes) -> dict[str, Any]:
         raise Unreadable(f"it is not JSON: {str(error)[:120]}") from None
     if not isinstance(notebook, dict):
         raise Unreadable("its JSON is no notebook")
-    if "cells" not in notebook and isinstance(notebook.get("worksheets"), list):
-        sheets = [s for s in notebook["worksheets"] if isinstance(s, dict)]
-        lists = [s["cells"] for s in sheets if isinstance(s.get("cells"), list)]
-        old = [c for cells in lists for c in cells if isinstance(c, dict)]
-        notebook["cells"] = [{**c, "source": c.get("input", c.get("source", ""))} for c in old]
     cells = notebook.get("cells")
     if not isinstance(cells, list):
         raise Unreadable("it has no list of cells")
@@ -117,53 +107,46 @@ def read_submission(notebook: dict[str, Any], assignment: Assignment) -> Submiss
     """
     cells: list[dict[str, str]] = []
     notes: list[str] = []
-    seen: dict[str, list[str]] = {}
+    seen: Counter[str] = Counter()
     lost: dict[str, str] = {}
-    tests = {test.grade_id for test in assignment.tests}
+    tests = [test.grade_id for test in assignment.tests]
     solved = set(assignment.solutions.values())
-    code = solved | tests | assignment.locked.keys()
-    for number, cell in enumerate(notebook["cells"]):
+    code = solved.union(tests, assignment.locked)
+    for number, cell in enumerate(notebook["cells"], start=1):
         if not isinstance(cell, dict):
-            notes.append(f"cell {number + 1} is malformed and was left out")
+            notes.append(f"cell {number} is malformed and was left out")
             continue
         source, grade_id = cell_source(cell), grade_metadata(cell).get("grade_id")
+        is_code = cell.get("cell_type") == "code"
         if len(source) > MAX_SOURCE:
-            raise Unreadable(f"cell {number + 1} has {len(source)} characters")
+            raise Unreadable(f"cell {number} has {len(source)} characters")
         if not isinstance(grade_id, str) or grade_id not in assignment.cells:
-            grade_id = None
-        elif grade_id in code and cell.get("cell_type") != "code":
+            cells += [{"id": f"cell {number}", "source": source}] if is_code else []
+            continue
+        if grade_id in code and not is_code:
             notes.append(f"the cell {grade_id} was turned into text")
             if grade_id in solved:
-                seen.setdefault(grade_id, []).append(source)
+                seen[grade_id] += 1
                 lost[grade_id] = "its cell was turned into text"
             continue
-        else:
-            seen.setdefault(grade_id, []).append(source)
-        if grade_id in assignment.manual:
-            continue
-        if cell.get("cell_type") != "code":
-            continue
-        if grade_id in tests or (grade_id in assignment.locked and len(seen[grade_id]) > 1):
-            continue
-        if grade_id in assignment.locked:
-            source = assignment.locked[grade_id]
-        cells.append({"id": grade_id or f"cell {number + 1}", "source": source})
-    for grade_id in dict.fromkeys(assignment.solutions.values()):
+        seen[grade_id] += 1
+        again = grade_id in assignment.locked and seen[grade_id] > 1
+        if is_code and not again and grade_id not in assignment.manual and grade_id not in tests:
+            cells.append({"id": grade_id, "source": assignment.locked.get(grade_id, source)})
+    for grade_id in assignment.solutions.values():
         if grade_id not in seen:
             lost[grade_id] = "its cell is missing"
-    for grade_id, sources in seen.items():
-        if len(sources) > 1:
-            notes.append(f"the cell {grade_id} is there {len(sources)} times")
-    notes += [f"the test cell {name} is missing; ours was used" for name in tests - seen.keys()]
-    absent = [name for name in assignment.locked if name not in seen and name in assignment.cells]
-    restored = [{"id": name, "source": assignment.locked[name]} for name in absent]
+    notes += [
+        f"the cell {name} is there {count} times" for name, count in seen.items() if count > 1
+    ]
+    notes += [f"the test cell {name} is missing; ours was used" for name in tests if not seen[name]]
+    absent = [name for name in assignment.locked if name in assignment.cells and not seen[name]]
     notes += [f"the cell {name} is missing; ours was used" for name in absent]
+    restored = [{"id": name, "source": assignment.locked[name]} for name in absent]
     return Submission(tuple(restored + cells), lost, tuple(notes), not seen)
 
 
-def look_at(
-    data: bytes | str | None, assignment: Assignment
-) -> tuple[str, str, Submission | None]:
+def look_at(data: bytes | str | None, assignment: Assignment) -> tuple[str, str, Submission | None]:
     """What can be said of a file before anything of it runs.
 
     Args:

@@ -34,22 +34,25 @@ def plain_text(text: str) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _compiled_locked(identity: str, source: str) -> types.CodeType:
-    return compile(source, f"<{identity}>", "exec")
-
-
-@functools.lru_cache(maxsize=1024)
-def _compiled(test: TestCell) -> tuple[types.CodeType, types.CodeType | None]:
+def _compiled(identity: str, source: str) -> tuple[types.CodeType, types.CodeType | None]:
     """Compiled once for a whole class: the statements, and the last expression if there is one."""
-    tree, where = ast.parse(test.source), f"<{test.grade_id}>"
-    last = None
+    tree, where, last = ast.parse(source), f"<{identity}>", None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
         expression = ast.Expression(tree.body.pop().value)  # type: ignore[attr-defined]
         last = compile(expression, where, "eval")
     return compile(tree, where, "exec"), last
 
 
-@functools.lru_cache(maxsize=1024)
+def _execute(identity: str, source: str, names: dict[str, Any]) -> tuple[Any, str]:
+    """Run a cell; return the value of its last expression, and what it printed."""
+    said = io.StringIO()
+    body, last = _compiled(identity, source)
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
+        exec(body, names)
+        value = None if last is None else eval(last, names)
+    return value, said.getvalue()
+
+
 def names_used(test: TestCell) -> frozenset[str]:
     """Every name that a test cell mentions."""
     tree = ast.parse(test.source)
@@ -64,10 +67,8 @@ def run_locked(identity: str, source: str, names: dict[str, Any]) -> str:
     A cell that fails for the instructor's own solution is found before anybody is graded: the
     tests that need its names fail.
     """
-    quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
     try:
-        with quiet[0], quiet[1]:
-            exec(_compiled_locked(identity, source), names)
+        _execute(identity, source, names)
     except Exception as error:
         return error_text(error)
     return ""
@@ -83,20 +84,15 @@ def error_text(error: Exception) -> str:
 
 def run_test(test: TestCell, names: dict[str, Any]) -> TestResult:
     """Execute a test cell; an exception is 0, a plain number as last value is partial credit."""
-    said = io.StringIO()
     try:
-        body, last = _compiled(test)
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
-            exec(body, names)
-            value = None if last is None else eval(last, names)
+        value, said = _execute(test.grade_id, test.source, names)
         score = _score(value, test)
     except ProbeFailure as failure:
         text = plain_text(str(failure)[:MAX_MESSAGE])
         return TestResult(test.grade_id, 0.0, test.points, text, failure.misconception)
     except Exception as error:
         return TestResult(test.grade_id, 0.0, test.points, error_text(error))
-    text = plain_text(said.getvalue()[:MAX_MESSAGE]).strip()
-    return TestResult(test.grade_id, score, test.points, text)
+    return TestResult(test.grade_id, score, test.points, plain_text(said[:MAX_MESSAGE]).strip())
 
 
 def _score(value: object, test: TestCell) -> float:
@@ -109,9 +105,7 @@ def _score(value: object, test: TestCell) -> float:
     Raises:
         ValueError: it is a number that can be no score.
     """
-    if isinstance(value, torch.Tensor):
-        value = value.item() if value.numel() == 1 else None
-    if isinstance(value, np.bool_ | np.number | np.ndarray) and np.size(value) == 1:
+    if isinstance(value, torch.Tensor | np.ndarray | np.generic) and math.prod(value.shape) == 1:
         value = value.item()
     if type(value) is bool:
         return test.points if value else 0.0

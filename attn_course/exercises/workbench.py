@@ -1,23 +1,26 @@
 """A process of its own for one learner's notebook: ``python -m attn_course.exercises.workbench``.
 
-Reads a job as JSON from standard input: the learner's cells, the locked cells, the test cells, what
-is forbidden to whom, a seed. Writes one line of JSON for each cell that begins and each test that
-ends, so that whoever waits can tell what takes long and can end it. The test cells run through
-``testcell``, as in the grader; the learner's names are the only ones that they share with the cells
-of the notebook.
+Reads a job from standard input (the assignment, the learner's cells, the seconds that a cell may
+take) and writes a message for each cell that begins or fails and each test that ends. A cell that
+takes too long ends the process. The test cells run through ``testcell``, as in the grader; the
+learner's names are the only ones that they share with the cells of the notebook.
 """
 
 import contextlib
-import dataclasses
+import faulthandler
 import io
-import json
 import os
+import pickle
 import sys
 import traceback
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from attn_course.exercises.assignment import Assignment
 
 TEXT = 300  # characters of an error that are told
 SETUP = ("installed", "setup")  # cells that stand before all others
+IMPORTS = 60.0  # seconds that may pass before the first message: torch is imported
 
 
 def missing(text: str) -> Any:
@@ -35,76 +38,79 @@ def where(error: BaseException) -> str:
     return f" (in: {frames[-1].line})" if frames and frames[-1].line else ""
 
 
-def work(job: dict[str, Any], tell: Any) -> None:
-    """Run the notebook, then its tests."""
+def work(
+    assignment: Assignment, cells: Sequence[dict[str, str]], tell: Callable[..., None]
+) -> None:
+    """Run the notebook, then its tests.
+
+    Args:
+        assignment: What is graded.
+        cells: The code cells of the notebook, in order.
+        tell: Called with the kind of a message, a cell, and what there is to say of it.
+    """
     import torch
 
-    from attn_course.exercises.assignment import TestCell
     from attn_course.exercises.cells import new_namespace, run_cell
     from attn_course.exercises.sealed import SealedError
     from attn_course.exercises.shortcuts import closed, guarded
     from attn_course.exercises.testcell import run_locked, run_test, seeded
     from attn_course.probes.draw import choose_seed
 
-    seed = choose_seed() if job["seed"] is None else job["seed"]
-    tell({"seed": seed})
+    seed = choose_seed()
     torch.set_num_threads(1)
     learner = new_namespace()
     errors: dict[str, str] = {}
     with seeded(seed):
-        for cell in job["cells"]:
-            tell({"cell": cell["id"]})
+        for cell in cells:
+            identity = cell["id"]
+            tell("cell", identity)
+            quiet = contextlib.redirect_stdout(io.StringIO())
+            silent = contextlib.redirect_stderr(io.StringIO())
             try:
-                with (
-                    closed(),
-                    contextlib.redirect_stdout(io.StringIO()),
-                    contextlib.redirect_stderr(io.StringIO()),
-                ):
-                    run_cell(cell["id"], cell["source"], learner, (SealedError,))
+                with closed(), quiet, silent:
+                    run_cell(identity, cell["source"], learner, (SealedError,))
             except (Exception, SystemExit) as error:
-                text = f"{type(error).__name__}: {str(error)[:TEXT]}"
-                if cell["id"] in job["locked"]:
+                if identity in assignment.locked:
                     continue  # ours: it may use what is closed here, the tests have it open
-                errors[cell["id"]] = text
-                tell({"error": cell["id"], "text": text + where(error)})
+                errors[identity] = f"{type(error).__name__}: {str(error)[:TEXT]}"
+                tell("raised", identity, errors[identity] + where(error))
     names: dict[str, Any] = {"__name__": "__main__"}
-    for name, grade_id in job["solutions"].items():
+    for name, identity in assignment.solutions.items():
         if name in learner:
-            names[name] = guarded(learner[name], job["forbidden"].get(name, ()), learner)
-            continue
-        text = f"`{name}` is not defined by the notebook"
-        if grade_id in errors:
-            text = f"`{name}` is not defined: its cell raised {errors[grade_id]}"
-        names[name] = missing(text)
+            names[name] = guarded(learner[name], assignment.forbidden.get(name, ()), learner)
+        elif identity in errors:
+            names[name] = missing(f"`{name}` is not defined: its cell raised {errors[identity]}")
+        else:
+            names[name] = missing(f"`{name}` is not defined by the notebook")
     stubs = dict(names)
     with seeded(seed):
-        for identity, source in job["locked"].items():
+        for identity, source in assignment.locked.items():
             failed = run_locked(identity, source, names)
             if failed and identity in SETUP:  # every test needs something of it
-                tell({"cell": identity})
-                tell({"problem": ["error", failed[:TEXT]]})
+                tell("error", identity, failed[:TEXT])
                 return
-        for one in job["tests"]:
-            test = TestCell(**one)
+        for test in assignment.tests:
             names.update(stubs)
-            tell({"test": test.grade_id})
-            tell({"result": dataclasses.asdict(run_test(test, names))})
+            tell("test", test.grade_id)
+            tell("result", test.grade_id, run_test(test, names))
 
 
 def main() -> None:
     """Read the job, keep the channel to the parent, do the work."""
-    import torch  # noqa: F401  while the job is being written
-
-    job = json.load(sys.stdin)
-    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    assignment, cells, timeout = pickle.load(sys.stdin.buffer)
+    channel = os.fdopen(os.dup(1), "wb")
+    if hasattr(os, "register_at_fork"):  # a process that a learner's library leaves behind
+        os.register_at_fork(after_in_child=channel.close)
     sys.stdin = io.StringIO("")
     os.dup2(2, 1)  # what a learner's library prints past Python is not taken for a message
 
-    def tell(message: dict[str, Any]) -> None:
-        print(json.dumps(message), file=channel, flush=True)
+    def tell(kind: str, place: str, found: object = None) -> None:
+        faulthandler.dump_traceback_later(timeout, exit=True, file=2)
+        pickle.dump((kind, place, found), channel)
+        channel.flush()
 
-    work(job, tell)
-    tell({"done": True})
+    faulthandler.dump_traceback_later(timeout + IMPORTS, exit=True)
+    work(assignment, cells, tell)
 
 
 if __name__ == "__main__":

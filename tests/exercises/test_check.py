@@ -80,7 +80,7 @@ def test_every_state_is_told_apart_and_nothing_else_is_lost(mixed):
     assert states["cosine_similarity"] == {"timeout"}
     assert states["weighted_mean"] == {"error"}
     assert states["check_softmax"] == {"not started"}
-    assert mixed.complete
+    assert mixed.hidden_inputs
     assert not mixed.passed
 
 
@@ -116,7 +116,7 @@ def test_right_answers_have_full_marks_and_nothing_to_note(tmp_path, slug):
     assert [(t.grade_id, t.message) for t in result.tests if t.state != "ok"] == []
     assert result.notes == []
     assert result.passed
-    assert result.complete
+    assert result.hidden_inputs
 
 
 def test_without_the_sources_the_visible_tests_run_and_the_rest_is_counted(tmp_path, monkeypatch):
@@ -124,10 +124,10 @@ def test_without_the_sources_the_visible_tests_run_and_the_rest_is_counted(tmp_p
     path = handed_in(tmp_path, SET, {"logsumexp": wrong})
     monkeypatch.setattr(check, "_CHECKOUT", tmp_path / "nowhere")
     result = check_notebook(path, seed=0)
-    assert not result.complete
-    assert result.untested > 10
+    assert not result.hidden_inputs
+    assert result.untested_properties > 10
     done = CliRunner().invoke(app, ["check", str(path)])
-    assert f"{result.untested} properties are untested" in done.output
+    assert f"{result.untested_properties} properties are untested" in done.output
 
 
 def test_a_lost_answer_costs_its_own_tests(tmp_path):
@@ -140,7 +140,7 @@ def test_a_lost_answer_costs_its_own_tests(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("none.ipynb", None, "no such file"),
+        ("none.ipynb", None, "No such file"),
         ("text.py", "x = 1", "not a notebook"),
         ("broken.ipynb", "{", "it is not JSON"),
         ("old.ipynb", "[]", "no notebook"),

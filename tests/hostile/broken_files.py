@@ -77,6 +77,10 @@ MALFORMED: dict[str, Case] = {
         _each(lambda c: c["metadata"]["nbgrader"].update(grade_id="x" + c["id"])),
         "stripped",
     ),
+    "worksheets_of_ipython_2": (
+        _with(lambda found: {"worksheets": [{"cells": found["cells"]}], "nbformat": 3}),
+        "unreadable",
+    ),
     "nan_constant": (b'{"cells": NaN}', "unreadable"),
     "long_integer": (b'{"cells": ' + b"9" * 100_000 + b"}", "unreadable"),
 }
@@ -93,11 +97,6 @@ def _drop(cells: list[dict[str, Any]], name: str) -> None:
 def _points(cells: list[dict[str, Any]]) -> None:
     for cell in cells:
         cell["metadata"]["nbgrader"].update(points=1000.0, grade=True)
-
-
-def _worksheets(found: dict[str, Any]) -> dict[str, Any]:
-    cells = [{**cell, "input": cell.pop("source")} for cell in found["cells"]]
-    return {"worksheets": [{"cells": cells}], "metadata": {}, "nbformat": 3, "nbformat_minor": 0}
 
 
 def _junk(source: str) -> Callable[[list[dict[str, Any]]], None]:
@@ -183,7 +182,6 @@ ORDINARY: dict[str, tuple[bytes, str, float | None]] = {
         "graded",
         FULL,
     ),
-    "old_format": (_with(_worksheets), "graded", FULL),
     "no_cell_ids": (_each(lambda c: c.pop("id")), "graded", FULL),
     "wrong_kernel": (
         _with(lambda f: f["metadata"]["kernelspec"].update(name="julia-1.9", language="julia")),

@@ -16,7 +16,7 @@ from cells import as_cell, has_a_cell
 from trial import Trial
 
 from attn_course.exercises.assignment import load_assignment
-from attn_course.exercises.release import build_sources
+from attn_course.exercises.release import build_releases
 from attn_course.exercises.source import find_slugs, read_exercise, solution_names
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.verdict import grade_notebook
@@ -114,7 +114,7 @@ def graded(base):
 
     @cache
     def run(slug):
-        build_sources(base, [slug])
+        build_releases(base, [slug])
         nbgrader(base, "generate_assignment", slug)
         released = base / "release" / slug / f"{slug}.ipynb"
         release = nbformat.read(released, as_version=4)

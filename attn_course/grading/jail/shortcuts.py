@@ -33,15 +33,17 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from sealed import SealedFinder, operators_of, refuse_in_place, refusing
-
-AUTOGRAD = "autograd"
-IMPORT = "import "
-DERIVATIVES = ("aten::_backward", "aten::_make_dual", "aten::_fw_primal")
-PYTHON_HOMES = (
-    *("torch.nn.functional", "torch.nn.utils.clip_grad", "torch.functional"),
-    *("torch.special", "torch.linalg"),
+from sealed import (
+    AUTOGRAD,
+    IMPORT,
+    PYTHON_HOMES,
+    SealedFinder,
+    operators_of,
+    refuse_in_place,
+    refusing,
 )
+
+DERIVATIVES = ("aten::_backward", "aten::_make_dual", "aten::_fw_primal")
 WRITTEN_OUT = ("torch._refs", "torch._decomp")  # torch's own operators once more, in Python
 BACKENDS = ("CPU", "SparseCPU", "SparseCsrCPU", "QuantizedCPU", "NestedTensorCPU", "MkldnnCPU")
 SCRIPT = ("_jit_", "_create_function", "parse_ir", "import_ir", "_import_ir", "_load_for")
@@ -122,7 +124,7 @@ def _remove_torch_name(name: str) -> None:
     operators = [operator for base in operators_of(name) for operator in _by_name().get(base, ())]
     if operators:
         _replace_operators(operators, name)
-    places = [*map(importlib.import_module, PYTHON_HOMES), torch, torch.Tensor]
+    places = [*map(importlib.import_module, PYTHON_HOMES), torch.Tensor]
     places += [module for n, module in list(sys.modules.items()) if n.startswith(WRITTEN_OUT)]
     found = [vars(at)[n] for at in places for n in (last, f"_{last}") if n in vars(at)]
     for function in found:
