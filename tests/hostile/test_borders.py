@@ -14,12 +14,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 import target
 from typer.testing import CliRunner
 
 from attn_course.cli import app
 from attn_course.exercises.assignment import load_assignment
+from attn_course.exercises.source import read_exercise
 from attn_course.grading import mounts, pool, run
 from attn_course.grading.collect import HandIn
 from attn_course.grading.errors import SandboxError
@@ -281,6 +283,34 @@ def test_an_exception_is_told_in_words_of_text(how: str, judged: Judged) -> None
     result = judged(RAISES[how], "assert answer(1) == 1")
     assert (result.status, result.score) == ("graded", 0.0), result.tests
     assert time.process_time() - begun < 3
+
+
+SOURCE = """
+from attn_course.probes import student
+student._source = lambda function: "f'" + "{a}" * 200_000 + "'"
+def weighted_mean(*args, **more):
+    return torch.zeros(3)
+"""
+
+
+def test_a_source_without_end_is_not_read(zygote: Zygote) -> None:
+    """A wrong answer is looked through for the names of the learner's other functions."""
+    place = Path(__file__).resolve().parents[2] / "solutions/00_warm_up/exercise.py"
+    data = nbformat.writes(read_exercise(place))
+    sent = json.loads(data)
+    for cell in sent["cells"]:
+        if cell["metadata"].get("nbgrader", {}).get("grade_id") == "weighted_mean":
+            cell["source"] = SOURCE
+    found = load_assignment(data.encode(), "00_warm_up")
+    begun = time.process_time()
+    options = {"student": "mallory", "seed": 1, "limits": Limits()}
+    result = grade_notebook(json.dumps(sent).encode(), found, zygote, **options)
+    lost = [test.grade_id for test in result.tests if test.score != test.max]
+    assert (result.status, {name.partition("-")[0] for name in lost}) == (
+        "graded",
+        {"weighted_mean"},
+    )
+    assert time.process_time() - begun < 15
 
 
 NODES = {
