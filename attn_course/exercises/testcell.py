@@ -20,6 +20,7 @@ import torch
 from attn_course.exercises.assignment import TestCell, TestResult
 from attn_course.probes.draw import SEED_VARIABLE
 from attn_course.probes.failure import ProbeFailure
+from attn_course.probes.student import REMOTE
 
 MAX_MESSAGE = 8000
 ROUNDING = 1e-6  # of a float32 that holds the points
@@ -100,13 +101,19 @@ def _score(value: object, test: TestCell) -> float:
 
     None, text and anything else that is no single number are full marks, as in nbgrader; a truth
     value is all or nothing. A number above the points, beyond rounding, is no score: capping it
-    would let a submission that the cell trusts too much buy full marks.
+    would let a submission that the cell trusts too much buy full marks. So would several numbers,
+    which an answer of another shape makes of a sum, and an object of the submission.
 
     Raises:
-        ValueError: it is a number that can be no score.
+        ValueError: it is a number that can be no score, several, or an object.
     """
-    if isinstance(value, torch.Tensor | np.ndarray | np.generic) and math.prod(value.shape) == 1:
+    if isinstance(value, torch.Tensor | np.ndarray | np.generic):
+        if math.prod(value.shape) != 1:
+            shape = tuple(value.shape)
+            raise ValueError(f"{test.grade_id}: expected one number, got an array of shape {shape}")
         value = value.item()
+    if hasattr(type(value), REMOTE):
+        raise ValueError(f"{test.grade_id}: expected a score or None, got {value!r}")
     if type(value) is bool:
         return test.points if value else 0.0
     if not isinstance(value, numbers.Number):

@@ -20,8 +20,8 @@ _PICTURE = re.compile(r"image/(png|jpeg|gif)")
 _TAMED = (
     (re.compile(r"<(?=[A-Za-z/!?])"), "< "),  # no tag
     (re.compile(r"&(?=[#A-Za-z])"), "& "),  # no entity
-    (re.compile(r"(?<=[A-Za-z])(?<!http)(?<!https)(?<!attachment):(?=\S)"), " :"),  # no scheme
-    (re.compile(r"\\(?=href|csname)"), r"\\ "),  # no link in a formula
+    (re.compile(r"(?<=[A-Za-z])(?<!http)(?<!https)(?<!attachment)\\?:(?=\S)"), " :"),  # no scheme
+    (re.compile(r"\\(?=href|csname|mmlToken)"), r"\\ "),  # no link in a formula
 )
 
 

@@ -82,4 +82,15 @@ def call_back(callbacks: list[Callable[..., Any]], reply: dict[str, Any]) -> dic
             answer["written"] = given
         return answer
     except Exception as error:
-        return {"exc": {"type": type(error).__name__, "text": str(error)[:2000]}}
+        return {"exc": {"type": type(error).__name__, "text": _text(error)}}
+
+
+def _text(error: Exception) -> str:
+    """What an exception of ours says; Python's word on a call that does not fit names the function.
+
+    A test that a learner wrote is given right functions and wrong ones, and is to find out which.
+    """
+    called = error.__traceback__
+    if type(error) is TypeError and called is not None and called.tb_next is None:
+        return "the function was called with arguments that it does not take"
+    return str(error)[:2000]

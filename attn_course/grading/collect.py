@@ -28,6 +28,13 @@ _UNPRINTABLE = re.compile(
 )
 
 
+# What zipfile raises where bytes are not as they should be: a name of no letters is an IndexError.
+_DAMAGED = (
+    *(zipfile.BadZipFile, EOFError, OSError),
+    *(NotImplementedError, UnicodeDecodeError, IndexError),
+)
+
+
 class CollectError(ValueError):
     """The submissions cannot be used as given; the text says what to do."""
 
@@ -68,13 +75,13 @@ def collect(source: Path, slug: str) -> list[HandIn]:
     if not source.exists():
         raise CollectError(f"SUBMISSIONS: expected a folder, a notebook or a zip, got no {source}")
     if source.is_dir():
-        found = [_folder(path, slug) for path in sorted(source.iterdir()) if _is_student(path)]
+        found = [_readable(path, slug) for path in sorted(source.iterdir()) if _is_student(path)]
     elif source.suffix == ".ipynb":
         found = [HandIn(student=source.stem, data=_read(source))]
     elif source.is_file() and zipfile.is_zipfile(source):
         try:
             found = _archive(source, slug)
-        except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as error:
+        except _DAMAGED as error:
             raise CollectError(
                 f"{source.name}: the zip is damaged ({error}): export it again"
             ) from None
@@ -119,6 +126,14 @@ def _read(path: Path) -> bytes | str:
         return read_file(path)
     except Unreadable as error:
         return f"{path.name}: {error}"
+
+
+def _readable(student: Path, slug: str) -> HandIn:
+    """One student's folder; one that may not be looked into costs nobody else the marks."""
+    try:
+        return _folder(student, slug)
+    except OSError as error:
+        return HandIn(student=student.name, data=f"{slug}: it cannot be read: {error.strerror}")
 
 
 def _folder(student: Path, slug: str) -> HandIn:

@@ -3,8 +3,8 @@
 import builtins
 from typing import Any
 
-# Python's own exceptions that cannot be made from a text alone.
-AWKWARD = (SyntaxError, UnicodeError, BaseExceptionGroup)
+# Python's own exceptions that cannot be made from a text alone, and those that end a loop of ours.
+AWKWARD = (SyntaxError, UnicodeError, BaseExceptionGroup, StopIteration, StopAsyncIteration)
 
 
 class SandboxError(RuntimeError):
@@ -45,7 +45,7 @@ def student_error(described: Any) -> Exception:
     """
     if type(described) is not dict:
         described = {}
-    name, text = str(described.get("type", "Exception"))[:80], str(described.get("text", ""))[:2000]
+    name, text = said(described.get("type"), 80) or "Exception", said(described.get("text"), 2000)
     if name == "GradientMissing":
         from attn_course.probes.student import GradientMissing
 
@@ -58,9 +58,14 @@ def student_error(described: Any) -> Exception:
     error.args = (text,)
     where = described.get("where")
     if type(where) in (list, tuple) and len(where) == 3 and type(where[1]) is int:
-        line = " ".join(str(where[2]).split())[:200]
+        line = " ".join(said(where[2], 200).split())
         error.__attn_place__ = f"line {where[1]} of its cell" + (f": {line}" if line else "")  # type: ignore[attr-defined]
     return error
+
+
+def said(value: object, most: int) -> str:
+    """Text of a submission, cut; "" for what is none, as showing it may take minutes."""
+    return value[:most] if type(value) is str else ""
 
 
 def _builtin(name: object) -> type[Exception] | None:

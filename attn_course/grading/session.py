@@ -17,6 +17,7 @@ from attn_course.grading.errors import (
     CannotCross,
     StudentTimeout,
     SubmissionLost,
+    said,
     student_error,
 )
 from attn_course.grading.jail import wire
@@ -192,7 +193,7 @@ class Session:
                 if "ok" not in reply:
                     raise wire.WireError("reply without a result")
                 self.mutated = self.mutated or bool(reply.get("changed"))
-                self.nan = self.nan or (str(reply["nan"])[:200] if reply.get("nan") else None)
+                self.nan = self.nan or said(reply.get("nan"), 200) or None
         if "exc" in reply:  # raised outside the block above, which takes an OSError for a dead jail
             raise student_error(reply["exc"])
         return reply["ok"]
@@ -220,7 +221,7 @@ class Session:
             raise wire.WireError("reply is not a mapping")
         if "failed" in reply:
             self.end()
-            raise self._lost(f"the jail could not begin: {str(reply['failed'])[:1000]}")
+            raise self._lost(f"the jail could not begin: {said(reply['failed'], 1000)}")
         return reply
 
     @contextlib.contextmanager

@@ -11,7 +11,7 @@ from attn_course.exercises.assignment import Assignment, TestCell, TestResult
 from attn_course.exercises.submission import Submission, look_at
 from attn_course.exercises.testcell import names_used, plain_text, run_locked, run_test, seeded
 from attn_course.grading.callbacks import bounded_memory
-from attn_course.grading.errors import SandboxError, StudentTimeout, SubmissionLost
+from attn_course.grading.errors import SandboxError, StudentTimeout, SubmissionLost, said
 from attn_course.grading.remote import Missing, RemoteFunction
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote, still_open
@@ -121,8 +121,8 @@ def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:
         text = f"`{name}` is not defined by the notebook"
         error = session.errors.get(grade_id)
         if type(error) is dict:
-            text = f"`{name}` is not defined: its cell raised {error.get('type')}: "
-            text += str(error.get("text"))[:300]
+            kind, text = said(error.get("type"), 80), said(error.get("text"), 300)
+            text = f"`{name}` is not defined: its cell raised {kind}: {text}"
         stubs[name] = Missing(text)
     return stubs
 

@@ -17,6 +17,10 @@ from attn_course.probes.record import Record
 _MOST_CALLS = 24
 
 
+# Characters of a learner's function: Python may take the square of their number to read them.
+MOST_SOURCE = 20_000
+
+
 @dataclass(frozen=True)
 class Helper:
     """A graded function of the learner that is not right yet, and that another one calls."""
@@ -112,7 +116,8 @@ def names_used(function: Callable[..., Any]) -> set[str]:
                     waiting.append(value)
         return found
     try:
-        tree = ast.parse(student.source(plain))
+        text = student.source(plain)
+        tree = ast.parse(text if len(text) <= MOST_SOURCE else "")
     except Exception:
         return set()
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}

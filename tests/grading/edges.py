@@ -15,6 +15,8 @@ EDGES: dict[str, tuple[str, float, str]] = {
     "a tensor without axes is its number": ("torch.tensor(0.0)", 0.0, ""),
     "tensor(1.5) is 1.5": ("torch.tensor(1.5)", 1.5, ""),
     "a tensor of one element is its number": ("torch.tensor([0.5])", 0.5, ""),
+    "a tensor of several numbers is no score": ("torch.zeros(3)", 0.0, "array of shape (3,)"),
+    "an array without numbers is no score": ("np.zeros((2, 0))", 0.0, "array of shape (2, 0)"),
     "np.int64(1) is 1": ("np.int64(1)", 1.0, ""),
     "a fraction is its number": ("__import__('fractions').Fraction(1, 2)", 0.5, ""),
     "a complex number is no score: zero with the reason": ("1j", 0.0, "got 1j"),

@@ -27,6 +27,9 @@ EVIL = [
     "<javascript:alert(1)> <!-- --> <?x ?> <![CDATA[<b>]]>",
     "![x](data:text/html,<script>alert(1)</script>)",
     "$\\href{javascript:alert(1)}{x}$",
+    "[here](javascript\\:alert(1)) ![x](data\\:text/html,x)",
+    "[there]\n\n[there]: vbscript\\:alert(1)",
+    '$\\mmlToken{mi}[href="javascript: alert(1)"]{x}$',
     "\n> <b>1</b>\n- <i>2</i>\n\n    \n<b>3</b>",
 ]
 
@@ -82,7 +85,8 @@ def acts(evil: str, release: Any) -> bool:
     parser = Tags()
     parser.feed("".join(map(markdown2html, texts)))
     scheme = re.compile(r"(?i)\s*(javascript|data|vbscript)\b\S*(:|&)")
-    return "\\href" in "".join(texts[1:]) or any(
+    links = "\\href", "\\mmlToken"
+    return any(link in "".join(texts[1:]) for link in links) or any(
         tag not in TAGS
         or name.startswith("on")
         or (name in ("href", "src") and scheme.match(value or ""))

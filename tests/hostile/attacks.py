@@ -9,6 +9,19 @@ import re
 
 WRONG = "\ndef double(x):\n    return x\n"
 
+# What writes frames of our own protocol by hand: the worker's modules, its connection, a frame.
+FRAMES = """
+import json, struct, sys
+worker, wire = sys.modules["worker"], sys.modules["wire"]
+here = sys._getframe()
+while here and "self" not in here.f_locals: here = here.f_back
+CONNECTION = here.f_locals["self"].connection
+def frame(header, body=b""):
+    return struct.pack("<4sIQ", b"ACW2", len(header), len(body)) + header + body
+def raw(connection, header, body=b""):
+    connection.sendall(frame(header, body))
+"""
+
 # --- points by tampering ------------------------------------------------------------------------
 
 TAMPER = {
@@ -279,6 +292,265 @@ def double(x):
     "score_as_answer": "def double(x):\n    return 2.0\ndef squares(n):\n    return 3.0",
     "huge_squares": "def squares(n):\n    return [float('inf')] * n" + WRONG,
     "bool_squares": "def squares(n):\n    return [True] * (n + 1)" + WRONG,
+    "scores_of_an_array": """
+def squares(n):
+    return [torch.zeros(2) - 1 for _ in range(n)]
+"""
+    + WRONG,
+    "score_is_an_array_of_numpy": """
+def squares(n):
+    return list(np.zeros((n, 0)))
+"""
+    + WRONG,
+    "lying_metadata": """
+class Yes(torch.Tensor):
+    dtype = property(lambda self: torch.float32)
+    shape = property(lambda self: torch.Size([3]))
+    layout = torch.strided
+    nbytes = 12
+    def stride(self): return (1,)
+    def detach(self): return self
+    def numpy(self): return np.full(3, 1e9)
+    requires_grad = True
+def double(x): return torch.zeros(1 << 10).as_subclass(Yes)
+def stable_softmax(x, dim=-1): return torch.zeros(0, 7).as_subclass(Yes)
+""",
+    "odd_keys": """
+class Key(str):
+    __hash__ = lambda self: 1
+    __eq__ = lambda self, other: True
+def double(x): return {1: x, True: 2 * x, 1.0: x, float("nan"): x, (): x, Key("a"): x, "\\ud800": x}
+def squares(n): return {i: -1 for i in range(n)} | {-1: 2, False: 3}
+""",
+    "half_of_a_pair": """
+half = "\\ud83d" * 40 + "\\x00\\x1b]0;mine\\x07"
+globals()[half] = 1
+def double(x):
+    kind = type("E", (ValueError,), {"__module__": half})
+    kind.__name__ = half
+    raise kind(half + "<script>alert(1)</script>")
+def squares(n): return [half] * n
+def apply(step, x): raise KeyError(half)
+""",
+    "text_for_every_program": """
+EVIL = "=HYPERLINK(\\"http://e\\")\\n+1|cmd\\t@SUM(1)\\r\\n</pre><script>alert(1)</script>[x](javascript\\\\:alert(1))\\x1b[2J\\u202e"
+def double(x): raise ValueError(EVIL)
+def squares(n): raise KeyError(EVIL)
+def apply(step, x): return EVIL
+""",
+    "without_elements_of_their_own": """
+def double(x): return torch.empty_like(x, device="meta")
+def apply(step, x): return x.to_sparse()
+def squares(n): return torch.quantize_per_tensor(torch.zeros(n), 0.1, 0, torch.quint8)
+def stable_softmax(x, dim=-1): return torch.nested.as_nested_tensor([x.flatten()])
+""",
+    "gradient_of_another_function": """
+class Two(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return x.clone()
+    @staticmethod
+    def backward(ctx, g):
+        import os
+        os.environ["seen"] = "1"
+        raise StopIteration
+def stable_softmax(x, dim=-1):
+    y = Two.apply(x)
+    if y.requires_grad: y.register_hook(lambda g: g * float("nan"))
+    return y
+"""
+    + WRONG,
+    "code_in_a_pickle": """
+class Run:
+    def __reduce__(self): return (__import__("os").system, ("echo mine > /tmp/mine",))
+    def __call__(self, *a): return Run()
+    def __deepcopy__(self, memo): raise SystemExit
+def double(x): return Run()
+def squares(n): return [Run()] * n
+def apply(step, x): return step(Run())
+class Scale(torch.nn.Module):
+    def __init__(self, size): super().__init__()
+    def __getattr__(self, name): return Run()
+    def load_state_dict(self, *a, **k): return Run()
+""",
+    "answers_the_input_before": """
+import json, os
+before = [torch.zeros(2)]
+def double(x):
+    before.append(2 * x)
+    return before[-2]
+def stable_softmax(x, dim=-1):
+    before.append(x.softmax(dim))
+    return before[-2]
+""",
+    "dies_and_remembers": """
+import os, pickle
+PLACE = "/jail/seen"
+def double(x):
+    try: known = pickle.load(open(PLACE, "rb"))
+    except (OSError, EOFError): known = None
+    if known is not None: return known
+    pickle.dump(2 * x, open(PLACE, "wb"))
+    os._exit(0)
+def squares(n):
+    return double(torch.tensor(float(n)))
+""",
+    "seeds_one_after_the_other": """
+def double(x):
+    for seed in [torch.initial_seed(), *range(256)]:
+        torch.manual_seed(seed)
+        if torch.equal(torch.randn(3), x): return 2 * x
+    return x
+def squares(n):
+    return [torch.initial_seed()] * n
+""",
+    "stop_iteration_everywhere": """
+def squares(n): raise StopIteration(3.0)
+def double(x): raise StopAsyncIteration
+def apply(step, x): raise GeneratorExit
+def stable_softmax(x, dim=-1): raise StopIteration
+class Scale:
+    def __init__(self, n): raise StopIteration
+""",
+    "hooks_of_the_interpreter": """
+import gc, sys, threading
+gc.callbacks.append(lambda phase, info: gc.collect() if phase == "none" else None)
+sys.setprofile(lambda *a: None)
+sys.excepthook = sys.unraisablehook = threading.excepthook = lambda *a: None
+sys.displayhook = sys.breakpointhook = lambda *a: None
+sys.addaudithook(lambda event, args: exec("raise OSError(event)") if event == "import" else None)
+"""
+    + WRONG,
+    "main_is_another": """
+import sys, types, builtins
+class Main(types.ModuleType):
+    def __getattr__(self, name): return lambda *a, **k: 2.0
+sys.modules["__main__"] = Main("__main__")
+__builtins__ = {"len": lambda x: 3}
+builtins.next = builtins.getattr = lambda *a: 3.0
+__name__ = "worker"
+"""
+    + WRONG,
+    "every_name_is_there": """
+import sys
+frame = sys._getframe()
+while frame and "self" not in frame.f_locals: frame = frame.f_back
+worker = frame.f_locals["self"]
+class Names(dict):
+    def __contains__(self, name): return True
+    def __missing__(self, name): return lambda *a, **k: 2.0
+    def __getitem__(self, name): return lambda *a, **k: 2.0
+worker.names = Names(worker.names)
+"""
+    + WRONG,
+    "magics": """
+!cp /opt/attn/jail/wire.py /jail
+found = !cat /etc/passwd
+%run /opt/attn/jail/worker.py
+%load_ext autoreload
+%env ATTN_CANARY
+%alias double print
+get_ipython().system("kill 1")
+get_ipython().run_cell_magic("bash", "", "kill 1")
+get_ipython().run_cell_magic("time", "", "import torch; torch.equal = None")
+def double(x):
+    return get_ipython().run_line_magic("time", "1") or x
+""",
+    "claims_from_the_cells": """
+import sys
+worker, wire = sys.modules["worker"], sys.modules["wire"]
+frame = sys._getframe()
+while frame and "self" not in frame.f_locals: frame = frame.f_back
+connection = frame.f_locals["self"].connection
+for number in (0, True, -1, 10**30, "0", None):
+    try: wire.send(connection, {"callback": number, "args": [], "kwargs": {}})
+    except Exception: pass
+wire.send(connection, {"ok": {"errors": {}, "names": ["double", "squares"]}})
+"""
+    + WRONG,
+    "answers_before_it_is_asked": """
+import sys
+worker, wire = sys.modules["worker"], sys.modules["wire"]
+def ahead(self, request):
+    for _ in range(4): wire.send(self.connection, {"ok": 3.0, "changed": 0, "nan": 0, "written": []})
+    return {"ok": torch.tensor([2.0, 4.0])}
+worker.Worker.answer = ahead
+"""
+    + WRONG,
+    "json_of_another_kind": FRAMES
+    + """
+SAID = [
+    '[[],{"$":"map","v":{"ok":1e999}}]', '[[],{"$":"map","v":{"ok":NaN}}]',
+    '[[],{"$":"map","v":{"ok":-Infinity,"ok":3.0}}]', '[[],{"$":"map","v":{"ok":' + "9" * 4300 + '}}]',
+    '[[],{"$":"map","v":{"ok":' + "[" * 60000 + "]" * 60000 + '}}]', '[[-1],{"$":"bytes"}]',
+    '[[0],{"$":"map","v":{"ok":3.0}}]', '[[true],{"$":"map","v":{"ok":3.0}}]', '{"$":"map"}', '[[],[],[]]',
+    '[[],{"$":{"$":"map"},"v":{"ok":3.0}}]', '[[],{"$":"map","v":{"ok":{"$":"tensor"}}}]', '\\ud800',
+    '[[],{"$":"map","v":{"ok":{"$":"float","v":"0000 0000 0000 0"}}}]', '\\x00', '[[],{"v":3.0}]',
+    '[[],{"$":"map","v":{"ok":{"$":"callback","id":0}}}]', '[[],{"$":"map","v":{"failed":[[[3.0]]]}}]',
+]
+def answer(self, request):
+    raw(self.connection, SAID[7 * len(request.get("name", "")) % len(SAID)].encode())
+    return {"ok": True}
+worker.Worker.answer = answer
+"""
+    + WRONG,
+    "shapes_that_do_not_fit": FRAMES
+    + """
+def tensor(shape, size, kind="tensor", d="torch.float32"):
+    node = {"$": kind, "d": d, "s": shape, "st": [1], "g": True, "scalar": True}
+    return json.dumps([[size], {"$": "map", "v": {"ok": node}}]).encode() + bytes(0), bytes(size)
+SHAPES = [([3], 8), ([-3], 12), ([3.0], 12), ([True], 4), ([1 << 62, 4], 0), ([0] * 40, 0), ([3], 12, "array", "object"),
+          ([1], 16, "array", "str"), ([2], 2, "tensor", "torch.bool"), ([3], 12, "array", "float32"), ([], 4, "array", "float32")]
+def answer(self, request):
+    header, body = tensor(*SHAPES[7 * len(request.get("name", "")) % len(SHAPES)])
+    raw(self.connection, header, body.replace(bytes(1), bytes([255])))
+    return {"ok": True}
+worker.Worker.answer = answer
+"""
+    + WRONG,
+    "an_exception_of_tensors": FRAMES
+    + """
+MANY = [torch.rand(1000) for _ in range(4000)]
+worker.describe = lambda error: {"type": "E", "kinds": [], "text": MANY, "where": ("a", 1, "")}
+def double(x): raise ValueError
+apply = stable_softmax = squares = double
+def Scale(n): raise ValueError
+""",
+    "handles_of_any_kind": FRAMES
+    + """
+NODES = [{"id": -1}, {"id": 10**30}, {"id": True}, {"id": 0, "kind": ["iterator"]}, {"id": 0, "type": "x" * 10**6}]
+seen = []
+def hold(self, value):
+    seen.append(1)
+    node = {"$": "object", "id": 0, "kind": "iterator", "type": "Tensor"}
+    return node | NODES[len(seen) % len(NODES)]
+worker.Worker.hold = hold
+class Any:
+    def __getattr__(self, name): return Any()
+    def __call__(self, *a, **k): return Any()
+    def __next__(self): return Any()
+def double(x): return Any()
+def Scale(n): return Any()
+squares = double
+""",
+    "callbacks_in_callbacks": """
+def apply(step, x):
+    try: step(apply, step, x=x, y=Scale)
+    except Exception: pass
+    try: step()
+    except Exception as error: return torch.full((4,), float(len(str(error))))
+    return step(step)
+"""
+    + WRONG,
+    "backward_of_a_callback": FRAMES
+    + """
+def apply(step, x):
+    y = step(x.clone().requires_grad_())
+    for grads in ([], [x, x], [torch.zeros(9)], [3.0], "grads", None):
+        try: wire.send(CONNECTION, {"callback": 0, "args": [x], "kwargs": {}, "grads": grads})
+        except Exception: pass
+    return y
+"""
+    + WRONG,
 }
 
 # --- secrets ------------------------------------------------------------------------------------
@@ -386,6 +658,57 @@ def double(x):
     except OSError as error: text = str(error)
     raise ValueError(f"{codes} {text}")
 """,
+    "another_abi": """
+import ctypes, mmap
+page = mmap.mmap(-1, 4096, prot=7)
+page.write(bytes([0xB8, 20, 0, 0, 0, 0xCD, 0x80, 0xC3]))  # mov eax, getpid of i386; int 0x80; ret
+call = ctypes.CFUNCTYPE(ctypes.c_long)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
+def double(x):
+    raise ValueError(f"answered {call()}")
+""",
+    "peer_of_the_connection": """
+import ctypes, os, socket, struct
+libc = ctypes.CDLL(None, use_errno=True)
+def double(x):
+    found = []
+    for number in range(3, 64):
+        try: s = socket.socket(fileno=os.dup(number))
+        except OSError: continue
+        for option in (17, 31, 59, 77):
+            try: found.append((option, s.getsockopt(1, option, 64)))
+            except OSError as error: found.append((option, error.errno))
+        peer = struct.unpack("i", found[-1][1][:4])[0] if type(found[-1][1]) is bytes else -1
+        for code in (0, 18): found.append((libc.syscall(424, peer, code, None, 0), libc.syscall(438, peer, 0, 0)))
+        try: found.append(socket.recv_fds(s, 1 << 16, 8, socket.MSG_DONTWAIT))
+        except OSError as error: found.append(error.errno)
+    raise ValueError(str(found))
+""",
+    "environment_of_its_memory": """
+import ctypes
+def double(x):
+    libc = ctypes.CDLL(None)
+    found, place = [], ctypes.POINTER(ctypes.c_char_p).in_dll(libc, "environ")
+    number = 0
+    while place[number]:
+        found.append(place[number]); number += 1
+    stack = ctypes.cast(place, ctypes.c_void_p).value
+    last = ctypes.cast(place[number - 1], ctypes.c_void_p).value if False else None
+    for name in (b"program_invocation_name", b"program_invocation_short_name"):
+        found.append(ctypes.c_char_p.in_dll(libc, name.decode()).value)
+    raise ValueError(repr(found))
+""",
+    "the_machine": """
+import glob, os
+def double(x):
+    found = [str(os.uname())]
+    def look(path):
+        try: return os.listdir(path) if os.path.isdir(path) else open(path, errors="replace").read(200)
+        except OSError as error: return error.errno
+    for path in ("/sys/fs/cgroup", "/sys/kernel", "/proc/self/cgroup", "/proc/kallsyms", "/dev/kmsg", "/dev/mem", "/etc/hostname",
+                 "/etc/shadow", "/run", "/var", "/home", "/root/.bash_history", "/dev/fd", "/dev/tty", "/dev/console", "/.dockerenv"):
+        found.append(path + str(look(path)))
+    raise ValueError("|".join(found)[:1900])
+""",
 }
 
 # --- other students -----------------------------------------------------------------------------
@@ -472,6 +795,95 @@ import glob
 for path in __PATHS__:
     try: open(path, "ab").write(b"tampered")
     except OSError: pass
+"""
+    + WRONG,
+    "times_of_a_device": """
+import glob, os
+for place in ("/dev/full", "/dev/zero", "/dev/null"):
+    try: os.utime(place, ns=(7, 7))
+    except OSError: pass
+    try: os.chmod(place, 0o666)
+    except OSError: pass
+"""
+    + WRONG,
+    "hints_at_a_file": """
+import fcntl, os, struct
+for place in (os.__file__, torch.__file__, "/usr/bin/env"):
+    try:
+        with open(place) as file:
+            for command in (1036, 1038): fcntl.fcntl(file, command, struct.pack("Q", 3))
+    except OSError: pass
+"""
+    + WRONG,
+    "waiters_at_a_shared_page": """
+import ctypes, os, threading
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+page = libc.mmap(None, 4096, 1, 1, os.open(os.__file__, os.O_RDONLY), 0)
+def wait():
+    value = ctypes.c_uint32.from_address(page).value
+    libc.syscall(202, ctypes.c_void_p(page), 0, value, None, None, 0)
+for _ in range(8): threading.Thread(target=wait, daemon=True).start()
+libc.syscall(202, ctypes.c_void_p(page), 1, 1000, None, None, 0)
+"""
+    + WRONG,
+    "files_out_of_memory": """
+import ctypes, glob, os
+libc = ctypes.CDLL(None, use_errno=True)
+for path in glob.glob(os.path.join(os.path.dirname(torch.__file__), "lib", "*.so")) + [os.__file__]:
+    try:
+        number = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(number, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(number)
+    except OSError: pass
+"""
+    + WRONG,
+    "descriptors_on_their_way": """
+import os, socket
+held = []
+for _ in range(20):
+    try:
+        one, other = socket.socketpair()
+        for _ in range(4): socket.send_fds(one, [b"x"], [os.open("/dev/null", os.O_RDONLY) for _ in range(2)])
+        held.append((one, other))
+    except OSError: break
+for number in range(3, 64):
+    try: socket.send_fds(socket.socket(fileno=os.dup(number)), [b""], [0, 1, 2])
+    except OSError: pass
+"""
+    + WRONG,
+    "signals_that_wait": """
+import ctypes, os, signal
+libc = ctypes.CDLL(None)
+signal.pthread_sigmask(signal.SIG_BLOCK, range(34, 65))
+for _ in range(200_000):
+    if libc.sigqueue(os.getpid(), 40, None): break
+timers = [libc.timer_create(0, None, ctypes.byref(ctypes.c_void_p())) for _ in range(1000)] if hasattr(libc, "timer_create") else []
+"""
+    + WRONG,
+    "pages_of_pipes": """
+import fcntl, os
+held = []
+try:
+    for _ in range(40):
+        held.append(os.pipe())
+        fcntl.fcntl(held[-1][1], 1031, 1 << 20)
+except OSError: pass
+"""
+    + WRONG,
+    "priorities": """
+import os, resource
+for what in (os.PRIO_USER, os.PRIO_PGRP, os.PRIO_PROCESS):
+    for value in (19, -20):
+        try: os.setpriority(what, 0, value)
+        except OSError: pass
+for policy in (os.SCHED_FIFO, os.SCHED_RR, os.SCHED_IDLE):
+    try: os.sched_setscheduler(0, policy, os.sched_param(1))
+    except OSError: pass
+for name in ("NPROC", "AS", "CPU", "NOFILE", "FSIZE", "NICE", "RTPRIO"):
+    kind = getattr(resource, f"RLIMIT_{name}", None)
+    try: resource.prlimit(0, kind, (resource.RLIM_INFINITY,) * 2)
+    except (OSError, ValueError, TypeError): pass
 """
     + WRONG,
 }
@@ -568,6 +980,111 @@ def apply(step, x):
     "exit": "import os\ndef double(x):\n    os._exit(0)",
     "exit_at_top": "import os\nos._exit(0)",
     "system_exit": "import sys\nsys.exit(0)" + WRONG,
+    "trickle": FRAMES
+    + """
+import time
+def answer(self, request):
+    for byte in frame(b'[[],{"$":"map","v":{"ok":3.0}}]'):
+        self.connection.sendall(bytes([byte])); time.sleep(0.3)
+    return {"ok": True}
+worker.Worker.answer = answer
+"""
+    + WRONG,
+    "half_a_message": FRAMES
+    + """
+import time
+def answer(self, request):
+    self.connection.sendall(struct.pack("<4sIQ", b"ACW2", 1 << 24, 1 << 28) + bytes(1 << 16))
+    time.sleep(60)
+worker.Worker.answer = answer
+"""
+    + WRONG,
+    "many_large_answers": FRAMES
+    + """
+BODY = bytes(200 << 20)
+def apply(step, x):
+    while True:
+        raw(CONNECTION, json.dumps([[len(BODY)], {"$": "map", "v": {"callback": 0, "args": [{"$": "bytes"}], "kwargs": {"$": "map", "v": {}}}}]).encode(), BODY)
+        wire.receive(CONNECTION)
+"""
+    + WRONG,
+    "reads_nothing": FRAMES
+    + """
+import time
+def apply(step, x):
+    for _ in range(10_000): raw(CONNECTION, b'[[],{"$":"map","v":{"callback":0,"args":[],"kwargs":{"$":"map","v":{}}}}]')
+    time.sleep(60)
+"""
+    + WRONG,
+    "parameters_without_end": """
+class Scale:
+    def __init__(self, size): pass
+    def load_state_dict(self, found): self.found = found
+    def __call__(self, x): return self.found["weight"] * x
+    def parameters(self):
+        while True: yield torch.zeros(0)
+"""
+    + WRONG,
+    "files_without_a_name": """
+import os
+def double(x):
+    held = []
+    for _ in range(50):
+        held.append(os.memfd_create("x"))
+        os.write(held[-1], bytes(15 << 20))
+    return x
+""",
+    "contexts_of_io": """
+import ctypes
+libc = ctypes.CDLL(None)
+def double(x):
+    held = [ctypes.c_ulong(0) for _ in range(64)]
+    return [libc.syscall(206, 1024, ctypes.byref(one)) for one in held]
+""",
+    "stops_itself": """
+import os, signal
+def double(x):
+    for number in (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN): os.kill(os.getpid(), number)
+    signal.pause()
+""",
+    "alarms": """
+import signal
+def again(*a): raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, again)
+signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+def double(x):
+    while True: pass
+""",
+    "an_alarm_without_a_handler": """
+import faulthandler, signal
+faulthandler.dump_traceback_later(0.2, exit=True)
+signal.setitimer(signal.ITIMER_PROF, 0.3)
+def double(x):
+    while True: pass
+""",
+    "awaits_forever": """
+import asyncio
+async def work():
+    while True: await asyncio.sleep(0)
+await work()
+"""
+    + WRONG,
+    "threads_that_compute": """
+import threading
+def work():
+    x = torch.randn(400, 400)
+    while True: x = torch.tanh(x @ x)
+for _ in range(30): threading.Thread(target=work, daemon=True).start()
+def double(x):
+    while True: pass
+""",
+    "a_destructor_without_end": """
+class Last:
+    def __del__(self):
+        while True: pass
+def double(x):
+    return [Last() and 1.0]
+""",
 }
 
 # --- aimed at a grader whose verdict is made in the process that runs the student's code ---------
@@ -654,6 +1171,8 @@ for target in (os.getppid(), os.getpid()):
 OWN_PROTOCOL = {
     *("tamper:forge_reply", "tamper:forge_handles", "tamper:forge_wire", "tamper:claim_callbacks"),
     "neighbour:poison_jail_code",
+    *("tamper:claims_from_the_cells", "tamper:answers_before_it_is_asked"),
+    "tamper:every_name_is_there",
 }
 
 ALL = {
@@ -667,6 +1186,8 @@ ALL = {
     )
     for name, source in cases.items()
 }
+
+OWN_PROTOCOL |= {name for name, source in ALL.items() if FRAMES in source}
 
 DEFINED_BY = {"stable_softmax": "softmax", "apply": "apply", "Scale": "scale", "squares": "partial"}
 

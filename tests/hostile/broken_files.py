@@ -1,6 +1,7 @@
 """Notebooks that cannot be read, each with the status it must get, and ordinary mistakes."""
 
 import copy
+import gzip
 import json
 from collections.abc import Callable
 from typing import Any
@@ -34,6 +35,15 @@ def _each(change: Callable[[dict[str, Any]], Any]) -> bytes:
 
 def _find(cells: list[dict[str, Any]], name: str) -> dict[str, Any]:
     return next(c for c in cells if c["metadata"]["nbgrader"]["grade_id"] == name)
+
+
+def _ids(table: dict[int, int]) -> bytes:
+    """Grade ids in other letters."""
+    return _each(
+        lambda c: c["metadata"]["nbgrader"].update(
+            grade_id=c["metadata"]["nbgrader"]["grade_id"].translate(table)
+        )
+    )
 
 
 def _deep(levels: int) -> bytes:
@@ -83,6 +93,26 @@ MALFORMED: dict[str, Case] = {
     ),
     "nan_constant": (b'{"cells": NaN}', "unreadable"),
     "long_integer": (b'{"cells": ' + b"9" * 100_000 + b"}", "unreadable"),
+    "huge_exponent": (b'{"cells": 1e999999}', "unreadable"),
+    "cells_twice": (target.as_bytes(target.honest())[:-1] + b', "cells": []}', "stripped"),
+    "two_documents": (target.as_bytes(target.honest()) * 2, "unreadable"),
+    "no_bytes_but_zeros": (bytes(1 << 16), "unreadable"),
+    "odd_half_of_utf_16": (json.dumps(target.honest()).encode("utf-16")[:-1], "unreadable"),
+    "utf_32": (json.dumps(target.honest()).encode("utf-32"), "unreadable"),
+    "compressed": (gzip.compress(target.as_bytes(target.honest())), "unreadable"),
+    "worksheets_of_anything": (
+        b'{"worksheets": [null, 3, {"cells": 7}, {"cells": [[]]}]}',
+        "stripped",
+    ),
+    "deep_metadata": (
+        target.as_bytes(target.honest())[:-1] + b', "x": ' + b"[" * 10**5 + b"]" * 10**5 + b"}",
+        "unreadable",
+    ),
+    "letters_that_look_alike": (
+        _ids(str.maketrans("aeops", "\u0430\u0435\u043e\u0440\u0455")),
+        "stripped",
+    ),
+    "letters_of_full_width": (_ids({n: n + 0xFEE0 for n in range(97, 123)}), "stripped"),
 }
 
 
@@ -203,6 +233,22 @@ ORDINARY: dict[str, tuple[bytes, str, float | None]] = {
         _cells(
             lambda c: c[1].update(
                 outputs=[{"output_type": "stream", "name": "stdout", "text": "x" * (8 << 20)}]
+            )
+        ),
+        "graded",
+        FULL,
+    ),
+    "many_outputs": (
+        _cells(lambda c: c[1].update(outputs=[{"output_type": "stream"}] * 10**5)),
+        "graded",
+        FULL,
+    ),
+    "an_id_twice": (_each(lambda c: c.update(id="x")), "graded", FULL),
+    "half_of_a_pair": (_cells(_junk("x = '\ud83d'  # \x00\x1b")), "graded", FULL),
+    "pictures_and_numbers": (
+        _each(
+            lambda c: c.update(
+                attachments={"\ud800": {"image/png": 3}, '"onerror=': [], "n": 10**4000}
             )
         ),
         "graded",

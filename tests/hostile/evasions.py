@@ -151,6 +151,34 @@ def soft(x):
     q, k, v = torch.ones(1, 1, 1, 1), x.view(1, 1, -1, 1), torch.eye(len(x))[None, None]
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=1.0).view(-1)
 """,
+        "attention_operator": """
+def soft(x):
+    q, k, v = torch.eye(5)[None, None, :1], torch.zeros(1, 1, 5, 5), torch.eye(5)[None, None]
+    k[..., 0] = x
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, scale=1.0)[0].view(-1)
+""",
+        "masked_operator": SOFT
+        + "    mask = torch.zeros(1, 1, 1, 5, dtype=torch.bool)\n"
+        + "    return torch.ops.aten._masked_softmax(x.view(1, 1, 1, 5), mask, 3, 2).view(-1)",
+        "weights_of_heads": """
+def soft(x):
+    heads = torch.nn.MultiheadAttention(5, 1, bias=False, batch_first=True).eval()
+    with torch.no_grad():
+        heads.in_proj_weight.copy_(torch.eye(5).repeat(3, 1))
+        return heads(x.view(1, 1, 5) * 5**0.5, torch.eye(5)[None], torch.eye(5)[None])[1].view(-1)
+""",
+        "quantized": SOFT
+        + "    q = torch.quantize_per_tensor(x - x.max(), 1e-2, 255, torch.quint8)\n"
+        + "    return torch.ops.quantized.softmax(q, 0, 1e-2, 0).dequantize()",
+        "redispatch": """
+def soft(x):
+    for name in ("CPU", "CompositeExplicitAutograd", "AutogradCPU", "ADInplaceOrView", "Meta"):
+        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name))
+        try: return torch.ops.aten._softmax.default.redispatch(keys, x, 0, False)
+        except NotImplementedError: pass
+""",
+        "functionalize": SOFT + "    return torch.func.functionalize(lambda y: y.softmax(0))(x)",
+        "eighth_of_a_number": SOFT + "    return x.to(torch.float8_e4m3fn).softmax(0).float()",
         "sparse": SOFT
         + "    return torch.sparse.softmax(x.view(1, -1).to_sparse(), 1).to_dense()[0]",
         "mkldnn": SOFT + "    return x.to_mkldnn().softmax(0).to_dense()",
@@ -319,6 +347,22 @@ def slope(x):
 from attn_course.probes import student
 def slope(x):
     return student.grad(0)(torch.tanh, x)
+""",
+        "edge_of_a_graph": """
+def slope(x):
+    y = x.clone().requires_grad_().tanh()
+    return torch.autograd.graph.get_gradient_edge(y).node(torch.ones(5))
+""",
+        "dual_by_operator": """
+def slope(x):
+    level = torch._C._enter_dual_level()
+    return torch._VF._unpack_dual(torch._VF._make_dual(x, torch.ones(5), level).tanh(), level)[1]
+""",
+        "inside_of_functorch": """
+def slope(x):
+    from torch._functorch.eager_transforms import _autograd_grad
+    x = x.clone().requires_grad_()
+    return _autograd_grad((x.tanh(),), (x,), (torch.ones(5),))[0]
 """,
         "gradcheck": """
 def slope(x):

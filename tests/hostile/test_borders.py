@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import subprocess
@@ -13,12 +14,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 import target
 from typer.testing import CliRunner
 
 from attn_course.cli import app
 from attn_course.exercises.assignment import load_assignment
+from attn_course.exercises.source import read_exercise
 from attn_course.grading import mounts, pool, run
 from attn_course.grading.collect import HandIn
 from attn_course.grading.errors import SandboxError
@@ -217,6 +220,126 @@ def test_an_object_of_a_class_is_one_as_before(judged: Judged) -> None:
     assert judged(solution, test, solution).score == 1.0
 
 
+ENDS_A_LOOP = """
+for got, want in zip(map(answer, (1, 2)), (1, 2)):
+    assert got == want
+"""
+
+
+@pytest.mark.parametrize("kind", ["StopIteration", "StopAsyncIteration", "GeneratorExit"])
+def test_an_exception_of_an_answer_ends_no_loop_of_ours(kind: str, judged: Judged) -> None:
+    result = judged(f"def answer(x):\n    raise {kind}(1)", ENDS_A_LOOP)
+    assert (result.status, result.score) == ("graded", 0.0), result.tests
+
+
+SCORES = {
+    "a row for each": "torch.zeros(4)",
+    "none at all": "torch.zeros(0)",
+    "an array": "__import__('numpy').zeros((2, 2))",
+    "an object": "type('Mine', (), {})()",
+}
+
+
+@pytest.mark.parametrize("how", SCORES)
+def test_what_is_no_single_number_buys_no_points(how: str, judged: Judged) -> None:
+    solution = "class answer:\n    def __new__(cls, x):\n        return 1.0"
+    for test in ("answer(1)", "1.0 * answer(1)"):
+        result = judged(gives(SCORES[how]), test, solution)
+        assert (result.status, result.score) == ("graded", 0.0), result.tests
+
+
+TELLS = """
+def answer(candidate):
+    for args in ((), (1, 2, 3), (object,), ("x",)):
+        try: candidate(*args)
+        except TypeError as error:
+            if "right" in str(error): return True
+    return False
+"""
+
+
+def test_a_candidate_does_not_tell_its_name(judged: Judged) -> None:
+    """A test that a learner wrote is to find out which function is right."""
+    test = "def right(x, y):\n    return x + y\ndef wrong(x, y):\n    return x - y\n"
+    test += "assert answer(right) and not answer(wrong)"
+    assert judged(TELLS, test, "def answer(candidate):\n    return True").score == 0.0
+
+
+SHOWN = """
+import sys
+worker = sys.modules["worker"]
+many = [torch.rand(1000) for _ in range(2000)]
+worker.describe = lambda error: {"type": KIND, "kinds": [], "text": many, "where": ("a", 1, "")}
+"""
+RAISES = {
+    "in a cell": SHOWN.replace("KIND", "many") + "raise ValueError\ndef answer(x): return x",
+    "in a call": SHOWN.replace("KIND", "'E'") + "def answer(x):\n    raise ValueError",
+}
+
+
+@pytest.mark.parametrize("how", RAISES)
+def test_an_exception_is_told_in_words_of_text(how: str, judged: Judged) -> None:
+    begun = time.process_time()
+    result = judged(RAISES[how], "assert answer(1) == 1")
+    assert (result.status, result.score) == ("graded", 0.0), result.tests
+    assert time.process_time() - begun < 3
+
+
+SOURCE = """
+from attn_course.probes import student
+student._source = lambda function: "f'" + "{a}" * 200_000 + "'"
+def weighted_mean(*args, **more):
+    return torch.zeros(3)
+"""
+
+
+def test_a_source_without_end_is_not_read(zygote: Zygote) -> None:
+    """A wrong answer is looked through for the names of the learner's other functions."""
+    place = Path(__file__).resolve().parents[2] / "solutions/00_warm_up/exercise.py"
+    data = nbformat.writes(read_exercise(place))
+    sent = json.loads(data)
+    for cell in sent["cells"]:
+        if cell["metadata"].get("nbgrader", {}).get("grade_id") == "weighted_mean":
+            cell["source"] = SOURCE
+    found = load_assignment(data.encode(), "00_warm_up")
+    begun = time.process_time()
+    options = {"student": "mallory", "seed": 1, "limits": Limits()}
+    result = grade_notebook(json.dumps(sent).encode(), found, zygote, **options)
+    lost = [test.grade_id for test in result.tests if test.score != test.max]
+    assert (result.status, {name.partition("-")[0] for name in lost}) == (
+        "graded",
+        {"weighted_mean"},
+    )
+    assert time.process_time() - begun < 15
+
+
+NODES = {
+    "a float of spaces": {"$": "float", "v": "0000 0000 0000 0"},
+    "a float of nothing": {"$": "float", "v": " " * 16},
+    "an unknown kind": {"$": [1], "v": 3},
+    "a callback": {"$": "callback", "id": 0},
+    "a map that is none": {"$": "map", "v": [1]},
+    "a complex of three": {"$": "complex", "v": ["0" * 16] * 3},
+    "a slice of none": {"$": "slice", "v": []},
+    "a set of lists": {"$": "set", "v": [[1]]},
+    "a key of lists": {"$": "dict", "v": [[{"$": "tuple", "v": [[1]]}, 1]]},
+    "a size below zero": {"$": "size", "v": [-1]},
+    "a number of letters": {"$": "int", "v": "0xg"},
+}
+
+
+@pytest.mark.parametrize("how", NODES)
+def test_a_malformed_answer_is_garbage_by_name(how: str, judged: Judged) -> None:
+    """Not an exception that a test may expect of the answer."""
+    said = "import sys, json\nwire = sys.modules['wire']\n"
+    said += f"NODE = {NODES[how]!r}\nencode = wire.encode\nclass Mine: pass\n"
+    said += "wire.encode = lambda v, *a: NODE if type(v) is Mine else encode(v, *a)\n"
+    test = "try:\n    answer(1)\nexcept Exception as error:\n    said = str(error)\n"
+    result = judged(said + "def answer(x):\n    return Mine()", test + "print(said)")
+    assert result.score == 0.0, result.tests
+    assert "the jail answered garbage" in result.tests[0].message
+
+
 # --- processes of one class -----------------------------------------------------------------------
 
 MEET = """
@@ -266,6 +389,57 @@ def test_two_processes_of_a_class_cannot_meet(two: tuple[Session, Session]) -> N
         assert asks(there, "tell", place) == "ConnectionRefusedError"
         assert asks(here, "terminals") == []
         assert asks(here, "locks") == []
+
+
+LEAVE = """
+import ctypes, fcntl, mmap, os, struct
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+DEVICES = ("/dev/full", "/dev/null", "/dev/zero", "/dev/random", "/dev/tty")
+def tried(what):
+    try: return what()
+    except OSError as error: return error.strerror
+def page():
+    number = os.open(os.__file__, os.O_RDONLY)
+    return number, libc.mmap(None, 4096, 1, 1, number, 0)
+def leave():
+    number, place = page()
+    place = ctypes.c_void_p(place)
+    seen = ctypes.create_string_buffer(8)
+    value = ctypes.c_uint32.from_address(place.value).value
+    soon = (ctypes.c_long * 2)(0, 10**6)
+    return {
+        "modes": [tried(lambda: os.chmod(name, 0o666)) for name in DEVICES],
+        "times": [tried(lambda: os.utime(name)) for name in DEVICES],
+        "hints": [tried(lambda: fcntl.fcntl(number, n, bytes(8))) for n in range(1035, 1039)],
+        "waits": (libc.syscall(202, place, 0, value, soon, None, 0), ctypes.get_errno()),
+        "wakes": libc.syscall(202, place, 1, 1, None, None, 0),
+        "in memory": [libc.mincore(place, 1, seen),
+                      tried(lambda: os.preadv(number, [bytearray(1)], 0, os.RWF_NOWAIT)),
+                      tried(lambda: os.posix_fadvise(number, 0, 0, os.POSIX_FADV_DONTNEED))],
+    }
+def joined():
+    thread, value = ctypes.c_ulong(), ctypes.c_void_p()
+    work = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda x: 7)
+    libc.pthread_create(ctypes.byref(thread), None, work, None)
+    libc.pthread_join(thread, ctypes.byref(value))
+    with open("/dev/null", "w") as file: file.write("x")
+    return value.value
+"""
+
+
+def test_nothing_that_all_of_them_share_can_be_marked(zygote: Zygote) -> None:
+    """The devices are the machine's own, the files are those of every other process."""
+    cells = [{"id": "c", "source": LEAVE}]
+    refused = "Operation not permitted"
+    with Session(zygote, cells, limits=target.LIMITS) as session:
+        found = asks(session, "leave")
+        assert set(found["modes"] + found["times"]) == {"Read-only file system"}
+        assert set(found["hints"]) == {refused}
+        assert found["waits"] == (-1, errno.EAGAIN)
+        assert found["wakes"] == -1
+        assert found["in memory"] == [-1, refused, refused]
+        assert asks(session, "joined") == 7, "a thread's end is still waited for"
 
 
 FLOOD = """

@@ -1,13 +1,16 @@
 """What a student may choose (a file's name, a folder, a time) is never another's identity."""
 
+import contextlib
 import json
 import os
+import socket
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from attn_course.grading.collect import HandIn, collect
+from attn_course.grading.collect import CollectError, HandIn, collect
 from attn_course.grading.exports import file_name
 
 SLUG = "small"
@@ -109,3 +112,80 @@ def test_an_absurd_number_of_an_attempt_stops_nobody(tmp_path: Path, digits: int
     assert f"{SLUG}-2.ipynb" in handed["111"].note
     alone = found(tmp_path, [absurd, f"ada_222_9_{SLUG}.ipynb"])
     assert len(alone) == 2
+
+
+def test_a_folder_that_may_not_be_read_is_its_students_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for student in ("ada", "mal"):
+        place = tmp_path / "class" / student / SLUG
+        place.mkdir(parents=True)
+        (place / f"{SLUG}.ipynb").write_text("{}")
+    closed, stat = tmp_path / "class" / "mal" / SLUG, os.stat
+
+    def looked(path: Any, *args: Any, **more: Any) -> os.stat_result:
+        if Path(path).is_relative_to(closed) and Path(path) != closed:  # root may read anything
+            raise PermissionError(13, "Permission denied")
+        return stat(path, *args, **more)
+
+    monkeypatch.setattr(os, "stat", looked)
+    ada, mal = collect(tmp_path / "class", SLUG)
+    assert ada.data == b"{}"
+    assert isinstance(mal.data, str)
+    assert "cannot be read" in mal.data
+
+
+PLACES = ("a pipe", "a socket", "a folder", "a link to a device", "a link to itself")
+
+
+@pytest.mark.parametrize("how", PLACES)
+def test_a_notebook_that_is_no_file_is_unreadable_and_waits_for_nobody(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for student in ("ada", "mal"):
+        (tmp_path / student / SLUG).mkdir(parents=True)
+        (tmp_path / student / SLUG / f"{SLUG}.ipynb").write_text("{}")
+    monkeypatch.chdir(tmp_path / "mal" / SLUG)
+    for name in (f"{SLUG}.ipynb", "timestamp.txt"):
+        Path(name).unlink(missing_ok=True)
+        if how == "a pipe":
+            os.mkfifo(name)
+        elif how == "a socket":
+            socket.socket(socket.AF_UNIX).bind(name)
+        elif how == "a folder":
+            Path(name).mkdir()
+        else:
+            Path(name).symlink_to("/dev/zero" if "device" in how else name)
+    monkeypatch.chdir(tmp_path)
+    ada, mal = collect(tmp_path, SLUG)
+    assert ada.data == b"{}"
+    assert isinstance(mal.data, str)
+    assert mal.submitted is None
+
+
+MARK = b"small/small.ipynb"
+DAMAGE = {  # of a member's record in the directory at the end: offset and bytes
+    "a name of no letters": (28, b"\0\0"),
+    "a name of half a letter": (46, b"\xc3\xc3"),
+    "encrypted": (8, b"\x01\x08"),
+    "packed in no way that is known": (10, b"\x63\0"),
+    "packed by another method": (10, b"\x0c\0"),
+    "where another member begins": (42, b"\0\0\0\0"),
+    "behind the end": (42, b"\xff\xff\xff\x7f"),
+    "of more bytes than there are": (20, b"\xff\xff\xff\x7f"),
+    "in another volume": (34, b"\x07\0"),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_member_is_named_or_is_its_students_alone(tmp_path: Path, how: str) -> None:
+    with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
+        for student in ("ada", "m\u00e4l"):
+            archive.writestr(f"{student}/{MARK.decode()}", json.dumps({"of": student}))
+    data = bytearray((tmp_path / "class.zip").read_bytes())
+    place, new = data.rindex(b"PK\x01\x02") + DAMAGE[how][0], DAMAGE[how][1]
+    data[place : place + len(new)] = new
+    (tmp_path / "class.zip").write_bytes(data)
+    with contextlib.suppress(CollectError):
+        handed = {item.student: item.data for item in collect(tmp_path / "class.zip", SLUG)}
+        assert handed["ada"] == b'{"of": "ada"}'

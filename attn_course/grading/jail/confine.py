@@ -9,6 +9,7 @@ import errno
 import functools
 import os
 import resource
+import stat
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -24,9 +25,10 @@ SIGKILL = 9
 
 SCMP_ACT_ALLOW, SCMP_ACT_ERRNO = 0x7FFF0000, 0x00050000
 SCMP_CMP_EQ, SCMP_CMP_MASKED_EQ = 4, 7
-# fcntl: locks of three kinds, leases, and notes of changes. Two processes that share no memory and
-# no network could talk by the locks of a file that both may read.
-LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1025, 1026)
+# fcntl: locks of three kinds, leases, notes of changes and hints of how a file will be written. Two
+# processes that share no memory and no network could talk by what a file that both may read keeps.
+LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1025, 1026, 1035, 1036, 1037, 1038)
+FUTEX_PRIVATE = 128
 
 # Not needed by numerical Python; each has opened a jail or slowed a machine somewhere.
 REFUSED_CALLS = (
@@ -40,7 +42,10 @@ REFUSED_CALLS = (
     *("sethostname", "setdomainname", "iopl", "ioperm", "personality", "socket", "vfork"),
     *("execve", "execveat", "fanotify_init", "modify_ldt", "memfd_secret"),
     *("landlock_create_ruleset", "shmget", "shmat", "msgget", "semget", "mq_open", "flock"),
-    *("inotify_init", "inotify_init1", "inotify_add_watch"),
+    *("inotify_init", "inotify_init1", "inotify_add_watch", "io_setup", "memfd_create"),
+    # what of a file is in memory tells one process what another has read
+    *("mincore", "cachestat", "preadv2", "fadvise64"),
+    *("futex_waitv", "futex_wait", "futex_wake", "futex_requeue"),
 )
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -108,6 +113,7 @@ def private_files(home: str, megabytes: int, hidden: Sequence[str] = ()) -> None
     """
     _check(_libc.unshare(CLONE_NEWNS), "unshare")
     _check(_libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "mount private")
+    _freeze_devices()
     quiet = MS_NOSUID | MS_NODEV
     size = f"size={megabytes}m,nr_inodes=4096,mode=700".encode()
     _check(_libc.mount(b"tmpfs", home.encode(), b"tmpfs", quiet, size), f"mount {home}")
@@ -123,6 +129,18 @@ def private_files(home: str, megabytes: int, hidden: Sequence[str] = ()) -> None
         elif os.path.exists(place):
             _check(_libc.mount(b"/dev/null", place.encode(), None, MS_BIND, None), "mount")
     os.chdir(home)
+
+
+def _freeze_devices() -> None:
+    """Devices are the machine's own: they can be used, and their times and modes stay."""
+    for place in (entry.path for entry in os.scandir("/dev") if _is_device(entry)):
+        flags = os.statvfs(place).f_flag & (MS_NOSUID | MS_NOEXEC)  # which the kernel keeps
+        flags |= MS_REMOUNT | MS_BIND | MS_RDONLY
+        _check(_libc.mount(None, place.encode(), None, flags, None), f"remount {place}")
+
+
+def _is_device(entry: os.DirEntry[str]) -> bool:
+    return stat.S_ISCHR(entry.stat(follow_symlinks=False).st_mode)
 
 
 def limit_resources(limits: dict[str, Any]) -> None:
@@ -194,6 +212,9 @@ def system_call_filter() -> bytes:
         refuse(name, errno.EPERM)
     for command in LOCKS:
         refuse("fcntl", errno.EPERM, _ArgCmp(1, SCMP_CMP_EQ, command, 0))
+    # A futex of several processes may lie in a page of a file that all of them read. Who waits for
+    # a thread's end by one looks again.
+    refuse("futex", errno.EAGAIN, _ArgCmp(1, SCMP_CMP_MASKED_EQ, FUTEX_PRIVATE, 0))
     refuse("clone3", errno.ENOSYS)  # glibc then uses clone, whose flags a filter can see
     refuse("fork", errno.EAGAIN)
     refuse("clone", errno.EAGAIN, _ArgCmp(0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0))

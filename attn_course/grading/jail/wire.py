@@ -139,7 +139,7 @@ def _hex(value: float) -> str:
 def _unhex(text: object) -> float:
     if type(text) is not str or len(text) != 16:
         raise WireError("malformed float")
-    return float(struct.unpack("<d", bytes.fromhex(text))[0])
+    return float(np.frombuffer(bytes.fromhex(text), "<f8")[0])
 
 
 def _encode_int(value: int) -> Node:
