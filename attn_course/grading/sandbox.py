@@ -72,11 +72,6 @@ def sandbox_problem() -> str | None:
     return None
 
 
-def _cores() -> list[int]:
-    """Where this process may run; its submissions run there too, as one waits for the other."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-
-
 def _bubblewrap(private: Iterable[Path]) -> list[str]:
     """The bubblewrap command up to the program; what it mounts is all that a submission sees."""
     command = mounts.system_mounts(private)
@@ -131,28 +126,22 @@ class Zygote:
     Args:
         sandbox: False runs the same processes without bubblewrap; only for machines where it
             cannot start, and only when the instructor asked for it.
-        wait: False returns at once; whoever needs the jail then calls :meth:`ready`.
         private: files and folders of the course that lie elsewhere than the current folder.
 
     Raises:
         SandboxError: the jail does not start; the text says what to do.
     """
 
-    def __init__(
-        self, *, sandbox: bool = True, wait: bool = True, private: Iterable[Path] = ()
-    ) -> None:
+    def __init__(self, *, sandbox: bool = True, private: Iterable[Path] = ()) -> None:
         self.sandbox, self.private = sandbox, tuple(private)
         self.restarts = -1
         self._process: subprocess.Popen[bytes] | None = None
         self._scratch: Path | None = None
         self._start()
-        if wait:
-            self.ready()
 
     def _start(self) -> None:
         self.restarts += 1
         self._owner = os.getpid()  # a fork of this process may use the jail, and not end it
-        self._warm = False
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         number = str(theirs.fileno())
         if self.sandbox:
@@ -171,24 +160,14 @@ class Zygote:
             theirs.close()
         control.settimeout(START_SECONDS)
         self._control = control
-
-    def ready(self) -> None:
-        """Wait until the jail can fork.
-
-        Raises:
-            SandboxError: it does not start; the text says what to do.
-        """
-        if self._warm:
-            return
         try:
-            ready = self._control.recv(64)
+            ready = control.recv(64)
         except OSError:
             ready = b""
         if ready != b"ready":
             said = self._end()
             problem = sandbox_problem() if self.sandbox else None
             raise SandboxError(problem or f"the jail did not start: {said or 'no message'}")
-        self._warm = True
 
     def _open_command(self, number: str) -> tuple[list[str], dict[str, str]]:
         """Without bubblewrap: the same zygote on a scratch copy of the open parts."""
@@ -220,13 +199,11 @@ class Zygote:
             limits: what it may use.
             forbidden: library calls that are taken out of its process before it runs.
         """
-        self.ready()
         try:
             return self._spawn(limits, forbidden)
         except OSError:
             self._end()
             self._start()
-            self.ready()
             return self._spawn(limits, forbidden)
 
     def _spawn(
@@ -238,7 +215,6 @@ class Zygote:
             "limits": dataclasses.asdict(limits),
             "confined": self.sandbox,
             "forbidden": list(forbidden),
-            "cores": _cores(),
         }
         try:
             descriptors = [theirs.fileno(), their_life.fileno()]

@@ -21,7 +21,6 @@ from attn_course.grading.pool import (
     close_zygotes,
     failed_result,
     grade_task,
-    keep_to_one_core,
     load_grader,
     zygote_of_this_process,
 )
@@ -31,9 +30,7 @@ ATTEMPTS = 3  # a submission may have been near when something else ended its pr
 PR_SET_PDEATHSIG = 1
 
 
-def _work(
-    pipe: Connection, grade: Any, settings: Settings, parent: int, number: int, forked: bool
-) -> None:
+def _work(pipe: Connection, grade: Any, settings: Settings, parent: int, forked: bool) -> None:
     """The life of a worker: a task comes, its result goes, or what keeps the jail from starting."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a verdict without end ends this process
@@ -48,11 +45,6 @@ def _work(
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    keep_to_one_core(number)
-    with contextlib.suppress(SandboxError):  # the first task will say so
-        zygote_of_this_process(settings, wait=False)
-        load_grader()
-        gc.freeze()
     with contextlib.suppress(EOFError):
         while True:
             try:
@@ -97,7 +89,7 @@ class _Team:
             gc.freeze()  # no collection in a worker need look at, and copy, what is shared
         ours: Connection
         ours, theirs = context.Pipe()
-        about = (self.settings, os.getpid(), len(self._processes), forked)
+        about = (self.settings, os.getpid(), forked)
         process = context.Process(target=_work, args=(theirs, grade_task, *about), daemon=True)
         process.start()
         theirs.close()  # so that the end of the process is the end of what ours can read

@@ -42,9 +42,6 @@ def mapped_bytes() -> int:
 def be_submission(order: dict[str, Any], connection: socket.socket, hidden: list[str]) -> None:
     """The life of a fork: close the doors, then serve."""
     os.setsid()  # kill(0, ...) must not reach the zygote
-    if order.get("cores"):
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(0, order["cores"])
     limits = order["limits"] | {"mapped_bytes": mapped_bytes()}
     confined = bool(order["confined"])
     if confined:
