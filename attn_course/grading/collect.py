@@ -23,6 +23,10 @@ PLATFORM = re.compile(
     r"(?P<name>[^/]+?)_(?:(?P<late>(?i:late)_)?(?P<canvas>\d+)_\d+_(?P<sent>[^/]+)"
     r"|(?P<moodle>\d+)_assignsubmission_file(?:_(?P<file>[^/]*))?)"
 )
+DAMAGED = (
+    *(RuntimeError, zipfile.BadZipFile, OSError, EOFError, ValueError),
+    *(zlib.error, lzma.LZMAError),
+)
 _UNPRINTABLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
@@ -257,9 +261,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes | str:
     try:
         with archive.open(info) as file:
             data = file.read(MAX_BYTES + 1)
-    except (RuntimeError, zipfile.BadZipFile, OSError, EOFError, zlib.error, ValueError) as error:
-        return f"{name}: damaged in the zip: {error}"
-    except lzma.LZMAError as error:
+    except DAMAGED as error:
         return f"{name}: damaged in the zip: {error}"
     return data if len(data) <= MAX_BYTES else f"{name}: larger than {MAX_BYTES >> 20} MiB"
 

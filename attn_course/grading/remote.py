@@ -16,8 +16,6 @@ from attn_course.grading.jail.wire import Hold
 
 # Bytes of resident memory that Python and the allocator keep for themselves.
 MEMORY_SLACK = 24 << 20
-
-
 # What a test asks of a tensor. An object that has it too would answer as it likes.
 TENSOR_ONLY = frozenset(dir(torch.Tensor)) - frozenset(dir(torch.nn.Module))
 
@@ -65,6 +63,9 @@ class Remote:
         return session.call(
             {"op": operation, **self._address(), **more}, functools.partial(_hold, session)
         )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._request("call", args=list(args), kwargs=kwargs)
 
     def __attn_mutated__(self) -> bool:
         """Whether a call since the last request for it wrote into its arguments.
@@ -171,21 +172,11 @@ class RemoteFunction(Remote):
             raise NotAPlainValue(f"{self.__name__} gave {given._description}, and no plain value")
         return found
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._request("call", args=list(args), kwargs=kwargs)
-
 
 class RemoteObject(Remote):
     """An object in the jail, such as an ``nn.Module`` or a generator, known by its handle."""
 
-    def __init__(
-        self,
-        session: Process,
-        number: int,
-        *,
-        kind: str,
-        type_name: str,
-    ) -> None:
+    def __init__(self, session: Process, number: int, *, kind: str, type_name: str) -> None:
         super().__init__(session, f"an object of type {type_name}")
         object.__setattr__(self, "_number", number)
         object.__setattr__(self, "_kind", kind)
@@ -196,16 +187,13 @@ class RemoteObject(Remote):
         return {"$": "object", "id": self._number}
 
     def _address(self) -> dict[str, Any]:
-        return {"object": self, "id": self._number, "path": []}
+        return {"object": self}
 
     def _request(self, operation: str, **more: Any) -> Any:
         found = super()._request(operation, **more)
         for given in _objects(found) if operation != "get" else ():
             object.__setattr__(given, "_made_by_call", True)
         return found
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._request("call", args=list(args), kwargs=kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

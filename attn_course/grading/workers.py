@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -30,7 +29,7 @@ ATTEMPTS = 3  # a submission may have been near when something else ended its pr
 PR_SET_PDEATHSIG = 1
 
 
-def _work(pipe: Connection, grade: Any, settings: Settings, parent: int, forked: bool) -> None:
+def _work(pipe: Connection, grade: Any, settings: Settings, forked: bool) -> None:
     """The life of a worker: a task comes, its result goes, or what keeps the jail from starting."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a verdict without end ends this process
@@ -39,8 +38,7 @@ def _work(pipe: Connection, grade: Any, settings: Settings, parent: int, forked:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
+        multiprocessing.parent_process().join()  # type: ignore[union-attr]
         close_zygotes()
         os._exit(1)
 
@@ -89,8 +87,8 @@ class _Team:
             gc.freeze()  # no collection in a worker need look at, and copy, what is shared
         ours: Connection
         ours, theirs = context.Pipe()
-        about = (self.settings, os.getpid(), forked)
-        process = context.Process(target=_work, args=(theirs, grade_task, *about), daemon=True)
+        about = (theirs, grade_task, self.settings, forked)
+        process = context.Process(target=_work, args=about, daemon=True)
         process.start()
         theirs.close()  # so that the end of the process is the end of what ours can read
         self._processes[ours] = process

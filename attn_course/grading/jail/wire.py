@@ -50,6 +50,7 @@ NUMPY_DTYPES: Final = frozenset(
 DTYPE_NAMES: Final = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 _SAME: Final = frozenset({type(None), bool, str})  # as JSON what they are in Python
 _READ: Final = _SAME | {int, float}  # what json.loads gives that is a value already
+_KEYS: Final = _READ | {bytes, tuple, torch.dtype}
 
 Node = Any  # a JSON value
 Buffers = list[bytes]
@@ -78,8 +79,8 @@ def encode(value: object, buffers: Buffers, hold: Hold | None = None, depth: int
         return value
     if depth > MAX_DEPTH:
         raise WireError(f"value nested deeper than {MAX_DEPTH} levels")
-    if kind is torch.Tensor:
-        return _encode_tensor(value, buffers)  # type: ignore[arg-type]
+    if isinstance(value, torch.Tensor):
+        return _encode_tensor(value, buffers)
     if kind is int:
         return value if -SAFE_INT < value < SAFE_INT else _encode_int(value)  # type: ignore[operator, arg-type]
     if kind is float:
@@ -88,8 +89,6 @@ def encode(value: object, buffers: Buffers, hold: Hold | None = None, depth: int
         return [encode(x, buffers, hold, depth + 1) for x in value]  # type: ignore[attr-defined]
     if isinstance(value, dict):
         return _encode_dict(value, buffers, hold, depth)
-    if isinstance(value, torch.Tensor):
-        return _encode_tensor(value, buffers)
     if isinstance(value, np.ndarray | np.generic) and str(value.dtype) in NUMPY_DTYPES:
         array = np.ascontiguousarray(value)
         buffers.append(array.tobytes())
@@ -110,11 +109,6 @@ def encode(value: object, buffers: Buffers, hold: Hold | None = None, depth: int
     if kind is set or kind is frozenset:
         items = [encode(x, buffers, hold, depth + 1) for x in value]  # type: ignore[attr-defined]
         return {"$": "set", "v": items}
-    if kind is slice:
-        parts = (value.start, value.stop, value.step)  # type: ignore[attr-defined]
-        return {"$": "slice", "v": [encode(x, buffers, hold, depth + 1) for x in parts]}
-    if value is Ellipsis:
-        return {"$": "ellipsis"}
     if hold is not None:
         return hold(value)
     raise WireError(f"a value of type {kind.__name__} cannot cross the wire")
@@ -261,10 +255,6 @@ class _Decoder:
                 return torch.Size(_shape(node["v"]))
             case "dtype":
                 return TORCH_DTYPES[node["v"]]
-            case "slice":
-                return slice(*self.items(node["v"], depth))
-            case "ellipsis":
-                return Ellipsis
             case "object" | "callback" if self.resolve is not None:
                 return self.resolve(node)
         raise WireError(f"unknown kind {str(node['$'])[:40]!r}")
@@ -277,22 +267,18 @@ class _Decoder:
 
 
 def _keys(values: Iterable[Any]) -> list[Any]:
-    """What may be keys of a dict or members of a set.
+    """What may be keys of a dict or members of a set: plain kinds, which code of ours hashes.
 
     The hash of a number or a tuple can be chosen, and one that shares the hash of a thousand others
     is compared with all of them.
     """
-    keys = [_key(value) for value in values]
+    keys = list(values)
+    for key in keys:
+        if type(key) not in _KEYS:
+            raise WireError(f"a {type(key).__name__} cannot be a key")
     if len(keys) > MAX_ALIKE and max(Counter(map(hash, keys)).values()) > MAX_ALIKE:
         raise WireError(f"more than {MAX_ALIKE} keys that share a hash")
     return keys
-
-
-def _key(value: object) -> Any:
-    """A dict key or set member must be hashable by code of ours: plain kinds only."""
-    if value is None or type(value) in (bool, int, float, str, bytes, tuple, torch.dtype):
-        return value
-    raise WireError(f"a {type(value).__name__} cannot be a key")
 
 
 def _shape(value: object, most: int = MAX_DIMS) -> list[int]:
@@ -348,25 +334,24 @@ def _decode_array(node: dict[str, Any], shape: list[int], data: bytes | bytearra
     return array[()] if node.get("scalar") is True and not shape else array
 
 
-def pack(message: object, hold: Hold | None = None) -> bytes:
+def pack(message: object, hold: Hold | None = None, *, items: int | None = None) -> bytes:
     """The frame of one message.
+
+    Args:
+        message: what :func:`encode` takes.
+        hold: see :func:`encode`.
+        items: how many items the other side takes; None for any number.
 
     Raises:
         WireError: it cannot be sent whole.
     """
-    return _frame(*_parts(message, hold))
-
-
-def _parts(message: object, hold: Hold | None) -> tuple[bytes, Buffers]:
     buffers: Buffers = []
     node = encode(message, buffers, hold)  # a tree: nothing in it contains itself
     content = [list(map(len, buffers)), node]
-    header = json.dumps(content, allow_nan=False, check_circular=False, separators=(",", ":"))
-    return header.encode(), buffers
-
-
-def _frame(header: bytes, buffers: Buffers) -> bytes:
-    total = sum(map(len, buffers))
+    text = json.dumps(content, allow_nan=False, check_circular=False, separators=(",", ":"))
+    header, total = text.encode(), sum(map(len, buffers))
+    if items is not None and _more_than(items, header):
+        raise WireError(f"message too large: more than {items} items")
     if len(header) > MAX_HEADER or len(buffers) > MAX_BUFFERS:
         raise WireError("message too large: more items than the wire allows")
     if total > MAX_BYTES:
@@ -374,9 +359,9 @@ def _frame(header: bytes, buffers: Buffers) -> bytes:
     return b"".join((HEAD.pack(MAGIC, len(header), total), header, *buffers))
 
 
-def _too_many(header: bytes | bytearray) -> bool:
-    """Whether decoding would make more objects than an untrusted sender may have made."""
-    return len(header) > MAX_ITEMS and sum(map(header.count, (b",", b"[", b"{"))) > MAX_ITEMS
+def _more_than(items: int, header: bytes | bytearray) -> bool:
+    """Whether decoding would make more objects than that."""
+    return len(header) > items and sum(map(header.count, (b",", b"[", b"{"))) > items
 
 
 def send(connection: socket.socket, message: object, hold: Hold | None = None) -> None:
@@ -385,10 +370,7 @@ def send(connection: socket.socket, message: object, hold: Hold | None = None) -
     Raises:
         WireError: it cannot, or has more items than the trusted side takes.
     """
-    header, buffers = _parts(message, hold)
-    if _too_many(header):
-        raise WireError(f"message too large: more than {MAX_ITEMS} items")
-    connection.sendall(_frame(header, buffers))
+    connection.sendall(pack(message, hold, items=MAX_ITEMS))
 
 
 def receive(
@@ -430,7 +412,7 @@ def receive(
         raise WireError(f"message too large: more than {MAX_BYTES >> 20} MiB")
     count(length + total)
     header = take(length)
-    if not strides and _too_many(header):
+    if not strides and _more_than(MAX_ITEMS, header):
         raise WireError(f"header with more than {MAX_ITEMS} items")
     body = take(total)
     try:
@@ -459,10 +441,6 @@ def raw(value: Any) -> bytes:
     """
     if not isinstance(value, torch.Tensor):
         return bytes(value.tobytes())
-    try:
-        return bytes(value.detach().numpy().tobytes())
-    except (RuntimeError, TypeError):  # conjugate, negated, bfloat16, on another device
-        pass
     try:
         plain = value.detach().cpu().resolve_conj().resolve_neg()
         plain = plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain
