@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from attn_course.exercises.submission import MAX_BYTES, Unreadable, read_file
 
 MAX_MEMBERS = 20_000
-MAX_NAME = 100  # a gradebook holds 128 characters, a folder's name 255 bytes
+MAX_NAME = 100  # bytes; a gradebook holds 128 characters, a folder's name 255 bytes
 MAX_TOTAL = 4 << 30
 # Canvas: name_[late_]id_number_file. Moodle: name_id_assignsubmission_file_[file]. The first of the
 # marks counts, whichever it is: what follows it is a file name, and that the student chooses.
@@ -101,13 +101,9 @@ def _printable(hand_in: HandIn) -> HandIn:
         return _UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
     student = plain(hand_in.student)
-    if (
-        student != hand_in.student
-        or len(student.encode()) > 2 * MAX_NAME
-        or len(student) > MAX_NAME
-    ):
+    if student != hand_in.student or len(student.encode()) > MAX_NAME:
         digest = hashlib.sha256(hand_in.student.encode(errors="surrogatepass")).hexdigest()
-        short = student[:MAX_NAME].encode()[: 2 * MAX_NAME].decode(errors="ignore")
+        short = student.encode()[:MAX_NAME].decode(errors="ignore")
         student = f"{short}-{digest[:8]}"  # no two may become one
     return dataclasses.replace(
         hand_in, student=student, note=plain(hand_in.note), name=plain(hand_in.name)
@@ -198,16 +194,6 @@ def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn
             with contextlib.suppress(ValueError, UnicodeDecodeError):
                 data = _member(archive, member.info)
                 submitted = _parse_time(data.decode()) if isinstance(data, bytes) else None
-
-    found = HandIn(
-        student=first.student,
-        data=None,
-        submitted=submitted,
-        late=any(member.late for member in members),
-        name=first.name,
-        place=first.place,
-    )
-
     notebooks = [member for member in members if member.file.lower().endswith(".ipynb")]
     pattern = re.compile(rf"{re.escape(slug)}(?:-(\d{{1,9}}))?\.ipynb", re.IGNORECASE)
     attempts = [(int(m[1] or 0), n) for n in notebooks if (m := pattern.fullmatch(n.file))]
@@ -223,7 +209,15 @@ def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn
         note = f"the file was named {notebooks[0].file}"
     elif notebooks:
         content = f"{slug}.ipynb is missing and {len(notebooks)} others are there: {names}"
-    return dataclasses.replace(found, data=content, note=note)
+    return HandIn(
+        student=first.student,
+        data=content,
+        submitted=submitted,
+        late=any(member.late for member in members),
+        note=note,
+        name=first.name,
+        place=first.place,
+    )
 
 
 def check_archive(members: Iterable[zipfile.ZipInfo], name: str) -> None:

@@ -34,7 +34,7 @@ class Process(Protocol):
         """The process that lacks some calls."""
 
     def memory(self, *, reset: bool = False) -> dict[str, int]:
-        """Its memory, seen from outside."""
+        """Resident memory and its peak, seen from outside."""
 
 
 class NotAPlainValue(StudentError, TypeError):
@@ -92,8 +92,7 @@ class Remote:
             return self._request("call", **request)
         session = self._at()
         for _ in range(2):  # the first time may pay for lazy imports and pages of libraries
-            session.memory(reset=True)
-            before = session.memory()
+            before = session.memory(reset=True)
             reported = self._request("call", **request)
             if type(reported) is not int:
                 raise NotAPlainValue("the jail reported no peak of memory")
@@ -183,9 +182,6 @@ class RemoteObject(Remote):
         object.__setattr__(self, "_type_name", type_name)
         object.__setattr__(self, "_made_by_call", False)
 
-    def _node(self) -> dict[str, Any]:
-        return {"$": "object", "id": self._number}
-
     def _address(self) -> dict[str, Any]:
         return {"object": self}
 
@@ -239,7 +235,7 @@ def _objects(value: Any) -> Iterator["RemoteObject"]:
 def _hold(session: Process, value: object) -> Any:
     """Objects of the submission go back to it as their handle, functions as their name."""
     if type(value) is RemoteObject and value._session is session:
-        return value._node()
+        return {"$": "object", "id": value._number}
     if isinstance(value, Remote):
         raise NotAPlainValue("a function of the submission cannot be passed back to it")
     if inspect.isgenerator(value):

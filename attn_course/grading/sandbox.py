@@ -83,9 +83,7 @@ def _bubblewrap(private: Iterable[Path]) -> list[str]:
     for file in JAIL_FILES:
         command += ["--ro-bind", str(file), f"{INSIDE_CODE}/{file.name}"]
     for part in OPEN_PARTS:
-        if (PACKAGE / part).exists():
-            inside = f"{INSIDE_PACKAGE}/attn_course/{part}"
-            command += ["--ro-bind", str(PACKAGE / part), inside]
+        command += ["--ro-bind", str(PACKAGE / part), f"{INSIDE_PACKAGE}/attn_course/{part}"]
     command += ["--tmpfs", HOME, "--chdir", HOME, "--clearenv"]
     for name, value in mounts.environment(HOME, f"{INSIDE_PACKAGE}").items():
         command += ["--setenv", name, value]
@@ -135,7 +133,6 @@ class Zygote:
     def __init__(self, *, sandbox: bool = True, private: Iterable[Path] = ()) -> None:
         self.sandbox, self.private = sandbox, tuple(private)
         self.restarts = -1
-        self._process: subprocess.Popen[bytes] | None = None
         self._scratch: Path | None = None
         self._start()
 
@@ -165,7 +162,7 @@ class Zygote:
         except OSError:
             ready = b""
         if ready != b"ready":
-            said = self._end()
+            said = self.close()
             problem = sandbox_problem() if self.sandbox else None
             raise SandboxError(problem or f"the jail did not start: {said or 'no message'}")
 
@@ -174,19 +171,14 @@ class Zygote:
         import tempfile
 
         scratch = self._scratch = Path(tempfile.mkdtemp(prefix="attn-open-"))
-        (scratch / "package").mkdir()
-        (scratch / "home").mkdir()
         inside = scratch / "package" / "attn_course"
-        (inside / "probes").mkdir(parents=True)
-        (scratch / "jail").mkdir()
+        for folder in (scratch / "home", scratch / "jail", inside / "probes"):
+            folder.mkdir(parents=True)
         for file in JAIL_FILES:
             shutil.copy(file, scratch / "jail")
         for part in OPEN_PARTS:
-            source = PACKAGE / part
-            if source.is_dir():
-                shutil.copytree(source, inside / part)
-            elif source.exists():
-                shutil.copy(source, inside / part)
+            copy = shutil.copytree if (PACKAGE / part).is_dir() else shutil.copy
+            copy(PACKAGE / part, inside / part)
         environment = mounts.environment(str(scratch / "home"), str(scratch / "package"))
         return [sys.executable, str(scratch / "jail" / "zygote.py"), number, "open"], environment
 
@@ -202,7 +194,7 @@ class Zygote:
         try:
             return self._spawn(limits, forbidden)
         except OSError:
-            self._end()
+            self.close()
             self._start()
             return self._spawn(limits, forbidden)
 
@@ -228,27 +220,22 @@ class Zygote:
             their_life.close()
         return ours, life
 
-    def _end(self) -> str:
-        """Stop the jail; the last line that it wrote to standard error."""
+    def close(self) -> str:
+        """End the jail and everything in it.
+
+        Returns:
+            The last line that it wrote to standard error.
+        """
         self._control.close()
-        process, said = self._process, ""
         if self._owner != os.getpid():
             return ""
-        if process is not None:
-            process.kill()
-            with contextlib.suppress(OSError, ValueError):
-                text = process.stderr.read() if process.stderr else b""
-                said = (text.decode(errors="replace").strip().splitlines() or [""])[-1]
-            process.wait()
-            if process.stderr:
-                process.stderr.close()
+        self._process.kill()
+        said = b""
+        with contextlib.suppress(ValueError):  # it has been read before
+            said = self._process.communicate()[1]
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
-        return said
-
-    def close(self) -> None:
-        """End the jail and everything in it."""
-        self._end()
+        return (said.decode(errors="replace").strip().splitlines() or [""])[-1]
 
     def __enter__(self) -> "Zygote":
         return self

@@ -255,6 +255,9 @@ class Session:
     def memory(self, *, reset: bool = False) -> dict[str, int]:
         """Resident (``rss``) and peak (``hwm``) memory of the worker in KiB, read from outside.
 
+        Args:
+            reset: let the peak begin anew before.
+
         Raises:
             SubmissionLost: it has ended.
         """
@@ -263,7 +266,7 @@ class Session:
         with contextlib.suppress(OSError):  # the zygote is gone, and its report waits
             self._life.send(b"r" if reset else b"m")
         found = self._heard()
-        if "exit" in found or not (reset or {"rss", "hwm"} <= found.keys()):
+        if not {"rss", "hwm"} <= found.keys():
             self.ended = found if "exit" in found else None
             raise self._died(EOFError())
         return {key: int(value) for key, value in found.items()}

@@ -290,8 +290,10 @@ def _shape(value: object, most: int = MAX_DIMS) -> list[int]:
     return value
 
 
-def _check_truth(data: bytes | bytearray) -> None:
-    if data and np.frombuffer(data, np.uint8).max() > 1:
+def _check_bytes(data: bytes | bytearray, shape: list[int], dtype: str, itemsize: int) -> None:
+    if math.prod(shape) * itemsize != len(data):
+        raise WireError(f"shape {shape} of {dtype} with {len(data)} bytes")
+    if dtype.endswith("bool") and data and np.frombuffer(data, np.uint8).max() > 1:
         raise WireError("a truth value is another byte than 0 and 1")
 
 
@@ -299,10 +301,7 @@ def _decode_tensor(
     node: dict[str, Any], shape: list[int], data: bytes | bytearray, strides: bool
 ) -> torch.Tensor:
     dtype = TORCH_DTYPES[node["d"]]
-    if math.prod(shape) * dtype.itemsize != len(data):
-        raise WireError(f"tensor of shape {shape} and {dtype} with {len(data)} bytes")
-    if dtype == torch.bool:
-        _check_truth(data)
+    _check_bytes(data, shape, node["d"], dtype.itemsize)
     own = data if type(data) is bytearray else bytearray(data)
     flat = torch.frombuffer(own, dtype=dtype) if own else torch.empty(0, dtype=dtype)
     tensor = flat.reshape(shape)
@@ -326,10 +325,7 @@ def _decode_array(node: dict[str, Any], shape: list[int], data: bytes | bytearra
     if node["d"] not in NUMPY_DTYPES:
         raise WireError("unknown array dtype")
     dtype = np.dtype(node["d"])
-    if math.prod(shape) * dtype.itemsize != len(data):
-        raise WireError(f"array of shape {shape} and {dtype} with {len(data)} bytes")
-    if dtype == np.bool_:
-        _check_truth(data)
+    _check_bytes(data, shape, dtype.name, dtype.itemsize)
     array = np.frombuffer(data, dtype=dtype).reshape(shape).copy()
     return array[()] if node.get("scalar") is True and not shape else array
 
