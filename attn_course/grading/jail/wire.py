@@ -223,12 +223,7 @@ class _Decoder:
             case "tensor":
                 return _decode_tensor(node, self.shape(node["s"]), self.rest.pop(), self.strides)
             case "map":
-                if type(node["v"]) is not dict:
-                    raise WireError("malformed map")
-                below = depth + 1
-                return {
-                    k: v if type(v) in _READ else self.value(v, below) for k, v in node["v"].items()
-                }
+                return {k: self.value(v, depth + 1) for k, v in dict.items(node["v"])}
             case "tuple":
                 return tuple(self.items(node["v"], depth))
             case "array":
@@ -262,8 +257,7 @@ class _Decoder:
     def items(self, nodes: object, depth: int) -> list[Any]:
         if type(nodes) is not list:
             raise WireError("malformed container")
-        below = depth + 1
-        return [x if type(x) in _READ else self.value(x, below) for x in nodes]
+        return [self.value(x, depth + 1) for x in nodes]
 
 
 def _keys(values: Iterable[Any]) -> list[Any]:
