@@ -9,7 +9,6 @@ import re
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from attn_course.exercises.submission import MAX_BYTES, Unreadable, read_file
@@ -72,7 +71,8 @@ def collect(source: Path, slug: str) -> list[HandIn]:
     if not source.exists():
         raise CollectError(f"SUBMISSIONS: expected a folder, a notebook or a zip, got no {source}")
     if source.is_dir():
-        found = [_folder(path, slug) for path in sorted(source.iterdir()) if _is_student(path)]
+        students = [p for p in source.iterdir() if p.is_dir() and not p.name.startswith(".")]
+        found = [_folder(student, slug) for student in sorted(students)]
     elif source.suffix == ".ipynb":
         found = [HandIn(student=source.stem, data=_read(source))]
     elif source.is_file() and zipfile.is_zipfile(source):
@@ -108,10 +108,6 @@ def _printable(hand_in: HandIn) -> HandIn:
     return dataclasses.replace(
         hand_in, student=student, note=plain(hand_in.note), name=plain(hand_in.name)
     )
-
-
-def _is_student(path: Path) -> bool:
-    return not path.name.startswith(".") and path.is_dir()
 
 
 def _read(path: Path) -> bytes | str:
@@ -188,12 +184,7 @@ class _Member:
 def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn:
     """The notebook of one student: the assignment's own name first, its last attempt, else one."""
     first = members[0]
-    submitted = None
-    for member in members:
-        if member.file == "timestamp.txt":
-            with contextlib.suppress(ValueError, UnicodeDecodeError):
-                data = _member(archive, member.info)
-                submitted = _parse_time(data.decode()) if isinstance(data, bytes) else None
+    times = [_time_of(archive, m.info) for m in members if m.file == "timestamp.txt"]
     notebooks = [member for member in members if member.file.lower().endswith(".ipynb")]
     pattern = re.compile(rf"{re.escape(slug)}(?:-(\d{{1,9}}))?\.ipynb", re.IGNORECASE)
     attempts = [(int(m[1] or 0), n) for n in notebooks if (m := pattern.fullmatch(n.file))]
@@ -212,7 +203,7 @@ def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn
     return HandIn(
         student=first.student,
         data=content,
-        submitted=submitted,
+        submitted=times[-1] if times else None,
         late=any(member.late for member in members),
         note=note,
         name=first.name,
@@ -220,13 +211,19 @@ def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn
     )
 
 
-def check_archive(members: Iterable[zipfile.ZipInfo], name: str) -> None:
+def _time_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> datetime.datetime | None:
+    data = _member(archive, info)
+    with contextlib.suppress(ValueError):
+        return _parse_time(data.decode()) if isinstance(data, bytes) else None
+    return None
+
+
+def check_archive(members: list[zipfile.ZipInfo], name: str) -> None:
     """Refuse a zip that would escape its folder or fill the memory.
 
     Raises:
         CollectError: naming the member.
     """
-    members = list(members)
     if len(members) > MAX_MEMBERS:
         raise CollectError(f"{name}: refused: {len(members)} members, the limit is {MAX_MEMBERS}")
     total = 0

@@ -220,8 +220,7 @@ def _table(results: list[Result]) -> None:
             f"{waiting} have written answers that nobody has graded: grade them in nbgrader's "
             "formgrader, then run this again; the marks for Canvas and Moodle stay empty till then"
         )
-    named: Counter[str] = Counter()
-    for result in results:
-        named.update({test.misconception for test in result.tests if test.misconception})
+    found = [{test.misconception for test in result.tests} - {None} for result in results]
+    named = Counter(name for names in found for name in names)
     for name, count in named.most_common(10):
         print(f"  {count:4d}  {name}")

@@ -276,11 +276,10 @@ class GradebookWriter:
 
     def _completed(self, result: Result, cells: dict[str, str]) -> Result:
         most = sum(self._points[name] for name in cells)
-        try:
+        sheet = None
+        with contextlib.suppress(self._api.MissingEntry):
             sheet = self._book.find_submission_notebook(self._slug, self._slug, result.student)
-        except self._api.MissingEntry:
-            return dataclasses.replace(result, max_score=most)
-        if result.status == "missing":
+        if sheet is None or result.status == "missing":
             return dataclasses.replace(result, max_score=most)
         submission = sheet.assignment
         grades = {grade.cell_id: grade for grade in sheet.grades}

@@ -46,12 +46,9 @@ def still_open(forbidden: Sequence[str]) -> tuple[str, ...]:
     """The forbidden names that must be taken out of a process: parts of the course that no
     submission has are closed already, and a process of its own costs a run of all cells."""
     opened = {part.partition("/")[0].removesuffix(".py") for part in OPEN_PARTS}
-
-    def closed(name: str) -> bool:
-        course, _, part = name.partition("import attn_course.")
-        return not course and bool(part) and part.partition(".")[0] not in opened
-
-    return tuple(name for name in forbidden if not closed(name))
+    course = [name for name in forbidden if name.startswith("import attn_course.")]
+    closed = {name for name in course if name.split(".")[1] not in opened}
+    return tuple(name for name in forbidden if name not in closed)
 
 
 def sandbox_problem() -> str | None:

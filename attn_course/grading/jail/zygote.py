@@ -6,8 +6,8 @@ the doors behind itself and runs what it was sent. It is killed when the grader 
 away, and its end is reported, so nothing of a submission survives it.
 
 For each list of forbidden calls the zygote forks a *template process*, once, which takes them out
-of itself and then forks in the same way: taking them out takes 5 to 25 ms. It runs
-no code of a student either, and every submission still has a fresh process of its own.
+of itself and then forks in the same way, as that takes 5 to 25 ms. It runs no code of a student
+either, and every submission still has a fresh process of its own.
 """
 
 import contextlib
