@@ -346,9 +346,7 @@ def _reason(error: BaseException) -> str:
 
 def driver_url(url: str) -> str:
     """``postgresql://`` means psycopg 3 here, the driver that the ``postgres`` extra installs."""
-    for scheme in ("postgresql://", "postgres://"):
-        if url.startswith(scheme):
-            return "postgresql+psycopg://" + url[len(scheme) :]
+    url = re.sub("^postgres(ql)?://", "postgresql+psycopg://", url)
     return url if "://" in url else f"sqlite:///{url}"
 
 

@@ -325,12 +325,7 @@ def _decode_array(node: dict[str, Any], shape: list[int], data: bytes | bytearra
 
 
 def pack(message: object, hold: Hold | None = None, *, items: int | None = None) -> bytes:
-    """The frame of one message.
-
-    Args:
-        message: what :func:`encode` takes.
-        hold: see :func:`encode`.
-        items: how many items the other side takes; None for any number.
+    """The frame of one message, of at most so many ``items`` where the other side counts them.
 
     Raises:
         WireError: it cannot be sent whole.
