@@ -5,7 +5,7 @@ import dataclasses
 import os
 import signal
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 from attn_course.exercises.assignment import Assignment
@@ -66,14 +66,15 @@ def close_zygotes() -> None:
 atexit.register(close_zygotes)
 
 
-def load_grader() -> None:
+def load_grader() -> Callable[..., Result]:
     """Import what grades, which takes longer than anything else here, for one thread."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     import torch
 
-    from attn_course.grading import verdict  # noqa: F401
+    from attn_course.grading.verdict import grade_notebook
 
     torch.set_num_threads(1)
+    return grade_notebook
 
 
 def grade_task(task: Task, settings: Settings, *, may_die: bool = False) -> Result:
@@ -90,9 +91,7 @@ def grade_task(task: Task, settings: Settings, *, may_die: bool = False) -> Resu
     """
     with _one_at_a_time:
         zygote = zygote_of_this_process(settings)
-        load_grader()
-        from attn_course.grading.verdict import grade_notebook
-
+        grade_notebook = load_grader()
         try:
             if may_die:
                 signal.setitimer(signal.ITIMER_REAL, settings.verdict_seconds)

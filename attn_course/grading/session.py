@@ -328,17 +328,12 @@ class Session:
             return
         connection.close()
         if self.ended is None and patience:
-            self._hear_end(patience)
+            self.ended = self._heard(patience) or None
         self._hung_up = self.ended is None
         with contextlib.suppress(OSError):  # the zygote is gone, and its report waits
             self._life.send(b"k")
-        self._hear_end(REPORT_SECONDS)
+        self.ended = self.ended or self._heard() or None
         self._life.close()
-
-    def _hear_end(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while self.ended is None and (said := self._heard(until - time.monotonic())):
-            self.ended = said if "exit" in said else None
 
     def __enter__(self) -> "Session":
         return self

@@ -31,22 +31,14 @@ MAX_ALIKE: Final = 16  # keys of one dict or set that share a hash
 SAFE_INT: Final = 2**53
 HEAD: Final = struct.Struct("<4sIQ")
 
-TORCH_DTYPES: Final[dict[str, torch.dtype]] = {
-    str(dtype): dtype
-    for dtype in (
-        *(torch.float32, torch.float64, torch.float16, torch.bfloat16),
-        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
-        *(torch.complex64, torch.complex128),
-    )
-}
-NUMPY_DTYPES: Final = frozenset(
-    np.dtype(name).name
-    for name in (
-        *("float16", "float32", "float64", "complex64", "complex128", "bool"),
-        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    )
+_NUMBERS: Final = (  # of torch and of numpy
+    *("float16", "float32", "float64", "complex64", "complex128", "bool"),
+    *("int8", "int16", "int32", "int64", "uint8"),
 )
-
+TORCH_DTYPES: Final[dict[str, torch.dtype]] = {
+    f"torch.{name}": getattr(torch, name) for name in (*_NUMBERS, "bfloat16")
+}
+NUMPY_DTYPES: Final = frozenset([*_NUMBERS, "uint16", "uint32", "uint64"])
 DTYPE_NAMES: Final = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 _SAME: Final = frozenset({type(None), bool, str})  # as JSON what they are in Python
 _READ: Final = _SAME | {int, float}  # what json.loads gives that is a value already
