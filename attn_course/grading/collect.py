@@ -9,19 +9,22 @@ import re
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from attn_course.exercises.submission import MAX_BYTES, Unreadable, read_file
 
 MAX_MEMBERS = 20_000
-MAX_NAME = 100  # a gradebook holds 128 characters, a folder's name 255 bytes
+MAX_NAME = 100  # bytes; a gradebook holds 128 characters, a folder's name 255 bytes
 MAX_TOTAL = 4 << 30
 # Canvas: name_[late_]id_number_file. Moodle: name_id_assignsubmission_file_[file]. The first of the
 # marks counts, whichever it is: what follows it is a file name, and that the student chooses.
 PLATFORM = re.compile(
     r"(?P<name>[^/]+?)_(?:(?P<late>(?i:late)_)?(?P<canvas>\d+)_\d+_(?P<sent>[^/]+)"
     r"|(?P<moodle>\d+)_assignsubmission_file(?:_(?P<file>[^/]*))?)"
+)
+DAMAGED = (
+    *(RuntimeError, zipfile.BadZipFile, OSError, EOFError, ValueError),
+    *(zlib.error, lzma.LZMAError),
 )
 _UNPRINTABLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
@@ -75,7 +78,8 @@ def collect(source: Path, slug: str) -> list[HandIn]:
     if not source.exists():
         raise CollectError(f"SUBMISSIONS: expected a folder, a notebook or a zip, got no {source}")
     if source.is_dir():
-        found = [_readable(path, slug) for path in sorted(source.iterdir()) if _is_student(path)]
+        students = [p for p in source.iterdir() if p.is_dir() and not p.name.startswith(".")]
+        found = [_readable(student, slug) for student in sorted(students)]
     elif source.suffix == ".ipynb":
         found = [HandIn(student=source.stem, data=_read(source))]
     elif source.is_file() and zipfile.is_zipfile(source):
@@ -104,21 +108,13 @@ def _printable(hand_in: HandIn) -> HandIn:
         return _UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
     student = plain(hand_in.student)
-    if (
-        student != hand_in.student
-        or len(student.encode()) > 2 * MAX_NAME
-        or len(student) > MAX_NAME
-    ):
+    if student != hand_in.student or len(student.encode()) > MAX_NAME:
         digest = hashlib.sha256(hand_in.student.encode(errors="surrogatepass")).hexdigest()
-        short = student[:MAX_NAME].encode()[: 2 * MAX_NAME].decode(errors="ignore")
+        short = student.encode()[:MAX_NAME].decode(errors="ignore")
         student = f"{short}-{digest[:8]}"  # no two may become one
     return dataclasses.replace(
         hand_in, student=student, note=plain(hand_in.note), name=plain(hand_in.name)
     )
-
-
-def _is_student(path: Path) -> bool:
-    return not path.name.startswith(".") and path.is_dir()
 
 
 def _read(path: Path) -> bytes | str:
@@ -203,22 +199,7 @@ class _Member:
 def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn:
     """The notebook of one student: the assignment's own name first, its last attempt, else one."""
     first = members[0]
-    submitted = None
-    for member in members:
-        if member.file == "timestamp.txt":
-            with contextlib.suppress(ValueError, UnicodeDecodeError):
-                data = _member(archive, member.info)
-                submitted = _parse_time(data.decode()) if isinstance(data, bytes) else None
-
-    found = HandIn(
-        student=first.student,
-        data=None,
-        submitted=submitted,
-        late=any(member.late for member in members),
-        name=first.name,
-        place=first.place,
-    )
-
+    times = [_time_of(archive, m.info) for m in members if m.file == "timestamp.txt"]
     notebooks = [member for member in members if member.file.lower().endswith(".ipynb")]
     pattern = re.compile(rf"{re.escape(slug)}(?:-(\d{{1,9}}))?\.ipynb", re.IGNORECASE)
     attempts = [(int(m[1] or 0), n) for n in notebooks if (m := pattern.fullmatch(n.file))]
@@ -234,16 +215,30 @@ def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn
         note = f"the file was named {notebooks[0].file}"
     elif notebooks:
         content = f"{slug}.ipynb is missing and {len(notebooks)} others are there: {names}"
-    return dataclasses.replace(found, data=content, note=note)
+    return HandIn(
+        student=first.student,
+        data=content,
+        submitted=times[-1] if times else None,
+        late=any(member.late for member in members),
+        note=note,
+        name=first.name,
+        place=first.place,
+    )
 
 
-def check_archive(members: Iterable[zipfile.ZipInfo], name: str) -> None:
+def _time_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> datetime.datetime | None:
+    data = _member(archive, info)
+    with contextlib.suppress(ValueError):
+        return _parse_time(data.decode()) if isinstance(data, bytes) else None
+    return None
+
+
+def check_archive(members: list[zipfile.ZipInfo], name: str) -> None:
     """Refuse a zip that would escape its folder or fill the memory.
 
     Raises:
         CollectError: naming the member.
     """
-    members = list(members)
     if len(members) > MAX_MEMBERS:
         raise CollectError(f"{name}: refused: {len(members)} members, the limit is {MAX_MEMBERS}")
     total = 0
@@ -272,9 +267,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes | str:
     try:
         with archive.open(info) as file:
             data = file.read(MAX_BYTES + 1)
-    except (RuntimeError, zipfile.BadZipFile, OSError, EOFError, zlib.error, ValueError) as error:
-        return f"{name}: damaged in the zip: {error}"
-    except lzma.LZMAError as error:
+    except DAMAGED as error:
         return f"{name}: damaged in the zip: {error}"
     return data if len(data) <= MAX_BYTES else f"{name}: larger than {MAX_BYTES >> 20} MiB"
 

@@ -54,31 +54,23 @@ def instructor_notebook(slug: str, root: Path, given: Path | None) -> bytes:
 
 
 class Progress:
-    """Counts by status on standard error: one line on a terminal, a line in ten otherwise."""
+    """Counts by status on standard error, ten times in a run."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self.new = 0  # graded by this run; an earlier one did the rest
-        self.open = False  # a line has been begun and not ended
 
     def __call__(self, result: Result, done: int, total: int) -> None:
         self.counts[result.status] += 1
+        if done < total and done % max(1, total // 10):
+            return
         counts = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items()))
-        self.new += 1
-        before = f" ({done - self.new} of them earlier)" if done > self.new else ""
-        line = f"graded {done} of {total}{before}: {counts}"
-        if sys.stderr.isatty():
-            self.open = done < total
-            print(f"\r{line}", end="" if self.open else "\n", file=sys.stderr, flush=True)
-        elif done == total or done % max(1, total // 10) == 0:
-            self.open = True  # until the line is out: an interruption may cut it
-            print(line, file=sys.stderr, flush=True)
-            self.open = False
+        earlier = done - self.counts.total()  # by a run before this one
+        before = f" ({earlier} of them earlier)" if earlier else ""
+        print(f"graded {done} of {total}{before}: {counts}", file=sys.stderr, flush=True)
 
-    def say(self, message: str) -> None:
-        """A message of its own line, behind whatever stands there."""
-        print("\n" * self.open + f"attn-course: {message}", file=sys.stderr)
-        self.open = False
+
+def _say(message: str) -> None:
+    print(f"attn-course: {message}", file=sys.stderr)
 
 
 def grade(
@@ -105,7 +97,6 @@ def grade(
         The exit status.
     """
     journal = root / ".attn-grading" / f"{exports.file_name(slug)}.jsonl"
-    progress = Progress()
     try:
         if csv_form not in exports.FORMS:
             raise CollectError(
@@ -114,11 +105,7 @@ def grade(
         hand_ins = collect(submissions, slug)
         notebook = instructor_notebook(slug, root, source)
         if not settings["sandbox"]:
-            print(
-                "attn-course: warning: --no-sandbox: every submission can read and change what "
-                "you can",
-                file=sys.stderr,
-            )
+            _say("warning: --no-sandbox: every submission can read and change what you can")
         results = grade_class(
             hand_ins,
             notebook=notebook,
@@ -128,23 +115,23 @@ def grade(
             journal=journal,
             limits=Limits(wall_seconds=timeout, call_seconds=call_timeout),
             private=[submissions, *([source] if source else [])],
-            progress=progress,
+            progress=Progress(),
             **settings,
         )
     except KeyboardInterrupt:
-        progress.say("interrupted; run the same command again to go on")
+        _say("interrupted; run the same command again to go on")
         return 130
     except SandboxError as error:
         hint = (
             "" if settings["scheduler"] else " (--no-sandbox grades without it, at your own risk)"
         )
-        progress.say(f"error: {error}{hint}")
+        _say(f"error: {error}{hint}")
         return 3
     except (GradebookError, JournalError, ValueError) as error:
-        progress.say(f"error: {error}")
+        _say(f"error: {error}")
         return 2
     except OSError as error:
-        progress.say(f"error: {_said(error)}; run the same command again to go on")
+        _say(f"error: {_explained(error)}; run the same command again to go on")
         return 2
     places = {item.student: item.place for item in hand_ins}
     forms: list[tuple[str | Path | None, Callable[[Any], object]]] = [
@@ -160,7 +147,7 @@ def grade(
                 write(target)
         except OSError as error:  # the other forms are written all the same
             failed = True
-            progress.say(f"error: graded, but not written: {_said(error, str(target))}")
+            _say(f"error: graded, but not written: {_explained(error, str(target))}")
     if "-" not in (json_path, csv_path):
         _table(results)
     if failed:
@@ -180,7 +167,7 @@ def precheck(
         hand_ins = collect(submissions, slug)
         assignment = load_assignment(instructor_notebook(slug, root, source), slug)
     except ValueError as error:
-        print(f"attn-course: error: {error}", file=sys.stderr)
+        _say(f"error: {error}")
         return 2
     rows: list[dict[str, Any]] = []
     for item in hand_ins:
@@ -206,7 +193,7 @@ def _put(target: str, text: str) -> None:
         exports.write_text(Path(target), text)
 
 
-def _said(error: OSError, target: str = "") -> str:
+def _explained(error: OSError, target: str = "") -> str:
     name = error.filename or target
     text = f"{name}: {error.strerror or error}" if name else str(error.strerror or error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -233,8 +220,7 @@ def _table(results: list[Result]) -> None:
             f"{waiting} have written answers that nobody has graded: grade them in nbgrader's "
             "formgrader, then run this again; the marks for Canvas and Moodle stay empty till then"
         )
-    named: Counter[str] = Counter()
-    for result in results:
-        named.update({test.misconception for test in result.tests if test.misconception})
+    found = [{test.misconception for test in result.tests} - {None} for result in results]
+    named = Counter(name for names in found for name in names)
     for name, count in named.most_common(10):
         print(f"  {count:4d}  {name}")

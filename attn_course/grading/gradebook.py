@@ -1,12 +1,12 @@
-"""Write results into nbgrader's own gradebook: its tables, one transaction for each submission.
+"""Write results into nbgrader's own gradebook, as objects of ``nbgrader.api``.
 
+Each submission is one transaction; nbgrader's ``add_submission`` and its kin commit by themselves.
 Writing the same result twice leaves the same rows: everything is looked up before it is added, and
 what a person entered (manual scores, comments, extra credit) is never touched.
 """
 
 import contextlib
 import dataclasses
-import datetime
 import json
 import re
 import time
@@ -29,9 +29,6 @@ class GradebookError(RuntimeError):
 
 class GradebookWriter:
     """The one writer of a grading run.
-
-    Students' rows are written to the tables of nbgrader's models: through its objects, a
-    submission's rows take ten times as long, and on the cores that the workers need.
 
     Args:
         url: a SQLAlchemy address: ``sqlite:///gradebook.db``, ``postgresql+psycopg://...``; "" is
@@ -103,67 +100,60 @@ class GradebookWriter:
             self._session.rollback()
             raise
 
+    def _row(self, model: Any, keys: dict[str, Any], **values: Any) -> Any:
+        """The row with these keys, added where there is none, with these values."""
+        row = self._session.query(model).filter_by(**keys).one_or_none()
+        if row is None:
+            row = model(**keys, **values)
+            self._session.add(row)
+        for name, value in values.items():
+            setattr(row, name, value)
+        self._session.flush()  # from here on a new row has an id
+        return row
+
     def _save_cells(self, saved: Any) -> None:
         """The assignment's rows as ``nbgrader generate_assignment`` would leave them."""
-        api = self._api
-        new = {"id": api.new_uuid(), "course_id": self._book.course_id}
-        assignment = self._upsert(api.Assignment, {"name": self._slug}, {}, new)
-        keys = {"name": self._slug, "assignment_id": assignment.id}
-        kernel = {"kernelspec": json.dumps(saved.metadata.get("kernelspec", {}))}
-        notebook = self._upsert(api.Notebook, keys, kernel, {"id": api.new_uuid()})
-        wanted = self._wanted(saved)
-        for model, cells in wanted.items():
-            query = self._session.query(model).filter_by(notebook_id=notebook.id)
-            known = {cell.name: cell for cell in query}
-            for name in known.keys() - cells.keys():
-                self._remove_cell(known[name])
-            for name, values in cells.items():
-                if name not in known:
-                    self._session.add(model(name=name, notebook_id=notebook.id, **values))
-                for key, value in values.items() if name in known else ():
-                    setattr(known[name], key, value)
-        self._session.flush()
-        self._assignment, self._due = assignment.id, assignment.duedate
-        self._notebook = notebook.id
-        graded = wanted[api.GradeCell] | wanted[api.TaskCell]
-        commented = wanted[api.SolutionCell] | wanted[api.TaskCell]
-        self._points = {name: values["max_score"] for name, values in graded.items()}
-        self._grade_cells = self._ids(graded, api.GradeCell, api.TaskCell)
-        self._commented_cells = self._ids(commented, api.SolutionCell, api.TaskCell)
+        api, course = self._api, self._book.course_id
+        self._assignment = self._row(api.Assignment, {"name": self._slug}, course_id=course)
+        keys = {"name": self._slug, "assignment_id": self._assignment.id}
+        kernel = json.dumps(saved.metadata.get("kernelspec", {}))
+        self._notebook = self._row(api.Notebook, keys, kernelspec=kernel)
+        self._points: dict[str, float] = {}
+        self._grade_cells: dict[str, str] = {}  # ids by name
+        self._commented_cells: dict[str, str] = {}
+        kept = set()
+        for cell in saved.cells:
+            name = str(grade_metadata(cell).get("grade_id"))
+            for model, values in self._rows_of(cell):
+                keys = {"name": name, "notebook_id": self._notebook.id}
+                row = self._row(model, keys, **values)
+                kept.add(row.id)
+                if model in (api.GradeCell, api.TaskCell):
+                    self._points[name] = row.max_score
+                    self._grade_cells[name] = row.id
+                if model in (api.SolutionCell, api.TaskCell):
+                    self._commented_cells[name] = row.id
+        for model in (api.BaseCell, api.SourceCell):
+            for row in self._session.query(model).filter_by(notebook_id=self._notebook.id):
+                if row.id not in kept:
+                    self._remove_cell(row)
 
-    def _ids(self, names: Iterable[str], *models: Any) -> dict[str, str]:
-        queries = [
-            self._session.query(model).filter_by(notebook_id=self._notebook) for model in models
-        ]
-        found = {cell.name: cell.id for query in queries for cell in query}
-        return {name: found[name] for name in names}
-
-    def _wanted(self, saved: Any) -> dict[Any, dict[str, dict[str, Any]]]:
+    def _rows_of(self, cell: Any) -> list[tuple[Any, dict[str, Any]]]:
+        """The rows that nbgrader keeps of one cell: their kinds, and what they say."""
         from nbgrader import utils
 
-        api = self._api
-        graded: dict[str, dict[str, Any]] = {}
-        tasks: dict[str, dict[str, Any]] = {}
-        solutions: dict[str, dict[str, Any]] = {}
-        sources: dict[str, dict[str, Any]] = {}
-        for cell in saved.cells:
-            meta, kind = grade_metadata(cell), {"cell_type": cell.cell_type}
-            name = str(meta.get("grade_id"))
-            if utils.is_grade(cell):
-                graded[name] = {"max_score": float(meta["points"]), **kind}
-            if utils.is_task(cell):
-                tasks[name] = {"max_score": float(meta["points"]), **kind}
-            if utils.is_solution(cell):
-                solutions[name] = {}
-            if name in graded or name in tasks or name in solutions or utils.is_locked(cell):
-                checksum = {"checksum": meta.get("checksum"), "locked": utils.is_locked(cell)}
-                sources[name] = {"source": cell.source, **kind, **checksum}
-        return {
-            api.GradeCell: graded,
-            api.SolutionCell: solutions,
-            api.TaskCell: tasks,
-            api.SourceCell: sources,
-        }
+        api, meta, kind = self._api, grade_metadata(cell), {"cell_type": cell.cell_type}
+        rows: list[tuple[Any, dict[str, Any]]] = []
+        if utils.is_grade(cell):
+            rows.append((api.GradeCell, {"max_score": float(meta["points"]), **kind}))
+        if utils.is_task(cell):
+            rows.append((api.TaskCell, {"max_score": float(meta["points"]), **kind}))
+        if utils.is_solution(cell):
+            rows.append((api.SolutionCell, {}))
+        if rows or utils.is_locked(cell):
+            source = {"source": cell.source, "locked": utils.is_locked(cell), **kind}
+            rows.append((api.SourceCell, {**source, "checksum": meta.get("checksum")}))
+        return rows
 
     def _remove_cell(self, cell: Any) -> None:
         """A cell that the assignment has no longer; what a person wrote to it is not thrown away.
@@ -183,10 +173,7 @@ class GradebookWriter:
                     "name another gradebook with --gradebook"
                 )
             rows.delete()
-        self._session.flush()
-        self._session.expire(cell)
         self._session.delete(cell)
-        self._session.flush()
 
     def write(self, result: Result, hand_in: HandIn) -> None:
         """Record one result; a submission that is missing leaves no row.
@@ -197,17 +184,20 @@ class GradebookWriter:
         """
         if result.status == "missing":
             return
+        if not self._keeps_notebooks:
+            self._transaction(lambda: self._write(result, hand_in, set()))
+            return
         folder = Path(
             self._course.format_path(self._course.autograded_directory, result.student, self._slug)
         )
         path = folder / f"{self._slug}.ipynb"
-        page = self._page(hand_in, result) if self._keeps_notebooks else b""
-        old, new = (answers_in(path), answers_in(page)) if self._keeps_notebooks else ({}, {})
+        page = self._page(hand_in, result)
+        old, new = answers_in(path), answers_in(page)
         changed = {name for name in old.keys() & new.keys() if old[name] != new[name]}
         self._transaction(lambda: self._write(result, hand_in, changed))
-        if self._keeps_notebooks and (not path.exists() or path.read_bytes() != page):
+        if not path.exists() or path.read_bytes() != page:
             write_text(path, page)
-        if self._keeps_notebooks and hand_in.submitted is not None:
+        if hand_in.submitted is not None:
             write_text(folder / "timestamp.txt", f"{hand_in.submitted} UTC")
 
     def _page(self, hand_in: HandIn, result: Result) -> bytes:
@@ -218,94 +208,57 @@ class GradebookWriter:
             return graded_notebook(None, dataclasses.replace(result, status=why), self._release)
 
     def _write(self, result: Result, hand_in: HandIn, changed: set[str]) -> None:
-        api, student = self._api, result.student
-        person = self._one(api.Student, id=student)
-        plain = re.sub("[<>&]", "", hand_in.name)  # nbgrader's pages take a name for HTML
-        first, _, last = plain.rpartition(" ")
-        if person is None or (plain and not person.first_name and not person.last_name):
-            names = {"first_name": first or None, "last_name": last or None}
-            self._upsert(api.Student, {"id": student}, names)
-        keys = {"assignment_id": self._assignment, "student_id": student}
+        api = self._api
+        student = self._row(api.Student, {"id": result.student})
+        name = re.sub("[<>&]", "", hand_in.name)  # nbgrader's pages take a name for HTML
+        if name and not student.first_name and not student.last_name:
+            first, _, student.last_name = name.rpartition(" ")
+            student.first_name = first or None
+        keys = {"assignment_id": self._assignment.id, "student_id": student.id}
         when = {"timestamp": hand_in.submitted} if hand_in.submitted is not None else {}
-        known = self._upsert(api.SubmittedAssignment, keys, when, {"id": api.new_uuid()})
-        keys = {"assignment_id": known.id, "notebook_id": self._notebook}
+        submission = self._row(api.SubmittedAssignment, keys, **when)
+        keys = {"assignment_id": submission.id, "notebook_id": self._notebook.id}
         flag = {} if result.status == "graded" else {"flagged": True}  # a person's own stays
-        new = {"id": api.new_uuid(), "flagged": False}
-        sheet = self._upsert(api.SubmittedNotebook, keys, flag, new)
-        self._write_grades(result, sheet.id, changed)
-        self._write_comments(sheet.id)
-        penalty = self._penalty(known, sheet.id, hand_in)
-        self._change(api.SubmittedNotebook, sheet, late_submission_penalty=penalty)
+        sheet = self._row(api.SubmittedNotebook, keys, **flag)
+        self._write_grades(result, sheet, changed)
+        self._write_comments(sheet)
+        sheet.late_submission_penalty = self._penalty(submission, sheet, hand_in)
 
-    def _upsert(
-        self, model: Any, keys: dict[str, Any], values: dict[str, Any], new: Any = None
-    ) -> Any:
-        """The row with these keys and values; ``new`` holds what only a row that is added gets."""
-        row = self._one(model, **keys)
-        if row is None:
-            self._add(model, [{**(new or {}), **keys, **values}])
-        else:
-            self._change(model, row, **values)
-        return self._one(model, **keys)
-
-    def _add(self, model: Any, rows: list[dict[str, Any]]) -> None:
-        if rows:
-            self._session.execute(model.__table__.insert(), rows)
-
-    def _change(self, model: Any, row: Any, **values: Any) -> None:
-        """Write what differs; a row that says it all already is left alone."""
-        changed = {name: value for name, value in values.items() if getattr(row, name) != value}
-        if changed:
-            table = model.__table__
-            self._session.execute(table.update().where(table.c.id == row.id).values(**changed))
-
-    def _rows(self, model: Any, sheet: str) -> dict[str, Any]:
-        table = model.__table__
-        found = self._session.execute(table.select().where(table.c.notebook_id == sheet))
-        return {row.cell_id: row for row in found}
-
-    def _one(self, model: Any, **keys: Any) -> Any:
-        table = model.__table__
-        wanted = [table.c[name] == value for name, value in keys.items()]
-        return self._session.execute(table.select().where(*wanted)).one_or_none()
-
-    def _write_grades(self, result: Result, sheet: str, changed: set[str]) -> None:
+    def _write_grades(self, result: Result, sheet: Any, changed: set[str]) -> None:
         scores = {test.grade_id: test.score for test in result.tests}
-        known, new = self._rows(self._api.Grade, sheet), []
+        known = {grade.cell_id: grade for grade in sheet.grades}
         for name, cell in self._grade_cells.items():
-            score, row = scores.get(name), known.get(cell)
+            score = scores.get(name)
             manual = score is None
-            if row is None:
-                keys = {"cell_id": cell, "notebook_id": sheet}
-                new.append({**keys, "auto_score": score, "needs_manual_grade": manual})
-                continue
-            if row.manual_score is not None:  # it stays, and was perhaps given for something else
-                manual = row.needs_manual_grade or row.auto_score != score or name in changed
-            self._change(self._api.Grade, row, auto_score=score, needs_manual_grade=manual)
-        self._add(self._api.Grade, new)
+            grade = known.get(cell)
+            if grade is None:
+                grade = self._api.Grade(cell_id=cell)
+                sheet.grades.append(grade)
+            elif grade.manual_score is not None:  # it stays, and was perhaps for something else
+                manual = grade.needs_manual_grade or grade.auto_score != score or name in changed
+            grade.auto_score, grade.needs_manual_grade = score, manual
 
-    def _write_comments(self, sheet: str) -> None:
+    def _write_comments(self, sheet: Any) -> None:
         """Rows to comment in; what tests say stands below them in the notebook."""
-        known = self._rows(self._api.Comment, sheet)
-        for row in known.values():
-            self._change(self._api.Comment, row, auto_comment=None)  # a stock grader's
-        cells = [cell for cell in self._commented_cells.values() if cell not in known]
-        self._add(self._api.Comment, [{"cell_id": c, "notebook_id": sheet} for c in cells])
+        for comment in sheet.comments:
+            comment.auto_comment = None  # a stock grader's
+        known = {comment.cell_id for comment in sheet.comments}
+        new = [cell for cell in self._commented_cells.values() if cell not in known]
+        sheet.comments.extend(self._api.Comment(cell_id=cell) for cell in new)
 
-    def _penalty(self, known: Any, sheet: str, hand_in: HandIn) -> float | None:
+    def _penalty(self, submission: Any, sheet: Any, hand_in: HandIn) -> float | None:
         """By the course's late policy; late by an unknown time counts as late by a second."""
-        seconds = self._seconds_late(known)
+        seconds = self._seconds_late(submission)
         seconds = float(hand_in.late) if seconds is None else seconds
         if seconds <= 0:
             return None
-        score = sum(_score(row) or 0.0 for row in self._rows(self._api.Grade, sheet).values())
-        return late_penalty(self._course, known.student_id, score, seconds)
+        score = sum(_score(grade) or 0.0 for grade in sheet.grades)
+        return late_penalty(self._course, submission.student_id, score, seconds)
 
-    def _seconds_late(self, known: Any) -> float | None:
-        if known.timestamp is None or self._due is None:
+    def _seconds_late(self, submission: Any) -> float | None:
+        if submission.timestamp is None or self._assignment.duedate is None:
             return None
-        due = self._due + (known.extension or datetime.timedelta())
-        return float((known.timestamp - due).total_seconds())
+        return float(submission.total_seconds_late)
 
     def completed(self, results: Iterable[Result], *, tests_only: bool = False) -> list[Result]:
         """Results together with what persons entered: marks of the whole assignment.
@@ -322,14 +275,15 @@ class GradebookWriter:
         return [self._completed(result, cells) for result in results]
 
     def _completed(self, result: Result, cells: dict[str, str]) -> Result:
-        api, most = self._api, sum(self._points[name] for name in cells)
-        keys = {"assignment_id": self._assignment, "student_id": result.student}
-        known = self._one(api.SubmittedAssignment, **keys)
-        if known is None or result.status == "missing":
+        most = sum(self._points[name] for name in cells)
+        sheet = None
+        with contextlib.suppress(self._api.MissingEntry):
+            sheet = self._book.find_submission_notebook(self._slug, self._slug, result.student)
+        if sheet is None or result.status == "missing":
             return dataclasses.replace(result, max_score=most)
-        keys = {"assignment_id": known.id, "notebook_id": self._notebook}
-        sheet = self._one(api.SubmittedNotebook, **keys)
-        grades, comments = self._rows(api.Grade, sheet.id), self._rows(api.Comment, sheet.id)
+        submission = sheet.assignment
+        grades = {grade.cell_id: grade for grade in sheet.grades}
+        comments = {comment.cell_id: comment for comment in sheet.comments}
         said = {
             name: comments[cell].manual_comment
             for name, cell in self._commented_cells.items()
@@ -349,9 +303,8 @@ class GradebookWriter:
                 tests.append(test)
         scores = [test.score for test in tests if test.score is not None]
         penalty = (sheet.late_submission_penalty or 0.0) if scores else 0.0
-        person = self._one(api.Student, id=result.student)
-        notes = result.notes
-        if (self._seconds_late(known) or 0.0) > 0 and "late" not in notes:
+        student, notes = submission.student, result.notes
+        if (self._seconds_late(submission) or 0.0) > 0 and "late" not in notes:
             notes = (*notes, "late")
         return dataclasses.replace(
             result,
@@ -366,7 +319,7 @@ class GradebookWriter:
                 if scores and test.score is None and test.grade_id not in self._tests
             ),
             comments=said,
-            name=" ".join(filter(None, (person.first_name, person.last_name))),
+            name=" ".join(filter(None, (student.first_name, student.last_name))),
         )
 
     def close(self) -> None:
@@ -393,9 +346,7 @@ def _reason(error: BaseException) -> str:
 
 def driver_url(url: str) -> str:
     """``postgresql://`` means psycopg 3 here, the driver that the ``postgres`` extra installs."""
-    for scheme in ("postgresql://", "postgres://"):
-        if url.startswith(scheme):
-            return "postgresql+psycopg://" + url[len(scheme) :]
+    url = re.sub("^postgres(ql)?://", "postgresql+psycopg://", url)
     return url if "://" in url else f"sqlite:///{url}"
 
 

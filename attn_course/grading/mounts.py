@@ -27,27 +27,23 @@ def python_roots() -> list[Path]:
     return sorted(r for r in named if not any(o != r and r.is_relative_to(o) for o in named))
 
 
-def courses(private: Iterable[Path] = ()) -> list[Path]:
-    """Folders with hidden tests, answers or marks: this one, the checkout of the package, others.
+def hidden_courses(private: Iterable[Path] = ()) -> list[Path]:
+    """Folders with hidden tests, answers or marks, below a folder which every submission sees.
 
     Args:
-        private: what else a submission must not see, folders or files.
-    """
-    here, checkout = Path.cwd(), Path(__file__).resolve().parents[2]
-    found = [here] if any((here / mark).exists() for mark in COURSE_MARKS) else []
-    found += [checkout] if (checkout / "solutions").is_dir() else []
-    return found + [place if place.is_dir() else place.parent for place in private]
-
-
-def hidden_courses(private: Iterable[Path] = ()) -> list[Path]:
-    """Those of :func:`courses` that lie below a folder which every submission sees.
+        private: folders or files that hold such, beside this folder and the checkout of the
+            package.
 
     Raises:
         SandboxError: one of them is such a folder itself.
     """
+    here, checkout = Path.cwd(), Path(__file__).resolve().parents[2]
+    courses = [place if place.is_dir() else place.parent for place in private]
+    courses += [here] if any((here / mark).exists() for mark in COURSE_MARKS) else []
+    courses += [checkout] if (checkout / "solutions").is_dir() else []
     found = set()
     roots = [*python_roots(), Path("/usr"), *(Path("/") / name for name in SYSTEM)]
-    for course in (place.resolve() for place in courses(private)):
+    for course in (place.resolve() for place in courses):
         for root in (root.resolve() for root in roots):
             if course == root:
                 raise SandboxError(
@@ -64,7 +60,7 @@ def system_mounts(private: Iterable[Path] = ()) -> list[str]:
     """Bubblewrap with new namespaces, no network, and the system and this Python read-only.
 
     Args:
-        private: see :func:`courses`.
+        private: see :func:`hidden_courses`.
     """
     command = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
     command += ["--proc", "/proc", "--dev", "/dev"]

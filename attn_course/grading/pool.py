@@ -5,7 +5,7 @@ import dataclasses
 import os
 import signal
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 from attn_course.exercises.assignment import Assignment
@@ -44,12 +44,8 @@ _zygotes: dict[tuple[bool, tuple[Path, ...]], Zygote] = {}
 _one_at_a_time = threading.Lock()
 
 
-def zygote_of_this_process(settings: Settings, *, wait: bool = True) -> Zygote:
+def zygote_of_this_process(settings: Settings) -> Zygote:
     """The jail of this process for such tasks, started at the first call.
-
-    Args:
-        settings: what may be seen in it.
-        wait: False returns while it is still starting.
 
     Raises:
         SandboxError: it cannot start here.
@@ -57,9 +53,7 @@ def zygote_of_this_process(settings: Settings, *, wait: bool = True) -> Zygote:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process with threads cannot be forked
     key = settings.sandbox, settings.private
     if key not in _zygotes:
-        _zygotes[key] = Zygote(sandbox=settings.sandbox, private=settings.private, wait=False)
-    if wait:
-        _zygotes[key].ready()
+        _zygotes[key] = Zygote(sandbox=settings.sandbox, private=settings.private)
     return _zygotes[key]
 
 
@@ -72,14 +66,15 @@ def close_zygotes() -> None:
 atexit.register(close_zygotes)
 
 
-def load_grader() -> None:
+def load_grader() -> Callable[..., Result]:
     """Import what grades, which takes longer than anything else here, for one thread."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     import torch
 
-    from attn_course.grading import verdict  # noqa: F401
+    from attn_course.grading.verdict import grade_notebook
 
     torch.set_num_threads(1)
+    return grade_notebook
 
 
 def grade_task(task: Task, settings: Settings, *, may_die: bool = False) -> Result:
@@ -95,11 +90,8 @@ def grade_task(task: Task, settings: Settings, *, may_die: bool = False) -> Resu
         SandboxError: the jail cannot start on this machine at all.
     """
     with _one_at_a_time:
-        zygote = zygote_of_this_process(settings, wait=False)
-        load_grader()
-        zygote.ready()
-        from attn_course.grading.verdict import grade_notebook
-
+        zygote = zygote_of_this_process(settings)
+        grade_notebook = load_grader()
         try:
             if may_die:
                 signal.setitimer(signal.ITIMER_REAL, settings.verdict_seconds)
@@ -114,20 +106,6 @@ def grade_task(task: Task, settings: Settings, *, may_die: bool = False) -> Resu
         finally:
             if may_die:
                 signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def keep_to_one_core(number: int) -> None:
-    """Keep this process, and the submissions that it waits for, on one core.
-
-    Grader and submission take turns many times for each test; handing over to a core that sleeps
-    takes longer than most answers.
-
-    Args:
-        number: which of the cores that this process may use.
-    """
-    if hasattr(os, "sched_setaffinity"):
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[number % len(cores)]})
 
 
 def failed_result(task: Task, settings: Settings, reason: str) -> Result:

@@ -16,8 +16,6 @@ from attn_course.grading.jail.wire import Hold
 
 # Bytes of resident memory that Python and the allocator keep for themselves.
 MEMORY_SLACK = 24 << 20
-
-
 # What a test asks of a tensor. An object that has it too would answer as it likes.
 TENSOR_ONLY = frozenset(dir(torch.Tensor)) - frozenset(dir(torch.nn.Module))
 
@@ -36,7 +34,7 @@ class Process(Protocol):
         """The process that lacks some calls."""
 
     def memory(self, *, reset: bool = False) -> dict[str, int]:
-        """Its memory, seen from outside."""
+        """Resident memory and its peak, seen from outside."""
 
 
 class NotAPlainValue(StudentError, TypeError):
@@ -66,6 +64,9 @@ class Remote:
             {"op": operation, **self._address(), **more}, functools.partial(_hold, session)
         )
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._request("call", args=list(args), kwargs=kwargs)
+
     def __attn_mutated__(self) -> bool:
         """Whether a call since the last request for it wrote into its arguments.
 
@@ -91,8 +92,7 @@ class Remote:
             return self._request("call", **request)
         session = self._at()
         for _ in range(2):  # the first time may pay for lazy imports and pages of libraries
-            session.memory(reset=True)
-            before = session.memory()
+            before = session.memory(reset=True)
             reported = self._request("call", **request)
             if type(reported) is not int:
                 raise NotAPlainValue("the jail reported no peak of memory")
@@ -171,41 +171,25 @@ class RemoteFunction(Remote):
             raise NotAPlainValue(f"{self.__name__} gave {given._description}, and no plain value")
         return found
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._request("call", args=list(args), kwargs=kwargs)
-
 
 class RemoteObject(Remote):
     """An object in the jail, such as an ``nn.Module`` or a generator, known by its handle."""
 
-    def __init__(
-        self,
-        session: Process,
-        number: int,
-        *,
-        kind: str,
-        type_name: str,
-    ) -> None:
+    def __init__(self, session: Process, number: int, *, kind: str, type_name: str) -> None:
         super().__init__(session, f"an object of type {type_name}")
         object.__setattr__(self, "_number", number)
         object.__setattr__(self, "_kind", kind)
         object.__setattr__(self, "_type_name", type_name)
         object.__setattr__(self, "_made_by_call", False)
 
-    def _node(self) -> dict[str, Any]:
-        return {"$": "object", "id": self._number}
-
     def _address(self) -> dict[str, Any]:
-        return {"object": self, "id": self._number, "path": []}
+        return {"object": self}
 
     def _request(self, operation: str, **more: Any) -> Any:
         found = super()._request(operation, **more)
         for given in _objects(found) if operation != "get" else ():
             object.__setattr__(given, "_made_by_call", True)
         return found
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._request("call", args=list(args), kwargs=kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -251,7 +235,7 @@ def _objects(value: Any) -> Iterator["RemoteObject"]:
 def _hold(session: Process, value: object) -> Any:
     """Objects of the submission go back to it as their handle, functions as their name."""
     if type(value) is RemoteObject and value._session is session:
-        return value._node()
+        return {"$": "object", "id": value._number}
     if isinstance(value, Remote):
         raise NotAPlainValue("a function of the submission cannot be passed back to it")
     if inspect.isgenerator(value):

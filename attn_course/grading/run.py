@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -86,7 +87,10 @@ def grade_class(
     keys = {item.student: file_key(item.data) for item in found}
     settings = pool.Settings(assignment=assignment, limits=limits or Limits(), sandbox=sandbox)
     with contextlib.ExitStack() as stack:
-        log = _open_journal(stack, journal, settings, seed, fresh=fresh)
+        if journal is None:
+            journal = Path(stack.enter_context(tempfile.TemporaryDirectory()), "journal.jsonl")
+        key = run_key(assignment, settings.limits, sandbox=sandbox)
+        log = stack.enter_context(Journal(journal, key=key, seed=seed, fresh=fresh))
         done = {name: log.results[name][1] for name in by_student if log.has(name, keys[name])}
         book = None
         if gradebook is not None:
@@ -131,22 +135,6 @@ def _sorted(
 ) -> list[Result]:
     found = [done[name] for name in sorted(done)]
     return found if book is None else book.completed(found, tests_only=tests_only)
-
-
-def _open_journal(
-    stack: contextlib.ExitStack,
-    path: Path | None,
-    settings: pool.Settings,
-    seed: int | None,
-    *,
-    fresh: bool,
-) -> Journal:
-    if path is None:
-        import tempfile
-
-        path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "journal.jsonl"
-    key = run_key(settings.assignment, settings.limits, sandbox=settings.sandbox)
-    return stack.enter_context(Journal(path, key=key, seed=seed, fresh=fresh))
 
 
 def _annotated(result: Result, item: HandIn) -> Result:

@@ -46,12 +46,9 @@ def still_open(forbidden: Sequence[str]) -> tuple[str, ...]:
     """The forbidden names that must be taken out of a process: parts of the course that no
     submission has are closed already, and a process of its own costs a run of all cells."""
     opened = {part.partition("/")[0].removesuffix(".py") for part in OPEN_PARTS}
-
-    def closed(name: str) -> bool:
-        course, _, part = name.partition("import attn_course.")
-        return not course and bool(part) and part.partition(".")[0] not in opened
-
-    return tuple(name for name in forbidden if not closed(name))
+    course = [name for name in forbidden if name.startswith("import attn_course.")]
+    closed = {name for name in course if name.split(".")[1] not in opened}
+    return tuple(name for name in forbidden if name not in closed)
 
 
 def sandbox_problem() -> str | None:
@@ -72,11 +69,6 @@ def sandbox_problem() -> str | None:
     return None
 
 
-def _cores() -> list[int]:
-    """Where this process may run; its submissions run there too, as one waits for the other."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-
-
 def _bubblewrap(private: Iterable[Path]) -> list[str]:
     """The bubblewrap command up to the program; what it mounts is all that a submission sees."""
     command = mounts.system_mounts(private)
@@ -88,9 +80,7 @@ def _bubblewrap(private: Iterable[Path]) -> list[str]:
     for file in JAIL_FILES:
         command += ["--ro-bind", str(file), f"{INSIDE_CODE}/{file.name}"]
     for part in OPEN_PARTS:
-        if (PACKAGE / part).exists():
-            inside = f"{INSIDE_PACKAGE}/attn_course/{part}"
-            command += ["--ro-bind", str(PACKAGE / part), inside]
+        command += ["--ro-bind", str(PACKAGE / part), f"{INSIDE_PACKAGE}/attn_course/{part}"]
     command += ["--tmpfs", HOME, "--chdir", HOME, "--clearenv"]
     for name, value in mounts.environment(HOME, f"{INSIDE_PACKAGE}").items():
         command += ["--setenv", name, value]
@@ -131,28 +121,21 @@ class Zygote:
     Args:
         sandbox: False runs the same processes without bubblewrap; only for machines where it
             cannot start, and only when the instructor asked for it.
-        wait: False returns at once; whoever needs the jail then calls :meth:`ready`.
         private: files and folders of the course that lie elsewhere than the current folder.
 
     Raises:
         SandboxError: the jail does not start; the text says what to do.
     """
 
-    def __init__(
-        self, *, sandbox: bool = True, wait: bool = True, private: Iterable[Path] = ()
-    ) -> None:
+    def __init__(self, *, sandbox: bool = True, private: Iterable[Path] = ()) -> None:
         self.sandbox, self.private = sandbox, tuple(private)
         self.restarts = -1
-        self._process: subprocess.Popen[bytes] | None = None
         self._scratch: Path | None = None
         self._start()
-        if wait:
-            self.ready()
 
     def _start(self) -> None:
         self.restarts += 1
         self._owner = os.getpid()  # a fork of this process may use the jail, and not end it
-        self._warm = False
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         number = str(theirs.fileno())
         if self.sandbox:
@@ -171,43 +154,28 @@ class Zygote:
             theirs.close()
         control.settimeout(START_SECONDS)
         self._control = control
-
-    def ready(self) -> None:
-        """Wait until the jail can fork.
-
-        Raises:
-            SandboxError: it does not start; the text says what to do.
-        """
-        if self._warm:
-            return
         try:
-            ready = self._control.recv(64)
+            ready = control.recv(64)
         except OSError:
             ready = b""
         if ready != b"ready":
-            said = self._end()
+            said = self.close()
             problem = sandbox_problem() if self.sandbox else None
             raise SandboxError(problem or f"the jail did not start: {said or 'no message'}")
-        self._warm = True
 
     def _open_command(self, number: str) -> tuple[list[str], dict[str, str]]:
         """Without bubblewrap: the same zygote on a scratch copy of the open parts."""
         import tempfile
 
         scratch = self._scratch = Path(tempfile.mkdtemp(prefix="attn-open-"))
-        (scratch / "package").mkdir()
-        (scratch / "home").mkdir()
         inside = scratch / "package" / "attn_course"
-        (inside / "probes").mkdir(parents=True)
-        (scratch / "jail").mkdir()
+        for folder in (scratch / "home", scratch / "jail", inside / "probes"):
+            folder.mkdir(parents=True)
         for file in JAIL_FILES:
             shutil.copy(file, scratch / "jail")
         for part in OPEN_PARTS:
-            source = PACKAGE / part
-            if source.is_dir():
-                shutil.copytree(source, inside / part)
-            elif source.exists():
-                shutil.copy(source, inside / part)
+            copy = shutil.copytree if (PACKAGE / part).is_dir() else shutil.copy
+            copy(PACKAGE / part, inside / part)
         environment = mounts.environment(str(scratch / "home"), str(scratch / "package"))
         return [sys.executable, str(scratch / "jail" / "zygote.py"), number, "open"], environment
 
@@ -220,13 +188,11 @@ class Zygote:
             limits: what it may use.
             forbidden: library calls that are taken out of its process before it runs.
         """
-        self.ready()
         try:
             return self._spawn(limits, forbidden)
         except OSError:
-            self._end()
+            self.close()
             self._start()
-            self.ready()
             return self._spawn(limits, forbidden)
 
     def _spawn(
@@ -238,7 +204,6 @@ class Zygote:
             "limits": dataclasses.asdict(limits),
             "confined": self.sandbox,
             "forbidden": list(forbidden),
-            "cores": _cores(),
         }
         try:
             descriptors = [theirs.fileno(), their_life.fileno()]
@@ -252,27 +217,22 @@ class Zygote:
             their_life.close()
         return ours, life
 
-    def _end(self) -> str:
-        """Stop the jail; the last line that it wrote to standard error."""
+    def close(self) -> str:
+        """End the jail and everything in it.
+
+        Returns:
+            The last line that it wrote to standard error.
+        """
         self._control.close()
-        process, said = self._process, ""
         if self._owner != os.getpid():
             return ""
-        if process is not None:
-            process.kill()
-            with contextlib.suppress(OSError, ValueError):
-                text = process.stderr.read() if process.stderr else b""
-                said = (text.decode(errors="replace").strip().splitlines() or [""])[-1]
-            process.wait()
-            if process.stderr:
-                process.stderr.close()
+        self._process.kill()
+        said = b""
+        with contextlib.suppress(ValueError):  # it has been read before
+            said = self._process.communicate()[1]
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
-        return said
-
-    def close(self) -> None:
-        """End the jail and everything in it."""
-        self._end()
+        return (said.decode(errors="replace").strip().splitlines() or [""])[-1]
 
     def __enter__(self) -> "Zygote":
         return self

@@ -256,6 +256,9 @@ class Session:
     def memory(self, *, reset: bool = False) -> dict[str, int]:
         """Resident (``rss``) and peak (``hwm``) memory of the worker in KiB, read from outside.
 
+        Args:
+            reset: let the peak begin anew before.
+
         Raises:
             SubmissionLost: it has ended.
         """
@@ -264,7 +267,7 @@ class Session:
         with contextlib.suppress(OSError):  # the zygote is gone, and its report waits
             self._life.send(b"r" if reset else b"m")
         found = self._heard()
-        if "exit" in found or not (reset or {"rss", "hwm"} <= found.keys()):
+        if not {"rss", "hwm"} <= found.keys():
             self.ended = found if "exit" in found else None
             raise self._died(EOFError())
         return {key: int(value) for key, value in found.items()}
@@ -326,17 +329,12 @@ class Session:
             return
         connection.close()
         if self.ended is None and patience:
-            self._hear_end(patience)
+            self.ended = self._heard(patience) or None
         self._hung_up = self.ended is None
         with contextlib.suppress(OSError):  # the zygote is gone, and its report waits
             self._life.send(b"k")
-        self._hear_end(REPORT_SECONDS)
+        self.ended = self.ended or self._heard() or None
         self._life.close()
-
-    def _hear_end(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while self.ended is None and (said := self._heard(until - time.monotonic())):
-            self.ended = said if "exit" in said else None
 
     def __enter__(self) -> "Session":
         return self

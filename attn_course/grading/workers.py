@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -21,7 +20,6 @@ from attn_course.grading.pool import (
     close_zygotes,
     failed_result,
     grade_task,
-    keep_to_one_core,
     load_grader,
     zygote_of_this_process,
 )
@@ -31,9 +29,7 @@ ATTEMPTS = 3  # a submission may have been near when something else ended its pr
 PR_SET_PDEATHSIG = 1
 
 
-def _work(
-    pipe: Connection, grade: Any, settings: Settings, parent: int, number: int, forked: bool
-) -> None:
+def _work(pipe: Connection, grade: Any, settings: Settings, forked: bool) -> None:
     """The life of a worker: a task comes, its result goes, or what keeps the jail from starting."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a verdict without end ends this process
@@ -42,17 +38,11 @@ def _work(
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
+        multiprocessing.parent_process().join()  # type: ignore[union-attr]
         close_zygotes()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    keep_to_one_core(number)
-    with contextlib.suppress(SandboxError):  # the first task will say so
-        zygote_of_this_process(settings, wait=False)
-        load_grader()
-        gc.freeze()
     with contextlib.suppress(EOFError):
         while True:
             try:
@@ -69,7 +59,7 @@ def _context(settings: Settings) -> Any:
     filter of system calls keeps its submissions from each other's sockets.
     """
     alone = sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1
-    if alone and settings.sandbox and threading.current_thread() is threading.main_thread():
+    if alone and settings.sandbox:
         with contextlib.suppress(OSError):
             ctypes.CDLL("libseccomp.so.2")
             return multiprocessing.get_context("fork")
@@ -97,8 +87,8 @@ class _Team:
             gc.freeze()  # no collection in a worker need look at, and copy, what is shared
         ours: Connection
         ours, theirs = context.Pipe()
-        about = (self.settings, os.getpid(), len(self._processes), forked)
-        process = context.Process(target=_work, args=(theirs, grade_task, *about), daemon=True)
+        about = (theirs, grade_task, self.settings, forked)
+        process = context.Process(target=_work, args=about, daemon=True)
         process.start()
         theirs.close()  # so that the end of the process is the end of what ours can read
         self._processes[ours] = process

@@ -73,8 +73,7 @@ scalars = (
     | floats
     | st.complex_numbers()
     | st.integers(min_value=-(2**300), max_value=2**300)
-    | st.sampled_from([*wire.TORCH_DTYPES.values(), Ellipsis, torch.Size([2, 0, 3])])
-    | st.builds(slice, st.none() | st.integers(-9, 9), st.integers(-9, 9), st.none())
+    | st.sampled_from([*wire.TORCH_DTYPES.values(), torch.Size([2, 0, 3])])
 )
 values = st.recursive(
     scalars,
@@ -156,6 +155,7 @@ def test_the_memory_layout_of_an_argument_is_rebuilt(name: str) -> None:
     [
         pytest.param(object(), id="an object"),
         pytest.param(lambda: 0, id="a function"),
+        pytest.param(slice(1, 2), id="a slice"),
         pytest.param(16 ** (wire.MAX_INT_DIGITS + 1), id="an integer of 4000 digits"),
         pytest.param(torch.eye(3).to_sparse(), id="a sparse tensor"),
         pytest.param(np.array([object()]), id="an array of objects"),
@@ -198,7 +198,6 @@ MALFORMED: dict[str, tuple[Any, list[bytes]]] = {
     "complex of three": ({"$": "complex", "v": ["00" * 8] * 3}, []),
     "integer too long": ({"$": "int", "v": "f" * (wire.MAX_INT_DIGITS + 1)}, []),
     "integer as text": ({"$": "int", "v": "zz"}, []),
-    "slice of four": ({"$": "slice", "v": [1, 2, 3, 4]}, []),
     "too deep": (json.loads("[" * 100 + "]" * 100), []),
     "buffer left over": (1, [b"x"]),
     "a handle where none is expected": ({"$": "object", "id": 0}, []),

@@ -1,8 +1,8 @@
 """The submissions of one zygote that live: asked for their memory, ended, reported on.
 
-Each has a *life*, a socket to the grader. ``b"m"`` asks for resident and peak memory, ``b"r"``
-resets the peak. ``b"k"``, and a grader that is gone, kill it. The report is the last word on a
-life.
+Each has a *life*, a socket to the grader. ``b"m"`` asks for resident and peak memory, ``b"r"`` for
+the same after the peak was reset. ``b"k"``, and a grader that is gone, kill it. The report is the
+last word on a life.
 """
 
 import contextlib
@@ -85,15 +85,10 @@ class Children:
         except OSError:
             request = b""
         with contextlib.suppress(OSError):
-            if request == b"m":
+            if request in (b"m", b"r"):
+                if request == b"r":
+                    _reset_peak(child.number)
                 child.life.send(json.dumps(_memory(child.number)).encode())
-                return
-            if request == b"r":
-                with contextlib.suppress(OSError):
-                    place = f"/proc/{child.number}/clear_refs"
-                    with open(place, "w") as file:
-                        file.write("5")
-                child.life.send(b"{}")
                 return
         self._poll.unregister(self._lives.pop(child.life.fileno()).life)
         os.kill(child.pid, signal.SIGKILL)
@@ -127,6 +122,11 @@ def _threads(child: _Child) -> int:
             return int(file.read().rpartition(b")")[2].split()[17])
     except (OSError, ValueError, IndexError):  # it has ended
         return 0
+
+
+def _reset_peak(number: int) -> None:
+    with contextlib.suppress(OSError), open(f"/proc/{number}/clear_refs", "w") as file:
+        file.write("5")
 
 
 def _memory(number: int) -> dict[str, int]:

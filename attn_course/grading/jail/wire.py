@@ -31,25 +31,18 @@ MAX_ALIKE: Final = 16  # keys of one dict or set that share a hash
 SAFE_INT: Final = 2**53
 HEAD: Final = struct.Struct("<4sIQ")
 
-TORCH_DTYPES: Final[dict[str, torch.dtype]] = {
-    str(dtype): dtype
-    for dtype in (
-        *(torch.float32, torch.float64, torch.float16, torch.bfloat16),
-        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
-        *(torch.complex64, torch.complex128),
-    )
-}
-NUMPY_DTYPES: Final = frozenset(
-    np.dtype(name).name
-    for name in (
-        *("float16", "float32", "float64", "complex64", "complex128", "bool"),
-        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    )
+_NUMBERS: Final = (  # of torch and of numpy
+    *("float16", "float32", "float64", "complex64", "complex128", "bool"),
+    *("int8", "int16", "int32", "int64", "uint8"),
 )
-
+TORCH_DTYPES: Final[dict[str, torch.dtype]] = {
+    f"torch.{name}": getattr(torch, name) for name in (*_NUMBERS, "bfloat16")
+}
+NUMPY_DTYPES: Final = frozenset([*_NUMBERS, "uint16", "uint32", "uint64"])
 DTYPE_NAMES: Final = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 _SAME: Final = frozenset({type(None), bool, str})  # as JSON what they are in Python
 _READ: Final = _SAME | {int, float}  # what json.loads gives that is a value already
+_KEYS: Final = _READ | {bytes, tuple, torch.dtype}
 
 Node = Any  # a JSON value
 Buffers = list[bytes]
@@ -78,8 +71,8 @@ def encode(value: object, buffers: Buffers, hold: Hold | None = None, depth: int
         return value
     if depth > MAX_DEPTH:
         raise WireError(f"value nested deeper than {MAX_DEPTH} levels")
-    if kind is torch.Tensor:
-        return _encode_tensor(value, buffers)  # type: ignore[arg-type]
+    if isinstance(value, torch.Tensor):
+        return _encode_tensor(value, buffers)
     if kind is int:
         return value if -SAFE_INT < value < SAFE_INT else _encode_int(value)  # type: ignore[operator, arg-type]
     if kind is float:
@@ -88,8 +81,6 @@ def encode(value: object, buffers: Buffers, hold: Hold | None = None, depth: int
         return [encode(x, buffers, hold, depth + 1) for x in value]  # type: ignore[attr-defined]
     if isinstance(value, dict):
         return _encode_dict(value, buffers, hold, depth)
-    if isinstance(value, torch.Tensor):
-        return _encode_tensor(value, buffers)
     if isinstance(value, np.ndarray | np.generic) and str(value.dtype) in NUMPY_DTYPES:
         array = np.ascontiguousarray(value)
         buffers.append(array.tobytes())
@@ -110,11 +101,6 @@ def encode(value: object, buffers: Buffers, hold: Hold | None = None, depth: int
     if kind is set or kind is frozenset:
         items = [encode(x, buffers, hold, depth + 1) for x in value]  # type: ignore[attr-defined]
         return {"$": "set", "v": items}
-    if kind is slice:
-        parts = (value.start, value.stop, value.step)  # type: ignore[attr-defined]
-        return {"$": "slice", "v": [encode(x, buffers, hold, depth + 1) for x in parts]}
-    if value is Ellipsis:
-        return {"$": "ellipsis"}
     if hold is not None:
         return hold(value)
     raise WireError(f"a value of type {kind.__name__} cannot cross the wire")
@@ -229,12 +215,7 @@ class _Decoder:
             case "tensor":
                 return _decode_tensor(node, self.shape(node["s"]), self.rest.pop(), self.strides)
             case "map":
-                if type(node["v"]) is not dict:
-                    raise WireError("malformed map")
-                below = depth + 1
-                return {
-                    k: v if type(v) in _READ else self.value(v, below) for k, v in node["v"].items()
-                }
+                return {k: self.value(v, depth + 1) for k, v in dict.items(node["v"])}
             case "tuple":
                 return tuple(self.items(node["v"], depth))
             case "array":
@@ -261,10 +242,6 @@ class _Decoder:
                 return torch.Size(_shape(node["v"]))
             case "dtype":
                 return TORCH_DTYPES[node["v"]]
-            case "slice":
-                return slice(*self.items(node["v"], depth))
-            case "ellipsis":
-                return Ellipsis
             case "object" | "callback" if self.resolve is not None:
                 return self.resolve(node)
         raise WireError(f"unknown kind {str(node['$'])[:40]!r}")
@@ -272,27 +249,22 @@ class _Decoder:
     def items(self, nodes: object, depth: int) -> list[Any]:
         if type(nodes) is not list:
             raise WireError("malformed container")
-        below = depth + 1
-        return [x if type(x) in _READ else self.value(x, below) for x in nodes]
+        return [self.value(x, depth + 1) for x in nodes]
 
 
 def _keys(values: Iterable[Any]) -> list[Any]:
-    """What may be keys of a dict or members of a set.
+    """What may be keys of a dict or members of a set: plain kinds, which code of ours hashes.
 
     The hash of a number or a tuple can be chosen, and one that shares the hash of a thousand others
     is compared with all of them.
     """
-    keys = [_key(value) for value in values]
+    keys = list(values)
+    for key in keys:
+        if type(key) not in _KEYS:
+            raise WireError(f"a {type(key).__name__} cannot be a key")
     if len(keys) > MAX_ALIKE and max(Counter(map(hash, keys)).values()) > MAX_ALIKE:
         raise WireError(f"more than {MAX_ALIKE} keys that share a hash")
     return keys
-
-
-def _key(value: object) -> Any:
-    """A dict key or set member must be hashable by code of ours: plain kinds only."""
-    if value is None or type(value) in (bool, int, float, str, bytes, tuple, torch.dtype):
-        return value
-    raise WireError(f"a {type(value).__name__} cannot be a key")
 
 
 def _shape(value: object, most: int = MAX_DIMS) -> list[int]:
@@ -304,8 +276,10 @@ def _shape(value: object, most: int = MAX_DIMS) -> list[int]:
     return value
 
 
-def _check_truth(data: bytes | bytearray) -> None:
-    if data and np.frombuffer(data, np.uint8).max() > 1:
+def _check_bytes(data: bytes | bytearray, shape: list[int], dtype: str, itemsize: int) -> None:
+    if math.prod(shape) * itemsize != len(data):
+        raise WireError(f"shape {shape} of {dtype} with {len(data)} bytes")
+    if dtype.endswith("bool") and data and np.frombuffer(data, np.uint8).max() > 1:
         raise WireError("a truth value is another byte than 0 and 1")
 
 
@@ -313,10 +287,7 @@ def _decode_tensor(
     node: dict[str, Any], shape: list[int], data: bytes | bytearray, strides: bool
 ) -> torch.Tensor:
     dtype = TORCH_DTYPES[node["d"]]
-    if math.prod(shape) * dtype.itemsize != len(data):
-        raise WireError(f"tensor of shape {shape} and {dtype} with {len(data)} bytes")
-    if dtype == torch.bool:
-        _check_truth(data)
+    _check_bytes(data, shape, node["d"], dtype.itemsize)
     own = data if type(data) is bytearray else bytearray(data)
     flat = torch.frombuffer(own, dtype=dtype) if own else torch.empty(0, dtype=dtype)
     tensor = flat.reshape(shape)
@@ -340,33 +311,24 @@ def _decode_array(node: dict[str, Any], shape: list[int], data: bytes | bytearra
     if node["d"] not in NUMPY_DTYPES:
         raise WireError("unknown array dtype")
     dtype = np.dtype(node["d"])
-    if math.prod(shape) * dtype.itemsize != len(data):
-        raise WireError(f"array of shape {shape} and {dtype} with {len(data)} bytes")
-    if dtype == np.bool_:
-        _check_truth(data)
+    _check_bytes(data, shape, dtype.name, dtype.itemsize)
     array = np.frombuffer(data, dtype=dtype).reshape(shape).copy()
     return array[()] if node.get("scalar") is True and not shape else array
 
 
-def pack(message: object, hold: Hold | None = None) -> bytes:
-    """The frame of one message.
+def pack(message: object, hold: Hold | None = None, *, items: int | None = None) -> bytes:
+    """The frame of one message, of at most so many ``items`` where the other side counts them.
 
     Raises:
         WireError: it cannot be sent whole.
     """
-    return _frame(*_parts(message, hold))
-
-
-def _parts(message: object, hold: Hold | None) -> tuple[bytes, Buffers]:
     buffers: Buffers = []
     node = encode(message, buffers, hold)  # a tree: nothing in it contains itself
     content = [list(map(len, buffers)), node]
-    header = json.dumps(content, allow_nan=False, check_circular=False, separators=(",", ":"))
-    return header.encode(), buffers
-
-
-def _frame(header: bytes, buffers: Buffers) -> bytes:
-    total = sum(map(len, buffers))
+    text = json.dumps(content, allow_nan=False, check_circular=False, separators=(",", ":"))
+    header, total = text.encode(), sum(map(len, buffers))
+    if items is not None and _more_than(items, header):
+        raise WireError(f"message too large: more than {items} items")
     if len(header) > MAX_HEADER or len(buffers) > MAX_BUFFERS:
         raise WireError("message too large: more items than the wire allows")
     if total > MAX_BYTES:
@@ -374,9 +336,9 @@ def _frame(header: bytes, buffers: Buffers) -> bytes:
     return b"".join((HEAD.pack(MAGIC, len(header), total), header, *buffers))
 
 
-def _too_many(header: bytes | bytearray) -> bool:
-    """Whether decoding would make more objects than an untrusted sender may have made."""
-    return len(header) > MAX_ITEMS and sum(map(header.count, (b",", b"[", b"{"))) > MAX_ITEMS
+def _more_than(items: int, header: bytes | bytearray) -> bool:
+    """Whether decoding would make more objects than that."""
+    return len(header) > items and sum(map(header.count, (b",", b"[", b"{"))) > items
 
 
 def send(connection: socket.socket, message: object, hold: Hold | None = None) -> None:
@@ -385,10 +347,7 @@ def send(connection: socket.socket, message: object, hold: Hold | None = None) -
     Raises:
         WireError: it cannot, or has more items than the trusted side takes.
     """
-    header, buffers = _parts(message, hold)
-    if _too_many(header):
-        raise WireError(f"message too large: more than {MAX_ITEMS} items")
-    connection.sendall(_frame(header, buffers))
+    connection.sendall(pack(message, hold, items=MAX_ITEMS))
 
 
 def receive(
@@ -430,7 +389,7 @@ def receive(
         raise WireError(f"message too large: more than {MAX_BYTES >> 20} MiB")
     count(length + total)
     header = take(length)
-    if not strides and _too_many(header):
+    if not strides and _more_than(MAX_ITEMS, header):
         raise WireError(f"header with more than {MAX_ITEMS} items")
     body = take(total)
     try:
@@ -459,10 +418,6 @@ def raw(value: Any) -> bytes:
     """
     if not isinstance(value, torch.Tensor):
         return bytes(value.tobytes())
-    try:
-        return bytes(value.detach().numpy().tobytes())
-    except (RuntimeError, TypeError):  # conjugate, negated, bfloat16, on another device
-        pass
     try:
         plain = value.detach().cpu().resolve_conj().resolve_neg()
         plain = plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain

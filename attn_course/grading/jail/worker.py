@@ -119,7 +119,6 @@ class Worker:
         number = len(self.objects)
         self.objects[number] = value
         kind = "iterator" if hasattr(type(value), "__next__") else "object"
-        kind = "callable" if kind == "object" and callable(value) else kind
         return {"$": "object", "id": number, "kind": kind, "type": type(value).__name__[:80]}
 
     def resolve(self, node: dict[str, Any]) -> object:
@@ -206,11 +205,9 @@ def _write_back(ours: list[Any], written: list[Any]) -> None:
 
 
 def _error(described: dict[str, Any]) -> BaseException:
-    kind = getattr(builtins, described["type"], None)
     known = described["type"] in BUILTIN_ERRORS
-    return (
-        kind(described["text"]) if known and kind is not None else RuntimeError(described["text"])
-    )
+    kind = getattr(builtins, described["type"]) if known else RuntimeError
+    return kind(described["text"])
 
 
 def describe(error: BaseException) -> dict[str, Any]:
