@@ -175,13 +175,16 @@ def precheck(
         notes = [*filter(None, [item.note, "late" if item.late else ""])]
         notes += found.notes if found else ()
         ready = "ready" if status == "graded" else status
-        rows.append({"student": item.student, "status": ready, "reason": reason, "notes": notes})
+        who = {"student": item.student, "name": item.name}
+        rows.append({**who, "status": ready, "reason": reason, "notes": notes})
     if as_json:
         print(json.dumps(rows, indent=2))
     else:
         for row in rows:
-            said = "; ".join(filter(None, [row["reason"], *row["notes"]]))
-            print(f"{row['student']}: {row['status']}" + (f": {said}" if said else ""))
+            more = [note for note in row["notes"] if note not in row["reason"]]
+            said = "; ".join(filter(None, [row["reason"], *more]))
+            who = row["student"] + (f" ({row['name']})" if row["name"] else "")
+            print(f"{who}: {row['status']}" + (f": {said}" if said else ""))
     return 0 if all(row["status"] == "ready" for row in rows) else 1
 
 
@@ -210,7 +213,10 @@ def _table(results: list[Result]) -> None:
             print(f"{result.student}: {result.status}: {result.reason}")
     marks = [result.score for result in results if result.score is not None]
     mean = f", mean {sum(marks) / len(marks):.2f} of {results[0].max_score:g}" if marks else ""
-    print(f"{len(marks)} of {len(results)} have a score{mean}; seed {results[0].seed}")
+    seed = exports.class_seed(results)
+    print(f"{len(marks)} of {len(results)} have a score{mean}; seed {seed}")
+    if again := sum(result.seed != seed for result in results):
+        print(f"{again} handed in again and were graded with a seed of their own: see their pages")
     late = [result for result in results if "late" in result.notes]
     if late:
         lost = sum(result.late_penalty for result in late)

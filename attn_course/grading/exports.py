@@ -1,5 +1,6 @@
 """Results in the forms that other programs read: JSON, Gradescope, CSV."""
 
+import contextlib
 import csv
 import hashlib
 import io
@@ -25,9 +26,18 @@ def to_json(results: Sequence[Result], assignment: str) -> dict[str, Any]:
     """
     return {
         "assignment": assignment,
-        "seed": results[0].seed if results else None,
+        "seed": class_seed(results),
         "submissions": [result.as_json() for result in results],
     }
+
+
+def class_seed(results: Sequence[Result]) -> int | None:
+    """The seed that most results were drawn from, None where there are none.
+
+    A file that is handed in again is graded with a seed of its own.
+    """
+    seeds = Counter(result.seed for result in results)
+    return seeds.most_common(1)[0][0] if seeds else None
 
 
 def to_gradescope(result: Result) -> dict[str, Any]:
@@ -152,5 +162,10 @@ def write_text(path: Path, text: str | bytes) -> None:
     """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")  # the file may be read-only, as nbgrader's are
-    partial.write_bytes(text.encode() if isinstance(text, str) else text)
-    partial.replace(path)
+    try:
+        partial.write_bytes(text.encode() if isinstance(text, str) else text)
+        partial.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,20 @@ def test_precheck_lists_what_grade_would_say_of_the_files(course: Path) -> None:
     assert rows["odd"]["notes"] == notes
     lines = run("precheck", "submitted", "--assignment", "small").output.splitlines()
     assert "s00: ready" in lines
+    [line] = [line for line in lines if line.startswith("odd:")]
+    assert line.count("is there 2 times") == 1
+
+
+def test_precheck_names_the_students_of_a_platform(course: Path) -> None:
+    with zipfile.ZipFile(course / "moodle.zip", "w") as archive:
+        archive.writestr("Zoë O'Brien_70_assignsubmission_file/small.ipynb", "")
+    done = run("precheck", "moodle.zip", "--assignment", "small")
+    assert done.output == "70 (Zoë O'Brien): unreadable: the file is empty\n"
+
+
+def test_the_summary_names_the_seed_of_the_class(capsys: pytest.CaptureFixture[str]) -> None:
+    known = {"assignment": "small", "status": "graded", "score": 1.0, "max_score": 1.0}
+    seeds = {"a": 5, "b": 9, "c": 9}
+    command._table([Result(student=name, seed=seed, **known) for name, seed in seeds.items()])
+    said = capsys.readouterr().out
+    assert "seed 9\n1 handed in again" in said

@@ -64,6 +64,12 @@ def test_json_has_the_documented_fields_and_types() -> None:
     assert found["submissions"][0]["tests"][2]["score"] is None
 
 
+def test_the_seed_of_a_class_is_not_that_of_a_file_handed_in_again() -> None:
+    again = [result("ada", seed=5), result("bob"), result("eve")]
+    assert exports.to_json(again, "small")["seed"] == 9
+    assert exports.class_seed([]) is None
+
+
 def test_gradescope_has_no_score_where_nothing_was_graded(tmp_path: Path) -> None:
     ada, bob = exports.to_gradescope(result()), exports.to_gradescope(LOST)
     assert ada["score"] == 2.5
@@ -243,3 +249,4 @@ def test_a_disk_that_fills_up_leaves_the_old_file(
     with pytest.raises(OSError, match="No space"):
         exports.write_text(path, "new and long")
     assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
