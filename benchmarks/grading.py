@@ -8,7 +8,6 @@ import argparse
 import functools
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -281,22 +280,39 @@ def each_set(
 
     Ours grades a class of one and a class of ``of``: the difference is that of the others. Stock
     nbgrader grades six, one of each kind, less what its two programs cost where nothing is left to
-    be graded. Seconds of a processor hardly grow on a busy machine. Every set is kept as soon as it
-    has been measured, beside those of earlier runs.
+    be graded. Seconds of a processor hardly grow on a busy machine; those of the jail are among
+    ours. Every set is kept as soon as it has been measured, beside those of earlier runs.
     """
+    with harness.processor_time() as clock:
+
+        def spent(work: Callable[[], Any]) -> float:
+            begun = clock()
+            work()
+            return clock() - begun
+
+        return _each_set(base, slugs, of, keep, spent)
+
+
+def _each_set(
+    base: Path,
+    slugs: list[str],
+    of: int,
+    keep: Callable[[list[dict[str, Any]]], Any],
+    seconds: Callable[[Callable[[], Any]], float],
+) -> list[dict[str, Any]]:
     record = harness.RESULTS / "grading.json"
     parts = json.loads(record.read_text())["parts"] if record.exists() else {}
     rows = {row["set"]: row for row in parts.get("each_set", {}).get("measured", [])}
     start = 0.0
     for slug in slugs:
         folder = course(base / f"stock-{slug}", slug, 6)
-        whole = _children_seconds(lambda f=folder, s=slug: stock(f, s))
-        start = start or _children_seconds(lambda f=folder, s=slug: stock(f, s))
+        whole = seconds(lambda f=folder, s=slug: stock(f, s))
+        start = start or seconds(lambda f=folder, s=slug: stock(f, s))
         both = []
         for kind, count in (("one", 1), ("class", of)):
             place, handed_in = base / f"ours-{kind}-{slug}", base / f"{kind}-{slug}"
             hand_in(handed_in, slug, count)
-            both.append(_children_seconds(lambda p=place, h=handed_in, s=slug: ours(p, h, s)))
+            both.append(seconds(lambda p=place, h=handed_in, s=slug: ours(p, h, s)))
         spent = {"stock": (whole - start) / 6, "ours": (both[1] - both[0]) / (of - 1)}
         row = {"set": slug, **{f"{name}_cpu_ms": round(1e3 * x) for name, x in spent.items()}}
         row |= {"ratio": round(spent["stock"] / spent["ours"], 1), "of": of}
@@ -304,18 +320,6 @@ def each_set(
         print(row, file=sys.stderr, flush=True)
         keep([rows[name] for name in sorted(rows)])
     return [rows[name] for name in sorted(rows)]
-
-
-def _children_seconds(work: Callable[[], Any]) -> float:
-    """Processor seconds of the programs that are started, and of theirs."""
-
-    def spent() -> float:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime
-
-    begun = spent()
-    work()
-    return spent() - begun
 
 
 def agreement(base: Path, counts: dict[str, int]) -> dict[str, Any]:
