@@ -147,12 +147,15 @@ def timed(work: Callable[[], Any]) -> float:
 
 def course(folder: Path, slug: str, count: int) -> Path:
     """A course for stock nbgrader with a class in it, assignment generated."""
-    from attn_course.exercises.release import build_sources
+    from attn_course.exercises.release import make_notebooks
 
     folder.mkdir(parents=True)
     shutil.copy(harness.ROOT / "nbgrader_config.py", folder)
     (folder / "solutions").symlink_to(harness.ROOT / "solutions")
-    build_sources(folder, [slug])
+    (folder / "build" / "source" / slug).mkdir(parents=True)
+    (folder / "build" / "source" / slug / f"{slug}.ipynb").write_bytes(
+        make_notebooks(folder, slug)[0]
+    )
     run(["nbgrader", "generate_assignment", slug], folder)
     hand_in(folder / "submitted", slug, count)
     return folder
