@@ -54,6 +54,7 @@ def _execute(identity: str, source: str, names: dict[str, Any]) -> tuple[Any, st
     return value, said.getvalue()
 
 
+@functools.lru_cache(maxsize=1024)
 def names_used(test: TestCell) -> frozenset[str]:
     """Every name that a test cell mentions."""
     tree = ast.parse(test.source)
