@@ -21,6 +21,7 @@ from typing import Any
 
 import harness
 import nbformat
+import numpy as np
 from grading_table import markdown
 
 sys.path.insert(0, str(harness.ROOT / "tests"))
@@ -279,49 +280,44 @@ def time_ours(base: Path, count: int, of: int, repeats: int) -> list[dict[str, A
 def each_set(
     base: Path, slugs: list[str], of: int, keep: Callable[[list[dict[str, Any]]], Any]
 ) -> list[dict[str, Any]]:
-    """Processor time of one submission on each set, beside stock nbgrader's.
+    """Processor time and wall clock of one submission on each set, beside stock nbgrader's.
 
-    Ours grades a class of one and a class of ``of``: the difference is that of the others. Stock
-    nbgrader grades six, one of each kind, less what its two programs cost where nothing is left to
-    be graded. Seconds of a processor hardly grow on a busy machine; those of the jail are among
-    ours. Every set is kept as soon as it has been measured, beside those of earlier runs.
+    Ours grades a class of one and a class of ``of`` by one worker: the difference is that of the
+    others. Stock nbgrader grades six, one of each kind, less what its two programs take where
+    nothing is left to be graded. Every set is kept as soon as it has been measured, beside those of
+    earlier runs.
     """
-    with harness.processor_time() as clock:
-
-        def spent(work: Callable[[], Any]) -> float:
-            begun = clock()
-            work()
-            return clock() - begun
-
-        return _each_set(base, slugs, of, keep, spent)
-
-
-def _each_set(
-    base: Path,
-    slugs: list[str],
-    of: int,
-    keep: Callable[[list[dict[str, Any]]], Any],
-    seconds: Callable[[Callable[[], Any]], float],
-) -> list[dict[str, Any]]:
     record = harness.RESULTS / "grading.json"
     parts = json.loads(record.read_text())["parts"] if record.exists() else {}
     rows = {row["set"]: row for row in parts.get("each_set", {}).get("measured", [])}
-    start = 0.0
-    for slug in slugs:
-        folder = course(base / f"stock-{slug}", slug, 6)
-        whole = seconds(lambda f=folder, s=slug: stock(f, s))
-        start = start or seconds(lambda f=folder, s=slug: stock(f, s))
-        both = []
-        for kind, count in (("one", 1), ("class", of)):
-            place, handed_in = base / f"ours-{kind}-{slug}", base / f"{kind}-{slug}"
-            hand_in(handed_in, slug, count)
-            both.append(seconds(lambda p=place, h=handed_in, s=slug: ours(p, h, s)))
-        spent = {"stock": (whole - start) / 6, "ours": (both[1] - both[0]) / (of - 1)}
-        row = {"set": slug, **{f"{name}_cpu_ms": round(1e3 * x) for name, x in spent.items()}}
-        row |= {"ratio": round(spent["stock"] / spent["ours"], 1), "of": of}
-        rows[slug] = row | {"commit": harness.commit()}
-        print(row, file=sys.stderr, flush=True)
-        keep([rows[name] for name in sorted(rows)])
+    start = np.zeros(2)
+    with harness.processor_time() as clock:
+
+        def spent(work: Callable[[], Any]) -> Any:
+            begun = np.array([clock(), time.perf_counter()])
+            work()
+            return np.array([clock(), time.perf_counter()]) - begun
+
+        for slug in slugs:
+            folder = course(base / f"stock-{slug}", slug, 6)
+            whole = spent(lambda f=folder, s=slug: stock(f, s))
+            start = start if start.any() else spent(lambda f=folder, s=slug: stock(f, s))
+            both = []
+            for kind, count in (("one", 1), ("class", of)):
+                place, handed_in = base / f"ours-{kind}-{slug}", base / f"{kind}-{slug}"
+                hand_in(handed_in, slug, count)
+                both.append(spent(lambda p=place, h=handed_in, s=slug: ours(p, h, s)))
+            theirs, our = (whole - start) / 6, (both[1] - both[0]) / (of - 1)
+            row: dict[str, Any] = {"set": slug, "of": of, "commit": harness.commit()}
+            for number, name in enumerate(("cpu", "wall")):
+                row |= {
+                    f"stock_{name}_ms": round(1e3 * theirs[number]),
+                    f"ours_{name}_ms": round(1e3 * our[number]),
+                    f"{name}_ratio": round(theirs[number] / our[number], 1),
+                }
+            rows[slug] = row
+            print(row, file=sys.stderr, flush=True)
+            keep([rows[name] for name in sorted(rows)])
     return [rows[name] for name in sorted(rows)]
 
 
