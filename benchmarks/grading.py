@@ -313,7 +313,7 @@ def each_set(
                 row |= {
                     f"stock_{name}_ms": round(1e3 * theirs[number]),
                     f"ours_{name}_ms": round(1e3 * our[number]),
-                    f"{name}_ratio": round(theirs[number] / our[number], 1),
+                    f"{name}_ratio": round(float(theirs[number] / our[number]), 1),
                 }
             rows[slug] = row
             print(row, file=sys.stderr, flush=True)

@@ -44,15 +44,21 @@ def new_namespace() -> dict[str, Any]:
     return names
 
 
-def as_python(source: str) -> str:
-    """A cell without its magics and shell commands; most have none of them."""
+def parse_cell(source: str, filename: str) -> tuple[str, ast.Module]:
+    """A cell as Python, and its statements; only one with magics or shell commands is changed."""
+
+    def parsed(text: str) -> ast.Module:
+        flags = FLAGS | ast.PyCF_ONLY_AST
+        tree: ast.Module = compile(text, filename, "exec", flags, dont_inherit=True)
+        return tree
+
     try:
-        compile(source, "<cell>", "exec", FLAGS | ast.PyCF_ONLY_AST)
+        return source, parsed(source)
     except (SyntaxError, ValueError):
         from IPython.core.inputtransformer2 import TransformerManager
 
-        return str(TransformerManager().transform_cell(source))
-    return source
+        text = TransformerManager().transform_cell(source)
+        return text, parsed(text)
 
 
 def run_cell(
@@ -66,9 +72,9 @@ def run_cell(
         names: global names.
         skipped: what a statement raises that is left out: one that only compares with a shortcut.
     """
-    filename, text = f"<cell {identity}>", as_python(source)
+    filename = f"<cell {identity}>"
+    text, tree = parse_cell(source, filename)
     linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-    tree = compile(text, filename, "exec", FLAGS | ast.PyCF_ONLY_AST, dont_inherit=True)
     for statement in tree.body:
         with contextlib.suppress(*skipped):
             one = ast.Module([statement], tree.type_ignores)

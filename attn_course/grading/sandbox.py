@@ -42,7 +42,8 @@ class Limits:
     processes: int = 64
 
 
-def still_open(forbidden: Sequence[str]) -> tuple[str, ...]:
+@functools.cache
+def still_open(forbidden: tuple[str, ...]) -> tuple[str, ...]:
     """The forbidden names that must be taken out of a process: parts of the course that no
     submission has are closed already, and a process of its own costs a run of all cells."""
     opened = {part.partition("/")[0].removesuffix(".py") for part in OPEN_PARTS}

@@ -9,7 +9,7 @@ import attacks
 import pytest
 import target
 
-from attn_course.exercises.cells import FLAGS, as_python
+from attn_course.exercises.cells import parse_cell
 from attn_course.grading.results import Result
 
 Grade = Callable[..., Result]
@@ -32,5 +32,5 @@ def test_the_attacks_are_at_least_150_and_each_is_python() -> None:
     assert len(SEVERAL) >= 10
     for name, source in attacks.ALL.items():
         filled = source.replace("__PATHS__", "[]").replace("__PORTS__", "[]")
-        compile(as_python(filled), name, "exec", FLAGS)
+        parse_cell(filled, name)
     assert attacks.ALL.keys() >= attacks.OWN_PROTOCOL

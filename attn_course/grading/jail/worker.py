@@ -49,7 +49,7 @@ def warm_up() -> None:
     x.softmax(-1).sum().backward()
     torch.nn.Linear(3, 2)(x.detach())
     student.peak_memory(lambda y: y.exp().sum(), x)  # imports half of torch the first time
-    cells.as_python("%matplotlib inline")
+    cells.parse_cell("%matplotlib inline", "<cell>")
     seed(0)
     # What is here now is never garbage; a collection would write to every page that it looks at.
     gc.collect()
