@@ -61,6 +61,15 @@ def names_used(test: TestCell) -> frozenset[str]:
     return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
 
 
+def missing(text: str) -> Any:
+    """Stands for a function that the notebook does not define."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        raise NameError(text)
+
+    return call
+
+
 def run_locked(identity: str, source: str, names: dict[str, Any]) -> str:
     """Execute a cell of the instructor that is no test; one that shows a learner's result may fail.
 

@@ -23,15 +23,6 @@ SETUP = ("installed", "setup")  # cells that stand before all others
 IMPORTS = 60.0  # seconds that may pass before the first message: torch is imported
 
 
-def missing(text: str) -> Any:
-    """Stands for a function that the notebook does not define."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        raise NameError(text)
-
-    return call
-
-
 def where(error: BaseException) -> str:
     """The learner's own line in which an exception was raised."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "<cell " in f.filename]
@@ -53,7 +44,7 @@ def work(
     from attn_course.exercises.cells import new_namespace, run_cell
     from attn_course.exercises.sealed import SealedError
     from attn_course.exercises.shortcuts import closed, guarded
-    from attn_course.exercises.testcell import run_locked, run_test, seeded
+    from attn_course.exercises.testcell import missing, run_locked, run_test, seeded
     from attn_course.probes.draw import choose_seed
 
     seed = choose_seed()

@@ -19,7 +19,7 @@ from attn_course.grading import exports
 from attn_course.grading.collect import CollectError, collect
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.feedback import write_feedback
-from attn_course.grading.gradebook import GradebookError
+from attn_course.grading.gradebook import CHANGED, GradebookError
 from attn_course.grading.journal import JournalError
 from attn_course.grading.results import Result
 from attn_course.grading.run import grade_class
@@ -221,6 +221,8 @@ def _table(results: list[Result]) -> None:
     if late:
         lost = sum(result.late_penalty for result in late)
         print(f"{len(late)} came late; the late policy took {lost:g} points off")
+    if stale := sum(any(n.endswith(CHANGED) for n in result.notes) for result in results):
+        print(f"{stale} changed an answer after a person had graded it: formgrader lists them")
     if waiting := sum(bool(result.pending) for result in results):
         print(
             f"{waiting} have written answers that nobody has graded: grade them in nbgrader's "

@@ -43,8 +43,7 @@ def student_error(described: Any) -> Exception:
     Args:
         described: what the worker said; taken as hostile.
     """
-    if type(described) is not dict:
-        described = {}
+    described = described if type(described) is dict else {}
     name, text = said(described.get("type"), 80) or "Exception", said(described.get("text"), 2000)
     if name == "GradientMissing":
         from attn_course.probes.student import GradientMissing

@@ -22,12 +22,14 @@ from attn_course.grading.course import late_penalty, open_course
 from attn_course.grading.exports import write_text
 from attn_course.grading.results import Result
 
+CHANGED = ": changed after a person had graded it"
+
 
 class GradebookError(RuntimeError):
     """The gradebook cannot be opened or holds something else; the text says what to do."""
 
 
-class GradebookWriter:
+class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
     """The one writer of a grading run.
 
     Args:
@@ -306,9 +308,14 @@ class GradebookWriter:
         student, notes = submission.student, result.notes
         if (self._seconds_late(submission) or 0.0) > 0 and "late" not in notes:
             notes = (*notes, "late")
+        regrade = [
+            f"{name}{CHANGED}"
+            for name, cell in cells.items()
+            if grades[cell].manual_score is not None and grades[cell].needs_manual_grade
+        ]
         return dataclasses.replace(
             result,
-            notes=notes,
+            notes=(*notes, *regrade),
             tests=tuple(tests) if scores else result.tests,
             score=max(0.0, sum(scores) - penalty) if scores else None,
             max_score=most,
@@ -325,9 +332,6 @@ class GradebookWriter:
     def close(self) -> None:
         """Close the connection."""
         self._book.close()
-
-    def __enter__(self) -> "GradebookWriter":
-        return self
 
     def __exit__(self, *args: object) -> None:
         self.close()

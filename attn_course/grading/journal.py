@@ -4,6 +4,7 @@ A result is written to the gradebook first and here second; a run that is killed
 grades that submission again, and writing it again changes nothing.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -63,7 +64,7 @@ def _locked(path: Path) -> IO[bytes]:
         time.sleep(0.05)
 
 
-class Journal:
+class Journal(contextlib.AbstractContextManager["Journal"]):
     """Results so far, kept in a file that survives a kill at any moment.
 
     Args:
@@ -173,9 +174,6 @@ class Journal:
         """Close the file and let the next run have it."""
         self._file.close()
         self._lock.close()
-
-    def __enter__(self) -> "Journal":
-        return self
 
     def __exit__(self, *args: object) -> None:
         self.close()

@@ -9,8 +9,6 @@ from pathlib import Path
 from attn_course.grading.errors import SandboxError
 
 MATPLOTLIB = "/tmp/matplotlib"
-
-
 SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64")  # at the root, where they are not below /usr
 COURSE_MARKS = ("solutions", "source", "submitted", "gradebook.db", "nbgrader_config.py")
 
@@ -99,7 +97,5 @@ def environment(home: str, package: str) -> dict[str, str]:
         "IPYTHONDIR": f"{home}/.ipython",
         "TRITON_INTERPRET": "1",
         "TRITON_CACHE_DIR": f"{home}/.triton",
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
+        **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
     }

@@ -120,23 +120,6 @@ class Remote:
     __hash__ = None  # type: ignore[assignment]
 
 
-class Missing:
-    """Stands for a function that the notebook does not define.
-
-    Args:
-        text: why.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise NameError(self.text)
-
-    def __attn_remote__(self, *args: Any) -> Any:
-        raise NameError(self.text)
-
-
 class RemoteFunction(Remote):
     """A name that the submission defines: a function, or a class to construct from.
 

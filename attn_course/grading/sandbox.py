@@ -116,7 +116,7 @@ def _started(
     return _starter().submit(start).result()
 
 
-class Zygote:
+class Zygote(contextlib.AbstractContextManager["Zygote"]):
     """One jail with numpy, torch, matplotlib and IPython imported, ready to fork.
 
     Args:
@@ -234,9 +234,6 @@ class Zygote:
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
         return (said.decode(errors="replace").strip().splitlines() or [""])[-1]
-
-    def __enter__(self) -> "Zygote":
-        return self
 
     def __exit__(self, *args: object) -> None:
         self.close()

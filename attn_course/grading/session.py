@@ -31,7 +31,7 @@ EXIT_SECONDS = 1.0  # from hanging up to having exited
 REPORT_SECONDS = 10.0  # for the zygote's word on how the submission ended
 
 
-class Session:
+class Session(contextlib.AbstractContextManager["Session"]):
     """One submission in the jail: run its cells, then call what they defined.
 
     Args:
@@ -335,9 +335,6 @@ class Session:
             self._life.send(b"k")
         self.ended = self.ended or self._heard() or None
         self._life.close()
-
-    def __enter__(self) -> "Session":
-        return self
 
     def _end_restricted(self) -> None:
         for one in self._restricted.values():

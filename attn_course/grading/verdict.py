@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from attn_course.exercises import testcell
 from attn_course.exercises.assignment import Assignment, TestCell, TestResult
 from attn_course.exercises.submission import Submission, look_at
-from attn_course.exercises.testcell import names_used, plain_text, run_locked, run_test, seeded
 from attn_course.grading.callbacks import bounded_memory
 from attn_course.grading.errors import SandboxError, StudentTimeout, SubmissionLost, said
-from attn_course.grading.remote import Missing, RemoteFunction
+from attn_course.grading.remote import RemoteFunction
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote, still_open
 from attn_course.grading.session import Session
@@ -70,7 +70,7 @@ def _grade(
     """
 
     def found(status: str, reason: str, **more: Any) -> dict[str, Any]:
-        return {"status": status, "reason": plain_text(reason), **more}
+        return {"status": status, "reason": testcell.plain_text(reason), **more}
 
     status, reason, submission = look_at(data, assignment)
     if submission is None:
@@ -123,7 +123,7 @@ def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:
         if type(error) is dict:
             kind, text = said(error.get("type"), 80), said(error.get("text"), 300)
             text = f"`{name}` is not defined: its cell raised {kind}: {text}"
-        stubs[name] = Missing(text)
+        stubs[name] = testcell.missing(text)
     return stubs
 
 
@@ -131,16 +131,16 @@ def _run_tests(
     assignment: Assignment, submission: Submission, session: Session, seed: int
 ) -> Iterator[TestResult]:
     names: dict[str, Any] = {"__name__": "__main__", **_stubs(assignment, session)}
-    with seeded(seed), remembering(_memo):
+    with testcell.seeded(seed), remembering(_memo):
         for identity, source in assignment.locked.items():
-            run_locked(identity, source, names)
+            testcell.run_locked(identity, source, names)
         for test in assignment.tests:
-            used = names_used(test)
+            used = testcell.names_used(test)
             needed = [cell for name, cell in assignment.solutions.items() if name in used]
             gone = [cell for cell in needed if cell in submission.lost]
             if gone:
                 why = f"not graded: {gone[0]}: {submission.lost[gone[0]]}"
-                run_test(test, names)  # for what it defines: a later test may use it
+                testcell.run_test(test, names)  # for what it defines: a later test may use it
                 yield TestResult(test.grade_id, None, test.points, why)
                 continue
             begun = time.monotonic()
@@ -158,8 +158,8 @@ def _run_one(
     if session.seconds_left <= 0:
         return TestResult(test.grade_id, None, test.points, "not graded: out of time")
     names.update(_stubs(assignment, session))
-    outcome = run_test(test, names)
+    outcome = testcell.run_test(test, names)
     if (lost := session.why_lost()) and outcome.score:  # taken for an answer
-        text = plain_text(f"{lost}, so that this test could not be finished")
+        text = testcell.plain_text(f"{lost}, so that this test could not be finished")
         outcome = dataclasses.replace(outcome, score=0.0, message=text)
     return outcome

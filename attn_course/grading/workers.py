@@ -12,17 +12,9 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from attn_course.grading import pool
 from attn_course.grading.errors import SandboxError
-from attn_course.grading.pool import (
-    Results,
-    Settings,
-    Task,
-    close_zygotes,
-    failed_result,
-    grade_task,
-    load_grader,
-    zygote_of_this_process,
-)
+from attn_course.grading.pool import Results, Settings, Task
 from attn_course.grading.results import Result
 
 ATTEMPTS = 3  # a submission may have been near when something else ended its process
@@ -39,7 +31,7 @@ def _work(pipe: Connection, grade: Any, settings: Settings, forked: bool) -> Non
 
     def watch() -> None:
         multiprocessing.parent_process().join()  # type: ignore[union-attr]
-        close_zygotes()
+        pool.close_zygotes()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -82,12 +74,12 @@ class _Team:
     def _start(self) -> Connection:
         context = _context(self.settings)
         if forked := context.get_start_method() == "fork":
-            load_grader()
-            zygote_of_this_process(self.settings)
+            pool.load_grader()
+            pool.zygote_of_this_process(self.settings)
             gc.freeze()  # no collection in a worker need look at, and copy, what is shared
         ours: Connection
         ours, theirs = context.Pipe()
-        about = (theirs, grade_task, self.settings, forked)
+        about = (theirs, pool.grade_task, self.settings, forked)
         process = context.Process(target=_work, args=about, daemon=True)
         process.start()
         theirs.close()  # so that the end of the process is the end of what ours can read
@@ -130,10 +122,10 @@ class _Team:
             pipe.close()
             process.join()
             if process.exitcode == -signal.SIGALRM:
-                seconds = f"{self.settings.verdict_seconds:g} s"
-                return failed_result(task, self.settings, f"its verdict took more than {seconds}")
+                why = f"its verdict took more than {self.settings.verdict_seconds:g} s"
+                return pool.failed_result(task, self.settings, why)
             why = "the grading process died each time it was graded (out of memory?)"
-            return None if attempt < ATTEMPTS else failed_result(task, self.settings, why)
+            return None if attempt < ATTEMPTS else pool.failed_result(task, self.settings, why)
         self._idle.append(pipe)
         return found
 

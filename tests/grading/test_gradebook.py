@@ -21,7 +21,7 @@ from sqlalchemy import event, inspect, text
 from attn_course.exercises.testcell import TestResult as One
 from attn_course.grading.collect import HandIn
 from attn_course.grading.course import tools_on_path
-from attn_course.grading.gradebook import GradebookError, GradebookWriter, driver_url
+from attn_course.grading.gradebook import CHANGED, GradebookError, GradebookWriter, driver_url
 from attn_course.grading.results import Result
 
 WHEN = datetime.datetime(2026, 3, 1, 12, 30)
@@ -198,6 +198,9 @@ def test_what_a_person_entered_survives_a_regrade(url: str) -> None:
     values = book.find_grade("double-values", "small", "small", "bob")
     assert (values.auto_score, values.manual_score, values.score) == (2.0, 1.0, 1.0)
     assert values.needs_manual_grade, "the manual score was given for another file"
+    with opened(url) as again:
+        notes = again.completed([result("bob", 2.0, 3.0)])[0].notes
+    assert notes == (f"double-values{CHANGED}",), "whoever reads the summary is told"
     report = book.find_grade("report", "small", "small", "bob")
     assert (report.manual_score, report.extra_credit, report.needs_manual_grade) == (
         3.5,

@@ -94,7 +94,7 @@ def test_whatever_a_verdict_raises_is_the_status_of_its_submission(
     def broken(*args: object) -> None:
         raise RecursionError("in the grader itself")
 
-    monkeypatch.setattr("attn_course.grading.verdict.run_test", broken)
+    monkeypatch.setattr("attn_course.exercises.testcell.run_test", broken)
     result = judged(gives("x"), "assert answer(1) == 1")
     assert (result.status, result.score) == ("sandbox_error", None)
     assert "RecursionError" in result.reason

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 import wire
 
+from attn_course.probes.values import transform
+
 Ask = Callable[[list[torch.Tensor | None]], list[torch.Tensor]]
 
 
@@ -29,15 +31,8 @@ def connected(value: Any, given: Sequence[Any], ask: Ask) -> Any:
     if not (leaves and results and torch.is_grad_enabled()):
         return value
     new = iter(_Crossing.apply(ask, results, *leaves))
-    return _replaced(value, new)
 
+    def replaced(x: Any) -> Any:
+        return next(new) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
-def _replaced(value: Any, new: Any) -> Any:
-    """The same plain containers with each floating tensor replaced by the next of ``new``."""
-    if isinstance(value, torch.Tensor):
-        return next(new) if value.is_floating_point() else value
-    if type(value) in (list, tuple):
-        return type(value)(_replaced(item, new) for item in value)
-    if type(value) is dict:
-        return {key: _replaced(item, new) for key, item in value.items()}
-    return value
+    return transform(value, replaced)

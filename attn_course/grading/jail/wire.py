@@ -18,6 +18,8 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from attn_course.probes.values import leaves
+
 MAGIC: Final = b"ACW2"
 MAX_HEADER: Final = 16 << 20
 MAX_BUFFERS: Final = 4096
@@ -434,10 +436,4 @@ def floating(value: Any) -> list[Any]:
 
 def arrays(value: Any) -> list[Any]:
     """Tensors and arrays inside plain containers, in the order of the wire."""
-    if isinstance(value, torch.Tensor | np.ndarray):
-        return [value]
-    if type(value) in (list, tuple):
-        return [x for item in value for x in arrays(item)]
-    if type(value) is dict:
-        return [x for item in value.values() for x in arrays(item)]
-    return []
+    return [x for x in leaves(value) if isinstance(x, torch.Tensor | np.ndarray)]
