@@ -277,6 +277,24 @@ def test_a_later_hand_in_takes_the_place_of_the_first(url: str) -> None:
         assert kept() == (due, 2.0 + mark)
 
 
+def test_an_extension_of_one_student_counts(url: str) -> None:
+    opened(url).close()  # makes the assignment, as the first run does
+    due = WHEN - datetime.timedelta(days=1)
+    book = api.Gradebook(driver_url(url))
+    book.update_or_create_assignment(classroom.SLUG, duedate=due)
+    for student, days in {"ada": 2, "bob": 0.5}.items():
+        book.update_or_create_student(student)
+        more = datetime.timedelta(days=days)
+        book.update_or_create_submission(classroom.SLUG, student, extension=more)
+    book.close()
+    with opened(url) as ours:
+        found = [result(student, 2.0, 3.0) for student in ("ada", "bob", "cy")]
+        for one in found:
+            ours.write(one, handed(one, WHEN))
+        notes = {one.student: one.notes for one in ours.completed(found)}
+    assert notes == {"ada": (), "bob": ("late",), "cy": ("late",)}
+
+
 def cells(url: str) -> dict[str, dict[str, float | None]]:
     """What is kept of the assignment's cells: points by kind and name."""
     book = api.Gradebook(driver_url(url))
