@@ -280,16 +280,16 @@ def time_ours(base: Path, count: int, of: int, repeats: int) -> list[dict[str, A
 def each_set(
     base: Path, slugs: list[str], of: int, keep: Callable[[list[dict[str, Any]]], Any]
 ) -> list[dict[str, Any]]:
-    """Processor time and wall clock of one submission on each set, beside stock nbgrader's.
+    """Wall clock and processor time of one submission on each set, beside stock nbgrader's.
 
-    Ours grades a class of one and a class of ``of`` by one worker: the difference is that of the
-    others. Stock nbgrader grades six, one of each kind, less what its two programs take where
-    nothing is left to be graded. Every set is kept as soon as it has been measured, beside those of
-    earlier runs.
+    Ours grades a class of one and a class of ``of``, by one worker and by two: the difference is
+    that of the others. Stock nbgrader, which has one process, grades six, one of each kind, less
+    what its two programs take where nothing is left to be graded. Every set is kept as soon as it
+    has been measured, beside those of earlier runs.
     """
     record = harness.RESULTS / "grading.json"
     parts = json.loads(record.read_text())["parts"] if record.exists() else {}
-    rows = {row["set"]: row for row in parts.get("each_set", {}).get("measured", [])}
+    rows = {row["set"]: row for row in parts.get("each_set", {"measured": []})["measured"]}
     start = np.zeros(2)
     with harness.processor_time() as clock:
 
@@ -298,25 +298,36 @@ def each_set(
             work()
             return np.array([clock(), time.perf_counter()]) - begun
 
+        def ours_each(slug: str, workers: int) -> Any:
+            options, both = ("--workers", str(workers)), []
+            for count in (1, of):
+                place = base / f"ours-{slug}-{workers}-{count}"
+                hand_in(place / "class", slug, count)
+                work = functools.partial(ours, place / "run", place / "class", slug, *options)
+                both.append(spent(work))
+            return 1e3 * (both[1] - both[0]) / (of - 1)
+
         for slug in slugs:
             folder = course(base / f"stock-{slug}", slug, 6)
             whole = spent(lambda f=folder, s=slug: stock(f, s))
             start = start if start.any() else spent(lambda f=folder, s=slug: stock(f, s))
-            both = []
-            for kind, count in (("one", 1), ("class", of)):
-                place, handed_in = base / f"ours-{kind}-{slug}", base / f"{kind}-{slug}"
-                hand_in(handed_in, slug, count)
-                both.append(spent(lambda p=place, h=handed_in, s=slug: ours(p, h, s)))
-            theirs, our = (whole - start) / 6, (both[1] - both[0]) / (of - 1)
-            row: dict[str, Any] = {"set": slug, "of": of, "commit": harness.commit()}
-            for number, name in enumerate(("cpu", "wall")):
-                row |= {
-                    f"stock_{name}_ms": round(1e3 * theirs[number]),
-                    f"ours_{name}_ms": round(1e3 * our[number]),
-                    f"{name}_ratio": round(float(theirs[number] / our[number]), 1),
-                }
-            rows[slug] = row
-            print(row, file=sys.stderr, flush=True)
+            (cpu, wall), alone, two = (
+                1e3 * (whole - start) / 6,
+                ours_each(slug, 1),
+                ours_each(slug, 2),
+            )
+            rows[slug] = {
+                "set": slug,
+                "of": of,
+                "commit": harness.commit(),
+                "load": harness.load(),
+                "stock_wall_ms": round(wall),
+                "one_worker_wall_ms": round(alone[1]),
+                "two_workers_wall_ms": round(two[1]),
+                "stock_cpu_ms": round(cpu),
+                "ours_cpu_ms": round(alone[0]),
+            }
+            print(rows[slug], file=sys.stderr, flush=True)
             keep([rows[name] for name in sorted(rows)])
     return [rows[name] for name in sorted(rows)]
 
