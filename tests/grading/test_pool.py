@@ -139,7 +139,7 @@ def poison(task: pool.Task, settings: pool.Settings, *, may_die: bool) -> Result
 def test_a_submission_that_kills_its_grader_fails_and_the_batch_goes_on(
     monkeypatch: Any, assignment: Any
 ) -> None:
-    monkeypatch.setattr(workers, "grade_task", poison)
+    monkeypatch.setattr(pool, "grade_task", poison)
     tasks = [pool.Task(student=f"s{i:02d}", data=None, seed=1) for i in range(7)]
     settings = pool.Settings(assignment=assignment, sandbox=False)
     results = {
