@@ -358,11 +358,14 @@ def table(record: dict[str, Any]) -> str:
     lines += [""]
     for part in sorted({f"{part['date']} at commit {part['commit']}" for part in parts.values()}):
         lines += [f"Measured {part}."]
-    left_out = len(attacks.OWN_PROTOCOL)
+    forged = len(attacks.OWN_PROTOCOL)
+    given = [parts[part]["measured"]["counts"]["submissions"] for part in ("ours", "stock")]
+    later = given[0] - given[1] - forged
     lines += [
-        f"Stock nbgrader {record['versions']['nbgrader']} is spared {left_out} submissions that "
-        "forge our own grader's messages. A batch counts as stopped where the next student was not "
-        f"graded, or not within {BUDGET:.0f} s (cells were given {CELL_SECONDS} s)."
+        f"Stock nbgrader {record['versions']['nbgrader']} is spared {forged} submissions that "
+        f"forge our own grader's messages; {later} were written after it was measured. A batch "
+        "counts as stopped where the next student was not graded, or not within "
+        f"{BUDGET:.0f} s (cells were given {CELL_SECONDS} s)."
     ]
     return "\n".join(lines) + "\n"
 

@@ -76,4 +76,4 @@ def test_no_hostile_submission_gets_anything_from_ours():
         assert [ours["counts"][kind] for kind in kinds] == [[]] * 4
         assert ours["counts"]["longest_seconds"] <= 62
         assert set(ours["rows"]) >= {*attacks.ALL, "baseline:wrong"}
-    assert set(attacks.ALL) - set(parts["stock"]["measured"]["rows"]) == attacks.OWN_PROTOCOL
+    assert not attacks.OWN_PROTOCOL & set(parts["stock"]["measured"]["rows"])
