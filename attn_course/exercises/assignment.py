@@ -52,6 +52,15 @@ class Assignment:
     plain: tuple[str, ...] = ()
 
     @property
+    def imports(self) -> tuple[str, ...]:
+        """Modules that the instructor's own cells import, the course's own left out."""
+        cells = [ast.Module(statements(source), []) for source in self.locked.values()]
+        found = [node for cell in cells for node in ast.walk(cell)]
+        names = [alias.name for node in found if isinstance(node, ast.Import) for alias in node.names]
+        names += [str(node.module) for node in found if isinstance(node, ast.ImportFrom)]
+        return tuple(dict.fromkeys(n for n in names if n.split(".")[0] != "attn_course"))
+
+    @property
     def max_score(self) -> float:
         """Points of the automatic test cells."""
         return sum(test.points for test in self.tests)

@@ -22,19 +22,12 @@ PLATFORM = re.compile(
     r"(?P<name>[^/]+?)_(?:(?P<late>(?i:late)_)?(?P<canvas>\d+)_\d+_(?P<sent>[^/]+)"
     r"|(?P<moodle>\d+)_assignsubmission_file(?:_(?P<file>[^/]*))?)"
 )
-DAMAGED = (
+DAMAGED = (  # what zipfile raises; a name of no letters is an IndexError
     *(RuntimeError, zipfile.BadZipFile, OSError, EOFError, ValueError),
-    *(zlib.error, lzma.LZMAError),
+    *(IndexError, zlib.error, lzma.LZMAError),
 )
 _UNPRINTABLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
-)
-
-
-# What zipfile raises where bytes are not as they should be: a name of no letters is an IndexError.
-_DAMAGED = (
-    *(zipfile.BadZipFile, EOFError, OSError),
-    *(NotImplementedError, UnicodeDecodeError, IndexError),
 )
 
 
@@ -85,7 +78,9 @@ def collect(source: Path, slug: str) -> list[HandIn]:
     elif source.is_file() and zipfile.is_zipfile(source):
         try:
             found = _archive(source, slug)
-        except _DAMAGED as error:
+        except CollectError:
+            raise
+        except DAMAGED as error:
             raise CollectError(
                 f"{source.name}: the zip is damaged ({error}): export it again"
             ) from None

@@ -32,10 +32,7 @@ def to_json(results: Sequence[Result], assignment: str) -> dict[str, Any]:
 
 
 def class_seed(results: Sequence[Result]) -> int | None:
-    """The seed that most results were drawn from, None where there are none.
-
-    A file that is handed in again is graded with a seed of its own.
-    """
+    """The seed that most results were drawn from: a later file of a student has its own."""
     seeds = Counter(result.seed for result in results)
     return seeds.most_common(1)[0][0] if seeds else None
 

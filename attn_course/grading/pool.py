@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 from attn_course.exercises.assignment import Assignment
 from attn_course.grading.results import Result
@@ -39,7 +40,7 @@ class Settings:
 
 Results = Generator[Result, None, None]
 
-_zygotes: dict[tuple[bool, tuple[Path, ...]], Zygote] = {}
+_zygotes: dict[Any, Zygote] = {}
 # Seeds, redirected output and warnings belong to the process; a dask worker may have more threads.
 _one_at_a_time = threading.Lock()
 
@@ -51,9 +52,9 @@ def zygote_of_this_process(settings: Settings) -> Zygote:
         SandboxError: it cannot start here.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process with threads cannot be forked
-    key = settings.sandbox, settings.private
+    key = settings.sandbox, settings.private, settings.assignment.imports
     if key not in _zygotes:
-        _zygotes[key] = Zygote(sandbox=settings.sandbox, private=settings.private)
+        _zygotes[key] = Zygote(sandbox=key[0], private=key[1], modules=key[2])
     return _zygotes[key]
 
 

@@ -123,19 +123,20 @@ class Zygote(contextlib.AbstractContextManager["Zygote"]):
         sandbox: False runs the same processes without bubblewrap; only for machines where it
             cannot start, and only when the instructor asked for it.
         private: files and folders of the course that lie elsewhere than the current folder.
+        modules: imported as well, as each submission would have to.
 
     Raises:
         SandboxError: the jail does not start; the text says what to do.
     """
 
-    def __init__(self, *, sandbox: bool = True, private: Iterable[Path] = ()) -> None:
-        self.sandbox, self.private = sandbox, tuple(private)
-        self.restarts = -1
+    def __init__(
+        self, *, sandbox: bool = True, private: Iterable[Path] = (), modules: Sequence[str] = ()
+    ) -> None:
+        self.sandbox, self.private, self.modules = sandbox, tuple(private), modules
         self._scratch: Path | None = None
         self._start()
 
     def _start(self) -> None:
-        self.restarts += 1
         self._owner = os.getpid()  # a fork of this process may use the jail, and not end it
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         number = str(theirs.fileno())
@@ -147,7 +148,7 @@ class Zygote(contextlib.AbstractContextManager["Zygote"]):
         else:
             command, environment = self._open_command(number)
         try:
-            self._process = _started(command, theirs.fileno(), environment)
+            self._process = _started([*command, *self.modules], theirs.fileno(), environment)
         except OSError as error:
             control.close()
             raise SandboxError(sandbox_problem() or str(error)) from None

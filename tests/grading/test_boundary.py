@@ -1,6 +1,7 @@
 """What crosses between a test cell and the jail; the real sets grade alike on both sides."""
 
 import dataclasses
+import json
 import os
 import random
 import subprocess
@@ -18,8 +19,10 @@ from trial import Trial
 
 from attn_course.exercises.assignment import Assignment, load_assignment
 from attn_course.exercises.source import find_slugs, read_exercise, solution_names
+from attn_course.grading.remote import RemoteFunction
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote
+from attn_course.grading.session import Session
 from attn_course.grading.verdict import grade_notebook
 from attn_course.probes.catalogue import collect, collect_variants, load_module
 
@@ -646,3 +649,17 @@ def test_the_jail_imports_triton_for_nobody_who_does_not_ask(grade: Grade) -> No
         {"loaded-x": "assert loaded() is False"},
     )
     assert grade(made).score == 1.0
+
+
+def test_the_jail_has_what_the_instructors_own_cells_import() -> None:
+    setup = "import colorsys\ntry:\n    from wave import Error\nexcept ImportError:\n    pass"
+    made = notebook(setup=f"{setup}\nfrom attn_course.probes import Probe")
+    modules = load_assignment(json.dumps(made).encode(), "small").imports
+    assert modules == ("colorsys", "wave")
+    source = "import sys\nthere = lambda name: name in sys.modules"
+    with (
+        Zygote(modules=(*modules, "no_such_module_anywhere")) as jail,
+        Session(jail, [{"id": "a", "source": source}], limits=Limits()) as one,
+    ):
+        there = RemoteFunction(one, "there")
+        assert [there(name) for name in ("colorsys", "wave", "sndhdr")] == [True, True, False]

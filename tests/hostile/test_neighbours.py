@@ -311,8 +311,8 @@ LEFT = {
 def test_nothing_is_left_of_it_and_the_next_one_is_graded(
     how: str, graded: Graded, zygote: Zygote
 ) -> None:
-    before = zygote.restarts
+    before = zygote._control
     scores = graded({"double": LEFT[how] + "\ndef double(x):\n    return x"})
     assert not scores.get("double-a")
     assert graded() == FULL
-    assert zygote.restarts == before
+    assert zygote._control is before, "the jail was not started again"

@@ -5,6 +5,7 @@ answers are data that the trusted side checks.
 """
 
 import builtins
+import contextlib
 import gc
 import importlib
 import io
@@ -13,6 +14,7 @@ import random
 import socket
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
 import cells
@@ -31,7 +33,7 @@ BUILTIN_ERRORS = {
 }
 
 
-def warm_up() -> None:
+def warm_up(modules: Sequence[str]) -> None:
     """Import and touch what every submission needs, once, before the first fork."""
     import IPython.display  # noqa: F401
     import matplotlib
@@ -50,6 +52,9 @@ def warm_up() -> None:
     torch.nn.Linear(3, 2)(x.detach())
     student.peak_memory(lambda y: y.exp().sum(), x)  # imports half of torch the first time
     cells.parse_cell("%matplotlib inline", "<cell>")
+    for name in modules:
+        with contextlib.suppress(Exception):  # it may be for those cells alone, outside
+            importlib.import_module(name)
     seed(0)
     # What is here now is never garbage; a collection would write to every page that it looks at.
     gc.collect()

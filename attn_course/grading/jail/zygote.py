@@ -147,7 +147,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.argv[2] == "confined":
         confine.own_processes()
-    worker.warm_up()
+    worker.warm_up(sys.argv[3:])
     gc.enable()
     shortcuts.prepare()
     confine.system_call_filter()
