@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import json
 from typing import Any
 
@@ -51,7 +52,7 @@ class Assignment:
     forbidden: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     plain: tuple[str, ...] = ()
 
-    @property
+    @functools.cached_property
     def imports(self) -> tuple[str, ...]:
         """Modules that the instructor's own cells import, the course's own left out."""
         cells = [ast.Module(statements(source), []) for source in self.locked.values()]
