@@ -11,13 +11,13 @@ import inspect
 import random
 import textwrap
 import tracemalloc
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -382,14 +382,22 @@ def _source(function: Callable[..., Any]) -> str:
         raise ValueError(f"function: expected one with known source, got {function!r}") from error
 
 
+class _Storage(weakref.ref[torch.UntypedStorage]):
+    """A storage that is followed: it tells its end, and knows its size as it was last seen."""
+
+    __slots__ = ("address", "bytes")
+    address: int
+    bytes: int
+
+
 class _Storages(TorchDispatchMode):
-    """Follow which storages are alive after each operation."""
+    """Follow which storages are alive, and how many bytes they were at most at one time."""
 
     def __init__(self, known: set[int]) -> None:
         super().__init__()
         self.known = known
-        self.alive: dict[int, tuple[StorageWeakRef, int]] = {}
-        self.peak = 0
+        self.alive: dict[int, _Storage] = {}
+        self.bytes = self.peak = 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -400,37 +408,47 @@ class _Storages(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        for leaf in leaves(result):
+        for leaf in (result,) if type(result) is Tensor else leaves(result):
             if isinstance(leaf, Tensor) and leaf.layout == torch.strided:
-                storage = leaf.untyped_storage()
-                reference = StorageWeakRef(storage)
-                if reference.cdata not in self.known:
-                    self.alive[reference.cdata] = (reference, storage.nbytes())
-        self.alive = {k: v for k, v in self.alive.items() if not v[0].expired()}
-        self.peak = max(self.peak, sum(nbytes for _, nbytes in self.alive.values()))
+                self._follow(leaf.untyped_storage())
         return result
+
+    def _follow(self, storage: torch.UntypedStorage) -> None:
+        address, size = storage._cdata, storage.nbytes()  # the address is its own while it lives
+        if address in self.known:
+            return
+        followed = self.alive.get(address)
+        if followed is None:
+            followed = self.alive[address] = _Storage(storage, self._ended)
+            followed.address, followed.bytes = address, 0
+        self.bytes += size - followed.bytes  # which a resize changes
+        followed.bytes = size
+        self.peak = max(self.peak, self.bytes)
+
+    def _ended(self, followed: _Storage) -> None:
+        del self.alive[followed.address]
+        self.bytes -= followed.bytes
 
 
 def _peak_memory(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> int:
-    # Once before: the first call of anything imports and caches, which is not its own memory.
-    with _Storages(set()):
-        function(*copy(args), **copy(kwargs))
+    given = copy((args, kwargs))
+    tensors = [leaf for leaf in leaves(given) if isinstance(leaf, Tensor)]
+    with _Storages({tensor.untyped_storage()._cdata for tensor in tensors}) as storages:
+        function(*given[0], **given[1])
+    # Python's own memory in a second call, which holds nothing of what follows the storages, and
+    # nothing of what the first call of anything imports and caches.
     args, kwargs = copy(args), copy(kwargs)
-    tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-    known = {StorageWeakRef(tensor.untyped_storage()).cdata for tensor in tensors}
     tracing = tracemalloc.is_tracing()
     if not tracing:
         tracemalloc.start()
     try:
         tracemalloc.reset_peak()
         before = tracemalloc.get_traced_memory()[0]
-        with _Storages(known) as storages:
-            result = function(*args, **kwargs)
+        function(*args, **kwargs)
         python = max(0, tracemalloc.get_traced_memory()[1] - before)
     finally:
         if not tracing:
             tracemalloc.stop()
-    del result
-    return int(storages.peak) + python
+    return int(storages.peak + python)

@@ -45,7 +45,7 @@ probes = Probes(
 # </details>
 
 
-# %% nbgrader={"grade_id": "rnn_cell", "solution": true} attn_course={"forbidden": ["rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell", "rnn_tanh", "rnn_relu", "gru", "lstm", "aten::*lstm*", "aten::*gru*", "aten::*rnn*"]}
+# %% nbgrader={"grade_id": "rnn_cell", "solution": true} attn_course={"forbidden": ["rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell", "rnn_tanh", "rnn_relu", "gru", "lstm", "clip_grad_norm_", "clip_grads_with_norm_", "get_total_norm", "aten::*lstm*", "aten::*gru*", "aten::*rnn*"]}
 def rnn_cell(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     ### BEGIN SOLUTION
     return torch.tanh(input @ weight_ih.T + bias_ih + hidden @ weight_hh.T + bias_hh)
@@ -152,7 +152,7 @@ probe.gradient(
 # </details>
 
 
-# %% nbgrader={"grade_id": "lstm_cell", "solution": true} attn_course={"forbidden": ["rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell", "rnn_tanh", "rnn_relu", "gru", "lstm", "aten::*lstm*", "aten::*gru*", "aten::*rnn*"]}
+# %% nbgrader={"grade_id": "lstm_cell", "solution": true} attn_course={"forbidden": ["rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell", "rnn_tanh", "rnn_relu", "gru", "lstm", "clip_grad_norm_", "clip_grads_with_norm_", "get_total_norm", "aten::*lstm*", "aten::*gru*", "aten::*rnn*"]}
 def lstm_cell(input, state, weight_ih, weight_hh, bias_ih, bias_hh):
     ### BEGIN SOLUTION
     hidden, cell = state
@@ -254,7 +254,7 @@ probe.gradient(
 # </details>
 
 
-# %% nbgrader={"grade_id": "gru_cell", "solution": true} attn_course={"forbidden": ["rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell", "rnn_tanh", "rnn_relu", "gru", "lstm", "aten::*lstm*", "aten::*gru*", "aten::*rnn*"]}
+# %% nbgrader={"grade_id": "gru_cell", "solution": true} attn_course={"forbidden": ["rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell", "rnn_tanh", "rnn_relu", "gru", "lstm", "clip_grad_norm_", "clip_grads_with_norm_", "get_total_norm", "aten::*lstm*", "aten::*gru*", "aten::*rnn*"]}
 def gru_cell(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh):
     ### BEGIN SOLUTION
     new_r, new_z, new_n = (input @ weight_ih.T + bias_ih).chunk(3, dim=-1)
@@ -572,7 +572,7 @@ probe.equals(
 # By hand: gradients $(3, 0)$ and $(4)$ have the norm 5; with `max_norm=1` they become $(0.6, 0)$ and $(0.8)$.
 
 
-# %% nbgrader={"grade_id": "clip_by_global_norm", "solution": true} attn_course={"forbidden": ["clip_grad_norm_", "clip_grads_with_norm_", "get_total_norm"]}
+# %% nbgrader={"grade_id": "clip_by_global_norm", "solution": true} attn_course={"forbidden": ["rnn_tanh_cell", "rnn_relu_cell", "gru_cell", "lstm_cell", "rnn_tanh", "rnn_relu", "gru", "lstm", "clip_grad_norm_", "clip_grads_with_norm_", "get_total_norm", "aten::*lstm*", "aten::*gru*", "aten::*rnn*"]}
 def clip_by_global_norm(grads, max_norm):
     ### BEGIN SOLUTION
     norm = torch.sqrt(sum(g.pow(2).sum() for g in grads))

@@ -89,7 +89,7 @@ probes = Probes(
 # By hand, with `bos = 1`, `eos = 2`, `pad = 0`: `[5, 7, 2, 0]` becomes `[1, 5, 7, 0]`.
 
 
-# %% nbgrader={"grade_id": "shift_right", "solution": true} attn_course={"forbidden": ["import attn_course.data"]}
+# %% nbgrader={"grade_id": "shift_right", "solution": true} attn_course={"forbidden": ["cross_entropy", "scaled_dot_product_attention", "multi_head_attention_forward", "aten::cross_entropy*", "aten::*scaled_dot_product*", "aten::*multi_head_attention*", "import attn_course.data", "import attn_course.masks", "import attn_course.train", "import sacrebleu"]}
 def shift_right(target_out, bos, eos, pad=0):
     ### BEGIN SOLUTION
     late = torch.full_like(target_out, bos)
@@ -132,7 +132,7 @@ probe.equals(words, 7, 8, 9)
 # By hand: the row `[1, 5, 0]` gives `[[True, False, False], [True, True, False], [True, True, False]]`.
 
 
-# %% nbgrader={"grade_id": "decoder_mask", "solution": true} attn_course={"forbidden": ["import attn_course.masks"]}
+# %% nbgrader={"grade_id": "decoder_mask", "solution": true} attn_course={"forbidden": ["cross_entropy", "scaled_dot_product_attention", "multi_head_attention_forward", "aten::cross_entropy*", "aten::*scaled_dot_product*", "aten::*multi_head_attention*", "import attn_course.data", "import attn_course.masks", "import attn_course.train", "import sacrebleu"]}
 def decoder_mask(target_in, pad=0):
     ### BEGIN SOLUTION
     length = target_in.shape[1]
@@ -191,7 +191,7 @@ probe.equals(probe.integers(0, 4, 3, 7), 3)
 # By hand, with $D = E = 1$, $D_m = E_v = 2$: the target vector $[1]$, the source vectors $[0, 4]$ and $[\ln 3, 8]$, $W_Q = [1]$, $W_K = [1, 0]$ and $W_V$ the identity. The scores are $0$ and $\ln 3$, the weights $\frac14$ and $\frac34$, the output $[0.824, 7]$.
 
 
-# %% nbgrader={"grade_id": "cross_attention", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "multi_head_attention_forward", "aten::*scaled_dot_product*", "aten::*multi_head_attention*"]}
+# %% nbgrader={"grade_id": "cross_attention", "solution": true} attn_course={"forbidden": ["cross_entropy", "scaled_dot_product_attention", "multi_head_attention_forward", "aten::cross_entropy*", "aten::*scaled_dot_product*", "aten::*multi_head_attention*", "import attn_course.data", "import attn_course.masks", "import attn_course.train", "import sacrebleu"]}
 def cross_attention(x, memory, weight_query, weight_key, weight_value, memory_mask=None):
     ### BEGIN SOLUTION
     query, key, value = x @ weight_query.T, memory @ weight_key.T, memory @ weight_value.T
@@ -270,7 +270,7 @@ probe.gradient(*(probe.normal(*size) for size in sizes), wrt=(0, 1, 2, 3, 4))
 # By hand: two words with equal logits cost $\ln 2$ for every $\varepsilon$. With the logits $[\ln 3, 0]$ the probabilities are $\frac34$ and $\frac14$; with $\varepsilon = 0.2$ the loss for word 0 is $-(0.8 \ln\tfrac34 + 0.1 \ln\tfrac34 + 0.1 \ln\tfrac14) = 0.3975$.
 
 
-# %% nbgrader={"grade_id": "label_smoothed_loss", "solution": true} attn_course={"forbidden": ["cross_entropy", "import attn_course.train", "aten::cross_entropy*"]}
+# %% nbgrader={"grade_id": "label_smoothed_loss", "solution": true} attn_course={"forbidden": ["cross_entropy", "scaled_dot_product_attention", "multi_head_attention_forward", "aten::cross_entropy*", "aten::*scaled_dot_product*", "aten::*multi_head_attention*", "import attn_course.data", "import attn_course.masks", "import attn_course.train", "import sacrebleu"]}
 def label_smoothed_loss(logits, target_out, smoothing, pad=0):
     ### BEGIN SOLUTION
     logs = logits.log_softmax(dim=-1)  # (B, L, V)
@@ -493,7 +493,7 @@ probe.equals(talker(chain({3: 1, 1: 2, 2: 4}, 5), 0.0), 1, 3, 4, 6, pad=9)
 # By hand: "the the cat" against "the cat sat" with $N = 2$. Runs of one: *the* counts once, *cat* once, $p_1 = \frac23$; runs of two: *the cat*, $p_2 = \frac12$. The lengths are equal, so the score is $\sqrt{\frac23 \cdot \frac12} = 0.577$.
 
 
-# %% nbgrader={"grade_id": "bleu", "solution": true} attn_course={"forbidden": ["import attn_course.train", "import sacrebleu"]}
+# %% nbgrader={"grade_id": "bleu", "solution": true} attn_course={"forbidden": ["cross_entropy", "scaled_dot_product_attention", "multi_head_attention_forward", "aten::cross_entropy*", "aten::*scaled_dot_product*", "aten::*multi_head_attention*", "import attn_course.data", "import attn_course.masks", "import attn_course.train", "import sacrebleu"]}
 def bleu(candidates, references, max_order=4):
     ### BEGIN SOLUTION
     def counts(sentence, n):
@@ -587,7 +587,7 @@ def broken_decoder_looks(x, memory):
     return x + look(x, memory, source.tril())  # (B, L, D)
 
 
-# %% nbgrader={"grade_id": "fixed_decoder_looks", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "multi_head_attention_forward", "aten::*scaled_dot_product*", "aten::*multi_head_attention*"]}
+# %% nbgrader={"grade_id": "fixed_decoder_looks", "solution": true} attn_course={"forbidden": ["cross_entropy", "scaled_dot_product_attention", "multi_head_attention_forward", "aten::cross_entropy*", "aten::*scaled_dot_product*", "aten::*multi_head_attention*", "import attn_course.data", "import attn_course.masks", "import attn_course.train", "import sacrebleu"]}
 def fixed_decoder_looks(x, memory):
     ### BEGIN SOLUTION
     def look(query, key, allowed):

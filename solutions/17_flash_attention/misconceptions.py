@@ -262,14 +262,14 @@ tiled.fault(
     "the diagonal is closed",
     """A query does not see its own key: you close the position itself too. The first query is left
     with nothing.""",
-    fails=("causal",),
+    fails=("causal", "memory"),
     close=lambda scores, i, j, length, keys: closed_above(scores, i - 1, j, length, keys),
 )
 tiled.fault(
     "divided in every tile",
     """You divide by the sum after every tile, or the tiles' averages are averaged. Sum up first, and
     divide once, at the end.""",
-    fails=NUMBERS,
+    fails=(*NUMBERS, "memory"),
     mix=lambda weights, values: mixed(weights / weights.sum(-1, keepdim=True), values),
 )
 tiled.fault(

@@ -193,7 +193,7 @@ probe.gradient(probe.normal(3, 2).double(), probe.normal(3, 2).double(), 4, wrt=
 # %% nbgrader={"grade_id": "banded_scores-memory", "grade": true, "points": 1}
 # 1,024 positions and 17 columns: the band takes 68 KiB, the table of all pairs 4 MiB.
 probe = probes(banded_scores=banded_scores)
-probe.memory(torch.zeros(1024, 16), torch.zeros(1024, 16), 8, below=1_500_000)
+probe.memory(torch.zeros(1024, 16), torch.zeros(1024, 16), 8, below=2_500_000)
 
 # %% [markdown]
 # ## 2. A window in tiles
