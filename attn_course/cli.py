@@ -54,6 +54,12 @@ def _need(module: str, extra: str) -> None:
         fail(f"this needs {module}: pip install 'attn-course[{extra}]'")
 
 
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):  # those that this process may use
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _checkout(slugs: list[str] | None) -> tuple[Path, list[str]]:
     from attn_course.exercises.release import ReleaseError, choose_slugs, find_root
 
@@ -164,7 +170,10 @@ def grade(
     source: Annotated[
         Path | None, typer.Option(help="Your version of the notebook, if not that of solutions/.")
     ] = None,
-    workers: Annotated[int, typer.Option(help="Processes on this machine.", min=1)] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Processes on this machine [default: one for each core].", min=1),
+    ] = None,
     scheduler: Annotated[str | None, typer.Option(help="Address of a dask scheduler.")] = None,
     gradebook: Annotated[
         str,
@@ -204,7 +213,7 @@ def grade(
             slug=assignment,
             root=Path.cwd(),
             source=source,
-            workers=workers,
+            workers=workers or _cores(),
             scheduler=scheduler,
             gradebook=gradebook,
             json_path=json_path,

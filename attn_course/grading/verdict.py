@@ -130,7 +130,8 @@ def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:
 def _run_tests(
     assignment: Assignment, submission: Submission, session: Session, seed: int
 ) -> Iterator[TestResult]:
-    names: dict[str, Any] = {"__name__": "__main__", **_stubs(assignment, session)}
+    stubs = _stubs(assignment, session)  # one for all tests: a diagnosis keeps what it gave
+    names: dict[str, Any] = {"__name__": "__main__", **stubs}
     with testcell.seeded(seed), remembering(_memo):
         for identity, source in assignment.locked.items():
             testcell.run_locked(identity, source, names)
@@ -144,20 +145,18 @@ def _run_tests(
                 yield TestResult(test.grade_id, None, test.points, why)
                 continue
             begun = time.monotonic()
-            outcome = _run_one(test, names, assignment, session)
+            names.update(stubs)
+            outcome = _run_one(test, names, session)
             yield dataclasses.replace(outcome, seconds=time.monotonic() - begun)
 
 
-def _run_one(
-    test: TestCell, names: dict[str, Any], assignment: Assignment, session: Session
-) -> TestResult:
+def _run_one(test: TestCell, names: dict[str, Any], session: Session) -> TestResult:
     session.forget_dead()
     if not session.alive and session.seconds_left > 0:
         with contextlib.suppress(SubmissionLost, SandboxError):
             session.restart()
     if session.seconds_left <= 0:
         return TestResult(test.grade_id, None, test.points, "not graded: out of time")
-    names.update(_stubs(assignment, session))
     outcome = testcell.run_test(test, names)
     if (lost := session.why_lost()) and outcome.score:  # taken for an answer
         text = testcell.plain_text(f"{lost}, so that this test could not be finished")

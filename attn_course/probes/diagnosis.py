@@ -40,7 +40,7 @@ def name_misconceptions(
         records: Everything the test called so far.
         failing: The call that failed.
         right: The oracle's outcome on the failing call, where there is an oracle.
-        tried: Receives the outcomes on the witness calls.
+        tried: The outcomes on the witness calls that are known; receives the others.
     """
     left: list[Misconception] = []
     for candidate in catalogue.of(name):
@@ -54,7 +54,9 @@ def name_misconceptions(
     for number, call in enumerate(catalogue.witness_calls(name)[:_MOST_WITNESSES]):
         if not left:
             break
-        mine = tried[number] = run(function, call)
+        if number not in tried:
+            tried[number] = run(function, call)
+        mine = tried[number]
         left = [c for c in left if agree(mine, known(c.function, call))]
     # An answer that changes from call to call is no catalogued one, whatever it gave just now.
     if left and not agree(failing.outcome, run(function, failing.call)):

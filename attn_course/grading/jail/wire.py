@@ -318,6 +318,14 @@ def _decode_array(node: dict[str, Any], shape: list[int], data: bytes | bytearra
     return array[()] if node.get("scalar") is True and not shape else array
 
 
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+_TO_JSON = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
+_FROM_JSON = json.JSONDecoder(parse_constant=_no_constant)
+
+
 def pack(message: object, hold: Hold | None = None, *, items: int | None = None) -> bytes:
     """The frame of one message, of at most so many ``items`` where the other side counts them.
 
@@ -326,9 +334,8 @@ def pack(message: object, hold: Hold | None = None, *, items: int | None = None)
     """
     buffers: Buffers = []
     node = encode(message, buffers, hold)  # a tree: nothing in it contains itself
-    content = [list(map(len, buffers)), node]
-    text = json.dumps(content, allow_nan=False, check_circular=False, separators=(",", ":"))
-    header, total = text.encode(), sum(map(len, buffers))
+    header = _TO_JSON.encode([list(map(len, buffers)), node]).encode()
+    total = sum(map(len, buffers))
     if items is not None and _more_than(items, header):
         raise WireError(f"message too large: more than {items} items")
     if len(header) > MAX_HEADER or len(buffers) > MAX_BUFFERS:
@@ -395,7 +402,7 @@ def receive(
         raise WireError(f"header with more than {MAX_ITEMS} items")
     body = take(total)
     try:
-        lengths, node = json.loads(header.decode(), parse_constant=_no_constant)
+        lengths, node = _FROM_JSON.decode(header.decode())
     except (TypeError, ValueError, RecursionError):
         raise WireError("header is not JSON, or no pair") from None
     buffers = []  # bytearrays of their own, which a tensor takes as its memory
@@ -406,10 +413,6 @@ def receive(
     if place != total:
         raise WireError("buffers of another length than the header says")
     return decode(node, buffers, resolve, strides=strides)
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(name)
 
 
 def raw(value: Any) -> bytes:

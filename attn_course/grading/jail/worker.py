@@ -55,10 +55,25 @@ def warm_up(modules: Sequence[str]) -> None:
     for name in modules:
         with contextlib.suppress(Exception):  # it may be for those cells alone, outside
             importlib.import_module(name)
+    if "triton" in sys.modules:
+        _launch_a_kernel()
     seed(0)
     # What is here now is never garbage; a collection would write to every page that it looks at.
     gc.collect()
     gc.freeze()
+
+
+def _launch_a_kernel() -> None:
+    """Triton's interpreter imports and wraps most of what it needs at its first launch."""
+    import triton
+    import triton.language as tl
+
+    @triton.jit  # type: ignore[untyped-decorator]
+    def kernel(place: Any) -> None:
+        tl.store(place, 1.0)
+
+    with contextlib.suppress(Exception):  # of a Triton that does not interpret
+        kernel[(1,)](torch.zeros(1))
 
 
 class Worker:
