@@ -83,7 +83,8 @@ def peak_memory(function: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
 
     Counts the storages of every torch operation that are alive at the same time, saved activations
     and the result included, plus whatever NumPy and Python allocate.
-    Scratch memory inside a single torch operation is not seen.
+    Scratch memory inside a single torch operation is not seen. The function is called twice, once
+    for torch's memory and once for the rest.
     """
     return int(_dispatch("peak_memory", function, args, kwargs, {}))
 

@@ -315,12 +315,12 @@ probe.equals(*far_apart(probe), probe.normal(7, 3).double(), 2)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "tiled_attention-memory", "grade": true, "points": 2}
-# 1,024 positions: the table of scores would take 4 MiB, inputs and output a quarter of a MiB each.
+# 768 positions: the table of scores would take 2.25 MiB, inputs and output 192 KiB each.
 probe = probes(tiled_attention=tiled_attention)
-many = torch.zeros(1024, 64)
-probe.memory(many, many, many, 128, below=1_800_000)
+many = torch.zeros(768, 64)
+probe.memory(many, many, many, 128, below=1_400_000)
 ### BEGIN HIDDEN TESTS
-probe.memory(many, many, many, 128, is_causal=True, below=1_800_000)
+probe.memory(many, many, many, 128, is_causal=True, below=1_400_000)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -479,10 +479,10 @@ probe.equals(*parts, *forward_of(*parts), probe.normal(5, 3).double(), 2)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "flash_backward-memory", "grade": true, "points": 1}
-# 1,024 positions: the table of weights would take 4 MiB, each gradient a quarter of a MiB.
+# 768 positions: the table of weights would take 2.25 MiB, each gradient 192 KiB.
 probe = probes(flash_backward=flash_backward)
-many = torch.zeros(1024, 64)
-probe.memory(many, many, many, many, torch.zeros(1024), many, 128, below=2_800_000)
+many = torch.zeros(768, 64)
+probe.memory(many, many, many, many, torch.zeros(768), many, 128, below=2_000_000)
 
 # %% [markdown]
 # ## 5. Repair
