@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -368,6 +369,27 @@ def test_a_misconception_gives_what_it_gives_in_one_process(
     for name, result in here.items():
         assert there[name].score == result.score, (name, there[name].message)
         assert there[name].misconception == result.misconception, name
+
+
+def test_a_diagnosis_asks_the_jail_once_for_the_same_call(
+    zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slug, name = "07_scaled_dot_product", "scaled_dot_product_attention"
+    wrong = next(m for m in misconceptions(slug) if m.of == name and len(m.fails) > 4)
+    asked: Counter[str] = Counter()
+    call = Session.call
+
+    def counted(self: Session, request: dict[str, Any], hold: Any = None) -> Any:
+        if request.get("name") == name and "helper" not in request:
+            asked[repr(request["args"] + [request["kwargs"]])] += 1
+        return call(self, request, hold)
+
+    monkeypatch.setattr(Session, "call", counted)
+    result = through_the_jail(slug, submitted(slug, name, as_cell(slug, wrong)), zygote)
+    failed = [t for t in result.tests if t.grade_id.startswith(name) and t.score == 0]
+    assert len(failed) > 4
+    assert {t.misconception for t in failed} == {wrong.name}
+    assert max(asked.values()) < len(failed), asked.most_common(3)
 
 
 RIGHT_BUT_REFUSED = {"logsumexp_of_torch"}  # the call that the question forbids, by itself

@@ -76,6 +76,18 @@ def test_peak_memory_counts_what_lives_at_once():
     assert student.peak_memory(lambda v: v.view(-1), x) < 0.05 * size
 
 
+def test_peak_memory_holds_nothing_of_its_own_against_many_small_tensors():
+    def one_by_one(v):
+        return [v[i] + 1 for i in range(4000)]
+
+    peak = student.peak_memory(one_by_one, torch.zeros(4000))
+    assert 4000 * 4 < peak < 4000 * 150  # four bytes, and Python's object around them
+
+
+def test_peak_memory_follows_a_storage_that_grows():
+    assert student.peak_memory(lambda: torch.zeros(1).resize_(100_000)) > 390_000
+
+
 def test_peak_memory_sees_saved_activations_and_numpy():
     x = torch.zeros(1000, 256, requires_grad=True)
     size = x.numel() * 4
