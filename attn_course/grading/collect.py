@@ -9,6 +9,7 @@ import re
 import stat
 import zipfile
 import zlib
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from attn_course.exercises.submission import MAX_BYTES, Unreadable, read_file
@@ -138,14 +139,28 @@ def _folder(student: Path, slug: str) -> HandIn:
     submitted = _timestamp(folder / "timestamp.txt")
     notebook, note = folder / f"{slug}.ipynb", ""
     if not notebook.exists() and not notebook.is_symlink():
-        nearby = [folder, *([student] if not folder.is_dir() else [])]
-        others = sorted(p for f in nearby if f.is_dir() for p in f.glob("*.ipynb"))
+        place = folder if folder.is_dir() else student
+        files = [p for p in place.iterdir() if _is_notebook(p.name) or not p.is_dir()]
+        others = [p for p in files if _is_notebook(p.name)]
         if len(others) != 1:
-            why = f"{slug}.ipynb is missing and {len(others)} notebooks of other names are there"
-            data = why if others else None
+            data = _no_notebook(slug, (p.name for p in files))
             return HandIn(student=student.name, data=data, submitted=submitted)
         notebook, note = others[0], f"the file was named {others[0].name}"
     return HandIn(student=student.name, data=_read(notebook), submitted=submitted, note=note)
+
+
+def _is_notebook(name: str) -> bool:
+    return name.lower().endswith(".ipynb") and not name.startswith("._")
+
+
+def _no_notebook(slug: str, files: Iterable[str]) -> str | None:
+    """Why none of these can be taken for the notebook; None where nothing was handed in."""
+    nobodys = ("timestamp.txt", ".DS_Store")
+    names = sorted(name for name in files if name not in nobodys and not name.startswith("._"))
+    if others := [name for name in names if _is_notebook(name)]:
+        why = f"{slug}.ipynb is missing and {len(others)} notebooks of other names are there"
+        return f"{why}: {', '.join(others[:3])}"
+    return f"no notebook was handed in, only {', '.join(names[:3])}" if names else None
 
 
 def _timestamp(path: Path) -> datetime.datetime | None:
@@ -195,12 +210,11 @@ def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn
     """The notebook of one student: the assignment's own name first, its last attempt, else one."""
     first = members[0]
     times = [_time_of(archive, m.info) for m in members if m.file == "timestamp.txt"]
-    notebooks = [member for member in members if member.file.lower().endswith(".ipynb")]
+    notebooks = [member for member in members if _is_notebook(member.file)]
     pattern = re.compile(rf"{re.escape(slug)}(?:-(\d{{1,9}}))?\.ipynb", re.IGNORECASE)
     attempts = [(int(m[1] or 0), n) for n in notebooks if (m := pattern.fullmatch(n.file))]
-    names = ", ".join(sorted(member.file for member in notebooks or members)[:3])
-    content: bytes | str = f"no notebook was handed in, only {names}"
-    note = ""
+    content: bytes | str | None
+    content, note = _no_notebook(slug, (member.file for member in members)), ""
     if attempts:
         best = max(attempts, key=lambda pair: pair[0])[1]
         content = _member(archive, best.info)
@@ -208,8 +222,6 @@ def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn
     elif len(notebooks) == 1:
         content = _member(archive, notebooks[0].info)
         note = f"the file was named {notebooks[0].file}"
-    elif notebooks:
-        content = f"{slug}.ipynb is missing and {len(notebooks)} others are there: {names}"
     return HandIn(
         student=first.student,
         data=content,
