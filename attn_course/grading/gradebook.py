@@ -72,32 +72,42 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
                 time.sleep(0.2)
                 self._book = api.Gradebook(url, course)
         except (SQLAlchemyError, api.InvalidEntry, OSError, ImportError) as error:
-            raise GradebookError(
-                f"the gradebook {self._where} cannot be opened: {_reason(error)}"
-            ) from None
+            raise self._refused("opened", error) from None
         self._session = self._book.db
         self._transaction(lambda: self._save_cells(saved))
 
-    def _transaction(self, work: Callable[[], None]) -> None:
-        from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
+    def _refused(self, done: str, error: Exception) -> GradebookError:
+        """What the database says, in one line, and what to do about it."""
+        from sqlalchemy.exc import OperationalError
+
+        reason = str(getattr(error, "orig", None) or error).strip() or type(error).__name__
+        reason = reason.splitlines()[0]
+        told = "; bring back a copy of it, or name another with --gradebook"
+        if " is locked" in reason:
+            told = "; close the program that holds it (formgrader, or another 'attn-course grade')"
+            told += " and run the same command again"
+        elif done == "opened":
+            told = ""
+        elif isinstance(error, OperationalError) and "no such" not in reason:
+            told = "; what was graded so far is kept: run the same command again to go on"
+        return GradebookError(f"the gradebook {self._where} cannot be {done}: {reason}{told}")
+
+    def _transaction(self, work: Callable[[], Any]) -> Any:
+        from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
         try:
             try:
-                work()
+                found = work()
                 self._session.commit()
             except IntegrityError:  # another run has just written the same rows
                 self._session.rollback()
-                work()
+                found = work()
                 self._session.commit()
+            return found
         except SQLAlchemyError as error:
             with contextlib.suppress(SQLAlchemyError):
                 self._session.rollback()
-            told = "what was graded so far is kept: run the same command again to go on"
-            if not isinstance(error, OperationalError) or "no such" in str(error):
-                told = "bring back a copy of it, or name another with --gradebook"
-            raise GradebookError(
-                f"the gradebook {self._where} cannot be written: {_reason(error)}; {told}"
-            ) from None
+            raise self._refused("used", error) from None
         except BaseException:
             self._session.rollback()
             raise
@@ -274,7 +284,10 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
             for name, cell in self._grade_cells.items()
             if name in self._tests or not tests_only
         }
-        return [self._completed(result, cells) for result in results]
+        found: list[Result] = self._transaction(
+            lambda: [self._completed(result, cells) for result in results]
+        )
+        return found
 
     def _completed(self, result: Result, cells: dict[str, str]) -> Result:
         most = sum(self._points[name] for name in cells)
@@ -341,11 +354,6 @@ def _score(row: Any) -> float | None:
     """As nbgrader counts a grade: a person's score before a test's, and extra credit to it."""
     score: float | None = row.auto_score if row.manual_score is None else row.manual_score
     return None if score is None else score + (row.extra_credit or 0.0)
-
-
-def _reason(error: BaseException) -> str:
-    text = str(getattr(error, "orig", None) or error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
 
 
 def driver_url(url: str) -> str:

@@ -464,19 +464,27 @@ def test_no_such_database_is_one_clear_line(server: str) -> None:
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_locked_database_is_one_clear_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", ["open", "write", "read"])
+def test_a_locked_gradebook_asks_to_close_the_program_that_holds_it(
+    tmp_path: Path, step: str
+) -> None:
     url = f"sqlite:///{tmp_path}/gradebook.db?timeout=0.2"
     one = result("ada", 2.0, 3.0)
+    steps = {
+        "open": lambda book: opened(url).close(),
+        "write": lambda book: book.write(one, handed(one)),
+        "read": lambda book: book.completed([one]),
+    }
     with opened(url) as book:
         other = sqlite3.connect(tmp_path / "gradebook.db")
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(GradebookError, match="database is locked") as caught:
-            book.write(one, handed(one))
+        with pytest.raises(GradebookError, match="database is locked; close the program") as caught:
+            steps[step](book)
         assert len(str(caught.value).splitlines()) == 1
+        assert "run the same command again" in str(caught.value)
         other.rollback()
         other.close()
-        book.write(one, handed(one))
-    assert len(rows(f"sqlite:///{tmp_path}/gradebook.db")["student"]) == 1
+        steps[step](book)
 
 
 def test_without_postgresql_the_test_says_what_to_install(monkeypatch: Any) -> None:
@@ -515,4 +523,17 @@ def test_a_gradebook_of_garbage_is_not_met_with_the_same_command_again(tmp_path:
         with pytest.raises(GradebookError, match="no such table: comment") as caught:
             book.write(result("bob", 2.0, 3.0), handed(result("bob", 2.0, 3.0)))
     assert "again" not in str(caught.value)
+    assert "close" not in str(caught.value)
     assert "bring back a copy" in str(caught.value)
+
+
+def test_a_malformed_gradebook_is_no_locked_one(tmp_path: Path) -> None:
+    path = tmp_path / "gradebook.db"
+    one = result("ada", 2.0, 3.0)
+    with opened(f"sqlite:///{path}") as book:
+        with path.open("r+b") as file:
+            file.write(b"\0" * 4096)
+        with pytest.raises(GradebookError, match="bring back a copy of it") as caught:
+            book.write(one, handed(one))
+    assert "close" not in str(caught.value)
+    assert "again" not in str(caught.value)
