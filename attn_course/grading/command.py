@@ -150,6 +150,13 @@ def grade(
             _say(f"error: graded, but not written: {_explained(error, str(target))}")
     if "-" not in (json_path, csv_path):
         _table(results)
+    written = sum(load_assignment(notebook, slug).manual.values())
+    if gradebook == "none" and written and not settings["tests_only"]:
+        _say(
+            f"the written answers ({written:g} points) are not in these marks nor in their "
+            "maximum, as they are graded in a gradebook: leave --gradebook none out to have them, "
+            "or add --tests-only"
+        )
     if failed:
         return 2
     return 0 if all(result.status == "graded" for result in results) else 1

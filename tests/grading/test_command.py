@@ -91,6 +91,19 @@ def test_a_full_disk_is_named(course: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "[Errno" not in done.output
 
 
+@pytest.mark.parametrize("csv", ["-", "marks.csv"])
+def test_without_a_gradebook_the_points_of_written_answers_are_named(
+    course: Path, monkeypatch: pytest.MonkeyPatch, csv: str
+) -> None:
+    graded(monkeypatch, course)
+    known = ("grade", "submitted", "--assignment", "small", "--csv", csv)
+    [said] = run(*known, "--gradebook", "none").stderr.splitlines()
+    assert "the written answers (4 points) are not in these marks" in said
+    assert "leave --gradebook none out" in said
+    assert run(*known, "--gradebook", "none", "--tests-only").stderr == ""
+    assert run(*known).stderr == ""
+
+
 def test_progress_says_what_an_earlier_run_had_done(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress()
     progress(Result(student="a", assignment="small", status="graded"), 20, 20)
