@@ -60,10 +60,37 @@ def graded_notebook(data: bytes | str | None, result: Result, release: Any) -> b
 def answers_in(page: Path | bytes) -> dict[str, str]:
     """Sources of the cells of an ``autograded`` notebook by grade id; {} where there is none."""
     try:
-        cells = json.loads(page if isinstance(page, bytes) else page.read_bytes())["cells"]
-        return {str(grade_metadata(cell).get("grade_id")): cell_source(cell) for cell in cells}
+        return dict(_sources(json.loads(page if isinstance(page, bytes) else page.read_bytes())))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
+
+
+def untouched_answers(data: bytes, release: Any) -> set[str]:
+    """Grade ids of the written answers that are as released: nbgrader gives them 0 at once.
+
+    There are none where the student added a cell: the answer may stand there.
+
+    Args:
+        data: a notebook as it was collected.
+        release: the released notebook.
+    """
+    given, released = _sources(parse_notebook(data)), _sources(release)
+    ids, texts = {name for name, _ in released}, {"", *(text.strip() for _, text in released)}
+    if any(text.strip() not in texts for name, text in given if name not in ids - {"None"}):
+        return set()
+    written = {
+        meta["grade_id"]
+        for meta in map(grade_metadata, release.cells)
+        if meta.get("grade") and meta.get("solution")
+    }
+    changed = {name for name, _ in {*given} - {*released}}
+    return written.intersection(name for name, _ in given) - changed
+
+
+def _sources(notebook: Any) -> list[tuple[str, str]]:
+    """Grade id ("None" without one) and source of each cell."""
+    cells = [cell for cell in notebook["cells"] if isinstance(cell, dict)]
+    return [(str(grade_metadata(cell).get("grade_id")), cell_source(cell)) for cell in cells]
 
 
 def _matched(given: list[Cell], templates: dict[str, Cell]) -> list[Cell]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from attn_course.exercises.assignment import TestResult, grade_metadata, load_assignment
 from attn_course.exercises.release import prepared
-from attn_course.grading.autograded import answers_in, graded_notebook
+from attn_course.grading.autograded import answers_in, graded_notebook, untouched_answers
 from attn_course.grading.collect import HandIn
 from attn_course.grading.course import late_penalty, open_course
 from attn_course.grading.exports import write_text
@@ -232,12 +232,14 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
         keys = {"assignment_id": submission.id, "notebook_id": self._notebook.id}
         flag = {} if result.status == "graded" else {"flagged": True}  # a person's own stays
         sheet = self._row(api.SubmittedNotebook, keys, **flag)
-        self._write_grades(result, sheet, changed)
+        scores = {test.grade_id: test.score for test in result.tests}
+        if result.score is not None and isinstance(hand_in.data, bytes):
+            scores |= dict.fromkeys(untouched_answers(hand_in.data, self._release), 0.0)
+        self._write_grades(scores, sheet, changed)
         self._write_comments(sheet)
         sheet.late_submission_penalty = self._penalty(submission, sheet, hand_in)
 
-    def _write_grades(self, result: Result, sheet: Any, changed: set[str]) -> None:
-        scores = {test.grade_id: test.score for test in result.tests}
+    def _write_grades(self, scores: dict[str, float | None], sheet: Any, changed: set[str]) -> None:
         known = {grade.cell_id: grade for grade in sheet.grades}
         for name, cell in self._grade_cells.items():
             score = scores.get(name)
@@ -247,7 +249,8 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
                 grade = self._api.Grade(cell_id=cell)
                 sheet.grades.append(grade)
             elif grade.manual_score is not None:  # it stays, and was perhaps for something else
-                manual = grade.needs_manual_grade or grade.auto_score != score or name in changed
+                differs = name in self._tests and grade.auto_score != score
+                manual = grade.needs_manual_grade or differs or name in changed
             grade.auto_score, grade.needs_manual_grade = score, manual
 
     def _write_comments(self, sheet: Any) -> None:
@@ -310,7 +313,9 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
             test = automatic.get(name)
             score = _score(grades[cell])
             if test is None and (name not in self._tests or score is not None):
-                test = TestResult(name, score, self._points[name], said.pop(name, ""))
+                blank = grades[cell].auto_score is not None
+                told = said.pop(name, "This answer was left as it was released." if blank else "")
+                test = TestResult(name, score, self._points[name], told)
             elif test is not None and score != test.score:
                 told = f"{test.message}\nA person set this score.".strip()
                 test = dataclasses.replace(test, score=score, message=told)

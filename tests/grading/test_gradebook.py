@@ -4,6 +4,7 @@ import concurrent.futures
 import csv
 import datetime
 import functools
+import json
 import os
 import socket
 import sqlite3
@@ -16,8 +17,10 @@ import classroom
 import postgres
 import pytest
 from nbgrader import api
+from nbgrader.coursedir import CourseDirectory
 from sqlalchemy import event, inspect, text
 
+from attn_course.exercises.release import prepared
 from attn_course.exercises.testcell import TestResult as One
 from attn_course.grading.collect import HandIn
 from attn_course.grading.course import tools_on_path
@@ -410,6 +413,44 @@ def test_an_answer_that_changed_after_it_was_graded_is_shown_again(
     assert not waits()
     hand_in("My second answer.")
     assert waits()
+
+
+def test_an_answer_left_as_released_is_nothing_at_once_and_a_persons_points_stay(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/gradebook.db"
+    release = json.loads(classroom.as_bytes(prepared(NOTEBOOK, "small", CourseDirectory())[1]))
+
+    def hand_in(text: str | None, one: Result) -> Result:
+        data = classroom.answered({} if text is None else {"report": text}, release)
+        with GradebookWriter(url, NOTEBOOK, "small", tmp_path) as writer:
+            writer.write(one, HandIn(student=one.student, data=data))
+            return writer.completed([one])[0]
+
+    def set_points(student: str, points: float) -> None:
+        book = api.Gradebook(url)
+        report = book.find_grade("report", "small", "small", student)
+        report.manual_score, report.needs_manual_grade = points, False
+        book.db.commit()
+        book.close()
+
+    ada = result("ada", 2.0, 3.0)
+    found = hand_in(None, ada)
+    assert (found.score, found.max_score, found.pending) == (5.0, 9.0, ())
+    assert (found.tests[-1].score, found.tests[-1].message) == (
+        0.0,
+        "This answer was left as it was released.",
+    )
+    assert hand_in("My answer.", ada).pending == ("report",)
+    set_points("ada", 3.0)
+    found = hand_in(None, ada)
+    assert (found.score, found.notes) == (8.0, (f"report{CHANGED}",))
+    hand_in(None, result("bob", 2.0, 3.0))
+    set_points("bob", 1.0)
+    found = hand_in(None, result("bob", 2.0, 3.0))
+    assert (found.score, found.notes) == (6.0, ())
+    lost = result("lost", None, None, status="timeout", tests=())
+    assert hand_in(None, lost).score is None, "never a zero"
 
 
 def test_a_failed_write_leaves_no_half_submission(url: str, monkeypatch: Any) -> None:
