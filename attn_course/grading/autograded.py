@@ -66,31 +66,23 @@ def answers_in(page: Path | bytes) -> dict[str, str]:
 
 
 def untouched_answers(data: bytes, release: Any) -> set[str]:
-    """Grade ids of the written answers that are as released: nbgrader gives them 0 at once.
+    """Grade ids of a notebook's written answers that are as released: nbgrader gives them 0.
 
     There are none where the student added a cell: the answer may stand there.
-
-    Args:
-        data: a notebook as it was collected.
-        release: the released notebook.
     """
     given, released = _sources(parse_notebook(data)), _sources(release)
-    ids, texts = {name for name, _ in released}, {"", *(text.strip() for _, text in released)}
-    if any(text.strip() not in texts for name, text in given if name not in ids - {"None"}):
+    new, ids = given - released, dict(released).keys() - {"None"}
+    if any(text.strip() for name, text in new if name not in ids):
         return set()
-    written = {
-        meta["grade_id"]
-        for meta in map(grade_metadata, release.cells)
-        if meta.get("grade") and meta.get("solution")
-    }
-    changed = {name for name, _ in {*given} - {*released}}
-    return written.intersection(name for name, _ in given) - changed
+    metas = map(grade_metadata, release.cells)
+    written = {meta["grade_id"] for meta in metas if meta.get("grade") and meta.get("solution")}
+    return written & dict(given).keys() - dict(new).keys()
 
 
-def _sources(notebook: Any) -> list[tuple[str, str]]:
+def _sources(notebook: Any) -> set[tuple[str, str]]:
     """Grade id ("None" without one) and source of each cell."""
     cells = [cell for cell in notebook["cells"] if isinstance(cell, dict)]
-    return [(str(grade_metadata(cell).get("grade_id")), cell_source(cell)) for cell in cells]
+    return {(str(grade_metadata(cell).get("grade_id")), cell_source(cell)) for cell in cells}
 
 
 def _matched(given: list[Cell], templates: dict[str, Cell]) -> list[Cell]:
@@ -113,16 +105,15 @@ def _matched(given: list[Cell], templates: dict[str, Cell]) -> list[Cell]:
 
 def _restore(cells: list[Cell], templates: dict[str, Cell]) -> None:
     """Put back what is gone, each cell behind the one that precedes it in the assignment."""
-    order = list(templates)
-    for place, name in enumerate(order):
-        present = {grade_metadata(cell).get("grade_id"): i for i, cell in enumerate(cells)}
-        if name in present:
-            continue
-        cell = _instructors(templates[name])
-        if grade_metadata(cell).get("solution"):
-            cell["source"] = f"# {_LOST}" if cell["cell_type"] == "code" else _LOST
-        before = [present[other] for other in order[:place] if other in present]
-        cells.insert(max(before, default=-1) + 1, cell)
+    before = None
+    for name, template in templates.items():
+        names = [None, *(grade_metadata(cell).get("grade_id") for cell in cells)]
+        if name not in names:
+            cell = _instructors(template)
+            if grade_metadata(cell).get("solution"):
+                cell["source"] = f"# {_LOST}" if cell["cell_type"] == "code" else _LOST
+            cells.insert(names.index(before), cell)
+        before = name
 
 
 def _instructors(template: Cell) -> Cell:

@@ -98,10 +98,7 @@ def grade(
     """
     journal = root / ".attn-grading" / f"{exports.file_name(slug)}.jsonl"
     try:
-        if csv_form not in exports.FORMS:
-            raise CollectError(
-                f"--csv-form: expected one of {', '.join(exports.FORMS)}, got {csv_form!r}"
-            )
+        exports.to_csv([], slug, form=csv_form)  # an unknown form is refused before the grading
         hand_ins = collect(submissions, slug)
         notebook = instructor_notebook(slug, root, source)
         if not settings["sandbox"]:
@@ -179,8 +176,7 @@ def precheck(
     rows: list[dict[str, Any]] = []
     for item in hand_ins:
         status, reason, found = look_at(item.data, assignment)
-        notes = [*filter(None, [item.note, "late" if item.late else ""])]
-        notes += found.notes if found else ()
+        notes = [*item.notes, *(found.notes if found else ())]
         ready = "ready" if status == "graded" else status
         who = {"student": item.student, "name": item.name}
         rows.append({**who, "status": ready, "reason": reason, "notes": notes})
