@@ -47,11 +47,11 @@ def fail(message: str, *, code: int = 2) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _need(module: str, extra: str) -> None:
+def _need(module: str, install: str = "'attn-course[grading]'") -> None:
     from importlib.util import find_spec
 
     if find_spec(module) is None:
-        fail(f"this needs {module}: pip install 'attn-course[{extra}]'")
+        fail(f"this needs {module}: pip install {install}")
 
 
 def _cores() -> int:
@@ -81,8 +81,8 @@ def exercises_build(
     if check:
         exercises_check(slugs)
         return
-    _need("jupytext", "dev")
-    _need("nbgrader", "grading")
+    _need("nbgrader")  # its extra brings jupytext too
+    _need("jupytext", "jupytext")
     from attn_course.exercises.release import ReleaseError, build_releases
 
     root, chosen = _checkout(slugs)
@@ -97,8 +97,8 @@ def exercises_build(
 @exercises.command("check")
 def exercises_check(slugs: Slugs = None) -> None:
     """Fail when a committed release differs from its source or gives something away."""
-    _need("jupytext", "dev")
-    _need("nbgrader", "grading")
+    _need("nbgrader")  # its extra brings jupytext too
+    _need("jupytext", "jupytext")
     from attn_course.exercises.release import ReleaseError, check_releases
 
     root, chosen = _checkout(slugs)
@@ -117,7 +117,7 @@ def exercises_check(slugs: Slugs = None) -> None:
 def exercises_list() -> None:
     """List the exercise sets of this checkout with their functions and points."""
     root, chosen = _checkout(None)  # where there is none, no package would help
-    _need("jupytext", "dev")
+    _need("jupytext", "jupytext")
     from attn_course.exercises.source import read_exercise, solution_names
 
     for slug in chosen:
@@ -204,7 +204,7 @@ def grade(
     ] = False,
 ) -> None:
     """Grade a class safely: every submission in a jail, every verdict outside it."""
-    _need("nbgrader", "grading")
+    _need("nbgrader")
     from attn_course.grading.command import grade as grade_submissions
 
     raise typer.Exit(
@@ -243,7 +243,7 @@ def precheck(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List what is wrong with the files of a class; runs nothing and needs no jail."""
-    _need("nbformat", "grading")
+    _need("nbformat")
     from attn_course.grading.command import precheck as look
 
     raise typer.Exit(

@@ -60,10 +60,29 @@ def graded_notebook(data: bytes | str | None, result: Result, release: Any) -> b
 def answers_in(page: Path | bytes) -> dict[str, str]:
     """Sources of the cells of an ``autograded`` notebook by grade id; {} where there is none."""
     try:
-        cells = json.loads(page if isinstance(page, bytes) else page.read_bytes())["cells"]
-        return {str(grade_metadata(cell).get("grade_id")): cell_source(cell) for cell in cells}
+        return dict(_sources(json.loads(page if isinstance(page, bytes) else page.read_bytes())))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
+
+
+def untouched_answers(data: bytes, release: Any) -> set[str]:
+    """Grade ids of a notebook's written answers that are as released: nbgrader gives them 0.
+
+    There are none where the student added a cell: the answer may stand there.
+    """
+    given, released = _sources(parse_notebook(data)), _sources(release)
+    new, ids = given - released, dict(released).keys() - {"None"}
+    if any(text.strip() for name, text in new if name not in ids):
+        return set()
+    metas = map(grade_metadata, release.cells)
+    written = {meta["grade_id"] for meta in metas if meta.get("grade") and meta.get("solution")}
+    return written & dict(given).keys() - dict(new).keys()
+
+
+def _sources(notebook: Any) -> set[tuple[str, str]]:
+    """Grade id ("None" without one) and source of each cell."""
+    cells = [cell for cell in notebook["cells"] if isinstance(cell, dict)]
+    return {(str(grade_metadata(cell).get("grade_id")), cell_source(cell)) for cell in cells}
 
 
 def _matched(given: list[Cell], templates: dict[str, Cell]) -> list[Cell]:
@@ -86,16 +105,15 @@ def _matched(given: list[Cell], templates: dict[str, Cell]) -> list[Cell]:
 
 def _restore(cells: list[Cell], templates: dict[str, Cell]) -> None:
     """Put back what is gone, each cell behind the one that precedes it in the assignment."""
-    order = list(templates)
-    for place, name in enumerate(order):
-        present = {grade_metadata(cell).get("grade_id"): i for i, cell in enumerate(cells)}
-        if name in present:
-            continue
-        cell = _instructors(templates[name])
-        if grade_metadata(cell).get("solution"):
-            cell["source"] = f"# {_LOST}" if cell["cell_type"] == "code" else _LOST
-        before = [present[other] for other in order[:place] if other in present]
-        cells.insert(max(before, default=-1) + 1, cell)
+    before = None
+    for name, template in templates.items():
+        names = [None, *(grade_metadata(cell).get("grade_id") for cell in cells)]
+        if name not in names:
+            cell = _instructors(template)
+            if grade_metadata(cell).get("solution"):
+                cell["source"] = f"# {_LOST}" if cell["cell_type"] == "code" else _LOST
+            cells.insert(names.index(before), cell)
+        before = name
 
 
 def _instructors(template: Cell) -> Cell:

@@ -1,6 +1,5 @@
 """Find the submissions: nbgrader's folders, one notebook, or a zip of Canvas or Moodle."""
 
-import contextlib
 import dataclasses
 import datetime
 import hashlib
@@ -9,6 +8,7 @@ import re
 import stat
 import zipfile
 import zlib
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from attn_course.exercises.submission import MAX_BYTES, Unreadable, read_file
@@ -56,6 +56,11 @@ class HandIn:
     note: str = ""
     name: str = ""
     place: str = ""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person may want to know of it."""
+        return tuple(filter(None, (self.note, "late" if self.late else "")))
 
 
 def collect(source: Path, slug: str) -> list[HandIn]:
@@ -130,39 +135,47 @@ def _readable(student: Path, slug: str) -> HandIn:
 def _folder(student: Path, slug: str) -> HandIn:
     """One student's folder in nbgrader's layout; one notebook of another name is taken for it."""
     folder = student / slug
-    if student.is_symlink():
-        why = "the student's folder is a symbolic link, which could lead to anyone's work"
-        return HandIn(student=student.name, data=why)
-    if folder.is_symlink():
-        return HandIn(student=student.name, data=f"{slug}: it is a symbolic link, not a folder")
-    submitted = _timestamp(folder / "timestamp.txt")
+    for link in (student, folder):
+        if link.is_symlink():
+            why = f"{link.name}: it is a symbolic link, which could lead to anyone's work"
+            return HandIn(student=student.name, data=why)
+    submitted = _time(_read(folder / "timestamp.txt"))
     notebook, note = folder / f"{slug}.ipynb", ""
     if not notebook.exists() and not notebook.is_symlink():
-        nearby = [folder, *([student] if not folder.is_dir() else [])]
-        others = sorted(p for f in nearby if f.is_dir() for p in f.glob("*.ipynb"))
+        place = folder if folder.is_dir() else student
+        files = [p for p in place.iterdir() if _is_notebook(p.name) or not p.is_dir()]
+        others = [p for p in files if _is_notebook(p.name)]
         if len(others) != 1:
-            why = f"{slug}.ipynb is missing and {len(others)} notebooks of other names are there"
-            data = why if others else None
+            data = _no_notebook(slug, (p.name for p in files))
             return HandIn(student=student.name, data=data, submitted=submitted)
         notebook, note = others[0], f"the file was named {others[0].name}"
     return HandIn(student=student.name, data=_read(notebook), submitted=submitted, note=note)
 
 
-def _timestamp(path: Path) -> datetime.datetime | None:
-    """nbgrader's time of collection, as naive UTC."""
-    try:
-        return _parse_time(read_file(path).decode())
-    except (Unreadable, ValueError):
+def _is_notebook(name: str) -> bool:
+    return name.lower().endswith(".ipynb") and not name.startswith("._")
+
+
+def _no_notebook(slug: str, files: Iterable[str]) -> str | None:
+    """Why none of these can be taken for the notebook; None where nothing was handed in."""
+    nobodys = ("timestamp.txt", ".DS_Store")
+    names = sorted(name for name in files if name not in nobodys and not name.startswith("._"))
+    if others := [name for name in names if _is_notebook(name)]:
+        why = f"{slug}.ipynb is missing and {len(others)} notebooks of other names are there"
+        return f"{why}: {', '.join(others[:3])}"
+    return f"no notebook was handed in, only {', '.join(names[:3])}" if names else None
+
+
+def _time(data: bytes | str) -> datetime.datetime | None:
+    """nbgrader's time of collection, as naive UTC; None for a file that holds none."""
+    if isinstance(data, str):
         return None
-
-
-def _parse_time(text: str) -> datetime.datetime:
-    text = re.sub(r"\s*UTC$", "+00:00", text.strip()[:64])
-    found = datetime.datetime.fromisoformat(text)
     try:
+        text = re.sub(r"\s*UTC$", "+00:00", data.decode().strip()[:64])
+        found = datetime.datetime.fromisoformat(text)
         return found.astimezone(datetime.UTC).replace(tzinfo=None) if found.tzinfo else found
-    except OverflowError as error:  # the first or the last day of the calendar
-        raise ValueError(str(error)) from None
+    except (ValueError, OverflowError):  # the latter: the first or the last day of the calendar
+        return None
 
 
 def _archive(source: Path, slug: str) -> list[HandIn]:
@@ -175,8 +188,7 @@ def _archive(source: Path, slug: str) -> list[HandIn]:
             path = PurePosixPath(info.filename)
             if path.name.startswith("._") or {"__MACOSX", ".ipynb_checkpoints"} & set(path.parts):
                 continue
-            member = _platform_name(path, slug, info)
-            if member is not None:
+            if member := _platform_name(path, slug, info):
                 by_student.setdefault(member.student, []).append(member)
         return [_best(archive, slug, found) for found in by_student.values()]
 
@@ -194,13 +206,12 @@ class _Member:
 def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn:
     """The notebook of one student: the assignment's own name first, its last attempt, else one."""
     first = members[0]
-    times = [_time_of(archive, m.info) for m in members if m.file == "timestamp.txt"]
-    notebooks = [member for member in members if member.file.lower().endswith(".ipynb")]
+    times = [_time(_member(archive, m.info)) for m in members if m.file == "timestamp.txt"]
+    notebooks = [member for member in members if _is_notebook(member.file)]
     pattern = re.compile(rf"{re.escape(slug)}(?:-(\d{{1,9}}))?\.ipynb", re.IGNORECASE)
     attempts = [(int(m[1] or 0), n) for n in notebooks if (m := pattern.fullmatch(n.file))]
-    names = ", ".join(sorted(member.file for member in notebooks or members)[:3])
-    content: bytes | str = f"no notebook was handed in, only {names}"
-    note = ""
+    content: bytes | str | None
+    content, note = _no_notebook(slug, (member.file for member in members)), ""
     if attempts:
         best = max(attempts, key=lambda pair: pair[0])[1]
         content = _member(archive, best.info)
@@ -208,8 +219,6 @@ def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn
     elif len(notebooks) == 1:
         content = _member(archive, notebooks[0].info)
         note = f"the file was named {notebooks[0].file}"
-    elif notebooks:
-        content = f"{slug}.ipynb is missing and {len(notebooks)} others are there: {names}"
     return HandIn(
         student=first.student,
         data=content,
@@ -221,13 +230,6 @@ def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn
     )
 
 
-def _time_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> datetime.datetime | None:
-    data = _member(archive, info)
-    with contextlib.suppress(ValueError):
-        return _parse_time(data.decode()) if isinstance(data, bytes) else None
-    return None
-
-
 def check_archive(members: list[zipfile.ZipInfo], name: str) -> None:
     """Refuse a zip that would escape its folder or fill the memory.
 
@@ -236,15 +238,13 @@ def check_archive(members: list[zipfile.ZipInfo], name: str) -> None:
     """
     if len(members) > MAX_MEMBERS:
         raise CollectError(f"{name}: refused: {len(members)} members, the limit is {MAX_MEMBERS}")
-    total = 0
     for info in members:
         path = PurePosixPath(info.filename.replace("\\", "/"))
         if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", info.filename):
             raise CollectError(f"{name}: refused: the member {info.filename!r} leaves the zip")
         if stat.S_ISLNK(info.external_attr >> 16):
             raise CollectError(f"{name}: refused: the member {info.filename!r} is a link")
-        total += info.file_size
-    if total > MAX_TOTAL:
+    if (total := sum(info.file_size for info in members)) > MAX_TOTAL:
         raise CollectError(
             f"{name}: refused: it unpacks to {total >> 20} MiB, as a zip bomb does; "
             f"the limit is {MAX_TOTAL >> 20}"

@@ -98,10 +98,7 @@ def grade(
     """
     journal = root / ".attn-grading" / f"{exports.file_name(slug)}.jsonl"
     try:
-        if csv_form not in exports.FORMS:
-            raise CollectError(
-                f"--csv-form: expected one of {', '.join(exports.FORMS)}, got {csv_form!r}"
-            )
+        exports.to_csv([], slug, form=csv_form)  # an unknown form is refused before the grading
         hand_ins = collect(submissions, slug)
         notebook = instructor_notebook(slug, root, source)
         if not settings["sandbox"]:
@@ -150,6 +147,13 @@ def grade(
             _say(f"error: graded, but not written: {_explained(error, str(target))}")
     if "-" not in (json_path, csv_path):
         _table(results)
+    written = sum(load_assignment(notebook, slug).manual.values())
+    if gradebook == "none" and written and not settings["tests_only"]:
+        _say(
+            f"the written answers ({written:g} points) are not in these marks nor in their "
+            "maximum, as they are graded in a gradebook: leave --gradebook none out to have them, "
+            "or add --tests-only"
+        )
     if failed:
         return 2
     return 0 if all(result.status == "graded" for result in results) else 1
@@ -172,8 +176,7 @@ def precheck(
     rows: list[dict[str, Any]] = []
     for item in hand_ins:
         status, reason, found = look_at(item.data, assignment)
-        notes = [*filter(None, [item.note, "late" if item.late else ""])]
-        notes += found.notes if found else ()
+        notes = [*item.notes, *(found.notes if found else ())]
         ready = "ready" if status == "graded" else status
         who = {"student": item.student, "name": item.name}
         rows.append({**who, "status": ready, "reason": reason, "notes": notes})

@@ -1,6 +1,5 @@
 """Results in the forms that other programs read: JSON, Gradescope, CSV."""
 
-import contextlib
 import csv
 import hashlib
 import io
@@ -63,7 +62,6 @@ def write_gradescope(results: Sequence[Result], path: Path) -> None:
     if len(results) == 1 and path.suffix == ".json":
         write_text(path, json.dumps(to_gradescope(results[0]), indent=2))
         return
-    path.mkdir(parents=True, exist_ok=True)
     names = file_names(result.student for result in results)
     for result in results:
         target = path / f"{names[result.student]}.json"
@@ -85,7 +83,7 @@ def to_csv(results: Sequence[Result], assignment: str, *, form: str = "plain") -
         ValueError: an unknown form.
     """
     if form not in FORMS:
-        raise ValueError(f"form: expected one of {', '.join(FORMS)}, got {form!r}")
+        raise ValueError(f"csv form: expected one of {', '.join(FORMS)}, got {form!r}")
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
     most = results[0].max_score if results else 0.0
@@ -107,13 +105,13 @@ def to_csv(results: Sequence[Result], assignment: str, *, form: str = "plain") -
             late = "late" if "late" in r.notes else ""
             marks = [mark, whole, " ".join(r.pending), late, f"{r.late_penalty:g}"]
             cells = [r.student, r.name, assignment, *marks, r.status, r.reason]
-            rows.writerow([_inert(cell) for cell in cells])
         elif form == "canvas":
-            rows.writerow([*map(_inert, (name, r.student, "", "", "")), final])
+            cells = [name, r.student, "", "", "", final]
         else:
             who = f"Participant {r.student}" if r.student.isdigit() else r.student
             said = escape(_short(r), quote=False)  # Moodle shows it as HTML
-            rows.writerow([_inert(who), _inert(r.name), final, whole, "", _inert(said)])
+            cells = [who, r.name, final, whole, "", said]
+        rows.writerow(map(_inert, cells))
     return out.getvalue()
 
 
@@ -162,7 +160,5 @@ def write_text(path: Path, text: str | bytes) -> None:
     try:
         partial.write_bytes(text.encode() if isinstance(text, str) else text)
         partial.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise
+    finally:
+        partial.unlink(missing_ok=True)

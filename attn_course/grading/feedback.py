@@ -30,26 +30,22 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; bas
 
 def feedback_page(result: Result) -> str:
     """The page of one student as HTML."""
-    title = f"{result.assignment}: feedback for {result.student}"
-    parts = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>",
-        f"<h1>{escape(title)}</h1>",
-        _summary(result),
-    ]
-    parts += [_section(test) for test in result.tests]
+    title = escape(f"{result.assignment}: feedback for {result.student}")
+    sections = [_summary(result), *map(_section, result.tests)]
     for name, comment in result.comments.items():
-        parts.append(f"<section><h2>{escape(name)}</h2><pre>{escape(comment)}</pre></section>")
-    seen = "" if result.sandboxed else " Graded without a sandbox."
-    parts += [
-        f"</main><footer>Random inputs were drawn from seed {result.seed}: set "
-        f"<code>ATTN_COURSE_SEED={result.seed}</code> to draw them again.{seen}</footer>",
-        "</body></html>",
-    ]
-    return "\n".join(parts)
+        sections.append(f"<section><h2>{escape(name)}</h2><pre>{escape(comment)}</pre></section>")
+    text = "\n".join(sections)
+    unsafe = "" if result.sandboxed else " Graded without a sandbox."
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title><style>{STYLE}</style></head><body><main>
+<h1>{title}</h1>
+{text}
+</main><footer>Random inputs were drawn from seed {result.seed}: set
+<code>ATTN_COURSE_SEED={result.seed}</code> to draw them again.{unsafe}</footer>
+</body></html>"""
 
 
 def _summary(result: Result) -> str:
@@ -85,7 +81,7 @@ def _section(test: TestResult) -> str:
 
 def write_feedback(
     results: Sequence[Result], target: Path, places: Mapping[str, str] | None = None
-) -> list[str]:
+) -> None:
     """Write a page for everyone: ``<student>/<assignment>.html`` in a folder, or a zip.
 
     Args:
@@ -93,22 +89,16 @@ def write_feedback(
         target: a folder, created when missing, or the name of a zip to write.
         places: how the learning platform begins the names of a student's files: in a zip so named
             it finds whose page it is.
-
-    Returns:
-        The names of the files, in the order of the results.
     """
     folders = file_names(result.student for result in results)
     file = f"{file_name(results[0].assignment)}.html" if results else ""
-    pages = {f"{folders[result.student]}/{file}": feedback_page(result) for result in results}
     if target.suffix != ".zip":
-        for name, page in pages.items():
-            write_text(target / name, page)
-        return list(pages)
+        for result in results:
+            write_text(target / folders[result.student] / file, feedback_page(result))
+        return
     packed = io.BytesIO()
-    known = places or {}
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for (name, page), result in zip(pages.items(), results, strict=True):
-            place = known.get(result.student, "")
-            archive.writestr(f"{place}{file}" if place else name, page)
+        for result in results:
+            place = (places or {}).get(result.student) or f"{folders[result.student]}/"
+            archive.writestr(place + file, feedback_page(result))
     write_text(target, packed.getvalue())
-    return list(pages)

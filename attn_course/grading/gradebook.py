@@ -16,7 +16,7 @@ from typing import Any
 
 from attn_course.exercises.assignment import TestResult, grade_metadata, load_assignment
 from attn_course.exercises.release import prepared
-from attn_course.grading.autograded import answers_in, graded_notebook
+from attn_course.grading.autograded import answers_in, graded_notebook, untouched_answers
 from attn_course.grading.collect import HandIn
 from attn_course.grading.course import late_penalty, open_course
 from attn_course.grading.exports import write_text
@@ -56,7 +56,7 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
         self._course = open_course(root or Path.cwd())
         saved, self._release = prepared(notebook, slug, self._course)
         url = driver_url(url or self._course.db_url)
-        self._where = _without_password(url)
+        self._where = re.sub("(://[^:/@]*):.*@", r"\1:***@", url)  # without a password
         self.path: Path | None = None  # of a gradebook that is a file
         if url.startswith("sqlite:///"):
             # nbgrader's commands run in the course's folder
@@ -72,14 +72,28 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
                 time.sleep(0.2)
                 self._book = api.Gradebook(url, course)
         except (SQLAlchemyError, api.InvalidEntry, OSError, ImportError) as error:
-            raise GradebookError(
-                f"the gradebook {self._where} cannot be opened: {_reason(error)}"
-            ) from None
+            raise self._refused("opened", error) from None
         self._session = self._book.db
         self._transaction(lambda: self._save_cells(saved))
 
+    def _refused(self, done: str, error: Exception) -> GradebookError:
+        """What the database says, in one line, and what to do about it."""
+        from sqlalchemy.exc import OperationalError
+
+        reason = str(getattr(error, "orig", None) or error).strip() or type(error).__name__
+        reason = reason.splitlines()[0]
+        told = "; bring back a copy of it, or name another with --gradebook"
+        if " is locked" in reason:
+            told = "; close the program that holds it (formgrader, or another 'attn-course grade')"
+            told += " and run the same command again"
+        elif done == "opened":
+            told = ""
+        elif isinstance(error, OperationalError) and "no such" not in reason:
+            told = "; what was graded so far is kept: run the same command again to go on"
+        return GradebookError(f"the gradebook {self._where} cannot be {done}: {reason}{told}")
+
     def _transaction(self, work: Callable[[], None]) -> None:
-        from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
+        from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
         try:
             try:
@@ -92,12 +106,7 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
         except SQLAlchemyError as error:
             with contextlib.suppress(SQLAlchemyError):
                 self._session.rollback()
-            told = "what was graded so far is kept: run the same command again to go on"
-            if not isinstance(error, OperationalError) or "no such" in str(error):
-                told = "bring back a copy of it, or name another with --gradebook"
-            raise GradebookError(
-                f"the gradebook {self._where} cannot be written: {_reason(error)}; {told}"
-            ) from None
+            raise self._refused("used", error) from None
         except BaseException:
             self._session.rollback()
             raise
@@ -146,10 +155,9 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
 
         api, meta, kind = self._api, grade_metadata(cell), {"cell_type": cell.cell_type}
         rows: list[tuple[Any, dict[str, Any]]] = []
-        if utils.is_grade(cell):
-            rows.append((api.GradeCell, {"max_score": float(meta["points"]), **kind}))
-        if utils.is_task(cell):
-            rows.append((api.TaskCell, {"max_score": float(meta["points"]), **kind}))
+        if utils.is_grade(cell) or utils.is_task(cell):
+            model = api.GradeCell if utils.is_grade(cell) else api.TaskCell
+            rows.append((model, {"max_score": float(meta["points"]), **kind}))
         if utils.is_solution(cell):
             rows.append((api.SolutionCell, {}))
         if rows or utils.is_locked(cell):
@@ -163,10 +171,8 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
         Raises:
             GradebookError: there is such a score or comment.
         """
-        for model, entered in (
-            (self._api.Grade, "manual_score"),
-            (self._api.Comment, "manual_comment"),
-        ):
+        api = self._api
+        for model, entered in ((api.Grade, "manual_score"), (api.Comment, "manual_comment")):
             rows = self._session.query(model).filter_by(cell_id=cell.id)
             if rows.filter(getattr(model, entered).is_not(None)).count():
                 raise GradebookError(
@@ -222,12 +228,14 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
         keys = {"assignment_id": submission.id, "notebook_id": self._notebook.id}
         flag = {} if result.status == "graded" else {"flagged": True}  # a person's own stays
         sheet = self._row(api.SubmittedNotebook, keys, **flag)
-        self._write_grades(result, sheet, changed)
+        self._write_grades(result, hand_in, sheet, changed)
         self._write_comments(sheet)
         sheet.late_submission_penalty = self._penalty(submission, sheet, hand_in)
 
-    def _write_grades(self, result: Result, sheet: Any, changed: set[str]) -> None:
+    def _write_grades(self, result: Result, hand_in: HandIn, sheet: Any, changed: set[str]) -> None:
         scores = {test.grade_id: test.score for test in result.tests}
+        if result.score is not None and isinstance(hand_in.data, bytes):
+            scores |= dict.fromkeys(untouched_answers(hand_in.data, self._release), 0.0)
         known = {grade.cell_id: grade for grade in sheet.grades}
         for name, cell in self._grade_cells.items():
             score = scores.get(name)
@@ -237,7 +245,8 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
                 grade = self._api.Grade(cell_id=cell)
                 sheet.grades.append(grade)
             elif grade.manual_score is not None:  # it stays, and was perhaps for something else
-                manual = grade.needs_manual_grade or grade.auto_score != score or name in changed
+                differs = name in self._tests and grade.auto_score != score
+                manual = grade.needs_manual_grade or differs or name in changed
             grade.auto_score, grade.needs_manual_grade = score, manual
 
     def _write_comments(self, sheet: Any) -> None:
@@ -269,12 +278,11 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
             results: what the grader found.
             tests_only: leave written answers out, and their points.
         """
-        cells = {
-            name: cell
-            for name, cell in self._grade_cells.items()
-            if name in self._tests or not tests_only
-        }
-        return [self._completed(result, cells) for result in results]
+        wanted = self._tests if tests_only else self._grade_cells.keys()
+        cells = {name: cell for name, cell in self._grade_cells.items() if name in wanted}
+        found: list[Result] = []
+        self._transaction(lambda: found.extend(self._completed(one, cells) for one in results))
+        return found
 
     def _completed(self, result: Result, cells: dict[str, str]) -> Result:
         most = sum(self._points[name] for name in cells)
@@ -285,25 +293,22 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
             return dataclasses.replace(result, max_score=most)
         submission = sheet.assignment
         grades = {grade.cell_id: grade for grade in sheet.grades}
-        comments = {comment.cell_id: comment for comment in sheet.comments}
-        said = {
-            name: comments[cell].manual_comment
-            for name, cell in self._commented_cells.items()
-            if cell in comments and comments[cell].manual_comment
-        }
+        said = {one.name: one.manual_comment for one in sheet.comments if one.manual_comment}
         automatic = {test.grade_id: test for test in result.tests}
         tests = []
         for name, cell in cells.items():
-            test = automatic.get(name)
-            score = _score(grades[cell])
+            test, score = automatic.get(name), _score(grades[cell])
             if test is None and (name not in self._tests or score is not None):
-                test = TestResult(name, score, self._points[name], said.pop(name, ""))
+                blank = grades[cell].auto_score is not None
+                told = said.pop(name, "This answer was left as it was released." if blank else "")
+                test = TestResult(name, score, self._points[name], told)
             elif test is not None and score != test.score:
                 told = f"{test.message}\nA person set this score.".strip()
                 test = dataclasses.replace(test, score=score, message=told)
             if test is not None:
                 tests.append(test)
         scores = [test.score for test in tests if test.score is not None]
+        waiting = [t.grade_id for t in tests if t.score is None and t.grade_id not in self._tests]
         penalty = (sheet.late_submission_penalty or 0.0) if scores else 0.0
         student, notes = submission.student, result.notes
         if (self._seconds_late(submission) or 0.0) > 0 and "late" not in notes:
@@ -320,11 +325,7 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
             score=max(0.0, sum(scores) - penalty) if scores else None,
             max_score=most,
             late_penalty=penalty,
-            pending=tuple(
-                test.grade_id
-                for test in tests
-                if scores and test.score is None and test.grade_id not in self._tests
-            ),
+            pending=tuple(waiting if scores else ()),
             comments=said,
             name=" ".join(filter(None, (student.first_name, student.last_name))),
         )
@@ -343,22 +344,7 @@ def _score(row: Any) -> float | None:
     return None if score is None else score + (row.extra_credit or 0.0)
 
 
-def _reason(error: BaseException) -> str:
-    text = str(getattr(error, "orig", None) or error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
-
-
 def driver_url(url: str) -> str:
     """``postgresql://`` means psycopg 3 here, the driver that the ``postgres`` extra installs."""
     url = re.sub("^postgres(ql)?://", "postgresql+psycopg://", url)
     return url if "://" in url else f"sqlite:///{url}"
-
-
-def _without_password(url: str) -> str:
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        return make_url(driver_url(url)).render_as_string(hide_password=True)
-    except ArgumentError:
-        return "(malformed address)"

@@ -47,21 +47,19 @@ def _locked(path: Path) -> IO[bytes]:
     Raises:
         JournalError: another process holds it.
     """
-    file = path.open("ab")
     import fcntl
 
+    file = path.open("ab")
     until = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
+    while time.monotonic() < until:
+        with contextlib.suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return file
-        except OSError:
-            if time.monotonic() > until:
-                file.close()
-                raise JournalError(
-                    f"another run is grading with {path.with_suffix('')}: wait for it, or end it"
-                ) from None
         time.sleep(0.05)
+    file.close()
+    raise JournalError(
+        f"another run is grading with {path.with_suffix('')}: wait for it, or end it"
+    )
 
 
 class Journal(contextlib.AbstractContextManager["Journal"]):
@@ -105,8 +103,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             except (AttributeError, KeyError, TypeError, ValueError):
                 same = False
         if same:
-            with self.path.open("r+b") as file:
-                file.truncate(length)  # a line cut short by a kill
+            os.truncate(self.path, length)  # a line cut short by a kill
             self._file = self.path.open("ab")
             return
         self.results.clear()
@@ -121,10 +118,9 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
 
     def _read(self) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
         """Header, complete lines, and the length of the file up to the last of them."""
-        if not self.path.exists():
-            return {}, [], 0
         lines, length = [], 0
-        for line in self.path.read_bytes().splitlines(keepends=True):
+        data = self.path.read_bytes() if self.path.exists() else b""
+        for line in data.splitlines(keepends=True):
             try:
                 parsed = json.loads(line)
             except ValueError:

@@ -110,8 +110,7 @@ def grade_class(
             return _sorted(done, book, tests_only)
         places = [*private, root, book and book.path]
         places += [submissions] if isinstance(submissions, Path) else []
-        hidden = tuple(place.resolve() for place in places if place)
-        settings = dataclasses.replace(settings, private=hidden)
+        settings = dataclasses.replace(settings, private=tuple(p.resolve() for p in places if p))
         solution = pool.Task(student=INSTRUCTOR, data=notebook, seed=log.seed)
         if scheduler is not None:
             graded = run_dask(solution, tasks, settings, address=scheduler)
@@ -121,7 +120,8 @@ def grade_class(
         _check_solution(next(results), assignment)  # before anything of a student runs
         for result in results:
             item = by_student[result.student]
-            result = _annotated(result, item)
+            notes = (*result.notes, *item.notes)
+            result = dataclasses.replace(result, notes=notes, name=item.name)
             if book is not None:
                 book.write(result, item)
             log.add(result, keys[result.student])
@@ -135,11 +135,6 @@ def _sorted(
 ) -> list[Result]:
     found = [done[name] for name in sorted(done)]
     return found if book is None else book.completed(found, tests_only=tests_only)
-
-
-def _annotated(result: Result, item: HandIn) -> Result:
-    notes = [*result.notes, *([item.note] if item.note else []), *(["late"] if item.late else [])]
-    return dataclasses.replace(result, notes=tuple(notes), name=item.name)
 
 
 def _check_solution(result: Result, assignment: Assignment) -> None:

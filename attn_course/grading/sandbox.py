@@ -147,13 +147,12 @@ class Zygote(contextlib.AbstractContextManager["Zygote"]):
             environment = {"PATH": os.environ.get("PATH", os.defpath)}
         else:
             command, environment = self._open_command(number)
-        try:
-            self._process = _started([*command, *self.modules], theirs.fileno(), environment)
-        except OSError as error:
-            control.close()
-            raise SandboxError(sandbox_problem() or str(error)) from None
-        finally:
-            theirs.close()
+        with theirs:
+            try:
+                self._process = _started([*command, *self.modules], theirs.fileno(), environment)
+            except OSError as error:
+                control.close()
+                raise SandboxError(sandbox_problem() or str(error)) from None
         control.settimeout(START_SECONDS)
         self._control = control
         try:
@@ -207,16 +206,14 @@ class Zygote(contextlib.AbstractContextManager["Zygote"]):
             "confined": self.sandbox,
             "forbidden": list(forbidden),
         }
-        try:
-            descriptors = [theirs.fileno(), their_life.fileno()]
-            socket.send_fds(self._control, [json.dumps(order).encode()], descriptors)
-        except OSError:
-            ours.close()
-            life.close()
-            raise
-        finally:
-            theirs.close()
-            their_life.close()
+        with theirs, their_life:
+            try:
+                descriptors = [theirs.fileno(), their_life.fileno()]
+                socket.send_fds(self._control, [json.dumps(order).encode()], descriptors)
+            except OSError:
+                ours.close()
+                life.close()
+                raise
         return ours, life
 
     def close(self) -> str:

@@ -10,11 +10,12 @@ from typing import Any
 import classroom
 import nbformat
 import pytest
+from nbgrader.utils import determine_grade
 
 from attn_course.exercises.release import ReleaseError, prepared
 from attn_course.exercises.testcell import TestResult as One
 from attn_course.grading import autograded
-from attn_course.grading.autograded import answers_in, graded_notebook
+from attn_course.grading.autograded import answers_in, graded_notebook, untouched_answers
 from attn_course.grading.course import CourseError, late_penalty, open_course
 from attn_course.grading.results import Result
 
@@ -179,6 +180,49 @@ def test_half_characters_and_odd_cells_are_written_all_the_same(release: Any) ->
     data = classroom.as_bytes(found).replace(b"Write here.", b"half \\ud800 NUL \\u0000")
     page = shown(data, result(), release)
     assert any("half ? NUL" in source for source in sources(page))
+
+
+def with_cells(release: Any, *more: dict[str, Any], **sources: str) -> bytes:
+    found = json.loads(classroom.answered(sources, release))
+    found["cells"] += more
+    return classroom.as_bytes(found)
+
+
+def named(name: Any, source: str) -> dict[str, Any]:
+    return {
+        "cell_type": "markdown",
+        "metadata": {"nbgrader": {"grade_id": name}},
+        "source": source,
+    }
+
+
+def test_an_answer_left_as_released_is_the_one_to_which_nbgrader_gives_nothing(
+    release: Any,
+) -> None:
+    assert untouched_answers(with_cells(release, double="mine"), release) == {"report"}
+    assert untouched_answers(with_cells(release, report="Mine."), release) == set()
+    for data in (with_cells(release), with_cells(release, report="Mine.")):
+        [cell] = [c for c in nbformat.reads(data, 4).cells if c.id == "report"]
+        score, most = determine_grade(cell)
+        assert (score == 0) == (untouched_answers(data, release) == {"report"})
+        assert most == 4.0
+
+
+def test_an_answer_that_may_stand_elsewhere_waits_for_a_person(release: Any) -> None:
+    text = {"cell_type": "markdown", "metadata": {}, "source": "My answer."}
+    again = named("report", "My answer.")
+    for cell in (
+        text,
+        {**text, "cell_type": "raw"},
+        again,
+        named(["x"], "My answer."),
+        named("y", "z"),
+    ):
+        assert untouched_answers(with_cells(release, cell), release) == set()
+    for cell in ({**text, "source": " \n"}, {"cell_type": "code"}, 3):
+        assert untouched_answers(with_cells(release, cell), release) == {"report"}
+    gone = [cell for cell in release.cells if cell.id != "report"]
+    assert untouched_answers(classroom.as_bytes({"cells": gone}), release) == set()
 
 
 def test_earlier_answers_of_any_file(tmp_path: Path) -> None:

@@ -68,6 +68,37 @@ def test_a_renamed_notebook_is_taken_and_several_are_not(tmp_path: Path) -> None
     assert "2 notebooks of other names" in str(found["bob"].data)
 
 
+OTHER_FILES = {
+    "a document": (["report.docx"], "no notebook was handed in, only report.docx"),
+    "four files": (
+        ["d.py", "c.py", "b.py", "a.py"],
+        "no notebook was handed in, only a.py, b.py, c.py",
+    ),
+    "two notebooks": (
+        ["b.ipynb", "a.IPYNB", "notes.txt"],
+        "small.ipynb is missing and 2 notebooks of other names are there: a.IPYNB, b.ipynb",
+    ),
+    "nothing of the student's": (["timestamp.txt", ".DS_Store", "._small.ipynb"], None),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_FILES)
+def test_a_folder_and_a_zip_say_the_same_of_other_files(tmp_path: Path, case: str) -> None:
+    names, wanted = OTHER_FILES[case]
+    for name in names:
+        layout(tmp_path / "class", "ada", name, b"PK")
+    members = {f"class/ada/{SLUG}/{name}": b"PK" for name in names}
+    assert by_student(tmp_path / "class")["ada"].data == wanted
+    assert by_student(zipped(tmp_path / "class.zip", members))["ada"].data == wanted
+
+
+def test_a_document_beside_the_folder_of_another_set_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ada" / "another_set").mkdir(parents=True)
+    assert by_student(tmp_path)["ada"].data is None
+    (tmp_path / "ada" / "small.docx").write_bytes(b"PK")
+    assert by_student(tmp_path)["ada"].data == "no notebook was handed in, only small.docx"
+
+
 @pytest.mark.timeout(20)
 def test_links_pipes_and_devices_are_refused_without_waiting(tmp_path: Path) -> None:
     secret = layout(tmp_path / "elsewhere", "x") / f"{SLUG}.ipynb"

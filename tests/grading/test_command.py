@@ -1,14 +1,17 @@
 """What the commands print, write and refuse, beside the marks themselves."""
 
 import errno
+import importlib.util
 import json
 import os
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import classroom
 import pytest
+from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from attn_course import __version__
@@ -51,6 +54,37 @@ def test_a_list_of_exercises_asks_for_a_checkout_where_no_package_would_help(
     assert "no checkout of the course" in done.output
 
 
+@pytest.mark.parametrize(
+    ("module", "command", "install"),
+    [
+        ("jupytext", "exercises build", "jupytext"),
+        ("jupytext", "exercises check", "jupytext"),
+        ("jupytext", "exercises list", "jupytext"),
+        ("nbgrader", "exercises build", "'attn-course[grading]'"),
+        ("nbgrader", "grade submitted --assignment small", "'attn-course[grading]'"),
+    ],
+)
+def test_the_smallest_package_that_helps_is_named(
+    monkeypatch: pytest.MonkeyPatch, module: str, command: str, install: str
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *more: None if name == module else found(name, *more),
+    )
+    done = run(*command.split())
+    assert done.exit_code == 2
+    assert done.stderr == f"attn-course: error: this needs {module}: pip install {install}\n"
+
+
+def test_the_extra_for_grading_brings_what_grading_imports() -> None:
+    """Also in a checkout, where the text source of a set is read."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extra = {Requirement(one).name for one in project["optional-dependencies"]["grading"]}
+    assert {"nbgrader", "nbformat", "jupytext"} <= extra
+
+
 def test_marks_are_printed_where_the_file_is_a_dash(
     course: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +123,19 @@ def test_a_full_disk_is_named(course: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert done.exit_code == 2
     assert "marks.csv: No space left on device: free some space on that disk" in done.output
     assert "[Errno" not in done.output
+
+
+@pytest.mark.parametrize("csv", ["-", "marks.csv"])
+def test_without_a_gradebook_the_points_of_written_answers_are_named(
+    course: Path, monkeypatch: pytest.MonkeyPatch, csv: str
+) -> None:
+    graded(monkeypatch, course)
+    known = ("grade", "submitted", "--assignment", "small", "--csv", csv)
+    [said] = run(*known, "--gradebook", "none").stderr.splitlines()
+    assert "the written answers (4 points) are not in these marks" in said
+    assert "leave --gradebook none out" in said
+    assert run(*known, "--gradebook", "none", "--tests-only").stderr == ""
+    assert run(*known).stderr == ""
 
 
 def test_progress_says_what_an_earlier_run_had_done(capsys: pytest.CaptureFixture[str]) -> None:

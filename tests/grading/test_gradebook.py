@@ -4,6 +4,7 @@ import concurrent.futures
 import csv
 import datetime
 import functools
+import json
 import os
 import socket
 import sqlite3
@@ -16,8 +17,10 @@ import classroom
 import postgres
 import pytest
 from nbgrader import api
+from nbgrader.coursedir import CourseDirectory
 from sqlalchemy import event, inspect, text
 
+from attn_course.exercises.release import prepared
 from attn_course.exercises.testcell import TestResult as One
 from attn_course.grading.collect import HandIn
 from attn_course.grading.course import tools_on_path
@@ -412,6 +415,44 @@ def test_an_answer_that_changed_after_it_was_graded_is_shown_again(
     assert waits()
 
 
+def test_an_answer_left_as_released_is_nothing_at_once_and_a_persons_points_stay(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/gradebook.db"
+    release = json.loads(classroom.as_bytes(prepared(NOTEBOOK, "small", CourseDirectory())[1]))
+
+    def hand_in(text: str | None, one: Result) -> Result:
+        data = classroom.answered({} if text is None else {"report": text}, release)
+        with GradebookWriter(url, NOTEBOOK, "small", tmp_path) as writer:
+            writer.write(one, HandIn(student=one.student, data=data))
+            return writer.completed([one])[0]
+
+    def set_points(student: str, points: float) -> None:
+        book = api.Gradebook(url)
+        report = book.find_grade("report", "small", "small", student)
+        report.manual_score, report.needs_manual_grade = points, False
+        book.db.commit()
+        book.close()
+
+    ada = result("ada", 2.0, 3.0)
+    found = hand_in(None, ada)
+    assert (found.score, found.max_score, found.pending) == (5.0, 9.0, ())
+    assert (found.tests[-1].score, found.tests[-1].message) == (
+        0.0,
+        "This answer was left as it was released.",
+    )
+    assert hand_in("My answer.", ada).pending == ("report",)
+    set_points("ada", 3.0)
+    found = hand_in(None, ada)
+    assert (found.score, found.notes) == (8.0, (f"report{CHANGED}",))
+    hand_in(None, result("bob", 2.0, 3.0))
+    set_points("bob", 1.0)
+    found = hand_in(None, result("bob", 2.0, 3.0))
+    assert (found.score, found.notes) == (6.0, ())
+    lost = result("lost", None, None, status="timeout", tests=())
+    assert hand_in(None, lost).score is None, "never a zero"
+
+
 def test_a_failed_write_leaves_no_half_submission(url: str, monkeypatch: Any) -> None:
     write(url, [])
     one, two = result("ada", 2.0, 3.0), result("bob", 2.0, 3.0)
@@ -464,19 +505,27 @@ def test_no_such_database_is_one_clear_line(server: str) -> None:
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_locked_database_is_one_clear_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", ["open", "write", "read"])
+def test_a_locked_gradebook_asks_to_close_the_program_that_holds_it(
+    tmp_path: Path, step: str
+) -> None:
     url = f"sqlite:///{tmp_path}/gradebook.db?timeout=0.2"
     one = result("ada", 2.0, 3.0)
+    steps = {
+        "open": lambda book: opened(url).close(),
+        "write": lambda book: book.write(one, handed(one)),
+        "read": lambda book: book.completed([one]),
+    }
     with opened(url) as book:
         other = sqlite3.connect(tmp_path / "gradebook.db")
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(GradebookError, match="database is locked") as caught:
-            book.write(one, handed(one))
+        with pytest.raises(GradebookError, match="database is locked; close the program") as caught:
+            steps[step](book)
         assert len(str(caught.value).splitlines()) == 1
+        assert "run the same command again" in str(caught.value)
         other.rollback()
         other.close()
-        book.write(one, handed(one))
-    assert len(rows(f"sqlite:///{tmp_path}/gradebook.db")["student"]) == 1
+        steps[step](book)
 
 
 def test_without_postgresql_the_test_says_what_to_install(monkeypatch: Any) -> None:
@@ -515,4 +564,17 @@ def test_a_gradebook_of_garbage_is_not_met_with_the_same_command_again(tmp_path:
         with pytest.raises(GradebookError, match="no such table: comment") as caught:
             book.write(result("bob", 2.0, 3.0), handed(result("bob", 2.0, 3.0)))
     assert "again" not in str(caught.value)
+    assert "close" not in str(caught.value)
     assert "bring back a copy" in str(caught.value)
+
+
+def test_a_malformed_gradebook_is_no_locked_one(tmp_path: Path) -> None:
+    path = tmp_path / "gradebook.db"
+    one = result("ada", 2.0, 3.0)
+    with opened(f"sqlite:///{path}") as book:
+        with path.open("r+b") as file:
+            file.write(b"\0" * 4096)
+        with pytest.raises(GradebookError, match="bring back a copy of it") as caught:
+            book.write(one, handed(one))
+    assert "close" not in str(caught.value)
+    assert "again" not in str(caught.value)
