@@ -14,8 +14,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +25,15 @@ _SEED = "ATTN_COURSE_SEED"
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _SLUG = re.compile(r"\d\d_[a-z0-9_]+")
 _TOO_LONG = re.compile(r"^Timeout \([\d:.]+\)!$", re.MULTILINE)  # as faulthandler says it
-_PART = re.compile(
-    r"^  (symptom|probe|example|expected|likely cause|seed):\s+(.*(?:\n {16}.*)*)", re.MULTILINE
-)
 
 
-@dataclass
-class CheckedTest:
-    """What one test cell says: ``ok``, ``partial``, ``wrong``, ``not started``, ``error``,
-    ``timeout`` or ``not run``."""
+@dataclasses.dataclass(frozen=True)
+class CheckedTest(TestResult):
+    """A result with its state: ``ok``, ``partial``, ``wrong``, ``not started``, ``error``,
+    ``timeout`` or ``not run``; ``parts`` are those of a probe's report, by their labels."""
 
-    grade_id: str
-    points: float
     state: str = "not run"
-    score: float = 0.0
-    message: str = ""
-    misconception: str | None = None
-    parts: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def function(self) -> str:
@@ -50,74 +41,52 @@ class CheckedTest:
         return self.grade_id.split("-")[0]
 
 
-@dataclass
+@dataclasses.dataclass
 class NotebookResult:
     """What a whole notebook gave; ``problem`` is set when it could not be run at all."""
 
     path: str
     problem: str = ""
-    notes: list[str] = field(default_factory=list)
-    tests: list[CheckedTest] = field(default_factory=list)
-    read_by_a_person: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = dataclasses.field(default_factory=list)
+    tests: list[CheckedTest] = dataclasses.field(default_factory=list)
+    read_by_a_person: dict[str, float] = dataclasses.field(default_factory=dict)
     untested_properties: int = 0
     hidden_inputs: bool = False
 
     @property
     def score(self) -> float:
         """Points earned."""
-        return sum(test.score for test in self.tests)
+        return sum(test.score or 0.0 for test in self.tests)
 
     @property
     def points(self) -> float:
         """Points of all test cells; cells that a person reads do not count."""
-        return sum(test.points for test in self.tests)
+        return sum(test.max for test in self.tests)
 
     @property
     def passed(self) -> bool:
         """Whether every test cell is ``ok``."""
         return not self.problem and all(test.state == "ok" for test in self.tests)
 
-    def functions(self) -> dict[str, list[CheckedTest]]:
-        """Return the tests of each graded function, in the order of the notebook."""
-        found: dict[str, list[CheckedTest]] = {}
-        for test in self.tests:
-            found.setdefault(test.function, []).append(test)
-        return found
-
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
-        functions = [
-            {
-                "name": name,
-                "score": sum(t.score for t in tests),
-                "points": sum(t.points for t in tests),
-                "tests": [asdict(t) for t in tests],
-            }
-            for name, tests in self.functions().items()
-        ]
-        told = {"passed": self.passed, "score": self.score, "points": self.points} | asdict(self)
-        del told["tests"]
-        return told | {"functions": functions}
+        told = {"passed": self.passed, "score": self.score, "points": self.points}
+        return told | dataclasses.asdict(self)
 
 
-def check_notebook(
-    path: Path,
-    *,
-    timeout: float = 60,
-    seed: int | None = None,
-    watch: Callable[[CheckedTest], None] = lambda test: None,
-) -> NotebookResult:
+def check_notebook(path: Path, *, timeout: float = 60, seed: int | None = None) -> NotebookResult:
     """Run a notebook in a process of its own and read the outcome of each test cell.
 
     Args:
         path: The learner's notebook.
         timeout: Seconds that one cell may take.
         seed: Of the random inputs; None takes ``ATTN_COURSE_SEED`` or draws one.
-        watch: Called with each result as it comes.
     """
     result = NotebookResult(str(path))
     try:
-        data = _read(path)
+        if path.suffix != ".ipynb":
+            raise Unreadable("not a notebook (its name does not end in .ipynb)")
+        data = path.read_bytes()
         notebook = parse_notebook(data)
         assignment = _assignment(notebook, data, path, result)
         submission = read_submission(notebook, assignment)
@@ -125,20 +94,13 @@ def check_notebook(
             raise Unreadable("no test cells in it: is this a notebook from exercises/?")
         result.notes += submission.notes
         result.read_by_a_person = dict(assignment.manual)
-        result.tests = [CheckedTest(test.grade_id, test.points) for test in assignment.tests]
-        _run(assignment, submission, result, timeout, seed, watch)
-    except ValueError as error:
+        environment = {_SEED: str(secrets.randbelow(2**31)), **os.environ, "MPLBACKEND": "Agg"}
+        if seed is not None:
+            environment[_SEED] = str(seed)
+        result.tests = _run(assignment, submission, result.notes, timeout, environment)
+    except (OSError, ValueError) as error:
         result.problem = " ".join(str(error).split())[:200]
     return result
-
-
-def _read(path: Path) -> bytes:
-    if path.suffix != ".ipynb":
-        raise Unreadable("not a notebook (its name does not end in .ipynb)")
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise Unreadable(f"it cannot be read: {error.strerror}") from None
 
 
 def _assignment(
@@ -174,43 +136,39 @@ def _find_source(slug: str, near: Path) -> Path | None:
 def _run(
     assignment: Assignment,
     submission: Submission,
-    result: NotebookResult,
+    notes: list[str],
     timeout: float,
-    seed: int | None,
-    watch: Callable[[CheckedTest], None],
-) -> None:
+    environment: dict[str, str],
+) -> list[CheckedTest]:
     """Run the tests; one that never ends or kills the process costs itself, not those after it."""
-    tests = {test.grade_id: test for test in result.tests}
-    left = {test.grade_id: test for test in assignment.tests}
-    for test in result.tests:
+    tests = {
+        test.grade_id: CheckedTest(test.grade_id, 0.0, test.points) for test in assignment.tests
+    }
+    done: dict[str, CheckedTest] = {}
+    for name, test in tests.items():
         cell = assignment.solutions.get(test.function, "")
         if cell in submission.lost:
-            test.state, test.message = "error", f"{cell}: {submission.lost[cell]}"
-            del left[test.grade_id]
-    environment = {_SEED: str(secrets.randbelow(2**31)), **os.environ, "MPLBACKEND": "Agg"}
-    if seed is not None:
-        environment[_SEED] = str(seed)
-    while left:
+            why = f"{cell}: {submission.lost[cell]}"
+            done[name] = dataclasses.replace(test, state="error", message=why)
+    while left := tuple(test for test in assignment.tests if test.grade_id not in done):
         at = ""
-        job = dataclasses.replace(assignment, tests=tuple(left.values())), submission.cells, timeout
-        for kind, place, found in _messages(job, environment, timeout):
+        job = dataclasses.replace(assignment, tests=left), submission.cells, timeout
+        for kind, place, what in _messages(job, environment, timeout):
             at = place or at
             if kind == "result":
-                _judge(tests[at], found)
-                watch(tests[at])
-                del left[at]
-                if not left:
-                    return
+                done[at] = what
             elif kind == "raised":
-                note = f"the cell {at!r} stops with {found}"
-                result.notes += [note] if note not in result.notes else []
-            elif kind in ("error", "timeout") and at in left:
-                tests[at].state, tests[at].message = kind, found
-                del left[at]
+                note = f"the cell {at!r} stops with {what}"
+                notes += [note] if note not in notes else []
+            elif kind in ("error", "timeout") and at in tests and at not in done:
+                done[at] = dataclasses.replace(tests[at], state=kind, message=what)
             elif kind in ("error", "timeout"):
                 where = f"the cell {at!r}" if at else "the notebook"
-                result.notes.append(f"{where}: {found}; no test was run")
-                return
+                notes.append(f"{where}: {what}; no test was run")
+                return list((tests | done).values())
+            if len(done) == len(tests):
+                break
+    return list((tests | done).values())
 
 
 def _messages(
@@ -249,28 +207,6 @@ def _messages(
                 process.kill()
 
 
-def _judge(test: CheckedTest, found: TestResult) -> None:
-    """From the executor's result to what the learner reads."""
-    test.message, test.misconception = found.message, found.misconception
-    test.score = found.score or 0.0
-    first = test.message.partition("\n")[0]
-    if test.score == test.points:
-        test.state = "ok"
-    elif test.score > 0:
-        test.state = "partial"
-    elif first.endswith(": not started"):
-        test.state = "not started"
-    elif first.endswith(": this answer is not right yet"):
-        test.state, test.parts = "wrong", read_parts(test.message)
-    else:
-        test.state = "error"
-
-
-def read_parts(message: str) -> dict[str, str]:
-    """Split the text of a ``ProbeFailure`` into its labelled parts."""
-    return {label: re.sub(r"\n\s+", " ", text.strip()) for label, text in _PART.findall(message)}
-
-
 def check_notebooks(
     paths: list[Path], *, as_json: bool = False, timeout: float = 60, seed: int | None = None
 ) -> int:
@@ -284,12 +220,8 @@ def check_notebooks(
 
     results = []
     for path in paths:
-        with Console(stderr=True).status(path.name) as status:  # seen on a terminal only
-
-            def watch(test: CheckedTest, status: Any = status) -> None:
-                status.update(f"{test.grade_id}: {test.state}")
-
-            result = check_notebook(path, timeout=timeout, seed=seed, watch=watch)
+        with Console(stderr=True).status(path.name):  # seen on a terminal only
+            result = check_notebook(path, timeout=timeout, seed=seed)
         results.append(result)
         if not as_json:
             _print(result)
@@ -334,12 +266,13 @@ def _print(result: NotebookResult) -> None:
         return
     console.print(result.path, style="bold", soft_wrap=True)
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    for name, tests in result.functions().items():
+    for name in dict.fromkeys(test.function for test in result.tests):
+        tests = [test for test in result.tests if test.function == name]
         states = Text(", ").join(
             Text(f"{t.grade_id.split('-', 1)[-1]} {t.state}", style=_STYLES.get(t.state, "red"))
             for t in tests
         )
-        score, points = sum(t.score for t in tests), sum(t.points for t in tests)
+        score, points = sum(t.score or 0.0 for t in tests), sum(t.max for t in tests)
         table.add_row(name, f"{score:g}/{points:g}", states)
     for name, points in result.read_by_a_person.items():
         table.add_row(name, f"-/{points:g}", Text("read by a person", style="dim"))

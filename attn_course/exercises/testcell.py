@@ -95,15 +95,21 @@ def error_text(error: Exception) -> str:
 
 def run_test(test: TestCell, names: dict[str, Any]) -> TestResult:
     """Execute a test cell; an exception is 0, a plain number as last value is partial credit."""
+    return attempt(test, names)[0]
+
+
+def attempt(test: TestCell, names: dict[str, Any]) -> tuple[TestResult, Exception | None]:
+    """The result of a test cell, and the exception that it raised."""
     try:
         value, said = _execute(test.grade_id, test.source, names)
         score = _score(value, test)
     except ProbeFailure as failure:
         text = plain_text(str(failure)[:MAX_MESSAGE])
-        return TestResult(test.grade_id, 0.0, test.points, text, failure.misconception)
+        return TestResult(test.grade_id, 0.0, test.points, text, failure.misconception), failure
     except Exception as error:
-        return TestResult(test.grade_id, 0.0, test.points, error_text(error))
-    return TestResult(test.grade_id, score, test.points, plain_text(said[:MAX_MESSAGE]).strip())
+        return TestResult(test.grade_id, 0.0, test.points, error_text(error)), error
+    text = plain_text(said[:MAX_MESSAGE]).strip()
+    return TestResult(test.grade_id, score, test.points, text), None
 
 
 def _score(value: object, test: TestCell) -> float:

@@ -16,7 +16,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from attn_course.exercises.assignment import Assignment
+from attn_course.exercises.assignment import Assignment, TestCell
+from attn_course.exercises.check import CheckedTest
 
 TEXT = 300  # characters of an error that are told
 SETUP = ("installed", "setup")  # cells that stand before all others
@@ -27,6 +28,25 @@ def where(error: BaseException) -> str:
     """The learner's own line in which an exception was raised."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "<cell " in f.filename]
     return f" (in: {frames[-1].line})" if frames and frames[-1].line else ""
+
+
+def checked(test: TestCell, names: dict[str, Any]) -> CheckedTest:
+    """Run a test cell as the grader does, and tell what state the answer is in."""
+    from attn_course.exercises.testcell import attempt, plain_text
+    from attn_course.probes.failure import NotStarted, ProbeFailure
+
+    result, error = attempt(test, names)
+    parts: dict[str, str] = {}
+    if error is None:
+        state = "ok" if result.score == result.max else "partial" if result.score else "wrong"
+    elif isinstance(error, NotStarted):
+        state = "not started"
+    elif isinstance(error, ProbeFailure):
+        state = "wrong"
+        parts = {label: plain_text(text) for label, text in error.report.parts().items()}
+    else:
+        state = "error"
+    return CheckedTest(**vars(result), state=state, parts=parts)
 
 
 def work(
@@ -44,7 +64,7 @@ def work(
     from attn_course.exercises.cells import new_namespace, run_cell
     from attn_course.exercises.sealed import SealedError
     from attn_course.exercises.shortcuts import closed, guarded
-    from attn_course.exercises.testcell import missing, run_locked, run_test, seeded
+    from attn_course.exercises.testcell import missing, run_locked, seeded
     from attn_course.probes.draw import choose_seed
 
     seed = choose_seed()
@@ -83,7 +103,7 @@ def work(
         for test in assignment.tests:
             names.update(stubs)
             tell("test", test.grade_id)
-            tell("result", test.grade_id, run_test(test, names))
+            tell("result", test.grade_id, checked(test, names))
 
 
 def main() -> None:

@@ -24,26 +24,27 @@ class Report:
     cause: str = ""
     seed: int | None = None
 
+    def parts(self) -> dict[str, str]:
+        """The labelled parts that are not empty."""
+        again = f"{self.seed} (ATTN_COURSE_SEED={self.seed} draws these inputs again)"
+        parts = {
+            "symptom": self.symptom,
+            "probe": self.probe,
+            "example": self.example,
+            "likely cause": self.cause,
+            "seed": "" if self.seed is None else again,
+        }
+        return {label: content for label, content in parts.items() if content}
+
     def text(self) -> str:
         """Write the report, one labelled part per paragraph."""
-        parts = [
-            ("symptom", self.symptom),
-            ("probe", self.probe),
-            ("example", self.example),
-            ("likely cause", self.cause),
-        ]
-        if self.seed is not None:
-            parts.append(
-                ("seed", f"{self.seed} (ATTN_COURSE_SEED={self.seed} draws these inputs again)")
+        lines = [self.headline()]
+        for label, content in self.parts().items():
+            head = f"  {label + ':':<14}"
+            lines.append(
+                textwrap.fill(content, 98, initial_indent=head, subsequent_indent=" " * 16)
             )
-        lines = []
-        for label, content in parts:
-            if content:
-                head = f"  {label + ':':<14}"
-                lines.append(
-                    textwrap.fill(content, 98, initial_indent=head, subsequent_indent=" " * 16)
-                )
-        return "\n".join([self.headline(), *lines])
+        return "\n".join(lines)
 
     def headline(self) -> str:
         """Return the first line."""

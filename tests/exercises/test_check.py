@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 from attn_course.cli import app
 from attn_course.exercises import check
 from attn_course.exercises.assignment import load_assignment
-from attn_course.exercises.check import causes, check_notebook, read_parts
+from attn_course.exercises.check import CheckedTest, causes, check_notebook
 from attn_course.exercises.source import find_slugs, read_exercise
-from attn_course.probes.failure import ProbeFailure, Report
 
 ROOT = Path(__file__).resolve().parents[2]
 SET = "00_warm_up"
@@ -185,18 +184,18 @@ def test_a_set_up_that_fails_is_told_first_and_alone(tmp_path, monkeypatch):
 def test_the_same_cause_with_other_numbers_is_one_block():
     causes_of = ("it is 1/2, a size", "it is 1/11, a size", "something else")
     tests = [
-        check.CheckedTest(f"f-{i}", 1, "wrong", message="m", parts={"likely cause": cause})
+        CheckedTest(f"f-{i}", 0.0, 1, "m", state="wrong", parts={"likely cause": cause})
         for i, cause in enumerate(causes_of)
     ]
     assert [len(block) for block in causes(tests)] == [2, 1]
 
 
-def test_parts_survive_line_breaks():
-    report = Report("f", "word " * 60, example="f(1)", cause="because " * 30, seed=5)
-    parts = read_parts(str(ProbeFailure(report)))
-    assert parts["symptom"] == ("word " * 60).strip()
-    assert parts["likely cause"] == ("because " * 30).strip()
-    assert parts["seed"].startswith("5 ")
+def test_a_report_is_told_in_its_own_parts(mixed):
+    tests = [t for t in mixed.tests if t.function == "logsumexp" and t.state == "wrong"]
+    for test in tests:
+        assert next(iter(test.parts)) == "symptom"
+        for label, text in test.parts.items():
+            assert f"{label}: {text}" in " ".join(test.message.split())
 
 
 def test_the_command_line_imports_nothing_heavy():
