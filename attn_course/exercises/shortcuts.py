@@ -31,7 +31,7 @@ from attn_course.exercises.sealed import (
     refuse_in_place,
 )
 
-DERIVATIVES = ("grad", "backward", "_make_dual")
+DERIVATIVES = ("aten::grad", "aten::backward", "aten::_make_dual")
 
 
 @contextlib.contextmanager
@@ -58,28 +58,28 @@ def closed(more: Sequence[SealedFinder] = ()) -> Iterator[None]:
         sys.modules.update(before)
 
 
-class _Functions(TorchFunctionMode):
-    """Refuses torch functions by name, before they do anything."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        super().__init__()
-        self.names = {name.rpartition(".")[2]: name for name in names if "::" not in name}
-        self.names |= dict.fromkeys(DERIVATIVES, AUTOGRAD) if AUTOGRAD in names else {}
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "").removeprefix("special_").removeprefix("linalg_")
-        for one in (name, name.removeprefix("_")):
-            if one in self.names:
-                raise ForbiddenShortcut(WORDS.format(self.names[one]))
-        return func(*args, **(kwargs or {}))
-
-
-class _Operators(TorchDispatchMode):
-    """Refuses operators, whatever way leads to them."""
+class _Refusing:
+    """A mode of torch that refuses whatever has one of some names of operators."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         super().__init__()
         self.patterns = patterns
+
+    def refuse(self, name: str) -> None:
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns):
+            raise ForbiddenShortcut(WORDS.format(name.removeprefix("aten::").lstrip("_")))
+
+
+class _Functions(_Refusing, TorchFunctionMode):
+    """Sees what is called of torch, before torch takes it apart into operators."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.refuse(f"aten::{getattr(func, '__name__', '')}")
+        return func(*args, **(kwargs or {}))
+
+
+class _Operators(_Refusing, TorchDispatchMode):
+    """Sees operators, whatever way leads to them."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -87,9 +87,7 @@ class _Operators(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func._schema.name
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns):
-            raise ForbiddenShortcut(WORDS.format(name.removeprefix("aten::").lstrip("_")))
+        self.refuse(func._schema.name)
         return func(*args, **(kwargs or {}))
 
 
@@ -112,6 +110,7 @@ def refused(names: Sequence[str], namespace: dict[str, Any]) -> Iterator[None]:
     hidden = [SealedFinder(name.removeprefix(IMPORT)) for name in names if name.startswith(IMPORT)]
     called = [n for n in names if not n.startswith(IMPORT) and n != AUTOGRAD and "::" not in n]
     patterns = [n for n in names if "::" in n] + [o for n in called for o in operators_of(n)]
+    patterns += DERIVATIVES if AUTOGRAD in names else ()
     swapped = {
         key: value
         for key, value in namespace.items()
@@ -124,9 +123,8 @@ def refused(names: Sequence[str], namespace: dict[str, Any]) -> Iterator[None]:
         stack.callback(namespace.update, swapped)
         namespace.update({key: Sealed(key) for key in swapped})
         stack.enter_context(closed(hidden))
-        if names:
-            stack.enter_context(_Functions(names))
         if patterns:
+            stack.enter_context(_Functions(patterns))
             stack.enter_context(_Operators(patterns))
         yield
 
