@@ -103,7 +103,7 @@ def exercises_check(slugs: Slugs = None) -> None:
 
     root, chosen = _checkout(slugs)
     try:
-        problems = check_releases(root, chosen, orphans=not slugs)
+        problems = check_releases(root, chosen)
     except ReleaseError as error:
         fail(str(error), code=1)
     for problem in problems:

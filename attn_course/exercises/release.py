@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from attn_course.exercises.source import find_slugs, read_exercise, regions
+from attn_course.exercises.source import MARKERS, find_slugs, read_exercise, regions
 
 # Shorter lines (a bracket, `else:`) occur everywhere and give nothing away.
 _SHORTEST_SECRET = 8
@@ -107,16 +107,11 @@ def build_releases(root: Path, slugs: Sequence[str]) -> list[Path]:
     return [_release_path(root, slug) for slug in slugs]
 
 
-def check_releases(root: Path, slugs: Sequence[str], *, orphans: bool = True) -> list[str]:
+def check_releases(root: Path, slugs: Sequence[str]) -> list[str]:
     """Compare committed releases with what their sources make, which gives nothing away.
 
-    Args:
-        root: The checkout.
-        slugs: The sets to look at.
-        orphans: Whether a release without a source is a problem too.
-
     Returns:
-        A sentence for each release that is not what it should be.
+        A sentence for each release that is not what it should be, or that no source makes.
     """
     problems = []
     for slug in slugs:
@@ -127,14 +122,11 @@ def check_releases(root: Path, slugs: Sequence[str], *, orphans: bool = True) ->
             continue
         if path.read_bytes() != made:
             problems.append(f"{slug}: {path.relative_to(root)} is out of date: make exercises")
-        extra = sorted(p.name for p in path.parent.iterdir() if p != path and p.is_file())
-        if extra:
+        if extra := sorted(p.name for p in path.parent.iterdir() if p != path and p.is_file()):
             problems.append(f"{slug}: files that no source makes: {', '.join(extra)}")
-    if orphans:
-        found = sorted({path.parent.name for path in (root / "exercises").glob("*/*.ipynb")})
-        gone = [name for name in found if name not in find_slugs(root)]
-        problems += [f"{name}: a release without solutions/: delete it" for name in gone]
-    return problems
+    found = {path.parent.name for path in (root / "exercises").glob("*/*.ipynb")}
+    gone = sorted(found.difference(find_slugs(root)))
+    return problems + [f"{name}: a release without solutions/: delete it" for name in gone]
 
 
 def find_leaks(source: Any, release: Any) -> list[str]:
@@ -144,24 +136,22 @@ def find_leaks(source: Any, release: Any) -> list[str]:
     visible test makes too) is no secret.  Spaces, and comments at line ends, do not hide a line.
 
     Returns:
-        One sentence per cell that gives something away.
+        One sentence per line that gives something away.
     """
-    public = {line for cell in source.cells for line in _lines(regions(cell)[0])}
-    secrets: dict[str, str] = {}
-    for cell in source.cells:
-        for line in _lines("\n".join(regions(cell)[1])):
-            if len(line) >= _SHORTEST_SECRET and line not in public:
-                secrets.setdefault(line, cell["id"])
-    leaks = []
-    for cell in release.cells:
-        name = cell.metadata.get("nbgrader", {}).get("grade_id", cell.get("id", "?"))
-        for line in [line for line in _lines(cell.source) if line in secrets][:1]:
-            leaks.append(
-                f"the released cell {name!r} holds a hidden line of {secrets[line]!r}: {line!r}"
-            )
-        if "### BEGIN" in cell.source:
-            leaks.append(f"the released cell {name!r} holds a region marker")
-    return leaks
+    parts = [(cell["id"], *regions(cell)) for cell in source.cells]
+    public = {line for _, text, _ in parts for line in _lines(text)}
+    secrets = {
+        line: name
+        for name, _, hidden in [*parts, ("region markers", "", MARKERS)]
+        for line in _lines("\n".join(hidden))
+        if len(line) >= _SHORTEST_SECRET and line not in public
+    }
+    return [
+        f"the released cell {cell['id']!r} holds a hidden line of {secrets[line]!r}: {line!r}"
+        for cell in release.cells
+        for line in _lines(cell.source)
+        if line in secrets
+    ]
 
 
 def _to_bytes(notebook: Any) -> bytes:
@@ -179,9 +169,7 @@ def _write(path: Path, content: bytes) -> None:
     # Nothing is touched when nothing changed: make and git compare times.
     if not path.is_file() or path.read_bytes() != content:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        partial.write_bytes(content)
-        partial.replace(path)
+        path.write_bytes(content)
 
 
 def _lines(text: str) -> list[str]:

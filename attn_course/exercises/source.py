@@ -25,6 +25,7 @@ _CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _GIVEN = {"grade_id", "solution", "grade", "points", "locked"}
 _SOLUTION = ("### BEGIN SOLUTION", "### END SOLUTION")
 _HIDDEN = ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
+MARKERS = (*_SOLUTION, *_HIDDEN)
 
 
 def find_slugs(root: Path) -> list[str]:
@@ -150,14 +151,9 @@ def _table_of_cells(notebook: Any, slug: str) -> dict[str, Any]:
 
 def _faults(cell: Any) -> Iterator[str]:
     """What is wrong with the metadata, the regions or the code of a cell."""
-    given, ours = cell.metadata.get("nbgrader"), cell.metadata.get("attn_course")
-    meta = given or {}
-    grade_id, solution, grade = (
-        str(meta.get("grade_id", "")),
-        meta.get("solution"),
-        meta.get("grade"),
-    )
-    if given is not None and not _CELL_ID.fullmatch(grade_id):
+    meta, ours = grade_metadata(cell), cell.metadata.get("attn_course")
+    grade_id, solution, grade = (meta.get(key, "") for key in ("grade_id", "solution", "grade"))
+    if "nbgrader" in cell.metadata and not _CELL_ID.fullmatch(str(grade_id)):
         yield f"grade_id: expected up to 64 letters, digits, - and _, got {grade_id!r}"
     if unknown := sorted(set(meta) - _GIVEN):
         yield f"unknown nbgrader metadata {unknown}"
@@ -166,9 +162,9 @@ def _faults(cell: Any) -> Iterator[str]:
     if "points" in meta and not grade:
         yield f"the cell {grade_id} has points but is not graded"
     if ours is not None:
-        names = ours.get("forbidden") if isinstance(ours, dict) and len(ours) == 1 else None
+        names = grade_metadata(cell, "attn_course").get("forbidden")
         named = isinstance(names, list) and all(isinstance(n, str) and n for n in names)
-        if not (named and names):
+        if not (named and names and len(ours) == 1):
             yield f'attn_course: expected {{"forbidden": [names]}}, got {ours!r}'
         if not solution:
             yield "forbidden calls belong on a learner's cell"
