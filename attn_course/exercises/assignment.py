@@ -57,7 +57,7 @@ class Assignment:
         """Modules that the instructor's own cells import, the course's own left out."""
         cells = [ast.Module(statements(source), []) for source in self.locked.values()]
         found = [node for cell in cells for node in ast.walk(cell)]
-        names = [alias.name for node in found if isinstance(node, ast.Import) for alias in node.names]
+        names = [one.name for node in found if isinstance(node, ast.Import) for one in node.names]
         names += [str(node.module) for node in found if isinstance(node, ast.ImportFrom)]
         return tuple(dict.fromkeys(n for n in names if n.split(".")[0] != "attn_course"))
 

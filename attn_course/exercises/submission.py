@@ -109,9 +109,7 @@ def read_submission(notebook: dict[str, Any], assignment: Assignment) -> Submiss
     notes: list[str] = []
     seen: Counter[str] = Counter()
     lost: dict[str, str] = {}
-    tests = [test.grade_id for test in assignment.tests]
-    solved = set(assignment.solutions.values())
-    code = solved.union(tests, assignment.locked)
+    locked, solved = assignment.locked, set(assignment.solutions.values())
     for number, cell in enumerate(notebook["cells"], start=1):
         if not isinstance(cell, dict):
             notes.append(f"cell {number} is malformed and was left out")
@@ -123,26 +121,24 @@ def read_submission(notebook: dict[str, Any], assignment: Assignment) -> Submiss
         if not isinstance(grade_id, str) or grade_id not in assignment.cells:
             cells += [{"id": f"cell {number}", "source": source}] if is_code else []
             continue
-        if grade_id in code and not is_code:
+        if not is_code and assignment.cells[grade_id] == "code":
             notes.append(f"the cell {grade_id} was turned into text")
-            if grade_id in solved:
-                seen[grade_id] += 1
-                lost[grade_id] = "its cell was turned into text"
-            continue
+            if grade_id not in solved:
+                continue
+            lost[grade_id] = "its cell was turned into text"
         seen[grade_id] += 1
-        again = grade_id in assignment.locked and seen[grade_id] > 1
-        if is_code and not again and grade_id not in assignment.manual and grade_id not in tests:
-            cells.append({"id": grade_id, "source": assignment.locked.get(grade_id, source)})
-    for grade_id in assignment.solutions.values():
-        if grade_id not in seen:
-            lost[grade_id] = "its cell is missing"
+        if is_code and (grade_id in solved or (grade_id in locked and seen[grade_id] == 1)):
+            cells.append({"id": grade_id, "source": locked.get(grade_id, source)})
+    lost |= {
+        name: "its cell is missing" for name in assignment.solutions.values() if not seen[name]
+    }
     notes += [
         f"the cell {name} is there {count} times" for name, count in seen.items() if count > 1
     ]
-    notes += [f"the test cell {name} is missing; ours was used" for name in tests if not seen[name]]
-    absent = [name for name in assignment.locked if name in assignment.cells and not seen[name]]
-    notes += [f"the cell {name} is missing; ours was used" for name in absent]
-    restored = [{"id": name, "source": assignment.locked[name]} for name in absent]
+    named = [name for name in locked if name in assignment.cells]
+    missing = [n for n in (*(t.grade_id for t in assignment.tests), *named) if not seen[n]]
+    notes += [f"the cell {name} is missing; ours was used" for name in missing]
+    restored = [{"id": name, "source": locked[name]} for name in missing if name in locked]
     return Submission(tuple(restored + cells), lost, tuple(notes), not seen)
 
 
