@@ -24,8 +24,7 @@ class Shell:
         self.names = names
 
     def run_cell_magic(self, name: str, line: str, body: str) -> None:
-        if name in self.RUNS_ITS_BODY:
-            exec(compile(body, "<magic>", "exec"), self.names)
+        self.run_line_magic(name, body)
 
     def run_line_magic(self, name: str, line: str, *more: Any) -> None:
         if name in self.RUNS_ITS_BODY:

@@ -67,15 +67,14 @@ class SealedFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     Args:
         package: the package, or the module; nothing above it.
-        opened: whether the open parts of the course are left to others.
     """
 
-    def __init__(self, package: str, *, opened: bool = False) -> None:
-        self.package, self.opened = package, opened
+    def __init__(self, package: str) -> None:
+        self.package = package
 
     def covers(self, name: str) -> bool:
-        """Whether a module is closed."""
-        return is_below(name, self.package) and not (self.opened and is_open(name))
+        """Whether a module is closed; where the course is, its open parts are not."""
+        return is_below(name, self.package) and not (self.package == COURSE and is_open(name))
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if self.covers(name):

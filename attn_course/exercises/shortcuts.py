@@ -41,12 +41,11 @@ def closed(more: Sequence[SealedFinder] = ()) -> Iterator[None]:
     Args:
         more: packages that are closed as well.
     """
-    finders = [*more, SealedFinder(COURSE, opened=True)]
+    finders = [*more, SealedFinder(COURSE)]
     roots = tuple(finder.package for finder in finders)
-    names = [name for name in sys.modules if name.startswith(roots)]
-    names = [name for name in names if any(finder.covers(name) for finder in finders)]
+    names = [n for n in sys.modules if n.startswith(roots) and any(f.covers(n) for f in finders)]
     before = {name: sys.modules[name] for name in names}
-    sys.modules.update({name: Sealed(name) for name in names})
+    sys.modules.update({name: Sealed(name) for name in before})
     sys.meta_path[:0] = finders
     try:
         yield

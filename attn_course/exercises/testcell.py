@@ -85,7 +85,7 @@ def run_locked(identity: str, source: str, names: dict[str, Any]) -> str:
     return ""
 
 
-def error_text(error: Exception) -> str:
+def error_text(error: BaseException) -> str:
     """Type and text of an exception; one whose text cannot be made has none."""
     try:
         return plain_text(f"{type(error).__name__}: {error}"[:MAX_MESSAGE])

@@ -64,7 +64,7 @@ def work(
     from attn_course.exercises.cells import new_namespace, run_cell
     from attn_course.exercises.sealed import SealedError
     from attn_course.exercises.shortcuts import closed, guarded
-    from attn_course.exercises.testcell import missing, run_locked, seeded
+    from attn_course.exercises.testcell import error_text, missing, run_locked, seeded
     from attn_course.probes.draw import choose_seed
 
     seed = choose_seed()
@@ -83,7 +83,7 @@ def work(
             except (Exception, SystemExit) as error:
                 if identity in assignment.locked:
                     continue  # ours: it may use what is closed here, the tests have it open
-                errors[identity] = f"{type(error).__name__}: {str(error)[:TEXT]}"
+                errors[identity] = error_text(error)[:TEXT]
                 tell("raised", identity, errors[identity] + where(error))
     names: dict[str, Any] = {"__name__": "__main__"}
     for name, identity in assignment.solutions.items():
