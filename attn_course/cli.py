@@ -61,13 +61,18 @@ def _cores() -> int:
 
 
 def _checkout(slugs: list[str] | None) -> tuple[Path, list[str]]:
-    from attn_course.exercises.release import ReleaseError, choose_slugs, find_root
+    from attn_course.exercises.release import ReleaseError, find_root
+    from attn_course.exercises.source import find_slugs
 
     try:
         root = find_root(Path.cwd())
-        return root, choose_slugs(root, slugs or [])
     except ReleaseError as error:
         fail(str(error))
+    known = find_slugs(root)
+    for slug in slugs or ():
+        if slug not in known:
+            fail(f"no exercise set {slug!r}; there are: {', '.join(known) or 'none'}")
+    return root, [slug for slug in known if not slugs or slug in slugs]
 
 
 @exercises.command("build")

@@ -32,19 +32,6 @@ def find_root(start: Path) -> Path:
     raise ReleaseError(f"no checkout of the course (with solutions/) at or above {start}")
 
 
-def choose_slugs(root: Path, wanted: Sequence[str]) -> list[str]:
-    """Return the wanted sets, all of them when none is named.
-
-    Raises:
-        ReleaseError: If a wanted one does not exist.
-    """
-    known = find_slugs(root)
-    for slug in wanted:
-        if slug not in known:
-            raise ReleaseError(f"no exercise set {slug!r}; there are: {', '.join(known) or 'none'}")
-    return [slug for slug in known if not wanted or slug in wanted]
-
-
 def make_notebooks(root: Path, slug: str) -> tuple[bytes, bytes]:
     """The instructor's notebook of a set, and what nbgrader's ``generate_assignment`` makes of it.
 
