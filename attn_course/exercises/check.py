@@ -14,7 +14,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,11 @@ class CheckedTest(TestResult):
         """Name of the learner's function that is tested."""
         return self.grade_id.split("-")[0]
 
+    @property
+    def points(self) -> float:
+        """What the test cell is worth."""
+        return self.max
+
 
 @dataclasses.dataclass
 class NotebookResult:
@@ -61,26 +66,49 @@ class NotebookResult:
     @property
     def points(self) -> float:
         """Points of all test cells; cells that a person reads do not count."""
-        return sum(test.max for test in self.tests)
+        return sum(test.points for test in self.tests)
 
     @property
     def passed(self) -> bool:
         """Whether every test cell is ``ok``."""
         return not self.problem and all(test.state == "ok" for test in self.tests)
 
+    def functions(self) -> dict[str, list[CheckedTest]]:
+        """Return the tests of each graded function, in the order of the notebook."""
+        names = dict.fromkeys(test.function for test in self.tests)
+        return {name: [t for t in self.tests if t.function == name] for name in names}
+
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
         told = {"passed": self.passed, "score": self.score, "points": self.points}
-        return told | dataclasses.asdict(self)
+        told |= dataclasses.asdict(self)
+        del told["tests"]
+        functions = [
+            {
+                "name": name,
+                "score": sum(t.score or 0.0 for t in tests),
+                "points": sum(t.points for t in tests),
+                "tests": [dataclasses.asdict(t) | {"points": t.points} for t in tests],
+            }
+            for name, tests in self.functions().items()
+        ]
+        return told | {"functions": functions}
 
 
-def check_notebook(path: Path, *, timeout: float = 60, seed: int | None = None) -> NotebookResult:
+def check_notebook(
+    path: Path,
+    *,
+    timeout: float = 60,
+    seed: int | None = None,
+    watch: Callable[[CheckedTest], None] = lambda test: None,
+) -> NotebookResult:
     """Run a notebook in a process of its own and read the outcome of each test cell.
 
     Args:
         path: The learner's notebook.
         timeout: Seconds that one cell may take.
         seed: Of the random inputs; None takes ``ATTN_COURSE_SEED`` or draws one.
+        watch: Called with each result as it comes.
     """
     result = NotebookResult(str(path))
     try:
@@ -97,7 +125,7 @@ def check_notebook(path: Path, *, timeout: float = 60, seed: int | None = None) 
         environment = {_SEED: str(secrets.randbelow(2**31)), **os.environ, "MPLBACKEND": "Agg"}
         if seed is not None:
             environment[_SEED] = str(seed)
-        result.tests = _run(assignment, submission, result.notes, timeout, environment)
+        result.tests = _run(assignment, submission, result.notes, timeout, environment, watch)
     except (OSError, ValueError) as error:
         result.problem = " ".join(str(error).split())[:200]
     return result
@@ -139,6 +167,7 @@ def _run(
     notes: list[str],
     timeout: float,
     environment: dict[str, str],
+    watch: Callable[[CheckedTest], None],
 ) -> list[CheckedTest]:
     """Run the tests; one that never ends or kills the process costs itself, not those after it."""
     tests = {
@@ -157,6 +186,7 @@ def _run(
             at = place or at
             if kind == "result":
                 done[at] = what
+                watch(what)
             elif kind == "raised":
                 note = f"the cell {at!r} stops with {what}"
                 notes += [note] if note not in notes else []
@@ -220,8 +250,12 @@ def check_notebooks(
 
     results = []
     for path in paths:
-        with Console(stderr=True).status(path.name):  # seen on a terminal only
-            result = check_notebook(path, timeout=timeout, seed=seed)
+        with Console(stderr=True).status(path.name) as status:  # seen on a terminal only
+
+            def watch(test: CheckedTest, status: Any = status) -> None:
+                status.update(f"{test.grade_id}: {test.state}")
+
+            result = check_notebook(path, timeout=timeout, seed=seed, watch=watch)
         results.append(result)
         if not as_json:
             _print(result)
@@ -266,13 +300,12 @@ def _print(result: NotebookResult) -> None:
         return
     console.print(result.path, style="bold", soft_wrap=True)
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    for name in dict.fromkeys(test.function for test in result.tests):
-        tests = [test for test in result.tests if test.function == name]
+    for name, tests in result.functions().items():
         states = Text(", ").join(
             Text(f"{t.grade_id.split('-', 1)[-1]} {t.state}", style=_STYLES.get(t.state, "red"))
             for t in tests
         )
-        score, points = sum(t.score or 0.0 for t in tests), sum(t.max for t in tests)
+        score, points = sum(t.score or 0.0 for t in tests), sum(t.points for t in tests)
         table.add_row(name, f"{score:g}/{points:g}", states)
     for name, points in result.read_by_a_person.items():
         table.add_row(name, f"-/{points:g}", Text("read by a person", style="dim"))

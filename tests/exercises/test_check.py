@@ -165,6 +165,8 @@ def test_a_right_notebook_exits_with_zero_and_json_is_plain(tmp_path):
     assert found["passed"]
     assert found["hidden_inputs"]
     assert found["score"] == found["points"] > 30
+    first = found["functions"][0]
+    assert first["points"] == first["score"] == sum(test["points"] for test in first["tests"])
 
 
 def test_a_set_up_that_fails_is_told_first_and_alone(tmp_path, monkeypatch):
