@@ -156,7 +156,9 @@ def _write(path: Path, content: bytes) -> None:
     # Nothing is touched when nothing changed: make and git compare times.
     if not path.is_file() or path.read_bytes() != content:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(content)
+        partial.replace(path)
 
 
 def _lines(text: str) -> list[str]:
