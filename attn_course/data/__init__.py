@@ -26,7 +26,7 @@ from attn_course.data.embeddings import SENSE_EXAMPLES, SenseExample, WordVector
 from attn_course.data.multi30k import load_multi30k, words
 from attn_course.data.pointer_chase import pointer_chase
 from attn_course.data.python_manual import load_python_manual
-from attn_course.data.recorded import load_results
+from attn_course.data.recorded import load_results, load_seeds
 from attn_course.data.shakespeare import load_shakespeare
 from attn_course.data.stories import Story, StoryBatch, encode_stories
 from attn_course.data.streams import BatchStream, PairStream
@@ -78,6 +78,7 @@ __all__ = [
     "load_multi30k",
     "load_python_manual",
     "load_results",
+    "load_seeds",
     "load_shakespeare",
     "mosaic",
     "one_supporting_fact",

@@ -19,9 +19,9 @@ except ModuleNotFoundError as error:
         name="matplotlib",
     ) from error
 
-from attn_course.viz.plots import annotate, bar, heatmap, line
+from attn_course.viz.plots import annotate, bar, heatmap, line, seed_marks
 from attn_course.viz.style import PALETTE, style, subplots
-from attn_course.viz.svg import Picture, save, show
+from attn_course.viz.svg import Picture, picture, save, show
 from attn_course.viz.translation import (
     TRANSLATION_MODELS,
     MarkdownTable,
@@ -39,7 +39,9 @@ __all__ = [
     "bar",
     "heatmap",
     "line",
+    "picture",
     "save",
+    "seed_marks",
     "show",
     "style",
     "subplots",

@@ -9,7 +9,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.text import Annotation
 from numpy.typing import ArrayLike, NDArray
 
-from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK
+from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK, PALETTE
 
 # Cells above this count are stored as one image, a pixel each, instead of one shape each.
 _MANY_CELLS = 1600
@@ -109,6 +109,41 @@ def bar(
         ax.bar_label(bars, [numbers.format(v) for v in heights], padding=2, fontsize=10)
         ax.margins(y=0.12)
     _label(ax, xlabel, ylabel, title)
+
+
+def seed_marks(
+    ax: Axes,
+    x: int | float,
+    seeds: Sequence[Sequence[int | float]],
+    *,
+    color: str = PALETTE[0],
+    label: str | None = None,
+    spread: int | float = 0.3,
+) -> None:
+    """One mark per seed, side by side; a whisker where the instruction sets of a seed differ.
+
+    A seed is an independent run. The same seed under another instruction set differs in the last
+    digits at first: it belongs to the same mark.
+
+    Args:
+        ax: Where to draw.
+        x: The middle of the group.
+        seeds: For each seed its values, one per instruction set; the first one is the mark.
+        color: Of marks and whiskers.
+        label: Name in the legend.
+        spread: Width of the group, in units of the axis; 0 puts all marks above each other.
+
+    Raises:
+        ValueError: If there is no seed, or a seed without a value.
+    """
+    if not seeds or not all(len(values) for values in seeds):
+        raise ValueError(f"seeds: expected a value for each of at least one seed, got {seeds!r}")
+    places = x + spread * (np.linspace(-0.5, 0.5, len(seeds)) if len(seeds) > 1 else np.zeros(1))
+    for place, values in zip(places, seeds, strict=True):
+        if max(values) > min(values):
+            ax.vlines(place, min(values), max(values), color=color, linewidth=1)
+    marks = [values[0] for values in seeds]
+    ax.plot(places, marks, "o", markersize=4.5, color=color, label=label)
 
 
 def heatmap(

@@ -2,14 +2,18 @@
 
 import io
 import re
+import sys
 from collections import Counter
 from hashlib import sha256
 from html import escape
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.collections import Collection
 from matplotlib.figure import Figure
 
 from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK
@@ -84,7 +88,7 @@ def _render(
 
 
 class Picture:
-    """What :func:`show` returns: SVG for pages and notebooks, PNG where SVG is not drawn.
+    """What :func:`show` displays: SVG for pages and notebooks, PNG where SVG is not drawn.
 
     Args:
         svg: The ``<svg>`` element as text.
@@ -107,8 +111,10 @@ class Picture:
         return f"Figure: {self.alt}"
 
 
-def show(fig: Figure, *, alt: str, title: str | None = None, caption: str | None = None) -> Picture:
-    """End a code cell with this: the figure appears, described for readers who do not see it.
+def picture(
+    fig: Figure, *, alt: str, title: str | None = None, caption: str | None = None
+) -> Picture:
+    """The figure as an object, for whoever wants its SVG or PNG; :func:`show` displays it.
 
     Args:
         fig: The finished figure, drawn inside :func:`attn_course.viz.style`.
@@ -122,8 +128,9 @@ def show(fig: Figure, *, alt: str, title: str | None = None, caption: str | None
         same figure gives the same text in every run.
 
     Raises:
-        ValueError: If ``alt``, ``title`` or ``caption`` is empty.
+        ValueError: If ``alt``, ``title`` or ``caption`` is empty, or one of the axes shows nothing.
     """
+    _refuse_empty(fig)
     svg = _render(fig, alt=alt, title=title, repeat=True, caption=caption)
     png = io.BytesIO()
     FigureCanvasAgg(fig).print_figure(
@@ -131,6 +138,64 @@ def show(fig: Figure, *, alt: str, title: str | None = None, caption: str | None
     )
     _forget(fig)
     return Picture(svg=svg, png=png.getvalue(), alt=_words("alt", alt))
+
+
+def show(fig: Figure, *, alt: str, title: str | None = None, caption: str | None = None) -> None:
+    """Display the figure here, wherever in a cell that is, described for readers who do not see it.
+
+    Outside of IPython, where nothing can be displayed, the description is printed.
+
+    Args:
+        fig: The finished figure, drawn inside :func:`attn_course.viz.style`.
+        alt: What the figure shows, its result included, in one or two sentences.
+        title: A short name; then ``alt`` is the long description.
+        caption: What to see, in a sentence of plain text; the book numbers the figure and prints
+            it below.
+
+    Raises:
+        ValueError: As :func:`picture`.
+    """
+    shown = picture(fig, alt=alt, title=title, caption=caption)
+    ipython = sys.modules.get("IPython")
+    if ipython is not None and ipython.get_ipython() is not None:
+        ipython.display.display(shown)
+    else:
+        print(shown)
+
+
+def _refuse_empty(fig: Figure) -> None:
+    """Axes that are drawn without content are a mistake: nothing was plotted, or only NaN."""
+    drawn = [ax for ax in fig.axes if ax.axison]
+    if not drawn and not fig.texts and not any(map(_content, fig.axes)):
+        raise ValueError("fig: expected a figure with content, got one without any axes")
+    for number, ax in enumerate(drawn, 1):
+        if not _content(ax):
+            raise ValueError(
+                f"fig: expected something in every axes, got nothing to see in axes {number} "
+                f"of {len(drawn)} (title {ax.get_title()!r}): hide it with ax.set_axis_off()"
+            )
+
+
+def _content(ax: Axes) -> bool:
+    """True where something that was plotted can be seen: a finite point, a cell, a text."""
+    if any(text.get_text().strip() for text in ax.texts):
+        return True
+    if any(np.isfinite(image.get_array()).any() for image in ax.images):
+        return True
+    if any(np.isfinite(patch.get_path().vertices).any() for patch in ax.patches):
+        return True
+    if any(_has_points(collection) for collection in ax.collections):
+        return True
+    return any(np.isfinite(line.get_xydata().astype(float)).all(1).any() for line in ax.lines)
+
+
+def _has_points(collection: Collection) -> bool:
+    values = collection.get_array()
+    if values is not None:
+        return bool(np.isfinite(np.ma.filled(values, np.nan)).any())
+    offsets = np.ma.filled(np.asarray(collection.get_offsets(), dtype=float), np.nan)
+    paths = [path.vertices for path in collection.get_paths()]
+    return np.isfinite(offsets).all(-1).any() and any(np.isfinite(one).any() for one in paths)
 
 
 def save(fig: Figure, path: str | Path, *, alt: str, title: str | None = None) -> Path:
@@ -157,7 +222,5 @@ def save(fig: Figure, path: str | Path, *, alt: str, title: str | None = None) -
 
 def _forget(fig: Figure) -> None:
     """Close a pyplot figure, or the inline backend of Jupyter shows it a second time."""
-    import sys
-
     if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
         pyplot.close(fig)

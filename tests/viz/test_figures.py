@@ -4,6 +4,7 @@ import gzip
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
+from matplotlib.axes import Axes
 
 from attn_course import viz
 from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK
@@ -41,7 +43,7 @@ def figure(values: np.ndarray | None = None) -> viz.Picture:
         fig, ax = viz.subplots()
         series = {"RNN": np.arange(7.0), "LSTM": np.ones(7)} if values is None else {"x": values}
         viz.line(ax, np.arange(7), series, xlabel="lag", ylabel="norm")
-        return viz.show(fig, alt="Norm by lag: one line rises, one is flat.")
+        return viz.picture(fig, alt="Norm by lag: one line rises, one is flat.")
 
 
 def ids(svg: str) -> list[str]:
@@ -94,7 +96,7 @@ def test_the_drawing_follows_the_text_colour_of_the_page() -> None:
     with viz.style():
         fig, ax = viz.subplots()
         viz.heatmap(ax, np.array([[0.2, -0.8]]))
-        svg = viz.show(fig, alt="Two cells.").svg
+        svg = viz.picture(fig, alt="Two cells.").svg
     assert "currentColor" in svg
     assert "var(--attn-heat, " in svg
     assert "var(--attn-heat-negative, " in svg
@@ -120,17 +122,19 @@ def test_a_figure_is_described() -> None:
 
 def test_a_title_leaves_the_long_words_to_the_description() -> None:
     with viz.style():
-        fig, _ = viz.subplots()
-        svg = viz.show(fig, alt="a < b & c \\1", title="Short").svg
+        fig, ax = viz.subplots()
+        viz.bar(ax, ["a"], [1.0])
+        svg = viz.picture(fig, alt="a < b & c \\1", title="Short").svg
     assert re.search(r"<title [^>]*>Short</title><desc [^>]*>a &lt; b &amp; c \\1</desc>", svg)
     assert references(svg) <= set(ids(svg))
 
 
 @pytest.mark.parametrize("alt", ["", "  \n", None])
 def test_a_figure_without_description_is_refused(alt: str | None) -> None:
-    fig, _ = viz.subplots()
+    fig, ax = viz.subplots()
+    viz.bar(ax, ["a"], [1.0])
     with pytest.raises(Exception, match="alt"):
-        viz.show(fig, alt=alt)  # type: ignore[arg-type]
+        viz.picture(fig, alt=alt)  # type: ignore[arg-type]
 
 
 def test_ids_are_unique_on_a_page_and_all_resolve() -> None:
@@ -148,7 +152,7 @@ def test_the_same_figure_gives_the_same_bytes_in_every_run(tmp_path: Path) -> No
         "    fig, ax = viz.subplots()\n"
         "    viz.line(ax, np.arange(5), {'a': np.arange(5.0)}, marker='o')\n"
         "    viz.heatmap(viz.subplots()[1], np.eye(50))\n"
-        "    p = viz.show(fig, alt='x')\n"
+        "    p = viz.picture(fig, alt='x')\n"
         "import sys; sys.stdout.write(p.svg); sys.stdout.write(p.png.hex())"
     )
     runs = [
@@ -181,7 +185,7 @@ def test_figures_are_small() -> None:
         for cells in (40, 200):
             fig, ax = viz.subplots(size=(5, 5))
             viz.heatmap(ax, np.random.default_rng(0).random((cells, cells)))
-            assert len(gzip.compress(viz.show(fig, alt="Noise.").svg.encode())) < 60_000
+            assert len(gzip.compress(viz.picture(fig, alt="Noise.").svg.encode())) < 60_000
 
 
 def test_an_attention_map_has_queries_as_rows_from_the_top() -> None:
@@ -236,5 +240,68 @@ def test_pyplot_figures_are_not_shown_twice() -> None:
     with viz.style():
         fig, ax = plt.subplots()
         ax.plot([0, 1])
-        viz.show(fig, alt="A line.")
+        viz.picture(fig, alt="A line.")
     assert plt.get_fignums() == []
+
+
+def test_show_displays_the_figure_wherever_it_stands_in_a_cell() -> None:
+    from IPython.testing.globalipapp import get_ipython
+    from IPython.utils.capture import capture_output
+
+    shell = get_ipython()
+    shell.display_formatter.active_types = ["text/plain", "text/html"]  # as a notebook's
+    code = (
+        "from attn_course import viz\n"
+        "for height in (1.0, 2.0):\n"
+        "    fig, ax = viz.subplots()\n"
+        "    viz.bar(ax, ['a'], [height])\n"
+        "    viz.show(fig, alt='One bar.', caption='A bar.')\n"
+        "print('and a line after it')"
+    )
+    with capture_output() as got:
+        shell.run_cell(code)
+    pictures = [one for one in got.outputs if "data-caption" in one.data.get("text/html", "")]
+    assert len(pictures) == 2
+    assert "and a line after it" in got.stdout
+
+
+def test_show_prints_the_description_where_nothing_can_be_displayed() -> None:
+    code = (
+        "from attn_course import viz\n"
+        "fig, ax = viz.subplots()\n"
+        "viz.bar(ax, ['a'], [1.0])\n"
+        "viz.show(fig, alt='One bar.')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "Figure: One bar.\n"
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda ax: None,
+        lambda ax: ax.plot([0, 1], [float("nan")] * 2),
+        lambda ax: ax.pcolormesh(np.full((2, 3), np.nan)),
+        lambda ax: ax.plot([], []),
+    ],
+    ids=["nothing", "nan line", "nan cells", "no points"],
+)
+def test_a_figure_with_empty_axes_is_refused(draw: Callable[[Axes], object]) -> None:
+    fig, (left, right) = viz.subplots(1, 2)
+    viz.bar(left, ["a"], [1.0])
+    draw(right)
+    with pytest.raises(ValueError, match="axes 2 of 2"):
+        viz.picture(fig, alt="Half a figure.")
+    right.set_axis_off()
+    assert viz.picture(fig, alt="A bar.").svg
+
+
+def test_a_seed_is_one_mark_and_its_instruction_sets_a_whisker() -> None:
+    _, ax = viz.subplots()
+    viz.seed_marks(ax, 2, [[0.5, 0.6, 0.4], [0.7], [0.9, 0.9]])
+    (marks,) = ax.lines
+    assert list(marks.get_ydata()) == [0.5, 0.7, 0.9]
+    (whisker,) = ax.collections  # the other seeds do not differ
+    assert [tuple(one) for one in whisker.get_segments()[0]] == [(1.85, 0.4), (1.85, 0.6)]
+    with pytest.raises(ValueError, match="seeds"):
+        viz.seed_marks(ax, 2, [])
