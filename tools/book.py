@@ -31,6 +31,7 @@ def html(book: Book, *, strict: bool) -> None:
     from bookbuild.execute import execute_book, fill_cache
     from bookbuild.notebooks import publish
     from bookbuild.render import render
+    from bookbuild.shown import check_shown
     from bookbuild.site import check_site
 
     start = time.monotonic()
@@ -45,10 +46,19 @@ def html(book: Book, *, strict: bool) -> None:
             fail(f"{held}; each line 'check:' above names one that did not")
         render(book, cache=fill_cache(book, executed))
         publish(book, executed.pages)
-        check_site(book)
+        sites = check_site(book)
+        problems, shown = check_shown(book, executed.pages)
+        for problem in problems:
+            say(f"shown: {problem}")
+        if strict and problems:
+            fail(
+                f"{len(problems)} things are not shown as the pages say: 'shown:' above names each"
+            )
     marked = "; the others are marked on their pages" if failed else ""
     say(
-        f"done in {time.monotonic() - start:.0f} s: {os.path.relpath(book.html / 'index.html')}, "
+        f"done in {time.monotonic() - start:.0f} s: {os.path.relpath(book.html / 'index.html')}: "
+        f"{len(sites)} pages, {shown['figure'] + shown['diagram']} figures, "
+        f"{shown['explorer']} explorers, {shown['table']} tables, {shown['listing']} listings; "
         f"{held}{marked}"
     )
 

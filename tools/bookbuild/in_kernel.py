@@ -9,10 +9,13 @@ With a seed shift, every seed that the page's code names is moved by it, once.
 
     {"shift": 0, "cells": [{"source": "...", "fixed": false, "keys": [...]}]}
 
-A record names its cell and the line in it, not the line of the page: prose may move.
+A record names its cell and the line in it, not the line of the page: prose may move. It also says
+what the check has read: a digest of the values, so that a sweep can tell whether another seed
+changes them, and whether they come from a recorded experiment.
 """
 
 import ast
+import hashlib
 import html
 import json
 import math
@@ -24,6 +27,8 @@ from typing import Any
 RECORDS = "attn_checks"  # in the metadata of the output that shows the checks
 CALLS = ("assert_close", "assert_allclose", "assert_array_equal", "assert_equal")
 SEEDED = ("manual_seed", "default_rng", "RandomState", "Random")
+LOADERS = ("load_results", "load_seeds")  # what they give was recorded, not computed here
+COUNTS = ("shape", "dtype", "ndim", "device", "numel", "dim", "size", "len", "type", "isinstance")
 LONGEST = 200  # characters of a value that are shown
 OPERATORS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "Lt": ("<", operator.lt),
@@ -73,6 +78,71 @@ def number(value: Any) -> float | None:
     return found if found is not None and math.isfinite(found) else None  # JSON knows no others
 
 
+def digest(value: Any, depth: int = 0) -> str:
+    """What a value holds, in a few characters; the same for everything that is no data."""
+    name = type(value).__name__
+    if value is None or isinstance(value, int | float | complex | str | bytes):
+        text = repr(value)
+    elif hasattr(value, "detach") and hasattr(value, "tolist"):
+        text = repr(value.detach().cpu().tolist())
+    elif hasattr(value, "tobytes"):
+        text = name + value.tobytes().hex()
+    elif depth < 6 and isinstance(value, dict):
+        text = repr([(repr(key), digest(one, depth + 1)) for key, one in value.items()])
+    elif depth < 6 and isinstance(value, list | tuple):
+        text = repr([digest(one, depth + 1) for one in value])
+    elif depth < 6 and hasattr(value, "__dataclass_fields__"):
+        text = digest(vars(value), depth + 1)
+    else:
+        text = name
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def leaves(node: ast.AST) -> list[ast.expr]:
+    """The names, attributes and entries that an expression reads, without calling anything."""
+    bound = {
+        name.id
+        for part in ast.walk(node)
+        if isinstance(part, ast.comprehension | ast.Lambda | ast.NamedExpr)
+        for name in ast.walk(part.target if not isinstance(part, ast.Lambda) else part.args)
+        if isinstance(name, ast.Name)
+    }
+    bound |= {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}
+    found: list[ast.expr] = []
+
+    def chain(part: ast.AST) -> bool:
+        if isinstance(part, ast.Attribute):
+            return chain(part.value)
+        if isinstance(part, ast.Subscript):
+            return isinstance(part.slice, ast.Constant) and chain(part.value)
+        return isinstance(part, ast.Name) and part.id not in bound
+
+    def walk(part: ast.AST) -> None:
+        name = getattr(part, "attr", getattr(part, "id", ""))
+        if name in COUNTS:
+            return
+        if isinstance(part, ast.Call):
+            named = getattr(part.func, "attr", getattr(part.func, "id", ""))
+            if named in COUNTS:
+                return
+            if isinstance(part.func, ast.Attribute):
+                walk(part.func.value)
+            for one in (*part.args, *(keyword.value for keyword in part.keywords)):
+                walk(one)
+        elif isinstance(part, ast.expr) and chain(part):
+            found.append(part)
+        else:
+            for one in ast.iter_child_nodes(part):
+                walk(one)
+
+    walk(node)
+    return found
+
+
+def names_in(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
 class Page:
     """The checks of one page as its cells run."""
 
@@ -81,6 +151,50 @@ class Page:
         self.waiting = list(enumerate(spec["cells"]))
         self.index, self.cell = 0, dict[str, Any]()
         self.found: list[dict[str, Any]] = []
+        self.recorded: set[str] = set(LOADERS)  # names of the page that hold what was recorded
+        self.from_record = False
+        self.read: list[str] = []  # digests of what the check at hand reads
+
+    def reads(self, recorded: bool, values: list[Callable[[], Any]]) -> None:
+        """Before a check: what it is about to read."""
+        self.read, self.from_record = [], recorded
+        for value in values:
+            try:
+                self.read.append(digest(value()))
+            except Exception:  # the check itself will say what is wrong
+                self.read.append("")
+
+    def learn(self, statement: ast.stmt) -> None:
+        """Follow what was recorded through one statement of the page."""
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            own = {one.arg for one in ast.walk(statement) if isinstance(one, ast.arg)}
+            own |= {
+                one.id
+                for one in ast.walk(statement)
+                if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+            }
+            if (names_in(statement) - own) & self.recorded:
+                self.recorded.add(statement.name)
+            return
+        for node in ast.walk(statement):
+            if isinstance(node, ast.For | ast.comprehension):
+                target, value = node.target, node.iter
+            elif isinstance(node, ast.Assign):
+                target, value = ast.Tuple(node.targets, ast.Store()), node.value
+            elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and node.value:
+                target, value = node.target, node.value
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                target, value = node.func.value, ast.Tuple(node.args, ast.Load())  # rows.append(x)
+            else:
+                continue
+            if names_in(value) & self.recorded:
+                self.recorded |= {
+                    name for name in names_in(target) if not isinstance(node, ast.comprehension)
+                }
+            elif isinstance(node, ast.Assign):
+                self.recorded -= {
+                    one.id for one in node.targets if isinstance(one, ast.Name)
+                } - set(LOADERS)
 
     def seed(self, value: Any) -> Any:
         """The seed to use in place of ``value``."""
@@ -90,7 +204,7 @@ class Page:
 
     def note(self, line: int, code: str, held: bool, value: str, **more: Any) -> None:
         record = {"cell": self.index, "line": line, "code": code, "held": held, "value": value}
-        record |= more
+        record |= {"reads": digest(self.read), "recorded": self.from_record, **more}
         same = [one for one in self.found if (one["line"], one["code"]) == (record["line"], code)]
         if not same:
             self.found.append(record)
@@ -103,6 +217,7 @@ class Page:
         """``a < b``: both sides are evaluated and shown."""
         try:
             operands = values()
+            self.read += map(digest, operands)
             held, text = compared(operands, operators)
         except Exception as error:
             self.note(line, code, False, f"{type(error).__name__}: {error}"[:LONGEST])
@@ -115,13 +230,25 @@ class Page:
     ) -> None:
         """``all(a < b for ...)``: the first pair that does not hold is shown, else the last."""
         try:
-            judged = [compared(values, operators) for values in rows()]
+            given = rows()
+            self.read.append(digest(given))
+            judged = [compared(values, operators) for values in given]
         except Exception as error:
             self.note(line, code, False, f"{type(error).__name__}: {error}"[:LONGEST])
             return
         failed = [text for held, text in judged if not held]
         text = failed[0] if failed else f"{judged[-1][1]} (last of {len(judged)})" if judged else ""
-        self.note(line, code, not failed, text or "nothing to compare")
+        self.note(line, code, bool(judged) and not failed, text or "nothing to compare")
+
+    def each(self, line: int, code: str, rows: Callable[[], list[Any]]) -> None:
+        """``all(f(x) for ...)``: true unless one is false or there is none."""
+        try:
+            judged = [bool(one) for one in rows()]
+        except Exception as error:
+            self.note(line, code, False, f"{type(error).__name__}: {error}"[:LONGEST])
+            return
+        text = f"{sum(judged)} of {len(judged)}" if judged else "nothing to compare"
+        self.note(line, code, bool(judged) and all(judged), text)
 
     def truth(self, line: int, code: str, value: Callable[[], Any]) -> None:
         """Anything else that must be true."""
@@ -146,8 +273,10 @@ class Page:
         for key in self.cell.get("keys", ()):
             code = f"predict {key['id']}: {' '.join(key['code'].split())}"
             try:
-                value = eval(compile(key["code"].strip(), "key", "eval"), names)
-                got = float(value)
+                tree = ast.parse(key["code"].strip(), mode="eval")
+                self.reads(bool(names_in(tree) & self.recorded), [])
+                got = float(eval(compile(tree, "key", "eval"), names))
+                self.read.append(digest(got))
             except Exception as error:
                 text = f"{type(error).__name__}: {error}"[:LONGEST]
                 self.note(0, code, False, text, key=key["id"])
@@ -188,11 +317,15 @@ class Rewrite(ast.NodeTransformer):
 
     visit_AsyncFunctionDef = visit_Lambda = visit_ClassDef = visit_FunctionDef
 
-    def report(self, kind: str, node: ast.expr, *arguments: ast.expr) -> ast.stmt:
-        target = ast.Attribute(ast.Name("__attn_page__", ast.Load()), kind, ast.Load())
-        known: list[ast.expr] = [ast.Constant(node.lineno), ast.Constant(ast.unparse(node))]
-        call = ast.Expr(ast.Call(target, [*known, *arguments], []))
-        return ast.copy_location(call, node)
+    def report(self, kind: str, node: ast.expr, *arguments: ast.expr) -> list[ast.stmt]:
+        def tell(name: str, *given: ast.expr) -> ast.stmt:
+            target = ast.Attribute(ast.Name("__attn_page__", ast.Load()), name, ast.Load())
+            return ast.copy_location(ast.Expr(ast.Call(target, [*given], [])), node)
+
+        recorded = ast.Constant(bool(names_in(node) & self.page.recorded))
+        read = ast.List([self.delayed(one) for one in leaves(node)], ast.Load())
+        known = (ast.Constant(node.lineno), ast.Constant(ast.unparse(node)))
+        return [tell("reads", recorded, read), tell(kind, *known, *arguments)]
 
     @staticmethod
     def delayed(body: ast.expr) -> ast.expr:
@@ -205,7 +338,7 @@ class Rewrite(ast.NodeTransformer):
         values = ast.List([node.left, *node.comparators], ast.Load())
         return ast.List(names, ast.Load()), values
 
-    def part(self, node: ast.expr) -> ast.stmt:
+    def part(self, node: ast.expr) -> list[ast.stmt]:
         if isinstance(node, ast.Compare):
             names, values = self.sides(node)
             return self.report("compare", node, names, self.delayed(values))
@@ -214,12 +347,14 @@ class Rewrite(ast.NodeTransformer):
             and isinstance(node.func, ast.Name)
             and node.func.id == "all"
             and len(node.args) == 1
-            and isinstance(node.args[0], ast.GeneratorExp)
-            and isinstance(node.args[0].elt, ast.Compare)
+            and isinstance(node.args[0], ast.GeneratorExp | ast.ListComp)
         ):
-            names, values = self.sides(node.args[0].elt)
-            rows = ast.ListComp(values, node.args[0].generators)
-            return self.report("every", node, names, self.delayed(rows))
+            element, generators = node.args[0].elt, node.args[0].generators
+            if isinstance(element, ast.Compare):
+                names, values = self.sides(element)
+                rows = self.delayed(ast.ListComp(values, generators))
+                return self.report("every", node, names, rows)
+            return self.report("each", node, self.delayed(ast.ListComp(element, generators)))
         return self.report("truth", node, self.delayed(node))
 
     def visit_Assert(self, node: ast.Assert) -> Any:
@@ -233,7 +368,7 @@ class Rewrite(ast.NodeTransformer):
                 queue = [*test.values, *queue]
             else:
                 parts.append(test)
-        return [self.part(part) for part in parts]
+        return [statement for part in parts for statement in self.part(part)]
 
     def visit_Expr(self, node: ast.Expr) -> Any:
         self.generic_visit(node)
@@ -258,6 +393,15 @@ class Rewrite(ast.NodeTransformer):
         for keyword in node.keywords:
             if keyword.arg == "seed":
                 keyword.value = moved(keyword.value)
+        return node
+
+    def visit_Module(self, node: ast.Module) -> ast.AST:
+        body: list[ast.stmt] = []
+        for statement in node.body:
+            self.page.learn(statement)
+            result = self.visit(statement)
+            body += result if isinstance(result, list) else [result]
+        node.body = body
         return node
 
     def visit(self, node: ast.AST) -> Any:
