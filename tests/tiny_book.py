@@ -26,8 +26,7 @@ def tiny(folder: Path, *parts: str) -> Book:
     (source / "_toc.yml").write_text(
         "format: jb-book\nroot: intro\nchapters: [{file: chapters/00_a}]"
     )
-    (source / "_config.yml").write_text("title: tiny\nexecute: {timeout: 60}\nhtml: {baseurl: 'https://a.example'}\n"
-        "repository: {url: 'https://github.com/c/d', branch: main, path_to_book: book}\n")
+    (source / "_config.yml").write_text("title: tiny\nexecute: {timeout: 60}\n")
     (source / "intro.md").write_text("# Intro\n")
     (source / "chapters" / "00_a.md").write_text(HEADER + "".join(parts))
     package = folder / "attn_course"

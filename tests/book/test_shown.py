@@ -1,16 +1,14 @@
 """What the sources show stands on the site: each kind of loss is planted and must be told."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import lxml.html
 import pytest
-from bookbuild.execute import read_page
-from bookbuild.shown import drawn, missing, on_site, pointed, written
+from bookbuild.execute import execute_book, fill_cache, read_page
+from bookbuild.render import render
+from bookbuild.shown import check_shown, drawn, missing, on_site, pointed, written
 from tiny_book import cell, tiny
 
-ROOT = Path(__file__).resolve().parents[2]
 SVG = '<svg class="attn-figure"><title>Bars.</title><path d="M0 0"/></svg>'
 
 
@@ -157,23 +155,14 @@ print("and a line after it")
 
 
 @pytest.mark.parametrize("call", ["picture", "show"])
-def test_the_strict_build_counts_figures_and_fails_where_one_is_lost(
+def test_a_figure_that_a_line_below_has_swallowed_is_named_by_its_line(
     tmp_path: Path, call: str
 ) -> None:
     book = tiny(tmp_path, cell(LOST.replace("picture", call)))
     (book.source / "vendor" / "katex").mkdir(parents=True)
-    done = subprocess.run(
-        [
-            *(sys.executable, ROOT / "tools" / "book.py", "html", "--strict"),
-            *("--book", book.source, "--package", book.package),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if call == "show":
-        assert done.returncode == 0, done.stderr
-        assert "2 pages, 1 figures, 0 explorers" in done.stdout
-    else:
-        assert done.returncode == 1
-        assert "shown: chapters/00_a.md:12: figure not on the page: 'One bar.'" in done.stdout
+    executed = execute_book(book)
+    render(book, cache=fill_cache(book, executed))
+    problems, counts = check_shown(book, executed.pages)
+    lost = "chapters/00_a.md:12: figure not on the page: 'One bar.'"
+    assert problems == ([lost] if call == "picture" else [])
+    assert counts["figure"] == (call == "show")

@@ -6,7 +6,6 @@ loads, of the exact versions and of the interpreter. Prose is in none of them, s
 runs nothing, and neither does an edit of a module that no page imports.
 """
 
-import ast
 import asyncio
 import hashlib
 import json
@@ -18,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +34,18 @@ from traitlets.config import Config
 
 from . import in_kernel
 from .asides import BlockError, blocks
-from .common import Book, fail, say
+from .common import ROOT, Book, fail, say
 from .plain import DIRECTIVE, OPEN, find_close
+
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from experiments.sources import imported_by, source_hash
 
 WORKERS = 2
 HEARTBEAT = 10.0  # seconds between signs of life of a running page
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-RECORD = re.compile(r"load_results\(\s*(?:\"(\w+)\"|'(\w+)'|[^)])")
+RECORD = re.compile(r"load_(?:results|seeds)\(\s*(?:\"(\w+)\"|'(\w+)'|[^)])")
 
 
 @dataclass
@@ -76,10 +80,25 @@ class Page:
         digest.update(self.code_hash.encode())
         tags = [cell.metadata.get("tags", []) for _, cell in self.code_cells]
         digest.update(json.dumps(tags).encode())
-        code = "\n".join(cell.source for _, cell in self.code_cells)
-        for path in sorted({*imported(self.book.package, code), *self.records(code)}):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+        digest.update(self.uses(self.modules).encode())
         return digest.hexdigest()[:16]
+
+    @cached_property
+    def code(self) -> str:
+        return "\n".join(cell.source for _, cell in self.code_cells)
+
+    @cached_property
+    def modules(self) -> set[Path]:
+        """What the page imports of the package and of the experiments, theirs included."""
+        return imported_by(self.code, self.book.package.parent)
+
+    @cached_property
+    def decides(self) -> str:
+        """Hash of what the page imports and loads; what only draws decides no check."""
+        return self.uses({path for path in self.modules if path.parent.name != "viz"})
+
+    def uses(self, modules: set[Path]) -> str:
+        return source_hash({*modules, *self.records(self.code)})
 
     def records(self, code: str) -> Iterable[Path]:
         """The recorded results that the page loads; all of them where a name is computed."""
@@ -178,56 +197,6 @@ def predict_boxes(text: str, whole: list[str], page: str) -> Iterable[dict[str, 
                 }
             number = end
         number += 1
-
-
-@cache
-def _imports(path: Path, package: Path) -> frozenset[Path]:
-    return frozenset(_named(path.read_text(encoding="utf-8"), package))
-
-
-def _named(code: str, package: Path) -> Iterable[Path]:
-    """Files of the package that a piece of code imports directly."""
-    try:
-        tree = ast.parse(code)
-    except SyntaxError:  # a cell with IPython's own syntax: the page may use anything
-        yield from package.rglob("*.py")
-        return
-    names: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.append(node.module)
-            names += [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):  # relative: the package has few, take them all
-            yield from package.rglob("*.py")
-            return
-    for name in names:
-        top, *rest = name.split(".")
-        if top != package.name:
-            continue
-        for depth in range(len(rest) + 1):
-            place = package.joinpath(*rest[:depth])
-            for file in (place / "__init__.py", place.with_suffix(".py")):
-                if file.is_file() and (depth or file.name == "__init__.py"):
-                    yield file
-
-
-def imported(package: Path, code: str) -> set[Path]:
-    """The modules of the package that code uses, theirs included, and the data beside them."""
-    found, waiting = set[Path](), list(_named(code, package))
-    while waiting:
-        path = waiting.pop()
-        if path not in found:
-            found.add(path)
-            waiting += _imports(path, package)
-    data = {
-        other
-        for path in found
-        for other in path.parent.glob(f"{path.stem}*")
-        if other.is_file() and other.suffix not in {".py", ".pyc"}
-    }
-    return found | data
 
 
 def read_page(book: Book, name: str) -> Page | None:

@@ -3,8 +3,14 @@
 A page says what its code gave once, on one machine. Whether that is a result or luck shows when
 the same code runs again: every seed that it names moved by a thousand, torch held to another set
 of instructions. Where two sets are one on the machine (native may be avx2), the second is not run
-again, and its entry says so. The record, ``book/sweep/<page>.json``, is committed; the page shows
-its count, and a test names the records that are older than their page.
+again, and its entry says so.
+
+A check is of one of three kinds, told by what it read: ``seeds``, another seed changes it;
+``record``, the same numbers of a recorded experiment each time; ``algebra``, neither. Only the
+first kind is tried anew by a sweep.
+
+The record, ``book/sweep/<page>.json``, is committed; the page shows its counts, and a test names
+the records that are older than their page, or than what it imports and loads.
 """
 
 import datetime
@@ -29,20 +35,31 @@ from experiments.repeat import SEEDS, SETS, environment, twin
 STEP = 1000  # how far a seed of the page moves from one run to the next
 
 
+KINDS = ("seeds", "record", "algebra")
+
+
 @dataclass(frozen=True)
 class Held:
-    """In how many runs every check of a page held."""
+    """How many checks of each kind a page has, and with how many seeds those of the first held.
 
+    Args:
+        kinds: Number of checks by kind.
+        held: Seeds with which every check held, under every instruction set.
+        seeds: Seeds that were run.
+        sets: Instruction sets that were run.
+    """
+
+    kinds: dict[str, int]
     held: int
-    runs: int
     seeds: int
     sets: int
-    checks: int
 
     def __str__(self) -> str:
+        n = self.kinds
         return (
-            f"held in {self.held} of {self.runs} runs: "
-            f"{self.seeds} seeds, {self.sets} instruction sets"
+            f"{n['seeds']} checks recomputed with {self.seeds} seeds (all held with {self.held}, "
+            f"each under {self.sets} instruction sets), {n['record']} of records, "
+            f"{n['algebra']} algebra"
         )
 
 
@@ -63,18 +80,22 @@ def read_record(book: Book, name: str) -> dict[str, Any] | None:
 def summary(record: dict[str, Any]) -> Held:
     """What a record says in one line."""
     runs = record["runs"]
+    seeds = {run["seed"] for run in runs}
     return Held(
-        held=sum(not run["failed"] for run in runs),
-        runs=len(runs),
-        seeds=len({run["seed"] for run in runs}),
+        kinds={kind: sum(one["kind"] == kind for one in record["checks"]) for kind in KINDS},
+        held=len(seeds - {run["seed"] for run in runs if run["failed"]}),
+        seeds=len(seeds),
         sets=len({run["set"] for run in runs}),
-        checks=len(record["checks"]),
     )
 
 
 def about() -> dict[str, Any]:
     """Processor, system and commit, for the record."""
     return {"machine": machine(), "commit": commit()}
+
+
+def today() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
 
 
 def collect(page: Page, runs: list[tuple[int, str, Run]]) -> dict[str, Any]:
@@ -85,7 +106,10 @@ def collect(page: Page, runs: list[tuple[int, str, Run]]) -> dict[str, Any]:
         failed = []
         for check in run.checks:
             place = (check["cell"], check["line"], check["code"])
-            entry = order.setdefault(place, {"code": check["code"], "values": {}})
+            new = {"code": check["code"], "values": {}, "reads": {}, "recorded": False}
+            entry = order.setdefault(place, new)
+            entry["reads"].setdefault(instruction_set, set()).add(check["reads"])
+            entry["recorded"] |= check["recorded"]
             entry["values"][f"{seed}/{instruction_set}"] = check["value"]
             if not check["held"]:
                 failed.append(check["code"])
@@ -98,19 +122,27 @@ def collect(page: Page, runs: list[tuple[int, str, Run]]) -> dict[str, Any]:
         values = order[place]["values"]
         same = len(set(values.values())) == 1
         value: Any = next(iter(values.values())) if same else values
-        checks.append({"code": order[place]["code"], "value": value})
+        checks.append({"code": order[place]["code"], "kind": kind(order[place]), "value": value})
     return {
         "page": page.name,
         "code": page.code_hash,
+        "uses": page.decides,
         **about(),
         "versions": {
             "python": platform.python_version(),
             **{name: version(name) for name in ("torch", "numpy")},
         },
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        "date": today(),
         "runs": listed,
         "checks": checks,
     }
+
+
+def kind(entry: dict[str, Any]) -> str:
+    """What a check is, by what it read: with other seeds, the same set of instructions."""
+    if any(len(digests) > 1 for digests in entry["reads"].values()):
+        return "seeds"
+    return "record" if entry["recorded"] else "algebra"
 
 
 def find(book: Book, wanted: str) -> Page:
@@ -156,6 +188,7 @@ def sweep(
         old = {page.name for page in pages if is_stale(book, page)}
         pages = [page for page in pages if page.name in old]
         say(f"{len(pages)} records are older than their page")
+        pages = [page for page in pages if not renewed(book, page, workers=workers)]
     whole = set(SEEDS) <= set(seeds) and set(SETS) <= set(sets)
     bad = 0
     for page in pages:
@@ -178,17 +211,47 @@ def sweep(
             continue
         if whole:
             book.sweep.mkdir(exist_ok=True)
-            path = record_path(book, page.name)
-            text = json.dumps(collect(page, runs), indent=1, ensure_ascii=False) + "\n"
-            temporary = path.with_suffix(".part")
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(path)
-            say(f"{page.name}: {summary(json.loads(text))} ({os.path.relpath(path)})")
+            record = collect(page, runs)
+            save(record_path(book, page.name), record)
+            say(f"{page.name}: {summary(record)}")
     if bad:
         fail(f"{bad} checks did not hold in every run: each FAIL line above names one")
 
 
+def save(path: Path, record: dict[str, Any]) -> None:
+    """Replace a record in one step."""
+    temporary = path.with_suffix(".part")
+    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
 def is_stale(book: Book, page: Page) -> bool:
-    """True when a page has no record, or its code is another than that of the record."""
+    """True when a page has no record, or its code or what it uses is not what was swept."""
     record = read_record(book, page.name)
-    return record is None or record["code"] != page.code_hash
+    now = {"code": page.code_hash, "uses": page.decides}
+    return record is None or any(record.get(name) != value for name, value in now.items())
+
+
+def renewed(book: Book, page: Page, *, workers: int) -> bool:
+    """Stamp a record anew where the page gives what it gave, though what it uses has changed.
+
+    One run, with the first seed: where every check has the value that is recorded, what changed
+    below the page (a function was renamed, a fast path added) has changed no number of it.
+    """
+    record = read_record(book, page.name)
+    if record is None or record["code"] != page.code_hash or "uses" not in record:
+        return False
+    run = Run(page, page.notebook, SEEDS[0] * STEP, environment("native"))
+    run_pages(book, [run], workers=workers)
+    place = f"{SEEDS[0]}/native"
+    known = [
+        value.get(place) if isinstance(value := check["value"], dict) else value
+        for check in record["checks"]
+    ]
+    if run.error or sorted(map(str, known)) != sorted(check["value"] for check in run.checks):
+        return False
+    record |= {"uses": page.decides, "renewed": {**about(), "date": today()}}
+    save(record_path(book, page.name), record)
+    say(f"{page.name}: what it uses has changed and its numbers have not; stamped anew")
+    return True
