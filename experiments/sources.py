@@ -161,7 +161,8 @@ def _defines(file: Path, name: str, root: Path) -> Path | None:
             for alias in node.names:
                 if (alias.asname or alias.name) == name:
                     source = _file(node.module, root)
-                    return _defines(source, alias.name, root) if source is not None else file
+                    if source != file:  # itself: one of its modules
+                        return _defines(source, alias.name, root) if source else file
     return None
 
 

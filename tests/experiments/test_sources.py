@@ -7,10 +7,11 @@ import pytest
 from experiments.sources import ROOT, imported_by, imported_files, source_hash
 
 FILES = {
-    "pack/__init__.py": "from pack.left import f\nfrom pack.inner import deep\nFLAG = 1\n",
+    "pack/__init__.py": "from pack.left import f\nfrom pack.inner import deep\nfrom pack import own\nFLAG = 1\n",
     "pack/left.py": '"""Text."""\nfrom pack.base import ONE\n\ndef f():\n    return ONE\n',
     "pack/right.py": "def g():\n    return 2\n",
     "pack/right_numbers.json": "[1]\n",
+    "pack/own.py": "",
     "pack/base.py": "ONE = 1\n",
     "pack/inner/__init__.py": "from pack.inner.well import deep\n",
     "pack/inner/well.py": "from .. import base\n\ndef deep():\n    return base.ONE\n",
@@ -19,6 +20,7 @@ FILES = {
     "experiments/tried.py": "from experiments.repeat import repeat\nfrom pack import f\n",
     "experiments/repeat.py": "from pack import right\n",
 }
+WHOLE = {"__init__.py", "own.py", "left.py", "base.py", "inner/well.py"}
 
 
 @pytest.fixture
@@ -46,8 +48,8 @@ def names(paths: set[Path], root: Path) -> set[str]:
         ("from pack import deep", {"inner/well.py", "base.py"}),
         ("from pack import inner\ninner.deep()", {"inner/well.py", "base.py"}),
         ("import pack as p\np.f()", {"left.py", "base.py"}),
-        ("from pack import FLAG", {"__init__.py", "left.py", "base.py", "inner/well.py"}),
-        ("import pack as p\nprint(p)", {"__init__.py", "left.py", "base.py", "inner/well.py"}),
+        ("from pack import FLAG", WHOLE),
+        ("import pack as p\nprint(p)", WHOLE),
         ("import pack.late", {"late/__init__.py", "late/one.py"}),
         ("%matplotlib inline\nfrom pack import base", {"base.py"}),
     ],
