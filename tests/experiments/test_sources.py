@@ -7,7 +7,12 @@ import pytest
 from experiments.sources import ROOT, imported_by, imported_files, source_hash
 
 FILES = {
-    "pack/__init__.py": "from pack.left import f\nfrom pack.inner import deep\nfrom pack import own\nFLAG = 1\n",
+    "pack/__init__.py": """
+from pack.left import f
+from pack.inner import deep
+from pack import own
+FLAG = 1
+""",
     "pack/left.py": '"""Text."""\nfrom pack.base import ONE\n\ndef f():\n    return ONE\n',
     "pack/right.py": "def g():\n    return 2\n",
     "pack/right_numbers.json": "[1]\n",
