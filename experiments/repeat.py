@@ -10,27 +10,36 @@ process of its own on one thread, and leaves ``experiments/results/NAME.json``. 
 recorded for the same code are kept, so a run that was stopped continues where it was.
 ``--seeds 0 1 --sets native`` makes a part of it. Where two instruction sets are one on the machine
 (``native`` may be ``avx2``), the second is not run again: its entry says ``same_as``.
+
+The same code is the script and all that it imports (``experiments/sources.py``). Where that has
+changed, one recorded run is made once more: if its numbers come back, the others are kept and the
+record says when it was reproduced; else it begins anew. ``agreement`` says what "come back" means.
 """
 
 import argparse
 import functools
-import hashlib
 import json
+import math
 import os
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.harness import commit, machine, versions
+from experiments.sources import imported_files, source_hash
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).resolve().parent / "results"
 SETS = ("default", "avx2", "native")  # values of ATEN_CPU_CAPABILITY; native leaves it unset
 SEEDS = (0, 1, 2, 3)
 PACKAGES = ("torch", "numpy")
+# the first or the last word of a key below which the numbers are times
+TIMING = re.compile(r"(ms|seconds|times?)\b.*|.*\b(ms|seconds)|\w+_seconds")
+CLOSE = 1e-6  # relative
 
 
 def environment(instruction_set: str) -> dict[str, str]:
@@ -61,8 +70,123 @@ def twin(instruction_set: str, among: Iterable[str]) -> str | None:
 
 
 def code_hash(path: Path) -> str:
-    """Hash of an experiment's source: a record with another one is older than the experiment."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    """Hash of an experiment and of what it imports: a record with another one is old."""
+    return source_hash(imported_files(path))
+
+
+class Agreement(NamedTuple):
+    """How a run that was made once more compares with what is recorded."""
+
+    verdict: str  # "same", "same but for rounding" or "differs"
+    numbers: int  # that were compared
+    apart: int  # of them that are not the same
+    furthest: str  # where it differs most, and by how much
+
+
+def leaves(values: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Every number or word of a run with its place, but times."""
+    if isinstance(values, dict):
+        for key, value in values.items():
+            if not TIMING.fullmatch(key):
+                yield from leaves(value, f"{place}/{key}" if place else key)
+    elif isinstance(values, list):
+        for number, value in enumerate(values):
+            yield from leaves(value, f"{place}[{number}]")
+    else:
+        yield place, values
+
+
+def is_close(one: Any, other: Any) -> bool:
+    """Equal, or numbers that differ by a millionth."""
+    if isinstance(one, float | int) and isinstance(other, float | int):
+        return math.isclose(one, other, rel_tol=CLOSE)
+    return bool(one == other)
+
+
+def agreement(record: dict[str, Any], run: dict[str, Any]) -> Agreement:
+    """Compare a run with the recorded ones of its seed; times are left out.
+
+    Rounding on another processor is not that of the machine of the record. Three instruction sets
+    show what it does: a number that is not the same agrees *but for rounding* where it is no
+    further from a recorded one of its seed than twice the widest range, over all seeds, that this
+    number has between instruction sets, or for one of a list any number of the list.
+
+    Args:
+        record: With runs that have ``seed``, ``set`` and ``values``.
+        run: With ``seed`` and ``values``.
+    """
+    runs = [(one["seed"], dict(leaves(one["values"]))) for one in record["runs"]]
+    old = [values for seed, values in runs if seed == run["seed"]]
+    new = dict(leaves(run["values"]))
+    if any(values.keys() != new.keys() for values in old):
+        other = next(values.keys() ^ new.keys() for values in old if values.keys() != new.keys())
+        return Agreement("differs", len(new), len(other), f"{min(other)}: only in one of them")
+    spread: dict[str, float] = {}
+    for seed in dict(runs):
+        of_seed = [values for other, values in runs if other == seed]
+        for place in new.keys() & of_seed[0].keys():
+            found = [values[place] for values in of_seed if place in values]
+            if all(isinstance(value, float | int) for value in found):
+                kind = re.sub(r"\[\d+\]", "", place)
+                spread[kind] = max(spread.get(kind, 0.0), max(found) - min(found))
+    # the run under the instruction set whose numbers are nearest
+    nearest = min(old, key=lambda values: sum(not is_close(values[p], new[p]) for p in new))
+    apart = [place for place in new if not is_close(nearest[place], new[place])]
+    if not apart:
+        return Agreement("same", len(new), 0, "")
+
+    def excess(place: str) -> float:
+        """The distance in ranges between instruction sets; infinite where there is none."""
+        if not isinstance(new[place], float | int):
+            return math.inf
+        distance = min(abs(values[place] - new[place]) for values in old)
+        range_ = spread.get(re.sub(r"\[\d+\]", "", place), 0.0)
+        return distance / range_ if range_ else math.inf if distance else 0.0
+
+    worst = max(apart, key=excess)
+    furthest = f"{worst}: {new[worst]!r}, recorded {nearest[worst]!r}"
+    verdict = "same but for rounding" if excess(worst) <= 2 else "differs"
+    return Agreement(verdict, len(new), len(apart), furthest)
+
+
+def once(name: str, seed: int, instruction_set: str) -> dict[str, Any]:
+    """One run in a process of its own: ``seed``, ``set``, ``values`` and ``cpu_seconds``.
+
+    Raises:
+        SystemExit: It failed; its own lines say why.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", f"experiments.{name}", "--one", str(seed)],
+        cwd=ROOT,
+        env=environment(instruction_set),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"seed {seed} under {instruction_set} failed: the lines above say why")
+    return {"seed": seed, "set": instruction_set, **json.loads(done.stdout.splitlines()[-1])}
+
+
+def again(record: dict[str, Any]) -> tuple[dict[str, Any], Agreement]:
+    """The first recorded seed once more, under the machine's own instruction set."""
+    run = once(record["experiment"], record["runs"][0]["seed"], "native")
+    return run, agreement(record, run)
+
+
+def stamp(record: dict[str, Any], found: Agreement, code: str, out: Path) -> None:
+    """Keep the runs of a record whose numbers came back under today's code, and say so in it."""
+    record["code"] = code
+    record["reproduced"] = {
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": commit(),
+        "machine": machine(),
+        "seed": record["runs"][0]["seed"],
+        "verdict": found.verdict,
+        "numbers": found.numbers,
+        "apart": found.apart,
+    }
+    write(out, record)
 
 
 def write(path: Path, record: dict[str, Any]) -> None:
@@ -111,7 +235,15 @@ def repeat(run: Callable[[int], dict[str, Any]], file: str) -> None:
         return
     out, code = RESULTS / f"{path.stem}.json", code_hash(path)
     record = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {}
-    if record.get("code") != code:
+    if record.get("runs") and record.get("code") != code:
+        print("the code has changed since: one recorded run once more", flush=True)
+        _, found = again(record)
+        print(f"{found.verdict}: {found.apart} of {found.numbers} {found.furthest}", flush=True)
+        if found.verdict == "differs":
+            record = {}
+        else:
+            stamp(record, found, code, out)
+    if not record.get("runs"):
         record = {"experiment": path.stem, "code": code, "runs": []}
     known = {(one["seed"], one["set"]) for one in record["runs"]}
     wanted = [(s, i) for s in chosen.seeds for i in chosen.sets if (s, i) not in known]
@@ -123,16 +255,5 @@ def repeat(run: Callable[[int], dict[str, Any]], file: str) -> None:
             copied = {**made[same], "set": instruction_set, "same_as": same}
             add(record, copied, out)
             continue
-        done = subprocess.run(
-            [sys.executable, "-m", f"experiments.{path.stem}", "--one", str(seed)],
-            cwd=ROOT,
-            env=environment(instruction_set),
-            stdout=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise SystemExit(f"seed {seed} under {instruction_set} failed: the lines above say why")
-        result = json.loads(done.stdout.splitlines()[-1])
-        add(record, {"seed": seed, "set": instruction_set, **result}, out)
+        add(record, once(path.stem, seed, instruction_set), out)
     print(f"{len(record['runs'])} runs in {out.relative_to(ROOT)}", flush=True)
