@@ -1,8 +1,9 @@
 """What the checks of a page gave, where the reader sees it.
 
 A cell that holds nothing but checks is folded behind its count. A check that came out otherwise on
-the machine that built the site stays visible, with both values. Below the title stands in how many
-runs of the sweep the checks of the page held, and ``{sweep-table}`` lists it for all pages.
+the machine that built the site stays visible, with both values. Below the title stands how many
+checks of each kind the page has and with how many seeds of the sweep they held, and
+``{sweep-table}`` lists it for all pages.
 """
 
 import hashlib
@@ -19,6 +20,7 @@ from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 from bookbuild.reading import only_checks
+from bookbuild.sweep import KINDS, summary
 
 COUNT = re.compile(r'<div class="attn-checks" data-held="(\d+)" data-of="(\d+)">')
 LINE = re.compile(r"<p>Checked: \d+ of \d+\.</p>")
@@ -35,24 +37,14 @@ def record(app: Sphinx, slug: str) -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def counts(found: dict[str, Any]) -> dict[str, int]:
-    """Checks, runs, runs in which all held, seeds, instruction sets."""
-    runs = found["runs"]
-    return {
-        "checks": len(found["checks"]),
-        "runs": len(runs),
-        "held": sum(not run["failed"] for run in runs),
-        "seeds": len({run["seed"] for run in runs}),
-        "sets": len({run["set"] for run in runs}),
-    }
-
-
 def sentence(found: dict[str, Any]) -> str:
     """The line below a page's title."""
-    n = counts(found)
+    held = summary(found)
+    n = held.kinds
     return (
-        f"The {n['checks']} checks of this page held in {n['held']} of {n['runs']} runs: "
-        f"{n['seeds']} seeds, {n['sets']} instruction sets."
+        f"{sum(n.values())} checks: {n['seeds']} recomputed with {held.seeds} seeds, each under "
+        f"{held.sets} instruction sets (all held with {held.held} of {held.seeds}), {n['record']} "
+        f"of recorded experiments, {n['algebra']} of algebra."
     )
 
 
@@ -97,7 +89,7 @@ class FoldChecks(SphinxPostTransform):
 
 
 def show_sweep(app: Sphinx, doctree: nodes.document) -> None:
-    """Say below the title of a chapter in how many runs its checks held."""
+    """Say below the title of a chapter which checks it has and with how many seeds they held."""
     folder, _, slug = app.env.docname.rpartition("/")
     found = record(app, slug) if folder == "chapters" else None
     title = next(iter(doctree.findall(nodes.title)), None)
@@ -112,7 +104,7 @@ def show_sweep(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def show_counts(app: Sphinx, doctree: nodes.document) -> None:
-    """Give every verdict of the claims table the count of its page."""
+    """Give every verdict of the claims table the counts of its page, by kind."""
     if app.env.docname != "claims":
         return
     for table in doctree.findall(nodes.table):
@@ -124,35 +116,44 @@ def show_counts(app: Sphinx, doctree: nodes.document) -> None:
         for row in table.findall(nodes.row):
             slug = re.search(r"\d\d_[a-z0-9_]+", str(row.children[-1]))
             if isinstance(row.parent, nodes.thead):
-                text = "held"
+                text = "checks of the page"
+            elif found := record(app, slug[0]) if slug else None:
+                held = summary(found)
+                text = (
+                    f"{held.kinds['seeds']} recomputed ({held.held} of {held.seeds} seeds), "
+                    f"{held.kinds['record']} recorded, {held.kinds['algebra']} algebra"
+                )
             else:
-                found = record(app, slug[0]) if slug else None
-                n = counts(found) if found else None
-                text = f"{n['held']} of {n['runs']} runs" if n else "no sweep yet"
+                text = "no sweep yet"
             row += nodes.entry("", nodes.paragraph("", text))
 
 
 class SweepTable(SphinxDirective):
-    """All pages: checks, runs, machine, date."""
+    """All pages: checks by kind, seeds, machine, date."""
 
     has_content = False
     option_spec: ClassVar[dict[str, Any]] = {}
 
     def run(self) -> list[nodes.Node]:
         lines = [
-            "| page | checks | held | seeds | sets | CPU-s of a run | machine | torch | date |",
-            "| --- | ---: | ---: | ---: | ---: | ---: | --- | --- | --- |",
+            "| page | recomputed | recorded | algebra | seeds that held | instruction sets "
+            "| CPU-s of a run | machine | torch | date |",
+            "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- | --- |",
         ]
+        total = dict.fromkeys(KINDS, 0)
         for path in records(self.env.app):
             found = json.loads(path.read_text(encoding="utf-8"))
-            n = counts(found)
+            held = summary(found)
             seconds = sorted(run["cpu_seconds"] for run in found["runs"])
+            kinds = " | ".join(str(held.kinds[kind]) for kind in KINDS)
             lines.append(
-                f"| [](/chapters/{path.stem}.md) | {n['checks']} | {n['held']} of {n['runs']} "
-                f"| {n['seeds']} | {n['sets']} | {seconds[len(seconds) // 2]:.0f} "
+                f"| [](/chapters/{path.stem}.md) | {kinds} | {held.held} of {held.seeds} "
+                f"| {held.sets} | {seconds[len(seconds) // 2]:.0f} "
                 f"| {found['machine']['processor']} | {found['versions']['torch']} "
                 f"| {found['date']} |"
             )
+            total = {kind: total[kind] + held.kinds[kind] for kind in KINDS}
+        lines.append("| all | " + " | ".join(map(str, total.values())) + " | | | | | | |")
         container = nodes.Element()
         self.state.nested_parse(lines, self.content_offset, container)
         return container.children
