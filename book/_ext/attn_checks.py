@@ -3,7 +3,7 @@
 A cell that holds nothing but checks is folded behind its count. A check that came out otherwise on
 the machine that built the site stays visible, with both values. Below the title stands how many
 checks of each kind the page has and with how many seeds of the sweep they held, and
-``{sweep-table}`` lists it for all pages.
+``{sweep-table}`` lists it for all pages; ``{records-table}`` lists the recorded experiments.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+from bookbuild.common import Book
 from bookbuild.reading import only_checks
 from bookbuild.sweep import KINDS, summary
 
@@ -128,13 +129,45 @@ def show_counts(app: Sphinx, doctree: nodes.document) -> None:
             row += nodes.entry("", nodes.paragraph("", text))
 
 
-class SweepTable(SphinxDirective):
-    """All pages: checks by kind, seeds, machine, date."""
+class Table(SphinxDirective):
+    """A table that is made from JSON files, one row each."""
 
     has_content = False
     option_spec: ClassVar[dict[str, Any]] = {}
 
     def run(self) -> list[nodes.Node]:
+        container = nodes.Element()
+        self.state.nested_parse(self.lines(), self.content_offset, container)
+        return container.children
+
+    def lines(self) -> list[str]:
+        raise NotImplementedError
+
+
+class RecordsTable(Table):
+    """All recorded experiments that were repeated: seeds, instruction sets, machine, date."""
+
+    def lines(self) -> list[str]:
+        lines = [
+            "| record | seeds | instruction sets | machine | torch | date |",
+            "| --- | ---: | ---: | --- | --- | --- |",
+        ]
+        for path in sorted(Book().records.glob("*.json")):
+            found = json.loads(path.read_text(encoding="utf-8"))
+            runs = found.get("runs", ())
+            if all(isinstance(run, dict) and {"seed", "set"} <= set(run) for run in runs) and runs:
+                lines.append(
+                    f"| `{path.stem}` | {len({run['seed'] for run in runs})} "
+                    f"| {len({run['set'] for run in runs})} | {found['machine']['processor']} "
+                    f"| {found['versions']['torch']} | {found['date']} |"
+                )
+        return lines
+
+
+class SweepTable(Table):
+    """All pages: checks by kind, seeds, machine, date."""
+
+    def lines(self) -> list[str]:
         lines = [
             "| page | recomputed | recorded | algebra | seeds that held | instruction sets "
             "| CPU-s of a run | machine | torch | date |",
@@ -154,16 +187,15 @@ class SweepTable(SphinxDirective):
             )
             total = {kind: total[kind] + held.kinds[kind] for kind in KINDS}
         lines.append("| all | " + " | ".join(map(str, total.values())) + " | | | | | | |")
-        container = nodes.Element()
-        self.state.nested_parse(lines, self.content_offset, container)
-        return container.children
+        return lines
 
 
 def stamp(app: Sphinx, docname: str) -> str:
     """What a page shows of its outputs and its sweep; when it changes, the page is read again."""
     parts = []
     if docname == "claims":
-        parts = [path.read_text(encoding="utf-8") for path in records(app)]
+        recorded = sorted(Book().records.glob("*.json"))
+        parts = [path.read_text(encoding="utf-8") for path in (*records(app), *recorded)]
     source, slug = Path(app.srcdir), docname.rpartition("/")[2]
     executed = source / "_build" / "executed" / f"{docname.replace('/', '__')}.ipynb"
     for path in (executed, source / "sweep" / f"{slug}.json"):
@@ -183,6 +215,7 @@ def outdated(app: Sphinx, env: Any, added: set[str], changed: set[str], removed:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register transform and directive."""
     app.add_directive("sweep-table", SweepTable)
+    app.add_directive("records-table", RecordsTable)
     app.add_post_transform(FoldChecks)
     app.connect("doctree-read", show_sweep)
     app.connect("doctree-read", show_counts)

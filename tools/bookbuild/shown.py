@@ -144,8 +144,8 @@ def written(text: str, source: Path) -> Iterator[Item]:
             yield Item("explorer", literal(argument), here, argument)
         elif name == "source":
             yield Item("listing", literal(argument), here, argument)
-        elif name == "sweep-table":
-            yield Item("table", ".*", here, "the table of the sweep")
+        elif name in ("sweep-table", "records-table"):
+            yield Item("table", ".*", here, f"the table that {{{name}}} makes")
         elif name == "include":
             included = (source.parent / argument).read_text(encoding="utf-8")
             for one in written(included, source.parent / argument):
