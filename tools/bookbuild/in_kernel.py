@@ -28,6 +28,7 @@ RECORDS = "attn_checks"  # in the metadata of the output that shows the checks
 CALLS = ("assert_close", "assert_allclose", "assert_array_equal", "assert_equal")
 SEEDED = ("manual_seed", "default_rng", "RandomState", "Random")
 LOADERS = ("load_results", "load_seeds")  # what they give was recorded, not computed here
+GROWS = ("append", "extend", "add", "insert", "setdefault", "update")  # methods that fill
 COUNTS = ("shape", "dtype", "ndim", "device", "numel", "dim", "size", "len", "type", "isinstance")
 LONGEST = 200  # characters of a value that are shown
 OPERATORS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
@@ -177,24 +178,25 @@ class Page:
                 self.recorded.add(statement.name)
             return
         for node in ast.walk(statement):
-            if isinstance(node, ast.For | ast.comprehension):
+            if isinstance(node, ast.For):
                 target, value = node.target, node.iter
             elif isinstance(node, ast.Assign):
                 target, value = ast.Tuple(node.targets, ast.Store()), node.value
             elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and node.value:
                 target, value = node.target, node.value
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                target, value = node.func.value, ast.Tuple(node.args, ast.Load())  # rows.append(x)
+            elif (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in GROWS
+            ):
+                target, value = node.func.value, ast.Tuple(node.args, ast.Load())
             else:
                 continue
             if names_in(value) & self.recorded:
-                self.recorded |= {
-                    name for name in names_in(target) if not isinstance(node, ast.comprehension)
-                }
-            elif isinstance(node, ast.Assign):
-                self.recorded -= {
-                    one.id for one in node.targets if isinstance(one, ast.Name)
-                } - set(LOADERS)
+                self.recorded |= names_in(target)
+            elif isinstance(node, ast.For | ast.Assign):
+                whole = [one for one in ast.walk(target) if isinstance(one, ast.Name)]
+                self.recorded -= {one.id for one in whole if isinstance(one.ctx, ast.Store)}
 
     def seed(self, value: Any) -> Any:
         """The seed to use in place of ``value``."""
@@ -274,7 +276,9 @@ class Page:
             code = f"predict {key['id']}: {' '.join(key['code'].split())}"
             try:
                 tree = ast.parse(key["code"].strip(), mode="eval")
-                self.reads(bool(names_in(tree) & self.recorded), [])
+                read = [compile(ast.Expression(one), "key", "eval") for one in leaves(tree.body)]
+                values = [lambda one=one: eval(one, names) for one in read]
+                self.reads(bool(names_in(tree) & self.recorded), values)
                 got = float(eval(compile(tree, "key", "eval"), names))
                 self.read.append(digest(got))
             except Exception as error:
