@@ -37,8 +37,8 @@ RESULTS = Path(__file__).resolve().parent / "results"
 SETS = ("default", "avx2", "native")  # values of ATEN_CPU_CAPABILITY; native leaves it unset
 SEEDS = (0, 1, 2, 3)
 PACKAGES = ("torch", "numpy")
-# the first or the last word of a key below which the numbers are times
-TIMING = re.compile(r"(ms|seconds|times?)\b.*|.*\b(ms|seconds)|\w+_seconds")
+# a key below which the numbers are times: by its first or last word, or flex of banded_ways
+TIMING = re.compile(r"(ms|seconds|times?)\b.*|.*\b(ms|seconds)|\w+_seconds|flex")
 CLOSE = 1e-6  # relative
 
 
@@ -116,10 +116,11 @@ def agreement(record: dict[str, Any], run: dict[str, Any]) -> Agreement:
         run: With ``seed`` and ``values``.
     """
     runs = [(one["seed"], dict(leaves(one["values"]))) for one in record["runs"]]
-    old = [values for seed, values in runs if seed == run["seed"]]
     new = dict(leaves(run["values"]))
-    if any(values.keys() != new.keys() for values in old):
-        other = next(values.keys() ^ new.keys() for values in old if values.keys() != new.keys())
+    of_its_seed = [values for seed, values in runs if seed == run["seed"]]
+    old = [values for values in of_its_seed if values.keys() == new.keys()]
+    if not old:
+        other = min((values.keys() ^ new.keys() for values in of_its_seed), key=len)
         return Agreement("differs", len(new), len(other), f"{min(other)}: only in one of them")
     spread: dict[str, float] = {}
     for seed in dict(runs):
