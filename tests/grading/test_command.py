@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 from attn_course import __version__
 from attn_course.cli import app
+from attn_course.exercises.assignment import load_assignment
+from attn_course.exercises.submission import look_at
 from attn_course.grading import command, exports
 from attn_course.grading.command import Progress
 from attn_course.grading.results import Result
@@ -197,17 +199,29 @@ VERSIONS = {
 }
 
 
+OURS = of_version("0.1.0+1234abcd")
+
+
 @pytest.mark.parametrize("version", VERSIONS)
-def test_another_version_is_noted_and_costs_nothing(grade: Any, version: str | None) -> None:
-    ours = of_version("0.1.0+1234abcd")
-    result = grade(ours, data=classroom.as_bytes(of_version(version)))
+def test_another_version_is_noted_and_refuses_nothing(version: str | None) -> None:
+    ours = load_assignment(classroom.as_bytes(OURS), "small")
+    status, reason, found = look_at(classroom.as_bytes(of_version(version)), ours)
+    assert (status, reason) == ("graded", "")
+    assert found is not None
+    assert found.notes == ((VERSIONS[version],) if VERSIONS[version] else ())
+
+
+def test_a_notebook_without_a_table_of_cells_says_nothing_of_versions() -> None:
+    ours = load_assignment(classroom.as_bytes(OURS), "small")
+    _, _, found = look_at(classroom.as_bytes(classroom.notebook()), ours)
+    assert found is not None
+    assert found.notes == ()
+
+
+def test_another_version_costs_no_point(grade: Any) -> None:
+    result = grade(OURS, data=classroom.as_bytes(of_version("0.0.9+ffff0000")))
     assert (result.status, result.score) == ("graded", 5.0)
-    assert result.notes == ((VERSIONS[version],) if VERSIONS[version] else ())
-
-
-def test_a_notebook_without_a_table_of_cells_says_nothing_of_versions(grade: Any) -> None:
-    result = grade(of_version("0.1.0+1234abcd"), data=classroom.as_bytes(classroom.notebook()))
-    assert result.notes == ()
+    assert result.notes == (VERSIONS["0.0.9+ffff0000"],)
 
 
 def test_precheck_and_the_summary_name_the_versions(
