@@ -161,3 +161,8 @@ def test_records_repeats_what_is_named_and_says_what_differs(tmp_path, monkeypat
     assert total == "3 records: 1 same, 1 too long, 1 differs; 4 CPU-seconds"
     assert not records.is_old("cheap")
     assert records.is_old("other")
+
+    monkeypatch.setattr(sys, "argv", ["records", "long", "--accept", "half of it came back"])
+    records.main()
+    assert not records.is_old("long")
+    assert records.read("long")["accepted"]["why"] == "half of it came back"
