@@ -136,6 +136,18 @@ def test_an_old_record_keeps_its_runs_if_one_comes_back_and_else_begins_anew(cou
     assert "reproduced" not in anew
 
 
+def test_runs_of_several_machines_say_which_is_whose(tmp_path, monkeypatch):
+    record, out = {"runs": []}, tmp_path / "one.json"
+    monkeypatch.setattr(repeat, "machine", lambda: {"processor": "A"})
+    for seed in (0, 1):
+        repeat.add(record, made(seed, "native", x=1), out)
+    assert not any("machine" in run for run in record["runs"])
+    monkeypatch.setattr(repeat, "machine", lambda: {"processor": "B"})
+    for seed in (2, 3):
+        repeat.add(record, made(seed, "native", x=1), out)
+    assert [run["machine"]["processor"] for run in record["runs"]] == ["A", "A", "B", "B"]
+
+
 def test_records_repeats_what_is_named_and_says_what_differs(tmp_path, monkeypatch, capsys):
     fresh = {"cheap": 1.0, "other": 2.5}
     for name, seconds in (("cheap", 3.0), ("other", 3.0), ("long", 70.0)):
