@@ -17,7 +17,7 @@ export PYTHONUNBUFFERED ?= 1
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help book html html-strict serve sweep test lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean translation language-model
+.PHONY: help book html html-strict serve sweep records test lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean translation language-model
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -39,6 +39,9 @@ serve: setup ## serve the built site
 
 sweep: setup ## run pages under 4 seeds and 3 instruction sets (PAGES="03 04"; default: those whose record is old)
 	@$(BIN)/python tools/book.py sweep $(or $(PAGES),--stale) --workers $(JOBS)
+
+records: setup ## repeat each cheap recorded experiment for one seed and compare ("make records NAMES=dates")
+	@$(BIN)/python -m experiments.records $(NAMES) --workers $(JOBS)
 
 test: setup ## everything that CI runs, and how long each part took
 	@MAKE="$(MAKE)" $(BIN)/python tools/parts.py lint types unit sets grading notebooks exercises-check html-strict site

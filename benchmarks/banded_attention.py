@@ -10,6 +10,7 @@ import argparse
 import gc
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import harness
@@ -181,7 +182,7 @@ def main() -> None:
         rows = measure(part, arguments.repeats, not arguments.no_flex)
         kept = harness.keep(
             "banded_attention", part, rows, about, seed=SEED,
-            packages=("torch", "transformers"), table=table,
+            packages=("torch", "transformers"), table=table, script=Path(__file__),
         )  # fmt: skip
         # where pages read recorded results
         page = harness.ROOT / "experiments" / "results" / kept.name

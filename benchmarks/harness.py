@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.sources import imported_files, source_hash
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -65,10 +67,13 @@ def keep(
     seed: int,
     packages: Sequence[str],
     table: Callable[[dict[str, Any]], str],
+    script: Path | None = None,
 ) -> Path:
     """Put one part into ``results/<name>.json``, and renew its table, ``results/<name>.md``.
 
-    Every part carries its own date, commit and load: parts may come from different runs.
+    Every part carries its own date, commit and load: parts may come from different runs. With a
+    ``script`` it carries a hash of that and of what it imports too, and the record the hash that
+    all parts have, or all of them where they differ.
     """
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
@@ -80,6 +85,10 @@ def keep(
         "load": load(),
         "measured": measured,
     }
+    if script is not None:
+        record["parts"][part]["code"] = source_hash(imported_files(script))
+        codes = {each.get("code", "unknown") for each in record["parts"].values()}
+        record["code"] = ", ".join(sorted(codes))
     path.write_text(json.dumps(record, indent=1) + "\n")
     path.with_suffix(".md").write_text(table(record))
     print(f"{part}: kept in {path.relative_to(ROOT)}", file=sys.stderr)

@@ -222,7 +222,8 @@ def run(parts: list[str], dtypes: list[str], tutorial_file: Path | None) -> None
 
 def _keep(part: str, rows: list[dict[str, Any]]) -> None:
     kept = harness.keep(
-        NAME, part, rows, {"tutorial": TUTORIAL}, seed=0, packages=("torch", "triton"), table=table
-    )
+        NAME, part, rows, {"tutorial": TUTORIAL}, seed=0, packages=("torch", "triton"),
+        table=table, script=Path(__file__),
+    )  # fmt: skip
     # where pages read recorded results
     (harness.ROOT / "experiments" / "results" / kept.name).write_text(kept.read_text())

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +17,7 @@ import torch
 
 from attn_course.train.checkpoint import require_writable, write_atomic
 from benchmarks.harness import machine, versions
+from experiments.sources import imported_files, source_hash
 
 ROOT = Path(__file__).resolve().parents[1]
 _VALUE = r'(?:"(?:[^"\\]|\\.)*"|[\w.+-]+)'
@@ -114,6 +115,23 @@ def commit(made_with: Sequence[str]) -> str:
 
     changed = git("status", "--porcelain", "--", *made_with)
     return (git("rev-parse", "--short", "HEAD") or "none") + ("+changes" if changed else "")
+
+
+def code_hash(path: Path) -> str:
+    """Hash of a script and of what it imports."""
+    return source_hash(imported_files(path))
+
+
+def code_of(entries: Iterable[Mapping[str, Any]], trainer: Path, script: Path) -> str:
+    """What a record says of its code: the script's hash if every entry is of today's trainer.
+
+    Args:
+        entries: Of the trainings; ``code`` is the trainer's hash when they were made.
+        trainer: The module that trains.
+        script: That makes the record.
+    """
+    made = {str(entry.get("code", "unknown")) for entry in entries}
+    return code_hash(script) if made == {code_hash(trainer)} else ", ".join(sorted(made))
 
 
 def today() -> str:

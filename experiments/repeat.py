@@ -37,8 +37,9 @@ RESULTS = Path(__file__).resolve().parent / "results"
 SETS = ("default", "avx2", "native")  # values of ATEN_CPU_CAPABILITY; native leaves it unset
 SEEDS = (0, 1, 2, 3)
 PACKAGES = ("torch", "numpy")
-# the first or the last word of a key below which the numbers are times
-TIMING = re.compile(r"(ms|seconds|times?)\b.*|.*\b(ms|seconds)|\w+_seconds")
+# a key below which the numbers are measured times or memory, by its first or last word; flex of
+# banded_ways has times
+MEASURED = re.compile(r"(ms|mib|seconds|times?)\b.*|.*\b(ms|seconds)|\w+_seconds|flex")
 CLOSE = 1e-6  # relative
 
 
@@ -84,10 +85,10 @@ class Agreement(NamedTuple):
 
 
 def leaves(values: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Every number or word of a run with its place, but times."""
+    """Every number or word of a run with its place, but measured times and memory."""
     if isinstance(values, dict):
         for key, value in values.items():
-            if not TIMING.fullmatch(key):
+            if not MEASURED.fullmatch(key):
                 yield from leaves(value, f"{place}/{key}" if place else key)
     elif isinstance(values, list):
         for number, value in enumerate(values):
@@ -104,7 +105,7 @@ def is_close(one: Any, other: Any) -> bool:
 
 
 def agreement(record: dict[str, Any], run: dict[str, Any]) -> Agreement:
-    """Compare a run with the recorded ones of its seed; times are left out.
+    """Compare a run with the recorded ones of its seed; measured times are left out.
 
     Rounding on another processor is not that of the machine of the record. Three instruction sets
     show what it does: a number that is not the same agrees *but for rounding* where it is no
@@ -116,10 +117,11 @@ def agreement(record: dict[str, Any], run: dict[str, Any]) -> Agreement:
         run: With ``seed`` and ``values``.
     """
     runs = [(one["seed"], dict(leaves(one["values"]))) for one in record["runs"]]
-    old = [values for seed, values in runs if seed == run["seed"]]
     new = dict(leaves(run["values"]))
-    if any(values.keys() != new.keys() for values in old):
-        other = next(values.keys() ^ new.keys() for values in old if values.keys() != new.keys())
+    of_its_seed = [values for seed, values in runs if seed == run["seed"]]
+    old = [values for values in of_its_seed if values.keys() == new.keys()]
+    if not old:
+        other = min((values.keys() ^ new.keys() for values in of_its_seed), key=len)
         return Agreement("differs", len(new), len(other), f"{min(other)}: only in one of them")
     spread: dict[str, float] = {}
     for seed in dict(runs):
@@ -199,10 +201,16 @@ def write(path: Path, record: dict[str, Any]) -> None:
 
 def add(record: dict[str, Any], run: dict[str, Any], out: Path) -> None:
     """Put one more run into a record, and the record on disk."""
+    here = machine()
+    several = any("machine" in one for one in record["runs"])
+    if several or (record["runs"] and record["machine"] != here):
+        for one in record["runs"]:
+            one.setdefault("machine", record["machine"])  # then every run says its own
+        run = {**run, "machine": here}
     record["runs"].append(run)
     record["runs"].sort(key=lambda one: (one["seed"], SETS.index(one["set"])))
     record |= {
-        "machine": machine(),
+        "machine": here,
         "versions": versions(PACKAGES),
         "date": time.strftime("%Y-%m-%d"),
         "commit": commit(),

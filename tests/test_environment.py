@@ -11,6 +11,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from attn_course import __version__
+
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
@@ -165,5 +167,9 @@ def test_python_versions_are_told_alike():
 
 
 def test_version_is_told_alike():
-    text = (ROOT / "attn_course" / "__init__.py").read_text()
-    assert f'__version__ = "{PROJECT["version"]}"' in text
+    """It stands in the package; pyproject.toml reads it there, a citation and the log name it."""
+    assert PROJECT["dynamic"] == ["version"]
+    assert PYPROJECT["tool"]["hatch"]["version"]["path"] == "attn_course/__init__.py"
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    log = (ROOT / "CHANGELOG.md").read_text()
+    assert "\n## [Unreleased]\n" in log or f"\n## [{__version__}]" in log

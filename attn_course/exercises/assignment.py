@@ -4,7 +4,10 @@ import ast
 import dataclasses
 import functools
 import json
+import re
 from typing import Any
+
+_VERSION = re.compile(r"\d[\w.+-]{0,39}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Assignment:
         cells: type of every cell that has a grade id.
         forbidden: library calls refused to a name while it is graded.
         plain: those of the names that are functions and return: what they give is plain data.
+        version: of the set, as its notebook says; "" where it says none.
     """
 
     slug: str
@@ -51,6 +55,7 @@ class Assignment:
     cells: dict[str, str] = dataclasses.field(default_factory=dict)
     forbidden: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     plain: tuple[str, ...] = ()
+    version: str = ""
 
     @functools.cached_property
     def imports(self) -> tuple[str, ...]:
@@ -80,6 +85,12 @@ def grade_metadata(cell: dict[str, Any], section: str = "nbgrader") -> dict[str,
     found = cell.get("metadata")
     found = found.get(section) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else {}
+
+
+def stated_version(notebook: dict[str, Any]) -> str:
+    """The version of the set that a notebook says it is of; "" when it says none."""
+    version = grade_metadata(notebook, "attn_course").get("version")
+    return version if isinstance(version, str) and _VERSION.fullmatch(version) else ""
 
 
 def statements(source: str) -> list[ast.stmt]:
@@ -118,7 +129,7 @@ def load_assignment(data: bytes, slug: str) -> Assignment:
     notebook = json.loads(data)
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError(f"{slug}: expected a notebook with cells")
-    found = Assignment(slug)
+    found = Assignment(slug, version=stated_version(notebook))
     tests: list[TestCell] = []
     plain: list[str] = []
     for cell in notebook["cells"]:

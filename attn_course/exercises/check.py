@@ -19,7 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from attn_course.exercises.assignment import Assignment, TestResult, grade_metadata, load_assignment
-from attn_course.exercises.submission import Submission, Unreadable, parse_notebook, read_submission
+from attn_course.exercises.submission import (
+    OTHER_VERSION,
+    Submission,
+    Unreadable,
+    parse_notebook,
+    read_submission,
+)
 
 _SEED = "ATTN_COURSE_SEED"
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -121,6 +127,11 @@ def check_notebook(
         if submission.stripped:
             raise Unreadable("no test cells in it: is this a notebook from exercises/?")
         result.notes += submission.notes
+        if any(note.startswith(OTHER_VERSION) for note in submission.notes):
+            result.notes.append(
+                "cells of the same name are compared; where one is missing, copy your answers into "
+                f"exercises/{assignment.slug}/{assignment.slug}.ipynb of today"
+            )
         result.read_by_a_person = dict(assignment.manual)
         environment = {_SEED: str(secrets.randbelow(2**31)), **os.environ, "MPLBACKEND": "Agg"}
         if seed is not None:

@@ -2,6 +2,7 @@
 
 import ast
 import hashlib
+import json
 import re
 import sys
 from collections import Counter
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from attn_course import __version__
 from attn_course.exercises.assignment import grade_metadata, statements
 
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -146,7 +148,23 @@ def _table_of_cells(notebook: Any, slug: str) -> dict[str, Any]:
             )
     solutions = [m["grade_id"] for m in metas if m["solution"]]
     hidden = sum(_HIDDEN[0] in cell.source for cell in notebook.cells)
-    return {"slug": slug, "solutions": solutions, "tests": tests, "hidden": hidden}
+    table = {"solutions": solutions, "tests": tests, "hidden": hidden}
+    return {"slug": slug, "version": _version(notebook), **table}
+
+
+def _version(notebook: Any) -> str:
+    """The package's version and a hash of what decides a mark.
+
+    That is the code with its hidden tests, the points and the forbidden calls: two releases with
+    one version grade alike, and an edit of the text alone changes none.
+    """
+    graded = [
+        [cell.source if cell.cell_type == "code" else "", dict(cell.metadata)]
+        for cell in notebook.cells
+        if cell.cell_type == "code" or "nbgrader" in cell.metadata
+    ]
+    digest = hashlib.sha256(json.dumps(graded, sort_keys=True).encode()).hexdigest()
+    return f"{__version__}+{digest[:8]}"
 
 
 def _faults(cell: Any) -> Iterator[str]:

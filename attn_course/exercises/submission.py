@@ -8,11 +8,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from attn_course.exercises.assignment import Assignment, cell_source, grade_metadata
+from attn_course.exercises.assignment import (
+    Assignment,
+    cell_source,
+    grade_metadata,
+    stated_version,
+)
 
 MAX_BYTES = 32 << 20
 MAX_CELLS = 2000
 MAX_SOURCE = 1 << 20
+OTHER_VERSION = "another version of the set: "
 
 
 class Unreadable(ValueError):
@@ -95,6 +101,18 @@ def parse_notebook(data: bytes) -> dict[str, Any]:
     return notebook
 
 
+def version_note(notebook: dict[str, Any], assignment: Assignment) -> str:
+    """Which version a notebook is of and which one grades it; "" where they are one.
+
+    Nothing is refused for it and no point is lost by it: cells are matched by grade id.
+    """
+    released = "slug" in grade_metadata(notebook, "attn_course")
+    theirs = stated_version(notebook) or "released before sets had versions"
+    if not released or assignment.version in ("", theirs):
+        return ""
+    return f"{OTHER_VERSION}{theirs}; graded by {assignment.version}"
+
+
 def read_submission(notebook: dict[str, Any], assignment: Assignment) -> Submission:
     """Match a submission's cells with the assignment by grade id.
 
@@ -106,7 +124,7 @@ def read_submission(notebook: dict[str, Any], assignment: Assignment) -> Submiss
         Unreadable: a cell is larger than any honest one.
     """
     cells: list[dict[str, str]] = []
-    notes: list[str] = []
+    notes = [note] if (note := version_note(notebook, assignment)) else []
     seen: Counter[str] = Counter()
     lost: dict[str, str] = {}
     locked, solved = assignment.locked, set(assignment.solutions.values())

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attn_course.exercises.assignment import load_assignment
-from attn_course.exercises.submission import look_at
+from attn_course.exercises.submission import OTHER_VERSION, look_at
 from attn_course.grading import exports
 from attn_course.grading.collect import CollectError, collect
 from attn_course.grading.errors import SandboxError
@@ -209,6 +209,21 @@ def _explained(error: OSError, target: str = "") -> str:
     return text
 
 
+def _tell_versions(results: list[Result]) -> None:
+    """Which hand-ins are of another version of the set, and how to grade them by their own."""
+    notes = [n for result in results for n in result.notes if n.startswith(OTHER_VERSION)]
+    for note, count in Counter(notes).most_common():
+        theirs, ours = note.removeprefix(OTHER_VERSION).split("; graded by ")
+        slug = results[0].assignment
+        how = (
+            f"'git log -S {theirs} -- exercises/{slug}' finds its commit, and --source takes the "
+            "instructor's notebook that is built there"
+            if theirs[0].isdigit()
+            else "--source takes an instructor's notebook that is built from an older commit"
+        )
+        print(f"{count} of another version ({theirs}), graded by {ours}, cell by cell; {how}")
+
+
 def _table(results: list[Result]) -> None:
     """A line for each submission that needs a look, and the totals."""
     for result in results:
@@ -224,6 +239,7 @@ def _table(results: list[Result]) -> None:
     if late:
         lost = sum(result.late_penalty for result in late)
         print(f"{len(late)} came late; the late policy took {lost:g} points off")
+    _tell_versions(results)
     if stale := sum(any(n.endswith(CHANGED) for n in result.notes) for result in results):
         print(f"{stale} changed an answer after a person had graded it: formgrader lists them")
     if waiting := sum(bool(result.pending) for result in results):

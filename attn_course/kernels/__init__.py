@@ -1,5 +1,7 @@
 """Triton kernels: the same source is read, run by the interpreter, compiled, and fast on a GPU.
 
+All are tested in the interpreter and compiled; none has ever run on a GPU.
+
 Needs the extra ``kernels`` (Linux on x86-64). With ``TRITON_INTERPRET=1`` in the environment
 before the first import of this package, kernels run on a processor, slowly; without it and without
 a GPU every function says which plain function to use.

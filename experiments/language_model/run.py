@@ -12,13 +12,15 @@ import torch
 from attn_course.train import Parallel, fit, warmup_cosine
 from attn_course.train.checkpoint import require_writable, write_atomic
 from experiments import keeping
-from experiments.keeping import Clock, claim, laid_out, say
+from experiments.keeping import Clock, claim, code_hash, code_of, laid_out, say
 from experiments.language_model import measure
 from experiments.language_model.corpus import Corpus, Windows
 from experiments.language_model.counting import NGrams
 from experiments.language_model.models import MODELS, build, count
 from experiments.language_model.settings import Setting
 
+TRAINER = Path(__file__)
+SCRIPT = TRAINER.with_name("__main__.py")
 MADE_WITH = (
     "attn_course/nn",
     "attn_course/functional",
@@ -256,6 +258,7 @@ def _trained(
             "processes": parallel.world_size,
             "date": keeping.today(),
             "commit": keeping.commit(MADE_WITH),
+            "code": code_hash(TRAINER),
             **keeping.where(device, PACKAGES),
         }
     return entry
@@ -306,6 +309,7 @@ def collect(setting: Setting, corpus: Corpus, folder: Path) -> dict[str, Any]:
         ],
         "date": last["date"],
         "commit": ", ".join(sorted({each["commit"] for each in everything})),
+        "code": code_of(everything, TRAINER, SCRIPT),
         "machine": last["machine"],
         "versions": last["versions"],
         "cpu_seconds": round(sum(each["seconds"]["cpu"] for each in everything)),

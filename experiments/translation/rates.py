@@ -17,7 +17,7 @@ import torch
 from attn_course.data import PairStream
 from attn_course.train import fit, teacher_forcing_loss, warmup_cosine
 from attn_course.train.checkpoint import write_atomic
-from experiments.keeping import laid_out, say
+from experiments.keeping import code_hash, code_of, laid_out, say
 from experiments.translation import measure, record
 from experiments.translation.corpus import Corpus, multi30k
 from experiments.translation.models import build, fitted_hidden_size
@@ -59,6 +59,7 @@ def short_run(
         "train_loss": round(sum(history.loss[-50:]) / len(history.loss[-50:]), 4),
         "val_loss": round(loss, 4),
         "cpu_seconds": round(time.process_time() - started, 1),
+        "code": code_hash(Path(__file__)),
     }
 
 
@@ -116,6 +117,7 @@ def main() -> None:
             "setting": setting.name,
             "date": record.today(),
             "commit": record.commit(),
+            "code": code_of(runs, Path(__file__), Path(__file__)),
             **record.where(torch.device("cpu")),
             "cpu_seconds": round(sum(run["cpu_seconds"] for run in runs)),
             "best": best(runs),

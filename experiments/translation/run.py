@@ -19,12 +19,14 @@ from attn_course.train import (
     warmup_cosine,
 )
 from attn_course.train.checkpoint import require_writable, write_atomic
-from experiments.keeping import Clock, claim, laid_out, say
+from experiments.keeping import Clock, claim, code_hash, code_of, laid_out, say
 from experiments.translation import measure, record
 from experiments.translation.corpus import Corpus
 from experiments.translation.models import Sizes, build, count, fitted_hidden_size
 from experiments.translation.settings import Setting
 
+TRAINER = Path(__file__)
+SCRIPT = TRAINER.with_name("__main__.py")
 # whose translations every other model's are compared with
 BASELINES = ("plain", "bahdanau")
 
@@ -174,6 +176,7 @@ def train_and_measure(
             "seconds": clock.read(),
             "date": record.today(),
             "commit": record.commit(),
+            "code": code_hash(TRAINER),
             **record.where(device),
         }
     write_atomic("".join(line + "\n" for line in said).encode(), folder / "test.en")
@@ -271,6 +274,7 @@ def collect(
         "missing": [name for name in setting.models if name not in done],
         "date": max(each["date"] for each in done.values()),
         "commit": ", ".join(sorted({each["commit"] for each in done.values()})),
+        "code": code_of(done.values(), TRAINER, SCRIPT),
         "machine": trained[last]["machine"],
         "versions": trained[last]["versions"],
         "cpu_seconds": round(sum(each["seconds"]["cpu"] for each in done.values())),

@@ -25,11 +25,11 @@ import torch
 
 from attn_course.train import Parallel
 from attn_course.train.checkpoint import require_writable, write_atomic
-from experiments.keeping import laid_out, say
+from experiments.keeping import code_of, laid_out, say
 from experiments.translation.corpus import Corpus, multi30k
 from experiments.translation.rates import MODELS
 from experiments.translation.rates import OUT as TRIED
-from experiments.translation.run import corpus_facts, train_and_measure
+from experiments.translation.run import TRAINER, corpus_facts, train_and_measure
 from experiments.translation.settings import SETTINGS, Setting
 
 OUT = Path(__file__).resolve().parents[1] / "results" / "translation_tuned.json"
@@ -105,6 +105,7 @@ def collect(
         ],
         "date": last["date"],
         "commit": ", ".join(sorted({each["commit"] for each in everything})),
+        "code": code_of(everything, TRAINER, Path(__file__)),
         "machine": last["machine"],
         "versions": last["versions"],
         "cpu_seconds": round(sum(each["seconds"]["cpu"] for each in everything)),

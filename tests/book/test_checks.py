@@ -1,6 +1,5 @@
 """Checks of a page: reported one by one, with values, seeds moved, the reader's build finished."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -218,20 +217,6 @@ def test_a_sweep_is_old_when_what_the_page_uses_has_changed(tmp_path: Path) -> N
         core.write_text("def value():\n    return 2\n")
         assert not renewed(book, page(), workers=1)
         assert is_stale(book, page())
-
-
-def test_every_recorded_experiment_is_of_the_code_that_stands_there() -> None:
-    from experiments.repeat import RESULTS, code_hash
-
-    old = []
-    for path in sorted(RESULTS.glob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if "code" in record:
-            source = RESULTS.parent / f"{record['experiment']}.py"
-            if not source.is_file() or code_hash(source) != record["code"]:
-                old.append(path.stem)
-            assert len(record["runs"]) >= 12, f"{path.stem}: expected 12 runs or more"
-    assert not old, f"older than their experiment, run 'python -m experiments.NAME': {old}"
 
 
 def test_only_modules_that_a_page_imports_decide_whether_it_runs(tmp_path: Path) -> None:

@@ -129,6 +129,17 @@ def test_without_the_sources_the_visible_tests_run_and_the_rest_is_counted(tmp_p
     assert f"{result.untested_properties} properties are untested" in done.output
 
 
+def test_an_older_release_is_checked_by_the_tests_of_today_and_told_so(tmp_path):
+    path = handed_in(tmp_path, SET)
+    ours = nbformat.read(path, as_version=4).metadata["attn_course"]["version"]
+    path.write_text(path.read_text().replace(ours, "0.0.9+ffff0000"))
+    result = check_notebook(path, seed=0)
+    assert result.passed
+    first, second = result.notes
+    assert first == f"another version of the set: 0.0.9+ffff0000; graded by {ours}"
+    assert f"exercises/{SET}/{SET}.ipynb" in second
+
+
 def test_a_lost_answer_costs_its_own_tests(tmp_path):
     result = check_notebook(handed_in(tmp_path, SET, drop=("logsumexp",)), seed=0)
     lost = {t.grade_id: t.message for t in result.tests if t.state != "ok"}

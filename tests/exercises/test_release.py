@@ -7,6 +7,7 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
+from attn_course import __version__
 from attn_course.cli import app
 from attn_course.exercises import release as module
 from attn_course.exercises.release import (
@@ -94,12 +95,40 @@ def test_built_release_has_stubs_and_no_secrets(course):
     assert "YOUR ANSWER HERE" in cells["report"].source
     assert cells["setup"].metadata.nbgrader.locked
     assert cells["setup"].metadata.editable is False
-    assert notebook.metadata.attn_course == {
+    about = notebook.metadata.attn_course
+    assert about.pop("version") == version(course)
+    assert about == {
         "slug": SLUG,
         "solutions": ["double", "report"],
         "tests": {"double-values": 2},
         "hidden": 1,
     }
+
+
+def version(course):
+    source = read_exercise(course / "solutions" / SLUG / "exercise.py")
+    return source.metadata["attn_course"]["version"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "counts"),
+    [
+        ("# # A small set", "# # A *small* set", False),
+        ("The model answer that only graders read", "Another model answer", False),
+        ("import math", "import math, cmath", True),
+        ("double(17) == 34", "double(18) == 36", True),
+        ('"points": 2', '"points": 3', True),
+        ('"solution": true}\ndef', '"solution": true} attn_course={"forbidden": ["sum"]}\ndef', True),
+    ],
+)
+def test_a_version_is_of_what_decides_a_mark(course, old, new, counts):
+    before = version(course)
+    package, _, digest = before.partition("+")
+    assert package == __version__
+    assert len(digest) == 8
+    assert old in SOURCE
+    edit(course, old, new)
+    assert (version(course) != before) is counts
 
 
 def test_same_text_gives_same_bytes_and_untouched_files(course):

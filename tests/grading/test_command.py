@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 from attn_course import __version__
 from attn_course.cli import app
+from attn_course.exercises.assignment import load_assignment
+from attn_course.exercises.submission import look_at
 from attn_course.grading import command, exports
 from attn_course.grading.command import Progress
 from attn_course.grading.results import Result
@@ -180,6 +182,69 @@ def test_precheck_lists_what_grade_would_say_of_the_files(course: Path) -> None:
     assert "s00: ready" in lines
     [line] = [line for line in lines if line.startswith("odd:")]
     assert line.count("is there 2 times") == 1
+
+
+def of_version(version: str | None) -> dict[str, Any]:
+    found = classroom.notebook()
+    found["metadata"]["attn_course"] = {"slug": "small"} | ({"version": version} if version else {})
+    return found
+
+
+VERSIONS = {
+    "0.1.0+1234abcd": "",
+    "0.0.9+ffff0000": "another version of the set: 0.0.9+ffff0000; graded by 0.1.0+1234abcd",
+    "<b>0.1</b>": "another version of the set: released before sets had versions; graded by "
+    "0.1.0+1234abcd",
+    None: "another version of the set: released before sets had versions; graded by 0.1.0+1234abcd",
+}
+
+
+OURS = of_version("0.1.0+1234abcd")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_another_version_is_noted_and_refuses_nothing(version: str | None) -> None:
+    ours = load_assignment(classroom.as_bytes(OURS), "small")
+    status, reason, found = look_at(classroom.as_bytes(of_version(version)), ours)
+    assert (status, reason) == ("graded", "")
+    assert found is not None
+    assert found.notes == ((VERSIONS[version],) if VERSIONS[version] else ())
+
+
+def test_a_notebook_without_a_table_of_cells_says_nothing_of_versions() -> None:
+    ours = load_assignment(classroom.as_bytes(OURS), "small")
+    _, _, found = look_at(classroom.as_bytes(classroom.notebook()), ours)
+    assert found is not None
+    assert found.notes == ()
+
+
+def test_another_version_costs_no_point(grade: Any) -> None:
+    result = grade(OURS, data=classroom.as_bytes(of_version("0.0.9+ffff0000")))
+    assert (result.status, result.score) == ("graded", 5.0)
+    assert result.notes == (VERSIONS["0.0.9+ffff0000"],)
+
+
+def test_precheck_and_the_summary_name_the_versions(
+    course: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = course / "source/small/small.ipynb"
+    source.write_bytes(classroom.as_bytes(of_version("0.1.0+1234abcd")))
+    place = course / "submitted" / "ada" / "small"
+    place.mkdir(parents=True)
+    (place / "small.ipynb").write_bytes(classroom.as_bytes(of_version("0.0.9+ffff0000")))
+    done = run("precheck", "submitted", "--assignment", "small")
+    assert done.output == f"ada: ready: {VERSIONS['0.0.9+ffff0000']}\n"
+    assert done.exit_code == 0
+
+    known = {"assignment": "small", "status": "graded", "score": 1.0, "max_score": 1.0}
+    notes = [VERSIONS["0.0.9+ffff0000"], VERSIONS["0.0.9+ffff0000"], VERSIONS[None]]
+    command._table([Result(student=str(i), notes=(n,), **known) for i, n in enumerate(notes)])
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("2 of another version (0.0.9+ffff0000), graded by 0.1.0+1234abcd")
+    assert "git log -S 0.0.9+ffff0000 -- exercises/small" in first
+    assert "--source" in first
+    assert second.startswith("1 of another version (released before sets had versions)")
+    assert "git log" not in second
 
 
 def test_precheck_names_the_students_of_a_platform(course: Path) -> None:
