@@ -677,8 +677,8 @@ def decoder_only() -> Drawing:
         "decoder-only",
         474,
         "A decoder-only model writes the fifth token. The first four stand in a row; only the "
-        "fourth is new. Its vector goes through the blocks. In a block its query q 4 attends to the "
-        "keys and values 1 to 3, dashed, which are read from the cache, and to its own; "
+        "fourth is new. Its vector goes through the blocks. In a block its query q 4 attends to "
+        "the keys and values 1 to 3, dashed, which are read from the cache, and to its own; "
         "a feed-forward part follows. More blocks follow, each with a cache of its own. A norm "
         "and a softmax give the probabilities of the next token, one is drawn, and t 5 goes back "
         "to the end of the row.",
