@@ -29,4 +29,23 @@ class Tuned:
 
 TUNED: dict[str, Tuned] = {
     # name of the record: Tuned(lambda values: {"side": {rate: score, ...}}),
+    "grouped_heads": Tuned(
+        lambda values: {
+            name: {
+                rate: -bits for rate, bits in zip(values["rates"], side["at rates"], strict=True)
+            }
+            for name, side in values.items()
+            if name != "rates"
+        },
+        edges=dict.fromkeys(
+            ("4 heads of keys", "2 heads of keys", "1 head of keys", "latent"),
+            "Every kind did better at the larger of the two rates, so that a still larger one "
+            "might change the distances.",
+        ),
+    ),
+    "induction_heads": Tuned(
+        lambda values: {
+            "one layer": dict(zip((0.005, 0.01, 0.02), values["one layer"], strict=True))
+        }
+    ),
 }

@@ -13,6 +13,7 @@ from attn_course.data.babi import (
 )
 from attn_course.data.babi_file import read_babi
 from attn_course.data.batch import Batch, collate
+from attn_course.data.byte_pair import BytePairs
 from attn_course.data.dates import (
     DATE_SOURCE_VOCABULARY,
     DATE_TARGET_VOCABULARY,
@@ -55,6 +56,7 @@ __all__ = [
     "UNK",
     "Batch",
     "BatchStream",
+    "BytePairs",
     "DataError",
     "DatePair",
     "Digits",

@@ -677,15 +677,15 @@ def decoder_only() -> Drawing:
         "decoder-only",
         474,
         "A decoder-only model writes the fifth token. The first four stand in a row; only the "
-        "fourth is new. Its vector goes through the blocks. In a block it asks with the query q 4 "
-        "and looks at the keys and values 1 to 3, which stand in the cache, and at its own; "
+        "fourth is new. Its vector goes through the blocks. In a block its query q 4 attends to "
+        "the keys and values 1 to 3, dashed, which are read from the cache, and to its own; "
         "a feed-forward part follows. More blocks follow, each with a cache of its own. A norm "
         "and a softmax give the probabilities of the next token, one is drawn, and t 5 goes back "
         "to the end of the row.",
         {
             "inputs": "the text so far",
             "new": "the newest token, the only one that is computed",
-            "cache": "the cache: keys and values of the earlier tokens",
+            "cache": "the cache: keys and values of the earlier tokens, dashed",
             "block": "one block: attention and feed-forward part",
             "more": "further blocks, each with its own cache",
             "output": "the probabilities of the next token",
@@ -700,9 +700,10 @@ def decoder_only() -> Drawing:
     d.box("ff", "feed-forward", (last - 50, 196), "block", size=(150, 28), words=True)
     d.box("at", "attention", (last - 97, 256), "block", size=(244, 28), words=True)
     for i, x in enumerate(COLUMNS):
-        part = "new block" if i == 3 else "cache block"
-        d.box(f"k{i}", f"k_{i + 1}", (x - 14, 324), part, size=(27, 30))
-        d.box(f"v{i}", f"v_{i + 1}", (x + 15, 324), part, size=(27, 30))
+        old = i < 3
+        part = "cache" if old else "new"
+        d.box(f"k{i}", f"k_{i + 1}", (x - 14, 324), part, size=(27, 30), dashed=old)
+        d.box(f"v{i}", f"v_{i + 1}", (x + 15, 324), part, size=(27, 30), dashed=old)
         d.arrow((x, 307), (x, 272), part)
         d.box(f"t{i}", f"t_{i + 1}", (x, 440), "new inputs" if i == 3 else "inputs", size=(46, 30))
     d.say("cache", (26, 374), "cache", anchor="start")

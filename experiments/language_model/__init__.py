@@ -1,12 +1,13 @@
 """Tiny Shakespeare, character by character: a Transformer, an LSTM as large, and counting.
 
 One command, ``python -m experiments.language_model --setting reduced`` (one pass through the text;
-``passes`` makes four, ``full`` is meant for a GPU), finds a learning rate for each model, trains
-both for every seed and writes one JSON file.
+``passes`` makes four, ``longer`` eight, ``full`` is meant for a GPU), finds a learning rate for
+each model, trains both for every seed and writes one JSON file.
 Stop it when you like: the same command goes on where it was. Under ``torchrun`` the same batches
 are divided among processes.
 
-``load_results("language_model")``, or ``"language_model_passes"``, then gives, beside machine,
+``load_results("language_model")``, ``"language_model_passes"`` or ``"language_model_longer"``,
+then gives, beside machine,
 versions, date, commit and seconds:
 
 - ``setting``, ``seeds``, ``missing`` (trainings not done yet), ``corpus`` (sizes and alphabet);

@@ -23,7 +23,7 @@ def _listed(text: str | None) -> list[str] | None:
 @app.command()
 def main(
     setting: Annotated[
-        str, typer.Option(help="reduced or passes (one CPU core), or full (a GPU).")
+        str, typer.Option(help="reduced, passes or longer (one CPU core), or full (a GPU).")
     ] = "reduced",
     out: Annotated[
         Path | None,
