@@ -20,7 +20,7 @@ from attn_course.train.checkpoint import write_atomic
 from experiments.keeping import laid_out, say
 from experiments.translation import measure, record
 from experiments.translation.corpus import Corpus, multi30k
-from experiments.translation.models import BUILDERS, build, fitted_hidden_size
+from experiments.translation.models import build, fitted_hidden_size
 from experiments.translation.run import sizes_of
 from experiments.translation.settings import SETTINGS, Setting
 
@@ -94,7 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m experiments.translation.rates", description=__doc__
     )
-    parser.add_argument("--models", nargs="+", choices=tuple(BUILDERS), default=MODELS)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--start", type=float, default=START)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--out", type=Path, default=OUT)
