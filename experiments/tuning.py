@@ -27,7 +27,59 @@ class Tuned:
     edges: Mapping[str, str] = field(default_factory=dict)
 
 
+def _best_by_rate(run: dict[str, Any], order: str, depth: str) -> Scores:
+    """The better of both warm-ups at each rate."""
+    best: dict[float, float] = {}
+    scores = run[order][depth]["at settings"]
+    for (_, rate), score in zip(run["settings"], scores, strict=True):
+        best[rate] = max(score, best.get(rate, 0.0))
+    return best
+
+
+AT_THE_EDGE_OF_NORM_ORDER = (
+    "Every stack that reaches 1.00 does so at the largest rate; twelve blocks without residual "
+    "paths are best at the smallest, and stay below 0.3."
+)
+
 TUNED: dict[str, Tuned] = {
+    "feed_forward_kinds": Tuned(
+        lambda values: {
+            kind: dict(zip((0.003, 0.01, 0.03), found["at rates"], strict=True))
+            for kind, found in values["table"].items()
+        }
+    ),
+    "norm_order": Tuned(
+        lambda values: {
+            f"{order}, {depth}": _best_by_rate(values, order, depth)
+            for order, depths in values.items()
+            if order != "settings"
+            for depth in depths
+        },
+        edges=dict.fromkeys(
+            (
+                "pre, 6",
+                "pre, 12",
+                "post, 6",
+                "no norm, 2",
+                "no residual, 2",
+                "no residual, 12",
+            ),
+            AT_THE_EDGE_OF_NORM_ORDER,
+        ),
+    ),
+    "transformer_tasks": Tuned(
+        lambda values: {
+            way: {
+                rate: -one["loss"]
+                for rate, one in zip((0.003, 0.006, 0.012), values[way], strict=True)
+            }
+            for way in ("warm-up", "no warm-up")
+        },
+        edges={
+            "warm-up": "The best rate with warm-up is the highest that was tried, so a higher one "
+            "may be better still; without warm-up the best lies inside the grid."
+        },
+    ),
     # name of the record: Tuned(lambda values: {"side": {rate: score, ...}}),
     "grouped_heads": Tuned(
         lambda values: {

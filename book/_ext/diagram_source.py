@@ -728,13 +728,14 @@ def transformer() -> Drawing:
     """Chapter 10: two stacks that are joined by cross-attention."""
     d = Drawing(
         "transformer",
-        478,
+        576,
         "Two stacks. Left, the encoder: the source words and their positions pass N blocks, each "
         "of self-attention and a feed-forward part, and become the memory, one vector for each "
         "source word. Right, the decoder: the target words, shifted by one place, and their "
         "positions pass N blocks, each of causal self-attention, cross-attention, whose queries "
         "come from the decoder and whose keys and values come from the memory, and a feed-forward "
-        "part. A linear layer and a softmax give the next word at every position.",
+        "part. A residual path runs around each part to a sum and a norm. A linear layer and a "
+        "softmax give the next word at every position.",
         {
             "source": "the source words",
             "encoder": "the encoder, N blocks of self-attention and a feed-forward part",
@@ -750,45 +751,55 @@ def transformer() -> Drawing:
         },
     )
     left, right, wide, tall = 76, 254, 116, 36
-    d.band((left, 270), (138, 152), "encoder")
-    d.band((right, 222), (138, 248), "decoder")
-    d.say("N ×", (12, 188), "encoder", anchor="start")
-    d.say("N ×", (340, 92), "decoder", anchor="end")
-    d.box("x", "x_1  …  x_S", (left, 454), "source", size=(wide, 30))
-    d.box("ex", "embedding|+ positions", (left, 392), "encoder", size=(wide, 44), words=True)
-    d.box("self", "self-attention", (left, 310), "encoder padding", size=(wide, tall), words=True)
-    d.box("ff", "feed-forward", (left, 234), "encoder", size=(wide, tall), words=True)
-    d.box("memory", "memory", (left, 150), "memory", size=(wide, 30), words=True)
-    d.box("y", "BOS  y_1  …  y_{n}", (right, 454), "shifted", size=(wide, 30))
-    d.box("ey", "embedding|+ positions", (right, 392), "decoder", size=(wide, 44), words=True)
+    d.band((left, 328), (142, 228), "encoder")
+    d.band((right, 274), (142, 336), "decoder")
+    d.say("N ×", (12, 206), "encoder", anchor="start")
+    d.say("N ×", (340, 98), "decoder", anchor="end")
+    d.box("x", "x_1  …  x_S", (left, 552), "source", size=(wide, 30))
+    d.box("ex", "embedding|+ positions", (left, 482), "encoder", size=(wide, 44), words=True)
+    d.box("self", "self-attention", (left, 393), "encoder padding", size=(wide, tall), words=True)
+    d.box("ff", "feed-forward", (left, 282), "encoder", size=(wide, tall), words=True)
+    d.box("memory", "memory", (left, 162), "memory", size=(wide, 30), words=True)
+    d.box("y", "BOS  y_1  …  y_{n}", (right, 552), "shifted", size=(wide, 30))
+    d.box("ey", "embedding|+ positions", (right, 482), "decoder", size=(wide, 44), words=True)
     d.box(
-        "masked", "causal|self-attention", (right, 310), "decoder causal", size=(wide, 42),
+        "masked", "causal|self-attention", (right, 393), "decoder causal", size=(wide, 42),
         words=True,
     )  # fmt: skip
     d.box(
-        "cross", "cross-attention", (right, 222), "decoder cross padding", size=(wide, tall),
+        "cross", "cross-attention", (right, 282), "decoder cross padding", size=(wide, tall),
         words=True,
     )  # fmt: skip
-    d.box("ff2", "feed-forward", (right, 140), "decoder", size=(wide, tall), words=True)
+    d.box("ff2", "feed-forward", (right, 174), "decoder", size=(wide, tall), words=True)
     d.box("out", "linear, softmax", (right, 68), "output", size=(wide, 30), words=True)
     d.box("said", "y_1  …  y_n  EOS", (right, 18), "output", size=(wide, 30))
+    for part, x, height, fork, way, stack in (
+        ("self", left, 344, 430, 11, "encoder"),
+        ("ff", left, 236, 316, 11, "encoder"),
+        ("masked", right, 344, 430, 319, "decoder"),
+        ("cross", right, 236, 316, 319, "decoder"),
+        ("ff2", right, 128, 208, 319, "decoder"),
+    ):
+        d.box(f"{part} sum", "add, norm", (x, height), stack, size=(84, 24), words=True)
+        d.arrow(part, f"{part} sum", stack)
+        d.arrow((x, fork), f"{part} sum", stack, via=[(way, fork), (way, height)])
     for lower, upper, part in (
         ("x", "ex", "source encoder"),
         ("ex", "self", "encoder"),
-        ("self", "ff", "encoder"),
-        ("ff", "memory", "encoder memory"),
+        ("self sum", "ff", "encoder"),
+        ("ff sum", "memory", "encoder memory"),
         ("y", "ey", "shifted decoder"),
         ("ey", "masked", "decoder"),
-        ("masked", "cross", "decoder cross"),
-        ("cross", "ff2", "decoder"),
-        ("ff2", "out", "decoder output"),
+        ("masked sum", "cross", "decoder cross"),
+        ("cross sum", "ff2", "decoder"),
+        ("ff2 sum", "out", "decoder output"),
         ("out", "said", "output"),
     ):
         d.arrow(lower, upper, part)
-    d.arrow("memory", "cross", "memory cross", via=[(160, 150), (160, 222)])
-    d.say("K, V", (140, 140), "memory cross", anchor="start", words=False)
-    d.say("Q", (right + 8, 270), "cross", anchor="start", words=False)
-    d.arrow("said", "y", "feedback", via=[(344, 18), (344, 454)], dashed=True)
+    d.arrow("memory", "cross", "memory cross", via=[(164, 162), (164, 282)])
+    d.say("K, V", (140, 152), "memory cross", anchor="start", words=False)
+    d.say("Q", (right - 8, 320), "cross", anchor="end", words=False)
+    d.arrow("said", "y", "feedback", via=[(344, 18), (344, 552)], dashed=True)
     return d
 
 
