@@ -45,6 +45,7 @@ from experiments.sources import imported_by, source_hash
 WORKERS = 2
 HEARTBEAT = 10.0  # seconds between signs of life of a running page
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+ABOUT = ("code", "commit", "date", "reproduced", "accepted")  # of a record: not its numbers
 RECORD = re.compile(r"load_(?:results|seeds)\(\s*(?:\"(\w+)\"|'(\w+)'|[^)])")
 
 
@@ -98,7 +99,12 @@ class Page:
         return self.uses({path for path in self.modules if path.parent.name != "viz"})
 
     def uses(self, modules: set[Path]) -> str:
-        return source_hash({*modules, *self.records(self.code)})
+        digest = hashlib.sha256(source_hash(modules).encode())
+        for path in sorted(self.records(self.code)):
+            record = json.loads(path.read_text(encoding="utf-8"))
+            kept = {name: value for name, value in record.items() if name not in ABOUT}
+            digest.update(path.stem.encode() + json.dumps(kept, sort_keys=True).encode())
+        return digest.hexdigest()[:16]
 
     def records(self, code: str) -> Iterable[Path]:
         """The recorded results that the page loads; all of them where a name is computed."""
