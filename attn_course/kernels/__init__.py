@@ -1,4 +1,7 @@
-"""Triton kernels: the same source is read, run by the interpreter, compiled, and fast on a GPU.
+"""Triton kernels: the same source is read, run by the interpreter, and compiled for a GPU.
+
+They are tested in the interpreter and compiled for sm_80 and sm_90 (A100, H100); they were never
+run on a GPU.
 
 Needs the extra ``kernels`` (Linux on x86-64). With ``TRITON_INTERPRET=1`` in the environment
 before the first import of this package, kernels run on a processor, slowly; without it and without
