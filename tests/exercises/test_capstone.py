@@ -5,10 +5,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from trial import Trial
 
 from attn_course.exercises.source import read_exercise
 from attn_course.probes.failure import ProbeFailure
-from trial import Trial
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -148,12 +148,13 @@ FORGED = {  # name: (what is changed in the model answer, the cell that refuses 
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_a_forged_record_is_refused_and_told_why(name):
+def test_a_forged_record_is_refused_and_told_why(name, monkeypatch):
     entries, cell, told = FORGED[name]
     trial = capstone()
     honest = trial.names["my_record"]()
-    results = trial.run_with("my_record", lambda: honest | entries(honest))
-    lost = results["my_run-again" if cell == "again" else f"my_record-{cell}"]
+    monkeypatch.setitem(trial.names, "my_record", lambda: honest | entries(honest))
+    grade_id = "my_run-again" if cell == "again" else f"my_record-{cell}"
+    lost = trial.run([grade_id])[grade_id]
     assert not lost.full
     assert isinstance(lost.error, ProbeFailure)
     assert re.search(told, lost.error.report.symptom), lost.error.report.symptom
