@@ -1,4 +1,7 @@
-"""Triton kernels: the same source is read, run by the interpreter, compiled, and fast on a GPU.
+"""Triton kernels: the same source is read, run by the interpreter, and compiled for a GPU.
+
+They are tested in the interpreter and compiled for sm_80 and sm_90 (A100, H100); they were never
+run on a GPU.
 
 All are tested in the interpreter and compiled; none has ever run on a GPU.
 

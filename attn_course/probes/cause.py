@@ -23,7 +23,7 @@ from attn_course.probes.values import leaves, transform
 
 _LARGE = 30.0  # exponentials of larger numbers are what overflows; smaller ones are harmless
 _NEARLY = 0.05  # as far as a small constant takes ordinary numbers away
-NOT_SEARCHED = ("raises", "judges", "memory")
+NOT_SEARCHED = ("raises", "judges", "memory", "costly")
 
 
 @dataclass(frozen=True)

@@ -338,6 +338,7 @@ class Probe(Draw):
         bench = bench_of(self.function, self.name, self.catalogue)
         # first, with the words that name a kind of property
         kind = "memory" if claim is not None and "memory" in claim.name else wrong.kind
+        kind = "costly" if claim is not None and claim.costly else kind
         cause = find_cause(
             Suspect(
                 function=self.function,

@@ -26,10 +26,12 @@ class Property:
     Args:
         name: The claim, as one would say it: ``rows sum to one``.
         check: Called with ``(function, *args, **kwargs)``; returns the symptom, or None.
+        costly: One call takes seconds: a failure is not searched for its cause by more calls.
     """
 
     name: str
     check: Check
+    costly: bool = False
 
     @property
     def __name__(self) -> str:

@@ -3,6 +3,9 @@
 import math
 from statistics import mean, median, median_high, median_low, pstdev
 
+import torch
+from torch.nn import functional as F
+
 from attn_course.probes import WrongAnswers, call, witnesses
 
 # --- median_and_range --------------------------------------------------------------------------
@@ -734,22 +737,6 @@ def check_median(candidate):
         return False
 
 
-HERO = [
-    [0.61, 0.55, 0.58, 0.49, 0.6],
-    [0.9, 0.86, 0.88, 0.81, 0.84],
-    [0.72, 0.8, 0.7, 0.66, 0.71],
-]
-CONTROL = [
-    [0.5, 0.48, 0.52, 0.44, 0.47],
-    [0.62, 0.6, 0.66, 0.58, 0.61],
-    [0.7, 0.69, 0.64, 0.6, 0.65],
-]
-
-
-def moved(table, by):
-    return [[round(x + by, 3) for x in row] for row in table]
-
-
 def same(record):
     return record
 
@@ -757,37 +744,68 @@ def same(record):
 def recorded(*, seeds=same, tune=same, budget=same, tables=same, words=same):
     """A record that is right; a fault changes some of its entries."""
     record = {
-        "claim": "The hero gains more than 0.1 of accuracy.",
-        "seeds": [0, 1, 2, 3, 4],
-        "hero_settings": [0.01, 0.03, 0.1],
-        "control_settings": [0.01, 0.03, 0.1],
-        "hero_validation": moved(HERO, 0.01),
-        "control_validation": moved(CONTROL, 0.01),
-        "hero_test": moved(HERO, 0.0),
-        "control_test": moved(CONTROL, 0.0),
-        "hero_steps": 200,
-        "control_steps": 200,
-        "margin": 0.1,
+        "claim": "A learned factor on cosines gains more than 0.3 of accuracy.",
+        "hero": "learned factor",
+        "control": "factor 1",
+        "seeds": [0, 1, 2, 3, 4, 5],
+        "hero_settings": [0.09, 0.27, 0.81, 2.43],
+        "control_settings": [0.09, 0.27, 0.81, 2.43],
+        "hero_validation": [
+            [0.83, 0.392, 0.294, 0.292, 0.458, 0.434],
+            [1.0, 0.966, 0.978, 0.976, 0.992, 1.0],
+            [0.952, 0.952, 0.906, 0.902, 0.956, 0.874],
+            [0.94, 0.848, 0.942, 0.918, 0.806, 0.982],
+        ],
+        "control_validation": [
+            [0.43, 0.366, 0.294, 0.316, 0.388, 0.378],
+            [0.49, 0.504, 0.456, 0.46, 0.488, 0.5],
+            [0.51, 0.48, 0.478, 0.484, 0.506, 0.502],
+            [0.504, 0.51, 0.47, 0.478, 0.478, 0.488],
+        ],
+        "hero_test": [
+            [0.77, 0.394, 0.33, 0.304, 0.498, 0.42],
+            [1.0, 0.974, 0.974, 0.964, 1.0, 1.0],
+            [0.936, 0.942, 0.864, 0.916, 0.97, 0.926],
+            [0.956, 0.892, 0.962, 0.914, 0.844, 0.968],
+        ],
+        "control_test": [
+            [0.416, 0.38, 0.32, 0.33, 0.434, 0.37],
+            [0.51, 0.438, 0.54, 0.446, 0.51, 0.514],
+            [0.512, 0.486, 0.536, 0.462, 0.516, 0.534],
+            [0.484, 0.488, 0.526, 0.464, 0.498, 0.534],
+        ],
+        "hero_steps": 60,
+        "control_steps": 60,
+        "margin": 0.3,
         "best": 1.0,
         "verdict": "true",
     }
     return words(tables(budget(tune(seeds(record)))))
 
 
+def tables_of(record):
+    return [name for name in record if name.endswith(("_validation", "_test"))]
+
+
 def with_seeds(record, count):
-    tables = [name for name in record if name.endswith(("_validation", "_test"))]
-    shorter = {name: [row[:count] for row in record[name]] for name in tables}
+    shorter = {name: [row[:count] for row in record[name]] for name in tables_of(record)}
     return record | shorter | {"seeds": record["seeds"][:count], "verdict": "not settled"}
 
 
-def one_setting(record):
-    names = ("control_settings", "control_validation", "control_test")
-    return record | {name: record[name][1:2] for name in names}
+def settings_of(record, *sides, keep):
+    names = [n for n in record if n.startswith(sides) and type(record[n]) is list]
+    return record | {name: record[name][keep] for name in names}
 
 
-def near_the_top(record):
-    higher = {"control_validation": moved(CONTROL, 0.31), "control_test": moved(CONTROL, 0.3)}
-    return record | higher | {"verdict": "false"}
+def claiming(record, margin, verdict):
+    claim = f"A learned factor on cosines gains more than {margin} of accuracy."
+    return record | {"claim": claim, "margin": margin, "verdict": verdict}
+
+
+def copied(record):
+    rows = list(record["hero_validation"])
+    rows[1] = record["hero_test"][1]  # the chosen one is measured, the others are copies
+    return record | {"hero_test": rows}
 
 
 def diverged(record):
@@ -822,13 +840,26 @@ records.fault(
     "a seed twice",
     """One of your seeds comes twice. A copy of a run is not another run.""",
     fails=("fair",),
-    seeds=lambda record: record | {"seeds": [0, 1, 2, 3, 3]},
+    seeds=lambda record: record | {"seeds": [0, 1, 2, 3, 4, 4]},
 )
 records.fault(
     "an untuned control",
     """Your control has one setting, the hero several. Tune both by the same budget.""",
     fails=("fair",),
-    tune=one_setting,
+    tune=lambda record: settings_of(record, "control_", keep=slice(2, 3)),
+)
+records.fault(
+    "the best at the end of the grid",
+    """The best setting of a side is the last one that you tried. The next one may be better still: make
+    the grid longer at that end, on both sides.""",
+    fails=("fair",),
+    tune=lambda record: settings_of(record, "hero_", "control_", keep=slice(0, 3)),
+)
+records.fault(
+    "a grid with wide gaps",
+    """Your settings are more than a factor of three apart. The best one may lie in a gap.""",
+    fails=("fair",),
+    tune=lambda record: record | {"control_settings": [0.01, 0.1, 0.81, 10.0]},
 )
 records.fault(
     "more steps for the hero",
@@ -841,21 +872,35 @@ records.fault(
     """The test results of a side are its validation results. What chose the setting is too good by the
     luck of the choice; measure again on data that chose nothing.""",
     fails=("fair",),
-    tables=lambda record: record | {"hero_validation": record["hero_test"]},
+    tables=copied,
 )
 records.fault(
     "at the ceiling",
     """Your control is so good that a gain by the margin is impossible. The experiment can come out only
     one way; take a harder task.""",
     fails=("room",),
-    tables=near_the_top,
+    words=lambda record: claiming(record, 0.6, "partly"),
+)
+records.fault(
+    "a margin that nothing can miss",
+    """Your margin is so far below zero that no result could have missed it. The experiment can come out
+    only one way: claim more.""",
+    fails=("room",),
+    words=lambda record: claiming(record, -0.9, "true") | {"claim": "It loses at most 0.9 here."},
+)
+records.fault(
+    "a best score that no result can reach",
+    """The best possible score does not belong to the measure: a share ends at 1, a percentage at 100,
+    the negative of a loss at 0. With a larger one a ceiling is not seen.""",
+    fails=("room",),
+    words=lambda record: record | {"best": 2.0},
 )
 records.fault(
     "a verdict that is stronger than the rule",
     """The differences of your record do not decide about the margin, or lie below it, and your verdict
     says true. Apply the rule to the chosen rows of the test results.""",
     fails=("verdict",),
-    words=lambda record: record | {"margin": 0.25},
+    words=lambda record: claiming(record, 0.47, "true"),
 )
 records.fault(
     "results that are not finite",
@@ -867,4 +912,114 @@ records.fault(
     "a claim without a number",
     """Your claim has no number in it. "Better" cannot be wrong; "better by more than 0.1" can.""",
     words=lambda record: record | {"claim": "The hero is better."},
+)
+
+# --- the run that is made again ----------------------------------------------------------------
+
+
+def share(logits, numbers):
+    return (logits.argmax(-1) == numbers).double().mean().item()
+
+
+def trained(
+    way, setting, seed,
+    *, as_way=lambda way: way, rate=lambda setting: setting, start=lambda seed: seed, steps=60,
+    score=share, finish=lambda validation, test: [validation, test],
+):  # fmt: skip
+    """The right answer in steps; a fault replaces some of them."""
+    way, seed = as_way(way), start(seed)
+    generator = torch.Generator().manual_seed(seed)
+    query, key = torch.randn(2, 32, 4, generator=generator)
+    value = torch.randn(8, 8, generator=generator)
+    factor = torch.tensor(10.0 if way == "factor 10" else 1.0)
+    tables = [query, key, value, factor][: 4 if way == "learned factor" else 3]
+    for table in tables:
+        table.requires_grad_()
+
+    def draw(count, source):
+        names = torch.rand(count, 32, generator=source).argsort(-1)[:, :16]
+        return names, torch.randint(8, (count, 16), generator=source)
+
+    def logits(names, numbers):
+        q, k = query[names[:, :1]], key[names]
+        if way == "scaled dot product":
+            q = q / 2
+        else:
+            q, k = factor * F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+        return ((q @ k.mT).softmax(-1) @ value[numbers])[:, 0]
+
+    optimizer = torch.optim.Adam(tables, lr=rate(setting))
+    decay = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, max(1, steps))
+    for _ in range(steps):
+        names, numbers = draw(64, generator)
+        optimizer.zero_grad()
+        F.cross_entropy(logits(names, numbers), numbers[:, 0]).backward()
+        optimizer.step()
+        decay.step()
+    found = []
+    for shift in (1000, 2000):
+        names, numbers = draw(500, torch.Generator().manual_seed(seed + shift))
+        with torch.no_grad():
+            found.append(score(logits(names, numbers), numbers[:, 0]))
+    return finish(*found)
+
+
+runs = WrongAnswers("my_run", tests=("again",), right=trained)
+
+
+@witnesses(of="my_run")
+def run_calls(draw):
+    yield call("factor 10", 0.81, 1)
+    yield call("learned factor", 0.27, 2)
+
+
+runs.fault(
+    "the seed is left out",
+    """Your run takes no randomness from its seed: all seeds give the same result, and many seeds are one
+    run.""",
+    start=lambda seed: 0,
+)
+runs.fault(
+    "the way is left out",
+    """Your run is the same for both ways. Hero and control have to differ in the one thing that the
+    claim is about.""",
+    as_way=lambda way: "factor 1",
+)
+runs.fault(
+    "the setting is left out",
+    """Your run takes a fixed learning rate whatever the setting is. Then the grid is one setting under
+    several names.""",
+    rate=lambda setting: 0.01,
+)
+runs.fault(
+    "nothing is trained",
+    """Your run measures the model as it was drawn: no step was made.""",
+    steps=0,
+)
+runs.fault(
+    "fewer steps than recorded",
+    """Your run makes fewer steps than the runs of your record. What is run again must be what was
+    reported.""",
+    steps=15,
+)
+runs.fault(
+    "errors in place of hits",
+    """Your run returns the share of mistakes. In a record larger numbers are better.""",
+    score=lambda logits, numbers: 1 - share(logits, numbers),
+)
+runs.fault(
+    "a percentage in place of a share",
+    """Your run returns a percentage, and your record has shares. Both have to be in the same unit.""",
+    score=lambda logits, numbers: 100 * share(logits, numbers),
+)
+runs.fault(
+    "the test result alone",
+    """Your run returns one number. Two are asked for: what chooses the setting, validation, and what is
+    reported, test.""",
+    finish=lambda validation, test: test,
+)
+runs.fault(
+    "tensors in place of numbers",
+    """Your run returns tensors. Asked are plain numbers: .item() makes one.""",
+    finish=lambda validation, test: [torch.tensor(validation), torch.tensor(test)],
 )

@@ -4,6 +4,9 @@ import itertools
 import math
 import statistics
 
+import torch
+from torch import nn
+
 from attn_course.probes import variant
 
 
@@ -128,28 +131,34 @@ def comparison_by_pairs(hero_validation, hero_test, control_validation, control_
 def record_of_a_gain():
     return {
         "claim": "A learned factor on cosines gains more than 0.3 of accuracy on look-up.",
+        "hero": "learned factor",
+        "control": "factor 1",
         "seeds": [0, 1, 2, 3, 4, 5],
-        "hero_settings": [0.03, 0.1, 0.3],
-        "control_settings": [0.03, 0.1, 0.3],
+        "hero_settings": [0.09, 0.27, 0.81, 2.43],
+        "control_settings": [0.09, 0.27, 0.81, 2.43],
         "hero_validation": [
-            [0.198, 0.166, 0.132, 0.13, 0.166, 0.158],
-            [0.874, 0.47, 0.386, 0.342, 0.562, 0.536],
-            [1.0, 0.972, 0.98, 0.972, 1.0, 1.0],
+            [0.83, 0.392, 0.294, 0.292, 0.458, 0.434],
+            [1.0, 0.966, 0.978, 0.976, 0.992, 1.0],
+            [0.952, 0.952, 0.906, 0.902, 0.956, 0.874],
+            [0.94, 0.848, 0.942, 0.918, 0.806, 0.982],
         ],
         "control_validation": [
-            [0.198, 0.172, 0.13, 0.116, 0.176, 0.164],
-            [0.448, 0.384, 0.32, 0.352, 0.4, 0.398],
-            [0.492, 0.514, 0.466, 0.456, 0.482, 0.512],
+            [0.43, 0.366, 0.294, 0.316, 0.388, 0.378],
+            [0.49, 0.504, 0.456, 0.46, 0.488, 0.5],
+            [0.51, 0.48, 0.478, 0.484, 0.506, 0.502],
+            [0.504, 0.51, 0.47, 0.478, 0.478, 0.488],
         ],
         "hero_test": [
-            [0.19, 0.16, 0.13, 0.138, 0.17, 0.164],
-            [0.848, 0.462, 0.44, 0.346, 0.606, 0.536],
-            [1.0, 0.978, 0.972, 0.964, 1.0, 1.0],
+            [0.77, 0.394, 0.33, 0.304, 0.498, 0.42],
+            [1.0, 0.974, 0.974, 0.964, 1.0, 1.0],
+            [0.936, 0.942, 0.864, 0.916, 0.97, 0.926],
+            [0.956, 0.892, 0.962, 0.914, 0.844, 0.968],
         ],
         "control_test": [
-            [0.182, 0.158, 0.13, 0.134, 0.188, 0.152],
-            [0.442, 0.4, 0.356, 0.358, 0.458, 0.43],
-            [0.502, 0.446, 0.55, 0.456, 0.518, 0.542],
+            [0.416, 0.38, 0.32, 0.33, 0.434, 0.37],
+            [0.51, 0.438, 0.54, 0.446, 0.51, 0.514],
+            [0.512, 0.486, 0.536, 0.462, 0.516, 0.534],
+            [0.484, 0.488, 0.526, 0.464, 0.498, 0.534],
         ],
         "hero_steps": 60,
         "control_steps": 60,
@@ -162,33 +171,93 @@ def record_of_a_gain():
 @variant(of="my_record")
 def record_that_is_not_settled():
     return {
-        "claim": "A learned factor on cosines gains more than 0.01 over the scaled dot product.",
+        "claim": "A learned factor on cosines gains more than 4 % over the scaled dot product.",
+        "hero": "learned factor",
+        "control": "scaled dot product",
         "seeds": [0, 1, 2, 3, 4, 5],
-        "hero_settings": [0.03, 0.1, 0.3],
-        "control_settings": [0.03, 0.1, 0.3],
+        "hero_settings": [0.09, 0.27, 0.81, 2.43],
+        "control_settings": [0.09, 0.27, 0.81, 2.43],
         "hero_validation": [
-            [0.198, 0.166, 0.132, 0.13, 0.166, 0.158],
-            [0.874, 0.47, 0.386, 0.342, 0.562, 0.536],
-            [1.0, 0.972, 0.98, 0.972, 1.0, 1.0],
+            [0.83, 0.392, 0.294, 0.292, 0.458, 0.434],
+            [1.0, 0.966, 0.978, 0.976, 0.992, 1.0],
+            [0.952, 0.952, 0.906, 0.902, 0.956, 0.874],
+            [0.94, 0.848, 0.942, 0.918, 0.806, 0.982],
         ],
         "control_validation": [
-            [0.27, 0.166, 0.138, 0.134, 0.178, 0.158],
-            [0.824, 0.672, 0.626, 0.534, 0.598, 0.632],
-            [0.976, 0.976, 0.964, 0.952, 0.984, 0.922],
+            [0.76, 0.632, 0.584, 0.472, 0.584, 0.558],
+            [0.948, 0.974, 0.982, 0.902, 0.916, 0.922],
+            [0.77, 0.588, 0.576, 0.706, 0.602, 0.448],
+            [0.146, 0.094, 0.188, 0.138, 0.156, 0.166],
         ],
         "hero_test": [
-            [0.19, 0.16, 0.13, 0.138, 0.17, 0.164],
-            [0.848, 0.462, 0.44, 0.346, 0.606, 0.536],
-            [1.0, 0.978, 0.972, 0.964, 1.0, 1.0],
+            [0.77, 0.394, 0.33, 0.304, 0.498, 0.42],
+            [1.0, 0.974, 0.974, 0.964, 1.0, 1.0],
+            [0.936, 0.942, 0.864, 0.916, 0.97, 0.926],
+            [0.956, 0.892, 0.962, 0.914, 0.844, 0.968],
         ],
         "control_test": [
-            [0.218, 0.148, 0.144, 0.144, 0.218, 0.144],
-            [0.764, 0.678, 0.636, 0.532, 0.61, 0.604],
-            [0.98, 0.97, 0.964, 0.952, 0.984, 0.934],
+            [0.704, 0.634, 0.586, 0.506, 0.58, 0.566],
+            [0.954, 0.974, 0.974, 0.904, 0.922, 0.938],
+            [0.8, 0.566, 0.562, 0.73, 0.624, 0.414],
+            [0.154, 0.142, 0.242, 0.136, 0.152, 0.1],
         ],
         "hero_steps": 60,
         "control_steps": 60,
-        "margin": 0.01,
+        "margin": 0.04,
         "best": 1.0,
         "verdict": "not settled",
     }
+
+
+def sequences(count, source):
+    names = torch.rand(count, 32, generator=source).argsort(-1)[:, :16]
+    return names, torch.randint(8, (count, 16), generator=source)
+
+
+class LookUp(nn.Module):
+    def __init__(self, way, source):
+        super().__init__()
+        self.way = way
+        self.query = nn.Parameter(torch.randn(32, 4, generator=source))
+        self.key = nn.Parameter(torch.randn(32, 4, generator=source))
+        self.value = nn.Parameter(torch.randn(8, 8, generator=source))
+        learned = way == "learned factor"
+        self.factor = nn.Parameter(torch.tensor(1.0 if learned else 10.0), requires_grad=learned)
+
+    def forward(self, names, numbers):
+        q, k = self.query[names[:, 0]], self.key[names]
+        if self.way == "scaled dot product":
+            scores = torch.einsum("be,bse->bs", q, k) / 2
+        else:
+            factor = 1.0 if self.way == "factor 1" else self.factor
+            scores = factor * torch.cosine_similarity(q[:, None], k, dim=-1)
+        return torch.einsum("bs,bsv->bv", scores.softmax(-1), self.value[numbers])
+
+    @torch.no_grad()
+    def right(self, seed):
+        names, numbers = sequences(500, torch.Generator().manual_seed(seed))
+        return (self(names, numbers).argmax(-1) == numbers[:, 0]).sum().item() / 500
+
+
+def run_of_a_module(way, setting, seed, finish):
+    source = torch.Generator().manual_seed(seed)
+    model = LookUp(way, source)
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=setting)
+    for step in range(60):
+        optimizer.param_groups[0]["lr"] = setting * (1 - 0.9 * step / 60)
+        names, numbers = sequences(64, source)
+        loss = nn.functional.cross_entropy(model(names, numbers), numbers[:, 0])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return finish(model.right(seed + 1000), model.right(seed + 2000))
+
+
+@variant(of="my_run")
+def run_that_returns_a_tuple(way, setting, seed):
+    return run_of_a_module(way, setting, seed, lambda validation, test: (validation, test))
+
+
+@variant(of="my_run")
+def run_that_returns_rounded_numbers(way, setting, seed):
+    return run_of_a_module(way, setting, seed, lambda *found: [round(x, 2) for x in found])
