@@ -33,7 +33,7 @@ from experiments.language_model.measure import spread
 from experiments.repeat import repeat
 
 LENGTH, FIRST, SIZE, HEADS, LAYERS = 512, 128, 64, 4, 2
-STEPS, BATCH, RATE, MASKED = 300, 4, 0.005, 0.15
+STEPS, BATCH, RATE, MASKED = 240, 4, 0.005, 0.15
 TEXTS = 4  # whose weights are decomposed
 POINTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 

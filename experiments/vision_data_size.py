@@ -21,7 +21,7 @@ from attn_course.nn import ResidualNetwork, VisionTransformer, vit_like
 from experiments.repeat import repeat
 
 SIZES = (20, 80, 320, 1297)
-STEPS = {20: 160, 80: 240, 320: 480, 1297: 800}
+STEPS = {20: 120, 80: 160, 320: 320, 1297: 800}
 TUNED_AT = 320
 BATCH = 32
 RATES = (0.001, 0.003, 0.01, 0.03)
