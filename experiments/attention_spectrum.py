@@ -1,15 +1,13 @@
 """The spectrum of attention weights at Linformer's size, of a trained model beside controls.
 
-Chapter 15 plots these runs. Linformer's figure 1 shows cumulative singular values of RoBERTa: 512
-positions, no causal mask, the first 128 values. Here a small encoder learns to fill in masked
-characters of tiny Shakespeare, 64 characters at a time and then 512; training on long texts alone
-takes far longer to learn anything but how frequent a character is. Its weights on held-out text of
-512 characters are compared with
+Chapter 15 calls :func:`run` and plots what it returns. Linformer's figure 1 shows cumulative
+singular values of RoBERTa: 512 positions, no causal mask, the first 128 values. Here a small
+encoder learns for a moment to fill in masked characters of tiny Shakespeare, 64 characters at a
+time and then 512. Its weights on held-out text of 512 characters are compared with
 controls: *random scores*, independent and of variance 1; *random vectors*, scores that are products
 of independent queries and keys as wide as a head; *untrained*, the same model before training; and
 *rows shuffled*, the trained weights with the keys of each row in another random order. The last
 control keeps how sharp every row is and loses where it points.
-``python -m experiments.attention_spectrum --sets native`` repeats the recorded runs.
 """
 
 import math
@@ -32,12 +30,11 @@ from attn_course.nn import (
 )
 from experiments.language_model.corpus import shakespeare
 from experiments.language_model.measure import spread
-from experiments.repeat import repeat
 
 LENGTH, FIRST, SIZE, HEADS, LAYERS = 512, 128, 64, 4, 2
 RATE, MASKED = 0.006, 0.15
-PHASES = ((64, 16, 600), (LENGTH, 2, 60))  # length, texts of a batch, steps
-TEXTS = 4  # whose weights are decomposed
+PHASES = ((64, 16, 300), (LENGTH, 2, 12))  # length, texts of a batch, steps
+TEXTS = 2  # whose weights are decomposed
 POINTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
@@ -151,7 +148,3 @@ def keys_used(weights: Float[Tensor, "heads B L L"]) -> Float[Tensor, " heads"]:
     """The exponential of a row's entropy, mean over rows and texts: how many keys share it."""
     entropy: Tensor = torch.special.entr(weights.double()).sum(-1)
     return entropy.exp().mean((-2, -1))
-
-
-if __name__ == "__main__":
-    repeat(run, __file__)
