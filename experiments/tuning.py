@@ -41,6 +41,30 @@ AT_THE_EDGE_OF_NORM_ORDER = (
     "paths are best at the smallest, and stay below 0.3."
 )
 
+NO_INSIDE = "every best rate of this experiment is at an edge of its grid"
+FAR_APART = {
+    "ViT": (0.003, 0.01),
+    "CNN, sees 7": (0.01, 0.02),
+    "CNN, sees 27": (0.01, 0.02),
+    "CNN, sees 4, sum, 2 maps": (0.005, 0.01),
+}
+RELAY = (
+    "1 layer, w = 6",
+    "1 layer, w = 7",
+    "2 layers, w = 3",
+    "2 layers, w = 4",
+    "3 layers, w = 3",
+    "2 layers, w = 3, dilation 1 and 2",
+)
+SPARSE = (
+    "all pairs",
+    "window 4",
+    "window 4, dilation 1 and 4",
+    "window 4, global positions",
+    "window 4, one long head",
+    "window 17",
+)
+
 TUNED: dict[str, Tuned] = {
     "feed_forward_kinds": Tuned(
         lambda values: {
@@ -80,7 +104,6 @@ TUNED: dict[str, Tuned] = {
             "may be better still; without warm-up the best lies inside the grid."
         },
     ),
-    # name of the record: Tuned(lambda values: {"side": {rate: score, ...}}),
     "grouped_heads": Tuned(
         lambda values: {
             name: {
@@ -99,5 +122,33 @@ TUNED: dict[str, Tuned] = {
         lambda values: {
             "one layer": dict(zip((0.005, 0.01, 0.02), values["one layer"], strict=True))
         }
+    ),
+    "vision_far_apart": Tuned(
+        lambda values: {
+            name: dict(zip(rates, values[name]["at rates"], strict=True))
+            for name, rates in FAR_APART.items()
+        },
+        edges=dict.fromkeys(FAR_APART, NO_INSIDE),
+    ),
+    "window_relay": Tuned(
+        lambda values: {
+            name: dict(zip((0.003, 0.006), values[name]["accuracy"], strict=True)) for name in RELAY
+        },
+        edges=dict.fromkeys(
+            RELAY,
+            "No rate above 0.006 was tried; at that rate no model has anything left to gain.",
+        ),
+    ),
+    "sparse_language_model": Tuned(
+        lambda values: {
+            f"{name}, {task}": {
+                one[1]: -one[0] if task == "text" else one[0] for one in values[name][task]["rates"]
+            }
+            for name in SPARSE
+            for task in ("text", "mark")
+        },
+        edges=dict.fromkeys(
+            [f"{name}, {task}" for name in SPARSE for task in ("text", "mark")], NO_INSIDE
+        ),
     ),
 }
