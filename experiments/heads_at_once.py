@@ -3,13 +3,14 @@
 Chapter 08 shows this code and plots its runs. A sequence holds pairs of a name and a number, and a
 last token that asks for several names at once; the number of each of them is to be said. Networks
 differ in nothing but the number of heads: W_Q, W_K, W_V and W_O have the same shapes and the same
-first entries, and head h takes rows hE to (h + 1)E - 1. Every number of heads is trained at three
+first entries, and head h takes rows hE to (h + 1)E - 1. Every number of heads is trained at four
 learning rates, and the one that does best on validation sequences counts. Networks are trained side
-by side, with one leading axis for them. What heads cost is timed as well.
+by side, with one leading axis for them. What heads cost is timed as well, part by part.
 ``python -m experiments.heads_at_once`` repeats the recorded runs.
 """
 
 import math
+import resource
 import time
 from typing import Any
 
@@ -20,7 +21,7 @@ from torch.nn import functional as F
 from attn_course import nn
 from experiments.repeat import repeat
 
-HEADS, ASKED, RATES = (1, 2, 4, 8, 16), (1, 2, 4), (0.006, 0.012, 0.024)
+HEADS, ASKED, RATES = (1, 2, 4, 8, 16), (1, 2, 4), (0.003, 0.006, 0.012, 0.024)
 NAMES, TOLD, NUMBERS = 16, 8, 8
 SIZE, HIDDEN, BATCH = 32, 64, 64
 STEPS = {1: 200, 2: 500, 4: 500}
@@ -37,25 +38,25 @@ def draw(asked: int, count: int, generator: torch.Generator) -> tuple[Tensor, Te
     return names, numbers, places
 
 
-def build(asked: int, networks: int, seed: int) -> dict[str, Tensor]:
-    """The same first numbers for all networks."""
+def build(asked: int, networks: int, seed: int, size: int = SIZE) -> dict[str, Tensor]:
+    """The same first numbers for all networks; a token has ``size`` entries."""
     generator = torch.Generator().manual_seed(seed)
 
     def table(rows: int, columns: int, spread: float) -> Tensor:
         numbers = torch.randn(rows, columns, generator=generator) * spread
         return numbers.repeat(networks, 1, 1).requires_grad_()
 
-    root = SIZE**-0.5
+    root = size**-0.5
     return {
-        "names": table(NAMES, SIZE, SPREAD),
-        "numbers": table(NUMBERS, SIZE, SPREAD),
+        "names": table(NAMES, size, SPREAD),
+        "numbers": table(NUMBERS, size, SPREAD),
         # what a name means as the first, the second, ... that is asked for
-        "asks": table(asked * NAMES, SIZE, asked**-0.5),
-        "w_q": table(SIZE, SIZE, root),
-        "w_k": table(SIZE, SIZE, root),
-        "w_v": table(SIZE, SIZE, root),
-        "w_o": table(SIZE, SIZE, root),
-        "hidden": table(HIDDEN, SIZE, root),
+        "asks": table(asked * NAMES, size, asked**-0.5),
+        "w_q": table(size, size, root),
+        "w_k": table(size, size, root),
+        "w_v": table(size, size, root),
+        "w_o": table(size, size, root),
+        "hidden": table(HIDDEN, size, root),
         "out": table(asked * NUMBERS, HIDDEN, HIDDEN**-0.5),
     }
 
@@ -72,37 +73,45 @@ def forward(
     p: dict[str, Tensor], heads: list[int], names: Tensor, numbers: Tensor, places: Tensor
 ) -> Tensor:
     """Logits (R, B, asked, NUMBERS) of R networks, network r with ``heads[r]`` heads."""
-    told = p["names"][:, names] + p["numbers"][:, numbers]  # (R, B, S, D)
     slots = torch.arange(places.shape[1]) * NAMES + names.gather(1, places)  # (B, asked)
     asking = p["asks"][:, slots].sum(2)  # (R, B, D)
-    query, key, value = (
-        asking @ p["w_q"].mT,
-        told @ p["w_k"][:, None].mT,
-        told @ p["w_v"][:, None].mT,
+    query = asking @ p["w_q"].mT
+    # W (name + number) = W name + W number, and there are few of each: (R, B, S, D)
+    key, value = (
+        (p["names"] @ p[w].mT)[:, names] + (p["numbers"] @ p[w].mT)[:, numbers]
+        for w in ("w_k", "w_v")
     )
     found, each = [], len(heads) // len(set(heads))
     for first in range(0, len(heads), each):  # neighbours have the same number of heads
         some = slice(first, first + each)
         found.append(look(query[some], key[some], value[some], heads[first]))
-    y = F.layer_norm(asking + torch.cat(found) @ p["w_o"].mT, (SIZE,))
+    y = F.layer_norm(asking + torch.cat(found) @ p["w_o"].mT, asking.shape[-1:])
     logits = torch.relu(y @ p["hidden"].mT) @ p["out"].mT
     return logits.unflatten(-1, (-1, NUMBERS))
 
 
-def train(asked: int, seed: int) -> tuple[dict[str, Tensor], list[int]]:
+def train(
+    asked: int,
+    seed: int,
+    *,
+    steps: int,
+    size: int = SIZE,
+    heads_tried: tuple[int, ...] = HEADS,
+    rates_tried: tuple[float, ...] = RATES,
+) -> tuple[dict[str, Tensor], list[int]]:
     """One network for each number of heads and rate, by Adam with warm-up and decay."""
-    heads = [h for h in HEADS for _ in RATES]
-    rates = torch.tensor(RATES * len(HEADS))[:, None, None]
-    p = build(asked, len(heads), seed)
+    heads = [h for h in heads_tried for _ in rates_tried]
+    rates = torch.tensor(rates_tried * len(heads_tried))[:, None, None]
+    p = build(asked, len(heads), seed, size)
     generator = torch.Generator().manual_seed(seed + 1)
     moments = {name: (torch.zeros_like(v), torch.zeros_like(v)) for name, v in p.items()}
-    for step in range(1, STEPS[asked] + 1):
+    for step in range(1, steps + 1):
         names, numbers, places = draw(asked, BATCH, generator)
         answer = numbers.gather(1, places).expand(len(heads), -1, -1)
         logits = forward(p, heads, names, numbers, places)
         loss = F.cross_entropy(logits.flatten(0, 2), answer.flatten(), reduction="sum")
         gradients = torch.autograd.grad(loss / (BATCH * asked), list(p.values()))
-        rate = rates * min(1, step / 20) * (1 - 0.9 * step / STEPS[asked])
+        rate = rates * min(1, step / 20) * (1 - 0.9 * step / steps)
         with torch.no_grad():
             for (name, value), gradient in zip(p.items(), gradients, strict=True):
                 first, second = moments[name]
@@ -154,26 +163,54 @@ def attend(x: Tensor, weights: list[Tensor], heads: int) -> Tensor:
     return mixed.transpose(1, 2).flatten(2) @ weights[3].T
 
 
-def times(seed: int) -> list[float]:
-    """CPU time for each number of heads, as a multiple of one head: the best of several rounds."""
+def times(seed: int) -> dict[str, list[float]]:
+    """CPU microseconds of one attention for each number of heads: the best of several rounds.
+
+    Whole, as written above; and its parts, which write into memory that is kept from call to call,
+    so that they contain no time in which the system hands out memory. The last row counts how often
+    per call of the whole a new page of memory was handed out (the smallest count of the rounds).
+    """
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(1, LENGTH, WIDTH, generator=generator)
     weights = [torch.randn(WIDTH, WIDTH, generator=generator) / WIDTH**0.5 for _ in range(4)]
-    best = dict.fromkeys(HEADS, math.inf)
-    for _ in range(ROUNDS):
-        for heads in HEADS:
-            start = time.process_time()
-            for _ in range(20):
-                attend(x, weights, heads)
-            best[heads] = min(best[heads], time.process_time() - start)
-    return [round(best[heads] / best[1], 2) for heads in HEADS]
+    found: dict[str, list[float]] = {}
+    for heads in HEADS:
+        q, k, v = ((x[0] @ w.T).unflatten(-1, (heads, -1)).transpose(0, 1) for w in weights[:3])
+        table, mixed = (
+            torch.empty(heads, LENGTH, LENGTH),
+            torch.empty(heads, LENGTH, WIDTH // heads),
+        )
+        weight, flat = torch.empty_like(table), torch.empty(LENGTH, WIDTH)
+        parts = {
+            "whole": lambda: attend(x, weights, heads),  # noqa: B023, called in this round
+            "projections": lambda: [torch.mm(x[0], w.T, out=flat) for w in weights],  # noqa: B023
+            "scores": lambda: torch.bmm(q, k.mT, out=table),  # noqa: B023
+            "softmax": lambda: torch.softmax(table, -1, out=weight),  # noqa: B023
+            "weighted sum": lambda: torch.bmm(weight, v, out=mixed),  # noqa: B023
+        }
+        best = dict.fromkeys((*parts, "new pages"), math.inf)
+        for _ in range(ROUNDS):
+            for name, part in parts.items():
+                pages, start = (
+                    resource.getrusage(resource.RUSAGE_SELF).ru_minflt,
+                    time.process_time(),
+                )
+                for _ in range(20):
+                    part()
+                best[name] = min(best[name], (time.process_time() - start) / 20 * 1e6)
+                if name == "whole":
+                    pages = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - pages
+                    best["new pages"] = min(best["new pages"], pages / 20)
+        for name, value in best.items():
+            found.setdefault(name, []).append(round(value, 1))
+    return found
 
 
 def run(seed: int) -> dict[str, Any]:
     """Share of right numbers for every count of names and heads: at the best rate, and at all."""
     result: dict[str, Any] = {"heads": list(HEADS), "times": times(seed)}
     for asked in ASKED:
-        p, heads = train(asked, seed)
+        p, heads = train(asked, seed, steps=STEPS[asked])
         check_against_package(p, heads, asked, seed)
         validation, test = (one.view(len(HEADS), -1) for one in measure(p, heads, asked, seed))
         best = validation.argmax(-1, keepdim=True)
