@@ -37,25 +37,25 @@ def draw(asked: int, count: int, generator: torch.Generator) -> tuple[Tensor, Te
     return names, numbers, places
 
 
-def build(asked: int, networks: int, seed: int) -> dict[str, Tensor]:
-    """The same first numbers for all networks."""
+def build(asked: int, networks: int, seed: int, size: int = SIZE) -> dict[str, Tensor]:
+    """The same first numbers for all networks; a token has ``size`` entries."""
     generator = torch.Generator().manual_seed(seed)
 
     def table(rows: int, columns: int, spread: float) -> Tensor:
         numbers = torch.randn(rows, columns, generator=generator) * spread
         return numbers.repeat(networks, 1, 1).requires_grad_()
 
-    root = SIZE**-0.5
+    root = size**-0.5
     return {
-        "names": table(NAMES, SIZE, SPREAD),
-        "numbers": table(NUMBERS, SIZE, SPREAD),
+        "names": table(NAMES, size, SPREAD),
+        "numbers": table(NUMBERS, size, SPREAD),
         # what a name means as the first, the second, ... that is asked for
-        "asks": table(asked * NAMES, SIZE, asked**-0.5),
-        "w_q": table(SIZE, SIZE, root),
-        "w_k": table(SIZE, SIZE, root),
-        "w_v": table(SIZE, SIZE, root),
-        "w_o": table(SIZE, SIZE, root),
-        "hidden": table(HIDDEN, SIZE, root),
+        "asks": table(asked * NAMES, size, asked**-0.5),
+        "w_q": table(size, size, root),
+        "w_k": table(size, size, root),
+        "w_v": table(size, size, root),
+        "w_o": table(size, size, root),
+        "hidden": table(HIDDEN, size, root),
         "out": table(asked * NUMBERS, HIDDEN, HIDDEN**-0.5),
     }
 
@@ -72,37 +72,45 @@ def forward(
     p: dict[str, Tensor], heads: list[int], names: Tensor, numbers: Tensor, places: Tensor
 ) -> Tensor:
     """Logits (R, B, asked, NUMBERS) of R networks, network r with ``heads[r]`` heads."""
-    told = p["names"][:, names] + p["numbers"][:, numbers]  # (R, B, S, D)
     slots = torch.arange(places.shape[1]) * NAMES + names.gather(1, places)  # (B, asked)
     asking = p["asks"][:, slots].sum(2)  # (R, B, D)
-    query, key, value = (
-        asking @ p["w_q"].mT,
-        told @ p["w_k"][:, None].mT,
-        told @ p["w_v"][:, None].mT,
+    query = asking @ p["w_q"].mT
+    # W (name + number) = W name + W number, and there are few of each: (R, B, S, D)
+    key, value = (
+        (p["names"] @ p[w].mT)[:, names] + (p["numbers"] @ p[w].mT)[:, numbers]
+        for w in ("w_k", "w_v")
     )
     found, each = [], len(heads) // len(set(heads))
     for first in range(0, len(heads), each):  # neighbours have the same number of heads
         some = slice(first, first + each)
         found.append(look(query[some], key[some], value[some], heads[first]))
-    y = F.layer_norm(asking + torch.cat(found) @ p["w_o"].mT, (SIZE,))
+    y = F.layer_norm(asking + torch.cat(found) @ p["w_o"].mT, asking.shape[-1:])
     logits = torch.relu(y @ p["hidden"].mT) @ p["out"].mT
     return logits.unflatten(-1, (-1, NUMBERS))
 
 
-def train(asked: int, seed: int) -> tuple[dict[str, Tensor], list[int]]:
+def train(
+    asked: int,
+    seed: int,
+    *,
+    steps: int,
+    size: int = SIZE,
+    heads_tried: tuple[int, ...] = HEADS,
+    rates_tried: tuple[float, ...] = RATES,
+) -> tuple[dict[str, Tensor], list[int]]:
     """One network for each number of heads and rate, by Adam with warm-up and decay."""
-    heads = [h for h in HEADS for _ in RATES]
-    rates = torch.tensor(RATES * len(HEADS))[:, None, None]
-    p = build(asked, len(heads), seed)
+    heads = [h for h in heads_tried for _ in rates_tried]
+    rates = torch.tensor(rates_tried * len(heads_tried))[:, None, None]
+    p = build(asked, len(heads), seed, size)
     generator = torch.Generator().manual_seed(seed + 1)
     moments = {name: (torch.zeros_like(v), torch.zeros_like(v)) for name, v in p.items()}
-    for step in range(1, STEPS[asked] + 1):
+    for step in range(1, steps + 1):
         names, numbers, places = draw(asked, BATCH, generator)
         answer = numbers.gather(1, places).expand(len(heads), -1, -1)
         logits = forward(p, heads, names, numbers, places)
         loss = F.cross_entropy(logits.flatten(0, 2), answer.flatten(), reduction="sum")
         gradients = torch.autograd.grad(loss / (BATCH * asked), list(p.values()))
-        rate = rates * min(1, step / 20) * (1 - 0.9 * step / STEPS[asked])
+        rate = rates * min(1, step / 20) * (1 - 0.9 * step / steps)
         with torch.no_grad():
             for (name, value), gradient in zip(p.items(), gradients, strict=True):
                 first, second = moments[name]
@@ -173,7 +181,7 @@ def run(seed: int) -> dict[str, Any]:
     """Share of right numbers for every count of names and heads: at the best rate, and at all."""
     result: dict[str, Any] = {"heads": list(HEADS), "times": times(seed)}
     for asked in ASKED:
-        p, heads = train(asked, seed)
+        p, heads = train(asked, seed, steps=STEPS[asked])
         check_against_package(p, heads, asked, seed)
         validation, test = (one.view(len(HEADS), -1) for one in measure(p, heads, asked, seed))
         best = validation.argmax(-1, keepdim=True)

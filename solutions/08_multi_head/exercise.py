@@ -64,7 +64,7 @@ ONE = torch.eye(2)
 #
 # `multi_head_attention(query, key, value, w_q, w_k, w_v, w_o, num_heads, attn_mask=None)` looks `num_heads` times at once (Vaswani and others 2017, section 3.2.2):
 #
-# $$\operatorname{head}_h = \operatorname{Attention}(Q W_h^{Q\top}, K W_h^{K\top}, V W_h^{V\top}), \qquad [\operatorname{head}_1; \ldots; \operatorname{head}_H]\, W_O^\top .$$
+# $$\operatorname{head}_h = \operatorname{Attention}(Q {W_Q^h}^\top, K {W_K^h}^\top, V {W_V^h}^\top), \qquad [\operatorname{head}_1; \ldots; \operatorname{head}_H]\, W_O^\top .$$
 #
 # - `query` is `(B, L, D)`, `key` is `(B, S, D_k)`, `value` is `(B, S, D_v)`. In self-attention the three are the same tensor.
 # - `w_q` is `(H E, D)`, `w_k` is `(H E, D_k)`, `w_v` is `(H E_v, D_v)`, `w_o` is `(D, H E_v)`. The first `E` rows of `w_q` belong to head 0, the next `E` to head 1, and so on. There are no biases.
@@ -495,7 +495,7 @@ probe.judges(
 #
 # Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #
-# 1. Two look-ups can be done by one head. How, and why did it go wrong in some of the recorded runs? Why is sixteen heads not better than four on the task with four names?
+# 1. Two look-ups can be done by one head. How, and why did it go wrong with one of the 4 seeds? Why are sixteen heads not better than four on the task with four names?
 # 2. Turn a query and a key by `apply_rope` to positions 3 and 5, and to positions 103 and 105. Compare the two products, and say why. Do the same with two vectors to which `sinusoidal_positions` were added. What is the difference?
 # 3. Somebody says: "With ALiBi a model can use texts of any length." What does the experiment of the chapter show, and what does it not show?
 
