@@ -82,7 +82,7 @@ def summary(record: dict[str, Any]) -> Held:
     runs = record["runs"]
     seeds = {run["seed"] for run in runs}
     return Held(
-        kinds={kind: sum(one["kind"] == kind for one in record["checks"]) for kind in KINDS},
+        kinds={kind: sum(one.get("kind") == kind for one in record["checks"]) for kind in KINDS},
         held=len(seeds - {run["seed"] for run in runs if run["failed"]}),
         seeds=len(seeds),
         sets=len({run["set"] for run in runs}),
