@@ -39,7 +39,7 @@ SEEDS = (0, 1, 2, 3)
 PACKAGES = ("torch", "numpy")
 # a key below which the numbers are measured times or memory, by its first or last word; flex of
 # banded_ways has times
-MEASURED = re.compile(r"(ms|mib|seconds|times?)\b.*|.*\b(ms|seconds)|\w+_seconds|flex")
+MEASURED = re.compile(r"(mib|ms|seconds|times?)\b.*|memory, .*|.*\b(ms|seconds)|\w+_seconds|flex")
 CLOSE = 1e-6  # relative
 
 
