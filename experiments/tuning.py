@@ -103,8 +103,8 @@ TUNED: dict[str, Tuned] = {
             for heads, scores in zip(values["heads"], values["at rates"], strict=True)
         },
         edges={
-            "1 heads": "(The best rate of one head is the smallest of its row; the next two are within "
-            "0.01 of it in the median.)",
+            "1 heads": "(The best rate of one head is the smallest of its row; the next two are "
+            "within 0.01 of it in the median.)",
         },
     ),
 }
