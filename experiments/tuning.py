@@ -223,6 +223,10 @@ TUNED: dict[str, Tuned] = {
         lambda values: {
             f"{heads} heads": dict(zip(values["rates"], scores, strict=True))
             for heads, scores in zip(values["heads"], values["at rates"], strict=True)
-        }
+        },
+        edges={
+            "1 heads": "(The best rate of one head is the smallest of its row; the next two are "
+            "within 0.01 of it in the median.)",
+        },
     ),
 }
