@@ -7,6 +7,7 @@ from collections import Counter
 from hashlib import sha256
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -180,22 +181,28 @@ def _content(ax: Axes) -> bool:
     """True where something that was plotted can be seen: a finite point, a cell, a text."""
     if any(text.get_text().strip() for text in ax.texts):
         return True
-    if any(np.isfinite(image.get_array()).any() for image in ax.images):
+    if any(_finite(image.get_array()) for image in ax.images):
         return True
-    if any(np.isfinite(patch.get_path().vertices).any() for patch in ax.patches):
+    if any(_finite(patch.get_path().vertices) for patch in ax.patches):
         return True
     if any(_has_points(collection) for collection in ax.collections):
         return True
-    return any(np.isfinite(line.get_xydata().astype(float)).all(1).any() for line in ax.lines)
+    return any(_finite(line.get_xydata()) for line in ax.lines)
 
 
 def _has_points(collection: Collection) -> bool:
     values = collection.get_array()
     if values is not None:
-        return bool(np.isfinite(np.ma.filled(values, np.nan)).any())
-    offsets = np.ma.filled(np.asarray(collection.get_offsets(), dtype=float), np.nan)
-    paths = [path.vertices for path in collection.get_paths()]
-    return np.isfinite(offsets).all(-1).any() and any(np.isfinite(one).any() for one in paths)
+        return _finite(values)
+    paths = any(_finite(path.vertices) for path in collection.get_paths())
+    return paths and _finite(collection.get_offsets())
+
+
+def _finite(values: Any) -> bool:
+    """True where at least one value, or all coordinates of one point, are finite."""
+    array = np.ma.filled(np.ma.asarray(values, dtype=np.float64), np.nan)
+    found = np.isfinite(array)
+    return bool((found.all(-1) if array.ndim == 2 and array.shape[-1] == 2 else found).any())
 
 
 def save(fig: Figure, path: str | Path, *, alt: str, title: str | None = None) -> Path:
