@@ -11,15 +11,12 @@ Two tasks. *Text*: tiny Shakespeare, character by character, bits per character 
 *Mark*: random symbols, one of them marked; at every later place the marked symbol is to be said.
 The distance is up to 95 places, further than stacked windows reach. Each model is trained at two
 learning rates for each task; the better one on one part of the held-out data is reported on the
-other part. ``python -m experiments.sparse_language_model`` repeats the recorded runs: three seeds,
-about five minutes each.
+other part. ``python -m experiments.sparse_language_model --seeds 0 1 2 --sets native`` repeats the
+recorded runs, about six minutes each.
 """
 
-import json
 import math
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -46,9 +43,8 @@ from attn_course.nn import (
 )
 from experiments.language_model.corpus import Windows, shakespeare
 from experiments.language_model.measure import spread
-from experiments.repeat import RESULTS, add, code_hash
+from experiments.repeat import repeat
 
-SEEDS = (0, 1, 2)
 LENGTH, LAYERS, HEADS, BATCH = 96, 3, 4, 16
 WINDOW, WIDE, EVERY = 4, 17, 12
 SIZE = {"text": 48, "mark": 32}
@@ -193,21 +189,5 @@ def farthest(pattern: Pattern) -> int:
     return LENGTH - 1 - int(receptive_field(union, LAYERS)[-1, -1].int().argmax())
 
 
-def main() -> None:
-    """Run the seeds that the record of this code has not got."""
-    torch.set_num_threads(1)
-    path = Path(__file__).resolve()
-    out, code = RESULTS / f"{path.stem}.json", code_hash(path)
-    record = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {}
-    if record.get("made_by") != code:
-        record = {"experiment": path.stem, "made_by": code, "runs": []}
-    for seed in set(SEEDS) - {each["seed"] for each in record["runs"]}:
-        start = time.process_time()
-        values = run(seed)
-        seconds = round(time.process_time() - start, 1)
-        add(record, {"seed": seed, "set": "native", "values": values, "cpu_seconds": seconds}, out)
-        print(f"seed {seed}: {seconds} s", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    repeat(run, __file__)
