@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from bookbuild.common import Book, BookError, only_build
-from bookbuild.execute import _imports, execute_book
+from bookbuild.execute import execute_book
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = """---
@@ -66,7 +66,6 @@ def test_an_imported_module_runs_its_pages_and_a_version_runs_all(tiny: Book) ->
     )
     execute_book(tiny)
     edit(tiny.package / "core.py", "1", "2")
-    _imports.cache_clear()
     assert execute_book(tiny).ran == ("a",), "only page a imports the module"
     edit(tiny.lock, "numpy==1", "numpy==2")
     assert sorted(execute_book(tiny).ran) == ["a", "b"], "a change of versions"
