@@ -172,6 +172,10 @@ def test_notebook_is_the_page_in_words_that_jupyter_knows(
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert "find_spec" in code[0].source, "the first cell installs the package where it is missing"
     assert book.repository in code[0].source
+    needed = any(cell.source.startswith("from experiments") for cell in code) or any(
+        "\nfrom experiments" in cell.source for cell in code
+    )
+    assert ('find_spec("experiments")' in code[0].source) is needed
     read = read_page(book, page)
     assert read is not None
     source = read.notebook

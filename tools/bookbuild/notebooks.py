@@ -25,18 +25,31 @@ Citer = Callable[[str, bool], str]  # (keys, textual) to the text of a citation
 CODE_FIELDS = {"execution_count": None, "outputs": []}
 
 
-def install_cell(book: Book) -> str:
-    """The first cell: installs the package where it is missing (Colab, a bare kernel)."""
-    return (
+def install_cell(book: Book, code: str) -> str:
+    """The first cell: installs the package where it is missing (Colab, a bare kernel).
+
+    The experiments are scripts of the repository: a page that imports one fetches it.
+    """
+    text = (
         "# Installs the course package where it is missing; does nothing elsewhere.\n"
         "import importlib.util\n"
         "import subprocess\n"
         "import sys\n"
+        "from pathlib import Path\n"
         "\n"
         'if importlib.util.find_spec("attn_course") is None:\n'
         f'    package = "attn-course[viz] @ git+{book.repository}@{BRANCH}"\n'
         '    subprocess.run([sys.executable, "-m", "pip", "install", "-q", package], check=True)'
     )
+    if re.search(r"^from experiments\b", code, re.M):
+        text += (
+            '\nif importlib.util.find_spec("experiments") is None:\n'
+            '    if not Path("attn-course").is_dir():\n'
+            f'        clone = ["git", "clone", "-q", "--depth", "1", "{book.repository}"]\n'
+            '        subprocess.run([*clone, "attn-course"], check=True)\n'
+            '    sys.path.insert(0, "attn-course")'
+        )
+    return text
 
 
 def page_title(book: Book, page: str) -> str:
@@ -109,7 +122,7 @@ def to_notebook(book: Book, source: Page, cite: Citer) -> nbformat.NotebookNode:
         chapter=chapter_number(page),
     )
     note = f"This notebook is the page [{page_title(book, page)}]({site}{page}.html) of the book."
-    cells = [("markdown", note), ("code", install_cell(book))]
+    cells = [("markdown", note), ("code", install_cell(book, source.code))]
     for cell in source.notebook.cells:
         if cell.cell_type == "code":
             cells.append(("code", cell.source))
