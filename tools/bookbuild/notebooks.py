@@ -35,7 +35,6 @@ def install_cell(book: Book, code: str) -> str:
         "import importlib.util\n"
         "import subprocess\n"
         "import sys\n"
-        "from pathlib import Path\n"
         "\n"
         'if importlib.util.find_spec("attn_course") is None:\n'
         f'    package = "attn-course[viz] @ git+{book.repository}@{BRANCH}"\n'
@@ -44,6 +43,7 @@ def install_cell(book: Book, code: str) -> str:
     if re.search(r"^from experiments\b", code, re.M):
         text += (
             '\nif importlib.util.find_spec("experiments") is None:\n'
+            "    from pathlib import Path\n\n"
             '    if not Path("attn-course").is_dir():\n'
             f'        clone = ["git", "clone", "-q", "--depth", "1", "{book.repository}"]\n'
             '        subprocess.run([*clone, "attn-course"], check=True)\n'
