@@ -7,6 +7,8 @@ VENV   ?= .venv
 PORT   ?= 8000
 BIN    := $(abspath $(VENV))/bin
 JOBS   ?= 2
+TESTS  ?= not long
+SLOW   := --durations=10 --durations-min=10
 
 export PATH := $(BIN):$(PATH)
 export VENV := $(abspath $(VENV))
@@ -17,7 +19,7 @@ export PYTHONUNBUFFERED ?= 1
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help book html html-strict serve sweep records test lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean translation language-model
+.PHONY: help book html html-strict serve sweep records test nightly lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean translation language-model
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -46,6 +48,10 @@ records: setup ## repeat each cheap recorded experiment for one seed and compare
 test: setup ## everything that CI runs, and how long each part took
 	@MAKE="$(MAKE)" $(BIN)/python tools/parts.py lint types unit sets grading notebooks exercises-check html-strict site
 
+nightly: export TESTS = long
+nightly: setup ## what is too long for every push: right answers under 20 seeds, all sets in stock nbgrader
+	@MAKE="$(MAKE)" $(BIN)/python tools/parts.py sets notebooks
+
 lint: setup ## style and import rules
 	@echo "== lint" && $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports
 
@@ -53,17 +59,17 @@ types: setup ## static types of the package
 	@echo "== types" && $(BIN)/mypy
 
 unit: setup ## tests of the package and of the build, in parallel
-	@echo "== unit tests" && $(BIN)/pytest -n $(JOBS) --dist loadfile -q -m "not nbgrader and not book and not browser" \
+	@echo "== unit tests" && $(BIN)/pytest -n $(JOBS) --dist loadfile -q $(SLOW) -m "($(TESTS)) and not nbgrader and not book and not browser" \
 		--ignore tests/exercises --ignore tests/grading --ignore tests/hostile
 
 sets: setup ## exercises: solutions, variants, misconceptions, releases
-	@echo "== exercise sets" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q tests/exercises
+	@echo "== exercise sets" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q $(SLOW) -m "$(TESTS)" tests/exercises
 
 grading: setup system browser ## the grader: jail, verdicts, gradebook, hostile submissions
-	@echo "== grader" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist loadfile -q -m "not nbgrader" tests/grading tests/hostile
+	@echo "== grader" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist loadfile -q $(SLOW) -m "($(TESTS)) and not nbgrader" tests/grading tests/hostile
 
 notebooks: setup ## stock nbgrader on real submissions
-	@echo "== stock nbgrader" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q tests/nbgrader
+	@echo "== stock nbgrader" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q $(SLOW) -m "$(TESTS)" tests/nbgrader
 
 exercises: setup ## regenerate exercises/ from solutions/
 	@$(BIN)/attn-course exercises build
@@ -72,7 +78,7 @@ exercises-check: setup ## fail when exercises/ is stale or leaks an answer
 	@echo "== exercises in step" && $(BIN)/attn-course exercises build --check
 
 site: browser ## check the built site, page by page, in Chromium
-	@echo "== site" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q -m "book or browser" tests/book tests/explorers
+	@echo "== site" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q $(SLOW) -m "($(TESTS)) and (book or browser)" tests/book tests/explorers
 
 system: setup ## install what the grader's tests need (bubblewrap, PostgreSQL, libseccomp)
 	@$(PYTHON) tools/setup.py system

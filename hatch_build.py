@@ -1,8 +1,9 @@
 """What the wheel needs beyond the package folder: misconceptions and recorded results.
 
-``solutions/<slug>/misconceptions.py`` becomes ``attn_course/probes/catalogue/<slug>.py``, so that a
-learner who has only the wheel and a notebook is told by name what went wrong. Solutions and
-variants stay out. ``experiments/results/*.json`` becomes ``attn_course/data/results/``, where
+``misconceptions.py`` and ``oracles.py`` of ``solutions/<slug>`` go to
+``attn_course/probes/catalogue/<slug>/``, so that a learner who has only the wheel and a notebook
+can run its tests, and is told by name what went wrong. Solutions and variants stay out.
+``experiments/results/*.json`` becomes ``attn_course/data/results/``, where
 ``attn_course.data.load_results`` finds it. An editable install reads the files where they are.
 """
 
@@ -20,8 +21,9 @@ class CatalogueHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version != "standard":
             return
-        for source in sorted(Path(self.root).glob("solutions/*/misconceptions.py")):
-            target = f"attn_course/probes/catalogue/{source.parent.name}.py"
-            build_data["force_include"][str(source)] = target
+        for name in ("misconceptions.py", "oracles.py"):
+            for source in sorted(Path(self.root).glob(f"solutions/*/{name}")):
+                target = f"attn_course/probes/catalogue/{source.parent.name}/{name}"
+                build_data["force_include"][str(source)] = target
         for source in sorted(Path(self.root).glob("experiments/results/*.json")):
             build_data["force_include"][str(source)] = f"attn_course/data/results/{source.name}"

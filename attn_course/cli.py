@@ -8,6 +8,10 @@ import threading
 from pathlib import Path
 from typing import Annotated, NoReturn
 
+from attn_course._extras import need
+
+need("typer", "cli", "the command line")
+
 import typer
 
 app = typer.Typer(
@@ -81,6 +85,7 @@ def exercises_build(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; compare with what is there.")
     ] = False,
+    core: Annotated[bool, typer.Option("--core", help="Leave out what is optional.")] = False,
 ) -> None:
     """Build the releases in exercises/ (and the sources in build/source/ for nbgrader)."""
     if check:
@@ -92,7 +97,7 @@ def exercises_build(
 
     root, chosen = _checkout(slugs)
     try:
-        written = build_releases(root, chosen)
+        written = build_releases(root, chosen, core=core)
     except ReleaseError as error:
         fail(str(error), code=1)
     for path in written:
@@ -198,6 +203,12 @@ def grade(
     feedback: Annotated[
         Path | None, typer.Option(help="A page per student: a folder, or a zip to upload.")
     ] = None,
+    class_list: Annotated[
+        Path | None, typer.Option(help="CSV of Canvas or Moodle: who is missing, and names.")
+    ] = None,
+    without_advisory: Annotated[
+        bool, typer.Option("--without-advisory", help="Leave out tests that trust the notebook.")
+    ] = False,
     timeout: Annotated[float, typer.Option(help="Wall-clock seconds of a submission.", min=1)] = 60,
     call_timeout: Annotated[float, typer.Option(help="Seconds of one call.", min=0.1)] = 10,
     seed: Annotated[int | None, typer.Option(help="Grade with these random inputs.")] = None,
@@ -227,6 +238,8 @@ def grade(
             csv_form=csv_form,
             tests_only=tests_only,
             feedback=feedback,
+            class_list=class_list,
+            without_advisory=without_advisory,
             timeout=timeout,
             call_timeout=call_timeout,
             seed=seed,
@@ -263,6 +276,7 @@ app.add_typer(data, name="data")
 @data.command("list")
 def data_list() -> None:
     """List the files of the data sets and whether they are on this machine."""
+    _need("pooch", "'attn-course[data]'")
     from attn_course.data import DataError
     from attn_course.data.cli import listing
 
@@ -277,6 +291,7 @@ def data_fetch(
     name: Annotated[str, typer.Argument(help="multi30k or tinyshakespeare.")],
 ) -> None:
     """Download a data set, or check the one that is here; print its paths."""
+    _need("pooch", "'attn-course[data]'")
     from attn_course.data import DataError
     from attn_course.data.cli import fetch_dataset
 
@@ -291,6 +306,7 @@ def data_fetch(
 @data.command("where")
 def data_where() -> None:
     """Print the folders in which data sets are looked for."""
+    _need("pooch", "'attn-course[data]'")
     from attn_course.data import DataError
     from attn_course.data.cli import where
 
@@ -298,6 +314,42 @@ def data_where() -> None:
         typer.echo("\n".join(where()))
     except DataError as error:
         fail(str(error), code=1)
+
+
+@app.command()
+def write(
+    beginning: Annotated[str, typer.Argument(help="What the text begins with.")] = "\n",
+    length: Annotated[int, typer.Option(help="New characters.", min=1)] = 400,
+    temperature: Annotated[float, typer.Option(help="0: always the likeliest.", min=0)] = 0.7,
+    top_p: Annotated[
+        float | None, typer.Option(help="Draw from the likeliest that sum to this.", min=0, max=1)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Another seed, another text.", min=0)] = 0,
+    about: Annotated[bool, typer.Option("--about", help="What the model is, and stop.")] = False,
+) -> None:
+    """Let the course's own language model continue a text in the manner of Shakespeare."""
+    _need("safetensors", "'attn-course[data]'")
+    from itertools import islice
+
+    from attn_course.data.language_model import load_language_model, model_card
+    from attn_course.train import stream
+
+    if about:
+        for name, value in model_card().items():
+            typer.echo(f"{name}: {value}")
+        return
+    model, characters = load_language_model()
+    try:
+        prompt = characters.encode(beginning)
+        drawn = stream(model, prompt, context=256, temperature=temperature, top_p=top_p, seed=seed)
+        typer.echo(beginning, nl=False)
+        for token in islice(drawn, length):
+            typer.echo(characters.alphabet[token], nl=False)
+        typer.echo()
+    except ValueError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        typer.echo()
 
 
 @app.command()

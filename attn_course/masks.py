@@ -5,7 +5,7 @@ over ``(B, H, L, E)`` a mask has the axes ``(L, S)`` or ``(B, H, L, S)``, either
 possibly of size 1: a padding mask is ``padding_mask(...)[:, None, None, :]``, and a mask with one
 pattern per example ``mask[:, None]``.
 
-Everywhere below, query ``i`` of a mask stands at position ``i + offset``: with a cache, the
+Everywhere below, query ``i`` of a mask is at position ``i + offset``: with a cache, the
 queries are the last of all positions, and ``offset`` is how many keys came before them.
 """
 
@@ -13,7 +13,35 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from attn_course._checks import check_lengths, check_tensor, compiling
+from attn_course._checks import check_lengths, check_tensor, has_values
+
+__all__ = [
+    "causal_mask",
+    "document_mask",
+    "from_additive_mask",
+    "from_multihead_mask",
+    "global_mask",
+    "padding_mask",
+    "prefix_mask",
+    "strided_mask",
+    "to_additive_mask",
+    "to_multihead_mask",
+    "window_mask",
+]
+
+__all__ = [
+    "causal_mask",
+    "document_mask",
+    "from_additive_mask",
+    "from_multihead_mask",
+    "global_mask",
+    "padding_mask",
+    "prefix_mask",
+    "strided_mask",
+    "to_additive_mask",
+    "to_multihead_mask",
+    "window_mask",
+]
 
 
 def padding_mask(lengths: Int[Tensor, " B"], longest: int) -> Bool[Tensor, "B S"]:
@@ -42,7 +70,7 @@ def causal_mask(
     offset: int = 0,
     device: torch.device | str | None = None,
 ) -> Bool[Tensor, "L S"]:
-    r"""Nobody attends to what comes later.
+    r"""No query attends to a later key.
 
     .. math:: m_{ij} = [\, j \le i + \mathrm{offset} \,]
 
@@ -51,7 +79,7 @@ def causal_mask(
         key_length: Number of keys :math:`S`; ``query_length + offset`` if not given.
         offset: Position of the first query. With 0 and L ≠ S the corner is at the top left, as in
             torch; with S - L at the bottom right, as a cache needs it.
-        device: Where the mask lies.
+        device: Where the mask is.
 
     Returns:
         True where a query may attend to a key.
@@ -73,7 +101,7 @@ def window_mask(
     offset: int = 0,
     device: torch.device | str | None = None,
 ) -> Bool[Tensor, "L S"]:
-    r"""Only the keys near by.
+    r"""Only the keys of a window.
 
     With :math:`t = i + \mathrm{offset}`, window :math:`W`, dilation :math:`d`:
 
@@ -82,18 +110,18 @@ def window_mask(
        [\, |t - j| \le \tfrac{W - 1}{2}\, d \,] & \text{otherwise}
        \end{cases}
 
-    A query sees ``window_size`` keys, itself included, fewer at the edges. Causal, they are the
-    last ones (Jiang et al., 2023); otherwise half of the others lie on each side, as in Beltagy et
-    al. (2020), who also spread them by a dilation.
+    A query attends to ``window_size`` keys, itself included, fewer at the edges. Causal, they are
+    the last ones (Jiang et al., 2023); otherwise half of the others are on each side, as in Beltagy
+    et al. (2020), who also spread them by a dilation.
 
     Args:
         query_length: Number of queries :math:`L`.
         key_length: Number of keys :math:`S`; ``query_length + offset`` if not given.
-        window_size: How many keys a query sees, itself included; odd if not causal.
+        window_size: How many keys a query attends to, itself included; odd if not causal.
         causal: Whether the window ends at the query.
         dilation: Distance of neighbours in the window.
         offset: Position of the first query.
-        device: Where the mask lies.
+        device: Where the mask is.
 
     Returns:
         True where a query may attend to a key.
@@ -109,10 +137,10 @@ def window_mask(
     i, j = _positions(query_length, key_length, offset, device)
     behind = i - j  # (L, S)
     if causal:
-        near = (behind >= 0) & (behind < window_size * dilation)
+        inside = (behind >= 0) & (behind < window_size * dilation)
     else:
-        near = behind.abs() <= (window_size - 1) // 2 * dilation
-    return near & (behind % dilation == 0)
+        inside = behind.abs() <= (window_size - 1) // 2 * dilation
+    return inside & (behind % dilation == 0)
 
 
 def strided_mask(
@@ -133,9 +161,9 @@ def strided_mask(
     Args:
         query_length: Number of queries :math:`L`.
         key_length: Number of keys :math:`S`; ``query_length + offset`` if not given.
-        stride: Distance of the keys that a query sees.
+        stride: Distance of the keys that a query attends to.
         offset: Position of the first query.
-        device: Where the mask lies.
+        device: Where the mask is.
 
     Returns:
         True where a query may attend to a key.
@@ -204,7 +232,7 @@ def prefix_mask(
     offset: int = 0,
     device: torch.device | str | None = None,
 ) -> Bool[Tensor, "*B L S"]:
-    r"""A prefix that everybody sees, the rest causal.
+    r"""A prefix that all queries attend to, the rest causal.
 
     .. math:: m_{ij} = [\, j < p \,] \lor [\, j \le i + \mathrm{offset} \,]
 
@@ -213,9 +241,9 @@ def prefix_mask(
     Args:
         query_length: Number of queries :math:`L`.
         key_length: Number of keys :math:`S`; ``query_length + offset`` if not given.
-        prefix_length: How many keys :math:`p` everybody sees; one number, or one for each example.
+        prefix_length: How many keys :math:`p` all attend to; one number, or one for each example.
         offset: Position of the first query.
-        device: Where the mask lies; that of ``prefix_length`` if it is a tensor.
+        device: Where the mask is; that of ``prefix_length`` if it is a tensor.
 
     Returns:
         True where a query may attend to a key, ``(B, L, S)`` for a prefix of its own per example.
@@ -261,7 +289,7 @@ def to_additive_mask(
 
 
 def from_additive_mask(bias: Float[Tensor, "..."]) -> Bool[Tensor, "..."]:
-    r"""The boolean mask behind a bias that is 0 or closed.
+    r"""The boolean mask behind a bias that is 0 or masks.
 
     .. math:: m = [\, b = 0 \,]
 
@@ -272,14 +300,14 @@ def from_additive_mask(bias: Float[Tensor, "..."]) -> Bool[Tensor, "..."]:
         True = may attend.
 
     Raises:
-        ValueError: If the bias is not floating point, or holds other numbers: a boolean mask can't
-            say how much. Such a bias is an ``attn_mask`` as it is.
+        ValueError: If the bias is not floating point, or has other numbers: a boolean mask can't
+            express them. Such a bias is an ``attn_mask`` as it is.
     """
     check_tensor("bias", bias)
     if not bias.is_floating_point():
         raise ValueError(f"bias: expected a floating point tensor, got {bias.dtype}")
     is_open = bias == 0
-    if not compiling() and bias.device.type != "meta":
+    if has_values(bias):
         other = bias[~is_open & (bias > torch.finfo(bias.dtype).min) | bias.isnan()]
         if other.numel():
             raise ValueError(

@@ -1,13 +1,19 @@
-"""Our scaled dot-product attention against torch's own, in one process on one thread.
+"""Our scaled dot-product attention against torch's own, one thread, with AVX-512 and with AVX2.
 
-``python benchmarks/attention.py`` runs it (about a minute of processor time). A row is the minimum
-of interleaved repetitions of ``time.process_time``; the ratio is torch's minimum by ours, so that
-2 means twice as fast, and the spread is that of the ratios of single repetitions. Both outputs are
-compared with float64 first.
+``python benchmarks/attention.py`` runs it (about two minutes of processor time), in one process for
+each instruction set. A row is the minimum of interleaved repetitions of ``time.process_time``; the
+ratio is torch's minimum by ours, so that 2 means twice as fast, and the spread is that of the
+ratios of single repetitions. Both outputs are compared with float64 first. The part ``import``
+is the cumulative time of ``import attn_course.nn``, and torch's within it.
 """
 
 import argparse
 import gc
+import os
+import re
+import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -48,6 +54,9 @@ CASES: dict[str, list[tuple[int, int, int, int, int, int, str]]] = {
         (1, 8, 2, 509, 509, 64, "causal"),
     ],
 }
+
+
+PARTS = [*CASES, "import"]
 
 
 def inputs(
@@ -118,34 +127,62 @@ def measure(part: str, repeats: int) -> Iterator[dict[str, Any]]:
                 "torch_peak_mib": round(peaks["torch"] / 2**20, 2),
                 "ours_peak_mib": round(peaks["ours"] / 2**20, 2),
             }
-            print(part, *row.values(), flush=True)
             yield row
+
+
+def measure_import(repeats: int) -> list[dict[str, Any]]:
+    """Median milliseconds that ``import attn_course.nn`` takes, torch and all, and torch alone."""
+    command = [sys.executable, "-X", "importtime", "-c", "import attn_course.nn"]
+    cumulative = re.compile(r"\|\s+(\d+) \|\s*([\w.]+)$", re.M)
+    times = []
+    for _ in range(repeats):
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        times.append({name: int(each) / 1e3 for each, name in cumulative.findall(done.stderr)})
+    return [
+        {
+            "module": "attn_course.nn",
+            "total_ms": round(statistics.median(each["attn_course.nn"] for each in times), 1),
+            "torch_ms": round(statistics.median(each["torch"] for each in times), 1),
+            "repeats": repeats,
+        }
+    ]
 
 
 def table(record: dict[str, Any]) -> str:
     """The results in Markdown."""
     lines = []
     for part, found in record["parts"].items():
+        if part == "import":
+            (row,) = found["measured"]
+            rest = row["total_ms"] - row["torch_ms"]
+            lines += [
+                "## import", "",
+                f"`import {row['module']}` takes {row['total_ms']:.0f} ms, torch "
+                f"{row['torch_ms']:.0f} ms of them and the rest {rest:.0f} ms "
+                f"(medians of {row['repeats']}).", "",
+            ]  # fmt: skip
+            continue
         lines += [
             f"## {part}",
             "",
-            "| B, Hq, Hkv, L, S, E | mask | dtype | torch | ours | torch / ours | spread "
+            "| B, Hq, Hkv, L, S, E | mask | dtype | set | torch | ours | torch / ours | spread "
             "| peak of torch | of ours |",
-            "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+            "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
         ]
         for row in found["measured"]:
             sizes = ", ".join(str(row[key]) for key in ("B", "Hq", "Hkv", "L", "S", "E"))
             low, high = row["ratio_spread"]
             lines.append(
-                f"| {sizes} | {row['mask'] or 'none'} | {row['dtype']} | {row['torch_ms']:.2f} ms "
-                f"| {row['ours_ms']:.2f} ms | {row['ratio']:.2f} | {low:.2f} to {high:.2f} "
+                f"| {sizes} | {row['mask'] or 'none'} | {row['dtype']} | {row['set']} "
+                f"| {row['torch_ms']:.2f} ms | {row['ours_ms']:.2f} ms "
+                f"| {row['ratio']:.2f} | {low:.2f} to {high:.2f} "
                 f"| {row['torch_peak_mib']:.2f} MiB | {row['ours_peak_mib']:.2f} MiB |"
             )
         lines += ["", f"Measured {found['date']} at commit {found['commit']}.", ""]
     machine = record["machine"]
     named = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     lines.append(
-        f"One thread of {machine['processor']}, {record['capability']}; {named}; "
+        f"One thread of {machine['processor']}, with AVX2 kept from wider instructions; {named}; "
         f"seed {record['seed']}; minimum of {record['repeats']} interleaved repetitions. "
         "Peaks count the storages of torch operations beyond the inputs, not the scratch memory "
         "inside one."
@@ -157,16 +194,20 @@ def main() -> None:
     """Measure the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--parts", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--parts", nargs="*", default=PARTS, choices=PARTS)
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    about = {
-        "repeats": arguments.repeats,
-        "capability": torch.backends.cpu.get_cpu_capability(),
-    }
-    for part in arguments.parts:
+    if harness.CHILD in os.environ:
+        (part,) = arguments.parts
         torch.manual_seed(SEED)
-        rows = list(measure(part, arguments.repeats))
+        harness.give_rows(lambda: measure(part, arguments.repeats))
+        return
+    for part in arguments.parts:
+        repeats = ["--repeats", str(arguments.repeats)]
+        if part == "import":
+            rows = measure_import(5)
+        else:
+            rows = harness.under_each_set(__file__, [*repeats, "--parts", part])
+        about = {"repeats": arguments.repeats}
         harness.keep("attention", part, rows, about, seed=SEED, packages=("torch",), table=table)
 
 

@@ -8,7 +8,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,58 @@ def versions(packages: Sequence[str]) -> dict[str, str]:
     """Python and the packages that matter to a benchmark."""
     found = {name: importlib.metadata.version(name) for name in packages}
     return {"python": platform.python_version(), **found}
+
+
+# how a processor that has AVX-512 is used as one that has not: by torch, MKL and oneDNN
+INSTRUCTION_SETS = {
+    "AVX512": {"ATEN_CPU_CAPABILITY": "avx512"},
+    "AVX2": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+    },
+}
+CHILD = "ATTN_BENCHMARK_CHILD"
+
+
+def under_each_set(script: str, arguments: Sequence[str]) -> list[dict[str, Any]]:
+    """Run a benchmark once in a child process for each instruction set, the widest first.
+
+    Args:
+        script: Its path; in a child it prints its rows as the last line, by :func:`give_rows`.
+        arguments: Of the child.
+
+    Returns:
+        The rows with their ``set``, those of one case beside each other.
+    """
+    import torch
+
+    native, known = torch.backends.cpu.get_cpu_capability(), list(INSTRUCTION_SETS)
+    names = known[known.index(native) :] if native in known else [native]
+    found = []
+    for name in names:
+        env = {**os.environ, **INSTRUCTION_SETS.get(name, {}), CHILD: name, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, script, *arguments]
+        done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
+        rows = json.loads(done.stdout.splitlines()[-1])
+        found.append([{"set": name, **row} for row in rows])
+    return [row for same in zip(*found, strict=True) for row in same]
+
+
+def give_rows(measure: Callable[[], Iterable[dict[str, Any]]]) -> None:
+    """What a child does: print what it has measured as one line."""
+    import torch
+
+    torch.set_num_threads(1)
+    if os.environ[CHILD] == "AVX2":  # the package asks torch what the processor has
+        for name in dir(torch.cpu):
+            if name.startswith(("_is_avx512", "_is_amx")):
+                setattr(torch.cpu, name, lambda: False)
+    rows = []
+    for row in measure():
+        print(*row.values(), file=sys.stderr, flush=True)
+        rows.append(row)
+    print(json.dumps(rows))
 
 
 def commit() -> str:

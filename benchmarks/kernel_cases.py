@@ -253,10 +253,10 @@ def peers(case: Case, device: str) -> dict[str, Way]:
     if case.part.startswith("linear"):
         return {
             "chunks in torch": lambda q, k, v: functional.linear_attention(
-                q, k, v, is_causal=True, chunk_size=CHUNK
+                q, k, v, feature_map=torch.positive, is_causal=True, chunk_size=CHUNK
             ),
             "table of weights": lambda q, k, v: functional.linear_attention_parallel(
-                q, k, v, is_causal=True
+                q, k, v, feature_map=torch.positive, is_causal=True
             ),
         }
     found = _backends(case, device)

@@ -12,16 +12,15 @@ from typing import Any
 import torch
 from torch import Generator, nn
 
-from attn_course.data import (
-    BOS,
-    EOS,
+from attn_course.data import BOS, EOS, Batch, BatchStream, translation
+from attn_course.data.toy_translation import (
+    ADJECTIVES,
+    ARTICLES,
+    NOUNS,
     TRANSLATION_SOURCE_VOCABULARY,
     TRANSLATION_TARGET_VOCABULARY,
-    Batch,
-    BatchStream,
-    translation,
+    VERBS,
 )
-from attn_course.data.toy_translation import ADJECTIVES, ARTICLES, NOUNS, VERBS
 from attn_course.nn import AttentionEncoderDecoder, BahdanauDecoder, BidirectionalEncoder
 from attn_course.train import (
     alignment_error_rate,

@@ -8,6 +8,7 @@ with one leading axis for them.
 ``python -m experiments.attention_ablations`` repeats the recorded runs.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -104,10 +105,15 @@ def forward(
     return torch.relu(y @ p["hidden"].mT) @ p["out"].mT, weights
 
 
-def train(task: Task, seed: int) -> tuple[dict[str, Tensor], list[tuple[str, bool]]]:
+def train(
+    task: Task,
+    seed: int,
+    parts: Mapping[str, tuple[str, bool]] = PARTS,
+    rates_tried: tuple[float, ...] = RATES,
+) -> tuple[dict[str, Tensor], list[tuple[str, bool]]]:
     """One network for each way and rate, by Adam with warm-up and decay."""
-    kinds = [kind for kind in PARTS.values() for _ in RATES]
-    rates = torch.tensor(RATES * len(PARTS))[:, None, None]
+    kinds = [kind for kind in parts.values() for _ in rates_tried]
+    rates = torch.tensor(rates_tried * len(parts))[:, None, None]
     p = build(task, len(kinds), seed)
     generator = torch.Generator().manual_seed(seed + 1)
     moments = {name: (torch.zeros_like(v), torch.zeros_like(v)) for name, v in p.items()}

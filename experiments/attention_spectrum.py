@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attn_course.functional import cumulative_spectrum
+from attn_course.analysis import cumulative_spectrum
 from attn_course.nn import (
     FeedForward,
     LanguageModel,

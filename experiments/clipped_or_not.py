@@ -1,7 +1,7 @@
 """Training a recurrent network that starts with stretching Jacobians, with and without clipping.
 
-The recurrent matrix starts as twice a rotation. Two starts a seed, and a control: without clipping
-on sequences of length 1, where there is no recurrence to blame.
+The recurrent matrix starts as twice a rotation. Both ways at eight learning rates, and a control:
+without clipping on sequences of length 1, where there is no recurrence to blame.
 """
 
 import math
@@ -12,6 +12,8 @@ import torch
 from attn_course.functional import clip_by_global_norm
 from experiments.recall_by_start import recall_batch
 from experiments.repeat import repeat
+
+RATES, SHOWN = (0.0005, 0.002, 0.006, 0.02, 0.06, 0.2, 0.6, 2.0), 0.2
 
 
 def train_stretched(seed, length, max_norm, gain=2.0, rate=0.2, steps=400, size=32):
@@ -41,7 +43,7 @@ def train_stretched(seed, length, max_norm, gain=2.0, rate=0.2, steps=400, size=
 
 
 def run(seed: int) -> dict[str, Any]:
-    """Final losses, largest and last recurrent gradient, slope of tanh; two starts a seed."""
+    """Final losses by learning rate; at one rate the recurrent gradient and the slope of tanh."""
     kinds = {
         "no clipping": {"length": 40, "max_norm": math.inf},
         "clipped": {"length": 40, "max_norm": 0.5},
@@ -49,15 +51,21 @@ def run(seed: int) -> dict[str, Any]:
     }
     result: dict[str, Any] = {}
     for name, how in kinds.items():
-        runs = [train_stretched(2 * seed + i, **how) for i in range(2)]
+        runs = {
+            rate: train_stretched(seed, rate=rate, **how)
+            for rate in (RATES if name != "length 1" else (SHOWN,))
+        }
+        _, norms, slope = runs[SHOWN]
         result[name] = {
-            "final loss": [sum(losses[-50:]) / 50 for losses, _, _ in runs],
-            "largest gradient": [max(norms) for _, norms, _ in runs],
-            "last gradient": [norms[-1] for _, norms, _ in runs],
-            "slope of tanh": [slope for _, _, slope in runs],
-            # means of ten steps, of the first start
-            "loss": [round(sum(runs[0][0][i : i + 10]) / 10, 5) for i in range(0, 400, 10)],
-            "gradient": runs[0][1][::10],
+            # a loss beyond a million, or none, is a run that was lost
+            "final loss": {
+                rate: min(1e6, mean if math.isfinite(mean := sum(losses[-50:]) / 50) else 1e6)
+                for rate, (losses, _, _) in runs.items()
+            },
+            "largest gradient": max(norms),
+            "last gradient": norms[-1],
+            "slope of tanh": slope,
+            "gradient": norms[::10],
         }
     return result
 

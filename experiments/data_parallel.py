@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from attn_course.distributed import launch
 from attn_course.functional import scaled_dot_product_attention
-from attn_course.train import Parallel
+from attn_course.train.parallel import Parallel
 from experiments.repeat import repeat
 
 SYMBOLS, WIDTH, ROWS, LONGEST, STEPS, RATE = 11, 16, 16, 24, 40, 0.2

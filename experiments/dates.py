@@ -11,13 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attn_course.data import (
-    DATE_SOURCE_VOCABULARY,
-    DATE_TARGET_VOCABULARY,
-    PAD,
-    Batch,
-    date_normalisation,
-)
+from attn_course.data import PAD, Batch, date_normalisation
+from attn_course.data.dates import DATE_SOURCE_VOCABULARY, DATE_TARGET_VOCABULARY
 from attn_course.train import sequence_accuracy
 from experiments.repeat import repeat
 from experiments.transformer_tasks import train, write

@@ -10,8 +10,10 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
+from attn_course import analysis
 from attn_course import functional as fn
-from attn_course.data import Scenes, digit_scenes, load_digits
+from attn_course.data import digit_scenes, load_digits
+from attn_course.data.digits import Scenes
 from experiments.repeat import repeat
 
 STEPS, BATCH = 600, 32
@@ -92,8 +94,10 @@ def examine(model: TileReader, scenes: Scenes, generator: Generator) -> dict[str
         erased = scenes.tiles.clone()
         erased[:, s] = 0
         falls.append((scores - model(erased))[rows, said])
-    moved = [model.answer(fn.permute_weights(w, generator), states) for _ in range(20)]
-    change = torch.stack([fn.total_variation(scores.softmax(-1), m.softmax(-1)) for m in moved])
+    moved = [model.answer(analysis.permute_weights(w, generator), states) for _ in range(20)]
+    change = torch.stack(
+        [analysis.total_variation(scores.softmax(-1), m.softmax(-1)) for m in moved]
+    )
     # all weight on a tile that is not the digit
     elsewhere = F.one_hot((scenes.places + 4) % 9, 9).float()
     return {

@@ -25,17 +25,8 @@ from typing import Any
 import torch
 from torch import Generator
 
-from attn_course.data import (
-    BOS,
-    EOS,
-    TRANSLATION_SOURCE_VOCABULARY,
-    UNK,
-    Batch,
-    BatchStream,
-    date_normalisation,
-    translation,
-)
-from attn_course.data.toy_translation import ARTICLES
+from attn_course.data import BOS, EOS, UNK, Batch, BatchStream, date_normalisation, translation
+from attn_course.data.toy_translation import ARTICLES, TRANSLATION_SOURCE_VOCABULARY
 from attn_course.explorers import alignment_map
 from attn_course.nn import AttentionEncoderDecoder
 from attn_course.train import (

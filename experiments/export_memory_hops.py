@@ -20,7 +20,8 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-from attn_course.data import StoryBatch, babi_batch
+from attn_course.data import babi_batch
+from attn_course.data.stories import StoryBatch
 from attn_course.explorers import memory_hops
 from attn_course.nn import MemoryNetwork
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
+from attn_course.analysis import induction_score, previous_token_score
 from attn_course.data.vocabulary import BOS, PAD, UNK, Vocabulary
 from attn_course.explorers import transformer_flow
-from attn_course.functional import induction_score, previous_token_score
 from attn_course.nn import capture
 
 NAMES = ("anna", "tom", "mia", "ben", "lily", "max")

@@ -14,8 +14,8 @@ import torch
 from torch import Generator, nn
 from torch.nn import functional as F
 
+from attn_course.analysis import gradient_reach
 from attn_course.data import copy
-from attn_course.functional import gradient_reach
 from attn_course.train import warmup_cosine
 from experiments.repeat import repeat
 

@@ -10,7 +10,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from attn_course import functional as fn
-from attn_course.data import Scenes, digit_scenes, load_digits
+from attn_course.data import digit_scenes, load_digits
+from attn_course.data.digits import Scenes
 from attn_course.train import RunningBaseline
 from experiments.repeat import repeat
 

@@ -10,8 +10,9 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from attn_course import functional as fn
-from attn_course.data import Scenes, digit_scenes, load_digits, mosaic
+from attn_course import analysis
+from attn_course.data import digit_scenes, load_digits, mosaic
+from attn_course.data.digits import Scenes
 from experiments.repeat import repeat
 
 STEPS, BATCH, SCENES = 600, 32, 200
@@ -77,10 +78,10 @@ def explain(net: ConvNet, scenes: Scenes) -> dict[str, Tensor]:
         with torch.no_grad():
             falls.append(score(picture) - score(mosaic(wiped)))
     found = {
-        "gradient": fn.input_gradient(score, picture)[:, 0].abs(),
-        "gradient × input": fn.gradient_times_input(score, picture)[:, 0],
-        "integrated": fn.integrated_gradients(score, picture, steps=16)[:, 0],
-        "Grad-CAM": fn.grad_cam(maps, fn.input_gradient(from_maps, maps)),
+        "gradient": analysis.input_gradient(score, picture)[:, 0].abs(),
+        "gradient × input": analysis.gradient_times_input(score, picture)[:, 0],
+        "integrated": analysis.integrated_gradients(score, picture, steps=16)[:, 0],
+        "Grad-CAM": analysis.grad_cam(maps, analysis.input_gradient(from_maps, maps)),
     }
     return {k: per_tile(v) for k, v in found.items()} | {"occlusion": torch.stack(falls, 1)}
 
@@ -104,7 +105,7 @@ def run(seed: int) -> dict[str, Any]:
         }
         if "untrained" not in name:
             tau[name] = [
-                [round(fn.kendall_tau(tiles[a], tiles[b]).mean().item(), 3) for b in METHODS]
+                [round(analysis.kendall_tau(tiles[a], tiles[b]).mean().item(), 3) for b in METHODS]
                 for a in METHODS
             ]
     return {"named": named, "points": points, "tau": tau}

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from attn_course.functional import induction_score, previous_token_score
+from attn_course.analysis import induction_score, previous_token_score
 from attn_course.nn import (
     LanguageModel,
     LayerNorm,

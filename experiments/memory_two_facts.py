@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attn_course.data import BABI_VOCABULARY, StoryBatch, babi_batch
+from attn_course.data import babi_batch
+from attn_course.data.babi import BABI_VOCABULARY
+from attn_course.data.stories import StoryBatch
 from attn_course.nn import MemoryNetwork
 from experiments.repeat import repeat
 

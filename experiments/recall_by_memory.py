@@ -3,8 +3,12 @@
 Chapter 15 shows this code and plots its runs. A sequence holds pairs of a name and a number; at the
 end some names are asked for. Every model has one head of 8 dimensions, one layer and the same
 parameters but for its attention, and learns a vector for each name and number. Each is trained at
-three learning rates, and the rate that does best on validation sequences counts. Networks are
+four learning rates, and the rate that does best on validation sequences counts. Networks are
 trained side by side, with one leading axis for them.
+
+In ``recall n`` the text grows with its pairs. ``recall 4 of 32`` tells the two apart: 32 places, of
+which 4 that are drawn hold pairs and the others nothing. And a Linformer with k = 32 runs beside
+the one with k = 8.
 ``python -m experiments.recall_by_memory`` repeats the recorded runs.
 """
 
@@ -17,24 +21,31 @@ from torch.nn import functional as F
 from attn_course import functional
 from experiments.repeat import repeat
 
-RATES = (0.003, 0.01, 0.03)
-NAMES, NUMBERS, SIZE, BATCH, STEPS = 64, 8, 8, 12, 160
-WAYS = ("softmax", "linear, elu", "linear, plain", "delta rule", "Linformer")
-RANK = 8
+RATES = (0.01, 0.03, 0.1, 0.3)
+NAMES, NUMBERS, SIZE, BATCH, STEPS = 64, 8, 8, 12, 480
+RANKS = {"Linformer": 8, "Linformer, k = 32": 32}
+WAYS = ("softmax", "linear, elu", "linear, plain", "delta rule", *RANKS)
 
 
 class Task(NamedTuple):
-    """Pairs that are told, how often each name is told, and what is asked."""
+    """Pairs told, how often each name is told, what is asked, and among how many places."""
 
     pairs: int
     times: int = 1
     asks: str = "number"
+    places: int = 0  # 0: as many as there are pairs
+
+    @property
+    def length(self) -> int:
+        """Positions of a text."""
+        return self.places or self.pairs * self.times
 
 
 TASKS = {
     **{f"recall {n}": Task(n) for n in (4, 8, 32)},
     "told twice": Task(4, times=2),
     "most 32": Task(32, asks="most"),
+    "recall 4 of 32": Task(4, places=32),
 }
 
 
@@ -50,28 +61,34 @@ def draw(
         often = torch.rand(numbers.shape, generator=generator) < 0.5
         numbers = torch.where(often, chosen, numbers)
         return names, numbers.flatten(1), names[:, :1], chosen[:, 0]
-    told = names.repeat(1, task.times)
+    told, said = names.repeat(1, task.times), numbers.flatten(1)
     asked = torch.randint(task.pairs, (count, min(8, task.pairs)), generator=generator)
-    return told, numbers.flatten(1), names.gather(1, asked), numbers[:, -1].gather(1, asked)
+    if task.places:  # the last rows of both tables stand for a place without a pair
+        where = torch.rand(count, task.places, generator=generator).argsort(-1)[:, : task.pairs]
+        told = torch.full((count, task.places), NAMES).scatter(1, where, told)
+        said = torch.full((count, task.places), NUMBERS).scatter(1, where, said)
+    return told, said, names.gather(1, asked), numbers[:, -1].gather(1, asked)
 
 
-def build(seed: int, length: int) -> dict[str, Tensor]:
+def build(seed: int, task: Task) -> dict[str, Tensor]:
     """The same first numbers for all networks."""
+    blank = int(task.places > 0)
     generator, networks = torch.Generator().manual_seed(seed), len(WAYS) * len(RATES)
 
     def table(*shape: int, spread: float = 1.0) -> Tensor:
         numbers = torch.randn(*shape, generator=generator) * spread
         return numbers.repeat(networks, *(1 for _ in shape)).requires_grad_()
 
-    return {
-        "names": table(NAMES, SIZE),
-        "numbers": table(NUMBERS, SIZE),
+    p = {
+        "names": table(NAMES + blank, SIZE),
+        "numbers": table(NUMBERS + blank, SIZE),
         "sharpness": torch.ones(networks, 1, 1, 1, requires_grad=True),
         "beta": torch.ones(networks, 1, 1, requires_grad=True),
-        "key_mix": table(RANK, length, spread=RANK**-0.5),
-        "value_mix": table(RANK, length, spread=RANK**-0.5),
-        "out": table(NUMBERS, SIZE, spread=SIZE**-0.5),
     }
+    for way, rank in RANKS.items():
+        for part in ("key", "value"):
+            p[f"{way}, {part}"] = table(rank, task.length, spread=rank**-0.5)
+    return p | {"out": table(NUMBERS, SIZE, spread=SIZE**-0.5)}
 
 
 def attend(way: str, p: dict[str, Tensor], q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -82,12 +99,11 @@ def attend(way: str, p: dict[str, Tensor], q: Tensor, k: Tensor, v: Tensor) -> T
     sharp = p["sharpness"]
     if way == "softmax":
         return functional.scaled_dot_product_attention(q * sharp, k, v)
-    if way == "Linformer":
-        mixes = [p[name][:, None] for name in ("key_mix", "value_mix")]
+    if way in RANKS:
+        mixes = [p[f"{way}, {part}"][:, None] for part in ("key", "value")]
         return functional.scaled_dot_product_attention(q * sharp, mixes[0] @ k, mixes[1] @ v)
     if way == "linear, elu":
-        features = [functional.elu_feature_map(x * sharp) for x in (q, k)]
-        return functional.linear_attention(*features, v)
+        return functional.linear_attention(q * sharp, k * sharp, v)
     q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
     if way == "linear, plain":
         return q @ (k.mT @ v)
@@ -119,7 +135,7 @@ def forward(p: dict[str, Tensor], names: Tensor, numbers: Tensor, asked: Tensor)
 
 def train(task: Task, seed: int) -> dict[str, Tensor]:
     """One network for each way and rate, by Adam with warm-up and decay."""
-    p = build(seed, task.pairs * task.times)
+    p = build(seed, task)
     rates = torch.tensor(RATES * len(WAYS))
     generator = torch.Generator().manual_seed(seed + 1)
     moments = {name: (torch.zeros_like(v), torch.zeros_like(v)) for name, v in p.items()}
@@ -151,6 +167,7 @@ def right_answers(p: dict[str, Tensor], task: Task, count: int, seed: int) -> Te
 def run(seed: int) -> dict[str, Any]:
     """Share of right test answers for every task and way, at the rate that validation chose."""
     result: dict[str, Any] = {}
+    at_rates: dict[str, Any] = {}
     for name, task in TASKS.items():
         p = train(task, seed)
         validation, test = (
@@ -159,7 +176,11 @@ def run(seed: int) -> dict[str, Any]:
         )
         best = validation.argmax(-1)
         result[name] = {way: test[i, best[i]].item() for i, way in enumerate(WAYS)}
-    return result
+        at_rates[name] = {
+            way: [list(pair) for pair in zip(RATES, validation[i].tolist(), strict=True)]
+            for i, way in enumerate(WAYS)
+        }
+    return {"right": result, "validation": at_rates}
 
 
 if __name__ == "__main__":

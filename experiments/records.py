@@ -30,6 +30,7 @@ SCRIPTS = {
     "kernel_artifacts": "benchmarks/kernel_artifacts.py",
     "language_model": "experiments/language_model/__main__.py",
     "translation": "experiments/translation/__main__.py",
+    "translation_paired": "experiments/translation/paired.py",
     "translation_rates": "experiments/translation/rates.py",
     "translation_tuned": "experiments/translation/tuned.py",
 }

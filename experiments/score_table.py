@@ -13,14 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attn_course.data import (
-    BOS,
-    EOS,
+from attn_course.data import BOS, EOS, translation
+from attn_course.data.batch import Batch
+from attn_course.data.toy_translation import (
     TRANSLATION_SOURCE_VOCABULARY,
     TRANSLATION_TARGET_VOCABULARY,
-    translation,
 )
-from attn_course.data.batch import Batch
 from attn_course.functional import tanh_score
 from attn_course.nn import (
     AttentionEncoderDecoder,
@@ -33,13 +31,13 @@ from attn_course.nn import (
 )
 from attn_course.train import (
     alignment_error_rate,
-    alignment_mass,
     fit,
     greedy_decode,
     sequence_accuracy,
     teacher_forcing_loss,
     warmup_cosine,
 )
+from attn_course.train.metrics import alignment_mass
 from experiments.repeat import repeat
 
 SIZE, STEPS, BATCH = 48, 100, 64

@@ -13,16 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attn_course.data import (
-    BOS,
-    EOS,
-    PAD,
+from attn_course.data import BOS, EOS, PAD, Batch, BatchStream, reversal, translation
+from attn_course.data.toy_translation import (
     TRANSLATION_SOURCE_VOCABULARY,
     TRANSLATION_TARGET_VOCABULARY,
-    Batch,
-    BatchStream,
-    reversal,
-    translation,
 )
 from attn_course.nn import Transformer, capture, vaswani_like
 from attn_course.train import (

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attn_course.functional import sliding_window_attention, window_reach
+from attn_course.analysis import window_reach
+from attn_course.functional import sliding_window_attention
 from attn_course.nn import EncoderBlock, LayerNorm, MultiHeadAttention, RotaryPositions
 from experiments.repeat import repeat
 

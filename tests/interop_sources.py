@@ -1,6 +1,7 @@
 """Random models of transformers: odd sizes, every setting that is known, no download."""
 
 import random
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +23,18 @@ from transformers import (
     MarianConfig,
     MarianModel,
     MarianMTModel,
+    MistralConfig,
+    MistralForCausalLM,
+    MistralModel,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    ModernBertModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen2Model,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Qwen3Model,
     ReformerConfig,
     ReformerModel,
     T5Config,
@@ -93,30 +106,85 @@ ROPES = (
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 32,
     },
+    {
+        "rope_type": "yarn",
+        "rope_theta": 900.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 64,
+    },
+    {
+        "rope_type": "yarn",
+        "rope_theta": 10000.0,
+        "factor": 16.0,
+        "original_max_position_embeddings": 32,
+        "beta_fast": 9.0,
+        "beta_slow": 0.5,
+        "mscale": 0.7,
+        "mscale_all_dim": 0.3,
+        "truncate": False,
+    },
 )
 
 
-def llama(draw: random.Random, **fields: Any) -> LlamaConfig:
+def llama(draw: random.Random, kind: Any = LlamaConfig, **fields: Any) -> Any:
+    """Also Mistral, Qwen2 and Qwen3, which differ in windows, biases and norms."""
     groups, kv = draw.choice([1, 2, 3]), draw.choice([1, 2, 3])
-    size = groups * kv * draw.choice([2, 6])
+    layers = draw.choice([1, 2, 3])
     made = {
         "vocab_size": draw.choice([29, 37]),
-        "hidden_size": size,
+        "hidden_size": groups * kv * draw.choice([4, 6]),
         "intermediate_size": draw.choice([13, 19]),
-        "num_hidden_layers": draw.choice([1, 2, 3]),
+        "num_hidden_layers": layers,
         "num_attention_heads": groups * kv,
         "num_key_value_heads": kv,
-        "head_dim": draw.choice([None, 4, 10]),
+        "head_dim": draw.choice([4, 10] if kind is Qwen3Config else [None, 4, 10]),
         "hidden_act": draw.choice(ACTIVATIONS),
         "rms_norm_eps": draw.choice([1e-6, 1e-3]),
         "max_position_embeddings": 64,
         "rope_parameters": dict(draw.choice(ROPES)),
-        "attention_bias": draw.choice([True, False]),
-        "mlp_bias": draw.choice([True, False]),
         "attention_dropout": draw.choice([0.0, 0.2]),
         "tie_word_embeddings": draw.choice([True, False]),
     }
-    return LlamaConfig(**(made | NO_TOKENS | fields))
+    if kind in (LlamaConfig, Qwen3Config):
+        made["attention_bias"] = draw.choice([True, False])
+    if kind is LlamaConfig:
+        made["mlp_bias"] = draw.choice([True, False])
+    elif kind is MistralConfig:
+        made["sliding_window"] = draw.choice([2, 3, 5, 40])  # their cache fails at 1
+    else:
+        made |= {"use_sliding_window": draw.choice([True, False]), "sliding_window": 3}
+        made["max_window_layers"] = draw.choice([0, 1])
+    if kind is Qwen2Config and made["head_dim"] is None:
+        del made["head_dim"]
+    return kind(**(made | NO_TOKENS | fields))
+
+
+def modern_bert(draw: random.Random, **fields: Any) -> ModernBertConfig:
+    heads, layers = draw.choice([1, 3, 5]), draw.choice([1, 2, 4])
+    made = {
+        "vocab_size": draw.choice([29, 37]),
+        "hidden_size": heads * draw.choice([4, 6]),
+        "intermediate_size": draw.choice([13, 19]),
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "hidden_activation": draw.choice(ACTIVATIONS),
+        "classifier_activation": draw.choice(ACTIVATIONS),
+        "norm_eps": draw.choice([1e-12, 1e-3]),
+        "local_attention": draw.choice([2, 4, 7]),
+        "global_attn_every_n_layers": draw.choice([1, 2, 3]),
+        "rope_parameters": {
+            "full_attention": dict(draw.choice(ROPES[:3])),
+            "sliding_attention": dict(draw.choice(ROPES[:3])),
+        },
+        "embedding_dropout": draw.choice([0.0, 0.2]),
+        "attention_dropout": draw.choice([0.0, 0.3]),
+        "mlp_dropout": draw.choice([0.0, 0.1]),
+    }
+    for name in ("attention", "classifier", "decoder", "mlp", "norm"):
+        made[f"{name}_bias"] = draw.choice([True, False])
+    made["tie_word_embeddings"] = draw.choice([True, False])
+    none = NO_TOKENS | {"cls_token_id": None, "sep_token_id": None}
+    return ModernBertConfig(**(made | none | fields))
 
 
 def longformer(draw: random.Random, **fields: Any) -> LongformerConfig:
@@ -257,6 +325,14 @@ MODELS: dict[str, tuple[Any, Any]] = {
     "LongformerForMaskedLM": (LongformerForMaskedLM, longformer),
     "MarianModel": (MarianModel, marian),
     "MarianMTModel": (MarianMTModel, marian),
+    "MistralModel": (MistralModel, partial(llama, kind=MistralConfig)),
+    "MistralForCausalLM": (MistralForCausalLM, partial(llama, kind=MistralConfig)),
+    "ModernBertModel": (ModernBertModel, modern_bert),
+    "ModernBertForMaskedLM": (ModernBertForMaskedLM, modern_bert),
+    "Qwen2Model": (Qwen2Model, partial(llama, kind=Qwen2Config)),
+    "Qwen2ForCausalLM": (Qwen2ForCausalLM, partial(llama, kind=Qwen2Config)),
+    "Qwen3Model": (Qwen3Model, partial(llama, kind=Qwen3Config)),
+    "Qwen3ForCausalLM": (Qwen3ForCausalLM, partial(llama, kind=Qwen3Config)),
     "ReformerModel": (ReformerModel, reformer),
     "T5Model": (T5Model, t5),
     "T5ForConditionalGeneration": (T5ForConditionalGeneration, t5),
@@ -264,6 +340,7 @@ MODELS: dict[str, tuple[Any, Any]] = {
     "ViTModel": (ViTModel, vit),
     "ViTForImageClassification": (ViTForImageClassification, vit),
 }
+COUNTED = ("Bert", "GPT2", "Llama", "Mistral", "ModernBert", "Qwen")
 WITH_DECODER = ("MarianModel", "MarianMTModel", "T5Model", "T5ForConditionalGeneration")
 
 
@@ -323,7 +400,7 @@ def call(model: Any, side: str | None = None) -> dict[str, Any]:
     real = padding(S, side)
     if real is not None:
         given["attention_mask"] = real.long()
-        if type(model).__name__.startswith(("Bert", "GPT2", "Llama")):
+        if type(model).__name__.startswith(COUNTED):
             given["position_ids"] = (real.long().cumsum(-1) - 1).clamp(min=0)
     if type(model).__name__.startswith("Longformer"):
         counted = torch.ones(B, S, dtype=torch.long) if real is None else real.long()
@@ -344,3 +421,19 @@ def result(output: Any) -> Tensor:
     """Logits, or the last hidden state."""
     found: Tensor = output.logits if "logits" in output else output.last_hidden_state
     return found
+
+
+def ours_of(model: Any, given: dict[str, Tensor]) -> dict[str, Any]:
+    """The same call of one of our models."""
+    if "pixel_values" in given:
+        return {"images": given["pixel_values"]}
+    made = {
+        "padding_mask": given.get("attention_mask"),
+        "decoder_padding_mask": given.get("decoder_attention_mask"),
+    }
+    made["global_mask"] = given.get("global_attention_mask")
+    made = {name: mask.bool() for name, mask in made.items() if mask is not None}
+    made |= {k: given[k] for k in ("input_ids", "decoder_input_ids") if k in given}
+    if "token_type_ids" in given:
+        made["token_types"] = given["token_type_ids"]
+    return made

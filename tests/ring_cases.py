@@ -12,14 +12,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from attn_course.distributed import (
-    Block,
-    counted,
-    exchange_heads,
-    ring_attention,
-    split_sequence,
-    ulysses_attention,
-)
+from attn_course.distributed import ring_attention, split_sequence, ulysses_attention
+from attn_course.distributed.ring import Block
+from attn_course.distributed.traffic import counted
+from attn_course.distributed.ulysses import exchange_heads
 from attn_course.functional import attention_with_lse, scaled_dot_product_attention
 
 double = torch.float64

@@ -16,9 +16,11 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 from torch.utils import _pytree as pytree
 
+from attn_course import analysis
 from attn_course import functional as fn
 from attn_course import nn as ann
 from attn_course.masks import padding_mask
+from attn_course.nn import residual_network
 
 B, H, L, S, E, D, V = 2, 3, 5, 7, 4, 6, 11
 
@@ -106,21 +108,21 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
     "equivalent_weights": lambda: Row(why="walks until a value says stop"),
     "expected_attention": lambda: of(fn.expected_attention, p(B, S), v),
     "general_score": lambda: of(lambda a, b, w: fn.general_score(a, b, weight=w), q, k, r(E, E)),
-    "grad_cam": lambda: of(fn.grad_cam, r(B, 3, 4, 5), r(B, 3, 5, 4).mT),
-    "gradient_times_input": lambda: of(lambda x: fn.gradient_times_input(row_sum, x), r(B, L, E)),
+    "grad_cam": lambda: of(analysis.grad_cam, r(B, 3, 4, 5), r(B, 3, 5, 4).mT),
+    "gradient_times_input": lambda: of(
+        lambda x: analysis.gradient_times_input(row_sum, x), r(B, L, E)
+    ),
     "gru_cell": lambda: of(
         fn.gru_cell, r(B, D), r(B, E), r(3 * E, D), r(3 * E, E), r(3 * E), r(3 * E)
     ),
-    "input_gradient": lambda: of(lambda x: fn.input_gradient(row_sum, x), r(B, L, E)),
-    "input_jacobian": lambda: of(lambda x: fn.input_jacobian(torch.sin, x), r(E)),
+    "input_gradient": lambda: of(lambda x: analysis.input_gradient(row_sum, x), r(B, L, E)),
     "integrated_gradients": lambda: of(
-        lambda x: fn.integrated_gradients(row_sum, x, steps=2), r(B, L, E)
+        lambda x: analysis.integrated_gradients(row_sum, x, steps=2), r(B, L, E)
     ),
     "jacobian_product": lambda: of(
         lambda h, w: fn.jacobian_product(h, w, 1, 3), r(B, L, E), r(E, E)
     ),
-    "js_divergence": lambda: of(fn.js_divergence, p(B, S), p(S, B).mT),
-    "kendall_tau": lambda: of(fn.kendall_tau, r(B, S), r(S, B).mT),
+    "kendall_tau": lambda: of(analysis.kendall_tau, r(B, S), r(S, B).mT),
     "local_m_mask": lambda: of(
         lambda t, n: fn.local_m_mask(t, n, 1.0, S), torch.arange(L), lengths
     ),
@@ -148,7 +150,7 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
     ),
     "masked_softmax": lambda: of(fn.masked_softmax, r(B, S), mask),
     "memory_hop": lambda: of(fn.memory_hop, r(B, E), k, v, mask),
-    "permute_weights": lambda: of(fn.permute_weights, p(B, S), random=True),
+    "permute_weights": lambda: of(analysis.permute_weights, p(B, S), random=True),
     "position_encoding": lambda: of(lambda x: x * fn.position_encoding(L, E), q),
     "reinforce_loss": lambda: of(fn.reinforce_loss, r(B), r(B) + 1),
     "rnn_cell": lambda: of(fn.rnn_cell, r(B, D), r(B, E), r(E, D), r(E, E), r(E), r(E)),
@@ -164,11 +166,10 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
     "sentence_ages": lambda: of(fn.sentence_ages, mask),
     "sentence_vectors": lambda: of(fn.sentence_vectors, k, mask),
     "softmax": lambda: of(fn.softmax, r(B, S)),
-    "spearman": lambda: of(fn.spearman, r(B, S), r(S, B).mT),
     "straight_through": lambda: of(fn.straight_through, p(B, S), random=True),
     "tanh_score": lambda: of(fn.tanh_score, q, k, r(E)),
-    "total_variation": lambda: of(fn.total_variation, p(B, S), p(S, B).mT),
-    "weight_entropy": lambda: of(fn.weight_entropy, p(B, S)),
+    "total_variation": lambda: of(analysis.total_variation, p(B, S), p(S, B).mT),
+    "weight_entropy": lambda: of(analysis.weight_entropy, p(B, S)),
     "weighted_mean": lambda: of(fn.weighted_mean, p(B, L, S), v.unsqueeze(1)),
     # scaled dot-product attention
     "AttentionFn": lambda: Row(why="a protocol: the attention functions' rows go through it"),
@@ -213,7 +214,7 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
         ),
         lambda: Row(why="a rule that is made before anything is traced; its mask_mod is traced"),
     ),
-    "receptive_field": lambda: of(lambda m: fn.receptive_field(m > 0, 3), r(S, S)),
+    "receptive_field": lambda: of(lambda m: analysis.receptive_field(m > 0, 3), r(S, S)),
     "window_reach": lambda: Row(why=COUNTS),
     "flex_attention_fn": lambda: Row(why="makes a function around torch's own compiled kernel"),
     "merge_attention": lambda: of(
@@ -236,12 +237,15 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
     "gelu": lambda: of(fn.gelu, q),
     "layer_norm": lambda: of(fn.layer_norm, q, r(E), r(E)),
     "linear_scaling": lambda: of(lambda f: fn.linear_scaling(f, factor=2.0), r(E)),
+    "yarn_scaling": lambda: of(
+        lambda f: fn.yarn_scaling(f, factor=2.0, original_length=32),
+        fn.rope_frequencies(8),
+    ),
     "llama3_scaling": lambda: of(lambda f: fn.llama3_scaling(f, factor=2.0), r(E).abs() + 0.1),
     "relative_position_bucket": lambda: of(fn.relative_position_bucket, torch.arange(-9, 9)),
     "rms_norm": lambda: of(fn.rms_norm, q, r(E)),
     "rope_frequencies": lambda: of(lambda x: x * fn.rope_frequencies(2 * E), q),
     "scaled_base": lambda: Row(why=COUNTS),
-    "silu": lambda: of(fn.silu, q),
     "sinusoidal_positions": lambda: of(lambda x: x + fn.sinusoidal_positions(L, E), q),
     "swiglu": lambda: of(fn.swiglu, q, r(D, E), r(E, D).mT),
     # vision
@@ -254,26 +258,16 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
     "shift_bias": lambda: of(lambda x: fn.shift_bias(2, 3, x), r(H, 2)),
     "sinusoidal_positions_2d": lambda: of(lambda x: x + fn.sinusoidal_positions_2d(2, 3, E),
                                           r(6, E)),
-    "standardize_weight": lambda: of(fn.standardize_weight, r(H, D, 3, 3)),
     "unpatchify": lambda: of(lambda x: fn.unpatchify(x, (4, 6), 2), r(B, 6, 12)),
-    # counts
-    **dict.fromkeys(
-        (
-            "attention_flops", "attention_parameters", "block_flops", "block_parameters",
-            "cache_bytes", "feed_forward_flops", "feed_forward_parameters",
-            "language_model_flops", "language_model_parameters", "latent_cache_bytes",
-            "transformer_flops", "transformer_parameters",
-        ),
-        lambda: Row(why=COUNTS),
-    ),
+    "Sizes": lambda: Row(why=COUNTS),
     # looking inside
-    "attention_rollout": lambda: of(lambda a, b: fn.attention_rollout([a, b]), p(B, H, L, L),
+    "attention_rollout": lambda: of(lambda a, b: analysis.attention_rollout([a, b]), p(B, H, L, L),
                                     p(B, H, L, L).flip(-1)),
     "gradient_map": lambda: Row(why="walks back through a graph that autograd has recorded"),
     "gradient_reach": lambda: Row(why="walks back through a graph that autograd has recorded"),
-    "induction_score": lambda: of(fn.induction_score, p(B, H, L, L), ids(B, L)),
+    "induction_score": lambda: of(analysis.induction_score, p(B, H, L, L), ids(B, L)),
     "path_length": lambda: Row(why="returns a Python number, found by value"),
-    "previous_token_score": lambda: of(fn.previous_token_score, p(B, H, L, L)),
+    "previous_token_score": lambda: of(analysis.previous_token_score, p(B, H, L, L)),
     "recurrent_steps": lambda: Row(why="makes functions one by one"),
     # hashing, low rank, linear attention
     "LinearState": lambda: Row(why="a named tuple of tensors: the steps' rows go through it"),
@@ -281,7 +275,7 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
         lambda a, b, c, m: fn.chunk_attention(a, b, c, chunk_size=3, padding_mask=m),
         heads_k, heads_v, heads_v.flip(-1), mask,
     ),
-    "cumulative_spectrum": lambda: of(fn.cumulative_spectrum, r(B, S, E)),
+    "cumulative_spectrum": lambda: of(analysis.cumulative_spectrum, r(B, S, E)),
     "delta_rule": lambda: of(
         lambda a, b, c, d: fn.delta_rule(a, b, c, d, chunk_size=3),
         heads_k, heads_v / 3, heads_v.flip(-1), p(B, H, S),
@@ -298,7 +292,7 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
             fn.linear_attention(a, b, c, is_causal=True, chunk_size=3),
             fn.linear_attention(a, b, c, padding_mask=m),
         ),
-        heads_k.exp(), heads_v.exp(), heads_v.flip(-1), mask,
+        heads_k, heads_v, heads_v.flip(-1), mask,
     ),
     "linear_attention_fn": lambda: of(
         fn.linear_attention_fn(), heads_q, heads_k, heads_v, mask[:, None, None],
@@ -331,7 +325,6 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
         lambda x: x @ fn.performer_directions(6, E).mT, q, random=True
     ),
     "performer_features": lambda: of(fn.performer_features, q, r(6, E)),
-    "project_length": lambda: of(fn.project_length, heads_k, r(H, 3, S)),
     "random_rotations": lambda: of(
         lambda x: x + fn.random_rotations(H, E, n_buckets=4, n_hashes=2), r(H, E, 2, 2),
         random=True,
@@ -536,7 +529,7 @@ NN: dict[str, Callable[[], Row]] = {
     "LengthProjection": lambda: Row(why="a parameter: the row of LinformerAttention uses it"),
     "LinformerAttention": lambda: made(
         ann.LinformerAttention(
-            key_projection=(one := ann.LengthProjection(max_length=9, rank=3)),
+            key_projection=(one := ann.linformer.LengthProjection(max_length=9, rank=3)),
             value_projection=one,
         ),
         heads_q, heads_k, heads_v, mask[:, None, None],
@@ -557,22 +550,28 @@ NN: dict[str, Callable[[], Row]] = {
         ann.PatchEmbedding(patch_size=2, num_channels=H, embed_dim=E), r(B, H, 4, 6)
     ),
     "PreActivationBlock": lambda: made(
-        ann.PreActivationBlock(in_channels=4, out_channels=8, stride=2, num_groups=2),
+        residual_network.PreActivationBlock(
+            in_channels=4, out_channels=8, stride=2, num_groups=2
+        ),
         r(B, 4, 4, 6),
     ),
     "ResidualNetwork": lambda: made(
         ann.ResidualNetwork(num_channels=H, widths=(4, 8), num_groups=2), r(B, H, 4, 6)
     ),
+    "WindowPositions": lambda: made(
+        mha(position=ann.WindowPositions(before=1, position=ann.RotaryPositions())), q
+    ),
     "ShiftPositions": lambda: made(
-        ann.ShiftPositions(image_size=(2, 3), kernel_size=3), r(6),
+        ann.vision.ShiftPositions(image_size=(2, 3), kernel_size=3), r(6),
         call=lambda m, x: m.bias(torch.arange(6), torch.arange(6)) + x,
     ),
     "SinusoidalGridPositions": lambda: made(
-        ann.SinusoidalGridPositions(embed_dim=E, num_prefix=1), r(E),
+        ann.vision.SinusoidalGridPositions(embed_dim=E, num_prefix=1), r(E),
         call=lambda m, x: m(3, 4) + x,
     ),
     "StandardizedConv2d": lambda: made(
-        ann.StandardizedConv2d(in_channels=H, out_channels=4, kernel_size=3), r(B, H, 4, 6)
+        residual_network.StandardizedConv2d(in_channels=H, out_channels=4, kernel_size=3),
+        r(B, H, 4, 6),
     ),
     "VIT_SIZES": lambda: Row(why="a table of plain numbers"),
     "VisionTransformer": lambda: made(
@@ -585,14 +584,16 @@ NN: dict[str, Callable[[], Row]] = {
         r(B, 6, H),
     ),
     "vit_like": lambda: Row(why=BUILDS),
-    "hidden_of": lambda: of(lambda h, c: ann.hidden_of((h, c)), r(B, D), r(B, D)),
     "make_score": lambda: Row(why="makes a module: the scores' rows go through it"),
 }  # fmt: skip
 
-ROWS = {("functional", name): row for name, row in FUNCTIONAL.items()}
+PARTS = {"functional": fn, "analysis": analysis, "nn": ann}
+ROWS = {
+    ("analysis" if name in analysis.__all__ else "functional", name): row
+    for name, row in FUNCTIONAL.items()
+}
 ROWS |= {("nn", name): row for name, row in NN.items()}
-TRACED = [key for key, row in ROWS.items() if not row().why and hasattr(
-    {"functional": fn, "nn": ann}[key[0]], key[1])]  # fmt: skip
+TRACED = [key for key, row in ROWS.items() if not row().why and hasattr(PARTS[key[0]], key[1])]
 
 
 class Called(nn.Module):
@@ -645,7 +646,7 @@ def test_compiled_exported_and_mapped_it_gives_what_it_gives(part: str, name: st
         agree(pytree.tree_map(lambda part: part[place], mapped), want, random=row.random)  # noqa: B023
 
 
-@pytest.mark.parametrize("part", [fn, ann], ids=["functional", "nn"])
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 def test_every_public_name_has_a_row(part: types.ModuleType) -> None:
     short = part.__name__.rpartition(".")[2]
     rows = {name for section, name in ROWS if section == short}
@@ -664,7 +665,10 @@ def test_a_look_at_a_value_is_noticed() -> None:
 
 
 def test_values_are_looked_at_again_outside() -> None:
-    for call in (lambda: fn.weight_entropy(-p(3)), lambda: fn.total_variation(p(3), -p(3))):
-        torch.vmap(fn.weight_entropy)(-p(2, 3))
+    for call in (
+        lambda: analysis.weight_entropy(-p(3)),
+        lambda: analysis.total_variation(p(3), -p(3)),
+    ):
+        torch.vmap(analysis.weight_entropy)(-p(2, 3))
         with pytest.raises(ValueError, match="expected at least 0"):
             call()

@@ -118,6 +118,49 @@ def test_parts_are_loaded_when_they_are_named(tmp_path: Path) -> None:
         attn_course.moon  # noqa: B018
 
 
+# what a user of the core may lack
+LACKING = (
+    *("typer", "rich", "tqdm", "pooch", "transformers", "safetensors", "matplotlib", "scipy"),
+    *("sklearn", "nbgrader", "nbformat", "nbclient", "jupytext", "IPython", "anywidget"),
+)
+CORE = f"""
+import sys
+for name in {LACKING!r}:
+    sys.modules[name] = None
+import torch, attn_course
+from attn_course import data, distributed, functional, masks, nn, probes, reference, train
+sys.modules["triton"] = None  # torch has asked by now whether it is there
+model = nn.gpt2_like(vocab_size=11, max_length=20, embed_dim=8, num_heads=2, num_layers=1)
+assert train.generate(model, [1, 2, 3], max_length=5).tokens.shape == (1, 5)
+ids = torch.ones(1, 3, dtype=torch.long)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+train.fit(model, [ids], lambda model, ids: model(ids).mean(), optimizer=optimizer, steps=2)
+sys.stderr.isatty = lambda: True
+from attn_course.exercises.check import check_notebooks
+from attn_course.train.progress import Progress
+Progress(3).close()
+for needs in (
+    lambda: attn_course.interop, lambda: attn_course.viz, lambda: attn_course.kernels,
+    lambda: __import__("attn_course.cli"), lambda: check_notebooks([]),
+    lambda: Progress(3, show=True), lambda: data._fetch.cache_folder(),
+):
+    try:
+        needs()
+    except ModuleNotFoundError as error:
+        print(error)
+"""
+
+
+def test_the_core_needs_numpy_torch_and_jaxtyping_only(tmp_path: Path) -> None:
+    done = fresh(CORE, tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    extras = ("interop", "viz", "kernels", "cli", "cli", "train", "data")
+    assert len(lines) == len(extras)
+    for line, extra in zip(lines, extras, strict=True):
+        assert f"'attn-course[{extra}]'" in line
+
+
 def test_figures_without_matplotlib_say_what_to_install(tmp_path: Path) -> None:
     code = "import sys; sys.modules['matplotlib'] = None; import attn_course; attn_course.viz"
     done = fresh(code, tmp_path)

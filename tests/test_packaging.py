@@ -1,27 +1,38 @@
 """What is built can be installed and used alone: with the core dependencies and nothing else."""
 
 import ast
+import re
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
 from email.parser import Parser
-from importlib.metadata import distribution
+from functools import cache
+from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from experiments.sources import imported_by
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 SLUGS = sorted(path.parent.name for path in ROOT.glob("solutions/*/misconceptions.py"))
+SHIPPED = ("misconceptions.py", "oracles.py")
 RESULTS = sorted(path.name for path in ROOT.glob("experiments/results/*.json"))
+# distributions by the package that is imported of them
+OWNERS = {
+    top: {canonicalize_name(name) for name in names}
+    for top, names in packages_distributions().items()
+}
 # what a user of the package, and a learner with a notebook, may lack
 OPTIONAL = [
     *("matplotlib", "nbgrader", "jupyter_book", "nbformat", "anywidget", "IPython", "pytest"),
-    "transformers",
+    *("transformers", "typer", "rich", "tqdm", "pooch"),
 ]
 
 pytestmark = pytest.mark.timeout(240)
@@ -52,10 +63,21 @@ def wheel_files(wheel) -> list[str]:
 @pytest.fixture(scope="module")
 def core_only(wheel, tmp_path_factory) -> Path:
     """A site folder: the wheel, installed by pip, and links to its core dependencies."""
-    site = tmp_path_factory.mktemp("site")
+    return site_of(wheel, tmp_path_factory.mktemp("site"), PROJECT["dependencies"])
+
+
+@pytest.fixture(scope="module")
+def with_commands(wheel, tmp_path_factory) -> Path:
+    """The same with the extras of the command line."""
+    extras = [text for name in ("cli", "data", "train") for text in EXTRAS[name]]
+    site = tmp_path_factory.mktemp("commands")
+    return site_of(wheel, site, [*PROJECT["dependencies"], *extras])
+
+
+def site_of(wheel: Path, site: Path, requirements: list[str]) -> Path:
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
     subprocess.run([*install, "--target", site, wheel], check=True)
-    for name in closure(PROJECT["dependencies"]):
+    for name in closure(requirements):
         installed = distribution(name)
         for top in {Path(file).parts[0] for file in installed.files or ()} - {"..", "__pycache__"}:
             link = site / top
@@ -107,7 +129,7 @@ def test_wheel_holds_the_whole_package(wheel_files):
         for path in (ROOT / "attn_course").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    shipped = {f"attn_course/probes/catalogue/{slug}.py" for slug in SLUGS}
+    shipped = {f"attn_course/probes/catalogue/{slug}/{name}" for slug in SLUGS for name in SHIPPED}
     shipped |= {f"attn_course/data/results/{name}" for name in RESULTS}
     assert set(wheel_files) == package | shipped
     assert "attn_course/py.typed" in wheel_files
@@ -122,15 +144,17 @@ def test_wheel_gives_no_answer_away(wheel, wheel_files):
     with zipfile.ZipFile(wheel) as archive:
         for name in wheel_files:
             # the words stand in the tool that handles them; as a line of their own they are answers
-            lines = {line.strip() for line in archive.read(name).decode().splitlines()}
+            text = archive.read(name).decode(errors="replace")
+            lines = {line.strip() for line in text.splitlines()}
             assert not lines & {"### BEGIN SOLUTION", "### BEGIN HIDDEN TESTS"}, name
 
 
 def test_shipped_catalogue_is_the_edited_one(wheel):
     with zipfile.ZipFile(wheel) as archive:
         for slug in SLUGS:
-            shipped = archive.read(f"attn_course/probes/catalogue/{slug}.py")
-            assert shipped == (ROOT / "solutions" / slug / "misconceptions.py").read_bytes()
+            for name in SHIPPED:
+                shipped = archive.read(f"attn_course/probes/catalogue/{slug}/{name}")
+                assert shipped == (ROOT / "solutions" / slug / name).read_bytes()
 
 
 def test_wheel_metadata_is_that_of_pyproject(wheel):
@@ -158,6 +182,41 @@ def test_sdist_can_be_worked_with_and_is_small(built):
     assert path.stat().st_size < 10_000_000
 
 
+def test_wheel_is_small(wheel):
+    """All of the course's figures, explorers, records and small weights are in it."""
+    assert wheel.stat().st_size < 6_000_000
+
+
+def test_the_extra_book_brings_what_pages_import():
+    """With it a downloaded notebook runs: no page reaches a package that it does not name."""
+    brought = set(closure([*PROJECT["dependencies"], *EXTRAS["book"]]))
+    missing = {}
+    for page in sorted(ROOT.glob("book/chapters/*.md")):
+        code = "\n".join(
+            re.findall(r"```{code-cell}[^\n]*\n(?::[^\n]*\n)*(.*?)```", page.read_text(), re.S)
+        )
+        files = [path for path in imported_by(code) if path.suffix == ".py"]
+        imported = {name for text in (code, *map(Path.read_text, files)) for name in roots(text)}
+        names = {name for top in imported for name in OWNERS.get(top, ())}
+        missing[page.stem] = sorted(names - brought - {"attn-course"})
+    assert len(missing) >= 21
+    assert not any(missing.values()), missing
+
+
+@cache
+def roots(code: str) -> set[str]:
+    """Packages that code imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add((node.module or "").partition(".")[0])
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "need":
+            found.add(ast.literal_eval(node.args[0]))
+    return found
+
+
 def test_core_imports_without_optional_packages(core_only, tmp_path):
     for name in OPTIONAL:
         assert not (core_only / name).exists(), "the test environment is not core only"
@@ -170,7 +229,8 @@ assert attn_course.__file__.startswith({str(core_only)!r}), attn_course.__file__
 assert not {{'torch', 'numpy'}} & set(sys.modules), 'import attn_course alone loads torch or numpy'
 names = [module.name for module in pkgutil.walk_packages(attn_course.__path__, 'attn_course.')]
 optional = ('attn_course.viz', 'attn_course.grading', 'attn_course.explorers.',
-            'attn_course.interop', 'attn_course.kernels', 'attn_course.probes.catalogue.')
+            'attn_course.interop', 'attn_course.kernels', 'attn_course.probes.catalogue.',
+            'attn_course.cli')
 core = [name for name in names if not name.startswith(optional)]
 for name in core:
     importlib.import_module(name)
@@ -190,14 +250,15 @@ def test_wheel_works_without_optional_packages(core_only, tmp_path):
         f"""
 import torch
 from attn_course import explorers
-from attn_course.probes import Probe, ProbeFailure, load_catalogue
+from attn_course.probes import Probe, ProbeFailure
+from attn_course.probes.catalogue import load_catalogue
 from attn_course.reference import softmax
 from attn_course.train.recipes import run_recipe
 
 model, history = run_recipe('reversal', folder='run', steps=2)
 assert len(history.loss) == 2 and len(history.evaluations) >= 1
 for name in explorers.NAMES:
-    assert 'export' in explorers.esm(name)
+    assert 'export' in explorers._source.esm(name)
 
 for slug in {SLUGS!r}:
     assert load_catalogue(slug).misconceptions, slug
@@ -228,9 +289,9 @@ else:
         (["train", "reversal", "--steps", "2", "--out", "run"], "held out: "),
     ],
 )
-def test_command_line_works_without_optional_packages(core_only, tmp_path, arguments, expected):
+def test_command_line_works_with_its_extras_alone(with_commands, tmp_path, arguments, expected):
     code = f"sys.argv = ['attn-course', *{arguments!r}]\nfrom attn_course.cli import app\napp()"
-    assert expected in run_alone(core_only, code, tmp_path)
+    assert expected in run_alone(with_commands, code, tmp_path)
 
 
 def test_package_is_typed_for_its_users(core_only, tmp_path):
@@ -269,7 +330,7 @@ def test_build_hook_leaves_editable_installs_alone(tmp_path):
     exec(compile(tree, "hatch_build.py", "exec"), namespace)
     hook = namespace["CatalogueHook"](str(ROOT), {}, None, None, str(tmp_path), "wheel")
     results = sorted((ROOT / "experiments/results").glob("*.json"))
-    for version, sources in (("editable", []), ("standard", [*SLUGS, *results])):
+    for version, sources in (("editable", []), ("standard", [*(SHIPPED * len(SLUGS)), *results])):
         data: dict = {"force_include": {}}
         hook.initialize(version, data)
         assert len(data["force_include"]) == len(sources)

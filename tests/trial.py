@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from attn_course.exercises.assignment import shows_only
 from attn_course.probes.draw import SEED_VARIABLE
 from attn_course.probes.failure import NotStarted, ProbeFailure
 
@@ -58,8 +59,12 @@ class Trial:
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self.tests: dict[str, tuple[float, types.CodeType, types.CodeType | None]] = {}
         self._mentions: dict[str, set[str]] = {}
+        self.looks: list[str] = []
         for cell in notebook.cells:
             if cell.cell_type != "code":
+                continue
+            if shows_only(cell):
+                self.looks.append(cell.source)
                 continue
             meta = cell.metadata.get("nbgrader", {})
             if meta.get("grade") and not meta.get("solution"):

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import pooch
-
+from attn_course._extras import need
 from attn_course.data._download import DownloadError, download, file_sha256
 
 FOLDER_VARIABLE = "ATTN_COURSE_DATA"
@@ -55,12 +55,17 @@ def data_folder() -> Path | None:
 
 def cache_folder() -> Path:
     """Where downloads are kept: the user's cache folder, as the system defines it."""
-    return Path(pooch.os_cache("attn-course"))
+    return Path(_pooch().os_cache("attn-course"))
+
+
+def _pooch() -> Any:
+    return need("pooch", "data", "a data set that is not in ATTN_COURSE_DATA")
 
 
 def find(file: RemoteFile) -> Path | None:
     """The path of a file that is on this machine, else None. Looks at names only."""
-    for folder in (data_folder(), cache_folder()):
+    for where in (data_folder, cache_folder):
+        folder = where()
         if folder is not None and (folder / file.path).is_file():
             return folder / file.path
     return None
@@ -99,14 +104,14 @@ def fetch(file: RemoteFile) -> Path:
             )
         return path
     cache = cache_folder()
-    store = pooch.create(
+    store = _pooch().create(
         path=cache,
         base_url="",
         registry={file.path: f"sha256:{file.sha256}"},
         urls={file.path: file.url},
     )
 
-    def downloader(url: str, output: str, caller: pooch.Pooch) -> None:
+    def downloader(url: str, output: str, caller: Any) -> None:
         # pooch's name for the output is thrown away on failure; ours outlives a broken download
         partial = cache / (file.path + ".partial")
         download(url, Path(output), partial=partial, size=file.size, sha256=file.sha256)
@@ -150,7 +155,7 @@ def _locked(path: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Without pooch's messages on standard error: a graded notebook must not write there."""
-    logger = pooch.get_logger()
+    logger = _pooch().get_logger()
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:

@@ -16,8 +16,9 @@ def read_babi(path: Path | str) -> list[Story]:
         2 John went to the hallway.
         3 Where is Mary? <tab>bathroom<tab>1
 
-    Every question makes one :class:`Story`: the sentences before it, without earlier questions. An
-    answer of several words (``apple,milk``) stays one word, as in the paper.
+    Every question makes one :class:`~attn_course.data.stories.Story`: the sentences before it,
+    without earlier questions. An answer of several words (``apple,milk``) stays one word, as in the
+    paper.
 
     Args:
         path: The file, UTF-8.

@@ -13,7 +13,7 @@ from attn_course.data.vocabulary import BOS, EOS, PAD, SPECIALS, Vocabulary
 
 
 def symbol_vocabulary(num_symbols: int = 8) -> Vocabulary:
-    """Names for the symbols of ``reversal``, ``copy`` and ``sort``: ``a b ... z s26 s27 ...``.
+    """Names for the symbols of ``reversal`` and ``copy``: ``a b ... z s26 s27 ...``.
 
     Raises:
         ValueError: If ``num_symbols < 1``.
@@ -66,24 +66,6 @@ def copy(
     """Say the source again: :math:`y_i = x_i`. Arguments and result as in ``reversal``."""
     source, lengths = _sources(batch_size, generator, num_symbols, min_length, max_length)
     return _reordered(source, lengths, torch.arange(source.shape[1]).expand_as(source))
-
-
-def sort(
-    batch_size: int,
-    generator: Generator,
-    *,
-    num_symbols: int = 8,
-    min_length: int = 1,
-    max_length: int = 10,
-) -> Batch:
-    """Say the symbols of the source in rising order; equal ones keep their order.
-
-    Arguments and result as in ``reversal``.
-    """
-    source, lengths = _sources(batch_size, generator, num_symbols, min_length, max_length)
-    # padding sorts behind every symbol, so the first n places of the order are the row itself
-    keys = source.masked_fill(source == PAD, len(SPECIALS) + num_symbols)
-    return _reordered(source, lengths, keys.argsort(dim=1, stable=True))
 
 
 def _sources(

@@ -8,13 +8,12 @@ import torch
 import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from attn_course.distributed.group import HandOver, Member, agree, member
 from attn_course.distributed.schedule import LAYOUTS, check_layout, ring_block, ring_tile
 from attn_course.distributed.traffic import Traffic, current
 from attn_course.functional.scaled_dot_product import merge_attention
-from attn_course.functional.tiled_attention import tiled_attention, tiled_gradients
+from attn_course.functional.tiled_attention import _tiled_gradients, tiled_attention
 
 
 class Block(NamedTuple):
@@ -38,7 +37,7 @@ def _tiled_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     kv_heads = key.shape[1]
     query, output, lse, grad = (x.unflatten(1, (kv_heads, -1)) for x in (query, output, lse, grad))
-    dquery, dkey, dvalue = tiled_gradients(
+    dquery, dkey, dvalue = _tiled_gradients(
         query, key[:, :, None], value[:, :, None], output, lse, grad, torch.zeros_like(lse),
         is_causal, scale, query_tile=256, key_tile=256,
     )  # fmt: skip
@@ -219,8 +218,11 @@ class _Ring(torch.autograd.Function):
         return output
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise NotImplementedError(
+                "ring_attention: create_graph, as it has no second derivative"
+            )
         query, key, value, output, lse = ctx.saved_tensors
         plan: _Plan = ctx.plan
         length, world_size, dtype = query.shape[2], plan.own.world_size, lse.dtype

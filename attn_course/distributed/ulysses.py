@@ -6,7 +6,6 @@ import torch
 import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from attn_course.distributed.group import Member, agree, member
 from attn_course.distributed.traffic import Traffic, current
@@ -116,7 +115,6 @@ class _Exchange(torch.autograd.Function):
         return _exchange(rows, own, gather, traffic)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         own, gather, traffic = ctx.options
-        return _exchange(grad, own, not gather, traffic), None, None, None
+        return _Exchange.apply(grad, own, not gather, traffic), None, None, None

@@ -7,6 +7,7 @@ import json
 import re
 from typing import Any
 
+LOOK = {"look": True}  # metadata of a cell that shows something, and grades nothing
 _VERSION = re.compile(r"\d[\w.+-]{0,39}")
 
 
@@ -29,6 +30,7 @@ class TestResult:
     message: str = ""
     misconception: str | None = None
     seconds: float = 0.0
+    line: int | None = None  # of the test cell, where it failed; for its author
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Assignment:
         forbidden: library calls refused to a name while it is graded.
         plain: those of the names that are functions and return: what they give is plain data.
         version: of the set, as its notebook says; "" where it says none.
+        more: functions and written answers that are optional.
     """
 
     slug: str
@@ -56,6 +59,7 @@ class Assignment:
     forbidden: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     plain: tuple[str, ...] = ()
     version: str = ""
+    more: tuple[str, ...] = ()
 
     @functools.cached_property
     def imports(self) -> tuple[str, ...]:
@@ -65,6 +69,20 @@ class Assignment:
         names = [one.name for node in found if isinstance(node, ast.Import) for one in node.names]
         names += [str(node.module) for node in found if isinstance(node, ast.ImportFrom)]
         return tuple(dict.fromkeys(n for n in names if n.split(".")[0] != "attn_course"))
+
+    @property
+    def advisory(self) -> tuple[TestCell, ...]:
+        """Test cells whose claim is told from inside of the learner's process.
+
+        What a call left on tensors (``student.traces``) is not seen from outside.
+        """
+        return tuple(test for test in self.tests if "student.traces" in self._reached(test))
+
+    def _reached(self, test: TestCell) -> str:
+        """The source of a test cell, and of the instructor's cells that define what it names."""
+        names = set(re.findall(r"\w+", test.source))
+        cells = [*self.locked.values(), *(one.source for one in self.tests)]
+        return test.source + "".join(c for c in cells if names & defined(c).keys())
 
     @property
     def max_score(self) -> float:
@@ -85,6 +103,11 @@ def grade_metadata(cell: dict[str, Any], section: str = "nbgrader") -> dict[str,
     found = cell.get("metadata")
     found = found.get(section) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else {}
+
+
+def shows_only(cell: dict[str, Any]) -> bool:
+    """Whether a cell only shows what the learner's functions do; nothing that grades runs it."""
+    return grade_metadata(cell, "attn_course") == LOOK and "grade_id" not in grade_metadata(cell)
 
 
 def stated_version(notebook: dict[str, Any]) -> str:
@@ -129,14 +152,16 @@ def load_assignment(data: bytes, slug: str) -> Assignment:
     notebook = json.loads(data)
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError(f"{slug}: expected a notebook with cells")
-    found = Assignment(slug, version=stated_version(notebook))
+    more = grade_metadata(notebook, "attn_course").get("more")
+    more = tuple(name for name in more if isinstance(name, str)) if type(more) is list else ()
+    found = Assignment(slug, version=stated_version(notebook), more=more)
     tests: list[TestCell] = []
     plain: list[str] = []
     for cell in notebook["cells"]:
         meta, source, is_code = grade_metadata(cell), cell_source(cell), cell["cell_type"] == "code"
         grade_id, grade, solution = (meta.get(key) for key in ("grade_id", "grade", "solution"))
         if not grade_id:
-            if is_code:
+            if is_code and not shows_only(cell):
                 found.locked[f"cell-{len(found.locked)}"] = source
             continue
         if grade_id in found.cells:
@@ -154,6 +179,12 @@ def load_assignment(data: bytes, slug: str) -> Assignment:
                 plain += [name] * returns
         elif is_code:
             found.locked[grade_id] = source
+    for test in tests:
+        try:
+            ast.parse(test.source)
+        except SyntaxError as error:
+            where = f"{test.grade_id}, line {error.lineno}: {error.text or ''}".strip()
+            raise ValueError(f"{slug}: expected Python in a test cell, got {where}") from None
     if not tests:
         raise ValueError(f"{slug}: expected at least one automatic test cell, got none")
     return dataclasses.replace(found, tests=tuple(tests), plain=tuple(plain))

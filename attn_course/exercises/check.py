@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from attn_course._extras import need
 from attn_course.exercises.assignment import Assignment, TestResult, grade_metadata, load_assignment
 from attn_course.exercises.submission import (
     OTHER_VERSION,
@@ -63,6 +64,7 @@ class NotebookResult:
     read_by_a_person: dict[str, float] = dataclasses.field(default_factory=dict)
     untested_properties: int = 0
     hidden_inputs: bool = False
+    more: tuple[str, ...] = ()
 
     @property
     def score(self) -> float:
@@ -92,6 +94,7 @@ class NotebookResult:
         functions = [
             {
                 "name": name,
+                "more": name in self.more,
                 "score": sum(t.score or 0.0 for t in tests),
                 "points": sum(t.points for t in tests),
                 "tests": [dataclasses.asdict(t) | {"points": t.points} for t in tests],
@@ -133,6 +136,7 @@ def check_notebook(
                 f"exercises/{assignment.slug}/{assignment.slug}.ipynb of today"
             )
         result.read_by_a_person = dict(assignment.manual)
+        result.more = assignment.more
         environment = {_SEED: str(secrets.randbelow(2**31)), **os.environ, "MPLBACKEND": "Agg"}
         if seed is not None:
             environment[_SEED] = str(seed)
@@ -257,6 +261,7 @@ def check_notebooks(
         0 when every test of every notebook is ok, 1 when some are not, 2 when a notebook could not
         be run.
     """
+    need("rich", "cli", "attn-course check")
     from rich.console import Console
 
     results = []
@@ -331,10 +336,23 @@ def _print(result: NotebookResult) -> None:
         for text in parts or [block[0].message]:
             console.print(f"  {text}", soft_wrap=soft)
     console.print(
-        Text(f"\n{result.score:g} of {result.points:g} points", style="bold"),
+        Text(f"\n{_earned(result)}", style="bold"),
         Text(_reach(result), style="dim"),
         soft_wrap=True,
     )
+
+
+def _earned(result: NotebookResult) -> str:
+    """Points of the core, and of what is more where a set has it."""
+    parts = {False: [0.0, 0.0], True: [0.0, 0.0]}
+    for test in result.tests:
+        part = parts[test.function in result.more]
+        part[0] += test.score or 0.0
+        part[1] += test.points
+    (core, of), (more, of_more) = parts[False], parts[True]
+    if not of_more:
+        return f"{core:g} of {of:g} points"
+    return f"core {core:g} of {of:g} points; more: {more:g} of {of_more:g}"
 
 
 def _reach(result: NotebookResult) -> str:

@@ -32,8 +32,13 @@ def find_root(start: Path) -> Path:
     raise ReleaseError(f"no checkout of the course (with solutions/) at or above {start}")
 
 
-def make_notebooks(root: Path, slug: str) -> tuple[bytes, bytes]:
+def make_notebooks(root: Path, slug: str, *, core: bool = False) -> tuple[bytes, bytes]:
     """The instructor's notebook of a set, and what nbgrader's ``generate_assignment`` makes of it.
+
+    Args:
+        root: The checkout.
+        slug: The set.
+        core: Leave out what is optional.
 
     Raises:
         ReleaseError: If the text source is faulty, nbgrader refuses it, or the release gives
@@ -42,7 +47,7 @@ def make_notebooks(root: Path, slug: str) -> tuple[bytes, bytes]:
     from nbgrader.coursedir import CourseDirectory
 
     try:
-        source = read_exercise(root / "solutions" / slug / "exercise.py")
+        source = read_exercise(root / "solutions" / slug / "exercise.py", core=core)
     except ValueError as error:
         raise ReleaseError(str(error)) from error
     whole = _to_bytes(source)
@@ -85,9 +90,9 @@ def prepared(notebook: bytes, slug: str, course: Any) -> tuple[Any, Any]:
     return saved or made, made
 
 
-def build_releases(root: Path, slugs: Sequence[str]) -> list[Path]:
+def build_releases(root: Path, slugs: Sequence[str], *, core: bool = False) -> list[Path]:
     """Write ``build/source/<slug>/<slug>.ipynb`` and the releases; return the releases."""
-    made = {slug: make_notebooks(root, slug) for slug in slugs}
+    made = {slug: make_notebooks(root, slug, core=core) for slug in slugs}
     for slug, (whole, release) in made.items():
         _write(root / "build" / "source" / slug / f"{slug}.ipynb", whole)
         _write(_release_path(root, slug), release)

@@ -29,7 +29,7 @@ def lay_out(root: Path, slug: str, *, set_only: bool = False) -> list[Path]:
     if not _SLUG.fullmatch(slug):
         raise ValueError(f"slug: expected two digits and a name, as 07_masks, got {slug!r}")
     files = {} if set_only else {root / "book" / "chapters" / f"{slug}.md": "page.md"}
-    for name in ("exercise.py", "misconceptions.py", "variants.py"):
+    for name in ("exercise.py", "oracles.py", "misconceptions.py", "variants.py"):
         files[root / "solutions" / slug / name] = name
     there = [path for path in files if path.exists()]
     if there:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from attn_course import __version__
-from attn_course.exercises.assignment import grade_metadata, statements
+from attn_course.exercises.assignment import LOOK, grade_metadata, statements
+from attn_course.exercises.plan import is_more, read_plan, say_minutes
 
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 INSTALL = '%pip install "attn-course @ git+https://github.com/attn-course/attn-course"'
@@ -35,20 +36,28 @@ def find_slugs(root: Path) -> list[str]:
     return sorted(p.parent.name for p in (root / "solutions").glob("*/exercise.py"))
 
 
-def read_exercise(path: Path) -> Any:
+def read_exercise(path: Path, *, core: bool = False) -> Any:
     """Read ``exercise.py`` (jupytext percent format) as a notebook with fixed metadata and ids.
 
     A cell's nbgrader metadata needs only what differs from the defaults: ``grade_id``, and
     ``solution`` for a learner's cell, ``grade`` and ``points`` for a graded one.
     ``attn_course={"forbidden": ["softmax"]}`` on a learner's cell names library calls that the
     grader refuses to it (see ``grading/jail/shortcuts.py`` for the forms of a name).
-    Test cells and cells that are neither are locked.
+    ``attn_course={"look": true}`` is on a cell that shows what the learner's functions do: no
+    grader runs it. Test cells and cells that are neither are locked.
+
+    Args:
+        path: The text source.
+        core: Leave out what stands after the heading ``# More``.
 
     Raises:
         ValueError: If an id is missing, malformed or used twice, a marker is unbalanced or
             misplaced, a test cell has no points, or a cell is not Python.
     """
     notebook = _jupytext().read(path, fmt="py:percent")
+    if core:
+        end = next((i for i, cell in enumerate(notebook.cells) if is_more(cell)), None)
+        notebook.cells = notebook.cells[:end]
     _check_first(notebook)
     used: Counter[str] = Counter()
     for number, cell in enumerate(notebook.cells, start=1):
@@ -71,8 +80,9 @@ def read_exercise(path: Path) -> Any:
     notebook.metadata = {
         "kernelspec": dict(KERNEL),
         "language_info": {"name": "python"},
-        "attn_course": _table_of_cells(notebook, path.parent.name),
+        "attn_course": _table_of_cells(notebook, path.parent),
     }
+    say_minutes(notebook.cells)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook
 
@@ -135,8 +145,9 @@ def regions(cell: Any) -> tuple[str, list[str]]:
     return public, secret
 
 
-def _table_of_cells(notebook: Any, slug: str) -> dict[str, Any]:
+def _table_of_cells(notebook: Any, folder: Path) -> dict[str, Any]:
     """Say in the notebook itself which cells belong to it, so that a lost one is noticed."""
+    slug, oracles = folder.name, folder / "oracles.py"
     metas = [cell.metadata["nbgrader"] for cell in notebook.cells if "nbgrader" in cell.metadata]
     names = solution_names(notebook)
     tests = {m["grade_id"]: m["points"] for m in metas if m["grade"] and not m["solution"]}
@@ -148,22 +159,27 @@ def _table_of_cells(notebook: Any, slug: str) -> dict[str, Any]:
             )
     solutions = [m["grade_id"] for m in metas if m["solution"]]
     hidden = sum(_HIDDEN[0] in cell.source for cell in notebook.cells)
+    plan = read_plan(notebook.cells)
+    more = [name for one in plan if one.more for name in one.names]
+    minutes = {one.names[0]: one.minutes for one in plan}
     table = {"solutions": solutions, "tests": tests, "hidden": hidden}
-    return {"slug": slug, "version": _version(notebook), **table}
+    table |= {"more": more, "minutes": minutes}
+    judges = oracles.read_text(encoding="utf-8") if oracles.is_file() else ""
+    return {"slug": slug, "version": _version(notebook, judges), **table}
 
 
-def _version(notebook: Any) -> str:
+def _version(notebook: Any, judges: str) -> str:
     """The package's version and a hash of what decides a mark.
 
-    That is the code with its hidden tests, the points and the forbidden calls: two releases with
-    one version grade alike, and an edit of the text alone changes none.
+    That is the code with its hidden tests, the points, the forbidden calls and the oracles: two
+    releases with one version grade alike, and an edit of the text alone changes none.
     """
     graded = [
         [cell.source if cell.cell_type == "code" else "", dict(cell.metadata)]
         for cell in notebook.cells
         if cell.cell_type == "code" or "nbgrader" in cell.metadata
     ]
-    digest = hashlib.sha256(json.dumps(graded, sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps([graded, judges], sort_keys=True).encode()).hexdigest()
     return f"{__version__}+{digest[:8]}"
 
 
@@ -179,11 +195,11 @@ def _faults(cell: Any) -> Iterator[str]:
         yield f"the graded cell {grade_id} has no points"
     if "points" in meta and not grade:
         yield f"the cell {grade_id} has points but is not graded"
-    if ours is not None:
+    if ours is not None and ours != LOOK:
         names = grade_metadata(cell, "attn_course").get("forbidden")
         named = isinstance(names, list) and all(isinstance(n, str) and n for n in names)
         if not (named and names and len(ours) == 1):
-            yield f'attn_course: expected {{"forbidden": [names]}}, got {ours!r}'
+            yield f'attn_course: expected {{"forbidden": [names]}} or {LOOK}, got {ours!r}'
         if not solution:
             yield "forbidden calls belong on a learner's cell"
     for begin, end in (_SOLUTION, _HIDDEN):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import stat
 from collections import Counter
 from pathlib import Path
@@ -12,11 +13,13 @@ from attn_course.exercises.assignment import (
     Assignment,
     cell_source,
     grade_metadata,
+    shows_only,
     stated_version,
 )
 
 MAX_BYTES = 32 << 20
 MAX_CELLS = 2000
+MAX_ITEMS = 500_000  # values of its JSON: as objects of Python each takes 100 bytes
 MAX_SOURCE = 1 << 20
 OTHER_VERSION = "another version of the set: "
 
@@ -79,6 +82,8 @@ def parse_notebook(data: bytes) -> dict[str, Any]:
         raise Unreadable("the file is empty")
     if len(data) > MAX_BYTES:
         raise Unreadable(f"it is larger than {MAX_BYTES >> 20} MiB")
+    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_ITEMS:
+        raise Unreadable(f"its JSON has more than {MAX_ITEMS:,} values")
     try:
         text = data.decode(json.detect_encoding(data))
     except UnicodeDecodeError:
@@ -128,6 +133,8 @@ def read_submission(notebook: dict[str, Any], assignment: Assignment) -> Submiss
     seen: Counter[str] = Counter()
     lost: dict[str, str] = {}
     locked, solved = assignment.locked, set(assignment.solutions.values())
+    ours = locked | {test.grade_id: test.source for test in assignment.tests}
+    same_version = not notes
     for number, cell in enumerate(notebook["cells"], start=1):
         if not isinstance(cell, dict):
             notes.append(f"cell {number} is malformed and was left out")
@@ -137,7 +144,8 @@ def read_submission(notebook: dict[str, Any], assignment: Assignment) -> Submiss
         if len(source) > MAX_SOURCE:
             raise Unreadable(f"cell {number} has {len(source)} characters")
         if not isinstance(grade_id, str) or grade_id not in assignment.cells:
-            cells += [{"id": f"cell {number}", "source": source}] if is_code else []
+            if is_code and not shows_only(cell):
+                cells.append({"id": f"cell {number}", "source": source})
             continue
         if not is_code and assignment.cells[grade_id] == "code":
             notes.append(f"the cell {grade_id} was turned into text")
@@ -145,6 +153,8 @@ def read_submission(notebook: dict[str, Any], assignment: Assignment) -> Submiss
                 continue
             lost[grade_id] = "its cell was turned into text"
         seen[grade_id] += 1
+        if same_version and grade_id in ours and _shown(source) != _shown(ours[grade_id]):
+            notes.append(f"the cell {grade_id} was changed; ours was used")
         if is_code and (grade_id in solved or (grade_id in locked and seen[grade_id] == 1)):
             cells.append({"id": grade_id, "source": locked.get(grade_id, source)})
     lost |= {
@@ -158,6 +168,12 @@ def read_submission(notebook: dict[str, Any], assignment: Assignment) -> Submiss
     notes += [f"the cell {name} is missing; ours was used" for name in missing]
     restored = [{"id": name, "source": locked[name]} for name in missing if name in locked]
     return Submission(tuple(restored + cells), lost, tuple(notes), not seen)
+
+
+def _shown(source: str) -> list[str]:
+    """The lines of an instructor's cell that a release shows."""
+    source = re.sub(r"(?s)### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", "", source)
+    return [line.rstrip() for line in source.splitlines() if line.strip()]
 
 
 def look_at(data: bytes | str | None, assignment: Assignment) -> tuple[str, str, Submission | None]:

@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import dataclasses
 import functools
 import io
 import math
@@ -9,6 +10,7 @@ import numbers
 import os
 import random
 import re
+import traceback
 import types
 import warnings
 from collections.abc import Iterator
@@ -105,11 +107,20 @@ def attempt(test: TestCell, names: dict[str, Any]) -> tuple[TestResult, Exceptio
         score = _score(value, test)
     except ProbeFailure as failure:
         text = plain_text(str(failure)[:MAX_MESSAGE])
-        return TestResult(test.grade_id, 0.0, test.points, text, failure.misconception), failure
+        found = TestResult(test.grade_id, 0.0, test.points, text, failure.misconception)
+        return dataclasses.replace(found, line=_line(failure, test)), failure
     except Exception as error:
-        return TestResult(test.grade_id, 0.0, test.points, error_text(error)), error
+        found = TestResult(test.grade_id, 0.0, test.points, error_text(error))
+        return dataclasses.replace(found, line=_line(error, test)), error
     text = plain_text(said[:MAX_MESSAGE]).strip()
     return TestResult(test.grade_id, score, test.points, text), None
+
+
+def _line(error: Exception, test: TestCell) -> int | None:
+    """The last line of a test cell that an exception passed."""
+    steps = traceback.walk_tb(error.__traceback__)
+    lines = [n for frame, n in steps if frame.f_code.co_filename == f"<{test.grade_id}>"]
+    return lines[-1] if lines else None
 
 
 def _score(value: object, test: TestCell) -> float:

@@ -14,23 +14,9 @@ widget, and ``name.js`` with the same ``compute`` and ``render``. Nothing else l
 from importlib import import_module
 from typing import Any
 
-from attn_course.explorers._source import NAMES, check_name, class_name, esm, stylesheet
+from attn_course.explorers._source import NAMES, check_name, class_name
 
-_CLASSES = {class_name(name): name for name in NAMES}
-
-__all__ = ["NAMES", "esm", "show", "stylesheet"]
-__all__ += list(_CLASSES)
-
-
-def __getattr__(name: str) -> Any:
-    # The widgets need anywidget, the modules' JavaScript does not: load them when asked for.
-    if name in _CLASSES:
-        return getattr(import_module(f"attn_course.explorers.{_CLASSES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__all__ = ["NAMES", "show"]
 
 
 def show(name: str, **state: Any) -> Any:
@@ -47,4 +33,5 @@ def show(name: str, **state: Any) -> Any:
         ValueError: If there is no such explorer.
     """
     check_name(name)
-    return __getattr__(class_name(name))(**state)
+    # a widget needs anywidget, its JavaScript does not: load it when it is asked for
+    return getattr(import_module(f"{__name__}.{name}"), class_name(name))(**state)

@@ -49,3 +49,11 @@ def esm(name: str) -> str:
 def stylesheet() -> str:
     """The style that all explorers share."""
     return _read("explorers.css")
+
+
+def assets() -> dict[str, bytes]:
+    """What modules load by themselves, by the name beside them: a worker, and a model's weights."""
+    from attn_course.data.language_model import WEIGHTS
+
+    worker = files(__package__).joinpath("llama_worker.js").read_bytes()
+    return {"llama_worker.js": worker, WEIGHTS.name: WEIGHTS.read_bytes()}

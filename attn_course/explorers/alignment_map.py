@@ -13,23 +13,22 @@ import numpy as np
 import torch
 import traitlets
 
-from attn_course.data import (
-    BOS,
-    DATE_SOURCE_VOCABULARY,
-    DATE_TARGET_VOCABULARY,
-    EOS,
+from attn_course.data import BOS, EOS, UNK, Vocabulary
+from attn_course.data.dates import DATE_SOURCE_VOCABULARY, DATE_TARGET_VOCABULARY
+from attn_course.data.toy_translation import (
+    ADJECTIVES,
+    ARTICLES,
+    NOUNS,
     TRANSLATION_SOURCE_VOCABULARY,
     TRANSLATION_TARGET_VOCABULARY,
-    UNK,
-    Vocabulary,
+    VERBS,
     translate,
 )
-from attn_course.data.toy_translation import ADJECTIVES, ARTICLES, NOUNS, VERBS
 from attn_course.explorers._result import follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.nn import AttentionEncoderDecoder, BahdanauDecoder, BidirectionalEncoder
 
-HEIGHT, HEIGHT_NARROW = 583, 905
+HEIGHT, HEIGHT_NARROW = 583, 922
 WEIGHTS = Path(__file__).with_name("alignment_map_weights.json")
 EMBED, HIDDEN, STATE = 12, 16, 24
 STEPS = 16

@@ -85,7 +85,7 @@ function strips() {
 }
 
 function accuracyChart(accuracy, trained, most) {
-  const [width, height, left, bottom, top] = [300, 190, 40, 40, 12];
+  const [width, height, left, bottom, top] = [300, 190, 48, 40, 12];
   const x = (n) => left + ((width - left - 10) * (n - 1)) / (most - 1);
   const y = (share) => top + (height - top - bottom) * (1 - share);
   const points = Object.entries(accuracy).map(([n, share]) => [Number(n), share]);

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 import traitlets
 
-from attn_course.data import BOS, EOS, symbol_vocabulary
+from attn_course.data import BOS, EOS
+from attn_course.data.tasks import symbol_vocabulary
 from attn_course.explorers._result import follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.nn import Decoder, Encoder, EncoderDecoder

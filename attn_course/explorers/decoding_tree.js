@@ -100,7 +100,7 @@ function render({ model, el }) {
         const id = key(child.words), parent = key(node.words), chosen = best.has(id);
         const state = chosen ? "best" : drawing ? (open(child.words) ? "kept" : "cut") : kept.has(id) ? "kept" : looked.has(parent) ? "cut" : "unseen";
         const shade = { best: "attn-x-strong", kept: "", cut: "attn-x-faint attn-x-cut", unseen: "attn-x-faint attn-x-off" }[state];
-        const word = child.words.at(-1), from = depth ? [x(depth) + 62, y(node) - 4] : [2, y(node) - 4];
+        const word = child.words.at(-1), from = depth ? [x(depth) + (best.has(parent) ? 69 : 62), y(node) - 4] : [2, y(node) - 4];
         return s("g", {},
           s("path", { class: state === "best" ? "attn-x-curve" : `attn-x-grid${state === "unseen" ? " attn-x-off" : ""}`, d: `M${from}L${x(depth + 1) - 3} ${y(child) - 4}` }),
           s("text", { x: x(depth + 1), y: y(child), class: shade }, `${names[word]} ${child.next.toFixed(2).replace(/^0/, "")}`));
@@ -131,7 +131,7 @@ function render({ model, el }) {
       set("p", { label: "Nucleus: share of the probability", min: 0.1, max: 1, step: 0.05 }),
       h("div", { class: "attn-x-top" }, again),
       said,
-      h("p", { class: "attn-x-note" }, "Number: chance of the word after the one before. Blue: written. Black: kept. Crossed out: looked at and dropped, or outside of the nucleus. Pale: never looked at.")],
+      h("p", { class: "attn-x-note" }, "Number: chance of the word after the one before. Blue: written. Plain: kept. Crossed out: tried and dropped, or outside the nucleus. Pale: never tried.")],
     more: [fold("Hypotheses of the beam, best score first", wide("Hypotheses of the beam", h("table", { class: "attn-x-table" }, header("sentence", "words", "p", "log p", "score"), rows)))],
   });
   numbers.watch(draw);

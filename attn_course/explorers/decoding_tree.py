@@ -10,7 +10,8 @@ import traitlets
 
 from attn_course.explorers._result import Number, follow
 from attn_course.explorers._source import esm, stylesheet
-from attn_course.train import beam_search, greedy_decode, probabilities_of, top_p
+from attn_course.train import beam_search, greedy_decode, top_p
+from attn_course.train.sampling import probabilities_of
 
 HEIGHT, HEIGHT_NARROW = 591, 978
 START, END = 0, 1  # places of the two in WORDS

@@ -8,9 +8,9 @@ import torch
 import traitlets
 from torch import Tensor
 
+from attn_course.analysis.gradient_reach import gradient_reach
 from attn_course.explorers._result import Number, follow, plain
 from attn_course.explorers._source import esm, stylesheet
-from attn_course.functional.gradient_reach import gradient_reach
 from attn_course.functional.recurrent import gru_cell, lstm_cell, rnn_cell
 
 HEIGHT, HEIGHT_NARROW = 464, 806

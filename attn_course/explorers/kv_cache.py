@@ -1,14 +1,15 @@
 """A text that grows token by token: what is computed, what a cache holds, what it costs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import anywidget
 import traitlets
 
+from attn_course.analysis import Sizes
 from attn_course.explorers._result import follow
 from attn_course.explorers._source import esm, stylesheet
-from attn_course.functional import cache_bytes, language_model_flops, latent_cache_bytes
 
 HEIGHT, HEIGHT_NARROW = 625, 1185
 TEXT = "the cat sat down"
@@ -63,29 +64,30 @@ def compute(
         return "new" if keep == "none" or i == j else "held"
 
     rows = [[state(i, j) for j in range(i + 1)] for i in range(step)]
-    sizes: dict[str, Any] = {
-        name: model[name] for name in ("vocab_size", "embed_dim", "num_heads", "hidden_dim")
-    }
-    sizes |= {"num_layers": model["num_layers"], "head_dim": model["head_dim"]}
+    sizes = Sizes(
+        embed_dim=model["embed_dim"],
+        num_heads=model["num_heads"],
+        hidden_dim=model["hidden_dim"],
+        num_layers=model["num_layers"],
+        head_dim=model["head_dim"],
+        vocab_size=model["vocab_size"],
+    )
     with_cache, without = [], []
     for i, row in enumerate(rows):
-        anew = language_model_flops(length=i + 1, pairs=(i + 1) * (i + 2) // 2, **sizes)
+        anew = sizes.language_model_flops(i + 1, pairs=(i + 1) * (i + 2) // 2)
         seen = sum(one != "gone" for one in row)
         without.append(anew)
-        with_cache.append(
-            anew if keep == "none" else language_model_flops(length=1, pairs=seen, **sizes)
-        )
+        with_cache.append(anew if keep == "none" else sizes.language_model_flops(1, pairs=seen))
     held = 0 if keep == "none" else sum(one != "gone" for one in rows[-1])
-    each = {"length": held, "num_layers": model["num_layers"]}
-    groups = {"MHA": model["num_heads"], "GQA": model["num_groups"], "MQA": 1}
-    found = {
-        name: cache_bytes(num_kv_heads=heads, head_dim=model["head_dim"], **each)
-        for name, heads in groups.items()
+    kinds = {
+        "MHA": sizes,
+        "GQA": replace(sizes, num_kv_heads=model["num_groups"]),
+        "MQA": replace(sizes, num_kv_heads=1),
+        "MLA": replace(sizes, kv_rank=model["kv_rank"], rope_dim=model["rope_dim"]),
     }
-    latent = {"kv_rank": model["kv_rank"], "rope_dim": model["rope_dim"]}
     return {
         "rows": rows,
-        "bytes": found | {"MLA": latent_cache_bytes(**latent, **each)},
+        "bytes": {name: kind.cache_bytes(held) for name, kind in kinds.items()},
         "flops": {"with": with_cache[-1], "without": without[-1]},
         "total": {"with": sum(with_cache), "without": sum(without)},
     }

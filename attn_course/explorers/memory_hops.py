@@ -12,8 +12,7 @@ import numpy as np
 import torch
 import traitlets
 
-from attn_course.data import BABI_VOCABULARY
-from attn_course.data.babi import OBJECTS, PLACES
+from attn_course.data.babi import BABI_VOCABULARY, OBJECTS, PLACES
 from attn_course.explorers._result import follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.nn import MemoryNetwork

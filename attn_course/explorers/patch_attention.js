@@ -101,7 +101,7 @@ function drawing(side, { onpaint }) {
   const frame = s("rect", { width: size / 4, height: size / 4, fill: "none", stroke: "currentColor", "stroke-width": 3 });
   const cursor = s("rect", { width: unit, height: unit, fill: "none", stroke: "currentColor", "stroke-width": 2, visibility: "hidden" });
   const lines = [1, 2, 3].flatMap((i) => [s("path", { class: "attn-x-axis", d: `M${i * 64} 0V${size}` }), s("path", { class: "attn-x-axis", d: `M0 ${i * 64}H${size}` })]);
-  const node = s("svg", { viewBox: `-2 -2 ${size + 4} ${size + 4}`, class: "attn-x-chart", tabindex: 0, role: "application", "aria-label": "The image. Arrow keys move, the space bar paints: white, black, nothing." }, ...squares, ...lines, frame, cursor);
+  const node = s("svg", { viewBox: `-2 -2 ${size + 4} ${size + 4}`, class: "attn-x-chart", tabindex: 0, role: "application", "aria-label": "The image. Arrow keys move, the space bar paints: orange, blue, nothing." }, ...squares, ...lines, frame, cursor);
   let at = 0;
   const show = () => { cursor.setAttribute("x", (at % side) * unit); cursor.setAttribute("y", Math.floor(at / side) * unit); cursor.setAttribute("visibility", "visible"); };
   node.addEventListener("click", (event) => { const i = squares.indexOf(event.target); if (i >= 0) onpaint(i); });

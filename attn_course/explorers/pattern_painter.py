@@ -7,13 +7,13 @@ import anywidget
 import torch
 import traitlets
 
+from attn_course.analysis import receptive_field
 from attn_course.explorers._result import follow
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional import (
     blockwise_pattern,
     causal_pattern,
     global_pattern,
-    receptive_field,
     strided_pattern,
     window_pattern,
 )

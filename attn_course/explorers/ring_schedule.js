@@ -73,7 +73,7 @@ function render({ model, el }) {
   newStepper();
   frame(el, {
     question: "Who waits for whom, and which split ends the waiting?",
-    picture: [drawing, h("p", { class: "attn-x-note" }, "Blue: computed in this step. Dark: done. Pale: still to come. Empty: hidden by the mask."), voice.node],
+    picture: [drawing, h("p", { class: "attn-x-note" }, "Blue: computed in this step. Grey: done. Pale: still to come. Empty: hidden by the mask."), voice.node],
     controls: [
       holder,
       h("div", { class: "attn-x-top" }, button("Back", () => go(model.get("step") - 1)), button("Next", () => go(model.get("step") + 1)), causal),

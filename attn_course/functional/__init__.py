@@ -1,46 +1,22 @@
 """Stateless functions on torch tensors, with the names of :mod:`attn_course.reference`."""
 
-from attn_course.functional.agreement import (
-    equivalent_weights,
-    js_divergence,
-    kendall_tau,
-    permute_weights,
-    spearman,
-    total_variation,
-)
 from attn_course.functional.attention import attention
 from attn_course.functional.banded_attention import sliding_window_attention
 from attn_course.functional.convolution import (
     causal_convolution,
 )
-from attn_course.functional.counts import (
-    attention_flops,
-    attention_parameters,
-    block_flops,
-    block_parameters,
-    cache_bytes,
-    feed_forward_flops,
-    feed_forward_parameters,
-    language_model_flops,
-    language_model_parameters,
-    latent_cache_bytes,
-    transformer_flops,
-    transformer_parameters,
+from attn_course.functional.feature_maps import (
+    elu_feature_map,
+    performer_directions,
+    performer_features,
 )
 from attn_course.functional.feed_forward import (
     feed_forward,
     gelu,
-    silu,
     swiglu,
 )
 from attn_course.functional.flex import flex_attention_fn
 from attn_course.functional.gradient_clipping import clip_by_global_norm
-from attn_course.functional.gradient_reach import (
-    gradient_map,
-    gradient_reach,
-    path_length,
-    recurrent_steps,
-)
 from attn_course.functional.hard_attention import (
     attention_log_prob,
     best_baseline,
@@ -50,7 +26,6 @@ from attn_course.functional.hard_attention import (
     score_function_gradient,
     score_function_moments,
     straight_through,
-    weight_entropy,
 )
 from attn_course.functional.hashing import (
     chunk_attention,
@@ -60,24 +35,15 @@ from attn_course.functional.hashing import (
     random_rotations,
     unit_keys,
 )
-from attn_course.functional.head_analysis import (
-    attention_rollout,
-    induction_score,
-    previous_token_score,
-)
 from attn_course.functional.linear_attention import (
-    LinearState,
     delta_rule,
     delta_rule_recurrent,
     delta_rule_step,
-    elu_feature_map,
     linear_attention,
     linear_attention_fn,
     linear_attention_parallel,
     linear_attention_recurrent,
     linear_attention_step,
-    performer_directions,
-    performer_features,
 )
 from attn_course.functional.local_window import (
     local_m_mask,
@@ -86,9 +52,7 @@ from attn_course.functional.local_window import (
     local_window_attention,
 )
 from attn_course.functional.low_rank import (
-    cumulative_spectrum,
     linformer_attention,
-    project_length,
 )
 from attn_course.functional.memory import (
     memory_hop,
@@ -103,8 +67,6 @@ from attn_course.functional.norms import (
 )
 from attn_course.functional.patterns import (
     Pattern,
-    PatternPart,
-    PatternTile,
     blockwise_pattern,
     causal_pattern,
     fixed_pattern,
@@ -123,22 +85,14 @@ from attn_course.functional.positions import (
     rope_frequencies,
     scaled_base,
     sinusoidal_positions,
+    yarn_scaling,
 )
-from attn_course.functional.receptive_field import receptive_field, window_reach
 from attn_course.functional.recurrent import (
     gru_cell,
     jacobian_product,
     lstm_cell,
     rnn_cell,
     rnn_jacobian,
-)
-from attn_course.functional.roofline import attention_bytes, matmul_bytes, roofline_seconds
-from attn_course.functional.saliency import (
-    grad_cam,
-    gradient_times_input,
-    input_gradient,
-    input_jacobian,
-    integrated_gradients,
 )
 from attn_course.functional.scaled_dot_product import (
     AttentionFn,
@@ -168,34 +122,23 @@ from attn_course.functional.vision import (
     patchify,
     shift_bias,
     sinusoidal_positions_2d,
-    standardize_weight,
     unpatchify,
 )
 
 __all__ = [
     "AttentionFn",
-    "LinearState",
     "Pattern",
-    "PatternPart",
-    "PatternTile",
     "additive_score",
     "alibi_bias",
     "alibi_slopes",
     "apply_rope",
     "attention",
-    "attention_bytes",
-    "attention_flops",
     "attention_log_prob",
-    "attention_parameters",
-    "attention_rollout",
     "attention_weights",
     "attention_with_lse",
     "batch_norm",
     "best_baseline",
-    "block_flops",
-    "block_parameters",
     "blockwise_pattern",
-    "cache_bytes",
     "causal_convolution",
     "causal_pattern",
     "chunk_attention",
@@ -204,39 +147,22 @@ __all__ = [
     "convolution_as_attention",
     "cosine_score",
     "cosine_similarity",
-    "cumulative_spectrum",
     "delta_rule",
     "delta_rule_recurrent",
     "delta_rule_step",
     "dot_score",
     "elu_feature_map",
-    "equivalent_weights",
     "expected_attention",
     "feed_forward",
-    "feed_forward_flops",
-    "feed_forward_parameters",
     "fixed_pattern",
     "flex_attention_fn",
     "gelu",
     "general_score",
     "global_pattern",
-    "grad_cam",
-    "gradient_map",
-    "gradient_reach",
-    "gradient_times_input",
     "gru_cell",
-    "induction_score",
-    "input_gradient",
-    "input_jacobian",
-    "integrated_gradients",
     "interpolate_positions",
     "jacobian_product",
-    "js_divergence",
-    "kendall_tau",
     "kernel_shifts",
-    "language_model_flops",
-    "language_model_parameters",
-    "latent_cache_bytes",
     "layer_norm",
     "linear_attention",
     "linear_attention_fn",
@@ -258,27 +184,19 @@ __all__ = [
     "lsh_mask",
     "lstm_cell",
     "masked_softmax",
-    "matmul_bytes",
     "memory_hop",
     "merge_attention",
     "patchify",
-    "path_length",
     "performer_directions",
     "performer_features",
-    "permute_weights",
     "position_encoding",
-    "previous_token_score",
-    "project_length",
     "random_pattern",
     "random_rotations",
-    "receptive_field",
-    "recurrent_steps",
     "reinforce_loss",
     "relative_position_bucket",
     "rms_norm",
     "rnn_cell",
     "rnn_jacobian",
-    "roofline_seconds",
     "rope_frequencies",
     "sample_attention",
     "scaled_base",
@@ -289,26 +207,19 @@ __all__ = [
     "sentence_ages",
     "sentence_vectors",
     "shift_bias",
-    "silu",
     "sinusoidal_positions",
     "sinusoidal_positions_2d",
     "sliding_window_attention",
     "softmax",
     "sparse_attention",
-    "spearman",
-    "standardize_weight",
     "straight_through",
     "strided_pattern",
     "swiglu",
     "tanh_score",
     "tiled_attention",
-    "total_variation",
-    "transformer_flops",
-    "transformer_parameters",
     "unit_keys",
     "unpatchify",
-    "weight_entropy",
     "weighted_mean",
     "window_pattern",
-    "window_reach",
+    "yarn_scaling",
 ]

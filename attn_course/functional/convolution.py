@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attn_course._checks import check_axes, check_floating, check_size
+from attn_course._checks import check_at_least, check_axes, check_floating, check_size
 
 
 def causal_convolution(
@@ -21,7 +21,7 @@ def causal_convolution(
 
     Stacked with dilation 1 it reaches :math:`K - 1` positions further with every layer, as in
     ConvS2S (Gehring et al., 2017); with dilations :math:`1, K, K^2, \ldots` it reaches :math:`K`
-    times as far, the idea of ByteNet (Kalchbrenner et al., 2016), whose dilations double.
+    times the reach, the idea of ByteNet (Kalchbrenner et al., 2016), whose dilations double.
 
     Args:
         x: One vector per position.
@@ -38,8 +38,7 @@ def causal_convolution(
     check_axes("x", x, "B L D")
     check_axes("weight", weight, "F D K")
     check_size("weight", weight, 1, x.shape[-1])
-    if dilation < 1:
-        raise ValueError(f"dilation: expected at least 1, got {dilation}")
+    check_at_least(1, dilation=dilation)
     before = (weight.shape[-1] - 1) * dilation
     padded = torch.nn.functional.pad(x.mT, (before, 0))  # (B, D, before + L)
     return torch.nn.functional.conv1d(padded, weight, bias, dilation=dilation).mT

@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import linear
+from torch.nn.functional import linear, silu
 
-from attn_course._checks import check_floating, check_size
+from attn_course._checks import check_floating, check_size, widen
 
 
 def gelu(
@@ -30,7 +30,7 @@ def gelu(
     Raises:
         ValueError: If ``x`` is not floating point or ``approximate`` is another word.
     """
-    wide = _widen(x)
+    wide = widen("x", x)
     if approximate == "none":
         factor = torch.erf(wide / math.sqrt(2))
     elif approximate == "tanh":
@@ -40,24 +40,6 @@ def gelu(
     return (0.5 * wide * (1 + factor)).to(x.dtype)
 
 
-def silu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    r"""The input times its sigmoid, also called Swish with :math:`\beta = 1`.
-
-    .. math:: x \, \sigma(x) = \frac{x}{1 + e^{-x}}
-
-    Named SiLU by Elfwing et al. (2018) and Hendrycks and Gimpel (2016), Swish by Ramachandran et
-    al. (2017).
-
-    Args:
-        x: Any real numbers.
-
-    Raises:
-        ValueError: If ``x`` is not floating point.
-    """
-    wide = _widen(x)
-    return (wide * torch.sigmoid(wide)).to(x.dtype)
-
-
 def swiglu(
     x: Float[Tensor, "*shape D"],
     weight_gate: Float[Tensor, "F D"],
@@ -65,13 +47,13 @@ def swiglu(
     bias_gate: Float[Tensor, " F"] | None = None,
     bias_up: Float[Tensor, " F"] | None = None,
 ) -> Float[Tensor, "*shape F"]:
-    r"""Hidden features, each opened or shut by a gate of its own.
+    r"""Hidden features, each multiplied by a gate of its own.
 
     .. math:: \mathrm{silu}(x W_g^\top + b_g) \odot (x W_u^\top + b_u)
 
     Shazeer (2020), section 2, whose :math:`W` is our ``weight_gate`` and :math:`V` our
     ``weight_up``. A third matrix leads back to the width of the model; with two thirds of the
-    hidden features the three have as many entries as the two of :func:`feed_forward`.
+    hidden features the three have as many parameters as the two of :func:`feed_forward`.
 
     Args:
         x: Tokens.
@@ -120,9 +102,3 @@ def feed_forward(
     check_size("weight_in", weight_in, -1, x.shape[-1])
     check_size("weight_out", weight_out, -1, weight_in.shape[0])
     return linear(activation(linear(x, weight_in, bias_in)), weight_out, bias_out)
-
-
-def _widen(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """The same numbers in float32 at least."""
-    check_floating("x", x)
-    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attn_course._checks import widest
+
 
 def clip_by_global_norm(
     grads: Sequence[Float[Tensor, "..."]], max_norm: float
@@ -33,7 +35,7 @@ def clip_by_global_norm(
         raise ValueError(f"max_norm: expected a number >= 0, got {max_norm}")
     if not grads:
         return [], torch.zeros(())
-    wide = [grad.to(torch.promote_types(grad.dtype, torch.float32)) for grad in grads]
+    wide = [grad.to(widest(grad)) for grad in grads]
     norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in wide]))
     factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
     return [(g * factor).to(grad.dtype) for g, grad in zip(wide, grads, strict=True)], norm

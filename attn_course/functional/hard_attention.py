@@ -13,6 +13,7 @@ from attn_course._checks import (
     check_floating,
     check_size,
     compiling,
+    widest,
 )
 
 
@@ -27,7 +28,7 @@ def _pair(
     lead = value.shape[:-1] if axis == -1 else value.shape[:-2]
     check_broadcast(name, lead, weights.shape[:-1])
     check_device(name, value, weights)
-    wide = torch.promote_types(torch.promote_types(weights.dtype, value.dtype), torch.float32)
+    wide = widest(weights, value)
     return weights.to(wide), value.to(wide)
 
 
@@ -43,17 +44,17 @@ def _distribution(
 def expected_attention(
     weights: Float[Tensor, "*#B S"], value: Float[Tensor, "*#B S E"]
 ) -> Float[Tensor, "*#B E"]:
-    r"""The mean of what a random look-up returns: soft attention.
+    r"""The mean of what a random lookup returns: soft attention.
 
     .. math:: \mathbb{E}_{s \sim \alpha}[v_s] = \sum_s \alpha_s v_s
 
-    With a one-hot row from :func:`sample_attention` it is the look-up itself (Xu and others 2015,
+    With a one-hot row from :func:`sample_attention` it is the lookup itself (Xu and others 2015,
     section 4.1); with the weights it is soft attention (section 4.2). Their :math:`a_i` are our
     ``value``.
 
     Args:
         weights: Probabilities, or a one-hot row.
-        value: What stands at each place. NaN and infinity count even at weight 0.
+        value: The values, one per position. NaN and infinity count even at weight 0.
 
     Returns:
         One vector per row; 0 where all weights are 0.
@@ -295,32 +296,3 @@ def straight_through(
     sample = sample_attention(weights, generator, uniform=uniform)
     # the bracket is exactly 0, so the forward value is exactly 0 or 1
     return sample + (weights - weights.detach())
-
-
-def weight_entropy(weights: Float[Tensor, "..."], dim: int = -1) -> Float[Tensor, "..."]:
-    r"""How spread out weights are, in nats: 0 for one place, :math:`\ln S` for all alike.
-
-    .. math:: H(\alpha) = -\sum_s \alpha_s \ln \alpha_s, \qquad 0 \ln 0 = 0
-
-    :math:`e^{H}` is the number of places that weights attend to, so to speak. Xu and others 2015
-    add :math:`\lambda_e H` to what hard attention maximises (section 4.1).
-
-    Args:
-        weights: Probabilities along ``dim``.
-        dim: Axis that sums to one.
-
-    Returns:
-        One number per row. A weight of exactly 0 gets gradient 0, not the infinite one of the
-        formula, so that masked places do no harm.
-
-    Raises:
-        ValueError: If ``weights`` is not floating point, has no axis ``dim`` or holds a negative
-            number.
-    """
-    check_floating("weights", weights)
-    check_dim(weights, dim)
-    if not compiling() and bool((weights < 0).any()):
-        raise ValueError(f"weights: expected at least 0, got {float(weights.min())}")
-    wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
-    positive = torch.where(wide == 0, torch.ones_like(wide), wide)
-    return -(positive * positive.log()).sum(dim).to(weights.dtype)

@@ -14,6 +14,7 @@ from attn_course._checks import (
     check_like,
     check_padding_mask,
     check_size,
+    widest,
 )
 from attn_course.functional.scaled_dot_product import merge_attention
 from attn_course.functional.softmax import logsumexp
@@ -29,7 +30,7 @@ def random_rotations(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
 ) -> Float[Tensor, "H E R N"]:
-    """Directions of a normal distribution, on which :func:`lsh_buckets` looks for the largest.
+    """Directions of a normal distribution, on which :func:`lsh_buckets` finds the largest.
 
     Args:
         num_heads: Heads, each with directions of its own.
@@ -135,7 +136,7 @@ def lsh_attention(
     bucket, then by place, and cut into chunks; :math:`P_i^r` are the positions of the same bucket
     in the chunk of :math:`i` and the one before it. :math:`N_{ij}` is in how many rounds :math:`j`
     is offered to :math:`i`, so that a pair counts once: the result is that of full attention under
-    :func:`lsh_mask`. A position sees itself only where it has nothing else to see. Keys have length
+    :func:`lsh_mask`. A position attends to itself only where it has no other key. Keys have length
     1, and so nothing is divided by :math:`\sqrt E`.
 
     Nothing of size L × L is made: the scores are :math:`R \cdot L \cdot 2 m` for chunks of
@@ -143,16 +144,16 @@ def lsh_attention(
 
     Args:
         query_key: Queries, and keys before :func:`unit_keys`.
-        value: What is mixed.
+        value: Values.
         buckets: As :func:`lsh_buckets` finds them.
         chunk_size: :math:`m`; the last chunk of a round may be shorter.
-        chunks_before: How many chunks before its own a position looks at.
+        chunks_before: How many chunks before its own a position attends to.
         chunks_after: How many behind it.
         is_causal: Only positions up to the own one.
-        padding_mask: True = real; padding is nobody's key and gets 0.
+        padding_mask: True = real; padding is no key and gets 0.
         attend_across_buckets: As in the authors' code and in transformers: within its chunks a
-            position sees every bucket, the chunks of all rounds form a ring, so that the first
-            looks back at the last, and a pair counts as often as it is offered.
+            position attends to every bucket, the chunks of all rounds form a ring, so that the
+            first attends to the last, and a pair counts as often as it is offered.
         dropout_p: Chance that a weight is set to 0, in every round by itself.
 
     Returns:
@@ -194,7 +195,7 @@ def lsh_attention(
     if is_causal:
         allowed = allowed & (theirs <= mine)
     scores = query @ _around(key, offsets).mT  # (B, H, C, m, O m)
-    dtype = torch.promote_types(scores.dtype, torch.float32)
+    dtype = widest(scores)
     scores = scores.to(dtype)
     if not attend_across_buckets:
         allowed = allowed & _linked(per_round, rounds, chunk_size, offsets, seen.device)
@@ -214,7 +215,7 @@ def lsh_attention(
     parts = parts.gather(3, back)  # (B, H, R, N, Ev), in the order of the text again
     lses = lse.reshape(batch, heads, rounds, total).gather(-1, spots)
     output, whole = merge_attention(list(parts.unbind(2)), list(lses.unbind(2)))
-    # nothing else to see: the position itself, if it is real
+    # no other key: the position itself, if it is real
     output = torch.where((whole == -torch.inf).unsqueeze(-1), mixed.to(dtype), output)
     output = torch.where(real[:, None, :, None], output, 0.0)
     return output[:, :, :length].to(query_key.dtype)
@@ -227,7 +228,7 @@ def lsh_mask(
     is_causal: bool = False,
     padding_mask: Bool[Tensor, "B L"] | None = None,
 ) -> Bool[Tensor, "B H L L"]:
-    """Which pairs :func:`lsh_attention` keeps in any of its rounds, to look at: all L × L of them.
+    """Which pairs :func:`lsh_attention` keeps in any of its rounds, all L × L of them.
 
     Full attention with the same keys under this mask gives the same output.
 
@@ -238,7 +239,7 @@ def lsh_mask(
         padding_mask: True = real.
 
     Returns:
-        True where query i sees key j. A position sees itself only where it sees nothing else.
+        True where query i attends to key j; to itself only where it has no other key.
 
     Raises:
         ValueError: If sizes do not fit.
@@ -280,19 +281,10 @@ def chunk_attention(
     r"""Attention of every chunk of neighbours to itself and the chunks beside it.
 
     The local layers of Reformer's released code: scaled dot products, and chunks in a ring, so that
-    without ``is_causal`` the first chunk looks back at the last one. Scores are
+    without ``is_causal`` the first chunk attends to the last one. Scores are
     :math:`L \cdot m \cdot (1 + \mathrm{before} + \mathrm{after})`.
 
-    Args:
-        query: What is looked for.
-        key: What it is compared with.
-        value: What is mixed.
-        chunk_size: :math:`m`; the last chunk may be shorter.
-        chunks_before: How many chunks before its own a position looks at.
-        chunks_after: How many behind it.
-        is_causal: Only positions up to the own one.
-        padding_mask: True = real; padding is nobody's key.
-        dropout_p: Chance that a weight is set to 0.
+    Arguments as of :func:`lsh_attention`; a query has a key of its own.
 
     Returns:
         One row for each position; 0 where it may attend to nothing.
@@ -324,9 +316,7 @@ def chunk_attention(
     allowed = _at(real, seen.expand(batch, 1, *seen.shape[2:])).unsqueeze(-2)
     if is_causal:
         allowed = allowed & (seen.unsqueeze(-2) <= places.unsqueeze(-1))
-    scores = (q @ _around(k, offsets).mT).to(
-        torch.promote_types(q.dtype, torch.float32)
-    ) / size**0.5
+    scores = (q @ _around(k, offsets).mT).to(widest(q)) / size**0.5
     scores = scores.masked_fill(~allowed, -torch.inf)
     empty = (scores == -torch.inf).all(dim=-1, keepdim=True)
     weights = scores.masked_fill(empty, 0.0).softmax(dim=-1).masked_fill(empty, 0.0)
@@ -371,7 +361,7 @@ def _check_chunks(chunk_size: int, chunks_before: int, chunks_after: int) -> Non
 
 def _padded(buckets: Tensor, real: Tensor, fill: int) -> tuple[Tensor, Tensor]:
     """Padding, given and filled up, goes into a bucket of its own behind all others."""
-    last = 2**31  # more than there are of any other; a float, which pad makes of it, holds it
+    last = 2**31  # more than there are of any other; exact as a float too, which pad makes of it
     buckets = torch.where(real[:, None, None, :], buckets, last)
     return F.pad(buckets, (0, fill), value=last), F.pad(real, (0, fill))
 

@@ -1,129 +1,52 @@
-"""Attention without a table: feature maps, the running sum, and the delta rule that corrects it.
+r"""Attention without a table: the running sum, and the delta rule that corrects it.
 
-With :math:`\\phi(q) \\cdot \\phi(k)` in place of :math:`e^{q \\cdot k}` the sum over the keys can
+With :math:`\phi(q) \cdot \phi(k)` in place of :math:`e^{q \cdot k}` the sum over the keys can
 be kept as one matrix, whatever the length. Masks say which keys are real, True = real.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
-from torch.nn import functional as F
 
 from attn_course._checks import (
+    check_at_least,
     check_axes,
     check_device,
     check_dtype,
     check_floating,
     check_like,
-    check_padding_mask,
+    check_same_heads,
     check_size,
     check_tensor,
 )
+from attn_course.functional._fast import faster
+from attn_course.functional._fast import linear_attention as fast
+from attn_course.functional._fast.linear_attention import divided, linear_inputs
+from attn_course.functional.feature_maps import elu_feature_map
 from attn_course.functional.scaled_dot_product import AttentionFn
 
 
 class LinearState(NamedTuple):
-    """What linear attention remembers of all keys so far.
+    r"""What linear attention remembers of all keys so far.
 
     Attributes:
-        memory: :math:`S = \\sum_j \\phi(k_j) v_j^\\top`.
-        total: :math:`z = \\sum_j \\phi(k_j)`.
+        memory: :math:`S = \sum_j \phi(k_j) v_j^\top`.
+        total: :math:`z = \sum_j \phi(k_j)`.
     """
 
     memory: Float[Tensor, "B H F Ev"]
     total: Float[Tensor, "B H F"]
 
 
-def elu_feature_map(x: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
-    r"""Positive features: :math:`\phi(x) = \mathrm{elu}(x) + 1`, each entry by itself.
-
-    Katharopoulos et al. (2020): :math:`x + 1` above 0, :math:`e^x` below.
-
-    Args:
-        x: Queries or keys.
-    """
-    check_floating("x", x)
-    return F.elu(x) + 1
-
-
-def performer_directions(
-    num_features: int,
-    head_dim: int,
-    *,
-    orthogonal: bool = True,
-    generator: torch.Generator | None = None,
-    dtype: torch.dtype = torch.float32,
-    device: torch.device | str | None = None,
-) -> Float[Tensor, "F E"]:
-    """Random directions for :func:`performer_features`: normal, in orthogonal groups of E.
-
-    Args:
-        num_features: How many.
-        head_dim: Their size, E.
-        orthogonal: Groups of E directions at right angles, with the lengths of normal vectors:
-            still unbiased, and less noise (Choromanski et al., 2021).
-        generator: Where the numbers come from.
-        dtype: Of the result.
-        device: Of the result.
-
-    Raises:
-        ValueError: If a number is below 1.
-    """
-    if min(num_features, head_dim) < 1:
-        raise ValueError(
-            f"num_features, head_dim: expected at least 1, got {num_features}, {head_dim}"
-        )
-    groups = -(-num_features // head_dim)
-    options: dict[str, Any] = {"generator": generator, "dtype": dtype, "device": device}
-    drawn = torch.randn((groups, head_dim, head_dim), **options)
-    if orthogonal:
-        lengths = torch.randn((groups, head_dim, head_dim), **options).norm(dim=-1, keepdim=True)
-        turned, scales = torch.linalg.qr(drawn)
-        # without the signs of the diagonal, the first entries would all have the same sign
-        drawn = (turned * scales.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)).mT * lengths
-    return drawn.flatten(0, 1)[:num_features]
-
-
-def performer_features(
-    x: Float[Tensor, "*B E"], directions: Float[Tensor, "F E"]
-) -> Float[Tensor, "*B F"]:
-    r"""Positive random features of the softmax kernel (FAVOR+).
-
-    .. math:: \phi(x)_i = \frac{1}{\sqrt F} \exp\!\Big(\omega_i \cdot y - \frac{\lVert y
-       \rVert^2}{2}\Big), \quad y = x / E^{1/4}, \qquad
-       \mathrm{E}[\phi(q) \cdot \phi(k)] = e^{q \cdot k / \sqrt E}
-
-    Choromanski et al. (2021), lemma 1. The mean over the directions is exact; the spread grows
-    exponentially with the length of queries and keys. The exponent is at most
-    :math:`\lVert \omega_i \rVert^2 / 2`, which float32 holds up to E of about 150.
-
-    Args:
-        x: Queries or keys.
-        directions: :math:`\omega`, as :func:`performer_directions` draws them.
-
-    Raises:
-        ValueError: If sizes do not fit.
-    """
-    check_floating("x", x)
-    check_axes("directions", directions, "F E")
-    check_size("directions", directions, -1, x.shape[-1] if x.ndim else 0)
-    if not len(directions):
-        raise ValueError("directions: expected at least one, got none")
-    scaled = x * x.shape[-1] ** -0.25
-    exponents = scaled @ directions.to(x.dtype).mT - scaled.square().sum(-1, keepdim=True) / 2
-    features: Tensor = exponents.exp() * directions.shape[0] ** -0.5
-    return features
-
-
 def linear_attention_parallel(
-    query: Float[Tensor, "B H L F"],
-    key: Float[Tensor, "B H S F"],
+    query: Float[Tensor, "B H L E"],
+    key: Float[Tensor, "B H S E"],
     value: Float[Tensor, "B H S Ev"],
     *,
+    feature_map: Callable[[Tensor], Tensor] = elu_feature_map,
     is_causal: bool = False,
     padding_mask: Bool[Tensor, "B S"] | None = None,
 ) -> Float[Tensor, "B H L Ev"]:
@@ -131,31 +54,21 @@ def linear_attention_parallel(
 
     .. math:: o_i = \frac{\sum_j \phi(q_i) \cdot \phi(k_j)\, v_j}{\sum_j \phi(q_i) \cdot \phi(k_j)}
 
-    Args:
-        query: Features of the queries, :math:`\phi(q)`.
-        key: Features of the keys.
-        value: What is mixed.
-        is_causal: Query i sees the keys 0 to i.
-        padding_mask: True = a real key.
-
-    Returns:
-        One row for each query, 0 where it may attend to nothing.
-
-    Raises:
-        ValueError: If sizes do not fit.
+    Arguments, result and errors as of :func:`linear_attention`.
     """
-    key = _real_features(query, key, value, is_causal, padding_mask)
-    weights = query @ key.mT  # (B, H, L, S)
+    q, k, v = linear_inputs(query, key, value, feature_map, is_causal, padding_mask)
+    weights = q @ k.mT  # (B, H, L, S)
     weights = weights.tril() if is_causal else weights
-    value = _without_padding(value, padding_mask)
-    return _divided(weights @ value, weights.sum(-1, keepdim=True))
+    return divided(weights @ v, weights.sum(-1, keepdim=True))  # (B, H, L, Ev)
 
 
+@faster(fast.linear_attention)
 def linear_attention(
-    query: Float[Tensor, "B H L F"],
-    key: Float[Tensor, "B H S F"],
+    query: Float[Tensor, "B H L E"],
+    key: Float[Tensor, "B H S E"],
     value: Float[Tensor, "B H S Ev"],
     *,
+    feature_map: Callable[[Tensor], Tensor] = elu_feature_map,
     is_causal: bool = False,
     padding_mask: Bool[Tensor, "B S"] | None = None,
     chunk_size: int = 64,
@@ -165,18 +78,18 @@ def linear_attention(
     .. math:: o_i = \frac{\phi(q_i)^\top S_i}{\phi(q_i) \cdot z_i}, \qquad
        S_i = \sum_{j \le i} \phi(k_j) v_j^\top, \quad z_i = \sum_{j \le i} \phi(k_j)
 
-    Katharopoulos et al. (2020). Without ``is_causal`` the sums run over all
-    keys. With it the sequence is cut into chunks: the table of weights is made inside a chunk only,
-    what came before is in :math:`S`. The backward pass makes the sums anew, so that neither keeps a
-    copy of :math:`S` for every position.
+    Katharopoulos et al. (2020). Without ``is_causal`` the sums run over all keys. What runs cuts a
+    causal sequence into chunks: the table of weights is made inside a chunk only, what came before
+    is in :math:`S`, and no copy of :math:`S` is kept for every position.
 
     Args:
-        query: Features of the queries, such as :func:`elu_feature_map` of them.
-        key: Features of the keys, not negative.
-        value: What is mixed.
-        is_causal: Query i sees the keys 0 to i.
+        query: Queries.
+        key: Keys.
+        value: Values.
+        feature_map: :math:`\phi`, of queries and of keys, not negative.
+        is_causal: Query i attends to keys 0 to i.
         padding_mask: True = a real key.
-        chunk_size: How many positions are taken together.
+        chunk_size: How many positions are taken together; the result does not depend on it.
 
     Returns:
         One row for each query, 0 where it may attend to nothing.
@@ -184,23 +97,23 @@ def linear_attention(
     Raises:
         ValueError: If sizes do not fit.
     """
-    key = _real_features(query, key, value, is_causal, padding_mask)
-    if chunk_size < 1:
-        raise ValueError(f"chunk_size: expected at least 1, got {chunk_size}")
-    value = _without_padding(value, padding_mask)
-    value = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)  # the last column counts
+    q, k, v = linear_inputs(query, key, value, feature_map, is_causal, padding_mask)
+    pairs = k.unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, S, F, Ev)
     if is_causal:
-        mixed = _causal_product(query, key, value, chunk_size)
+        memory, total = pairs.cumsum(2), k.cumsum(2)  # S_i and z_i of every position
     else:
-        mixed = query @ (key.mT @ value)
-    return _divided(mixed[..., :-1], mixed[..., -1:])
+        memory, total = pairs.sum(2, keepdim=True), k.sum(2, keepdim=True)
+    mixed = (q.unsqueeze(-2) @ memory).squeeze(-2)  # (B, H, L, Ev)
+    return divided(mixed, (q * total).sum(-1, keepdim=True))
 
 
 def linear_attention_step(
-    query: Float[Tensor, "B H F"],
-    key: Float[Tensor, "B H F"],
+    query: Float[Tensor, "B H E"],
+    key: Float[Tensor, "B H E"],
     value: Float[Tensor, "B H Ev"],
     state: LinearState | None = None,
+    *,
+    feature_map: Callable[[Tensor], Tensor] = elu_feature_map,
 ) -> tuple[Float[Tensor, "B H Ev"], LinearState]:
     r"""One step of linear attention as a recurrent network.
 
@@ -211,10 +124,11 @@ def linear_attention_step(
     head, however long the text is.
 
     Args:
-        query: Features of this position's query.
-        key: Features of its key.
+        query: This position's query.
+        key: Its key.
         value: Its value.
         state: After the position before; zeros if not given.
+        feature_map: :math:`\phi`, of query and key.
 
     Returns:
         The output, and the state after this position.
@@ -223,47 +137,37 @@ def linear_attention_step(
         ValueError: If sizes, dtypes or devices do not fit.
     """
     _check_step(query, key, value)
+    q, k = feature_map(query), feature_map(key)  # (B, H, F)
+    memory, total = k.unsqueeze(-1) * value.unsqueeze(-2), k  # (B, H, F, Ev), (B, H, F)
     if state is not None:
-        check_like("state.memory", state.memory, (*key.shape, value.shape[-1]), query)
-        check_like("state.total", state.total, key.shape, query)
-    memory = key.unsqueeze(-1) * value.unsqueeze(-2)  # (B, H, F, Ev)
-    total = key
-    if state is not None:
+        check_like("state.memory", state.memory, memory.shape, query)
+        check_like("state.total", state.total, total.shape, query)
         memory, total = state.memory + memory, state.total + total
-    mixed = (query.unsqueeze(-2) @ memory).squeeze(-2)
-    return _divided(mixed, (query * total).sum(-1, keepdim=True)), LinearState(memory, total)
+    mixed = (q.unsqueeze(-2) @ memory).squeeze(-2)  # (B, H, Ev)
+    return divided(mixed, (q * total).sum(-1, keepdim=True)), LinearState(memory, total)
 
 
 def linear_attention_recurrent(
-    query: Float[Tensor, "B H L F"],
-    key: Float[Tensor, "B H L F"],
+    query: Float[Tensor, "B H L E"],
+    key: Float[Tensor, "B H L E"],
     value: Float[Tensor, "B H L Ev"],
     *,
     state: LinearState | None = None,
+    feature_map: Callable[[Tensor], Tensor] = elu_feature_map,
 ) -> tuple[Float[Tensor, "B H L Ev"], LinearState]:
     """Causal linear attention position by position: :func:`linear_attention_step` in a loop.
 
     Equal to :func:`linear_attention` with ``is_causal``. For writing text token by token; autograd
-    would keep one state per position, so train with the other.
-
-    Args:
-        query: Features of the queries.
-        key: Features of the keys.
-        value: What is mixed.
-        state: What came before; nothing if not given.
+    would keep one state per position, so train with the other. Arguments and errors as of
+    :func:`linear_attention_step`, with an axis of at least one position.
 
     Returns:
         One row for each position, and the last state.
-
-    Raises:
-        ValueError: If sizes do not fit or there is no position.
     """
-    _real_features(query, key, value, True, None)
-    if not query.shape[2]:
-        raise ValueError("query: expected at least one position, got none")
+    _check_rows(query, key, value)
     rows = []
     for q, k, v in zip(query.unbind(2), key.unbind(2), value.unbind(2), strict=True):
-        row, state = linear_attention_step(q, k, v, state)
+        row, state = linear_attention_step(q, k, v, state, feature_map=feature_map)
         rows.append(row)
     assert state is not None
     return torch.stack(rows, dim=2), state
@@ -300,9 +204,10 @@ def linear_attention_fn(
                 f"got {scale}, {dropout_p}, {enable_gqa}"
             )
         return linear_attention(
-            feature_map(query),
-            feature_map(key),
+            query,
+            key,
             value,
+            feature_map=feature_map,
             is_causal=is_causal,
             padding_mask=_as_padding(attn_mask, key),
             chunk_size=chunk_size,
@@ -357,18 +262,7 @@ def delta_rule_recurrent(
 ) -> tuple[Float[Tensor, "B H L Ev"], Float[Tensor, "B H Ev E"]]:
     """The delta rule position by position: :func:`delta_rule_step` in a loop.
 
-    Args:
-        query: Queries.
-        key: Keys.
-        value: Values.
-        beta: How much each position replaces.
-        state: What came before; zeros if not given.
-
-    Returns:
-        One row for each position, and the last state.
-
-    Raises:
-        ValueError: If sizes do not fit or there is no position.
+    Arguments, result and errors as of :func:`delta_rule`; there must be a position.
     """
     _check_delta(query, key, value, beta, state)
     if not query.shape[2]:
@@ -418,8 +312,7 @@ def delta_rule(
         ValueError: If sizes do not fit.
     """
     _check_delta(query, key, value, beta, state)
-    if chunk_size < 1:
-        raise ValueError(f"chunk_size: expected at least 1, got {chunk_size}")
+    check_at_least(1, chunk_size=chunk_size)
     if state is None:
         state = value.new_zeros(*value.shape[:2], value.shape[-1], key.shape[-1])
     rows = []
@@ -437,81 +330,12 @@ def delta_rule(
     return torch.cat(rows, dim=2) if rows else value, state
 
 
-class _CausalProduct(torch.autograd.Function):
-    """Row i is the sum over j <= i of (a_i . b_j) c_j. Its gradients are such products as well."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(a: Tensor, b: Tensor, c: Tensor, chunk_size: int, backwards: bool) -> Tensor:
-        output = c.new_empty(*a.shape[:-1], c.shape[-1])
-        memory = c.new_zeros(*a.shape[:-2], b.shape[-1], c.shape[-1])
-        starts = range(0, a.shape[-2], chunk_size)
-        for start in reversed(starts) if backwards else starts:
-            part = slice(start, start + chunk_size)
-            x, y, z = a[..., part, :], b[..., part, :], c[..., part, :]
-            table = x @ y.mT
-            table = table.triu() if backwards else table.tril()
-            output[..., part, :] = table @ z + x @ memory
-            memory = memory + y.mT @ z
-        return output
-
-    @staticmethod
-    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Tensor) -> None:
-        a, b, c, chunk_size, backwards = inputs
-        ctx.save_for_backward(a, b, c)
-        ctx.options = (chunk_size, backwards)  # type: ignore[attr-defined]
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,), (a, b, c), (size, backwards) = grads, ctx.saved_tensors, ctx.options
-        # transposing the table turns the order of the sum round
-        return (
-            _CausalProduct.apply(grad, c, b, size, backwards) if ctx.needs_input_grad[0] else None,
-            _CausalProduct.apply(c, grad, a, size, not backwards)
-            if ctx.needs_input_grad[1]
-            else None,
-            _CausalProduct.apply(b, a, grad, size, not backwards)
-            if ctx.needs_input_grad[2]
-            else None,
-            None,
-            None,
-        )
-
-
-def _causal_product(a: Tensor, b: Tensor, c: Tensor, chunk_size: int) -> Tensor:
-    product: Tensor = _CausalProduct.apply(a, b, c, chunk_size, False)
-    return product
-
-
-def _divided(mixed: Tensor, total: Tensor) -> Tensor:
-    """By the sum of the weights; 0 where that is 0."""
-    empty = total == 0
-    return torch.where(empty, 0.0, mixed / torch.where(empty, 1.0, total))
-
-
-def _real_features(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool, padding_mask: Tensor | None
-) -> Tensor:
-    """The keys with 0 in place of padding, after a look at the sizes."""
-    for name, rows in (("query", query), ("key", key), ("value", value)):
-        check_floating(name, rows)
-        check_axes(name, rows, "B H L F")
-        for axis in (0, 1):
-            check_size(name, rows, axis, query.shape[axis])
-        check_dtype(name, rows, query)
-        check_device(name, rows, query)
-    check_size("key", key, -1, query.shape[-1])
-    check_size("value", value, 2, key.shape[2])
-    if is_causal:
-        check_size("key", key, 2, query.shape[2])
-    if padding_mask is not None:
-        check_padding_mask(padding_mask, key.shape[0], key.shape[2], key)
-    return _without_padding(key, padding_mask)
-
-
-def _without_padding(rows: Tensor, padding_mask: Tensor | None) -> Tensor:
-    return rows if padding_mask is None else torch.where(padding_mask[:, None, :, None], rows, 0.0)
+def _check_rows(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """The rows of several positions, at least one."""
+    check_same_heads(query, key, value)
+    check_size("key", key, 2, query.shape[2])
+    if not query.shape[2]:
+        raise ValueError("query: expected at least one position, got none")
 
 
 def _as_padding(attn_mask: Tensor | None, key: Tensor) -> Tensor | None:
@@ -547,7 +371,8 @@ def _check_delta(
     if query.ndim == 3:
         _check_step(query, key, value)
     else:
-        _real_features(query, key, value, True, None)
+        check_same_heads(query, key, value)
+        check_size("key", key, 2, query.shape[2])
     if state is not None:
         shape = (*query.shape[:2], value.shape[-1], query.shape[-1])
         check_like("state", state, shape, query)

@@ -19,6 +19,7 @@ from attn_course._checks import (
     check_floating,
     check_lengths,
     check_size,
+    widest,
 )
 from attn_course.functional.scores import scaled_dot_score
 from attn_course.functional.softmax import masked_softmax
@@ -28,7 +29,7 @@ from attn_course.masks import padding_mask
 def local_m_mask(
     steps: Int[Tensor, "*#B L"], source_lengths: Int[Tensor, " B"], half_width: float, longest: int
 ) -> Bool[Tensor, "B L S"]:
-    r"""The window of *monotonic* local attention: target step ``t`` looks around place ``t``.
+    r"""The window of *monotonic* local attention: target step ``t`` attends around position ``t``.
 
     .. math:: m_{bts} = [\, |s - t| \le D \,]\,[\, s < S_b \,]
 
@@ -92,7 +93,7 @@ def local_p_position(
     check_size("v", v, 0, weight.shape[0])
     check_lengths(source_lengths, hidden.shape[0], name="source_lengths")
     # a place is a number of its own size: half precision would round place 256.5 to 256
-    wide = torch.promote_types(torch.promote_types(hidden.dtype, weight.dtype), torch.float32)
+    wide = widest(hidden, weight)
     hidden, weight, v = (part.to(wide) for part in (hidden, weight, v))
     share = torch.sigmoid(torch.tanh(hidden @ weight.mT) @ v)  # (B, L)
     return source_lengths.unsqueeze(-1) * share
@@ -136,13 +137,13 @@ def local_p_weights(
     check_broadcast("position", position.shape, scores.shape[:-1])
     check_device("position", position, scores)
     # distances in float32 at least: half precision cannot tell 256.5 places from 256
-    wide = torch.promote_types(torch.promote_types(scores.dtype, position.dtype), torch.float32)
+    wide = widest(scores, position)
     places = torch.arange(scores.shape[-1], device=scores.device)
     distance = places - position.to(wide).unsqueeze(-1)  # (..., L, S)
     raw = scores.to(wide).expand(torch.broadcast_shapes(scores.shape, distance.shape))
     window = distance.detach().abs() <= half_width
     if attn_mask is not None:
-        check_attn_mask(attn_mask, raw)
+        check_attn_mask(attn_mask, raw.shape, raw)
         window = window & attn_mask
     sigma = half_width / 2
     gaussian = torch.exp(-distance.square() / (2 * sigma**2))
@@ -169,7 +170,7 @@ def local_window_attention(
     L·S.
 
     Args:
-        query: What is looked for, one per target step.
+        query: Queries, one per target step.
         key: What it is compared with, one per place.
         value: What is mixed.
         position: The centre :math:`p` of each step's window.
@@ -179,7 +180,7 @@ def local_window_attention(
         gaussian: Whether weights fall with the distance from the centre.
 
     Returns:
-        Output; weights of the places that were looked at, 0 outside of the window; and the numbers
+        Output; weights of the positions in the window, 0 outside of the window; and the numbers
         of these places.
 
     Raises:
@@ -195,7 +196,7 @@ def local_window_attention(
     check_axes("position", position, "B L")
     check_size("position", position, 1, query.shape[1])
     check_lengths(source_lengths, query.shape[0], key.shape[1], name="source_lengths")
-    wide = torch.promote_types(torch.promote_types(query.dtype, torch.float32), position.dtype)
+    wide = widest(query, position)
     centre = position.to(wide).unsqueeze(-1)  # (B, L, 1)
     # one place more than the window has: a real centre need not begin at a place
     width = min(math.floor(2 * half_width) + 2, key.shape[1])

@@ -14,7 +14,7 @@ from attn_course._checks import (
 from attn_course.functional.scaled_dot_product import scaled_dot_product_attention
 
 
-def project_length(
+def _project_length(
     x: Float[Tensor, "B H S E"],
     projection: Float[Tensor, "*H K N"],
     padding_mask: Bool[Tensor, "B S"] | None = None,
@@ -68,13 +68,13 @@ def linformer_attention(
 
     Wang et al. (2020), equation 7; :math:`E` is our ``key_projection``, :math:`F` our
     ``value_projection``, their :math:`k` is K, their :math:`d` our E. Scores are L × K.
-    A mixture holds something of every position, the last one included, so that there is no causal
-    form.
+    A mixture contains something of every position, the last one included, so that there is no
+    causal form.
 
     Args:
-        query: What is looked for.
-        key: What it is compared with.
-        value: What is mixed.
+        query: Queries.
+        key: Keys.
+        value: Values.
         key_projection: :math:`E`, (K, N) or one per head (H, K, N).
         value_projection: :math:`F`, likewise.
         padding_mask: True = a real key; padding counts as 0 in the mixtures.
@@ -92,35 +92,8 @@ def linformer_attention(
     check_size("value", value, 2, key.shape[2])
     return scaled_dot_product_attention(
         query,
-        project_length(key, key_projection, padding_mask),
-        project_length(value, value_projection, padding_mask),
+        _project_length(key, key_projection, padding_mask),
+        _project_length(value, value_projection, padding_mask),
         scale=scale,
         dropout_p=dropout_p,
     )
-
-
-def cumulative_spectrum(matrix: Float[Tensor, "*B L S"]) -> Float[Tensor, "*B K"]:
-    r"""The share of the singular values that the first of them hold.
-
-    .. math:: c_k = \frac{\sum_{i \le k} \sigma_i}{\sum_i \sigma_i}, \qquad
-       \sigma_1 \ge \sigma_2 \ge \ldots
-
-    What Wang et al. (2020), figure 1, plot for attention matrices. Mind the control: random
-    matrices have no flat spectrum either.
-
-    Args:
-        matrix: Such as weights.
-
-    Returns:
-        Shares for :math:`k = 1, \ldots, \min(L, S)`; 0 for a matrix of zeros.
-
-    Raises:
-        ValueError: If ``matrix`` is not floating point or has fewer than two axes.
-    """
-    check_floating("matrix", matrix)
-    if matrix.ndim < 2:
-        raise ValueError(f"matrix: expected at least axes (L, S), got {tuple(matrix.shape)}")
-    sizes = torch.linalg.svdvals(matrix)
-    total = sizes.sum(-1, keepdim=True)
-    shares: Tensor = sizes.cumsum(-1) / torch.where(total == 0, 1.0, total)
-    return shares

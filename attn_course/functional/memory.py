@@ -5,11 +5,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attn_course._checks import (
+    check_at_least,
     check_attn_mask,
     check_broadcast,
     check_device,
     check_floating,
     check_size,
+    widest,
 )
 from attn_course.functional.softmax import masked_softmax
 
@@ -44,9 +46,7 @@ def position_encoding(
     Raises:
         ValueError: If a size is below 1, or ``dtype`` is not floating point.
     """
-    for name, size in (("words", words), ("embed_dim", embed_dim)):
-        if size < 1:
-            raise ValueError(f"{name}: expected at least 1, got {size}")
+    check_at_least(1, words=words, embed_dim=embed_dim)
     dtype = dtype or torch.get_default_dtype()
     if not dtype.is_floating_point:
         raise ValueError(f"dtype: expected a floating point type, got {dtype}")
@@ -82,7 +82,7 @@ def sentence_vectors(
     Args:
         embedded: Word vectors :math:`A x_{ij}`; what stands at padding does not matter, NaN
             included.
-        word_mask: True where a word stands.
+        word_mask: True where there is a word.
         positions: Use the position encoding.
 
     Returns:
@@ -101,7 +101,7 @@ def sentence_vectors(
             f"word_mask: expected a boolean mask of shape {tuple(embedded.shape[:-1])}, "
             f"got {word_mask.dtype} of shape {tuple(word_mask.shape)}"
         )
-    wide = embedded.to(torch.promote_types(embedded.dtype, torch.float32))
+    wide = embedded.to(widest(embedded))
     words = wide.masked_fill(~word_mask.unsqueeze(-1), 0.0)
     if positions:
         size = embedded.shape[-1]
@@ -120,7 +120,7 @@ def sentence_ages(sentence_mask: Bool[Tensor, "*B N"]) -> Int[Tensor, "*B N"]:
     length.
 
     Args:
-        sentence_mask: True where a sentence stands.
+        sentence_mask: True where there is a sentence.
 
     Returns:
         Ages; -1 where there is no sentence.
@@ -153,7 +153,7 @@ def memory_hop(
     Args:
         query: One vector per row.
         memory_in: What the query is compared with.
-        memory_out: What is handed over.
+        memory_out: What is returned.
         attn_mask: True where a memory counts, broadcasts to the shape of the weights; all do when
             there is none. Fill the memories at the others with numbers: NaN counts at weight 0.
         linear: Leave the softmax out, :math:`p_i = u^\top m_i`, 0 where masked: the first phase of
@@ -187,7 +187,7 @@ def memory_hop(
     scores = (memory_in @ query.unsqueeze(-1)).squeeze(-1)  # (..., N)
     if attn_mask is None:
         attn_mask = torch.ones_like(scores, dtype=torch.bool)
-    check_attn_mask(attn_mask, scores)
+    check_attn_mask(attn_mask, scores.shape, scores)
     weights = scores.masked_fill(~attn_mask, 0.0) if linear else masked_softmax(scores, attn_mask)
     output = (weights.unsqueeze(-2) @ memory_out).squeeze(-2)  # (..., Do)
     return output.to(dtype), weights.to(dtype)

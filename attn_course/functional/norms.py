@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attn_course._checks import check_floating, check_size
+from attn_course._checks import check_floating, check_size, widen
 
 
 def layer_norm(
@@ -107,14 +107,14 @@ def batch_norm(
 
 def _wide(x: Float[Tensor, "..."], **affine: Tensor | None) -> Float[Tensor, "..."]:
     """The same features in float32 at least, once everything has been checked."""
-    check_floating("x", x)
+    wide = widen("x", x)
     if x.ndim < 1:
         raise ValueError(f"x: expected axes (..., D), got shape {tuple(x.shape)}")
     for name, value in affine.items():
         if value is not None:
             check_floating(name, value)
             check_size(name, value, -1, x.shape[-1])
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+    return wide
 
 
 def _affine(

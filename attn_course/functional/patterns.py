@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
-from attn_course._checks import check_tensor
+from attn_course._checks import check_at_least, check_tensor
+from attn_course.functional._windows import window_sides
 
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 Index = slice | Tensor
@@ -25,7 +26,7 @@ EVERY_HEAD = slice(None)
 
 
 class PatternTile(NamedTuple):
-    """Some queries, and keys among which are all that they see in one part of a pattern.
+    """Some queries, and keys among which are all that they attend to in one part of a pattern.
 
     Attributes:
         heads: For which heads.
@@ -39,7 +40,7 @@ class PatternTile(NamedTuple):
 
 
 class PatternPart(NamedTuple):
-    """Some pairs of a pattern. A query stands in at most one tile for each head.
+    """Some pairs of a pattern. A query is in at most one tile for each head.
 
     Attributes:
         mask_mod: Which pairs; no pair is in two parts of a pattern.
@@ -50,7 +51,7 @@ class PatternPart(NamedTuple):
     tiles: Callable[[], Iterator[PatternTile]]
 
 
-def positions(index: Index, device: torch.device | str | None = None) -> Int[Tensor, " K"]:
+def _positions(index: Index, device: torch.device | str | None = None) -> Int[Tensor, " K"]:
     """The positions of a tile as numbers."""
     if isinstance(index, slice):
         return torch.arange(index.start, index.stop, index.step or 1, device=device)
@@ -176,13 +177,10 @@ def window_pattern(
     Raises:
         ValueError: If the window is empty or, where not causal, even, or a dilation not positive.
     """
-    if window_size < 1 or not (is_causal or window_size % 2):
-        kind = "a positive number" if is_causal else "an odd positive number"
-        raise ValueError(f"window_size: expected {kind}, got {window_size}")
+    left, right = window_sides(window_size, is_causal)
     each = [dilation] if isinstance(dilation, int) else list(dilation)
     if not each or min(each) < 1:
         raise ValueError(f"dilation: expected positive numbers, got {dilation}")
-    left, right = (window_size - 1, 0) if is_causal else ((window_size - 1) // 2,) * 2
     if len(each) == 1:
         step = each[0]
         return _of_one_part(
@@ -259,14 +257,14 @@ def strided_pattern(*, stride: int) -> Pattern:
     Raises:
         ValueError: If the stride is not positive.
     """
-    _positive(stride=stride)
-    near = window_pattern(window_size=stride, is_causal=True)
-    assert near.parts is not None
-    near_parts = near.parts
+    check_at_least(1, stride=stride)
+    window = window_pattern(window_size=stride, is_causal=True)
+    assert window.parts is not None
+    window_parts = window.parts
     return Pattern(
         lambda b, h, i, j: (j <= i) & ((i - j < stride) | ((i - j) % stride == 0)),
         parts=lambda length: [
-            *near_parts(length),
+            *window_parts(length),
             PatternPart(
                 lambda b, h, i, j: (i - j >= stride) & ((i - j) % stride == 0),
                 lambda: _far_tiles(length, stride),
@@ -276,10 +274,10 @@ def strided_pattern(*, stride: int) -> Pattern:
 
 
 def _far_tiles(length: int, stride: int) -> Iterator[PatternTile]:
-    """Queries of one residue, and the keys of that residue which are not near."""
+    """Queries of one residue, and the keys of that residue which are not in the window."""
     for first in range(min(stride, length)):
         for start, stop in _cut(1, len(range(first, length, stride))):
-            # the own key is near: the last one is that of the query before
+            # the own key is in the window: the last one is that of the query before
             keys = _every(stride, first, 0, stop - 1)
             yield PatternTile(EVERY_HEAD, _every(stride, first, start, stop), keys)
 
@@ -300,7 +298,7 @@ def fixed_pattern(*, stride: int, summary: int = 1) -> Pattern:
     Raises:
         ValueError: If ``stride`` is not positive or ``summary`` not between 1 and it.
     """
-    _positive(stride=stride)
+    check_at_least(1, stride=stride)
     if not 1 <= summary <= stride:
         raise ValueError(f"summary: expected 1 to the stride {stride}, got {summary}")
     return _of_one_part(
@@ -325,7 +323,7 @@ def _fixed_tiles(length: int, stride: int, summary: int) -> Iterator[PatternTile
 def blockwise_pattern(
     *, block_size: int, shifts: Sequence[int] = (0,), num_blocks: int = 1
 ) -> Pattern:
-    r"""Each block of queries sees one block of keys, another one in each head.
+    r"""Each block of queries attends to one block of keys, another one in each head.
 
     .. math:: m_{hij} = [\, \lfloor j / s \rfloor = \pi_h(\lfloor i / s \rfloor) \,], \qquad
        \pi_h(n) = (n + \mathrm{shift}_h) \bmod n_{\mathrm{blocks}}
@@ -341,7 +339,7 @@ def blockwise_pattern(
     Raises:
         ValueError: If a number is not positive, or there is no head.
     """
-    _positive(block_size=block_size, num_blocks=num_blocks)
+    check_at_least(1, block_size=block_size, num_blocks=num_blocks)
     if not len(shifts):
         raise ValueError("shifts: expected one for each head, got none")
     if not any(shifts):
@@ -362,7 +360,7 @@ def blockwise_pattern(
 def _block_tiles(
     length: int, block_size: int, num_blocks: int | None, shifts: Sequence[tuple[slice, int]]
 ) -> Iterator[PatternTile]:
-    """Blocks of queries, and the block of keys that each sees; ``num_blocks`` go round."""
+    """Blocks of queries, and the block of keys that each attends to; ``num_blocks`` go round."""
     for heads, shift in shifts:
         for number, begin in enumerate(range(0, length, block_size)):
             block = number if num_blocks is None else (number + shift) % num_blocks
@@ -385,20 +383,20 @@ def random_pattern(
     Args:
         block_size: :math:`s`.
         num_blocks: Blocks of the text.
-        per_block: How many each block of queries sees.
+        per_block: How many each block of queries attends to.
         num_heads: Each draws for itself.
         seed: Of the draw.
 
     Raises:
         ValueError: If a number is not positive, or more blocks are asked for than there are.
     """
-    _positive(block_size=block_size, num_blocks=num_blocks, num_heads=num_heads)
+    check_at_least(1, block_size=block_size, num_blocks=num_blocks, num_heads=num_heads)
     if not 1 <= per_block <= num_blocks:
         raise ValueError(f"per_block: expected 1 to {num_blocks}, got {per_block}")
     chance = torch.Generator().manual_seed(seed)
     draws = torch.rand(num_heads, num_blocks, num_blocks, generator=chance).argsort(dim=-1)
     table = torch.zeros(num_heads, num_blocks + 1, num_blocks + 1, dtype=torch.bool)
-    # so many True in each row; the last block stands for all that come after the text
+    # so many True in each row; the last block is also that of all that come after the text
     table[:, :-1, :-1] = draws < per_block
     drawn = [[row.nonzero()[:, 0].tolist() for row in rows] for rows in table]
     return _of_one_part(
@@ -473,9 +471,3 @@ def _columns(chosen: Sequence[int], length: int) -> Iterator[PatternTile]:
     here = torch.tensor([n for n in chosen if n < length]).long()
     for start, stop in _cut(0, length if len(here) else 0):
         yield PatternTile(EVERY_HEAD, slice(start, stop), here)
-
-
-def _positive(**numbers: int) -> None:
-    for name, number in numbers.items():
-        if number < 1:
-            raise ValueError(f"{name}: expected a positive number, got {number}")

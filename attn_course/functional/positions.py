@@ -1,4 +1,4 @@
-"""Where a token stands: added to it, turned into its query and key, or added to the scores."""
+"""The position of a token: added to it, turned into its query and key, or added to the scores."""
 
 import math
 from collections.abc import Callable
@@ -7,7 +7,14 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from attn_course._checks import check_device, check_expands, check_floating
+from attn_course._checks import (
+    check_at_least,
+    check_device,
+    check_expands,
+    check_floating,
+    check_positive,
+    widest,
+)
 
 
 def sinusoidal_positions(
@@ -20,7 +27,7 @@ def sinusoidal_positions(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> Float[Tensor, "L D"]:
-    r"""One fixed vector per position, to be added to the embedding of the token that stands there.
+    r"""One fixed vector per position, to be added to the embedding of the token there.
 
     .. math:: \mathrm{PE}_{p, 2i} = \sin(p \, \theta_i), \qquad
        \mathrm{PE}_{p, 2i+1} = \cos(p \, \theta_i), \qquad \theta_i = \mathrm{base}^{-2i/D}
@@ -45,9 +52,9 @@ def sinusoidal_positions(
         ValueError: If ``length`` or ``offset`` is negative, ``embed_dim`` is below 1 or ``base`` is
             not positive.
     """
-    _at_least(0, length=length, offset=offset)
-    _at_least(1, embed_dim=embed_dim)
-    _positive(base=base)
+    check_at_least(0, length=length, offset=offset)
+    check_at_least(1, embed_dim=embed_dim)
+    check_positive(base=base)
     position = torch.arange(offset, offset + length, dtype=torch.float64, device=device)
     pair = torch.arange(0, embed_dim, 2, dtype=torch.float64, device=device)
     angles = position.unsqueeze(1) * base ** (-pair / embed_dim)  # (L, ceil(D / 2))
@@ -87,7 +94,7 @@ def rope_frequencies(
         ValueError: If ``head_dim`` is not a positive even number or ``base`` is not positive.
     """
     _even(head_dim=head_dim)
-    _positive(base=base)
+    check_positive(base=base)
     pair = torch.arange(0, head_dim, 2, dtype=torch.float64, device=device)
     frequencies = base ** (-pair / head_dim)
     return frequencies if scaling is None else scaling(frequencies)
@@ -99,7 +106,7 @@ def scaled_base(base: float, factor: float, head_dim: int) -> float:
     .. math:: \mathrm{base}' = \mathrm{base} \cdot \mathrm{factor}^{E/(E-2)}
 
     "NTK-aware" interpolation (bloc97, 2023; Peng et al., 2024, section 3.1): positions up to
-    ``factor`` times the trained length give the slowest pair no angle it has not seen, and
+    ``factor`` times the trained length give the slowest pair no angle outside of training, and
     neighbours stay as easy to tell apart as before.
 
     Args:
@@ -111,9 +118,9 @@ def scaled_base(base: float, factor: float, head_dim: int) -> float:
         ValueError: If ``base`` or ``factor`` is not positive or ``head_dim`` is not an even number
             above 2.
     """
-    _positive(base=base, factor=factor)
+    check_positive(base=base, factor=factor)
     _even(head_dim=head_dim)
-    _at_least(4, head_dim=head_dim)
+    check_at_least(4, head_dim=head_dim)
     return float(base * factor ** (head_dim / (head_dim - 2)))
 
 
@@ -132,7 +139,7 @@ def linear_scaling(frequencies: Float[Tensor, " F"], *, factor: float) -> Float[
     Raises:
         ValueError: If ``factor`` is not positive.
     """
-    _positive(factor=factor)
+    check_positive(factor=factor)
     return frequencies / factor
 
 
@@ -163,7 +170,7 @@ def llama3_scaling(
     Raises:
         ValueError: If a number is not positive or :math:`a \ge b`.
     """
-    _positive(factor=factor, low_freq_factor=low_freq_factor, original_length=original_length)
+    check_positive(factor=factor, low_freq_factor=low_freq_factor, original_length=original_length)
     if not high_freq_factor > low_freq_factor:
         raise ValueError(
             f"high_freq_factor: expected more than low_freq_factor = {low_freq_factor}, "
@@ -172,6 +179,54 @@ def llama3_scaling(
     turns = original_length * frequencies / (2 * math.pi)
     fast = ((turns - low_freq_factor) / (high_freq_factor - low_freq_factor)).clamp(0, 1)
     return ((1 - fast) / factor + fast) * frequencies
+
+
+def yarn_scaling(
+    frequencies: Float[Tensor, " F"],
+    *,
+    factor: float,
+    original_length: int,
+    beta_fast: float = 32.0,
+    beta_slow: float = 1.0,
+    truncate: bool = True,
+) -> Float[Tensor, " F"]:
+    r"""Slow pairs are interpolated, fast ones are left alone; between them the mix is by index.
+
+    .. math:: \theta'_i = \left(1 - r_i + \frac{r_i}{\mathrm{factor}}\right) \theta_i, \qquad
+       r_i = \mathrm{clip}\left(\frac{i - a}{b - a}, 0, 1\right), \qquad
+       \frac{L_0 \theta_a}{2\pi} = \beta_{\mathrm{fast}}, \qquad
+       \frac{L_0 \theta_b}{2\pi} = \beta_{\mathrm{slow}}
+
+    YaRN (Peng et al., 2024), section 3.2: :math:`a` and :math:`b` are the indices of the pairs that
+    make so many full turns in the trained length :math:`L_0`, as in the released code. The paper
+    also multiplies the scores by :math:`(0.1 \ln \mathrm{factor} + 1)^2`: pass that as ``scale``.
+
+    Args:
+        frequencies: As trained, at least two: a geometric sequence.
+        factor: How many times longer the text may become.
+        original_length: :math:`L_0`, in tokens.
+        beta_fast: Turns from which on a pair is fast.
+        beta_slow: Turns up to which a pair is slow.
+        truncate: Whether :math:`a` and :math:`b` are rounded outwards to whole numbers.
+
+    Raises:
+        ValueError: If a number is not positive or there are fewer than two frequencies.
+    """
+    check_positive(
+        factor=factor, original_length=original_length, beta_fast=beta_fast, beta_slow=beta_slow
+    )
+    pairs = frequencies.shape[-1]
+    check_at_least(2, frequencies=pairs)
+    ratio = (frequencies[0] / frequencies[1]).log()
+    turns = original_length * frequencies[0] / (2 * math.pi)
+    low, high = (turns / beta_fast).log() / ratio, (turns / beta_slow).log() / ratio
+    if truncate:
+        low, high = low.floor(), high.ceil()
+    low, high = low.clamp(min=0), high.clamp(max=2 * pairs - 1)
+    width = torch.where(high == low, 1e-3, high - low)
+    index = torch.arange(pairs, device=frequencies.device)
+    slow = ((index - low) / width).clamp(0, 1)
+    return (1 - slow + slow / factor) * frequencies
 
 
 def apply_rope(
@@ -230,7 +285,7 @@ def apply_rope(
             f"frequencies: expected 1 to {x.shape[-1] // 2}, got {frequencies.shape[-1]}"
         )
     angles = positions.unsqueeze(-1) * frequencies.double()  # (..., L, F)
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    wide = x.to(widest(x))
     cosine, sine = angles.cos().to(wide.dtype), angles.sin().to(wide.dtype)
     part, rest = wide[..., :turning], wide[..., turning:]
     if interleaved:
@@ -265,7 +320,7 @@ def alibi_slopes(
     Raises:
         ValueError: If ``num_heads`` is below 1.
     """
-    _at_least(1, num_heads=num_heads)
+    check_at_least(1, num_heads=num_heads)
     below = 2 ** (num_heads.bit_length() - 1)  # the largest power of two that is not above
     slopes = [2.0 ** (-8 * h / below) for h in range(1, below + 1)]
     slopes += [2.0 ** (-4 * h / below) for h in range(1, 2 * (num_heads - below), 2)]
@@ -287,7 +342,7 @@ def alibi_bias(
 
     Press et al. (2022), section 3, with the slopes of :func:`alibi_slopes`. It masks nothing: a
     causal model adds :math:`-\infty` for the keys to come. The paper is about such models; the
-    absolute value is ours, so that a model that sees both sides can use it too.
+    absolute value is ours, so that a model without a causal mask can use it too.
 
     Args:
         num_heads: Number of heads.
@@ -302,7 +357,7 @@ def alibi_bias(
         ValueError: If ``num_heads`` is below 1, or a length or ``offset`` is negative.
     """
     key_length = offset + query_length if key_length is None else key_length
-    _at_least(0, offset=offset, query_length=query_length, key_length=key_length)
+    check_at_least(0, offset=offset, query_length=query_length, key_length=key_length)
     dtype = dtype or torch.get_default_dtype()
     wide = torch.promote_types(dtype, torch.float32)  # half precision does not count beyond 2048
     query = torch.arange(offset, offset + query_length, device=device).unsqueeze(1)
@@ -318,7 +373,7 @@ def relative_position_bucket(
     num_buckets: int = 32,
     max_distance: int = 128,
 ) -> Int[Tensor, "..."]:
-    r"""Which learned number a distance shares with others: exact when near, coarse when far.
+    r"""Which learned number a distance shares with others: exact if small, coarse if large.
 
     .. math::
        \mathrm{bucket}(n) = \begin{cases} n & n < e \\
@@ -347,29 +402,17 @@ def relative_position_bucket(
     """
     if relative_position.is_floating_point() or relative_position.dtype == torch.bool:
         raise ValueError(f"relative_position: expected integers, got {relative_position.dtype}")
-    _at_least(4 if bidirectional else 2, num_buckets=num_buckets)
+    check_at_least(4 if bidirectional else 2, num_buckets=num_buckets)
     if bidirectional:
         _even(num_buckets=num_buckets)
     count = num_buckets // 2 if bidirectional else num_buckets
     exact = count // 2
-    _at_least(exact + 1, max_distance=max_distance)
+    check_at_least(exact + 1, max_distance=max_distance)
     distance = relative_position.abs() if bidirectional else (-relative_position).clamp(min=0)
     ratio = (distance.clamp(min=exact).float() / exact).log() / math.log(max_distance / exact)
-    far = (exact + (ratio * (count - exact)).long()).clamp(max=count - 1)
-    bucket = torch.where(distance < exact, distance, far)
+    coarse = (exact + (ratio * (count - exact)).long()).clamp(max=count - 1)
+    bucket = torch.where(distance < exact, distance, coarse)
     return bucket + count * (relative_position > 0) if bidirectional else bucket
-
-
-def _positive(**numbers: float) -> None:
-    for name, number in numbers.items():
-        if not number > 0:
-            raise ValueError(f"{name}: expected more than 0, got {number}")
-
-
-def _at_least(least: int, **numbers: int) -> None:
-    for name, number in numbers.items():
-        if number < least:
-            raise ValueError(f"{name}: expected at least {least}, got {number}")
 
 
 def _even(**numbers: int) -> None:

@@ -4,27 +4,26 @@ Masks, everywhere: True = may attend, or a float bias that is added to the score
 attend to nothing gives 0, forward and backward.
 """
 
-import functools
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.nn import functional as F
 
 from attn_course._checks import (
-    check_broadcast,
-    check_device,
-    check_expands,
-    check_floating,
-    check_size,
+    check_attention,
     check_tensor,
-    compiling,
+    default_scale,
+    masked,
+    widest,
+    without_padding,
 )
-from attn_course.functional._cpu_attention import cpu_attention
+from attn_course.functional._fast import faster
+from attn_course.functional._fast import scaled_dot_product as fast
 from attn_course.functional.softmax import logsumexp
+from attn_course.masks import causal_mask
 
 
 @runtime_checkable
@@ -51,6 +50,7 @@ class AttentionFn(Protocol):
         """The output, one row for each query."""
 
 
+@faster(fast.scaled_dot_product_attention)
 def scaled_dot_product_attention(
     query: Float[Tensor, "*#B L E"],
     key: Float[Tensor, "*#C S E"],
@@ -71,18 +71,18 @@ def scaled_dot_product_attention(
     and never rounded to half precision.
 
     Args:
-        query: What is looked for; ``(B, H, L, E)`` for modules, any leading axes here.
-        key: What it is compared with.
-        value: What is mixed, one row per key.
-        attn_mask: Boolean, True = may attend, or floating point, added to the scores. At least two
-            axes, ``(L, S)``; it broadcasts to the scores. A boolean mask for ``(B, H, L, E)`` has
-            2 or 4 axes: with 3, nobody knows whether the first one means examples or heads. A
-            padding mask is written ``mask[:, None, None, :]``.
+        query: Queries; ``(B, H, L, E)`` for modules, any leading axes here.
+        key: Keys.
+        value: Values, one row per key.
+        attn_mask: Boolean, True = may attend, or floating point, added to the scores. It broadcasts
+            to the scores; two axes are ``(L, S)``, whatever the batch. A padding mask is written
+            ``mask[:, None, None, :]``. A boolean mask for ``(B, H, L, E)`` has 2 or 4 axes: with 3,
+            the first one could mean examples or heads.
         is_causal: Query i attends to keys 0 to i (top-left when L and S differ, as in torch).
-        scale: What the dot products are multiplied with; 1/sqrt(E) if not given.
+        scale: Factor of the dot products; 1/sqrt(E) if not given.
         dropout_p: Chance that a weight is set to 0, the others growing by 1/(1 - p). Also in
             evaluation, as in torch: modules pass 0 there.
-        enable_gqa: Query heads are a multiple of the key heads; head h looks at key head
+        enable_gqa: Query heads are a multiple of the key heads; query head h uses key head
             h // (Hq / Hkv).
 
     Returns:
@@ -94,48 +94,18 @@ def scaled_dot_product_attention(
             dtypes or devices do not fit.
 
     Note:
-        *Differs from torch*: a row that may attend to nothing, or whose bias is all ``-inf``, is 0
-        with gradient 0 (in torch that depends on version and device); ``attn_mask`` with
-        ``is_causal`` is an error on every device; NaN in padding stays there. Keys and values are
-        copied for that last promise only where they do hold NaN or inf behind a mask; where values
-        can't be looked at (compiled, exported, vmapped, on a GPU) always, if there is a mask.
+        What runs is a fused kernel that agrees with this equation; the equation itself, which has
+        second derivatives, is ``scaled_dot_product_attention.__wrapped__``. Transforms of
+        ``torch.func`` (jvp, vmap, hessian) use it. *Differs from torch*: a row that may attend to
+        nothing, or whose bias is all ``-inf``, is 0 with gradient 0; ``attn_mask`` with
+        ``is_causal`` is an error on every device; NaN in padding stays there. For that last promise
+        keys and values are copied where they hold NaN or inf behind a mask, and where values can't
+        be read (compiled, exported, on a GPU) always, if there is a mask.
     """
-    shape = _scores_shape(query, key, value, enable_gqa)
-    _check_mask(attn_mask, shape, query, is_causal)
-    if not 0 <= dropout_p <= 1:
-        raise ValueError(f"dropout_p: expected a chance from 0 to 1, got {dropout_p}")
-    if is_causal and key.shape[-2] > query.shape[-2]:
-        # top-left: nobody attends to the keys behind the last query
-        key, value = key[..., : query.shape[-2], :], value[..., : query.shape[-2], :]
-
-    may_look = _may_look(query)
-    empty, allowed = None, None
-    if attn_mask is not None:
-        allowed = _allowed(attn_mask)
-        empty = ~allowed.any(dim=-1, keepdim=True)
-        if may_look and not empty.any():
-            empty = None
-    fused = functools.partial(
-        _fused,
-        lead=shape[:-2],
-        attn_mask=attn_mask,
-        empty=empty,
-        is_causal=is_causal,
-        scale=scale,
-        dropout_p=dropout_p,
-        enable_gqa=enable_gqa,
-    )
-    if allowed is None:
-        return fused(query, key, value)
-    if may_look and (dropout_p or _tracked(query, key, value, attn_mask)):
-        if _finite(key, value):
-            return fused(query, key, value)
-    elif may_look:
-        # NaN or inf in any key or value that counts shows in the output
-        output = fused(query, key, value)
-        if _finite(output):
-            return output
-    return fused(query, _without_padding(key, allowed), _without_padding(value, allowed))
+    q, k, v, mask = _inputs(query, key, value, attn_mask, is_causal, enable_gqa, dropout_p)
+    scores = masked(q @ k.mT * default_scale(query, scale), mask)  # (B, Hq, L, S)
+    weights = F.dropout(_softmax(scores), dropout_p)  # (B, Hq, L, S)
+    return (weights @ v).to(query.dtype)  # (B, Hq, L, Ev)
 
 
 def attention_with_lse(
@@ -154,16 +124,9 @@ def attention_with_lse(
        s = \frac{Q K^\top}{\sqrt{E}} + M
 
     With it, attention to one block of keys can be joined with attention to others, see
-    :func:`merge_attention`. The scores are held in memory, all L × S of them.
+    :func:`merge_attention`. All L × S scores are kept in memory.
 
-    Args:
-        query: What is looked for.
-        key: What it is compared with.
-        value: What is mixed, one row per key.
-        attn_mask: As for :func:`scaled_dot_product_attention`.
-        is_causal: Query i attends to keys 0 to i.
-        scale: What the dot products are multiplied with; 1/sqrt(E) if not given.
-        enable_gqa: Query heads are a multiple of the key heads.
+    Arguments as of :func:`scaled_dot_product_attention`.
 
     Returns:
         Output, and its log-sum-exp (natural logarithm) in float32 or better, ``-inf`` where a query
@@ -172,9 +135,10 @@ def attention_with_lse(
     Raises:
         ValueError: As :func:`scaled_dot_product_attention`.
     """
-    scores, value = _scores(query, key, value, attn_mask, is_causal, scale, enable_gqa)
-    rows = _fold(_softmax(scores), value, enable_gqa) @ value.to(scores.dtype)
-    return _unfold(rows, query, enable_gqa).to(query.dtype), logsumexp(scores)
+    q, k, v, mask = _inputs(query, key, value, attn_mask, is_causal, enable_gqa)
+    scores = masked(q @ k.mT * default_scale(query, scale), mask)  # (B, Hq, L, S)
+    output = _softmax(scores) @ v  # (B, Hq, L, Ev)
+    return output.to(query.dtype), logsumexp(scores).expand(output.shape[:-1])
 
 
 def attention_weights(
@@ -186,17 +150,11 @@ def attention_weights(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Float[Tensor, "*D L S"]:
-    r"""The weights alone, to look at: all L × S of them, which attention itself never keeps.
+    r"""The weights alone, all L × S of them, which fused attention never keeps.
 
     .. math:: w = \mathrm{softmax}\!\left(\frac{Q K^\top}{\sqrt{E}} + M\right)
 
-    Args:
-        query: What is looked for.
-        key: What it is compared with.
-        attn_mask: As for :func:`scaled_dot_product_attention`.
-        is_causal: Query i attends to keys 0 to i.
-        scale: What the dot products are multiplied with; 1/sqrt(E) if not given.
-        enable_gqa: Query heads are a multiple of the key heads.
+    Arguments as of :func:`scaled_dot_product_attention`.
 
     Returns:
         Weights in the dtype of the query. A row sums to one, or is 0 if it may attend to nothing.
@@ -204,7 +162,8 @@ def attention_weights(
     Raises:
         ValueError: As :func:`scaled_dot_product_attention`.
     """
-    scores, _ = _scores(query, key, key, attn_mask, is_causal, scale, enable_gqa)
+    q, k, _, mask = _inputs(query, key, key, attn_mask, is_causal, enable_gqa)
+    scores = masked(q @ k.mT * default_scale(query, scale), mask)  # (B, Hq, L, S)
     return _softmax(scores).to(query.dtype)
 
 
@@ -259,159 +218,35 @@ def merge_attention(
     return output.to(outputs[0].dtype), total
 
 
-def _scores_shape(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[int, ...]:
-    """The shape of the scores, after a look at everything but the mask."""
-    for name, rows in (("query", query), ("key", key), ("value", value)):
-        check_tensor(name, rows)
-        check_floating(name, rows)
-        check_device(name, rows, query)
-        if rows.dtype != query.dtype:
-            raise ValueError(f"{name}: expected {query.dtype} as the query, got {rows.dtype}")
-        if rows.ndim < 2 + enable_gqa:
-            axes = "(Hkv, S, E)" if enable_gqa else "(S, E)"
-            raise ValueError(f"{name}: expected at least axes {axes}, got {tuple(rows.shape)}")
-    check_size("key", key, -1, query.shape[-1])
-    check_size("value", value, -2, key.shape[-2])
-    if not enable_gqa:
-        both = query.shape[-3:-2] + key.shape[-3:-2]
-        if len(both) == 2 and 1 not in both and both[0] != both[1]:
-            raise ValueError(
-                f"key: expected {query.shape[-3]} heads on axis -3, got {key.shape[-3]} "
-                "(fewer heads than the query need enable_gqa=True)"
-            )
-        check_broadcast("key", key.shape[:-2], query.shape[:-2])
-        check_broadcast("value", value.shape[:-2], key.shape[:-2])
-        check_broadcast("value", value.shape[:-2], query.shape[:-2])
-        lead = _broadcast(query.shape[:-2], key.shape[:-2], value.shape[:-2])
-        return (*lead, query.shape[-2], key.shape[-2])
-    heads, kv_heads = query.shape[-3], key.shape[-3]
-    if not kv_heads or heads % kv_heads:
-        raise ValueError(
-            f"key: expected a number of heads (axis -3) that divides the query's {heads}, "
-            f"got {kv_heads}"
-        )
-    check_size("value", value, -3, kv_heads)
-    check_broadcast("key", key.shape[:-3], query.shape[:-3])
-    check_broadcast("value", value.shape[:-3], key.shape[:-3])
-    check_broadcast("value", value.shape[:-3], query.shape[:-3])
-    lead = _broadcast(query.shape[:-3], key.shape[:-3], value.shape[:-3])
-    return (*lead, heads, query.shape[-2], key.shape[-2])
-
-
-def _broadcast(*shapes: torch.Size) -> tuple[int, ...]:
-    """Their common shape; asking torch takes longer than all other checks together."""
-    return shapes[0] if shapes.count(shapes[0]) == len(shapes) else torch.broadcast_shapes(*shapes)
-
-
-def _check_mask(
-    attn_mask: Tensor | None, shape: tuple[int, ...], query: Tensor, is_causal: bool
-) -> None:
-    """Refuse a mask of another type, one that does not fit, and one that may mean two things."""
-    if attn_mask is None:
-        return
-    if is_causal:
-        raise ValueError(
-            "attn_mask: expected None together with is_causal=True; "
-            "combine them as attn_mask & causal_mask(L, S)"
-        )
-    check_tensor("attn_mask", attn_mask)
-    if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
-        raise ValueError(
-            "attn_mask: expected a boolean mask (True = may attend) or a floating point bias, "
-            f"got {attn_mask.dtype}"
-        )
-    got = tuple(attn_mask.shape)
-    if len(got) < 2:
-        raise ValueError(f"attn_mask: expected at least axes (L, S), got {got}")
-    if attn_mask.dtype == torch.bool and len(got) == 3 and len(shape) == 4:
-        raise ValueError(
-            f"attn_mask: expected axes (L, S) or (B, H, L, S), got {got}: write mask[:, None] for "
-            "one mask per example, mask[None] for one per head"
-        )
-    if len(shape) > 2 and got == (shape[0], shape[-1]) and got[0] not in (1, shape[-2]):
-        raise ValueError(
-            f"attn_mask: expected axes (L, S) that broadcast to {shape}, got {got}: "
-            "write a padding mask as mask[:, None, None, :]"
-        )
-    check_expands("attn_mask", got, shape)
-    check_device("attn_mask", attn_mask, query)
-
-
-def _allowed(attn_mask: Tensor) -> Bool[Tensor, "..."]:
-    """Where a query may attend at all."""
-    return attn_mask if attn_mask.dtype == torch.bool else attn_mask != -torch.inf
-
-
-def _without_padding(
-    rows: Float[Tensor, "*B S E"], allowed: Bool[Tensor, "..."]
-) -> Float[Tensor, "*C S E"]:
-    """Zeros in place of the rows that no query attends to: 0 * NaN = NaN would reach every sum."""
-    attended = allowed.any(dim=-2)  # (..., Hq, S)
-    if rows.ndim > 2 and attended.ndim > 1 and attended.shape[-2] not in (1, rows.shape[-3]):
-        # (..., Hkv, S): any query head of the group may attend; one key head serves all without gqa
-        attended = attended.unflatten(-2, (rows.shape[-3], -1)).any(dim=-2)
-    return torch.where(attended.unsqueeze(-1), rows, 0.0)
-
-
-def _tracked(*tensors: Tensor | None) -> bool:
-    """Whether a backward pass may follow."""
-    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-
-
-def _finite(*tensors: Tensor) -> bool:
-    """Whether there is neither NaN nor inf: one pass, no copy, as a sum shows both."""
-    wide = torch.promote_types(tensors[0].dtype, torch.float32)
-    return all(math.isfinite(t.sum(dtype=wide).item()) for t in tensors)
-
-
-def _may_look(query: Tensor) -> bool:
-    """Whether values may decide: not while compiling, and not where the processor would wait."""
-    return query.device.type == "cpu" and not compiling()
-
-
-def _scores(
+def _inputs(
     query: Tensor,
     key: Tensor,
     value: Tensor,
     attn_mask: Tensor | None,
     is_causal: bool,
-    scale: float | None,
     enable_gqa: bool,
-) -> tuple[Float[Tensor, "*D L S"], Tensor]:
-    """Masked scores in float32 or better, and the values that may be mixed by their softmax."""
-    shape = _scores_shape(query, key, value, enable_gqa)
-    _check_mask(attn_mask, shape, query, is_causal)
+    dropout_p: float = 0.0,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """All checked, in float32 or better: a key for each query head, 0 in padding, and one mask."""
+    shape = check_attention(
+        query,
+        key,
+        value,
+        attn_mask,
+        is_causal=is_causal,
+        dropout_p=dropout_p,
+        enable_gqa=enable_gqa,
+    )
     if is_causal:
-        attn_mask = torch.ones(shape[-2:], dtype=torch.bool, device=query.device).tril()
-    if attn_mask is not None and not (_may_look(query) and _finite(key, value)):
-        allowed = _allowed(attn_mask)
-        key, value = (_without_padding(rows, allowed) for rows in (key, value))
-    dtype = torch.promote_types(query.dtype, torch.float32)
-    rows = _fold(query.to(dtype) * _scale(query, scale), key, enable_gqa)
-    scores = _unfold(rows @ key.to(dtype).mT, query, enable_gqa).expand(shape)
-    if attn_mask is None:
-        return scores, value
-    if attn_mask.dtype == torch.bool:
-        return scores.masked_fill(~attn_mask, -torch.inf), value
-    return scores + attn_mask.to(dtype), value
-
-
-def _fold(rows: Tensor, key: Tensor, enable_gqa: bool) -> Tensor:
-    """Query heads of one group below each other, so that no key is copied: (..., Hkv, G L, S)."""
-    if not enable_gqa:
-        return rows
-    folded: Tensor = rows.unflatten(-3, (key.shape[-3], -1))
-    return folded.flatten(-3, -2)
-
-
-def _unfold(rows: Tensor, query: Tensor, enable_gqa: bool) -> Tensor:
-    """The inverse: (..., Hq, L, S)."""
-    if not enable_gqa:
-        return rows
-    length = query.shape[-2]
-    groups = query.shape[-3] // rows.shape[-3]
-    unfolded: Tensor = rows.unflatten(-2, (groups, length))
-    return unfolded.flatten(-4, -3)
+        attn_mask = causal_mask(*shape[-2:], device=query.device)
+    if attn_mask is not None:
+        allowed = attn_mask if attn_mask.dtype == torch.bool else attn_mask != -torch.inf
+        key, value = (without_padding(rows, allowed) for rows in (key, value))
+    if enable_gqa and key.shape[-3] < shape[-3]:
+        groups = shape[-3] // key.shape[-3]
+        key, value = (rows.repeat_interleave(groups, dim=-3) for rows in (key, value))
+    wide = widest(query)
+    return query.to(wide), key.to(wide), value.to(wide), attn_mask
 
 
 def _softmax(scores: Float[Tensor, "*D L S"]) -> Float[Tensor, "*D L S"]:
@@ -420,56 +255,7 @@ def _softmax(scores: Float[Tensor, "*D L S"]) -> Float[Tensor, "*D L S"]:
     return torch.softmax(scores.masked_fill(empty, 0.0), dim=-1).masked_fill(empty, 0.0)
 
 
-def _scale(query: Tensor, scale: float | None) -> float:
-    if scale is not None:
-        return scale
-    return float(query.shape[-1]) ** -0.5 if query.shape[-1] else 1.0
-
-
-def _fused(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *,
-    lead: tuple[int, ...],
-    attn_mask: Tensor | None,
-    empty: Tensor | None,
-    is_causal: bool,
-    scale: float | None,
-    dropout_p: float,
-    enable_gqa: bool,
-) -> Tensor:
-    """torch's own attention, or a quicker way on a CPU, and 0 for the empty rows."""
-    grouped = (*lead[:-1], key.shape[-3]) if enable_gqa else lead
-    if is_causal and scale is not None and scale <= 0:
-        # torch's kernel multiplies the scores that it has hidden: 0 * -inf is NaN
-        query, scale = (-query, -scale) if scale else (query * 0.0, 1.0)
-    query = query if query.shape[:-2] == lead else query.expand(*lead, *query.shape[-2:])
-    key, value = (
-        rows if rows.shape[:-2] == grouped else rows.expand(*grouped, *rows.shape[-2:])
-        for rows in (key, value)
-    )
-    if attn_mask is not None:
-        if attn_mask.dtype != torch.bool:
-            attn_mask = attn_mask.to(torch.promote_types(query.dtype, torch.float32))
-        if empty is not None:
-            # any open row will do: a softmax of nothing is 0/0, and its output is replaced below
-            is_bias = attn_mask.is_floating_point()
-            attn_mask = attn_mask.masked_fill(empty, 0.0) if is_bias else attn_mask | empty
-    if _may_look(query) and query.ndim == 4 and key.shape[-2] and not dropout_p:
-        if attn_mask is not None:
-            attn_mask = attn_mask[(None,) * (4 - attn_mask.ndim)]
-        output = cpu_attention(
-            query, key, value, attn_mask, is_causal=is_causal, scale=_scale(query, scale)
-        )
-    else:
-        output = F.scaled_dot_product_attention(
-            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-        )
-    return output if empty is None else output.masked_fill(empty, 0.0)
-
-
 if TYPE_CHECKING:
-    # mypy holds the promise that these fit
+    # mypy checks that these fit
     _TORCHS: AttentionFn = F.scaled_dot_product_attention
     _OURS: AttentionFn = scaled_dot_product_attention

@@ -18,24 +18,24 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from attn_course._checks import check_broadcast, check_device, check_floating, check_size
-from attn_course.functional.similarity import unit
+from attn_course._checks import check_broadcast, check_device, check_floating, check_size, widest
+from attn_course.functional.similarity import _unit
 
 
 def _checked(query: Shaped[Tensor, "..."], key: Shaped[Tensor, "..."]) -> tuple[Tensor, Tensor]:
-    """Query and key in their common dtype, float32 at least, after a look at their shapes."""
+    """Query and key in their common dtype, float32 at least, after a check of their shapes."""
     for name, vectors in (("query", query), ("key", key)):
         check_floating(name, vectors)
         if vectors.ndim < 2:
             raise ValueError(f"{name}: expected vectors in rows, got shape {tuple(vectors.shape)}")
     check_broadcast("key", key.shape[:-2], query.shape[:-2])
     check_device("key", key, query)
-    wide = torch.promote_types(torch.promote_types(query.dtype, key.dtype), torch.float32)
+    wide = widest(query, key)
     return query.to(wide), key.to(wide)
 
 
 def _fitting(name: str, value: Tensor, like: Tensor, *expected: int) -> Tensor:
-    """A parameter in the dtype of the vectors, after a look at its shape."""
+    """A parameter in the dtype of the vectors, after a check of its shape."""
     if value.shape != expected:
         raise ValueError(f"{name}: expected shape {expected}, got {tuple(value.shape)}")
     check_floating(name, value)
@@ -53,15 +53,15 @@ def dot_score(
     Luong et al. (2015), section 3.1, *dot*.
 
     Args:
-        query: What is looked for.
+        query: Queries.
         key: What it is compared with, of the same size.
 
     Returns:
         One score per query and key.
 
     Raises:
-        ValueError: If the sizes differ, the other axes do not broadcast, or a tensor is not
-            floating point.
+        ValueError: If the sizes, or those of a score's parameters, do not fit, the other axes do
+            not broadcast, or a tensor is not floating point.
     """
     query, key = _checked(query, key)
     check_size("key", key, -1, query.shape[-1])
@@ -77,17 +77,10 @@ def scaled_dot_score(
 
     Vaswani et al. (2017), equation 1; :math:`E` is their :math:`d_k`.
 
+    The rest as of :func:`dot_score`; vectors of size 0 need a scale.
+
     Args:
-        query: What is looked for.
-        key: What it is compared with, of the same size.
         scale: Factor in place of :math:`1/\sqrt{E}`.
-
-    Returns:
-        One score per query and key.
-
-    Raises:
-        ValueError: If the sizes differ or are 0, the other axes do not broadcast, or a tensor is
-            not floating point.
     """
     query, key = _checked(query, key)
     check_size("key", key, -1, query.shape[-1])
@@ -111,17 +104,10 @@ def general_score(
 
     Luong et al. (2015), section 3.1, *general*.
 
+    The rest as of :func:`dot_score`.
+
     Args:
-        query: What is looked for.
-        key: What it is compared with.
         weight: :math:`W`; the identity makes this :func:`dot_score`.
-
-    Returns:
-        One score per query and key.
-
-    Raises:
-        ValueError: If the weight does not fit the sizes, the other axes do not broadcast, or a
-            tensor is not floating point.
     """
     query, key = _checked(query, key)
     weight = _fitting("weight", weight, query, query.shape[-1], key.shape[-1])
@@ -141,22 +127,18 @@ def tanh_score(
     A.1.2) and comes here at every step. This is where the additive score is slower than a
     product: it holds :math:`L S A` numbers at once and takes as many hyperbolic tangents.
 
+    The rest as of :func:`dot_score`.
+
     Args:
         projected_query: :math:`W q_i`.
         projected_key: :math:`U k_j + b`.
         v: One weight per hidden unit.
-
-    Returns:
-        One score per query and key.
-
-    Raises:
-        ValueError: If the three sizes differ, or the other axes do not broadcast.
     """
     q, k = _checked(projected_query, projected_key)
     check_size("projected_key", k, -1, q.shape[-1])
     v = _fitting("v", v, q, q.shape[-1])
     hidden = q.unsqueeze(-2) + k.unsqueeze(-3)  # (..., L, S, A)
-    # in place: the sum is needed by nobody else, and it is the largest tensor there is
+    # in place: the sum is used nowhere else, and it is the largest tensor there is
     return hidden.tanh_() @ v
 
 
@@ -169,27 +151,20 @@ def additive_score(
     v: Float[Tensor, " A"],
     bias: Float[Tensor, " A"] | None = None,
 ) -> Float[Tensor, "*#B L S"]:
-    r"""A small network with one hidden layer that sees query and key.
+    r"""A small network with one hidden layer over query and key.
 
     .. math:: s_{ij} = v^\top \tanh(W q_i + U k_j + b)
 
     Bahdanau et al. (2015), appendix A.1.2. Differs from the paper: its formula of the score has no
     bias; here :math:`b` is an option.
 
+    The rest as of :func:`dot_score`.
+
     Args:
-        query: What is looked for.
-        key: What it is compared with.
         weight_query: :math:`W`, their :math:`W_a`.
         weight_key: :math:`U`, their :math:`U_a`.
         v: Their :math:`v_a`.
         bias: :math:`b`; 0 if none is given.
-
-    Returns:
-        One score per query and key.
-
-    Raises:
-        ValueError: If a parameter does not fit the sizes, the other axes do not broadcast, or a
-            tensor is not floating point.
     """
     query, key = _checked(query, key)
     size = v.shape[-1] if v.ndim else 0
@@ -217,18 +192,11 @@ def concat_score(
     Luong et al. (2015), section 3.1, *concat*. The right-hand form is the one computed: no pair is
     ever concatenated, and the projections are made once for each query and key, not for each pair.
 
+    The rest as of :func:`dot_score`.
+
     Args:
-        query: What is looked for.
-        key: What it is compared with.
         weight: :math:`W`; the columns of the query come first.
         v: Their :math:`v_a`.
-
-    Returns:
-        One score per query and key.
-
-    Raises:
-        ValueError: If a parameter does not fit the sizes, the other axes do not broadcast, or a
-            tensor is not floating point.
     """
     query, key = _checked(query, key)
     size = v.shape[-1] if v.ndim else 0
@@ -287,19 +255,12 @@ def cosine_score(
     .. math:: s_{ij} = \beta\, \frac{q_i \cdot k_j}{\lVert q_i \rVert \lVert k_j \rVert}
 
     Graves et al. (2014), equations 5 and 6. A cosine is at most 1, so without :math:`\beta` a
-    softmax over many keys stays flat whatever the vectors are.
+    softmax over many keys stays flat whatever the vectors are. A vector of zeros scores 0.
+
+    The rest as of :func:`dot_score`.
 
     Args:
-        query: What is looked for.
-        key: What it is compared with, of the same size.
         sharpness: :math:`\beta`, a number or one for each query; Graves's controller emits it.
-
-    Returns:
-        One score per query and key; 0 where a vector is zero.
-
-    Raises:
-        ValueError: If the sizes differ, the other axes do not broadcast, a tensor is not floating
-            point, or ``sharpness`` is a tensor that has neither no axis nor one number per query.
     """
     query, key = _checked(query, key)
     check_size("key", key, -1, query.shape[-1])
@@ -307,5 +268,5 @@ def cosine_score(
         check_size("sharpness", sharpness, -1, query.shape[-2])
         check_broadcast("sharpness", sharpness.shape[:-1], query.shape[:-2])
         sharpness = sharpness.unsqueeze(-1)  # (..., L, 1)
-    cosine = unit("query", query) @ unit("key", key).mT
+    cosine = _unit("query", query) @ _unit("key", key).mT
     return (sharpness * cosine).to(query.dtype)

@@ -4,13 +4,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attn_course._checks import check_broadcast, check_dim, check_floating, check_size
+from attn_course._checks import check_broadcast, check_dim, check_floating, check_size, widest
 
 
-def unit(name: str, vector: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+def _unit(name: str, vector: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """Vectors of length 1 along the last axis, in float32 at least; a zero vector stays zero."""
     check_floating(name, vector)
-    wide = vector.to(torch.promote_types(vector.dtype, torch.float32))
+    wide = vector.to(widest(vector))
     if vector.shape[-1] == 0:
         return wide
     # the direction does not depend on the scale: squares of 1e30 or 1e-30 would leave float32
@@ -31,7 +31,7 @@ def cosine_similarity(a: Float[Tensor, "*#A E"], b: Float[Tensor, "*#A E"]) -> F
 
     Returns:
         Numbers from -1 to 1; 0 where a vector is zero, since it points nowhere. Differs from torch,
-        which divides by at least ``eps = 1e-8``: there very short vectors look alike to none.
+        which divides by at least ``eps = 1e-8``: there very short vectors are similar to none.
 
     Raises:
         ValueError: If the vectors are not floating point, differ in size or do not broadcast.
@@ -39,7 +39,7 @@ def cosine_similarity(a: Float[Tensor, "*#A E"], b: Float[Tensor, "*#A E"]) -> F
     check_dim(a, -1)
     check_size("b", b, -1, a.shape[-1])
     check_broadcast("b", b.shape, a.shape)
-    cosine = (unit("a", a) * unit("b", b)).sum(-1)
+    cosine = (_unit("a", a) * _unit("b", b)).sum(-1)
     return cosine.to(torch.promote_types(a.dtype, b.dtype))
 
 

@@ -4,14 +4,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attn_course._checks import check_attn_mask, check_dim, check_floating
+from attn_course._checks import check_attn_mask, check_dim, widen
 
 
 def _widen(scores: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
     """The same scores in float32 at least."""
-    check_floating("scores", scores)
     check_dim(scores, dim)
-    return scores.to(torch.promote_types(scores.dtype, torch.float32))
+    return widen("scores", scores)
 
 
 def _maximum(scores: Float[Tensor, "..."], dim: int) -> Float[Tensor, "..."]:
@@ -114,7 +113,7 @@ def masked_softmax(
     afterwards would no longer sum to one.
 
     Args:
-        scores: Any real numbers; what stands at a forbidden position does not matter, NaN included.
+        scores: Any real numbers; those at a forbidden position do not matter, NaN included.
         attn_mask: True = may attend; broadcasts to the shape of ``scores``.
         dim: Axis that sums to one.
 
@@ -126,7 +125,7 @@ def masked_softmax(
         ValueError: If ``scores`` is not floating point or has no axis ``dim``, or the mask is not
             boolean or does not broadcast to the shape of ``scores``.
     """
-    check_attn_mask(attn_mask, scores)
+    check_attn_mask(attn_mask, scores.shape, scores)
     wide = _widen(scores, dim).masked_fill(~attn_mask, -torch.inf)
     exponentials = torch.exp(wide - _finite_maximum(wide, dim))
     total = exponentials.sum(dim, keepdim=True)

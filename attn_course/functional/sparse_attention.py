@@ -1,25 +1,31 @@
 """Attention under a pattern, tile by tile, without the scores of the pairs that it leaves out.
 
 A pattern says which pairs count, and how they are covered by tiles: some queries, and the keys that
-any of them sees. What a tile holds beside the pattern is masked by the pattern itself, so that its
-one definition decides here too. A pattern may need several parts, such as the near keys and those
-at a stride; each is a softmax of its own, and :func:`merge_attention` joins them.
+any of them attends to. What a tile contains beside the pattern is masked by the pattern itself, so
+that its one definition decides here too. A pattern may need several parts, such as the keys of a
+window and those at a stride; each is a softmax of its own, and :func:`merge_attention` joins them.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from attn_course._checks import compiling
-from attn_course.functional.banded_attention import check_heads, padding_alone
-from attn_course.functional.patterns import Pattern, PatternPart, PatternTile, positions
-from attn_course.functional.scaled_dot_product import merge_attention
+from attn_course._calls import explained
+from attn_course._checks import compiling, transformed, widest
+from attn_course.functional._fast import second_order
+from attn_course.functional._windows import check_heads, for_each_head, padding_alone
+from attn_course.functional.patterns import Pattern, PatternPart, PatternTile, _positions
+from attn_course.functional.scaled_dot_product import (
+    merge_attention,
+    scaled_dot_product_attention,
+)
 
 
+@explained
 def sparse_attention(
     query: Float[Tensor, "B Hq L E"],
     key: Float[Tensor, "B Hkv L E"],
@@ -40,23 +46,15 @@ def sparse_attention(
     The strided and the fixed pattern of Child et al. (2019), the blocks of Qiu et al. (2019), the
     random blocks, windows and global positions of Zaheer et al. (2020), and what is joined of them.
     The result is that of full attention under ``pattern.mask``. Time grows with the pattern's
-    pairs; only the scores of one tile are held at a time, and the backward pass computes them anew.
+    pairs; only the scores of one tile are kept at a time, and the backward pass computes them anew.
 
     Args:
-        query: What is looked for, one row per position.
-        key: What it is compared with.
-        value: What is mixed.
-        attn_mask: Padding: True = a key that counts, with axes ``(B or 1, 1, 1, L)``. Other masks
-            are refused.
         pattern: Made by the functions of this package and joined by ``|`` and ``&``; at least one
-            of two joined by ``&`` must have tiles, and both of two joined by ``|``.
-        is_causal: Whether later keys are hidden as well.
-        scale: What the dot products are multiplied with; 1/sqrt(E) if not given.
-        dropout_p: Refused unless 0.
-        enable_gqa: Query heads are a multiple of the key heads.
+            of two joined by ``&`` must have tiles, and both of two joined by ``|``. All others as
+            of :func:`sliding_window_attention`.
 
     Returns:
-        One row for each query, 0 where every key in sight is padding. Padding does not matter, NaN
+        One row for each query, 0 where all its keys are padding. Padding does not matter, NaN
         included.
 
     Raises:
@@ -66,9 +64,16 @@ def sparse_attention(
 
     Note:
         For windows :func:`sliding_window_attention` is quicker, as its blocks need no mask.
-        *Differs from torch*: queries and keys are the same positions; no second derivative.
+        Second derivatives and transforms such as vmap use full attention under the mask.
+        *Differs from torch*: queries and keys are the same positions.
     """
-    query, key, value = check_heads(query, key, value, dropout_p, enable_gqa, what="a pattern")
+    check_heads(query, key, value, dropout_p, enable_gqa, what="a pattern")
+    key, value = for_each_head(key, query), for_each_head(value, query)
+    if not hasattr(pattern, "mask_mod"):
+        raise ValueError(
+            "pattern: expected a Pattern such as strided_pattern(stride=2), "
+            f"got {type(pattern).__name__}"
+        )
     if pattern.parts is None:
         raise ValueError(
             "pattern: expected one that is made of tiles, got one that is not, such as "
@@ -84,8 +89,10 @@ def sparse_attention(
         key, value = key.masked_fill(hidden, 0.0), value.masked_fill(hidden, 0.0)
     if not query.numel() or not value.numel():
         return query.new_zeros(*query.shape[:3], value.shape[-1]) + 0 * query.sum()
+    what = _What(pattern, real, is_causal, scale)
+    if transformed():
+        return _equation(what, query, key, value)
     parts = pattern.parts(query.shape[2])
-    what = _What(pattern.batch, pattern.heads, real, is_causal, scale)
     if compiling():
         return _forward(query, key, value, parts, what)[0].to(query.dtype)
     output: Tensor = _Sparse.apply(query, key, value, parts, what)
@@ -93,24 +100,33 @@ def sparse_attention(
 
 
 class _What(NamedTuple):
-    """What is asked beside rows and parts: sizes of the pattern, padding, causal or not, scale."""
+    """What is asked beside rows: the pattern, padding, causal or not, scale."""
 
-    batch: int
-    heads: int
+    pattern: Pattern
     real: Bool[Tensor, "B L"] | None
     is_causal: bool
     scale: float
+
+
+def _equation(what: _What, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """The same by full attention under the mask."""
+    mask = what.pattern.mask(query.shape[2], device=query.device)
+    mask = mask.tril() if what.is_causal else mask
+    mask = mask if what.real is None else mask & what.real[:, None, None]
+    attend = scaled_dot_product_attention.__wrapped__  # type: ignore[attr-defined]
+    output: Tensor = attend(query, key, value, mask, scale=what.scale)
+    return output
 
 
 def _shown(
     part: PatternPart, tile: PatternTile, what: _What, device: torch.device
 ) -> Bool[Tensor, "*D Q K"]:
     """Which pairs of a tile count."""
-    b = torch.arange(what.batch, device=device)[:, None, None, None]
-    h = torch.arange(what.heads, device=device)[:, None, None]
-    if what.heads > 1:
+    b = torch.arange(what.pattern.batch, device=device)[:, None, None, None]
+    h = torch.arange(what.pattern.heads, device=device)[:, None, None]
+    if what.pattern.heads > 1:
         h = h[tile.heads]
-    i, j = positions(tile.queries, device)[:, None], positions(tile.keys, device)
+    i, j = _positions(tile.queries, device)[:, None], _positions(tile.keys, device)
     shown = part.mask_mod(b, h, i, j)
     if what.is_causal:
         shown = shown & (j <= i)
@@ -123,7 +139,7 @@ def _scores(
     query: Tensor, key: Tensor, part: PatternPart, tile: PatternTile, what: _What
 ) -> tuple[Float[Tensor, "B h Q K"], Float[Tensor, "B h Q E"], Float[Tensor, "B h K E"]]:
     """Scores of a tile, ``-inf`` where a pair does not count, and its queries and keys."""
-    wide = torch.promote_types(query.dtype, torch.float32)
+    wide = widest(query)
     q = query[:, tile.heads, tile.queries].to(wide)
     k = key[:, tile.heads, tile.keys].to(wide)
     shown = _shown(part, tile, what, query.device)
@@ -139,12 +155,10 @@ def _forward(
     what: _What,
 ) -> tuple[Float[Tensor, "B H L Ev"], Float[Tensor, "B H L"]]:
     """Output and log-sum-exp in the dtype of the sums."""
-    wide = torch.promote_types(query.dtype, torch.float32)
-    # zeros that vmap knows as mapped, whichever of the rows are
-    none = torch.zeros_like(query[..., :1], dtype=wide) + torch.zeros_like(key[..., :1])
+    wide = widest(query)
     whole: tuple[Tensor, Tensor] | None = None
     for part in parts:
-        output = none + torch.zeros_like(value)
+        output = torch.zeros_like(value, dtype=wide)
         lse = torch.zeros_like(output[..., 0]) - torch.inf
         for tile in part.tiles():
             scores, _, _ = _scores(query, key, part, tile, what)
@@ -184,8 +198,10 @@ class _Sparse(torch.autograd.Function):
         return output
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            equation = partial(_equation, ctx.what)
+            return (*second_order(equation, ctx.saved_tensors[:3], grad), None, None)
         query, key, value, output, lse = ctx.saved_tensors
         wide, scale = lse.dtype, ctx.what.scale
         # sums over tiles: rounded once

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attn_course._checks import check_axes, check_device, check_floating, check_size
+from attn_course._checks import check_at_least, check_same_heads, forward_mode, widest
 
 
 def tiled_attention(
@@ -39,42 +39,30 @@ def tiled_attention(
     al. (2022), algorithm 1, with the loop over queries outside as in Dao (2023).
 
     Args:
-        query: What is looked for.
-        key: What it is compared with.
-        value: What is mixed, one row per key.
+        query: Queries.
+        key: Keys.
+        value: Values, one row per key.
         is_causal: Query i attends to keys 0 to i; tiles above the diagonal are skipped.
-        scale: What the dot products are multiplied with; 1/sqrt(E) if not given.
-        enable_gqa: Query heads are a multiple of the key heads; head h looks at h // (H / G).
+        scale: Factor of the dot products; 1/sqrt(E) if not given.
+        enable_gqa: Query heads are a multiple of the key heads; head h uses key head h // (H / G).
         query_tile: Queries of a tile.
         key_tile: Keys of a tile. The result does not depend on either beyond rounding.
 
     Returns:
         Output in the dtype of the query, 0 for a query without keys; log-sum-exp in float32 or
-        better, ``-inf`` there. Both carry gradients (once: there is no second derivative).
+        better, ``-inf`` there. Both carry gradients.
 
     Raises:
         ValueError: If sizes, head counts or dtypes do not fit, or a tile is empty.
     """
-    for name, rows in (("query", query), ("key", key), ("value", value)):
-        check_axes(name, rows, "B H L E")
-        check_floating(name, rows)
-        if rows.dtype != query.dtype:
-            raise ValueError(f"{name}: expected {query.dtype} as query, got {rows.dtype}")
-        check_device(name, rows, query)
-        check_size(name, rows, 0, query.shape[0])
-    check_size("key", key, 3, query.shape[3])
-    for axis in (1, 2):
-        check_size("value", value, axis, key.shape[axis])
+    check_same_heads(query, key, value, enable_gqa=enable_gqa)
+    check_at_least(1, query_tile=query_tile, key_tile=key_tile)
     heads, kv_heads = query.shape[1], key.shape[1]
-    if heads != kv_heads and not (enable_gqa and kv_heads and heads % kv_heads == 0):
-        wanted = f"a divisor of {heads} heads" if enable_gqa else f"{heads} heads"
-        raise ValueError(f"key: expected {wanted}, got {kv_heads}")
-    for name, size in (("query_tile", query_tile), ("key_tile", key_tile)):
-        if size < 1:
-            raise ValueError(f"{name}: expected at least 1, got {size}")
     scale = 1 / math.sqrt(max(query.shape[-1], 1)) if scale is None else scale
     grouped = query.unflatten(1, (kv_heads, heads // kv_heads))  # (B, G, H / G, L, E)
-    output, lse = _Tiled.apply(
+    # forward mode goes through the operations themselves
+    run = _Tiled.forward if forward_mode() else _Tiled.apply
+    output, lse = run(
         grouped, key[:, :, None], value[:, :, None], is_causal, scale, query_tile, key_tile
     )
     return output.flatten(1, 2), lse.flatten(1, 2)
@@ -88,7 +76,7 @@ def _scores(
     query: Tensor, key: Tensor, rows: slice, columns: slice, is_causal: bool, scale: float
 ) -> Tensor:
     """One tile of scores, in float32 or better, forbidden pairs at -inf."""
-    dtype = torch.promote_types(query.dtype, torch.float32)
+    dtype = widest(query)
     scores = query.to(dtype) @ key.to(dtype).mT * scale
     if is_causal and columns.stop - 1 > rows.start:  # only tiles on the diagonal need a mask
         row = torch.arange(rows.start, rows.stop, device=query.device)
@@ -114,9 +102,9 @@ class _Tiled(torch.autograd.Function):
         query_tile: int,
         key_tile: int,
     ) -> tuple[Tensor, Tensor]:
-        dtype = torch.promote_types(query.dtype, torch.float32)
+        dtype = widest(query)
         outputs, lses = [], []
-        for rows in _tiles(query.shape[-2], query_tile):
+        for rows in _tiles(query.shape[-2], query_tile) or [slice(0, 0)]:
             q = query[..., rows, :]
             output = q.new_zeros(*q.shape[:-1], value.shape[-1], dtype=dtype)
             top = torch.full_like(q[..., 0], -math.inf, dtype=dtype)
@@ -146,7 +134,7 @@ class _Tiled(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, output, lse = ctx.saved_tensors
         is_causal, scale, query_tile, key_tile = ctx.options
-        found = tiled_gradients(
+        found = _tiled_gradients(
             query, key, value, output, lse, grads[0], grads[1],
             is_causal, scale, query_tile, key_tile,
         )  # fmt: skip
@@ -154,7 +142,7 @@ class _Tiled(torch.autograd.Function):
         return dquery, dkey, dvalue, None, None, None, None
 
 
-def tiled_gradients(
+def _tiled_gradients(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -181,7 +169,7 @@ def tiled_gradients(
     key_tiles = _tiles(key.shape[-2], key_tile)
     keys: list[Any] = [0.0 for _ in key_tiles]
     values: list[Any] = [0.0 for _ in key_tiles]
-    for rows in _tiles(query.shape[-2], query_tile):
+    for rows in _tiles(query.shape[-2], query_tile) or [slice(0, 0)]:
         q, g = query[..., rows, :], grad[..., rows, :].to(dtype)
         dquery = torch.zeros_like(q, dtype=dtype)
         for number, columns in enumerate(key_tiles):
@@ -202,7 +190,7 @@ def tiled_gradients(
 
 
 def _joined(parts: list[Any], tiles: list[slice], like: Tensor) -> Tensor:
-    """Tiles of a gradient in one piece; what no query looked at has 0."""
+    """Tiles of a gradient in one piece; what no query attends to has 0."""
     found = [
         part.to(like.dtype) if isinstance(part, Tensor) else like[..., tile, :]
         for part, tile in zip(parts, tiles, strict=True)

@@ -5,15 +5,15 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from attn_course._checks import check_axes, check_floating, check_size
+from attn_course._checks import check_axes, check_floating, check_size, widest
 from attn_course.functional.positions import sinusoidal_positions
 from attn_course.functional.scaled_dot_product import AttentionFn, scaled_dot_product_attention
 
 Size = int | tuple[int, int]
 
 
-def pair_of(name: str, size: Size) -> tuple[int, int]:
-    """Height and width of a size; one number stands for both.
+def _pair_of(name: str, size: Size) -> tuple[int, int]:
+    """Height and width of a size; one number is both.
 
     Args:
         name: Of the argument, for the message.
@@ -49,7 +49,7 @@ def patchify(images: Shaped[Tensor, "B C height width"], patch_size: Size) -> Sh
         ValueError: If the sides of the images are no multiples of those of a patch.
     """
     check_axes("images", images, "B C height width")
-    rows, columns = pair_of("patch_size", patch_size)
+    rows, columns = _pair_of("patch_size", patch_size)
     _, channels, height, width = images.shape
     if height % rows or width % columns or not height or not width:
         raise ValueError(
@@ -81,8 +81,8 @@ def unpatchify(
         ValueError: If the sizes do not fit each other.
     """
     check_axes("patches", patches, "B N P")
-    rows, columns = pair_of("patch_size", patch_size)
-    height, width = pair_of("image_size", image_size)
+    rows, columns = _pair_of("patch_size", patch_size)
+    height, width = _pair_of("image_size", image_size)
     if height % rows or width % columns:
         raise ValueError(
             f"image_size: expected multiples of the patch size {(rows, columns)}, "
@@ -175,7 +175,7 @@ def interpolate_positions(
     if old_size == new_size:
         return table
     grid = table[num_prefix:].T.reshape(1, table.shape[1], *old_size)
-    wide = grid.to(torch.promote_types(grid.dtype, torch.float32))
+    wide = grid.to(widest(grid))
     moved = interpolate(wide, size=new_size, mode="bicubic", align_corners=False)
     return torch.cat([table[:num_prefix], moved[0].flatten(1).T.to(table.dtype)])
 
@@ -215,7 +215,7 @@ def shift_bias(
 
 
 def kernel_shifts(kernel_size: Size) -> Shaped[Tensor, "H 2"]:
-    """Where the entries of a kernel lie, seen from its middle: row and column, in reading order.
+    """Offsets of a kernel's elements from its middle: row and column, in reading order.
 
     Args:
         kernel_size: Height and width, both odd.
@@ -223,7 +223,7 @@ def kernel_shifts(kernel_size: Size) -> Shaped[Tensor, "H 2"]:
     Raises:
         ValueError: If a side is even: such a kernel has no middle.
     """
-    sides = pair_of("kernel_size", kernel_size)
+    sides = _pair_of("kernel_size", kernel_size)
     if not all(side % 2 for side in sides):
         raise ValueError(f"kernel_size: expected odd sides, got {sides}")
     rows, columns = (torch.arange(side) - side // 2 for side in sides)
@@ -243,7 +243,7 @@ def convolution_as_attention(
     .. math:: y = b + \sum_{h} \operatorname{softmax}\!\big(B^{(h)}\big)\, x\, W_h^\top, \qquad
        B^{(h)}_{ij} = -\alpha\, \lVert (x_j - x_i) - \Delta_h \rVert^2
 
-    One head for each entry of the kernel. It looks at the pixel at the shift :math:`\Delta_h` of
+    One head for each entry of the kernel. It attends to the pixel at the shift :math:`\Delta_h` of
     that entry, and its value and output matrices are the entry's :math:`W_h = W_{:,:,a,b}`.
     Cordonnier et al. (2020), theorem 1: as :math:`\alpha \to \infty` it is the convolution.
 
@@ -266,12 +266,12 @@ def convolution_as_attention(
     check_size("weight", weight, 1, images.shape[1])
     height, width = images.shape[2:]
     shifts = kernel_shifts((weight.shape[2], weight.shape[3])).to(images.device)
-    wide = torch.promote_types(images.dtype, torch.float32)
+    wide = widest(images)
     scores = shift_bias(height, width, shifts, sharpness=sharpness, dtype=wide).to(images.dtype)
     pixels = images.flatten(2).mT  # (B, N, C)
     kernel = weight.flatten(2).permute(2, 1, 0)  # (H, C, F)
     value = pixels.unsqueeze(1) @ kernel  # (B, H, N, F)
-    # queries and keys say nothing: who looks where depends on the places alone
+    # queries and keys are 0: the weights depend on the positions alone
     nothing = value.new_zeros(*value.shape[:3], 1)
     heads = attn_fn(nothing, nothing, value, attn_mask=scores)  # (B, H, N, F)
     output = heads.sum(1) if bias is None else heads.sum(1) + bias
@@ -279,7 +279,7 @@ def convolution_as_attention(
     return pictures
 
 
-def standardize_weight(
+def _standardize_weight(
     weight: Float[Tensor, "F ..."], *, eps: float = 1e-10
 ) -> Float[Tensor, "F ..."]:
     r"""Each output channel's weights with mean 0 and variance 1 over all of its inputs.
@@ -297,7 +297,7 @@ def standardize_weight(
     if weight.ndim < 2:
         raise ValueError(f"weight: expected axes (F, ...), got shape {tuple(weight.shape)}")
     axes = tuple(range(1, weight.ndim))
-    wide = weight.to(torch.promote_types(weight.dtype, torch.float32))
+    wide = weight.to(widest(weight))
     centred = wide - wide.mean(axes, keepdim=True)
     variance = centred.square().mean(axes, keepdim=True)
     return (centred * (variance + eps).rsqrt()).to(weight.dtype)

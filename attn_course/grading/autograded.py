@@ -20,7 +20,9 @@ _PICTURE = re.compile(r"image/(png|jpeg|gif)")
 _TAMED = (
     (re.compile(r"<(?=[A-Za-z/!?])"), "< "),  # no tag
     (re.compile(r"&(?=[#A-Za-z])"), "& "),  # no entity
-    (re.compile(r"(?<=[A-Za-z])(?<!http)(?<!https)(?<!attachment)\\?:(?=\S)"), " :"),  # no scheme
+    # No scheme and no host: a picture from outside would tell who reads the page, and when.
+    (re.compile(r"(?<=[A-Za-z])(?<!attachment)\\?:(?=\S)"), " :"),
+    (re.compile(r"(?<![\w)])\\?/\\?[/\\](?=\S)"), "/ /"),
     (re.compile(r"\\(?=href|csname|mmlToken)"), r"\\ "),  # no link in a formula
 )
 

@@ -10,18 +10,16 @@ import zipfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from attn_course.exercises.submission import MAX_BYTES, Unreadable, read_file
 
 MAX_MEMBERS = 20_000
 MAX_NAME = 100  # bytes; a gradebook holds 128 characters, a folder's name 255 bytes
-MAX_TOTAL = 4 << 30
-# Canvas: name_[late_]id_number_file. Moodle: name_id_assignsubmission_file_[file]. The first of the
-# marks counts, whichever it is: what follows it is a file name, and that the student chooses.
-PLATFORM = re.compile(
-    r"(?P<name>[^/]+?)_(?:(?P<late>(?i:late)_)?(?P<canvas>\d+)_\d+_(?P<sent>[^/]+)"
-    r"|(?P<moodle>\d+)_assignsubmission_file(?:_(?P<file>[^/]*))?)"
-)
+# Students choose the file, and in Moodle the name as well: either may look like a mark of the
+# platform. Canvas leaves no underscore in a name, so its first mark counts; Moodle's may be any.
+CANVAS = re.compile(r"(?P<name>[^/]+?)_(?P<late>(?i:late)_)?(?P<id>\d+)_\d+_(?P<file>[^/]+)")
+MOODLE = re.compile(r"_(?P<id>\d+)_assignsubmission_file(?=_|$)")
 DAMAGED = (  # what zipfile raises; a name of no letters is an IndexError
     *(RuntimeError, zipfile.BadZipFile, OSError, EOFError, ValueError),
     *(IndexError, zlib.error, lzma.LZMAError),
@@ -179,16 +177,22 @@ def _time(data: bytes | str) -> datetime.datetime | None:
 
 
 def _archive(source: Path, slug: str) -> list[HandIn]:
-    """Members are read in memory and never unpacked, and still a name that would escape ends it."""
+    """Members are read in memory, one for each student, and never unpacked."""
     with zipfile.ZipFile(source) as archive:
         members = [info for info in archive.infolist() if not info.is_dir()]
-        check_archive(members, source.name)
+        if len(members) > MAX_MEMBERS:
+            count = f"{len(members)} members, the limit is {MAX_MEMBERS}"
+            raise CollectError(f"{source.name}: refused: {count}")
         by_student: dict[str, list[_Member]] = {}
         for info in members:
-            path = PurePosixPath(info.filename)
+            why = _refusal(info)
+            parts = (info.filename.replace("\\", "_") if why else info.filename).split("/")
+            path = PurePosixPath(*(part for part in parts if part not in ("", ".", "..")))
             if path.name.startswith("._") or {"__MACOSX", ".ipynb_checkpoints"} & set(path.parts):
                 continue
-            if member := _platform_name(path, slug, info):
+            for member in _of_students(
+                path, slug, _Member("", "", False, path.name, info, why=why)
+            ):
                 by_student.setdefault(member.student, []).append(member)
         return [_best(archive, slug, found) for found in by_student.values()]
 
@@ -201,17 +205,24 @@ class _Member:
     file: str
     info: zipfile.ZipInfo
     place: str = ""
+    why: str = ""  # it is not taken for anyone's work
 
 
 def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn:
     """The notebook of one student: the assignment's own name first, its last attempt, else one."""
-    first = members[0]
-    times = [_time(_member(archive, m.info)) for m in members if m.file == "timestamp.txt"]
-    notebooks = [member for member in members if _is_notebook(member.file)]
+    first = next((m for m in members if not m.why), members[0])
+    # nbgrader writes a file of this name; beside what a platform exports, the student did
+    times = [
+        _time(_member(archive, m.info))
+        for m in members
+        if m.file == "timestamp.txt" and not m.place
+    ]
+    refused = "; ".join(dict.fromkeys(m.why for m in members if m.why))
+    notebooks = [m for m in members if _is_notebook(m.file) and not m.why]
     pattern = re.compile(rf"{re.escape(slug)}(?:-(\d{{1,9}}))?\.ipynb", re.IGNORECASE)
     attempts = [(int(m[1] or 0), n) for n in notebooks if (m := pattern.fullmatch(n.file))]
     content: bytes | str | None
-    content, note = _no_notebook(slug, (member.file for member in members)), ""
+    content, note = refused or _no_notebook(slug, (member.file for member in members)), ""
     if attempts:
         best = max(attempts, key=lambda pair: pair[0])[1]
         content = _member(archive, best.info)
@@ -223,32 +234,21 @@ def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn
         student=first.student,
         data=content,
         submitted=times[-1] if times else None,
-        late=any(member.late for member in members),
-        note=note,
+        late=any(member.late for member in members if not member.why),
+        note="; ".join(filter(None, (note, refused if notebooks else ""))),
         name=first.name,
         place=first.place,
     )
 
 
-def check_archive(members: list[zipfile.ZipInfo], name: str) -> None:
-    """Refuse a zip that would escape its folder or fill the memory.
-
-    Raises:
-        CollectError: naming the member.
-    """
-    if len(members) > MAX_MEMBERS:
-        raise CollectError(f"{name}: refused: {len(members)} members, the limit is {MAX_MEMBERS}")
-    for info in members:
-        path = PurePosixPath(info.filename.replace("\\", "/"))
-        if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", info.filename):
-            raise CollectError(f"{name}: refused: the member {info.filename!r} leaves the zip")
-        if stat.S_ISLNK(info.external_attr >> 16):
-            raise CollectError(f"{name}: refused: the member {info.filename!r} is a link")
-    if (total := sum(info.file_size for info in members)) > MAX_TOTAL:
-        raise CollectError(
-            f"{name}: refused: it unpacks to {total >> 20} MiB, as a zip bomb does; "
-            f"the limit is {MAX_TOTAL >> 20}"
-        )
+def _refusal(info: zipfile.ZipInfo) -> str:
+    """Why a member is not read; nobody else's work suffers from it."""
+    path = PurePosixPath(info.filename.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", info.filename):
+        return f"the member {info.filename!r} leaves the zip"
+    if stat.S_ISLNK(info.external_attr >> 16):
+        return f"the member {info.filename!r} is a link"
+    return ""
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes | str:
@@ -267,18 +267,41 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes | str:
     return data if len(data) <= MAX_BYTES else f"{name}: larger than {MAX_BYTES >> 20} MiB"
 
 
-def _platform_name(path: PurePosixPath, slug: str, info: zipfile.ZipInfo) -> _Member | None:
-    """Student, display name, late mark and file name from a member's path; None for no student."""
+def _of_students(path: PurePosixPath, slug: str, member: _Member) -> list[_Member]:
+    """Whose a member is, by its path: nobody's, one student's, or unclear among several."""
+
+    def of(student: str, **more: Any) -> _Member:
+        return dataclasses.replace(member, student=student, **more)
+
     for number, folder in enumerate(path.parts[:-1]):
-        if (found := PLATFORM.fullmatch(folder)) and found["moodle"]:
-            return _Member(found["moodle"], found["name"], False, path.name, info, f"{folder}/")
+        if marks := _marks(folder):
+            place = f"{folder}/"
+            return _one_or_unclear(folder, [of(m["id"], name=who, place=place) for who, m in marks])
         if folder == slug and number > 0:  # nbgrader's: what lies deeper is the student's own
-            return _Member(path.parts[number - 1], "", False, path.name, info)
-    if found := PLATFORM.fullmatch(path.name):
-        late, file = found["late"] is not None, found["sent"] or found["file"] or path.name
-        student, place = found["canvas"] or found["moodle"], path.name.removesuffix(file)
-        return _Member(student, found["name"], late, file, info, place)
+            return [of(path.parts[number - 1])]
+    name, found = path.name, list[_Member]()
+    if sent := CANVAS.fullmatch(name):
+        late, place = sent["late"] is not None, name.removesuffix(sent["file"])
+        found = [of(sent["id"], name=sent["name"], late=late, file=sent["file"], place=place)]
+    for who, mark in _marks(name):
+        file = name[mark.end() + 1 :] or name
+        found.append(of(mark["id"], name=who, file=file, place=name.removesuffix(file)))
+    if found:
+        return _one_or_unclear(name, found)
     if path.suffix.lower() != ".ipynb":
-        return None
+        return []
     folders = [part for part in path.parts[:-1] if part != slug]
-    return _Member(folders[-1] if folders else path.stem, "", False, path.name, info)
+    return [of(folders[-1] if folders else path.stem)]
+
+
+def _marks(text: str) -> list[tuple[str, re.Match[str]]]:
+    """Every place where Moodle may have joined a name and a number, with that name."""
+    return [(text[: m.start()], m) for m in MOODLE.finditer(text) if m.start() > 0]
+
+
+def _one_or_unclear(name: str, found: list[_Member]) -> list[_Member]:
+    students = list(dict.fromkeys(member.student for member in found))
+    if len(students) == 1:
+        return found[:1]
+    why = f"{name} may have been handed in by {' or by '.join(students)}"
+    return [dataclasses.replace(member, why=why) for member in found]

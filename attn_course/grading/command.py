@@ -16,6 +16,7 @@ from typing import Any
 from attn_course.exercises.assignment import load_assignment
 from attn_course.exercises.submission import OTHER_VERSION, look_at
 from attn_course.grading import exports
+from attn_course.grading.classlist import read_class, with_class
 from attn_course.grading.collect import CollectError, collect
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.feedback import write_feedback
@@ -87,6 +88,7 @@ def grade(
     feedback: Path | None,
     timeout: float,
     call_timeout: float,
+    class_list: Path | None = None,
     **settings: Any,
 ) -> int:
     """Carry the command out; its parameters are those of ``attn-course grade --help``.
@@ -100,6 +102,8 @@ def grade(
     try:
         exports.to_csv([], slug, form=csv_form)  # an unknown form is refused before the grading
         hand_ins = collect(submissions, slug)
+        if class_list is not None:
+            hand_ins = with_class(hand_ins, read_class(class_list))
         notebook = instructor_notebook(slug, root, source)
         if not settings["sandbox"]:
             _say("warning: --no-sandbox: every submission can read and change what you can")
@@ -232,9 +236,8 @@ def _table(results: list[Result]) -> None:
     marks = [result.score for result in results if result.score is not None]
     mean = f", mean {sum(marks) / len(marks):.2f} of {results[0].max_score:g}" if marks else ""
     seed = exports.class_seed(results)
-    print(f"{len(marks)} of {len(results)} have a score{mean}; seed {seed}")
-    if again := sum(result.seed != seed for result in results):
-        print(f"{again} handed in again and were graded with a seed of their own: see their pages")
+    drawn = "a seed for each student, on their pages" if seed is None else f"seed {seed}"
+    print(f"{len(marks)} of {len(results)} have a score{mean}; {drawn}")
     late = [result for result in results if "late" in result.notes]
     if late:
         lost = sum(result.late_penalty for result in late)

@@ -15,6 +15,14 @@ from urllib.parse import quote
 from attn_course.grading.results import Result
 
 FORMS = ("plain", "canvas", "moodle")
+WORDS = {
+    "missing": "Nothing was handed in.",
+    "unreadable": "Your file is no notebook that can be read. Please hand it in again.",
+    "stripped": "Your notebook has lost the marks of its cells. Please answer in the one released.",
+    "timeout": "Your notebook took too long: some tests could not be run.",
+    "sandbox_error": "Your notebook ended before it could be tested.",
+    "needs_review": "A cell of yours is missing or there twice; a person will look at it.",
+}
 _FORMULA = "-=+@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b"  # half and full width
 
 
@@ -31,9 +39,9 @@ def to_json(results: Sequence[Result], assignment: str) -> dict[str, Any]:
 
 
 def class_seed(results: Sequence[Result]) -> int | None:
-    """The seed that most results were drawn from: a later file of a student has its own."""
-    seeds = Counter(result.seed for result in results)
-    return seeds.most_common(1)[0][0] if seeds else None
+    """The seed of all results, where the instructor named it; else each has its own: None."""
+    seeds = {result.seed for result in results}
+    return seeds.pop() if len(seeds) == 1 else None
 
 
 def to_gradescope(result: Result) -> dict[str, Any]:
@@ -89,7 +97,7 @@ def to_csv(results: Sequence[Result], assignment: str, *, form: str = "plain") -
     most = results[0].max_score if results else 0.0
     if form == "plain":
         columns = ["student", "name", "assignment", "score", "max_score", "pending", "late"]
-        rows.writerow([*columns, "late_penalty", "status", "reason"])
+        rows.writerow([*columns, "late_penalty", "status", "reason", "notes"])
     elif form == "canvas":
         fixed = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
         rows.writerow([*fixed, assignment])
@@ -104,22 +112,23 @@ def to_csv(results: Sequence[Result], assignment: str, *, form: str = "plain") -
         if form == "plain":
             late = "late" if "late" in r.notes else ""
             marks = [mark, whole, " ".join(r.pending), late, f"{r.late_penalty:g}"]
-            cells = [r.student, r.name, assignment, *marks, r.status, r.reason]
+            notes = "; ".join(note for note in r.notes if note != "late")
+            cells = [r.student, r.name, assignment, *marks, r.status, r.reason, notes]
         elif form == "canvas":
             cells = [name, r.student, "", "", "", final]
         else:
             who = f"Participant {r.student}" if r.student.isdigit() else r.student
-            said = escape(_short(r), quote=False)  # Moodle shows it as HTML
+            said = escape(_for_student(r), quote=False)  # Moodle shows it as HTML
             cells = [who, r.name, final, whole, "", said]
         rows.writerow(map(_inert, cells))
     return out.getvalue()
 
 
-def _short(result: Result) -> str:
-    if result.status != "graded":
-        return f"{result.status}: {result.reason}"
+def _for_student(result: Result) -> str:
+    """What Moodle shows beside the mark; why a file could not be graded is for the staff."""
     names = dict.fromkeys(test.misconception for test in result.tests if test.misconception)
-    return "; ".join(str(name) for name in names)
+    looks = f"This looks like: {'; '.join(map(str, names))}." if names else ""
+    return " ".join(filter(None, (WORDS.get(result.status), looks)))
 
 
 def _inert(cell: str) -> str:

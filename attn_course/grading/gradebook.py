@@ -56,7 +56,7 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
         self._course = open_course(root or Path.cwd())
         saved, self._release = prepared(notebook, slug, self._course)
         url = driver_url(url or self._course.db_url)
-        self._where = re.sub("(://[^:/@]*):.*@", r"\1:***@", url)  # without a password
+        self._where = without_secrets(url)
         self.path: Path | None = None  # of a gradebook that is a file
         if url.startswith("sqlite:///"):
             # nbgrader's commands run in the course's folder
@@ -81,7 +81,7 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
         from sqlalchemy.exc import OperationalError
 
         reason = str(getattr(error, "orig", None) or error).strip() or type(error).__name__
-        reason = reason.splitlines()[0]
+        reason = without_secrets(reason.splitlines()[0])
         told = "; bring back a copy of it, or name another with --gradebook"
         if " is locked" in reason:
             told = "; close the program that holds it (formgrader, or another 'attn-course grade')"
@@ -309,6 +309,11 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
                 tests.append(test)
         scores = [test.score for test in tests if test.score is not None]
         waiting = [t.grade_id for t in tests if t.score is None and t.grade_id not in self._tests]
+        if result.score is None and any(_score(grades[cell]) is None for cell in cells.values()):
+            if scores:
+                told = f"{sum(scores):g} points were entered: a total needs a score in every cell"
+                result = dataclasses.replace(result, notes=(*result.notes, told))
+            scores = []
         penalty = (sheet.late_submission_penalty or 0.0) if scores else 0.0
         student, notes = submission.student, result.notes
         if (self._seconds_late(submission) or 0.0) > 0 and "late" not in notes:
@@ -348,3 +353,13 @@ def driver_url(url: str) -> str:
     """``postgresql://`` means psycopg 3 here, the driver that the ``postgres`` extra installs."""
     url = re.sub("^postgres(ql)?://", "postgresql+psycopg://", url)
     return url if "://" in url else f"sqlite:///{url}"
+
+
+def without_secrets(text: str) -> str:
+    """An address, or a text with one, that can be printed: no password in any form of libpq's.
+
+    All options behind a question mark go: their names may be percent-encoded.
+    """
+    text = re.sub(r"(://[^\s:/@]*):\S*@", r"\1:***@", text)
+    text = re.sub(r"(://[^\s?]*\?)\S*", r"\1***", text)
+    return re.sub(r"(?i)\b(\w*pass\w*|pwd)(\s*=\s*)('(?:\\.|[^'\\])*'|[^\s&]+)", r"\1\2***", text)

@@ -7,6 +7,7 @@ grades that submission again, and writing it again changes nothing.
 import contextlib
 import dataclasses
 import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -18,7 +19,7 @@ from attn_course.exercises.assignment import Assignment
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits
 
-VERSION = 4
+VERSION = 5
 LOCK_SECONDS = 2.0  # for the workers of a run that was killed just now
 
 
@@ -68,7 +69,8 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
     Args:
         path: the file; created when missing.
         key: of the run; a journal of another run is set aside as ``<name>.old``.
-        seed: of the random inputs; None keeps the journal's, or draws one.
+        seed: with which the instructor's solution is graded, and everyone where the instructor
+            named it; None keeps the journal's, or draws one.
         fresh: set what is there aside.
 
     Raises:
@@ -80,7 +82,6 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
     ) -> None:
         self.path = path
         self.results: dict[str, tuple[str, Result]] = {}
-        self._files: dict[str, list[str]] = {}  # of each student, in the order of grading
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(path.with_name(path.name + ".lock"))
         try:
@@ -97,9 +98,9 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             try:
                 self.seed = int(header["seed"])
                 self._secret = str(header["secret"])
-                self._files = {name: list(files) for name, files in header["files"].items()}
                 for line in lines:
-                    self._know(line["student"], line["file"], Result.from_json(line["result"]))
+                    result = Result.from_json(line["result"])
+                    self.results[line["student"]] = line["file"], result
             except (AttributeError, KeyError, TypeError, ValueError):
                 same = False
         if same:
@@ -113,8 +114,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             seed = header["seed"]  # a regrade draws the same inputs, for each student's last file
         self.seed = secrets.randbits(31) if seed is None else seed
         self._file = self.path.open("wb")
-        about = {"key": key, "seed": self.seed, "secret": self._secret, "files": self._files}
-        self._append(about)
+        self._append({"key": key, "seed": self.seed, "secret": self._secret})
 
     def _read(self) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
         """Header, complete lines, and the length of the file up to the last of them."""
@@ -141,29 +141,25 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         return student in self.results and self.results[student][0] == key
 
     def seed_of(self, student: str, key: str, *, fixed: bool = False) -> int:
-        """The seed for a student's file: that of the run, and another one for each later file.
+        """The seed for a student's file, and for no other: a hash that a secret of the run keys.
 
-        Feedback names the seed, and with it hidden inputs can be drawn at home.
+        Feedback names the seed, and with it hidden inputs can be drawn at home: that tells nothing
+        of another student's, or of those of a later file.
 
         Args:
             student: whose file it is.
             key: of the file.
             fixed: the instructor named the seed, and it holds for every file.
         """
-        if fixed or not any(file != key for file in self._files.get(student, ())):
+        if fixed:
             return self.seed
-        content = json.dumps([self._secret, student, key])
-        return int.from_bytes(hashlib.sha256(content.encode()).digest()[:4], "big") >> 1
-
-    def _know(self, student: str, key: str, result: Result) -> None:
-        self.results[student] = (key, result)
-        files = self._files.setdefault(student, [])
-        if key not in files:
-            files.append(key)
+        content = json.dumps([student, key]).encode()
+        digest = hmac.digest(self._secret.encode(), content, "sha256")
+        return int.from_bytes(digest[:4], "big") >> 1
 
     def add(self, result: Result, key: str) -> None:
         """Keep a result whose gradebook rows are committed."""
-        self._know(result.student, key, result)
+        self.results[result.student] = key, result
         self._append({"student": result.student, "file": key, "result": result.as_json()})
 
     def close(self) -> None:

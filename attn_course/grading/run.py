@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from attn_course.exercises.assignment import Assignment, load_assignment
+from attn_course.exercises.assignment import Assignment, TestResult, load_assignment
 from attn_course.grading import pool
 from attn_course.grading.cluster import run_dask
 from attn_course.grading.collect import HandIn, collect
@@ -32,6 +32,7 @@ def grade_class(
     gradebook: str | None = None,
     root: Path | None = None,
     tests_only: bool = False,
+    without_advisory: bool = False,
     journal: Path | None = None,
     fresh: bool = False,
     seed: int | None = None,
@@ -53,10 +54,12 @@ def grade_class(
         root: the course's folder, in which what was handed in is laid for formgrader; None lays
             nothing.
         tests_only: leave the written answers out of the results.
+        without_advisory: leave out the tests that trust the notebook's own word (see ``advisory``
+            of an assignment), with their points.
         journal: file that lets a rerun go on; None keeps none.
         fresh: set an earlier run's journal aside and grade everyone again.
-        seed: of the random inputs; when None one is drawn and kept in the journal, and a student's
-            later hand-ins have other inputs.
+        seed: of the random inputs of everyone; when None each file has a seed of its own, from a
+            secret that is drawn and kept in the journal.
         limits: wall clock and resources of a submission.
         sandbox: False grades without the jail, which any submission can then leave.
         private: files and folders that no submission may see; the gradebook, ``root`` and
@@ -82,6 +85,9 @@ def grade_class(
     if workers < 1:
         raise ValueError(f"workers: expected at least 1, got {workers}")
     assignment = load_assignment(notebook, slug)
+    if without_advisory:
+        tests = tuple(test for test in assignment.tests if test not in assignment.advisory)
+        assignment = dataclasses.replace(assignment, tests=tests)
     found = collect(submissions, assignment.slug) if isinstance(submissions, Path) else submissions
     by_student = {item.student: item for item in found}
     keys = {item.student: file_key(item.data) for item in found}
@@ -148,8 +154,16 @@ def _check_solution(result: Result, assignment: Assignment) -> None:
         raise SandboxError(f"the solution of {assignment.slug} could not be run: {result.reason}")
     if result.score != assignment.max_score:
         lost = [test for test in result.tests if test.score != test.max]
-        what = f"{lost[0].grade_id}: {lost[0].message}" if lost else result.reason
+        what = f"{_place(lost[0], assignment)}: {lost[0].message}" if lost else result.reason
         raise AssignmentError(
             f"the solution of {assignment.slug} does not pass its own tests, so nobody was "
             f"graded: {what}"
         )
+
+
+def _place(lost: TestResult, assignment: Assignment) -> str:
+    """The test cell, and its line where one failed."""
+    if lost.line is None:
+        return lost.grade_id
+    source = next(test.source for test in assignment.tests if test.grade_id == lost.grade_id)
+    return f"{lost.grade_id}, line {lost.line}: {source.splitlines()[lost.line - 1].strip()}"

@@ -8,17 +8,15 @@
     source = AutoModelForCausalLM.from_pretrained("openai-community/gpt2").eval()
     model = from_transformers(source)  # an nn.LanguageModel with the same logits
     back = to_transformers(model, config=source.config)
+
+    model = attn_course.interop.load("downloads/gpt2")  # config.json and *.safetensors, offline
 """
 
-try:
-    import transformers  # noqa: F401
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "attn_course.interop reads models of transformers, which is not installed: "
-        "pip install transformers, or pip install 'attn-course[interop]'",
-        name="transformers",
-    ) from error
+from attn_course._extras import need
+
+need("transformers", "interop", "attn_course.interop")
 
 from attn_course.interop._convert import from_transformers, to_transformers
+from attn_course.interop._load import load
 
-__all__ = ["from_transformers", "to_transformers"]
+__all__ = ["from_transformers", "load", "to_transformers"]

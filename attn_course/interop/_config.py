@@ -1,7 +1,9 @@
 """What the families share: fields of a configuration, activations, and weights in pairs."""
 
+import copy
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -9,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as torch_functional
 
-from attn_course.functional.feed_forward import gelu, silu
+from attn_course.functional.feed_forward import gelu
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -41,7 +43,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "hardswish": torch_functional.hardswish,
     "leaky_relu": torch_functional.leaky_relu,
 }
-SAME_FUNCTION = {torch.relu: "relu", silu: "silu", torch_functional.tanh: "tanh"}
+SAME_FUNCTION = {torch.relu: "relu", torch_functional.tanh: "tanh"}
 
 
 def activation(field: str, name: str) -> Activation:
@@ -65,6 +67,8 @@ def same_value(one: Any, other: Any) -> bool:
     """Whether two plain attributes of modules are equal, partial functions part by part."""
     if isinstance(one, functools.partial) and isinstance(other, functools.partial):
         return bound(one) == bound(other)
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-14)
     return one is other or bool(one == other)
 
 
@@ -91,55 +95,48 @@ class Family(NamedTuple):
     """How the models of one configuration are read and written.
 
     Attributes:
+        config: Class of the configuration.
+        ours: Classes of our models.
         classes: Of transformers.
+        build: Our modules, with any weights, from their model.
+        owns: Whether a model of ours is of this family.
+        describe: Fields of the configuration, from a model of ours.
+        export: Their model, with any weights, from ours and a configuration.
+        pairs: All weights of ours with all of theirs, but those in ``derived``.
         reads: Fields of the configuration that the conversion reads.
         fixed: Fields with the only value that our modules can do; others are refused.
         unused: Fields on which no output depends.
-        build: Our modules, with any weights, from their model.
-        owns: Whether a model of ours is of this family.
-        export: Their model, with any weights, from ours and a configuration or None.
-        pairs: All weights of ours with all of theirs, but those in ``derived``.
         derived: Ends of the names of weights of theirs that follow from the rest.
     """
 
-    classes: tuple[Any, ...]
+    config: Any
+    ours: Any
+    classes: Any
+    build: Callable[..., Any]
+    owns: Callable[..., Any]
+    describe: Callable[..., Any]
+    export: Callable[..., Any]
+    pairs: Callable[..., Any]
     reads: frozenset[str]
-    fixed: Mapping[str, Any]
-    unused: frozenset[str]
-    build: Callable[[Any], nn.Module]
-    owns: Callable[[nn.Module], bool]
-    export: Callable[[Any, Any], Any]
-    pairs: Callable[[Any, Any], Iterator[Pair]]
+    fixed: Mapping[str, Any] = {}
+    unused: frozenset[str] = frozenset()
     derived: tuple[str, ...] = ()
 
 
-# what every configuration has and no output in evaluation mode depends on
-UNUSED = frozenset(
-    {
-        "_name_or_path",
-        "architectures",
-        "bos_token_id",  # ids of special tokens matter to tokenizers and generate only
-        "chunk_size_feed_forward",  # the same result, part by part
-        "decoder_start_token_id",
-        "dtype",
-        "eos_token_id",
-        "forced_eos_token_id",
-        "id2label",
-        "initializer_range",
-        "is_encoder_decoder",
-        "label2id",
-        "model_type",
-        "output_attentions",
-        "output_hidden_states",
-        "pad_token_id",
-        "problem_type",
-        "return_dict",
-        "tie_word_embeddings",  # the model itself is asked which tables it shares
-        "transformers_version",
-        "use_cache",
-        "vocab_size",  # and how large they are
-    }
-)
+def names(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+# what every configuration has and no output in evaluation mode depends on: ids of special tokens
+# matter to tokenizers and generate only, chunks of the feed-forward part give the same result, and
+# the model itself is asked which tables it shares and how large they are
+UNUSED = names("""
+    _name_or_path architectures bos_token_id chunk_size_feed_forward decoder_start_token_id dtype
+    eos_token_id forced_eos_token_id id2label initializer_range is_encoder_decoder label2id
+    model_type output_attentions output_hidden_states pad_token_id problem_type return_dict
+    tie_word_embeddings transformers_version use_cache vocab_size
+""")
 
 # read from any configuration that has them, though no class declares them
 UNDECLARED: dict[str, Any] = {
@@ -152,6 +149,13 @@ UNDECLARED: dict[str, Any] = {
 
 # a configuration that is made here knows of no tokenizer
 NO_TOKENS: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+
+
+def describes(family: Family, model: nn.Module, config: Any) -> Any:
+    """A configuration of this class: a copy of the one given, or one made from the modules."""
+    if config is None:
+        return family.config(**family.describe(model))
+    return copy.deepcopy(expect("config", config, family.config))
 
 
 def check_fields(config: Any, family: Family) -> None:
@@ -217,18 +221,59 @@ def name_of(path: str, function: Any) -> str:
     return name
 
 
-def same(ours: nn.Module, theirs: Any) -> Iterator[Pair]:
-    """Pairs of two modules whose weights have the same names and layout."""
+View = Callable[[Tensor], Tensor]
+
+
+def same(ours: nn.Module | Tensor, theirs: Any, view: View | None = None) -> Iterator[Pair]:
+    """Pairs of two modules whose weights have the same names, or of two weights."""
+    if isinstance(ours, Tensor):
+        yield Pair(ours, theirs, view)
+        return
     mine, other = dict(ours.named_parameters()), dict(theirs.named_parameters())
     if mine.keys() != other.keys():
         raise ValueError(f"{type(theirs).__name__}: expected {list(mine)}, got {list(other)}")
     for name, tensor in mine.items():
-        yield Pair(tensor, other[name])
+        yield Pair(tensor, other[name], view)
 
 
-def attention(ours: Any, query: Any, key: Any, value: Any, output: Any) -> Iterator[Pair]:
-    """Pairs of a multi-head attention with four linear maps."""
-    yield from same(ours.query_projection, query)
-    yield from same(ours.key_projection, key)
-    yield from same(ours.value_projection, value)
-    yield from same(ours.output_projection, output)
+def table(ours: nn.Module, theirs: Any, text: str, **views: View) -> Iterator[Pair]:
+    """Pairs of the modules and weights whose paths stand in one line of a text.
+
+    ``*`` is the number of a block, ``{a,b}`` is a, then b, on both sides; a third word names a
+    view. A line is left out where one side has no such part: every weight that is in no pair is
+    refused later, by its name.
+    """
+    for line in text.strip().splitlines():
+        left, right, *named = line.split()
+        for mine, other, *way in zip(*map(_paths, (left, right, *named)), strict=True):
+            blocks = _part(ours, mine.partition(".*")[0])
+            for number in range(len(blocks or ()) if "*" in mine else 1):
+                one = _part(ours, mine.replace("*", str(number)))
+                two = _part(theirs, other.replace("*", str(number)))
+                if one is not None and two is not None:
+                    yield from same(one, two, views[way[0]] if way else None)
+
+
+def _paths(word: str) -> list[str]:
+    """``a{b,c}`` as ab and ac."""
+    start, brace, rest = word.partition("{")
+    inner, _, end = rest.partition("}")
+    return [start + middle + end for middle in inner.split(",")] if brace else [word]
+
+
+def _part(model: Any, path: str) -> Any:
+    for name in path.split("."):
+        model = getattr(model, name, None)
+    return model
+
+
+def words_of(theirs: Any, embedding: Any) -> torch.nn.Embedding:
+    """The table of the head for masked words: that of the embedding, or one of its own."""
+    tokens: torch.nn.Embedding = embedding.tokens
+    return tokens if is_tied(theirs) else torch.nn.Embedding(*tokens.weight.shape)
+
+
+def is_tied(theirs: Any) -> bool:
+    """Whether the output uses the table of the input."""
+    tied: bool = theirs.get_output_embeddings().weight is theirs.get_input_embeddings().weight
+    return tied

@@ -6,31 +6,36 @@ from itertools import zip_longest
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from attn_course.interop import bert, big_bird, gpt2, llama, longformer, marian, reformer, t5, vit
-from attn_course.interop._config import Family, Pair, activation_name, check_fields, same_value
-from attn_course.nn import EncoderModel, LanguageModel, Transformer, VisionTransformer
+from attn_course import nn
+from attn_course.interop import bert, gpt2, llama, marian, modern_bert, reformer, t5, vit
+from attn_course.interop._config import (
+    Family,
+    Pair,
+    activation_name,
+    check_fields,
+    describes,
+    same_value,
+)
 
-# models of Longformer and BigBird look like BERT to everything but their attention
+Model = nn.EncoderModel | nn.LanguageModel | nn.Transformer | nn.VisionTransformer
+
+# the first that owns a model: families with a part of their own come before plain ones
 FAMILIES = (
-    *(longformer.FAMILY, big_bird.FAMILY, bert.FAMILY, gpt2.FAMILY, llama.FAMILY, marian.FAMILY),
+    *(modern_bert.FAMILY, *bert.FAMILIES, gpt2.FAMILY, *llama.FAMILIES, marian.FAMILY),
     *(reformer.FAMILY, t5.FAMILY, vit.FAMILY),
 )
 
 
-def from_transformers(
-    model: nn.Module,
-) -> EncoderModel | LanguageModel | Transformer | VisionTransformer:
+def from_transformers(model: torch.nn.Module) -> Model:
     """The same model in modules of this package, with a copy of its weights.
 
-    BERT becomes an :class:`~attn_course.nn.EncoderModel`, GPT-2 and Llama a
-    :class:`~attn_course.nn.LanguageModel`, Marian and T5 a :class:`~attn_course.nn.Transformer`,
-    BigBird, Longformer, Reformer and the encoder of T5 alone an
-    :class:`~attn_course.nn.EncoderModel`. The result is called as ``made(input_ids, padding_mask)``
-    with True for a real token, an encoder-decoder with ``decoder_input_ids`` as well; it gives
-    logits, or the last hidden state where the source has no head; of Longformer, ``made(input_ids,
-    padding_mask, global_mask=...)``, for texts of any length. A ViT becomes a
+    Decoders become a :class:`~attn_course.nn.LanguageModel`, encoders an
+    :class:`~attn_course.nn.EncoderModel`, both together a :class:`~attn_course.nn.Transformer`,
+    called as ``made(input_ids, padding_mask)`` with True for a real token, an encoder-decoder with
+    ``decoder_input_ids`` as well; it gives logits, or the last hidden state where the source has no
+    head. Longformer also takes ``global_mask=``. A ViT becomes a
     :class:`~attn_course.nn.VisionTransformer`, called as ``made(pixel_values)``. The result has the
     dtype, the device and the mode (training or evaluation) of the source.
 
@@ -41,11 +46,13 @@ def from_transformers(
 
     Args:
         model: One of ``BertModel``, ``BertForMaskedLM``, ``BertForSequenceClassification``,
-            ``BigBirdModel``, ``BigBirdForMaskedLM``,
-            ``GPT2Model``, ``GPT2LMHeadModel``, ``LlamaModel``, ``LlamaForCausalLM``,
-            ``LongformerModel``, ``LongformerForMaskedLM``, ``MarianModel``, ``MarianMTModel``,
-            ``ReformerModel``, ``T5Model``, ``T5ForConditionalGeneration``, ``T5EncoderModel``,
-            ``ViTModel`` and ``ViTForImageClassification``.
+            ``BigBirdModel``, ``BigBirdForMaskedLM``, ``GPT2Model``, ``GPT2LMHeadModel``,
+            ``LlamaModel``, ``LlamaForCausalLM``, ``LongformerModel``, ``LongformerForMaskedLM``,
+            ``MarianModel``, ``MarianMTModel``, ``MistralModel``, ``MistralForCausalLM``,
+            ``ModernBertModel``, ``ModernBertForMaskedLM``, ``Qwen2Model``, ``Qwen2ForCausalLM``,
+            ``Qwen3Model``, ``Qwen3ForCausalLM``, ``ReformerModel``, ``T5Model``,
+            ``T5ForConditionalGeneration``, ``T5EncoderModel``, ``ViTModel`` and
+            ``ViTForImageClassification``.
 
     Raises:
         ValueError: If it is another model, or a field of its configuration, or a weight, would make
@@ -56,16 +63,18 @@ def from_transformers(
     dtype, device = _numbers(model)
     with torch.device("meta"):  # neither time nor memory nor random numbers for what is replaced
         built = family.build(model)
-    made = built.to(dtype).to_empty(device=device)
+    made: Model = built.to(dtype).to_empty(device=device)
     with torch.no_grad():
         for pair in _all_pairs(made, model, family):
             pair.ours.copy_(pair.seen())
     made.train(model.training)
-    assert isinstance(made, EncoderModel | LanguageModel | Transformer | VisionTransformer)
+    assert isinstance(
+        made, nn.EncoderModel | nn.LanguageModel | nn.Transformer | nn.VisionTransformer
+    )
     return made
 
 
-def to_transformers(model: nn.Module, *, config: Any = None) -> Any:
+def to_transformers(model: torch.nn.Module, *, config: Any = None) -> Any:
     """The same model in classes of transformers, with a copy of its weights.
 
     It need not come from there: a model of :func:`~attn_course.nn.gpt2_like`,
@@ -75,7 +84,7 @@ def to_transformers(model: nn.Module, *, config: Any = None) -> Any:
     Args:
         model: An :class:`~attn_course.nn.EncoderModel`, :class:`~attn_course.nn.LanguageModel`,
             :class:`~attn_course.nn.Transformer` or :class:`~attn_course.nn.VisionTransformer` of
-            one of the nine architectures.
+            one of these architectures.
         config: Configuration of the result, such as that of the source, from which the ids of
             special tokens, labels and limits of length are kept. If not given, one is made from the
             modules; it knows of no special token.
@@ -83,16 +92,18 @@ def to_transformers(model: nn.Module, *, config: Any = None) -> Any:
     Raises:
         ValueError: If no configuration describes this model, or ``config`` another one.
     """
-    family = next((family for family in FAMILIES if family.owns(model)), None)
+    family = next((one for one in FAMILIES if one.owns(model)), None)
+    for one in FAMILIES:  # several may describe the same model: the configuration decides
+        if type(config) is one.config and isinstance(model, one.ours):
+            family = one
     if family is None:
         raise ValueError(
             "model: expected an EncoderModel, LanguageModel, Transformer or VisionTransformer of "
-            "the kind of BERT, BigBird, GPT-2, Llama, Longformer, Marian, Reformer, T5 or ViT, "
-            f"got {type(model).__name__}"
+            f"a kind that transformers has too, got {type(model).__name__}"
         )
     dtype, device = _numbers(model)
     with torch.random.fork_rng(devices=[]):
-        made = family.export(model, config)
+        made = family.export(model, describes(family, model, config))
     check_fields(made.config, family)
     with torch.device("meta"):
         twin = family.build(made)
@@ -104,7 +115,7 @@ def to_transformers(model: nn.Module, *, config: Any = None) -> Any:
     return made.train(model.training)
 
 
-def _reader(model: nn.Module) -> Family:
+def _reader(model: torch.nn.Module) -> Family:
     """Whose class this is; a subclass may compute anything."""
     for family in FAMILIES:
         if type(model) in family.classes:
@@ -113,7 +124,7 @@ def _reader(model: nn.Module) -> Family:
     raise ValueError(f"model: expected one of {', '.join(names)}, got {type(model).__name__}")
 
 
-def _numbers(model: nn.Module) -> tuple[torch.dtype, torch.device]:
+def _numbers(model: torch.nn.Module) -> tuple[torch.dtype, torch.device]:
     """The one dtype and device of a model."""
     found = sorted({(str(p.dtype), str(p.device)) for p in model.parameters()})
     if len(found) != 1:
@@ -124,7 +135,7 @@ def _numbers(model: nn.Module) -> tuple[torch.dtype, torch.device]:
     return one.dtype, one.device
 
 
-def _all_pairs(ours: nn.Module, theirs: Any, family: Family) -> Iterator[Pair]:
+def _all_pairs(ours: torch.nn.Module, theirs: Any, family: Family) -> Iterator[Pair]:
     """The pairs of a family; every number of every weight stands in exactly one of them."""
     pairs = list(family.pairs(ours, theirs))
     for pair in pairs:
@@ -144,17 +155,17 @@ def _all_pairs(ours: nn.Module, theirs: Any, family: Family) -> Iterator[Pair]:
     return iter(pairs)
 
 
-def _weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def _weights(model: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Parameters and those buffers that are saved with them."""
     saved = model.state_dict(keep_vars=True)
     yield from {id(tensor): (name, tensor) for name, tensor in saved.items()}.values()
 
 
-def _name(model: nn.Module, tensor: Tensor) -> str:
+def _name(model: torch.nn.Module, tensor: Tensor) -> str:
     return next(name for name, one in _weights(model) if one is tensor)
 
 
-def _check_same(model: nn.Module, twin: nn.Module) -> None:
+def _check_same(model: torch.nn.Module, twin: torch.nn.Module) -> None:
     """Refuse a model that is not module by module the one that the configuration describes."""
     for here, there in zip_longest(_parts(model), _parts(twin)):
         if there is None or (here is not None and here[0] < there[0]):
@@ -181,11 +192,11 @@ def _check_same(model: nn.Module, twin: nn.Module) -> None:
         )
 
 
-def _parts(model: nn.Module) -> list[tuple[str, nn.Module]]:
+def _parts(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
     return sorted(model.named_modules(remove_duplicate=False), key=lambda item: item[0])
 
 
-def _settings(module: nn.Module) -> dict[str, Any]:
+def _settings(module: torch.nn.Module) -> dict[str, Any]:
     """What a module was made with: its plain attributes, and the shapes of its weights."""
     plain = {
         name: value
@@ -197,7 +208,7 @@ def _settings(module: nn.Module) -> dict[str, Any]:
     return plain | shapes | buffers
 
 
-def _sharing(model: nn.Module) -> list[tuple[str, ...]]:
+def _sharing(model: torch.nn.Module) -> list[tuple[str, ...]]:
     """Names of the same weight, together."""
     groups: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):

@@ -1,12 +1,13 @@
 """GPT-2: causal pre-norm blocks, learned positions; linear maps are stored transposed."""
 
-import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from torch import Tensor, nn
-from transformers import GPT2Config, GPT2LMHeadModel, GPT2Model
+import torch
+import transformers as hf
+from torch import Tensor
 
+from attn_course import nn
 from attn_course.interop._config import (
     NO_TOKENS,
     Family,
@@ -15,24 +16,27 @@ from attn_course.interop._config import (
     check_layers,
     expect,
     first,
+    is_tied,
     name_of,
-    same,
-)
-from attn_course.nn import (
-    EncoderBlock,
-    FeedForward,
-    LanguageModel,
-    LayerNorm,
-    LearnedPositions,
-    MultiHeadAttention,
-    TokenEmbedding,
+    names,
+    table,
 )
 
+WEIGHTS = """
+embedding.tokens                                   wte
+embedding.position                                 wpe
+blocks.*.attention.{query,key,value}_projection    h.*.attn.{c_attn,c_attn,c_attn}  {q,k,v}
+blocks.*.attention.output_projection               h.*.attn.c_proj  T
+blocks.*.{attention_norm,feed_forward_norm}        h.*.{ln_1,ln_2}
+blocks.*.feed_forward.{up,down}_projection         h.*.mlp.{c_fc,c_proj}  {T,T}
+norm                                               ln_f
+"""
 
-def build(theirs: Any) -> LanguageModel:
+
+def build(theirs: Any) -> nn.LanguageModel:
     """Our modules for a model of theirs."""
     config = theirs.config
-    base: Any = theirs if type(theirs) is GPT2Model else theirs.transformer
+    base = theirs.base_model
     check_layers("n_layer", config.n_layer, base.h)
     size, eps = config.n_embd, config.layer_norm_epsilon
     bend = activation("activation_function", config.activation_function)
@@ -43,62 +47,60 @@ def build(theirs: Any) -> LanguageModel:
         by_layer=config.scale_attn_by_inverse_layer_idx,
     )
     blocks = [
-        EncoderBlock(
-            attention=MultiHeadAttention(
+        nn.EncoderBlock(
+            attention=nn.MultiHeadAttention(
                 embed_dim=size, num_heads=config.n_head, scale=scale, dropout=config.attn_pdrop
             ),
-            attention_norm=LayerNorm(embed_dim=size, eps=eps),
-            feed_forward=FeedForward(
+            attention_norm=nn.LayerNorm(embed_dim=size, eps=eps),
+            feed_forward=nn.FeedForward(
                 embed_dim=size,
                 hidden_dim=4 * size if config.n_inner is None else config.n_inner,
                 activation=bend,
             ),
-            feed_forward_norm=LayerNorm(embed_dim=size, eps=eps),
+            feed_forward_norm=nn.LayerNorm(embed_dim=size, eps=eps),
             norm_first=True,
             dropout=config.resid_pdrop,
         )
         for scale in scales
     ]
-    head: nn.Module | None = None
-    if type(theirs) is GPT2Model:
-        head = nn.Identity()
-    elif not _is_tied(theirs):
-        head = nn.Linear(size, config.vocab_size, bias=False)
-    return LanguageModel(
-        embedding=TokenEmbedding(
+    head: torch.nn.Module | None = None
+    if type(theirs) is hf.GPT2Model:
+        head = torch.nn.Identity()
+    elif not is_tied(theirs):
+        head = torch.nn.Linear(size, config.vocab_size, bias=False)
+    return nn.LanguageModel(
+        embedding=nn.TokenEmbedding(
             vocab_size=config.vocab_size,
             embed_dim=size,
-            position=LearnedPositions(max_length=config.n_positions, embed_dim=size),
+            position=nn.LearnedPositions(max_length=config.n_positions, embed_dim=size),
             dropout=config.embd_pdrop,
         ),
         blocks=blocks,
-        norm=LayerNorm(embed_dim=size, eps=eps),
+        norm=nn.LayerNorm(embed_dim=size, eps=eps),
         output_projection=head,
     )
 
 
-def owns(model: nn.Module) -> bool:
+def owns(model: torch.nn.Module) -> bool:
     """Whether our model is of this kind."""
-    return isinstance(model, LanguageModel) and isinstance(
-        model.embedding.position, LearnedPositions
+    return isinstance(model, nn.LanguageModel) and isinstance(
+        model.embedding.position, nn.LearnedPositions
     )
 
 
-def export(model: LanguageModel, config: Any) -> Any:
+def export(model: nn.LanguageModel, config: Any) -> Any:
     """Their model for ours, with any weights."""
-    if config is None:
-        config = _describe(model)
-    config = copy.deepcopy(expect("config", config, GPT2Config))
-    bare = isinstance(model.output_projection, nn.Identity)
-    return GPT2Model(config) if bare else GPT2LMHeadModel(config)
+    bare = isinstance(model.output_projection, torch.nn.Identity)
+    return hf.GPT2Model(config) if bare else hf.GPT2LMHeadModel(config)
 
 
-def _describe(model: LanguageModel) -> Any:
-    block = first("model.blocks", model.blocks, EncoderBlock)
-    attend = expect("model.blocks.0.attention", block.attention, MultiHeadAttention)
-    forward = expect("model.blocks.0.feed_forward", block.feed_forward, FeedForward)
-    norm = expect("model.norm", model.norm, LayerNorm)
-    position = expect("model.embedding.position", model.embedding.position, LearnedPositions)
+def describe(model: nn.LanguageModel) -> dict[str, Any]:
+    """Fields of the configuration."""
+    block = first("model.blocks", model.blocks, nn.EncoderBlock)
+    attend = expect("model.blocks.0.attention", block.attention, nn.MultiHeadAttention)
+    forward = expect("model.blocks.0.feed_forward", block.feed_forward, nn.FeedForward)
+    norm = expect("model.norm", model.norm, nn.LayerNorm)
+    position = expect("model.embedding.position", model.embedding.position, nn.LearnedPositions)
     found = [getattr(part.attention, "scale", None) for part in model.blocks]
     ways = [(plain, by_layer) for plain in (True, False) for by_layer in (False, True)]
     known = {
@@ -108,7 +110,7 @@ def _describe(model: LanguageModel) -> Any:
     way = next((way for way, scales in known.items() if scales == found), None)
     if way is None:
         raise ValueError(f"model.blocks: expected scales of one of {known}, got {found}")
-    return GPT2Config(
+    return dict(
         vocab_size=model.embedding.tokens.num_embeddings,
         n_positions=position.weight.shape[0],
         n_embd=model.embedding.tokens.embedding_dim,
@@ -127,28 +129,13 @@ def _describe(model: LanguageModel) -> Any:
     )
 
 
-def pairs(ours: LanguageModel, theirs: Any) -> Iterator[Pair]:
+def pairs(ours: nn.LanguageModel, theirs: Any) -> Iterator[Pair]:
     """All weights of ours with all of theirs."""
-    base: Any = theirs if type(theirs) is GPT2Model else theirs.transformer
-    position: Any = ours.embedding.position
-    blocks: Any = ours.blocks
-    assert ours.norm is not None
-    yield from same(ours.embedding.tokens, base.wte)
-    yield Pair(position.weight, base.wpe.weight)
-    for block, layer in zip(blocks, base.h, strict=True):
-        attend = block.attention
-        inputs = (attend.query_projection, attend.key_projection, attend.value_projection)
-        for number, part in enumerate(inputs):
-            yield Pair(part.weight, layer.attn.c_attn.weight, _third_of(number))
-            yield Pair(part.bias, layer.attn.c_attn.bias, _third_of(number))
-        yield from _transposed(attend.output_projection, layer.attn.c_proj)
-        yield from same(block.attention_norm, layer.ln_1)
-        yield from _transposed(block.feed_forward.up_projection, layer.mlp.c_fc)
-        yield from _transposed(block.feed_forward.down_projection, layer.mlp.c_proj)
-        yield from same(block.feed_forward_norm, layer.ln_2)
-    yield from same(ours.norm, base.ln_f)
-    if isinstance(ours.output_projection, nn.Linear):
-        yield from same(ours.output_projection, theirs.lm_head)
+    yield from table(
+        ours, theirs.base_model, WEIGHTS, T=_turned, q=_third(0), k=_third(1), v=_third(2)
+    )
+    if isinstance(ours.output_projection, torch.nn.Linear):
+        yield from table(ours, theirs, "output_projection lm_head")
 
 
 def _scales(layers: int, head_dim: int, *, plain: bool, by_layer: bool) -> list[float | None]:
@@ -159,56 +146,27 @@ def _scales(layers: int, head_dim: int, *, plain: bool, by_layer: bool) -> list[
     return [factor / (number + 1) if by_layer else factor for number in range(layers)]
 
 
-def _third_of(number: int) -> Any:
-    """Queries, keys or values of the map that makes all three; weights are (in, out)."""
-
-    def view(weight: Tensor) -> Tensor:
-        part = weight.chunk(3, dim=-1)[number]
-        return part.T if part.ndim == 2 else part
-
-    return view
+def _turned(weight: Tensor) -> Tensor:
+    """Weights are (in, out) there."""
+    return weight.T if weight.ndim == 2 else weight
 
 
-def _transposed(ours: nn.Linear, theirs: Any) -> Iterator[Pair]:
-    yield Pair(ours.weight, theirs.weight, lambda weight: weight.T)
-    yield Pair(ours.bias, theirs.bias)
-
-
-def _is_tied(theirs: Any) -> bool:
-    return theirs.lm_head.weight is theirs.transformer.wte.weight
+def _third(number: int) -> Callable[[Tensor], Tensor]:
+    """Queries, keys or values of the map that makes all three."""
+    return lambda weight: _turned(weight.chunk(3, dim=-1)[number])
 
 
 FAMILY = Family(
-    classes=(GPT2Model, GPT2LMHeadModel),
-    reads=frozenset(
-        {
-            "activation_function",
-            "attn_pdrop",
-            "embd_pdrop",
-            "layer_norm_epsilon",
-            "n_embd",
-            "n_head",
-            "n_inner",
-            "n_layer",
-            "n_positions",
-            "resid_pdrop",
-            "scale_attn_by_inverse_layer_idx",
-            "scale_attn_weights",
-        }
-    ),
+    *(hf.GPT2Config, nn.LanguageModel, (hf.GPT2Model, hf.GPT2LMHeadModel)),
+    *(build, owns, describe, export, pairs),
+    reads=names("""
+        activation_function attn_pdrop embd_pdrop layer_norm_epsilon n_embd n_head n_inner n_layer
+        n_positions resid_pdrop scale_attn_by_inverse_layer_idx scale_attn_weights
+    """),
     fixed={"add_cross_attention": False},
-    unused=frozenset(
-        {
-            "reorder_and_upcast_attn",  # the same product in float32, which ours is anyway
-            "summary_activation",  # of GPT2DoubleHeadsModel
-            "summary_first_dropout",
-            "summary_proj_to_labels",
-            "summary_type",
-            "summary_use_proj",
-        }
-    ),
-    build=build,
-    owns=owns,
-    export=export,
-    pairs=pairs,
+    # the same product in float32, which ours is anyway; the others are of GPT2DoubleHeadsModel
+    unused=names("""
+        reorder_and_upcast_attn summary_activation summary_first_dropout summary_proj_to_labels
+        summary_type summary_use_proj
+    """),
 )

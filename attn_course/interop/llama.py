@@ -1,159 +1,151 @@
-"""Llama: causal pre-norm blocks with RMSNorm, RoPE on halves, grouped queries, a gated part."""
+"""Llama, Mistral, Qwen2 and Qwen3: causal pre-norm blocks with RMSNorm, RoPE on halves, grouped
+queries and a gated part. Mistral has windows, Qwen2 biases of its own, Qwen3 norms of each head."""
 
-import copy
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from torch import Tensor, nn
-from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel
+import torch
+import transformers as hf
 
-from attn_course.functional.positions import linear_scaling, llama3_scaling
+from attn_course import nn
 from attn_course.interop._config import (
     NO_TOKENS,
     Family,
     Pair,
     activation,
-    attention,
-    bound,
     check_layers,
     expect,
     first,
+    is_tied,
     name_of,
-    same,
+    names,
+    table,
 )
-from attn_course.nn import (
-    EncoderBlock,
-    GatedFeedForward,
-    LanguageModel,
-    MultiHeadAttention,
-    RMSNorm,
-    RotaryPositions,
-    TokenEmbedding,
-)
+from attn_course.interop._rope import rope_parameters, rotary
 
-# our argument of llama3_scaling and its name in a configuration
-LLAMA3 = {
-    "factor": "factor",
-    "low_freq_factor": "low_freq_factor",
-    "high_freq_factor": "high_freq_factor",
-    "original_length": "original_max_position_embeddings",
-}
+WEIGHTS = """
+embedding.tokens                                           embed_tokens
+blocks.*.attention.{query,key,value,output}_projection     layers.*.self_attn.{q,k,v,o}_proj
+blocks.*.attention.{query,key}_norm                        layers.*.self_attn.{q,k}_norm
+blocks.*.attention_norm                                    layers.*.input_layernorm
+blocks.*.feed_forward.{gate,up,down}_projection            layers.*.mlp.{gate,up,down}_proj
+blocks.*.feed_forward_norm                                 layers.*.post_attention_layernorm
+norm                                                       norm
+"""
 
 
-def build(theirs: Any) -> LanguageModel:
+def build(theirs: Any) -> nn.LanguageModel:
     """Our modules for a model of theirs."""
-    config = theirs.config
-    base: Any = theirs if type(theirs) is LlamaModel else theirs.model
+    config, base = theirs.config, theirs.base_model
     check_layers("num_hidden_layers", config.num_hidden_layers, base.layers, at_least=1)
-    size = config.hidden_size
-    bend = activation("hidden_act", config.hidden_act)
-    norm = partial(RMSNorm, embed_dim=size, eps=config.rms_norm_eps)
-    if config.head_dim % 2:
-        raise ValueError(f"config.head_dim: expected an even number, got {config.head_dim}")
-    position = _positions(config.rope_parameters)
+    size, inner = config.hidden_size, base.layers[0].self_attn
+    norm = partial(nn.RMSNorm, eps=config.rms_norm_eps)
+    position, scale = rotary(config.rope_parameters, inner.head_dim)
+    normed = hasattr(inner, "q_norm")
     blocks = [
-        EncoderBlock(
-            attention=MultiHeadAttention(
+        nn.EncoderBlock(
+            attention=nn.MultiHeadAttention(
                 embed_dim=size,
                 num_heads=config.num_attention_heads,
                 num_kv_heads=config.num_key_value_heads,
-                head_dim=config.head_dim,
-                bias=config.attention_bias,
-                position=position,
+                head_dim=inner.head_dim,
+                bias=inner.q_proj.bias is not None,
+                output_bias=inner.o_proj.bias is not None,
+                query_norm=norm(embed_dim=inner.head_dim) if normed else None,
+                key_norm=norm(embed_dim=inner.head_dim) if normed else None,
+                position=_windowed(position, window),
+                scale=scale,
                 dropout=config.attention_dropout or 0.0,
             ),
-            attention_norm=norm(),
-            feed_forward=GatedFeedForward(
+            attention_norm=norm(embed_dim=size),
+            feed_forward=nn.GatedFeedForward(
                 embed_dim=size,
                 hidden_dim=config.intermediate_size,
-                activation=bend,
-                bias=config.mlp_bias,
+                activation=activation("hidden_act", config.hidden_act),
+                bias=base.layers[0].mlp.up_proj.bias is not None,
             ),
-            feed_forward_norm=norm(),
+            feed_forward_norm=norm(embed_dim=size),
             norm_first=True,
         )
-        for _ in range(config.num_hidden_layers)
+        for window in _windows(config)
     ]
-    head: nn.Module | None = None
-    if type(theirs) is LlamaModel:
-        head = nn.Identity()
-    elif theirs.lm_head.weight is not theirs.model.embed_tokens.weight:
-        head = nn.Linear(size, config.vocab_size, bias=False)
-    return LanguageModel(
-        embedding=TokenEmbedding(vocab_size=config.vocab_size, embed_dim=size),
+    head: torch.nn.Module | None = None
+    if theirs is base:
+        head = torch.nn.Identity()
+    elif not is_tied(theirs):
+        head = torch.nn.Linear(size, config.vocab_size, bias=False)
+    return nn.LanguageModel(
+        embedding=nn.TokenEmbedding(vocab_size=config.vocab_size, embed_dim=size),
         blocks=blocks,
-        norm=norm(),
+        norm=norm(embed_dim=size),
         output_projection=head,
     )
 
 
-def _positions(rope: dict[str, Any]) -> RotaryPositions:
-    """RoPE as a configuration describes it."""
-    kind = rope.get("rope_type", "default")
-    scaling: Callable[[Tensor], Tensor] | None
-    if kind == "default":
-        scaling = None
-    elif kind == "linear":
-        scaling = partial(linear_scaling, factor=float(rope["factor"]))
-    elif kind == "llama3":
-        scaling = partial(llama3_scaling, **{ours: rope[name] for ours, name in LLAMA3.items()})
-    else:
+def _windows(config: Any) -> list[int | None]:
+    """How many keys each layer attends to, the query's own included; None: all."""
+    count = config.num_hidden_layers
+    if isinstance(config, hf.LlamaConfig):
+        return [None] * count
+    window = config.sliding_window
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
+        kinds = ["full_attention" if window is None else "sliding_attention"] * count
+    if len(kinds) != count or set(kinds) - {"full_attention", "sliding_attention"}:
         raise ValueError(
-            "config.rope_parameters['rope_type']: expected 'default', 'linear' or 'llama3', "
-            f"got {kind!r}"
+            f"config.layer_types: expected {count} of 'full_attention' and 'sliding_attention', "
+            f"got {kinds}"
         )
-    part = rope.get("partial_rotary_factor")
-    if part not in (None, 1, 1.0):
-        raise ValueError(
-            f"config.rope_parameters['partial_rotary_factor']: expected 1.0, got {part!r}"
-        )
-    return RotaryPositions(base=float(rope["rope_theta"]), interleaved=False, scaling=scaling)
+    if "sliding_attention" in kinds and not (isinstance(window, int) and window >= 1):
+        raise ValueError(f"config.sliding_window: expected at least 1, got {window!r}")
+    return [window if kind == "sliding_attention" else None for kind in kinds]
 
 
-def _rope_parameters(position: RotaryPositions) -> dict[str, Any]:
-    """The configuration of RoPE."""
-    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": position.base}
-    if position.scaling is None:
-        return rope
-    function: Any = None
-    settled: dict[str, Any] = {}
-    if isinstance(position.scaling, partial):
-        function, settled = bound(position.scaling)
-    if function is linear_scaling:
-        return rope | {"rope_type": "linear", "factor": settled["factor"]}
-    if function is llama3_scaling:
-        named = {name: settled[ours] for ours, name in LLAMA3.items()}
-        return rope | {"rope_type": "llama3"} | named
-    raise ValueError(
-        "model.blocks.0.attention.position.scaling: expected None or functools.partial of "
-        f"linear_scaling or llama3_scaling, got {position.scaling!r}"
-    )
+def _windowed(
+    position: nn.RotaryPositions, window: int | None
+) -> nn.RotaryPositions | nn.WindowPositions:
+    return position if window is None else nn.WindowPositions(before=window - 1, position=position)
 
 
-def owns(model: nn.Module) -> bool:
+def owns(model: Any, kind: Callable[[Any], bool]) -> bool:
     """Whether our model is of this kind."""
-    return isinstance(model, LanguageModel) and any(
-        isinstance(part, RotaryPositions) for part in model.modules()
+    return (
+        isinstance(model, nn.LanguageModel)
+        and len(model.blocks) > 0
+        and any(isinstance(part, nn.RotaryPositions) for part in model.modules())
+        and kind(getattr(model.blocks[0], "attention", None))
     )
 
 
-def export(model: LanguageModel, config: Any) -> Any:
+def export(model: nn.LanguageModel, config: Any, kinds: tuple[Any, Any]) -> Any:
     """Their model for ours, with any weights."""
-    if config is None:
-        config = _describe(model)
-    config = copy.deepcopy(expect("config", config, LlamaConfig))
-    bare = isinstance(model.output_projection, nn.Identity)
-    return LlamaModel(config) if bare else LlamaForCausalLM(config)
+    return kinds[not isinstance(model.output_projection, torch.nn.Identity)](config)
 
 
-def _describe(model: LanguageModel) -> Any:
-    block = first("model.blocks", model.blocks, EncoderBlock)
-    attend = expect("model.blocks.0.attention", block.attention, MultiHeadAttention)
-    forward = expect("model.blocks.0.feed_forward", block.feed_forward, GatedFeedForward)
-    norm = expect("model.norm", model.norm, RMSNorm)
-    position = expect("model.blocks.0.attention.position", attend.position, RotaryPositions)
-    return LlamaConfig(
+def describe(model: nn.LanguageModel, kind: Any) -> dict[str, Any]:
+    """Fields of the configuration."""
+    block = first("model.blocks", model.blocks, nn.EncoderBlock)
+    attend = expect("model.blocks.0.attention", block.attention, nn.MultiHeadAttention)
+    forward = expect("model.blocks.0.feed_forward", block.feed_forward, nn.GatedFeedForward)
+    norm = expect("model.norm", model.norm, nn.RMSNorm)
+    places: list[Any] = [getattr(part.attention, "position", None) for part in model.blocks]
+    windows = [one.before + 1 if isinstance(one, nn.WindowPositions) else None for one in places]
+    place = places[0].position if isinstance(places[0], nn.WindowPositions) else places[0]
+    position = expect("model.blocks.0.attention.position", place, nn.RotaryPositions)
+    fields: dict[str, Any] = {}
+    if kind is hf.LlamaConfig:
+        fields["mlp_bias"] = forward.up_projection.bias is not None
+    if kind in (hf.LlamaConfig, hf.Qwen3Config):
+        fields["attention_bias"] = attend.query_projection.bias is not None
+    if kind is not hf.LlamaConfig:
+        fields["sliding_window"] = next((one for one in windows if one is not None), None)
+    if kind in (hf.Qwen2Config, hf.Qwen3Config):
+        fields["use_sliding_window"] = fields["sliding_window"] is not None
+        fields["layer_types"] = [
+            "full_attention" if one is None else "sliding_attention" for one in windows
+        ]
+    return dict(
         vocab_size=model.embedding.tokens.num_embeddings,
         hidden_size=attend.embed_dim,
         intermediate_size=forward.up_projection.out_features,
@@ -164,62 +156,64 @@ def _describe(model: LanguageModel) -> Any:
         hidden_act=name_of("model.blocks.0.feed_forward.activation", forward.activation),
         rms_norm_eps=norm.eps,
         tie_word_embeddings=model.output_projection is None,
-        rope_parameters=_rope_parameters(position),
-        attention_bias=attend.query_projection.bias is not None,
+        rope_parameters=rope_parameters(attend, position),
         attention_dropout=attend.dropout,
-        mlp_bias=forward.up_projection.bias is not None,
+        **fields,
         **NO_TOKENS,
     )
 
 
-def pairs(ours: LanguageModel, theirs: Any) -> Iterator[Pair]:
+def pairs(ours: nn.LanguageModel, theirs: Any) -> Iterator[Pair]:
     """All weights of ours with all of theirs."""
-    base: Any = theirs if type(theirs) is LlamaModel else theirs.model
-    blocks: Any = ours.blocks
-    assert ours.norm is not None
-    yield from same(ours.embedding.tokens, base.embed_tokens)
-    for block, layer in zip(blocks, base.layers, strict=True):
-        inner = layer.self_attn
-        yield from attention(
-            block.attention, inner.q_proj, inner.k_proj, inner.v_proj, inner.o_proj
-        )
-        yield from same(block.attention_norm, layer.input_layernorm)
-        yield from same(block.feed_forward.gate_projection, layer.mlp.gate_proj)
-        yield from same(block.feed_forward.up_projection, layer.mlp.up_proj)
-        yield from same(block.feed_forward.down_projection, layer.mlp.down_proj)
-        yield from same(block.feed_forward_norm, layer.post_attention_layernorm)
-    yield from same(ours.norm, base.norm)
-    if isinstance(ours.output_projection, nn.Linear):
-        yield from same(ours.output_projection, theirs.lm_head)
+    yield from table(ours, theirs.base_model, WEIGHTS)
+    if isinstance(ours.output_projection, torch.nn.Linear):
+        yield from table(ours, theirs, "output_projection lm_head")
 
 
-FAMILY = Family(
-    classes=(LlamaModel, LlamaForCausalLM),
-    reads=frozenset(
-        {
-            "attention_bias",
-            "attention_dropout",
-            "head_dim",
-            "hidden_act",
-            "hidden_size",
-            "intermediate_size",
-            "mlp_bias",
-            "num_attention_heads",
-            "num_hidden_layers",
-            "num_key_value_heads",
-            "rms_norm_eps",
-            "rope_parameters",
-        }
+def _has_norms(attend: Any) -> bool:
+    return getattr(attend, "query_norm", None) is not None
+
+
+def _has_biased_inputs(attend: Any) -> bool:
+    inputs, output = (getattr(attend, f"{n}_projection", None) for n in ("query", "output"))
+    return getattr(inputs, "bias", None) is not None and getattr(output, "bias", None) is None
+
+
+def _has_window(attend: Any) -> bool:
+    return isinstance(getattr(attend, "position", None), nn.WindowPositions)
+
+
+READS = """
+    attention_dropout head_dim hidden_act hidden_size intermediate_size num_attention_heads
+    num_hidden_layers num_key_value_heads rms_norm_eps rope_parameters
+"""
+WINDOWS = " layer_types sliding_window"
+Kind = tuple[Any, Any, Any, str, Callable[[Any], bool]]
+KINDS: tuple[Kind, ...] = (
+    (hf.Qwen3Config, hf.Qwen3Model, hf.Qwen3ForCausalLM, "attention_bias" + WINDOWS, _has_norms),
+    (hf.Qwen2Config, hf.Qwen2Model, hf.Qwen2ForCausalLM, WINDOWS, _has_biased_inputs),
+    (hf.MistralConfig, hf.MistralModel, hf.MistralForCausalLM, "sliding_window", _has_window),
+    (
+        hf.LlamaConfig,
+        hf.LlamaModel,
+        hf.LlamaForCausalLM,
+        "attention_bias mlp_bias",
+        lambda attend: True,
     ),
-    fixed={},
-    unused=frozenset(
-        {
-            "max_position_embeddings",  # read by kinds of RoPE that are refused
-            "pretraining_tp",  # no longer read
-        }
-    ),
-    build=build,
-    owns=owns,
-    export=export,
-    pairs=pairs,
+)
+FAMILIES = tuple(
+    Family(
+        config=config,
+        ours=nn.LanguageModel,
+        classes=(bare, causal),
+        reads=names(READS + fields),
+        # positions beyond the trained length and layers with windows are said by other fields
+        unused=names("max_position_embeddings max_window_layers use_sliding_window pretraining_tp"),
+        build=build,
+        owns=partial(owns, kind=kind),
+        describe=partial(describe, kind=config),
+        export=partial(export, kinds=(bare, causal)),
+        pairs=pairs,
+    )
+    for config, bare, causal, fields, kind in KINDS
 )

@@ -1,72 +1,74 @@
 """Marian: post-norm encoder-decoder, fixed sinusoids with all sines first, a bias of the logits."""
 
-import copy
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import nn
-from transformers import MarianConfig, MarianModel, MarianMTModel
+import transformers as hf
 
+from attn_course import nn
 from attn_course.functional.positions import sinusoidal_positions
 from attn_course.interop._config import (
     NO_TOKENS,
     Family,
     Pair,
     activation,
-    attention,
     check_layers,
     expect,
     first,
     name_of,
-    same,
-)
-from attn_course.nn import (
-    DecoderBlock,
-    EncoderBlock,
-    FeedForward,
-    LayerNorm,
-    MultiHeadAttention,
-    SinusoidalPositions,
-    TokenEmbedding,
-    Transformer,
-    TransformerDecoder,
-    TransformerEncoder,
+    names,
+    table,
 )
 
+WEIGHTS = """
+source_embedding.tokens                                               encoder.embed_tokens
+encoder.blocks.*.attention.{query,key,value,output}_projection        encoder.layers.*.self_attn.{q_proj,k_proj,v_proj,out_proj}
+encoder.blocks.*.attention_norm                                       encoder.layers.*.self_attn_layer_norm
+encoder.blocks.*.feed_forward.{up,down}_projection                    encoder.layers.*.{fc1,fc2}
+encoder.blocks.*.feed_forward_norm                                    encoder.layers.*.final_layer_norm
+decoder.blocks.*.self_attention.{query,key,value,output}_projection   decoder.layers.*.self_attn.{q_proj,k_proj,v_proj,out_proj}
+decoder.blocks.*.cross_attention.{query,key,value,output}_projection  decoder.layers.*.encoder_attn.{q_proj,k_proj,v_proj,out_proj}
+decoder.blocks.*.{self,cross}_attention_norm                          decoder.layers.*.{self,encoder}_attn_layer_norm
+decoder.blocks.*.feed_forward.{up,down}_projection                    decoder.layers.*.{fc1,fc2}
+decoder.blocks.*.feed_forward_norm                                    decoder.layers.*.final_layer_norm
+"""  # noqa: E501
 
-def build(theirs: Any) -> Transformer:
+
+def build(theirs: Any) -> nn.Transformer:
     """Our modules for a model of theirs."""
     config = theirs.config
-    base: Any = theirs if type(theirs) is MarianModel else theirs.model
+    base = theirs.base_model
     size, bend = config.d_model, activation("activation_function", config.activation_function)
     check_layers("encoder_layers", config.encoder_layers, base.encoder.layers)
     check_layers("decoder_layers", config.decoder_layers, base.decoder.layers)
     _check_sinusoids("encoder", base.encoder.embed_positions)
     _check_sinusoids("decoder", base.decoder.embed_positions)
 
-    def embedding(words: int) -> TokenEmbedding:
-        return TokenEmbedding(
+    def embedding(words: int) -> nn.TokenEmbedding:
+        return nn.TokenEmbedding(
             vocab_size=words,
             embed_dim=size,
-            position=SinusoidalPositions(
+            position=nn.SinusoidalPositions(
                 embed_dim=size, interleaved=False, max_length=config.max_position_embeddings
             ),
             scale=math.sqrt(size) if config.scale_embedding else 1.0,
             dropout=config.dropout,
         )
 
-    def attend(heads: int) -> MultiHeadAttention:
-        return MultiHeadAttention(embed_dim=size, num_heads=heads, dropout=config.attention_dropout)
+    def attend(heads: int) -> nn.MultiHeadAttention:
+        return nn.MultiHeadAttention(
+            embed_dim=size, num_heads=heads, dropout=config.attention_dropout
+        )
 
-    def forward(hidden: int) -> FeedForward:
-        return FeedForward(
+    def forward(hidden: int) -> nn.FeedForward:
+        return nn.FeedForward(
             embed_dim=size, hidden_dim=hidden, activation=bend, dropout=config.activation_dropout
         )
 
-    def norm() -> LayerNorm:
-        return LayerNorm(embed_dim=size)
+    def norm() -> nn.LayerNorm:
+        return nn.LayerNorm(embed_dim=size)
 
     source = embedding(base.encoder.embed_tokens.num_embeddings)
     target = source
@@ -79,17 +81,17 @@ def build(theirs: Any) -> Transformer:
             "config.share_encoder_decoder_embeddings: expected False where encoder and decoder "
             "do not use the shared table, got True"
         )
-    head: nn.Module | None = None
-    if type(theirs) is MarianModel:
-        head = nn.Identity()
+    head: torch.nn.Module | None = None
+    if type(theirs) is hf.MarianModel:
+        head = torch.nn.Identity()
     elif theirs.lm_head.weight is not base.decoder.embed_tokens.weight:
-        head = nn.Linear(size, theirs.lm_head.out_features, bias=False)
-    return Transformer(
+        head = torch.nn.Linear(size, theirs.lm_head.out_features, bias=False)
+    return nn.Transformer(
         source_embedding=source,
         target_embedding=target,
-        encoder=TransformerEncoder(
+        encoder=nn.TransformerEncoder(
             blocks=[
-                EncoderBlock(
+                nn.EncoderBlock(
                     attention=attend(config.encoder_attention_heads),
                     attention_norm=norm(),
                     feed_forward=forward(config.encoder_ffn_dim),
@@ -99,9 +101,9 @@ def build(theirs: Any) -> Transformer:
                 for _ in range(config.encoder_layers)
             ]
         ),
-        decoder=TransformerDecoder(
+        decoder=nn.TransformerDecoder(
             blocks=[
-                DecoderBlock(
+                nn.DecoderBlock(
                     self_attention=attend(config.decoder_attention_heads),
                     self_attention_norm=norm(),
                     cross_attention=attend(config.decoder_attention_heads),
@@ -114,7 +116,7 @@ def build(theirs: Any) -> Transformer:
             ]
         ),
         output_projection=head,
-        logits_bias=type(theirs) is MarianMTModel,
+        logits_bias=type(theirs) is hf.MarianMTModel,
     )
 
 
@@ -131,43 +133,41 @@ def _check_sinusoids(side: str, table: Any) -> None:
         )
 
 
-def owns(model: nn.Module) -> bool:
+def owns(model: torch.nn.Module) -> bool:
     """Whether our model is of this kind."""
-    return isinstance(model, Transformer) and isinstance(
-        model.source_embedding.position, SinusoidalPositions
+    return isinstance(model, nn.Transformer) and isinstance(
+        model.source_embedding.position, nn.SinusoidalPositions
     )
 
 
-def export(model: Transformer, config: Any) -> Any:
+def export(model: nn.Transformer, config: Any) -> Any:
     """Their model for ours, with any weights."""
-    if config is None:
-        config = _describe(model)
-    config = copy.deepcopy(expect("config", config, MarianConfig))
-    bare = isinstance(model.output_projection, nn.Identity)
-    return MarianModel(config) if bare else MarianMTModel(config)
+    bare = isinstance(model.output_projection, torch.nn.Identity)
+    return hf.MarianModel(config) if bare else hf.MarianMTModel(config)
 
 
-def _describe(model: Transformer) -> Any:
-    reader = first("model.encoder.blocks", model.encoder.blocks, EncoderBlock)
-    writer = first("model.decoder.blocks", model.decoder.blocks, DecoderBlock)
-    read = expect("model.encoder.blocks.0.attention", reader.attention, MultiHeadAttention)
+def describe(model: nn.Transformer) -> dict[str, Any]:
+    """Fields of the configuration."""
+    reader = first("model.encoder.blocks", model.encoder.blocks, nn.EncoderBlock)
+    writer = first("model.decoder.blocks", model.decoder.blocks, nn.DecoderBlock)
+    read = expect("model.encoder.blocks.0.attention", reader.attention, nn.MultiHeadAttention)
     write = expect(
-        "model.decoder.blocks.0.self_attention", writer.self_attention, MultiHeadAttention
+        "model.decoder.blocks.0.self_attention", writer.self_attention, nn.MultiHeadAttention
     )
-    wide = expect("model.encoder.blocks.0.feed_forward", reader.feed_forward, FeedForward)
-    wide_too = expect("model.decoder.blocks.0.feed_forward", writer.feed_forward, FeedForward)
+    wide = expect("model.encoder.blocks.0.feed_forward", reader.feed_forward, nn.FeedForward)
+    wide_too = expect("model.decoder.blocks.0.feed_forward", writer.feed_forward, nn.FeedForward)
     source, target = model.source_embedding, model.target_embedding
-    position = expect("model.source_embedding.position", source.position, SinusoidalPositions)
+    position = expect("model.source_embedding.position", source.position, nn.SinusoidalPositions)
     if position.max_length is None:
         raise ValueError(
             "model.source_embedding.position.max_length: expected the number of positions, "
             "as a configuration has one, got None"
         )
-    return MarianConfig(
+    return dict(
         vocab_size=source.tokens.num_embeddings,
         decoder_vocab_size=target.tokens.num_embeddings,
         share_encoder_decoder_embeddings=source is target,
-        tie_word_embeddings=not isinstance(model.output_projection, nn.Linear),
+        tie_word_embeddings=not isinstance(model.output_projection, torch.nn.Linear),
         max_position_embeddings=position.max_length,
         encoder_layers=len(model.encoder.blocks),
         encoder_ffn_dim=wide.up_projection.out_features,
@@ -187,70 +187,25 @@ def _describe(model: Transformer) -> Any:
     )
 
 
-def pairs(ours: Transformer, theirs: Any) -> Iterator[Pair]:
+def pairs(ours: nn.Transformer, theirs: Any) -> Iterator[Pair]:
     """All weights of ours with all of theirs."""
-    base: Any = theirs if type(theirs) is MarianModel else theirs.model
-    readers: Any = ours.encoder.blocks
-    writers: Any = ours.decoder.blocks
-    yield from same(ours.source_embedding.tokens, base.encoder.embed_tokens)
+    yield from table(ours, theirs.base_model, WEIGHTS)
     if ours.target_embedding is not ours.source_embedding:
-        yield from same(ours.target_embedding.tokens, base.decoder.embed_tokens)
-    for block, layer in zip(readers, base.encoder.layers, strict=True):
-        yield from _attention(block.attention, layer.self_attn)
-        yield from same(block.attention_norm, layer.self_attn_layer_norm)
-        yield from _forward(block, layer)
-    for block, layer in zip(writers, base.decoder.layers, strict=True):
-        yield from _attention(block.self_attention, layer.self_attn)
-        yield from same(block.self_attention_norm, layer.self_attn_layer_norm)
-        yield from _attention(block.cross_attention, layer.encoder_attn)
-        yield from same(block.cross_attention_norm, layer.encoder_attn_layer_norm)
-        yield from _forward(block, layer)
-    if isinstance(ours.output_projection, nn.Linear):
-        yield from same(ours.output_projection, theirs.lm_head)
-    if ours.logits_bias is not None:
-        yield Pair(ours.logits_bias, theirs.final_logits_bias, lambda bias: bias[0])
-
-
-def _attention(ours: Any, theirs: Any) -> Iterator[Pair]:
-    return attention(ours, theirs.q_proj, theirs.k_proj, theirs.v_proj, theirs.out_proj)
-
-
-def _forward(ours: Any, theirs: Any) -> Iterator[Pair]:
-    yield from same(ours.feed_forward.up_projection, theirs.fc1)
-    yield from same(ours.feed_forward.down_projection, theirs.fc2)
-    yield from same(ours.feed_forward_norm, theirs.final_layer_norm)
+        yield from table(ours, theirs.base_model, "target_embedding.tokens decoder.embed_tokens")
+    if isinstance(ours.output_projection, torch.nn.Linear):
+        yield from table(ours, theirs, "output_projection lm_head")
+    yield from table(ours, theirs, "logits_bias final_logits_bias row", row=lambda bias: bias[0])
 
 
 FAMILY = Family(
-    classes=(MarianModel, MarianMTModel),
-    reads=frozenset(
-        {
-            "activation_dropout",
-            "activation_function",
-            "attention_dropout",
-            "d_model",
-            "decoder_attention_heads",
-            "decoder_ffn_dim",
-            "decoder_layers",
-            "dropout",
-            "encoder_attention_heads",
-            "encoder_ffn_dim",
-            "encoder_layers",
-            "max_position_embeddings",
-            "scale_embedding",
-            "share_encoder_decoder_embeddings",
-        }
-    ),
+    *(hf.MarianConfig, nn.Transformer, (hf.MarianModel, hf.MarianMTModel)),
+    *(build, owns, describe, export, pairs),
+    reads=names("""
+        activation_dropout activation_function attention_dropout d_model decoder_attention_heads
+        decoder_ffn_dim decoder_layers dropout encoder_attention_heads encoder_ffn_dim
+        encoder_layers max_position_embeddings scale_embedding share_encoder_decoder_embeddings
+    """),
     fixed={"is_decoder": False, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0},
-    unused=frozenset(
-        {
-            "decoder_vocab_size",  # the table itself is asked
-            "init_std",
-        }
-    ),
-    build=build,
-    owns=owns,
-    export=export,
-    pairs=pairs,
+    unused=names("decoder_vocab_size init_std"),  # the table itself is asked
     derived=("embed_positions.weight",),
 )

@@ -1,13 +1,14 @@
 """Reformer: reversible layers, each with attention by hashing or in chunks of neighbours."""
 
-import copy
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from torch import Tensor, nn
-from transformers import ReformerConfig, ReformerModel
+import torch
+import transformers as hf
+from torch import Tensor
 
+from attn_course import nn
 from attn_course.interop._config import (
     NO_TOKENS,
     Family,
@@ -16,28 +17,29 @@ from attn_course.interop._config import (
     check_layers,
     expect,
     name_of,
-    same,
-)
-from attn_course.nn import (
-    AxialPositions,
-    ChunkSelfAttention,
-    EncoderModel,
-    FeedForward,
-    LayerNorm,
-    LearnedPositions,
-    LSHSelfAttention,
-    ReformerEncoder,
-    ReversibleBlock,
-    TokenEmbedding,
+    names,
+    table,
 )
 
+WEIGHTS = """
+embedding.tokens                                             embeddings.word_embeddings
+embedding.position.{rows,columns}                            embeddings.position_embeddings.weights.{0,1}  {axis1,axis0}
+embedding.position.weight                                    embeddings.position_embeddings.embedding.weight
+encoder.blocks.*.attention.{query_key,query,key,value}_projection  encoder.layers.*.attention.self_attention.{query_key,query,key,value}
+encoder.blocks.*.attention.output_projection                 encoder.layers.*.attention.output.dense
+encoder.blocks.*.attention_norm                              encoder.layers.*.attention.layer_norm
+encoder.blocks.*.feed_forward_norm                           encoder.layers.*.feed_forward.layer_norm
+encoder.blocks.*.feed_forward.{up,down}_projection           encoder.layers.*.feed_forward.{dense,output}.dense
+encoder.norm                                                 encoder.layer_norm
+"""  # noqa: E501
 
-def build(theirs: Any) -> EncoderModel:
+
+def build(theirs: Any) -> nn.EncoderModel:
     """Our modules for a model of theirs."""
     config = theirs.config
     check_layers("attn_layers", len(config.attn_layers), theirs.encoder.layers)
     size, dropout = config.hidden_size, config.hidden_dropout_prob
-    norm = partial(LayerNorm, embed_dim=size, eps=config.layer_norm_eps)
+    norm = partial(nn.LayerNorm, embed_dim=size, eps=config.layer_norm_eps)
     heads: dict[str, Any] = {
         "embed_dim": size,
         "num_heads": config.num_attention_heads,
@@ -50,16 +52,16 @@ def build(theirs: Any) -> EncoderModel:
             "length of its text, got None"
         )
 
-    def attention(kind: str) -> nn.Module:
+    def attention(kind: str) -> torch.nn.Module:
         if kind == "local":
-            return ChunkSelfAttention(
+            return nn.ChunkSelfAttention(
                 **heads,
                 chunk_size=config.local_attn_chunk_length,
                 chunks_before=config.local_num_chunks_before,
                 chunks_after=config.local_num_chunks_after,
                 dropout=config.local_attention_probs_dropout_prob,
             )
-        return LSHSelfAttention(
+        return nn.LSHSelfAttention(
             **heads,
             chunk_size=config.lsh_attn_chunk_length,
             n_buckets=config.num_buckets,
@@ -72,10 +74,10 @@ def build(theirs: Any) -> EncoderModel:
         )
 
     blocks = [
-        ReversibleBlock(
+        nn.ReversibleBlock(
             attention=attention(kind),
             attention_norm=norm(),
-            feed_forward=FeedForward(
+            feed_forward=nn.FeedForward(
                 embed_dim=size,
                 hidden_dim=config.feed_forward_size,
                 activation=activation("hidden_act", config.hidden_act),
@@ -86,58 +88,58 @@ def build(theirs: Any) -> EncoderModel:
         )
         for kind in config.attn_layers
     ]
-    position: nn.Module
+    position: torch.nn.Module
     if config.axial_pos_embds:
-        position = AxialPositions(shape=config.axial_pos_shape, dims=config.axial_pos_embds_dim)
+        position = nn.AxialPositions(shape=config.axial_pos_shape, dims=config.axial_pos_embds_dim)
     else:
-        position = LearnedPositions(max_length=config.max_position_embeddings, embed_dim=size)
-    return EncoderModel(
-        embedding=TokenEmbedding(
+        position = nn.LearnedPositions(max_length=config.max_position_embeddings, embed_dim=size)
+    return nn.EncoderModel(
+        embedding=nn.TokenEmbedding(
             vocab_size=config.vocab_size, embed_dim=size, position=position, dropout=dropout
         ),
-        encoder=ReformerEncoder(
+        encoder=nn.ReformerEncoder(
             blocks=blocks,
-            norm=LayerNorm(embed_dim=2 * size, eps=config.layer_norm_eps),
+            norm=nn.LayerNorm(embed_dim=2 * size, eps=config.layer_norm_eps),
             dropout=dropout,
         ),
     )
 
 
-def owns(model: nn.Module) -> bool:
+def owns(model: torch.nn.Module) -> bool:
     """Whether our model is of this kind."""
-    return isinstance(model, EncoderModel) and isinstance(model.encoder, ReformerEncoder)
+    return isinstance(model, nn.EncoderModel) and isinstance(model.encoder, nn.ReformerEncoder)
 
 
-def export(model: EncoderModel, config: Any) -> Any:
+def export(model: nn.EncoderModel, config: Any) -> Any:
     """Their model for ours, with any weights."""
     if model.head is not None or model.pooler is not None:
         raise ValueError("model.head, model.pooler: expected None, as ReformerModel has neither")
-    config = _describe(model) if config is None else config
-    return ReformerModel(copy.deepcopy(expect("config", config, ReformerConfig)))
+    return hf.ReformerModel(config)
 
 
-def _describe(model: EncoderModel) -> Any:
-    encoder = expect("model.encoder", model.encoder, ReformerEncoder)
+def describe(model: nn.EncoderModel) -> dict[str, Any]:
+    """Fields of the configuration."""
+    encoder = expect("model.encoder", model.encoder, nn.ReformerEncoder)
     blocks = [
-        expect(f"model.encoder.sequence.blocks.{i}", b, ReversibleBlock)
+        expect(f"model.encoder.sequence.blocks.{i}", b, nn.ReversibleBlock)
         for i, b in enumerate(encoder.blocks)
     ]
     layers: list[Any] = [block.attention for block in blocks]
     for number, layer in enumerate(layers):
-        if not isinstance(layer, LSHSelfAttention | ChunkSelfAttention):
+        if not isinstance(layer, nn.LSHSelfAttention | nn.ChunkSelfAttention):
             raise ValueError(
                 f"model.encoder.sequence.blocks.{number}.attention: expected LSHSelfAttention or "
                 f"ChunkSelfAttention, got {type(layer).__name__}"
             )
-    hashed = next((a for a in layers if isinstance(a, LSHSelfAttention)), None)
-    local = next((a for a in layers if isinstance(a, ChunkSelfAttention)), None)
+    hashed = next((a for a in layers if isinstance(a, nn.LSHSelfAttention)), None)
+    local = next((a for a in layers if isinstance(a, nn.ChunkSelfAttention)), None)
     forward = expect(
-        "model.encoder.sequence.blocks.0.feed_forward", blocks[0].feed_forward, FeedForward
+        "model.encoder.sequence.blocks.0.feed_forward", blocks[0].feed_forward, nn.FeedForward
     )
-    norm = expect("model.encoder.norm", encoder.norm, LayerNorm)
+    norm = expect("model.encoder.norm", encoder.norm, nn.LayerNorm)
     position = model.embedding.position
-    fields: dict[str, Any] = {"axial_pos_embds": isinstance(position, AxialPositions)}
-    if isinstance(position, AxialPositions):
+    fields: dict[str, Any] = {"axial_pos_embds": isinstance(position, nn.AxialPositions)}
+    if isinstance(position, nn.AxialPositions):
         shape = position.rows.shape[0], position.columns.shape[0]
         fields |= {
             "axial_pos_shape": shape,
@@ -145,7 +147,7 @@ def _describe(model: EncoderModel) -> Any:
             "max_position_embeddings": shape[0] * shape[1],
         }
     else:
-        table = expect("model.embedding.position", position, LearnedPositions)
+        table = expect("model.embedding.position", position, nn.LearnedPositions)
         fields["max_position_embeddings"] = table.weight.shape[0]
     if hashed is not None:
         buckets = hashed.n_buckets
@@ -166,8 +168,8 @@ def _describe(model: EncoderModel) -> Any:
             "local_attention_probs_dropout_prob": local.dropout,
         }
     # a reader of the configuration needs a token to fill up with
-    return ReformerConfig(
-        attn_layers=["lsh" if isinstance(a, LSHSelfAttention) else "local" for a in layers],
+    return dict(
+        attn_layers=["lsh" if isinstance(a, nn.LSHSelfAttention) else "local" for a in layers],
         vocab_size=model.embedding.tokens.num_embeddings,
         hidden_size=model.embedding.tokens.embedding_dim,
         num_attention_heads=layers[0].num_heads,
@@ -184,33 +186,10 @@ def _describe(model: EncoderModel) -> Any:
     )
 
 
-def pairs(ours: EncoderModel, theirs: Any) -> Iterator[Pair]:
+def pairs(ours: nn.EncoderModel, theirs: Any) -> Iterator[Pair]:
     """All weights of ours with all of theirs."""
-    words, position = theirs.embeddings, ours.embedding.position
-    yield from same(ours.embedding.tokens, words.word_embeddings)
-    if isinstance(position, AxialPositions):
-        rows, columns = words.position_embeddings.weights
-        yield Pair(position.rows, rows, partial(_without_axis, axis=1))
-        yield Pair(position.columns, columns, partial(_without_axis, axis=0))
-    else:
-        assert isinstance(position, LearnedPositions)
-        yield Pair(position.weight, words.position_embeddings.embedding.weight)
-    assert isinstance(ours.encoder, ReformerEncoder)
-    block: Any
-    for block, layer in zip(ours.encoder.blocks, theirs.encoder.layers, strict=True):
-        inner, part = layer.attention.self_attention, block.attention
-        if isinstance(part, LSHSelfAttention):
-            yield from same(part.query_key_projection, inner.query_key)
-        else:
-            yield from same(part.query_projection, inner.query)
-            yield from same(part.key_projection, inner.key)
-        yield from same(part.value_projection, inner.value)
-        yield from same(part.output_projection, layer.attention.output.dense)
-        yield from same(block.attention_norm, layer.attention.layer_norm)
-        yield from same(block.feed_forward_norm, layer.feed_forward.layer_norm)
-        yield from same(block.feed_forward.up_projection, layer.feed_forward.dense.dense)
-        yield from same(block.feed_forward.down_projection, layer.feed_forward.output.dense)
-    yield from same(ours.encoder.norm, theirs.encoder.layer_norm)
+    axis = {"axis0": partial(_without_axis, axis=0), "axis1": partial(_without_axis, axis=1)}
+    return table(ours, theirs, WEIGHTS, **axis)
 
 
 def _without_axis(table: Tensor, axis: int) -> Tensor:
@@ -218,42 +197,16 @@ def _without_axis(table: Tensor, axis: int) -> Tensor:
 
 
 FAMILY = Family(
-    classes=(ReformerModel,),
-    reads=frozenset(
-        {
-            "attention_head_size",
-            "attn_layers",
-            "axial_pos_embds",
-            "axial_pos_embds_dim",
-            "axial_pos_shape",
-            "feed_forward_size",
-            "hash_seed",
-            "hidden_act",
-            "hidden_dropout_prob",
-            "hidden_size",
-            "is_decoder",
-            "layer_norm_eps",
-            "local_attention_probs_dropout_prob",
-            "local_attn_chunk_length",
-            "local_num_chunks_after",
-            "local_num_chunks_before",
-            "lsh_attention_probs_dropout_prob",
-            "lsh_attn_chunk_length",
-            "lsh_num_chunks_after",
-            "lsh_num_chunks_before",
-            "max_position_embeddings",
-            "num_attention_heads",
-            "num_buckets",
-            "num_hashes",
-        }
-    ),
-    fixed={},
+    *(hf.ReformerConfig, nn.EncoderModel, (hf.ReformerModel,)),
+    *(build, owns, describe, export, pairs),
+    reads=names("""
+        attention_head_size attn_layers axial_pos_embds axial_pos_embds_dim axial_pos_shape
+        feed_forward_size hash_seed hidden_act hidden_dropout_prob hidden_size is_decoder
+        layer_norm_eps local_attention_probs_dropout_prob local_attn_chunk_length
+        local_num_chunks_after local_num_chunks_before lsh_attention_probs_dropout_prob
+        lsh_attn_chunk_length lsh_num_chunks_after lsh_num_chunks_before max_position_embeddings
+        num_attention_heads num_buckets num_hashes
+    """),
     # the number of layers is that of attn_layers; the others are of heads and initial weights
-    unused=frozenset(
-        {"axial_norm_std", "chunk_size_lm_head", "classifier_dropout", "num_hidden_layers"}
-    ),
-    build=build,
-    owns=owns,
-    export=export,
-    pairs=pairs,
+    unused=names("axial_norm_std chunk_size_lm_head classifier_dropout num_hidden_layers"),
 )

@@ -346,8 +346,8 @@ def causal_linear_attention(
     .. math:: o_i = \frac{\phi(q_i)^\top S_i}{\phi(q_i) \cdot z_i}, \qquad
        S_i = \sum_{j \le i} \phi(k_j) v_j^\top, \quad z_i = \sum_{j \le i} \phi(k_j)
 
-    Katharopoulos et al. (2020); as ``functional.linear_attention`` with ``is_causal``. Without a
-    mask two matrix products do, and no kernel is needed.
+    Katharopoulos et al. (2020); as ``functional.linear_attention`` with ``is_causal``, but of
+    features. Without a mask two matrix products do, and no kernel is needed.
 
     Args:
         query: ``(B, H, L, F)``, features of the queries, F at most 256; float16, bfloat16 or

@@ -1,25 +1,17 @@
 """Modules: parameters around the functions of :mod:`attn_course.functional`."""
 
-from attn_course.nn.attention import Attention, AttentionMemory
+from attn_course._calls import explained
+from attn_course.nn.attention import Attention
 from attn_course.nn.attention_seq2seq import (
     AttentionEncoderDecoder,
     BahdanauDecoder,
-    BahdanauState,
     BidirectionalEncoder,
 )
 from attn_course.nn.big_bird import BigBirdSelfAttention
 from attn_course.nn.block import DecoderBlock, EncoderBlock
-from attn_course.nn.cache import CrossCache, DecoderCache, KVCache, ModelCache, SlidingCache
-from attn_course.nn.capture import (
-    Captured,
-    at_positions,
-    capture,
-    patched,
-    without_heads,
-)
-from attn_course.nn.delta_rule import (
-    DeltaRuleAttention,
-)
+from attn_course.nn.cache import CrossCache, KVCache, SlidingCache
+from attn_course.nn.capture import at_positions, capture, patched, without_heads
+from attn_course.nn.delta_rule import DeltaRuleAttention
 from attn_course.nn.embeddings import TokenEmbedding
 from attn_course.nn.encoder_model import EncoderModel, MaskedWordHead, Pooler, bert_like
 from attn_course.nn.feed_forward import FeedForward, GatedFeedForward
@@ -27,18 +19,14 @@ from attn_course.nn.language_model import (
     LanguageModel,
     decoder_only,
     gpt2_like,
-    init_residual,
     llama_like,
 )
 from attn_course.nn.latent import MultiHeadLatentAttention
-from attn_course.nn.linformer import (
-    LengthProjection,
-    LinformerAttention,
-)
+from attn_course.nn.linformer import LinformerAttention
 from attn_course.nn.local_window import LocalM, LocalP
 from attn_course.nn.longformer import LongformerSelfAttention
 from attn_course.nn.low_rank import LowRankLinear
-from attn_course.nn.luong_decoder import LuongDecoder, LuongState
+from attn_course.nn.luong_decoder import LuongDecoder
 from attn_course.nn.memory import MemoryNetwork
 from attn_course.nn.multihead import MultiHeadAttention
 from attn_course.nn.norms import LayerNorm, RMSNorm
@@ -49,7 +37,7 @@ from attn_course.nn.positions import (
     RotaryPositions,
     SinusoidalPositions,
 )
-from attn_course.nn.recurrent import Cell, GRUCell, LSTMCell, Recurrent, RNNCell, hidden_of
+from attn_course.nn.recurrent import GRUCell, LSTMCell, Recurrent, RNNCell
 from attn_course.nn.reformer import (
     AxialPositions,
     ChunkSelfAttention,
@@ -58,22 +46,8 @@ from attn_course.nn.reformer import (
     ReversibleBlock,
     ReversibleSequence,
 )
-from attn_course.nn.residual_network import (
-    PreActivationBlock,
-    ResidualNetwork,
-    StandardizedConv2d,
-)
+from attn_course.nn.residual_network import ResidualNetwork
 from attn_course.nn.scores import (
-    SCORES,
-    AdditiveScore,
-    ConcatScore,
-    CosineScore,
-    DotScore,
-    GeneralScore,
-    LocationScore,
-    ScaledDotScore,
-    Score,
-    TwoStepScore,
     make_score,
 )
 from attn_course.nn.seq2seq import Decoder, Encoder, EncoderDecoder
@@ -84,40 +58,27 @@ from attn_course.nn.transformer import (
     vaswani_like,
 )
 from attn_course.nn.vision import (
-    VIT_SIZES,
     LearnedGridPositions,
     PatchEmbedding,
-    ShiftPositions,
-    SinusoidalGridPositions,
     VisionTransformer,
     attention_from_convolution,
     vit_like,
 )
+from attn_course.nn.window import WindowPositions
 
 __all__ = [
-    "SCORES",
-    "VIT_SIZES",
-    "AdditiveScore",
     "AlibiPositions",
     "Attention",
     "AttentionEncoderDecoder",
-    "AttentionMemory",
     "AxialPositions",
     "BahdanauDecoder",
-    "BahdanauState",
     "BidirectionalEncoder",
     "BigBirdSelfAttention",
-    "Captured",
-    "Cell",
     "ChunkSelfAttention",
-    "ConcatScore",
-    "CosineScore",
     "CrossCache",
     "Decoder",
     "DecoderBlock",
-    "DecoderCache",
     "DeltaRuleAttention",
-    "DotScore",
     "Encoder",
     "EncoderBlock",
     "EncoderDecoder",
@@ -125,7 +86,6 @@ __all__ = [
     "FeedForward",
     "GRUCell",
     "GatedFeedForward",
-    "GeneralScore",
     "KVCache",
     "LSHSelfAttention",
     "LSTMCell",
@@ -133,23 +93,18 @@ __all__ = [
     "LayerNorm",
     "LearnedGridPositions",
     "LearnedPositions",
-    "LengthProjection",
     "LinformerAttention",
     "LocalM",
     "LocalP",
-    "LocationScore",
     "LongformerSelfAttention",
     "LowRankLinear",
     "LuongDecoder",
-    "LuongState",
     "MaskedWordHead",
     "MemoryNetwork",
-    "ModelCache",
     "MultiHeadAttention",
     "MultiHeadLatentAttention",
     "PatchEmbedding",
     "Pooler",
-    "PreActivationBlock",
     "RMSNorm",
     "RNNCell",
     "Recurrent",
@@ -159,27 +114,20 @@ __all__ = [
     "ReversibleBlock",
     "ReversibleSequence",
     "RotaryPositions",
-    "ScaledDotScore",
-    "Score",
-    "ShiftPositions",
-    "SinusoidalGridPositions",
     "SinusoidalPositions",
     "SlidingCache",
-    "StandardizedConv2d",
     "TokenEmbedding",
     "Transformer",
     "TransformerDecoder",
     "TransformerEncoder",
-    "TwoStepScore",
     "VisionTransformer",
+    "WindowPositions",
     "at_positions",
     "attention_from_convolution",
     "bert_like",
     "capture",
     "decoder_only",
     "gpt2_like",
-    "hidden_of",
-    "init_residual",
     "llama_like",
     "make_score",
     "patched",
@@ -187,3 +135,7 @@ __all__ = [
     "vit_like",
     "without_heads",
 ]
+
+for _name in __all__:
+    if isinstance(_class := globals()[_name], type) and not getattr(_class, "_is_protocol", False):
+        explained(_class)

@@ -7,20 +7,20 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from attn_course._checks import check_axes, check_device
-from attn_course.functional.attention import attention, without_padding
+from attn_course._checks import check_axes, check_device, without_padding
+from attn_course.functional.attention import attention
 from attn_course.functional.softmax import masked_softmax
-from attn_course.nn.parameters import check_callable
+from attn_course.nn.parameters import check_callable, check_weight_dtype
 from attn_course.nn.scores import ScaledDotScore
 
 
 class AttentionMemory(NamedTuple):
-    """What is attended to, made once per sentence: batch on axis 0 throughout.
+    """Keys and values of a sentence, made once: batch on axis 0 throughout.
 
     Attributes:
-        keys: Keys as the score's ``prepare`` left them.
-        values: What is mixed.
-        mask: True = a place that counts.
+        keys: Keys, after the score's ``prepare``.
+        values: The values.
+        mask: True = a real position.
     """
 
     keys: Float[Tensor, "B S Ep"]
@@ -33,8 +33,8 @@ class Attention(nn.Module):
 
     .. math:: w = \mathrm{normalize}(\mathrm{score}(W_Q q, W_K k)), \qquad o = \sum_s w_s W_V v_s
 
-    A projection that is not given is not there: without all three, and with keys that serve as
-    values, this is the attention of Bahdanau et al. (2015) and Luong et al. (2015).
+    A projection that is not given is left out: without all three, and with the keys as values,
+    this is the attention of Bahdanau et al. (2015) and Luong et al. (2015).
 
     Args:
         score: Module that maps query and key to scores; scaled dot product if none is given.
@@ -44,7 +44,14 @@ class Attention(nn.Module):
         normalize: Maps scores and mask to weights; None takes the scores themselves.
 
     Raises:
-        ValueError: If an argument is something that cannot be called, such as the name of a score.
+        ValueError: If an argument cannot be called, such as the name of a score.
+
+    Example:
+        >>> from attn_course.nn.scores import GeneralScore
+        >>> attention = Attention(score=GeneralScore(query_size=3, key_size=4))
+        >>> output, weights = attention(torch.randn(1, 2, 3), torch.randn(1, 5, 4))
+        >>> output.shape, weights.shape
+        (torch.Size([1, 2, 4]), torch.Size([1, 2, 5]))
     """
 
     def __init__(
@@ -78,20 +85,19 @@ class Attention(nn.Module):
         value: Float[Tensor, "*#B S Dv"] | None = None,
         attn_mask: Bool[Tensor, "..."] | None = None,
     ) -> tuple[Float[Tensor, "*#B L Ev"], Float[Tensor, "*#B L S"]]:
-        """Output and weights.
+        """Output and weights; arguments as of :func:`attn_course.functional.attention`.
 
-        Args:
-            query: What is looked for.
-            key: What it is compared with.
-            value: What is mixed; the keys, before their projection, if none are given.
-            attn_mask: True = may attend; broadcasts to the scores.
+        The values are the keys, before their projection, if not given.
 
         Raises:
             ValueError: If shapes do not fit, or the mask is not boolean.
         """
         value = key if value is None else value
-        if attn_mask is not None:  # before the projections: their gradients must not see padding
+        if attn_mask is not None:  # before the projections, whose gradients would get the padding
             key, value = (without_padding(rows, attn_mask) for rows in (key, value))
+        check_weight_dtype("query", query, self.query_projection)
+        check_weight_dtype("key", key, self.key_projection)
+        check_weight_dtype("value", value, self.value_projection)
         query = query if self.query_projection is None else self.query_projection(query)
         key = key if self.key_projection is None else self.key_projection(key)
         value = value if self.value_projection is None else self.value_projection(value)
@@ -104,14 +110,14 @@ class Attention(nn.Module):
     ) -> AttentionMemory:
         """Keys and values of a sentence, both made from its annotations, ready for :meth:`attend`.
 
-        The score must have the methods of :class:`attn_course.nn.Score`.
+        The score must have the methods of :class:`attn_course.nn.scores.Score`.
 
         Args:
-            annotations: One vector per place.
-            mask: True = a place that counts. What stands at the others does not matter.
+            annotations: One vector per position.
+            mask: True = a real position; the vectors at the others do not matter.
 
         Raises:
-            ValueError: If the mask is not boolean with one entry per place.
+            ValueError: If the mask is not boolean with one element per position.
         """
         check_axes("annotations", annotations, "B S D")
         check_device("mask", mask, annotations)
@@ -132,7 +138,7 @@ class Attention(nn.Module):
         *,
         weigh: Callable[..., Tensor] | None = None,
     ) -> tuple[Float[Tensor, "B L Ev"], Float[Tensor, "B L S"]]:
-        """What :meth:`forward` gives, with the keys' part of the work done before.
+        """Output and weights as of :meth:`forward`, from keys that were prepared before.
 
         Args:
             query: One or several queries per row.

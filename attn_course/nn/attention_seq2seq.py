@@ -6,38 +6,38 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attn_course._checks import check_axes, check_ids
+from attn_course._checks import check_at_least, check_axes, check_ids
 from attn_course.masks import padding_mask
 from attn_course.nn.attention import Attention, AttentionMemory
 from attn_course.nn.decoder_steps import embed_target, read_source
-from attn_course.nn.parameters import SCORE, check_callable, check_positive
+from attn_course.nn.parameters import SCORE, check_callable
 from attn_course.nn.recurrent import GRUCell, Recurrent, hidden_of, state_from
 from attn_course.nn.scores import AdditiveScore
 from attn_course.nn.seq2seq import CellFactory
 
 
 class BidirectionalEncoder(nn.Module):
-    r"""Read the source in both directions: one annotation per word, which knows what is around it.
+    r"""Read the source in both directions: one annotation per word, from the words on both sides.
 
     .. math:: h_j = [\overrightarrow h_j; \overleftarrow h_j]
 
     Bahdanau, Cho and Bengio (2015), section 3.2 and appendix A.2.1.
 
-    Args:
-        vocab_size: Number of source ids.
-        embed_dim: Size of an embedding, shared by both directions.
-        hidden_size: Size :math:`H` of each direction; an annotation has twice that.
-        cell: Class of the cells, called as ``cell(input_size=..., hidden_size=...)``.
+    Arguments as of :class:`Encoder`; ``hidden_size`` is that of each direction, half of an
+    annotation's.
 
-    Raises:
-        ValueError: If a size is below 1.
+    Example:
+        >>> encoder = BidirectionalEncoder(vocab_size=11, embed_dim=4, hidden_size=3)
+        >>> annotations, summary = encoder(torch.randint(11, (2, 7)))
+        >>> annotations.shape, summary.shape
+        (torch.Size([2, 7, 6]), torch.Size([2, 3]))
     """
 
     def __init__(
         self, *, vocab_size: int, embed_dim: int, hidden_size: int, cell: CellFactory = GRUCell
     ) -> None:
         super().__init__()
-        check_positive(vocab_size=vocab_size, embed_dim=embed_dim, hidden_size=hidden_size)
+        check_at_least(1, vocab_size=vocab_size, embed_dim=embed_dim, hidden_size=hidden_size)
         self.hidden_size = hidden_size
         self.embedding = nn.Embedding(vocab_size, embed_dim)
         self.forwards = Recurrent(cell=cell(input_size=embed_dim, hidden_size=hidden_size))
@@ -48,14 +48,7 @@ class BidirectionalEncoder(nn.Module):
     def forward(
         self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None
     ) -> tuple[Float[Tensor, "B S C"], Float[Tensor, "B H"]]:
-        r"""Annotations, 0 at padding, and the summary :math:`\overleftarrow h_1`.
-
-        The summary is the backward state at the first word, which has read the whole sentence;
-        from it the paper starts its decoder (appendix A.2.2).
-
-        Args:
-            source: Padded ids.
-            source_lengths: How many ids of each row count; all, if none are given.
+        r"""Annotations, 0 at padding, and the summary :math:`\overleftarrow h_1` (appendix A.2.2).
 
         Raises:
             ValueError: If an id or a length is out of range, or the source is empty.
@@ -69,12 +62,12 @@ class BidirectionalEncoder(nn.Module):
 
 
 class BahdanauState(NamedTuple):
-    """Where a :class:`BahdanauDecoder` stands; batch on axis 0 throughout.
+    """State of a :class:`BahdanauDecoder`; batch on axis 0 throughout.
 
     Attributes:
         recurrent: State of the cell.
         memory: The prepared source.
-        alignment: Weights of the step that led here; 0 before the first.
+        alignment: Weights of the last step; 0 before the first.
     """
 
     recurrent: Any
@@ -83,7 +76,7 @@ class BahdanauState(NamedTuple):
 
 
 class BahdanauDecoder(nn.Module):
-    r"""Look first, then move: the previous state asks, the answer enters the next state.
+    r"""Attention first, then recurrence: the previous state is the query, the context an input.
 
     .. math::
        \alpha_i &= \mathrm{softmax}_j\, a(s_{i-1}, h_j) \\
@@ -93,7 +86,7 @@ class BahdanauDecoder(nn.Module):
 
     Bahdanau, Cho and Bengio (2015), equations 4 to 6 and appendix A.2.2, with
     :math:`s_0 = \tanh(W_s \overleftarrow h_1 + b_s)`. Differs from the paper: the output is one
-    linear layer in place of the maxout layer, and sees :math:`s_i` as in equation 4, where the
+    linear layer in place of the maxout layer, and takes :math:`s_i` as in equation 4, where the
     appendix writes :math:`s_{i-1}`; :math:`s_0` and the alignment model have biases; and the GRU
     resets after the product, as torch's does (:func:`attn_course.functional.gru_cell`).
 
@@ -103,12 +96,23 @@ class BahdanauDecoder(nn.Module):
         context_size: Size of an annotation, which is that of the context vector.
         summary_size: Size of the encoder's summary, from which the first state is made.
         hidden_size: Size of the decoder's state.
-        score: The alignment model :math:`a`, with the methods of :class:`attn_course.nn.Score`;
-            :class:`attn_course.nn.AdditiveScore` with ``hidden_size`` units, if ``None``.
+        score: The alignment model :math:`a`, with the methods of
+            :class:`attn_course.nn.scores.Score`; additive, with
+            ``hidden_size`` units, if ``None``.
         cell: Class of the cell, called as ``cell(input_size=..., hidden_size=...)``.
 
     Raises:
         ValueError: If a size is below 1, or ``score`` is no such module.
+
+    Example:
+        >>> decoder = BahdanauDecoder(
+        ...     vocab_size=13, embed_dim=4, context_size=6, summary_size=3, hidden_size=5
+        ... )
+        >>> mask = torch.ones(1, 7, dtype=torch.bool)
+        >>> state = decoder.init_state(torch.randn(1, 7, 6), torch.randn(1, 3), mask)
+        >>> logits, weights, state = decoder(torch.randint(13, (1, 4)), state)
+        >>> logits.shape, weights.shape
+        (torch.Size([1, 4, 13]), torch.Size([1, 4, 7]))
     """
 
     def __init__(
@@ -123,7 +127,8 @@ class BahdanauDecoder(nn.Module):
         cell: CellFactory = GRUCell,
     ) -> None:
         super().__init__()
-        check_positive(
+        check_at_least(
+            1,
             vocab_size=vocab_size,
             embed_dim=embed_dim,
             context_size=context_size,
@@ -152,7 +157,7 @@ class BahdanauDecoder(nn.Module):
 
         Raises:
             ValueError: If annotations or summary have another size than the decoder expects, the
-                numbers of rows differ, or the mask is not boolean with one entry per place.
+                numbers of rows differ, or the mask is not boolean with one element per position.
         """
         hidden, memory, alignment = read_source(self, annotations, summary, source_mask)
         return BahdanauState(state_from(self.cell, hidden), memory, alignment)
@@ -162,10 +167,8 @@ class BahdanauDecoder(nn.Module):
     ) -> tuple[Float[Tensor, "B L V"], Float[Tensor, "B L S"], BahdanauState]:
         """Logits and weights for every position of a known target, and the state at its end.
 
-        Args:
-            target_in: The target, shifted right, starting with ``BOS``. Logits and weights at
-                ``t`` depend on the positions up to ``t`` only.
-            state: From :meth:`init_state`, or from an earlier call.
+        The target is shifted right, starting with ``BOS``: logits and weights at ``t`` depend on
+        the positions up to ``t`` only. The state is from :meth:`init_state` or an earlier call.
 
         Raises:
             ValueError: If there is no position, an id is out of range, or the state is one of
@@ -187,16 +190,25 @@ class BahdanauDecoder(nn.Module):
 
 
 class AttentionEncoderDecoder(nn.Module):
-    r"""A conditional language model of the target that looks back at the source at every step.
+    r"""A conditional language model of the target that attends to the source at every step.
 
     .. math:: p(y \mid x) = \prod_{t=1}^{T_y} p(y_t \mid y_1, \ldots, y_{t-1}, x)
 
-    Bahdanau et al. (2015), equation 4: the context :math:`c_t` is another one for each target word.
+    Bahdanau et al. (2015), equation 4: the context :math:`c_t` differs for each target word.
 
     Args:
         encoder: Maps source and lengths to annotations, one per source word, and a summary:
             :class:`BidirectionalEncoder` or :class:`attn_course.nn.Encoder`.
         decoder: :class:`BahdanauDecoder` or :class:`attn_course.nn.LuongDecoder`.
+
+    Example:
+        >>> encoder = BidirectionalEncoder(vocab_size=11, embed_dim=4, hidden_size=3)
+        >>> decoder = BahdanauDecoder(
+        ...     vocab_size=13, embed_dim=4, context_size=6, summary_size=3, hidden_size=5
+        ... )
+        >>> model = AttentionEncoderDecoder(encoder=encoder, decoder=decoder)
+        >>> model.align(torch.randint(11, (1, 7)), None, torch.randint(13, (1, 4))).shape
+        torch.Size([1, 4, 7])
     """
 
     def __init__(self, *, encoder: nn.Module, decoder: nn.Module) -> None:
@@ -210,13 +222,7 @@ class AttentionEncoderDecoder(nn.Module):
         source_lengths: Int[Tensor, " B"] | None,
         target_in: Int[Tensor, "B L"],
     ) -> Float[Tensor, "B L V"]:
-        """Logits for every position of a known target: teacher forcing.
-
-        Args:
-            source: Padded source ids.
-            source_lengths: How many ids of each source row count; all, if ``None``.
-            target_in: Target ids shifted right, starting with ``BOS``.
-        """
+        """Logits of a known target (teacher forcing); as :meth:`EncoderDecoder.forward`."""
         logits: Tensor = self.decoder(target_in, self.init_state(source, source_lengths))[0]
         return logits
 
@@ -226,13 +232,7 @@ class AttentionEncoderDecoder(nn.Module):
         source_lengths: Int[Tensor, " B"] | None,
         target_in: Int[Tensor, "B L"],
     ) -> Float[Tensor, "B L S"]:
-        """Weights for every position of a known target: the soft alignment, 0 at padding.
-
-        Args:
-            source: Padded source ids.
-            source_lengths: How many ids of each source row count; all, if ``None``.
-            target_in: Target ids shifted right, starting with ``BOS``.
-        """
+        """The soft alignment: weights for every position of a known target, 0 at padding."""
         weights: Tensor = self.decoder(target_in, self.init_state(source, source_lengths))[1]
         return weights
 

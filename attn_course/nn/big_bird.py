@@ -6,22 +6,23 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from attn_course._checks import check_axes, check_size, check_tensor
 from attn_course.functional.scaled_dot_product import scaled_dot_product_attention
 from attn_course.nn.feed_forward import xavier_
-from attn_course.nn.look import split_heads
+from attn_course.nn.heads import head_size, join_heads, split_heads
+from attn_course.nn.masking import real_tokens
+from attn_course.nn.parameters import check_input
 
 _TOP = 2**31
 
 
 class BigBirdSelfAttention(nn.Module):
-    r"""Each block of queries sees its neighbours, the first and the last block, and random ones.
+    r"""Each block attends to its neighbours, to the first and the last block, and to random ones.
 
     .. math::
        \mathcal S_n = \{0,\ n - 1,\ n,\ n + 1,\ N - 1\} \cup R_h(n), \qquad 0 < n < N - 1
 
     Zaheer et al. (2020), the "internal" construction: blocks :math:`0` and :math:`N - 1` are
-    global, so their queries see everything. :math:`R_h(n)` are ``num_random_blocks`` other blocks,
+    global and attend to everything. :math:`R_h(n)` are ``num_random_blocks`` other blocks,
     drawn once for each head. Time and memory grow with L·block_size. A text of at most
     ``(5 + 2 num_random_blocks) block_size`` tokens has too few blocks, and gets full attention.
 
@@ -42,6 +43,11 @@ class BigBirdSelfAttention(nn.Module):
 
     Raises:
         ValueError: If ``embed_dim`` is no multiple of ``num_heads``, or a size is not positive.
+
+    Example:
+        >>> attention = BigBirdSelfAttention(embed_dim=8, num_heads=2, block_size=2)
+        >>> attention(torch.randn(1, 40, 8)).shape
+        torch.Size([1, 40, 8])
     """
 
     def __init__(
@@ -55,10 +61,7 @@ class BigBirdSelfAttention(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if num_heads < 1 or embed_dim % num_heads:
-            raise ValueError(
-                f"embed_dim: expected a multiple of num_heads ({num_heads}), got {embed_dim}"
-            )
+        head_size(embed_dim, num_heads)  # does it divide?
         if block_size < 1:
             raise ValueError(f"block_size: expected a positive number, got {block_size}")
         if num_random_blocks < 0:
@@ -69,11 +72,7 @@ class BigBirdSelfAttention(nn.Module):
         self.key_projection = nn.Linear(embed_dim, embed_dim, bias=bias)
         self.value_projection = nn.Linear(embed_dim, embed_dim, bias=bias)
         self.output_projection = nn.Linear(embed_dim, embed_dim)
-        for projection in (
-            *(self.query_projection, self.key_projection),
-            *(self.value_projection, self.output_projection),
-        ):
-            xavier_(projection)
+        xavier_(self)
 
     def forward(
         self,
@@ -84,45 +83,34 @@ class BigBirdSelfAttention(nn.Module):
         positions: Int[Tensor, "B L"] | None = None,
         cache: None = None,
     ) -> Float[Tensor, "B L D"]:
-        """What each position found; 0 before the output projection at padding.
+        """The output at each position; 0 before the output projection at padding.
 
         Args:
             x: One vector per position.
-            attn_mask: Padding, ``(B or 1, 1, 1, L)``: True = a key that counts.
+            attn_mask: Padding, ``(B or 1, 1, 1, L)``: True = a real key.
             is_causal: Refused unless False.
-            positions: Negative at padding, which is hidden; the rest does not matter here.
+            positions: Negative at padding, which is masked; nothing else is used.
             cache: Refused unless None.
 
         Raises:
             ValueError: If shapes do not fit, or a mask is more than padding.
         """
-        check_axes("x", x, "B L D")
-        check_size("x", x, -1, self.embed_dim)
+        check_input("x", x, "B L D", self.embed_dim, self.query_projection)
         if is_causal or cache is not None:
             raise ValueError("is_causal, cache: expected False and None, BigBird is an encoder")
-        batch, length = x.shape[:2]
-        real = torch.ones(batch, length, dtype=torch.bool, device=x.device)
-        if attn_mask is not None:
-            check_tensor("attn_mask", attn_mask)
-            shapes = ((batch, 1, 1, length), (1, 1, 1, length))
-            if attn_mask.dtype != torch.bool or attn_mask.shape not in shapes:
-                raise ValueError(
-                    f"attn_mask: expected booleans (B or 1, 1, 1, {length}), got "
-                    f"{attn_mask.dtype} of shape {tuple(attn_mask.shape)}"
-                )
-            real = real & attn_mask[:, 0, 0]
-        if positions is not None:
-            real = real & (positions >= 0)
+        real = real_tokens(attn_mask, positions, x.shape[:2])
+        if real is None:
+            real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
         query, key, value = (
             split_heads(project(x), self.num_heads)
             for project in (self.query_projection, self.key_projection, self.value_projection)
         )
-        if length <= (5 + 2 * self.num_random_blocks) * self.block_size:
+        if x.shape[1] <= (5 + 2 * self.num_random_blocks) * self.block_size:
             found = scaled_dot_product_attention(query, key, value, real[:, None, None])
         else:
             found = self._in_blocks(query, key, value, real)
         found = found * real[:, None, :, None]
-        output: Tensor = self.output_projection(found.transpose(1, 2).flatten(2))
+        output: Tensor = self.output_projection(join_heads(found))
         return output
 
     def _in_blocks(
@@ -132,26 +120,23 @@ class BigBirdSelfAttention(nn.Module):
         value: Float[Tensor, "B H L E"],
         real: Bool[Tensor, "B L"],
     ) -> Float[Tensor, "B H L E"]:
-        """Rows of the two global blocks look at everything, all others at their list of blocks."""
+        """The two global blocks attend to everything, all others to their list of blocks."""
         length, size = query.shape[-2], self.block_size
         missing = -length % size
         query, key, value = (
             nn.functional.pad(rows, (0, 0, 0, missing)) for rows in (query, key, value)
         )
-        seen = nn.functional.pad(real, (0, missing))
+        real = nn.functional.pad(real, (0, missing))
         ends = torch.cat([query[:, :, :size], query[:, :, -size:]], dim=2)
-        first, last = scaled_dot_product_attention(ends, key, value, seen[:, None, None]).split(
+        first, last = scaled_dot_product_attention(ends, key, value, real[:, None, None]).split(
             size, dim=2
         )
         blocks, bias = _plan(
             (length + missing) // size, self.num_heads, self.num_random_blocks, self.seed
         )
         blocks, bias = blocks.to(query.device), bias.to(query.device, query.dtype)
-        hidden = (
-            torch.where(seen, 0.0, -math.inf)
-            .to(query.dtype)[:, None]
-            .expand(-1, self.num_heads, -1)
-        )
+        hidden = torch.where(real, 0.0, -math.inf).to(query.dtype)[:, None]
+        hidden = hidden.expand(-1, self.num_heads, -1)  # (B, H, L)
         scores = _listed(hidden[..., None], blocks)[..., 0] + bias.repeat_interleave(size, dim=-1)
         middle = query[:, :, size:-size].unflatten(2, (-1, size))
         found = scaled_dot_product_attention(
@@ -163,7 +148,7 @@ class BigBirdSelfAttention(nn.Module):
 def _listed(
     rows: Float[Tensor, "B H L E"], blocks: Int[Tensor, "H N K"]
 ) -> Float[Tensor, "B H N M E"]:
-    """For each middle block the rows of the blocks in its list, one after the other."""
+    """For each middle block the rows of the blocks in its list, joined."""
     size = rows.shape[2] // (blocks.shape[1] + 2)
     head = torch.arange(rows.shape[1], device=rows.device)[:, None, None]
     found: Tensor = rows.unflatten(2, (-1, size))[:, head, blocks].flatten(3, 4)
@@ -173,9 +158,9 @@ def _listed(
 def _plan(
     count: int, num_heads: int, random: int, seed: int | None
 ) -> tuple[Int[Tensor, "H N K"], Float[Tensor, "N K"]]:
-    """Blocks that each middle block sees, and what is added to their scores.
+    """Blocks to which each middle block attends, and what is added to their scores.
 
-    A block that is listed twice is hidden once. Without a seed the first block stands for the
+    A block that is listed twice is masked once. Without a seed the first block replaces the
     random ones: counted ``1 + random`` times, the logarithm of which is added to its scores.
     """
     rows = torch.arange(1, count - 1)
@@ -187,15 +172,15 @@ def _plan(
     if seed is None or random == 0:
         bias[:, 0] = math.log(1 + random)
         return fixed.expand(num_heads, -1, -1), bias
-    places = torch.arange(num_heads * len(rows) * count).view(num_heads, len(rows), count)
-    chance = _scramble(places, seed).scatter(-1, fixed.expand(num_heads, -1, -1), _TOP)
+    numbers = torch.arange(num_heads * len(rows) * count).view(num_heads, len(rows), count)
+    chance = _scramble(numbers, seed).scatter(-1, fixed.expand(num_heads, -1, -1), _TOP)
     drawn = chance.argsort(dim=-1)[..., :random]
     listed = torch.cat([fixed.expand(num_heads, -1, -1), drawn], dim=-1)
     return listed, nn.functional.pad(bias, (0, random))
 
 
 def _scramble(numbers: Int[Tensor, "..."], seed: int) -> Int[Tensor, "..."]:
-    """Numbers below 2**31 that look drawn: two rounds of a multiplicative hash (Knuth).
+    """Numbers below 2**31 that look random: two rounds of a multiplicative hash (Knuth).
 
     In place of a generator, which ``torch.compile`` cannot trace.
     """

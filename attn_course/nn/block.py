@@ -1,15 +1,17 @@
-"""One storey of a Transformer: attention, then a feed-forward part, each added to what came in."""
+"""One block of a Transformer: attention, then a feed-forward part, each added to its input."""
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from attn_course.nn.cache import DecoderCache, KVCache, SlidingCache
+from attn_course.nn.cache import DecoderCache, KVCache, SlidingCache, takes_cache
 from attn_course.nn.feed_forward import FeedForward
 from attn_course.nn.multihead import MultiHeadAttention
 from attn_course.nn.norms import LayerNorm
+from attn_course.nn.parameters import check_callable
 
 
 def add_residual(
@@ -25,16 +27,8 @@ def add_residual(
     .. math:: \text{post-norm: } \mathrm{norm}(x + f(x)), \qquad
        \text{pre-norm: } x + f(\mathrm{norm}(x))
 
-    Post-norm: Vaswani et al. (2017), section 3.1. Pre-norm: Xiong et al. (2020), who compare both;
-    nothing stands between input and output on the way of the gradient, and a last norm is needed
-    after the last block.
-
-    Args:
-        x: What came in.
-        sublayer: :math:`f`.
-        norm: Normalisation.
-        dropout: Applied to what is added.
-        norm_first: Pre-norm.
+    Post-norm: Vaswani et al. (2017), section 3.1. Pre-norm: Xiong et al. (2020), who compare both:
+    the gradient passes from output to input unchanged, and a norm is needed after the last block.
     """
     if norm_first:
         return x + dropout(sublayer(norm(x)))
@@ -56,10 +50,20 @@ class EncoderBlock(nn.Module):
             attention-only models (Elhage et al., 2021).
         feed_forward_norm: Norm of its residual connection; needed if there is a ``feed_forward``.
         norm_first: Pre-norm; otherwise post-norm, as in the paper.
-        dropout: Chance that an entry of what a sub-layer adds is dropped, in training mode.
+        dropout: Chance that an element of what a sub-layer adds is dropped, in training mode.
 
     Raises:
         ValueError: If there is a feed-forward part without its norm, or a norm without its part.
+
+    Example:
+        >>> block = EncoderBlock(
+        ...     attention=MultiHeadAttention(embed_dim=8, num_heads=2),
+        ...     attention_norm=LayerNorm(embed_dim=8),
+        ...     feed_forward=FeedForward(embed_dim=8, hidden_dim=32),
+        ...     feed_forward_norm=LayerNorm(embed_dim=8),
+        ... )
+        >>> block(torch.randn(1, 5, 8), is_causal=True).shape
+        torch.Size([1, 5, 8])
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class EncoderBlock(nn.Module):
         super().__init__()
         if (feed_forward is None) != (feed_forward_norm is None):
             raise ValueError("feed_forward, feed_forward_norm: expected both or neither")
+        check_callable("a module", attention=attention, attention_norm=attention_norm)
         self.attention, self.attention_norm = attention, attention_norm
         self.feed_forward, self.feed_forward_norm = feed_forward, feed_forward_norm
         self.norm_first = norm_first
@@ -88,18 +93,12 @@ class EncoderBlock(nn.Module):
         is_causal: bool = False,
         positions: Int[Tensor, "B L"] | None = None,
         cache: KVCache | SlidingCache | None = None,
-        global_mask: Bool[Tensor, "B L"] | None = None,
+        **options: Any,
     ) -> Float[Tensor, "B L D"]:
-        """The vectors after this block.
+        """The vectors after this block; arguments as in :meth:`MultiHeadAttention.forward`.
 
-        Args:
-            x: One vector per position.
-            attn_mask: As in :meth:`MultiHeadAttention.forward`, like all that follows.
-            is_causal: Whether later positions are hidden.
-            positions: Where each token stands, negative at padding.
-            cache: Holds the keys and values of earlier tokens.
-            global_mask: Positions that see all, for an attention that knows them, such as
-                :class:`~attn_course.nn.LongformerSelfAttention`.
+        ``options`` are further ones of the attention, such as ``global_mask`` of
+        :class:`~attn_course.nn.LongformerSelfAttention`.
         """
         attend = partial(
             self.attention,
@@ -107,9 +106,8 @@ class EncoderBlock(nn.Module):
             is_causal=is_causal,
             positions=positions,
             cache=cache,
+            **options,
         )
-        if global_mask is not None:
-            attend = partial(attend, global_mask=global_mask)
         join = partial(add_residual, dropout=self.dropout, norm_first=self.norm_first)
         x = join(x, attend, self.attention_norm)
         if self.feed_forward is not None and self.feed_forward_norm is not None:
@@ -136,17 +134,26 @@ class DecoderBlock(nn.Module):
     Vaswani et al. (2017), section 3.1.
 
     Differs from torch: the parts are passed in; a mask is True where a query may attend;
-    ``is_causal`` is what it says, not a hint beside a mask.
+    ``is_causal`` masks, and is no hint about a mask.
 
     Args:
         self_attention: Over the target so far.
         self_attention_norm: Norm of its residual connection.
         cross_attention: From the target to the memory.
         cross_attention_norm: Norm of its residual connection.
-        feed_forward: Such as :class:`~attn_course.nn.FeedForward`.
-        feed_forward_norm: Norm of its residual connection.
-        norm_first: Pre-norm; otherwise post-norm, as in the paper.
-        dropout: Chance that an entry of what a sub-layer adds is dropped, in training mode.
+        feed_forward: As of :class:`EncoderBlock`, like all that follows.
+
+    Example:
+        >>> block = DecoderBlock(
+        ...     self_attention=MultiHeadAttention(embed_dim=8, num_heads=2),
+        ...     self_attention_norm=LayerNorm(embed_dim=8),
+        ...     cross_attention=MultiHeadAttention(embed_dim=8, num_heads=2),
+        ...     cross_attention_norm=LayerNorm(embed_dim=8),
+        ...     feed_forward=FeedForward(embed_dim=8, hidden_dim=32),
+        ...     feed_forward_norm=LayerNorm(embed_dim=8),
+        ... )
+        >>> block(torch.randn(1, 5, 8), torch.randn(1, 7, 8), is_causal=True).shape
+        torch.Size([1, 5, 8])
     """
 
     def __init__(
@@ -168,6 +175,7 @@ class DecoderBlock(nn.Module):
         self.norm_first = norm_first
         self.dropout = nn.Dropout(dropout)
 
+    @takes_cache("self_attention", "a DecoderCache")
     def forward(
         self,
         x: Float[Tensor, "B L D"],
@@ -184,11 +192,10 @@ class DecoderBlock(nn.Module):
         Args:
             x: One vector per position of the target.
             memory: One vector per position of the source.
-            attn_mask: Which positions of the target each may attend to.
-            memory_mask: Which positions of the memory; shapes as in
-                :meth:`MultiHeadAttention.forward`.
-            is_causal: Whether later positions of the target are hidden.
-            positions: Where each token of the target stands, negative at padding.
+            attn_mask: Mask of the self-attention, as in :meth:`MultiHeadAttention.forward`.
+            memory_mask: Mask of the cross-attention, likewise.
+            is_causal: Whether later positions of the target are masked.
+            positions: Positions of the target's tokens, negative at padding.
             cache: Keys and values of earlier steps, and those of the memory.
         """
         attend = partial(
@@ -198,7 +205,7 @@ class DecoderBlock(nn.Module):
             positions=positions,
             cache=None if cache is None else cache.self_attention,
         )
-        look_across = partial(
+        attend_memory = partial(
             self.cross_attention,
             key=memory,
             attn_mask=memory_mask,
@@ -206,7 +213,7 @@ class DecoderBlock(nn.Module):
         )
         join = partial(add_residual, dropout=self.dropout, norm_first=self.norm_first)
         x = join(x, attend, self.self_attention_norm)
-        x = join(x, look_across, self.cross_attention_norm)
+        x = join(x, attend_memory, self.cross_attention_norm)
         return join(x, self.feed_forward, self.feed_forward_norm)
 
     @classmethod

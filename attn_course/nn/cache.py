@@ -1,49 +1,67 @@
 """Keys and values of the tokens so far, so that a new token costs one row of attention."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attn_course._checks import check_size
+from attn_course._checks import check_size, compiling
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+ATTENTION_CACHES = "a KVCache(), a SlidingCache(...) or a CrossCache()"
 
 
-class Held(NamedTuple):
-    """What a cache gives back for the new queries to attend to.
+class Cached(NamedTuple):
+    """What a cache returns for the new queries to attend to.
 
     Attributes:
         key: Keys, old and new.
         value: Their values.
-        positions: Where each key stands now; negative where there is none. None: 0 to S - 1.
-        window: Which of them each new query may see; None: the cache hides nothing.
+        positions: The position of each key; negative where there is none.
+        window: Which of them each new query attends to; None: the cache masks nothing.
     """
 
     key: Float[Tensor, "B H S E"]
     value: Float[Tensor, "B H S Ev"]
-    positions: Int[Tensor, "B S"] | None
+    positions: Int[Tensor, "*B S"]
     window: Bool[Tensor, "B 1 L S"] | None
 
 
 @runtime_checkable
 class Cache(Protocol):
-    """What :class:`MultiHeadAttention` asks of a cache."""
+    """What :class:`MultiHeadAttention` needs of a cache."""
 
     length: int
-    """How many tokens it has seen, padding included."""
+    """How many tokens it has had, padding included."""
 
     rotates_late: bool
-    """Whether keys move after they are stored, so that RoPE must wait until they are read."""
+    """Whether positions of stored keys change, so that RoPE must wait until they are read."""
 
     def append(
         self,
         key: Float[Tensor, "B H L E"],
         value: Float[Tensor, "B H L Ev"],
         positions: Int[Tensor, "B L"] | None = None,
-    ) -> Held:
-        """Store the new tokens; give all that may be attended to."""
+    ) -> Cached:
+        """Store the new tokens; return all that may be attended to."""
         ...
+
+
+class _NoCache:
+    """Keeps nothing: each call has its own keys only."""
+
+    length, rotates_late = 0, False
+
+    def append(self, key: Tensor, value: Tensor, positions: Tensor | None = None) -> Cached:
+        """The new keys and values."""
+        at = _from_zero(key) if positions is None else positions
+        return Cached(key, value, at, None)
+
+
+NO_CACHE = _NoCache()
 
 
 class KVCache:
@@ -53,13 +71,13 @@ class KVCache:
     taken once, at the first token, and written in place: for inference only.
 
     Args:
-        max_length: Most tokens that it can hold.
+        max_length: Largest number of tokens.
 
     Example:
         >>> cache = KVCache()
-        >>> held = cache.append(torch.ones(1, 2, 3, 5), torch.ones(1, 2, 3, 5))
-        >>> cache.length, cache.nbytes  # 2 (key, value) * 2 heads * 3 tokens * 5 numbers * 4 bytes
-        (3, 240)
+        >>> cached = cache.append(torch.ones(1, 2, 3, 5), torch.ones(1, 2, 3, 5))
+        >>> cache, cache.nbytes  # 2 (key, value) * 2 heads * 3 tokens * 5 numbers * 4 bytes
+        (KVCache(length=3), 240)
     """
 
     rotates_late = False
@@ -77,18 +95,18 @@ class KVCache:
         key: Float[Tensor, "B H L E"],
         value: Float[Tensor, "B H L Ev"],
         positions: Int[Tensor, "B L"] | None = None,
-    ) -> Held:
-        """Store the new tokens; give all so far.
+    ) -> Cached:
+        """Store the new tokens; return all so far.
 
         Args:
             key: One row per new token.
             value: Its values.
-            positions: Where each stands in its text, negative at padding; the next ones if None.
-                Either every call gives them or none does.
+            positions: Position of each in its text, negative at padding; the next ones if None.
+                Every call has them or none.
 
         Raises:
             ValueError: If the batch has another size than before, positions are given at some calls
-                only, there is no room left, or gradients are asked for of memory written in place.
+                only, there are more tokens than ``max_length``, or that cache would need gradients.
         """
         end = self.length + key.shape[-2]
         if self._rows is not None:
@@ -96,19 +114,24 @@ class KVCache:
             if (positions is None) != (self._positions is None):
                 raise ValueError("positions: expected at every call of a cache or at none")
         if self.max_length is not None:
-            held = self._write(key, value, self.max_length, end)
+            rows = self._write(key, value, self.max_length, end)
         elif self._rows is None:
-            held = self._rows = (key, value)
+            rows = self._rows = (key, value)
         else:
-            held = self._rows = (_joined(self._rows[0], key), _joined(self._rows[1], value))
+            rows = self._rows = (_joined(self._rows[0], key), _joined(self._rows[1], value))
         if positions is not None:
             old = self._positions
             self._positions = positions if old is None else _joined(old, positions, dim=-1)
         self.length = end
-        return Held(*held, self._positions, None)
+        at = _from_zero(rows[0]) if self._positions is None else self._positions
+        return Cached(*rows, at, None)
+
+    def __repr__(self) -> str:
+        most = "" if self.max_length is None else f", max_length={self.max_length}"
+        return f"KVCache(length={self.length}{most})"
 
     def _write(self, key: Tensor, value: Tensor, room: int, end: int) -> tuple[Tensor, Tensor]:
-        """Write the new tokens behind the old ones, in place."""
+        """Write the new tokens after the old ones, in place."""
         if end > room:
             raise ValueError(f"key: expected at most {room} tokens in all, got {end}")
         if torch.is_grad_enabled() and (key.requires_grad or value.requires_grad):
@@ -124,7 +147,7 @@ class KVCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the keys and values that it holds; memory taken ahead is not counted."""
+        """Bytes of the keys and values so far; memory allocated ahead is not counted."""
         return sum(rows[:, :, : self.length].nbytes for rows in self._rows or ())
 
     def select(self, rows: Int[Tensor, " N"]) -> "KVCache":
@@ -155,19 +178,25 @@ class KVCache:
 class SlidingCache:
     r"""The last ``window_size`` tokens and the first few: memory that does not grow.
 
-    A query at position :math:`i` sees the keys :math:`j` with :math:`i - W < j \le i` or
-    :math:`j < \mathrm{sinks}`, itself included. Sliding window: Beltagy et al. (2020); sinks: Xiao
-    et al. (2024), who show that a model trained with full attention fails as soon as the first
-    tokens leave the window. It counts the real tokens of each row, so padding, left or right, takes
-    no room.
+    A query at position :math:`i` attends to the keys :math:`j` with :math:`i - W < j \le i` or
+    :math:`j < \mathrm{sinks}`. Sliding window: Beltagy et al. (2020); sinks: Xiao et al. (2024):
+    a model trained with full attention fails as soon as the first tokens leave the window.
+    Padding, left or right, takes no memory.
 
     Args:
         window_size: :math:`W`, the query's own key included.
         sinks: How many of the first tokens stay.
-        sinks_follow: The sinks stand directly before the window, however far the text has gone, as
-            Xiao et al. have it: no distance is larger than any seen in training. Otherwise each
-            token keeps the position that it has in the text, and the result is that of full
-            attention with the mask above.
+        sinks_follow: The sinks have the positions directly before the window, however long the
+            text is, as in Xiao et al.: no distance is larger than in training. Otherwise each
+            token keeps its position in the text, and the result is that of full attention with the
+            mask above.
+
+    Example:
+        >>> cache = SlidingCache(window_size=4, sinks=1)
+        >>> attention = MultiHeadAttention(embed_dim=8, num_heads=2)
+        >>> _ = attention(torch.randn(1, 9, 8), is_causal=True, cache=cache)
+        >>> cache, cache.nbytes  # 2 (key, value) * (4 + 1) tokens * 8 numbers * 4 bytes
+        (SlidingCache(length=9, window_size=4, sinks=1), 320)
     """
 
     def __init__(self, *, window_size: int, sinks: int = 0, sinks_follow: bool = False) -> None:
@@ -186,18 +215,14 @@ class SlidingCache:
         key: Float[Tensor, "B H L E"],
         value: Float[Tensor, "B H L Ev"],
         positions: Int[Tensor, "B L"] | None = None,
-    ) -> Held:
-        """Store the new tokens; give those of the window, the sinks, and which query sees which.
+    ) -> Cached:
+        """Store the new tokens; return window, sinks, and the mask of window and causality.
 
-        Args:
-            key: One row per new token.
-            value: Its values.
-            positions: Where each stands in its text, negative at padding, without gaps; the next
-                ones if None.
+        Arguments as of :meth:`KVCache.append`; ``positions`` are without gaps.
 
         Raises:
-            ValueError: If the batch has another size than before, or ``sinks_follow`` and several
-                tokens come at once of which some do not fit: then each has its sinks elsewhere.
+            ValueError: If the batch has another size than before, or, with ``sinks_follow``, some
+                of several tokens do not fit: then each has its sinks at other positions.
         """
         batch, new = key.shape[0], key.shape[-2]
         slots = self.sinks + self.window_size
@@ -212,27 +237,31 @@ class SlidingCache:
         if self._slots is None:
             nowhere = positions.new_full((batch, slots), -1)
             self._slots = (_empty(key, slots), _empty(value, slots), nowhere)
-        keys, values, places = self._slots
+        keys, values, stored = self._slots
         check_size("key", key, 0, keys.shape[0])
-        stand = _joined(places, positions, dim=-1)  # (B, S)
-        ahead = positions.unsqueeze(-1) - stand.unsqueeze(-2)  # (B, L, S)
-        near = (ahead >= 0) & ((ahead < self.window_size) | (stand < self.sinks).unsqueeze(-2))
-        window = near & (stand >= 0).unsqueeze(-2)
-        slot = self._slot(positions, stand)
+        at = _joined(stored, positions, dim=-1)  # (B, S)
+        behind = positions.unsqueeze(-1) - at.unsqueeze(-2)  # (B, L, S)
+        inside = (behind >= 0) & ((behind < self.window_size) | (at < self.sinks).unsqueeze(-2))
+        window = inside & (at >= 0).unsqueeze(-2)
+        slot = self._slot(positions, at)
         self._slots = (
             _placed(keys, slot[:, None, :, None].expand_as(key), key),
             _placed(values, slot[:, None, :, None].expand_as(value), value),
-            _placed(places.unsqueeze(-1), slot.unsqueeze(-1), positions.unsqueeze(-1)).squeeze(-1),
+            _placed(stored.unsqueeze(-1), slot.unsqueeze(-1), positions.unsqueeze(-1)).squeeze(-1),
         )
         self.length += new
         if self.rotates_late:
             gone = (positions.amax(-1, keepdim=True) + 1 - slots).clamp(min=0)  # (B, 1)
-            stand = torch.where((stand >= 0) & (stand < self.sinks), stand + gone, stand)
-        return Held(_joined(keys, key), _joined(values, value), stand, window.unsqueeze(1))
+            at = torch.where((at >= 0) & (at < self.sinks), at + gone, at)
+        return Cached(_joined(keys, key), _joined(values, value), at, window.unsqueeze(1))
 
-    def _slot(self, positions: Tensor, stand: Tensor) -> Tensor:
-        """Where each new token goes; one past the end if no later query can see it."""
-        last = stand.amax(-1, keepdim=True)
+    def __repr__(self) -> str:
+        sizes = f"length={self.length}, window_size={self.window_size}, sinks={self.sinks}"
+        return f"SlidingCache({sizes}{', sinks_follow=True' if self.rotates_late else ''})"
+
+    def _slot(self, positions: Tensor, at: Tensor) -> Tensor:
+        """The slot of each new token; one past the end if no later query attends to it."""
+        last = at.amax(-1, keepdim=True)
         stays = (positions < self.sinks) | (positions > last - self.window_size)
         turn = self.sinks + (positions - self.sinks) % self.window_size
         slot = torch.where(positions < self.sinks, positions, turn)
@@ -250,17 +279,37 @@ class SlidingCache:
         )
         new.length = self.length
         if self._slots is not None:
-            keys, values, places = (part.index_select(0, rows) for part in self._slots)
-            new._slots = (keys, values, places)
+            keys, values, stored = (part.index_select(0, rows) for part in self._slots)
+            new._slots = (keys, values, stored)
         return new
 
 
 class CrossCache:
-    """Keys and values of what a decoder attends to: made at the first step, read at every later."""
+    """Keys and values of an encoder's output: projected at the first step, read at every later.
+
+    Example:
+        >>> cache, attention = CrossCache(), MultiHeadAttention(embed_dim=8, num_heads=2)
+        >>> memory = torch.randn(1, 7, 8)
+        >>> steps = [attention(token, memory, cache=cache) for token in torch.randn(3, 1, 1, 8)]
+        >>> cache
+        CrossCache(length=7)
+    """
+
+    length, rotates_late = 0, False  # it has no tokens of the queries' own text
 
     def __init__(self) -> None:
         self.key: Tensor | None = None
         self.value: Tensor | None = None
+
+    def append(self, key: Tensor, value: Tensor, positions: Tensor | None = None) -> Cached:
+        """Store keys and values, and return them."""
+        if positions is not None:
+            raise ValueError("positions: expected none with a CrossCache")
+        self.key, self.value = key, value
+        return Cached(key, value, _from_zero(key), None)
+
+    def __repr__(self) -> str:
+        return f"CrossCache(length={0 if self.key is None else self.key.shape[-2]})"
 
     @property
     def nbytes(self) -> int:
@@ -283,7 +332,7 @@ class DecoderCache(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many tokens of the target it has seen."""
+        """How many tokens of the target it has had."""
         return self.self_attention.length
 
     @property
@@ -298,15 +347,12 @@ class DecoderCache(NamedTuple):
     def truncate(self, length: int) -> None:
         """Forget all tokens of the target from ``length`` on; see :meth:`KVCache.truncate`."""
         if isinstance(self.self_attention, SlidingCache):
-            raise ValueError("length: a sliding cache has forgotten what it would go back to")
+            raise ValueError("length: a sliding cache has forgotten the tokens before its window")
         self.self_attention.truncate(length)
 
 
 class ModelCache:
     """The caches of all blocks of a model, and which of the tokens so far are real.
-
-    Args:
-        layers: One cache per block.
 
     Attributes:
         layers: One cache per block.
@@ -319,13 +365,16 @@ class ModelCache:
 
     @property
     def length(self) -> int:
-        """How many tokens it has seen, padding included."""
+        """How many tokens it has had, padding included."""
         return int(self.layers[0].length) if self.layers else 0
 
     @property
     def nbytes(self) -> int:
         """Bytes of all keys and values."""
         return sum(layer.nbytes for layer in self.layers)
+
+    def __repr__(self) -> str:
+        return f"ModelCache(length={self.length}, layers={self.layers})"
 
     def select(self, rows: Int[Tensor, " N"]) -> "ModelCache":
         """A new cache with these rows of the batch, for beam search."""
@@ -345,6 +394,50 @@ class ModelCache:
             layer.truncate(length)
 
 
+def takes_cache(attribute: str, expected: str) -> Callable[[Method], Method]:
+    """For a method with ``cache=``: refuse other kinds, and leave it as it was if the call fails.
+
+    Args:
+        attribute: What such a cache has and others have not.
+        expected: What to pass.
+    """
+
+    def decorate(method: Method) -> Method:
+        @functools.wraps(method)
+        def run(*args: Any, **options: Any) -> Any:
+            cache = options.get("cache")
+            if cache is None or compiling():
+                return method(*args, **options)
+            if not hasattr(cache, attribute) or isinstance(cache, type):
+                got = cache.__name__ if isinstance(cache, type) else type(cache).__name__
+                raise ValueError(f"cache: expected {expected}, got {got}")
+            layers, blocks = getattr(cache, "layers", cache), getattr(args[0], "blocks", None)
+            if blocks is not None and len(layers) != len(blocks):
+                raise ValueError(f"cache: expected {len(blocks)} layers, got {len(layers)}")
+            before = [(part, dict(vars(part))) for part in _parts(cache)]
+            try:
+                return method(*args, **options)
+            except BaseException:
+                for part, state in before:
+                    vars(part).update(state)
+                raise
+
+        return run  # type: ignore[return-value]
+
+    return decorate
+
+
+def _parts(cache: Any) -> list[Any]:
+    """The caches inside of caches, and those themselves that have a state."""
+    if isinstance(cache, ModelCache):
+        return [cache, *(part for layer in cache.layers for part in _parts(layer))]
+    return [p for part in cache for p in _parts(part)] if isinstance(cache, Sequence) else [cache]
+
+
+def _from_zero(key: Tensor) -> Tensor:
+    return torch.arange(key.shape[-2], device=key.device)
+
+
 def _joined(old: Tensor, new: Tensor, dim: int = -2) -> Tensor:
     return torch.cat([old, new], dim=dim)
 
@@ -354,6 +447,6 @@ def _empty(rows: Tensor, room: int) -> Tensor:
 
 
 def _placed(old: Tensor, slot: Tensor, new: Tensor) -> Tensor:
-    """A copy with the new rows in their slots; a slot one past the end is thrown away."""
+    """A copy with the new rows in their slots; a slot one past the end is discarded."""
     extended = torch.cat([old, torch.zeros_like(old.narrow(-2, 0, 1))], dim=-2)
     return extended.scatter(-2, slot, new).narrow(-2, 0, old.shape[-2])

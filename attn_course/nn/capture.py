@@ -1,9 +1,9 @@
-"""Look inside a running model, and change what one part hands on; no hook in sight.
+"""Read and change what parts of a running model return, without hooks of your own.
 
 A place in a model is a name: that of a module, as in ``model.named_modules()``, means what the
-module returns (the first entry of a tuple). With ``.input`` behind it, its first argument. An
+module returns (the first element of a tuple); with ``.input``, its first argument. An
 attention of this package has two more: ``.weights`` (B, H, L, S), and ``.heads`` (B, H, L, Ev),
-what each head found before the heads are mixed. ``*`` and ``?`` stand for anything, as in file
+the output of each head before the heads are mixed. ``*`` and ``?`` match anything, as in file
 names.
 """
 
@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 
 class Captured(dict[str, Any]):
-    """What was seen at each place in its last run, by name.
+    """The value at each place in its last run, by name.
 
     Attributes:
-        calls: What was seen in every run, the first one first.
+        calls: The values of every run, the first one first.
     """
 
     def __init__(self) -> None:
@@ -31,22 +31,22 @@ class Captured(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         there = ", ".join(self) or "nothing"
-        raise KeyError(f"{name}: captured {there}; this place did not run or was not asked for")
+        raise KeyError(f"{name}: captured {there}; this place did not run or was not requested")
 
 
 @contextmanager
 def capture(model: nn.Module, *names: str) -> Iterator[Captured]:
-    """Keep what passes some places of a model while it runs.
+    """Record the values at some places of a model while it runs.
 
     Nothing is changed or detached: gradients flow into what is captured. Weights are computed once
-    more for it, without dropout. Places that are patched show what they hand on.
+    more for it, without dropout. Places that are patched show the new value.
 
     Args:
         model: Any module.
         *names: Places, such as ``"blocks.0.attention.weights"`` or ``"blocks.*"``.
 
     Raises:
-        ValueError: If there is no such place; or, when the model runs, if weights are asked for
+        ValueError: If there is no such place; or, when the model runs, if weights are requested
             while the attention uses a cache.
 
     Example:
@@ -95,7 +95,7 @@ def capture(model: nn.Module, *names: str) -> Iterator[Captured]:
 def patched(
     model: nn.Module, name: str, value: Shaped[Tensor, "..."] | Callable[[Tensor], Tensor]
 ) -> Iterator[None]:
-    """Run a model in which some places hand on something else.
+    """Run a model in which some places return something else.
 
     Activation patching takes the value from another run (Vig et al., 2020; Meng et al., 2022),
     ablation takes zeros or a mean.
@@ -104,7 +104,7 @@ def patched(
         model: Any module.
         name: Place, such as ``"blocks.1"`` or ``"blocks.0.attention.heads"``; weights can be
             captured, not patched.
-        value: Taken instead; or a function from what is there to what is taken instead, such as
+        value: The new value; or a function from the old value to the new one, such as
             ``without_heads(0, 2)``.
 
     Raises:
@@ -138,7 +138,7 @@ def patched(
                 return (replace(place, output[0]), *output[1:])
             return replace(place, output)
 
-        # in front: whoever captures the same place sees what is handed on
+        # in front: a capture of the same place records the new value
         if place.kind in ("input", "heads"):
             return place.module.register_forward_pre_hook(before, with_kwargs=True, prepend=True)
         return place.module.register_forward_hook(after, prepend=True)
@@ -152,11 +152,7 @@ def patched(
 
 
 def without_heads(*heads: int) -> Callable[[Tensor], Tensor]:
-    """For ``patched(model, "….heads", …)``: these heads find nothing but zeros.
-
-    Args:
-        *heads: Numbers of heads.
-    """
+    """For ``patched(model, "….heads", …)``: the outputs of these heads are 0."""
 
     def ablate(found: Shaped[Tensor, "B H L E"]) -> Shaped[Tensor, "B H L E"]:
         places = torch.tensor(heads, dtype=torch.long, device=found.device)
@@ -168,12 +164,7 @@ def without_heads(*heads: int) -> Callable[[Tensor], Tensor]:
 def at_positions(
     value: Shaped[Tensor, "B L ..."], positions: Int[Tensor, " N"] | list[int]
 ) -> Callable[[Tensor], Tensor]:
-    """For ``patched``: another run's value at some positions, and what is there at the others.
-
-    Args:
-        value: As captured in the other run.
-        positions: Which positions, on axis 1.
-    """
+    """For ``patched``: the value captured in another run, at some positions on axis 1 only."""
 
     def mix(there: Shaped[Tensor, "B L ..."]) -> Shaped[Tensor, "B L ..."]:
         places = torch.as_tensor(positions, device=there.device)
@@ -202,7 +193,7 @@ class _Place(NamedTuple):
 
 
 def _places(model: nn.Module, name: str) -> list[_Place]:
-    """All places that a name stands for."""
+    """All places that a name matches."""
     modules = {path: module for path, module in model.named_modules() if path}
     found = [
         _Place(path, module, "output")

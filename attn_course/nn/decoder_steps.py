@@ -1,4 +1,4 @@
-"""What decoders with attention share: how they take in the source, and words of the target."""
+"""What decoders with attention share: reading the source, and embedding the target."""
 
 from typing import Any
 
@@ -18,15 +18,11 @@ def read_source(
 ) -> tuple[Float[Tensor, "B H"], AttentionMemory, Float[Tensor, "B S"]]:
     r"""First hidden state :math:`\tanh(W_s z + b_s)`, prepared source and empty alignment.
 
-    Args:
-        decoder: Has ``context_size``, the layer ``initial`` and ``attention``.
-        annotations: One vector per source place.
-        summary: What the first state is made from, :math:`z`.
-        source_mask: True = a place that counts.
+    The decoder has ``context_size``, the layer ``initial`` and ``attention``.
 
     Raises:
         ValueError: If annotations or summary have another size than the decoder expects, the
-            numbers of rows differ, or the mask is not boolean with one entry per place.
+            numbers of rows differ, or the mask is not boolean with one element per position.
     """
     check_axes("annotations", annotations, "B S C")
     check_size("annotations", annotations, -1, decoder.context_size)
@@ -41,12 +37,7 @@ def read_source(
 def embed_target(
     embedding: nn.Embedding, target_in: Shaped[Tensor, "..."], alignment: Float[Tensor, "B S"]
 ) -> Float[Tensor, "B L D"]:
-    """Target words, after a look at their ids.
-
-    Args:
-        embedding: Of the target.
-        target_in: Ids.
-        alignment: Of the state; only its number of rows counts.
+    """Embeddings of the target, after a check of its ids; ``alignment`` has as many rows.
 
     Raises:
         ValueError: If there is no position, an id is out of range, or there are other rows than

@@ -1,14 +1,14 @@
-"""A layer whose memory is one matrix per head, corrected instead of added to."""
+"""A layer whose memory is one matrix per head, which each step corrects."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attn_course._checks import check_axes, check_size
 from attn_course.functional.linear_attention import delta_rule
 from attn_course.nn.feed_forward import xavier_
-from attn_course.nn.look import split_heads
+from attn_course.nn.heads import head_size, join_heads, split_heads
+from attn_course.nn.parameters import check_input
 
 
 class DeltaRuleAttention(nn.Module):
@@ -19,7 +19,7 @@ class DeltaRuleAttention(nn.Module):
 
     Schlag et al. (2021); Yang et al. (2024), DeltaNet, without their convolutions and gates.
     Queries and keys have length 1. Initialisation: Xavier uniform, biases 0, so that at first half
-    of what a key says is replaced.
+    of the value of a key is replaced.
 
     Args:
         embed_dim: Size of input and output.
@@ -30,21 +30,20 @@ class DeltaRuleAttention(nn.Module):
 
     Raises:
         ValueError: If the heads do not divide ``embed_dim``.
+
+    Example:
+        >>> layer = DeltaRuleAttention(embed_dim=8, num_heads=2)
+        >>> output, state = layer(torch.randn(1, 5, 8))
+        >>> output.shape, state.shape
+        (torch.Size([1, 5, 8]), torch.Size([1, 2, 4, 4]))
     """
 
     def __init__(
         self, *, embed_dim: int, num_heads: int, head_dim: int | None = None, chunk_size: int = 64
     ) -> None:
         super().__init__()
-        if head_dim is None:
-            if embed_dim % num_heads:
-                raise ValueError(
-                    f"embed_dim: expected a multiple of num_heads ({num_heads}) "
-                    f"where head_dim is not given, got {embed_dim}"
-                )
-            head_dim = embed_dim // num_heads
         self.embed_dim, self.num_heads, self.chunk_size = embed_dim, num_heads, chunk_size
-        width = num_heads * head_dim
+        width = num_heads * head_size(embed_dim, num_heads, head_dim)
         self.query_projection = nn.Linear(embed_dim, width, bias=False)
         self.key_projection = nn.Linear(embed_dim, width, bias=False)
         self.value_projection = nn.Linear(embed_dim, width, bias=False)
@@ -55,14 +54,13 @@ class DeltaRuleAttention(nn.Module):
     def forward(
         self, x: Float[Tensor, "B L D"], state: Float[Tensor, "B H Ev E"] | None = None
     ) -> tuple[Float[Tensor, "B L D"], Float[Tensor, "B H Ev E"]]:
-        """What each position finds, and the memory after the last one.
+        """The output at each position, and the memory after the last one.
 
         Args:
             x: One vector per position.
             state: The memory before the first one; empty if not given.
         """
-        check_axes("x", x, "B L D")
-        check_size("x", x, -1, self.embed_dim)
+        check_input("x", x, "B L D", self.embed_dim, self.query_projection)
         query, key, value = (
             split_heads(part(x), self.num_heads)
             for part in (self.query_projection, self.key_projection, self.value_projection)
@@ -75,5 +73,5 @@ class DeltaRuleAttention(nn.Module):
             state=state,
             chunk_size=self.chunk_size,
         )
-        output: Tensor = self.output_projection(heads.transpose(1, 2).flatten(2))
+        output: Tensor = self.output_projection(join_heads(heads))
         return output, state

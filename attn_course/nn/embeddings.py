@@ -1,22 +1,23 @@
-"""From token ids to the vectors that the first block sees, and back to logits."""
+"""From token ids to the inputs of the first block, and back to logits."""
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from attn_course._checks import check_axes, check_ids
+from attn_course._checks import check_axes, check_ids, check_padding_mask
+from attn_course.nn.positions import Biases, Rotates
 
 
 class TokenEmbedding(nn.Module):
-    r"""A learned vector per word, and what else is added before the first block.
+    r"""A learned vector per token, and what else is added before the first block.
 
     .. math:: x_i = \mathrm{dropout}(\mathrm{norm}(s\, E_{t_i} + P_i + T_{y_i}))
 
     Vaswani et al. (2017), sections 3.4 and 3.5: :math:`s = \sqrt D` and sinusoids; GPT-2:
     :math:`s = 1` and learned positions; BERT (Devlin et al., 2019) also has token types :math:`T`
-    and the norm. What is not given is not there. Initialisation: normal with standard deviation
-    ``std``.
+    and the norm. Parts that are not given are left out. Initialisation: normal with standard
+    deviation ``std``.
 
     Args:
         vocab_size: Number of token ids.
@@ -26,8 +27,14 @@ class TokenEmbedding(nn.Module):
         scale: :math:`s`.
         num_token_types: Number of token types, such as first and second sentence.
         norm: Applied to the sum.
-        dropout: Chance that an entry is dropped, in training mode.
+        dropout: Chance that an element is dropped, in training mode.
         std: Of the initial tables.
+
+    Example:
+        >>> embedding = TokenEmbedding(vocab_size=11, embed_dim=8)
+        >>> x = embedding(torch.tensor([[1, 2, 3]]))
+        >>> x.shape, embedding.logits(x).shape
+        (torch.Size([1, 3, 8]), torch.Size([1, 3, 11]))
     """
 
     def __init__(
@@ -43,6 +50,11 @@ class TokenEmbedding(nn.Module):
         std: float = 0.02,
     ) -> None:
         super().__init__()
+        if isinstance(position, Rotates | Biases | str):
+            raise ValueError(
+                "position: expected positions that are added, such as LearnedPositions(...), got "
+                f"{position!r}: rotations and biases go into MultiHeadAttention"
+            )
         self.tokens = nn.Embedding(vocab_size, embed_dim)
         self.position = position
         self.token_types = nn.Embedding(num_token_types, embed_dim) if num_token_types else None
@@ -64,10 +76,9 @@ class TokenEmbedding(nn.Module):
 
         Args:
             input_ids: Token ids.
-            positions: Where each token stands in its text; ``past``, ``past + 1``, ... if not
-                given.
+            positions: Position of each token in its text; ``past``, ``past + 1``, ... if not given.
             token_types: 0 for all if not given.
-            past: How many tokens came before, in a cache.
+            past: How many tokens a cache has.
 
         Raises:
             ValueError: If an id is out of range, or there are more positions than vectors for them.
@@ -93,30 +104,23 @@ class TokenEmbedding(nn.Module):
         return output
 
     def logits(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "B L V"]:
-        """How well each word's vector fits: the output projection, tied to the input (Press and
-        Wolf, 2017)."""
+        """The output projection, tied to the input (Press and Wolf, 2017)."""
         return linear(x, self.tokens.weight)
 
 
 def real_positions(
-    padding_mask: Bool[Tensor, "B L"], past: Int[Tensor, " B"] | None = None
+    padding_mask: Shaped[Tensor, "..."],
+    input_ids: Int[Tensor, "B L"],
+    *,
+    past: Int[Tensor, " B"] | None = None,
 ) -> Int[Tensor, "B L"]:
-    """Where each token stands among the real ones of its row; -1 at padding.
+    """Position of each token among the real ones of its row, ``past`` in a cache; -1 at padding.
 
-    Args:
-        padding_mask: True = a real token.
-        past: How many real tokens came before, per row.
+    Raises:
+        ValueError: If the mask is not boolean with one element per token.
     """
+    check_padding_mask(padding_mask, input_ids.shape[0], input_ids.shape[1], input_ids)
     place = padding_mask.long().cumsum(-1) - 1
     if past is not None:
         place = place + past.unsqueeze(-1)
     return torch.where(padding_mask, place, -1)
-
-
-def check_padding_mask(padding_mask: Shaped[Tensor, "..."], input_ids: Int[Tensor, "B L"]) -> None:
-    """Refuse a padding mask that is not boolean with one entry per token."""
-    if padding_mask.dtype != torch.bool or padding_mask.shape != input_ids.shape:
-        raise ValueError(
-            f"padding_mask: expected a boolean mask of shape {tuple(input_ids.shape)} "
-            f"(True = a real token), got {padding_mask.dtype} of shape {tuple(padding_mask.shape)}"
-        )

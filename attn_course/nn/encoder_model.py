@@ -1,26 +1,29 @@
-"""Encoder-only models: a vector for every token, which has seen the tokens on both sides."""
+"""Encoder-only models: a vector for every token, from the tokens on both sides."""
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from attn_course._calls import explained
 from attn_course.functional.feed_forward import gelu
 from attn_course.nn.block import EncoderBlock
-from attn_course.nn.embeddings import TokenEmbedding, check_padding_mask, real_positions
+from attn_course.nn.embeddings import TokenEmbedding, real_positions
 from attn_course.nn.feed_forward import FeedForward
 from attn_course.nn.multihead import MultiHeadAttention
 from attn_course.nn.norms import LayerNorm
+from attn_course.nn.parameters import check_input
 from attn_course.nn.positions import LearnedPositions
 from attn_course.nn.reformer import ReformerEncoder
 from attn_course.nn.transformer import TransformerEncoder
 
 
 class EncoderModel(nn.Module):
-    r"""An embedding, a stack of encoder blocks, and what is asked of the result.
+    r"""An embedding, a stack of encoder blocks, and a head.
 
     Devlin et al. (2019), BERT.
 
@@ -29,6 +32,12 @@ class EncoderModel(nn.Module):
         encoder: Stack of encoder blocks.
         head: From vectors to logits, such as :class:`MaskedWordHead`; none if not given.
         pooler: From vectors to one vector per row, such as :class:`Pooler`.
+
+    Example:
+        >>> model = bert_like(vocab_size=11, embed_dim=8, num_heads=2, num_layers=2)
+        >>> ids, real = torch.tensor([[3, 4, 5, 0]]), torch.tensor([[True, True, True, False]])
+        >>> model(ids, real).shape
+        torch.Size([1, 4, 8])
     """
 
     def __init__(
@@ -49,22 +58,11 @@ class EncoderModel(nn.Module):
         padding_mask: Bool[Tensor, "B L"] | None = None,
         *,
         token_types: Int[Tensor, "B L"] | None = None,
-        global_mask: Bool[Tensor, "B L"] | None = None,
+        **options: Any,
     ) -> Float[Tensor, "B L D"]:
-        """One vector per token; arguments as in :meth:`forward`.
-
-        Args:
-            input_ids: Token ids.
-            padding_mask: True = a real token.
-            token_types: Which sentence each belongs to.
-            global_mask: Positions that see all, where the attention is Longformer's.
-        """
-        positions = None
-        if padding_mask is not None:
-            check_padding_mask(padding_mask, input_ids)
-            positions = real_positions(padding_mask)
+        """One vector per token; arguments as in :meth:`forward`."""
+        positions = None if padding_mask is None else real_positions(padding_mask, input_ids)
         x = self.embedding(input_ids, positions, token_types)
-        options = {} if global_mask is None else {"global_mask": global_mask}
         output: Tensor = self.encoder(x, positions=positions, **options)
         return output
 
@@ -74,7 +72,7 @@ class EncoderModel(nn.Module):
         padding_mask: Bool[Tensor, "B L"] | None = None,
         *,
         token_types: Int[Tensor, "B L"] | None = None,
-        global_mask: Bool[Tensor, "B L"] | None = None,
+        **options: Any,
     ) -> Float[Tensor, "B ..."]:
         """Logits of the head; the vectors themselves if there is none.
 
@@ -82,15 +80,13 @@ class EncoderModel(nn.Module):
             input_ids: Token ids.
             padding_mask: True = a real token.
             token_types: Which sentence each belongs to; 0 if not given.
-            global_mask: Positions that see all and are seen by all, where the attention is
+            **options: Further arguments of the attention, such as ``global_mask`` of
                 :class:`~attn_course.nn.LongformerSelfAttention`.
 
         Raises:
             ValueError: If an id is out of range or shapes do not fit.
         """
-        hidden = self.hidden(
-            input_ids, padding_mask, token_types=token_types, global_mask=global_mask
-        )
+        hidden = self.hidden(input_ids, padding_mask, token_types=token_types, **options)
         return hidden if self.head is None else self.head(hidden)
 
 
@@ -101,6 +97,10 @@ class Pooler(nn.Module):
 
     Args:
         embed_dim: Size of a vector.
+
+    Example:
+        >>> Pooler(embed_dim=8)(torch.randn(2, 5, 8)).shape
+        torch.Size([2, 8])
     """
 
     def __init__(self, *, embed_dim: int) -> None:
@@ -111,11 +111,12 @@ class Pooler(nn.Module):
 
     def forward(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
         """One vector per row."""
+        check_input("hidden", hidden, "B L D", self.projection.in_features, self.projection)
         return torch.tanh(self.projection(hidden[:, 0]))
 
 
 class MaskedWordHead(nn.Module):
-    r"""Which word stood at each position: logits from what the encoder made of the place.
+    r"""Logits of the word at each position, from the vectors of the encoder.
 
     .. math:: \mathrm{logits} = E\, \mathrm{norm}(\phi(W h + b)) + c
 
@@ -128,6 +129,11 @@ class MaskedWordHead(nn.Module):
             ``model.embedding.tokens``.
         activation: :math:`\phi`.
         norm: Applied before the table.
+
+    Example:
+        >>> table, norm = nn.Embedding(11, 8), LayerNorm(embed_dim=8)
+        >>> MaskedWordHead(embed_dim=8, tokens=table, norm=norm)(torch.randn(2, 5, 8)).shape
+        torch.Size([2, 5, 11])
     """
 
     def __init__(
@@ -147,10 +153,12 @@ class MaskedWordHead(nn.Module):
 
     def forward(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
         """One logit per word and position."""
+        check_input("hidden", hidden, "... D", self.projection.in_features, self.projection)
         x = self.norm(self.activation(self.projection(hidden)))
         return linear(x, self.tokens.weight, self.bias)
 
 
+@explained
 def bert_like(
     *,
     vocab_size: int = 30522,
@@ -164,7 +172,7 @@ def bert_like(
     dropout: float = 0.0,
     eps: float = 1e-12,
 ) -> EncoderModel:
-    r"""BERT (Devlin et al., 2019), at first the base model: 109,482,240 parameters.
+    r"""BERT (Devlin et al., 2019), by default the base model: 109,482,240 parameters.
 
     Learned positions, token types, a norm on the embedding, post-norm, GELU, biases everywhere.
     Initialisation: normal, standard deviation 0.02, biases 0.
@@ -172,17 +180,12 @@ def bert_like(
     .. math:: (V + T + Y) D + 2 D + N \left[ 4 (D^2 + D) + (2 D F + F + D) + 4 D \right]
        + \underbrace{(D^2 + D)}_{\text{pooler}}
 
-    Args:
-        vocab_size: :math:`V`.
-        max_length: Positions :math:`T`.
-        num_token_types: :math:`Y`.
-        embed_dim: :math:`D`.
-        num_heads: Heads.
-        num_layers: :math:`N`.
-        hidden_dim: :math:`F`.
-        head: From vectors to logits.
-        dropout: Of embeddings, weights and what each sub-layer adds; BERT's is 0.1.
-        eps: Of the norms.
+    Letters as for :func:`gpt2_like`; :math:`Y` is ``num_token_types``. BERT's ``dropout`` is 0.1.
+
+    Example:
+        >>> model = bert_like(vocab_size=65, embed_dim=16, num_heads=2, num_layers=2, hidden_dim=32)
+        >>> model(torch.tensor([[1, 2, 3]])).shape
+        torch.Size([1, 3, 16])
     """
     norm = partial(LayerNorm, embed_dim=embed_dim, eps=eps)
     blocks = [

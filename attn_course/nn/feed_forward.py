@@ -1,10 +1,12 @@
-"""The part of a block that looks at one position at a time."""
+"""The part of a block that acts on each position by itself."""
 
 from collections.abc import Callable
 
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import relu, silu
+
+from attn_course.nn.parameters import check_input
 
 
 class FeedForward(nn.Module):
@@ -22,6 +24,10 @@ class FeedForward(nn.Module):
         activation: :math:`\phi`, any function of one tensor.
         bias: Whether there are :math:`b_1` and :math:`b_2`.
         dropout: Chance that a hidden unit is dropped, after :math:`\phi`, in training mode.
+
+    Example:
+        >>> FeedForward(embed_dim=8, hidden_dim=32)(torch.randn(2, 5, 8)).shape
+        torch.Size([2, 5, 8])
     """
 
     def __init__(
@@ -42,12 +48,13 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """The output at each position."""
+        check_input("x", x, "... D", self.up_projection.in_features, self.up_projection)
         output: Tensor = self.down_projection(self.dropout(self.activation(self.up_projection(x))))
         return output
 
 
 class GatedFeedForward(nn.Module):
-    r"""A feed-forward part whose hidden units are switched by a second map of the input.
+    r"""A feed-forward part whose hidden units are gated by a second map of the input.
 
     .. math:: \mathrm{GLU}(x) = W_2\, (\phi(W_g x) \odot W_1 x)
 
@@ -57,12 +64,11 @@ class GatedFeedForward(nn.Module):
     ``hidden_dim`` two thirds as large for the same number of parameters. Initialisation: Xavier
     uniform, biases 0.
 
-    Args:
-        embed_dim: Size of input and output.
-        hidden_dim: Number of hidden units.
-        activation: :math:`\phi`.
-        bias: Whether each map has a bias; the paper's have none.
-        dropout: Chance that a hidden unit is dropped in training mode.
+    Arguments as of :class:`FeedForward`; the paper's maps have no biases.
+
+    Example:
+        >>> GatedFeedForward(embed_dim=8, hidden_dim=21)(torch.randn(2, 5, 8)).shape
+        torch.Size([2, 5, 8])
     """
 
     def __init__(
@@ -84,6 +90,7 @@ class GatedFeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """The output at each position."""
+        check_input("x", x, "... D", self.up_projection.in_features, self.up_projection)
         hidden = self.activation(self.gate_projection(x)) * self.up_projection(x)
         output: Tensor = self.down_projection(self.dropout(hidden))
         return output

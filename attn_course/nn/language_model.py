@@ -1,4 +1,4 @@
-"""Decoder-only language models: the next word from all words before it."""
+"""Decoder-only language models: the next token from all tokens before it."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -7,19 +7,21 @@ from functools import partial
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attn_course._calls import explained
 from attn_course.functional.feed_forward import gelu
 from attn_course.nn.block import EncoderBlock
-from attn_course.nn.cache import KVCache, ModelCache, SlidingCache
+from attn_course.nn.cache import KVCache, ModelCache, SlidingCache, takes_cache
 from attn_course.nn.embeddings import TokenEmbedding
 from attn_course.nn.feed_forward import FeedForward, GatedFeedForward
 from attn_course.nn.multihead import MultiHeadAttention
 from attn_course.nn.norms import LayerNorm, RMSNorm
+from attn_course.nn.parameters import check_makers
 from attn_course.nn.positions import Biases, LearnedPositions, RotaryPositions, Rotates
 from attn_course.nn.transformer import cached_positions
 
 
 class LanguageModel(nn.Module):
-    r"""Causal blocks between an embedding and logits of the next word.
+    r"""Causal blocks between an embedding and logits of the next token.
 
     .. math:: p(t_{i+1} \mid t_1, \ldots, t_i) =
        \mathrm{softmax}(W\, \mathrm{norm}(\mathrm{blocks}(E[t_1 \ldots t_i]))_i)
@@ -32,6 +34,13 @@ class LanguageModel(nn.Module):
         blocks: Such as :class:`~attn_course.nn.EncoderBlock`.
         norm: Applied after the last block; a pre-norm model needs one.
         output_projection: From vectors to logits; the table of the embedding if not given (tied).
+
+    Example:
+        >>> model = gpt2_like(vocab_size=11, embed_dim=8, num_heads=2, num_layers=2)
+        >>> cache = model.new_cache()
+        >>> prompt = model(torch.tensor([[1, 2, 3]]), cache=cache)
+        >>> model(torch.tensor([[4]]), cache=cache).shape, cache.length
+        (torch.Size([1, 1, 11]), 4)
     """
 
     def __init__(
@@ -46,6 +55,7 @@ class LanguageModel(nn.Module):
         self.embedding, self.blocks, self.norm = embedding, nn.ModuleList(blocks), norm
         self.output_projection = output_projection
 
+    @takes_cache("layers", "model.new_cache()")
     def hidden(
         self,
         input_ids: Int[Tensor, "B L"],
@@ -53,13 +63,7 @@ class LanguageModel(nn.Module):
         *,
         cache: ModelCache | None = None,
     ) -> Float[Tensor, "B L D"]:
-        """The vectors after the last block and norm; arguments as in :meth:`forward`.
-
-        Args:
-            input_ids: Token ids.
-            padding_mask: True = a real token.
-            cache: From :meth:`new_cache`.
-        """
+        """The vectors after the last block and norm; arguments as in :meth:`forward`."""
         past = 0 if cache is None else cache.length
         positions = cached_positions(input_ids, padding_mask, cache)
         x: Tensor = self.embedding(input_ids, positions, past=past)
@@ -75,10 +79,10 @@ class LanguageModel(nn.Module):
         *,
         cache: ModelCache | None = None,
     ) -> Float[Tensor, "B L V"]:
-        """Logits of the word after each token.
+        """Logits of the next token after each token.
 
         Args:
-            input_ids: Token ids; with a cache, those that it has not seen.
+            input_ids: Token ids; with a cache, the new ones.
             padding_mask: True = a real token, of these; padding may be on either side. With a cache
                 from the first call on, or never.
             cache: From :meth:`new_cache`; it takes the tokens.
@@ -99,9 +103,11 @@ class LanguageModel(nn.Module):
                 ``functools.partial(KVCache, max_length=100)`` or
                 ``functools.partial(SlidingCache, window_size=64, sinks=4)``.
         """
+        check_makers("functools.partial(KVCache, max_length=100)", make=make)
         return ModelCache([make() for _ in self.blocks])
 
 
+@explained
 def decoder_only(
     *,
     embedding: TokenEmbedding,
@@ -113,7 +119,7 @@ def decoder_only(
     tied: bool = True,
     dropout: float = 0.0,
 ) -> LanguageModel:
-    """A language model of equal blocks, each part made anew for each.
+    """A language model of equal blocks, whose parts are made by functions.
 
     Args:
         embedding: From ids to vectors, added positions included.
@@ -123,7 +129,7 @@ def decoder_only(
         feed_forward: Makes the feed-forward part of a block; None leaves it out.
         norm_first: Pre-norm, with a last norm after all blocks; otherwise post-norm.
         tied: The output uses the table of the embedding.
-        dropout: Chance that an entry of what a sub-layer adds is dropped.
+        dropout: Chance that an element of what a sub-layer adds is dropped.
 
     Example:
         >>> model = decoder_only(
@@ -135,10 +141,11 @@ def decoder_only(
         ...     feed_forward=lambda: FeedForward(embed_dim=32, hidden_dim=128),
         ...     norm=lambda: LayerNorm(embed_dim=32),
         ... )
-        >>> import torch
         >>> model(torch.tensor([[1, 2, 3]])).shape
         torch.Size([1, 3, 65])
     """
+    made = {"attention": attention, "norm": norm, "feed_forward": feed_forward or norm}
+    check_makers("lambda: MultiHeadAttention(...)", **made)
     blocks = [
         EncoderBlock(
             attention=attention(),
@@ -163,6 +170,7 @@ def decoder_only(
     )
 
 
+@explained
 def gpt2_like(
     *,
     vocab_size: int = 50257,
@@ -174,22 +182,20 @@ def gpt2_like(
     dropout: float = 0.0,
     eps: float = 1e-5,
 ) -> LanguageModel:
-    r"""GPT-2 (Radford et al., 2019), at first the small one: 124,439,808 parameters.
+    r"""GPT-2 (Radford et al., 2019), by default the small one: 124,439,808 parameters.
 
     Learned positions, pre-norm with a last norm, biases everywhere, GELU in its tanh form, tied
-    output. Initialisation: :func:`init_residual`.
+    output. Initialisation: ``init_residual``.
 
     .. math:: V D + T D + N \left[ 4 (D^2 + D) + (2 D F + F + D) + 4 D \right] + 2 D
 
-    Args:
-        vocab_size: :math:`V`.
-        max_length: Positions :math:`T`.
-        embed_dim: :math:`D`.
-        num_heads: Heads.
-        num_layers: :math:`N`.
-        hidden_dim: :math:`F`; 4 D if not given.
-        dropout: Of embeddings, weights and what each sub-layer adds; GPT-2's is 0.1.
-        eps: Of the norms.
+    Here :math:`V` is ``vocab_size``, :math:`T` ``max_length``, :math:`D` ``embed_dim``, :math:`N`
+    ``num_layers``, :math:`F` ``hidden_dim`` (4 D if not given). GPT-2's ``dropout`` is 0.1.
+
+    Example:
+        >>> model = gpt2_like(vocab_size=65, max_length=32, embed_dim=16, num_heads=2, num_layers=2)
+        >>> model(torch.tensor([[1, 2, 3]])).shape
+        torch.Size([1, 3, 65])
     """
     hidden_dim = 4 * embed_dim if hidden_dim is None else hidden_dim
     model = decoder_only(
@@ -216,6 +222,7 @@ def gpt2_like(
     return model
 
 
+@explained
 def llama_like(
     *,
     vocab_size: int = 32000,
@@ -229,26 +236,26 @@ def llama_like(
     tied: bool = False,
     eps: float = 1e-5,
 ) -> LanguageModel:
-    r"""Llama (Touvron et al., 2023), at first Llama 2 with 7B: 6,738,415,616 parameters.
+    r"""Llama (Touvron et al., 2023), by default Llama 2 with 7B: 6,738,415,616 parameters.
 
     RoPE, pre-norm with RMSNorm, SwiGLU, no bias anywhere, an output of its own. Initialisation:
-    :func:`init_residual`.
+    ``init_residual``.
 
     .. math:: 2 V D + N \left[ 2 D^2 + 2 D H_{kv} E + 3 D F + 2 D \right] + D
        \qquad (H E = D)
 
+    Letters as for :func:`gpt2_like`; :math:`H` is ``num_heads``, :math:`E` ``head_dim``.
+
     Args:
-        vocab_size: :math:`V`.
-        embed_dim: :math:`D`.
-        num_heads: Heads :math:`H`.
-        num_kv_heads: :math:`H_{kv}`; as many if not given.
-        head_dim: :math:`E`; D / H if not given.
-        num_layers: :math:`N`.
-        hidden_dim: :math:`F`.
         position: Shared by all blocks; RoPE on neighbouring pairs if not given. The weights of
             Hugging Face need ``RotaryPositions(interleaved=False)``.
         tied: The output uses the table of the embedding.
-        eps: Of the norms.
+
+    Example:
+        >>> sizes = {"embed_dim": 16, "num_heads": 4, "num_kv_heads": 2, "hidden_dim": 40}
+        >>> model = llama_like(vocab_size=65, num_layers=2, **sizes)
+        >>> model(torch.tensor([[1, 2, 3]])).shape
+        torch.Size([1, 3, 65])
     """
     model = decoder_only(
         embedding=TokenEmbedding(vocab_size=vocab_size, embed_dim=embed_dim),
@@ -271,7 +278,7 @@ def llama_like(
 
 
 def init_residual(model: nn.Module, *, num_layers: int, std: float = 0.02) -> None:
-    r"""Small normal weights, smaller still where a block writes; biases 0.
+    r"""Small normal weights, smaller still where a block adds to the residual stream; biases 0.
 
     .. math:: W \sim N(0, \sigma^2), \qquad
        W_{\mathrm{out}} \sim N\big(0, \tfrac{\sigma^2}{2N}\big)
@@ -280,8 +287,8 @@ def init_residual(model: nn.Module, *, num_layers: int, std: float = 0.02) -> No
     variance after all of them does not depend on :math:`N`.
 
     Args:
-        model: All linear maps in it are set. Maps called ``output_projection`` or
-            ``down_projection`` inside the blocks are those that write.
+        model: All linear maps in it are set. Those called ``output_projection`` or
+            ``down_projection`` inside the blocks add to the residual stream.
         num_layers: :math:`N`.
         std: :math:`\sigma`.
     """

@@ -1,23 +1,31 @@
 """Multi-head latent attention: all heads' keys and values from one short vector per token."""
 
 import math
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from attn_course._checks import check_axes, check_size
+from attn_course._checks import check_chance
 from attn_course.functional.scaled_dot_product import AttentionFn, scaled_dot_product_attention
-from attn_course.nn.cache import KVCache, SlidingCache
+from attn_course.nn.cache import (
+    ATTENTION_CACHES,
+    NO_CACHE,
+    Cache,
+    KVCache,
+    SlidingCache,
+    takes_cache,
+)
 from attn_course.nn.feed_forward import xavier_
-from attn_course.nn.look import look, split_heads
+from attn_course.nn.heads import join_heads, split_heads
+from attn_course.nn.masking import attention_mask, check_mask
 from attn_course.nn.norms import RMSNorm
-from attn_course.nn.positions import RotaryPositions
+from attn_course.nn.parameters import check_callable, check_input
+from attn_course.nn.positions import RotaryPositions, check_position, token_positions
 
 
 class MultiHeadLatentAttention(nn.Module):
-    r"""Self-attention whose cache holds one short vector per token, not keys and values per head.
+    r"""Self-attention whose cache has one short vector per token, not keys and values per head.
 
     .. math::
        c_j &= \mathrm{norm}(W^{DKV} x_j), \qquad k^R_j = R_j W^{KR} x_j \\
@@ -30,11 +38,11 @@ class MultiHeadLatentAttention(nn.Module):
     section on hyper-parameters. RoPE turns a part of its own, :math:`k^R`, shared by all heads: a
     rotation between :math:`W^{UK}` and the query would keep :math:`W^{UK}` from being absorbed.
 
-    A cache holds :math:`c_j` and :math:`k^R_j`, ``kv_rank + rope_dim`` numbers per token whatever
-    the number of heads, and keys and values are never built: :math:`q^\top W^{UK} c =
-    (W^{UK\top} q)^\top c` makes it one head of keys that all queries share, whose values are the
-    :math:`c_j`; :math:`W^{UV}` comes last. Without a cache keys and values are built, which is
-    cheaper for many queries. Both give the same.
+    A cache stores :math:`c_j` and :math:`k^R_j`, ``kv_rank + rope_dim`` numbers per token whatever
+    the number of heads, and keys and values are never built: by :math:`q^\top W^{UK} c =
+    (W^{UK\top} q)^\top c` all queries share one head of keys, whose values are the :math:`c_j`;
+    :math:`W^{UV}` comes last. Without a cache keys and values are built, which is cheaper for many
+    queries. Both forms give the same output.
 
     Parameters: ``query_down`` :math:`W^{DQ}`, ``query_projection`` :math:`W^{UQ}` and
     :math:`W^{QR}` (rows of head h: first E, then R), ``latent_projection`` :math:`W^{DKV}`,
@@ -52,6 +60,16 @@ class MultiHeadLatentAttention(nn.Module):
         position: Turns the second part; RoPE on neighbouring pairs if not given.
         attn_fn: The attention itself, as in :class:`~attn_course.nn.MultiHeadAttention`.
         dropout: Chance that a weight is dropped, in training mode.
+
+    Example:
+        >>> attention = MultiHeadLatentAttention(
+        ...     embed_dim=8, num_heads=2, head_dim=4, rope_dim=2, kv_rank=3
+        ... )
+        >>> cache = KVCache()
+        >>> attention(torch.randn(1, 5, 8), is_causal=True, cache=cache).shape
+        torch.Size([1, 5, 8])
+        >>> cache.nbytes  # 5 tokens * (3 + 2) numbers * 4 bytes
+        100
     """
 
     def __init__(
@@ -69,11 +87,13 @@ class MultiHeadLatentAttention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_position(position)
+        check_chance(dropout=dropout)
+        check_callable("a function such as scaled_dot_product_attention", attn_fn=attn_fn)
         value_head_dim = head_dim if value_head_dim is None else value_head_dim
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, head_dim
         self.rope_dim, self.kv_rank, self.value_head_dim = rope_dim, kv_rank, value_head_dim
         self.position = RotaryPositions() if position is None else position
-        self._tail = _Tail(self.position, rope_dim)
         self.attn_fn, self.dropout = attn_fn, dropout
         self.query_down: nn.Module = nn.Identity()
         if query_rank is not None:
@@ -91,6 +111,7 @@ class MultiHeadLatentAttention(nn.Module):
         self.output_projection = nn.Linear(num_heads * value_head_dim, embed_dim, bias=False)
         xavier_(self)
 
+    @takes_cache("rotates_late", ATTENTION_CACHES)
     def forward(
         self,
         query: Float[Tensor, "B L D"],
@@ -100,63 +121,70 @@ class MultiHeadLatentAttention(nn.Module):
         positions: Int[Tensor, "B L"] | None = None,
         cache: KVCache | SlidingCache | None = None,
     ) -> Float[Tensor, "B L D"]:
-        """What each position found; arguments as in :meth:`MultiHeadAttention.forward`.
+        """The output at each position; arguments as in :meth:`MultiHeadAttention.forward`.
 
-        Args:
-            query: One vector per position; keys and values come from the same.
-            attn_mask: Which pairs count.
-            is_causal: Whether later positions are hidden.
-            positions: Where each token stands, negative at padding.
-            cache: Takes the latent vectors as keys of one head, whose values are empty.
+        The cache takes the latent vectors as keys of one head, whose values are empty.
 
         Raises:
-            ValueError: If shapes do not fit.
+            ValueError: If shapes or dtypes do not fit.
         """
-        check_axes("query", query, "B L D")
-        check_size("query", query, -1, self.embed_dim)
+        check_input("query", query, "B L D", self.embed_dim, self.latent_projection)
         q = split_heads(self.query_projection(self.query_down(query)), self.num_heads)
         latent = self.latent_norm(self.latent_projection(query))  # (B, L, kv_rank)
-        turning = self.rope_key_projection(query)  # (B, L, R)
+        turning = self.rope_key_projection(query).unsqueeze(1)  # (B, 1, L, R)
         if cache is None:
             k = split_heads(self.key_up(latent), self.num_heads)
-            shared = turning.unsqueeze(1).expand(-1, self.num_heads, -1, -1)
-            key = torch.cat([k, shared], dim=-1)  # (B, H, L, E + R)
-            value = split_heads(self.value_up(latent), self.num_heads)
-            sight = look(q, key, value, attn_mask, is_causal, positions, None, self._tail)
-            heads = self._attend(sight.query, sight.key, sight.value, sight)
+            k = torch.cat([k, turning.expand(-1, self.num_heads, -1, -1)], dim=-1)
+            v = split_heads(self.value_up(latent), self.num_heads)
+            heads = self._attend(q, k, v, attn_mask, is_causal, positions, NO_CACHE)
         else:
             up = self.key_up.weight.unflatten(0, (self.num_heads, -1))  # (H, E, kv_rank)
             q = torch.cat([q[..., : self.head_dim] @ up, q[..., self.head_dim :]], dim=-1)
-            key = torch.cat([latent, turning], dim=-1).unsqueeze(1)  # (B, 1, L, kv_rank + R)
-            empty = key[..., :0]
-            sight = look(q, key, empty, attn_mask, is_causal, positions, cache, self._tail)
-            mixed = self._attend(sight.query, sight.key, sight.key[..., : self.kv_rank], sight)
+            k = torch.cat([latent.unsqueeze(1), turning], dim=-1)  # (B, 1, L, kv_rank + R)
+            mixed = self._attend(q, k, None, attn_mask, is_causal, positions, cache)
             up = self.value_up.weight.unflatten(0, (self.num_heads, -1))  # (H, Ev, kv_rank)
             heads = mixed @ up.mT  # (B, H, L, Ev)
-        output: Tensor = self.output_projection(heads.transpose(1, 2).flatten(2))
+        output: Tensor = self.output_projection(join_heads(heads))
         return output
 
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, sight: Any) -> Tensor:
+    def _attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor | None,
+        attn_mask: Tensor | None,
+        is_causal: bool,
+        positions: Tensor | None,
+        cache: Cache,
+    ) -> Tensor:
+        """Rotate, cache, mask and attend; the values are part of the keys if not given."""
+        past = cache.length
+        check_mask(attn_mask, is_causal, q, k, cache)
+        at, keys_at = token_positions(q, k, positions, past=past)
+        q = self._turn(q, at)
+        k = k if cache.rotates_late else self._turn(k, keys_at)
+        k, cached, keys_at, window = cache.append(k, k[..., :0] if v is None else v, positions)
+        k = self._turn(k, keys_at) if cache.rotates_late else k
+        mask, is_causal = attention_mask(
+            attn_mask, window, None, at, keys_at, is_causal=is_causal, past=past
+        )
         return self.attn_fn(
-            query,
-            key,
-            value,
-            attn_mask=sight.attn_mask,
-            is_causal=sight.is_causal,
+            q,
+            k,
+            k[..., : self.kv_rank] if v is None else cached,
+            attn_mask=mask,
+            is_causal=is_causal,
             # the width that the queries had before anything was absorbed
             scale=1 / math.sqrt(self.head_dim + self.rope_dim),
             dropout_p=self.dropout if self.training else 0.0,
-            enable_gqa=key.shape[1] != self.num_heads,
+            enable_gqa=k.shape[1] != self.num_heads,
         )
 
+    def _turn(self, x: Tensor, at: Tensor) -> Tensor:
+        """Queries or keys whose last features are turned to their positions."""
+        still, turning = x[..., : -self.rope_dim], x[..., -self.rope_dim :]
+        return torch.cat([still, self.position.rotate(turning, at)], dim=-1)
 
-class _Tail:
-    """Positions that turn the last features only."""
-
-    def __init__(self, position: RotaryPositions, size: int) -> None:
-        self.position, self.size = position, size
-
-    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """The features, of which the last know where they stand."""
-        still, turning = x[..., : -self.size], x[..., -self.size :]
-        return torch.cat([still, self.position.rotate(turning, positions)], dim=-1)
+    def extra_repr(self) -> str:
+        names = ("embed_dim", "num_heads", "head_dim", "rope_dim", "kv_rank", "value_head_dim")
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)

@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attn_course.functional.low_rank import linformer_attention
+from attn_course.nn.masking import real_tokens
 
 
 class LengthProjection(nn.Module):
@@ -21,6 +22,10 @@ class LengthProjection(nn.Module):
 
     Raises:
         ValueError: If a number is below 1.
+
+    Example:
+        >>> LengthProjection(max_length=16, rank=4).weight.shape
+        torch.Size([4, 16])
     """
 
     def __init__(self, *, max_length: int, rank: int, num_heads: int | None = None) -> None:
@@ -35,7 +40,7 @@ class LengthProjection(nn.Module):
 
 
 class LinformerAttention(nn.Module):
-    r"""What :class:`MultiHeadAttention` takes as ``attn_fn`` to become Linformer's attention.
+    r"""Linformer's attention, as an ``attn_fn`` of :class:`MultiHeadAttention`.
 
     .. math:: O = \mathrm{softmax}\!\left(\frac{Q (E K)^\top}{\sqrt{d}}\right) F V
 
@@ -45,6 +50,14 @@ class LinformerAttention(nn.Module):
     Args:
         key_projection: :math:`E`.
         value_projection: :math:`F`; the same object for the paper's key-value sharing.
+
+    Example:
+        >>> from attn_course.nn.linformer import LengthProjection
+        >>> mixture = LengthProjection(max_length=16, rank=4)
+        >>> linformer = LinformerAttention(key_projection=mixture, value_projection=mixture)
+        >>> attention = MultiHeadAttention(embed_dim=8, num_heads=2, attn_fn=linformer)
+        >>> attention(torch.randn(1, 10, 8)).shape
+        torch.Size([1, 10, 8])
     """
 
     def __init__(
@@ -65,42 +78,24 @@ class LinformerAttention(nn.Module):
         dropout_p: float = 0.0,
         enable_gqa: bool = False,
     ) -> Float[Tensor, "B H L Ev"]:
-        """The output, one row for each query.
-
-        Args:
-            query: What is looked for.
-            key: What it is compared with, after mixing.
-            value: What is mixed, twice.
-            attn_mask: None, or a padding mask (B, 1, 1, S).
-            is_causal: Must be False: a mixture holds something of every position.
-            scale: Instead of 1/sqrt(E).
-            dropout_p: Chance that a weight is dropped.
-            enable_gqa: Must be False.
+        """The output, one row for each query: :func:`attn_course.functional.linformer_attention`.
 
         Raises:
-            ValueError: If it is asked for what mixtures can't do, or the text is too long.
+            ValueError: If the mask is no padding mask (B, 1, 1, S), ``is_causal`` or ``enable_gqa``
+                is True, which mixtures of all positions can't do, or the text is too long.
         """
         if is_causal or enable_gqa:
             raise ValueError(
-                "is_causal, enable_gqa: expected False, as every mixture holds something of every "
-                f"position, got {is_causal}, {enable_gqa}"
+                "is_causal, enable_gqa: expected False, as every mixture contains every position, "
+                f"got {is_causal}, {enable_gqa}"
             )
-        padding = None
-        if attn_mask is not None:
-            shape = (key.shape[0], 1, 1, key.shape[2])
-            if attn_mask.dtype != torch.bool or attn_mask.shape != shape:
-                raise ValueError(
-                    f"attn_mask: expected a boolean padding mask of shape {shape}, "
-                    f"got {attn_mask.dtype} of shape {tuple(attn_mask.shape)}"
-                )
-            padding = attn_mask[:, 0, 0]
         return linformer_attention(
             query,
             key,
             value,
             self.key_projection.weight,
             self.value_projection.weight,
-            padding_mask=padding,
+            padding_mask=real_tokens(attn_mask, None, (key.shape[0], key.shape[2])),
             scale=scale,
             dropout_p=dropout_p,
         )

@@ -1,4 +1,4 @@
-"""Windows for Luong's decoder: from scores of all places to weights of a few."""
+"""Windows for Luong's decoder: weights of a few positions from scores of all."""
 
 from collections.abc import Callable
 
@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attn_course._checks import check_at_least
 from attn_course.functional.local_window import (
     local_m_mask,
     local_p_position,
@@ -14,20 +15,26 @@ from attn_course.functional.local_window import (
 )
 from attn_course.functional.softmax import masked_softmax
 from attn_course.nn.attention import AttentionMemory
-from attn_course.nn.parameters import check_positive, uniform_parameter
+from attn_course.nn.parameters import uniform_parameter
 
 
 class LocalM(nn.Module):
-    """Monotonic local attention: step ``t`` looks around place ``t``. No parameters.
+    """Monotonic local attention: step ``t`` attends around position ``t``. No parameters.
 
-    See :func:`attn_course.functional.local_m_mask`. A step whose window lies beyond the end of the
-    source has no weights, and a context of zeros.
+    See :func:`attn_course.functional.local_m_mask`. A step whose window is beyond the end of the
+    source has weights and a context of 0.
 
     Args:
         half_width: :math:`D`.
 
     Raises:
         ValueError: If ``half_width`` is negative.
+
+    Example:
+        >>> steps, mask = torch.tensor([[0, 3]]), torch.ones(1, 5, dtype=torch.bool)
+        >>> LocalM(half_width=0)(torch.zeros(1, 2, 5), torch.zeros(1, 2, 4), steps, mask)
+        tensor([[[1., 0., 0., 0., 0.],
+                 [0., 0., 0., 1., 0.]]])
     """
 
     def __init__(self, *, half_width: float) -> None:
@@ -49,7 +56,7 @@ class LocalM(nn.Module):
             score: Maps queries and prepared keys to scores.
             hidden: States of the decoder, which are the queries.
             steps: Numbers of the target steps, from 0.
-            memory: The source; its real places come first.
+            memory: The source; its real positions come first.
         """
         return _attend(score, hidden, steps, self.half_width, memory, gaussian=False)
 
@@ -60,20 +67,13 @@ class LocalM(nn.Module):
         steps: Int[Tensor, "B L"],
         mask: Bool[Tensor, "B S"],
     ) -> Float[Tensor, "B L S"]:
-        """Weights from scores.
-
-        Args:
-            scores: Of all places.
-            hidden: States of the decoder; not used.
-            steps: Numbers of the target steps, from 0.
-            mask: True = a place that counts; these come first.
-        """
+        """Weights from scores of all positions; arguments as of :meth:`attend`."""
         window = local_m_mask(steps, mask.sum(-1), self.half_width, mask.shape[-1])
         return masked_softmax(scores, window & mask.unsqueeze(1))
 
 
 class LocalP(nn.Module):
-    """Predictive local attention: the state of the decoder says where to look.
+    """Predictive local attention: the state of the decoder predicts the centre of the window.
 
     See :func:`attn_course.functional.local_p_position` and
     :func:`attn_course.functional.local_p_weights`.
@@ -85,6 +85,11 @@ class LocalP(nn.Module):
 
     Raises:
         ValueError: If a size is below 1 or ``half_width`` is not positive.
+
+    Example:
+        >>> window, mask = LocalP(half_width=2.0, query_size=4), torch.ones(1, 9, dtype=torch.bool)
+        >>> window(torch.zeros(1, 2, 9), torch.randn(1, 2, 4), torch.zeros(1, 2).long(), mask).shape
+        torch.Size([1, 2, 9])
     """
 
     def __init__(
@@ -94,7 +99,7 @@ class LocalP(nn.Module):
         if not half_width > 0:
             raise ValueError(f"half_width: expected more than 0, got {half_width}")
         hidden_size = query_size if hidden_size is None else hidden_size
-        check_positive(query_size=query_size, hidden_size=hidden_size)
+        check_at_least(1, query_size=query_size, hidden_size=hidden_size)
         self.half_width = half_width
         self.weight = uniform_parameter(hidden_size, query_size, fan_in=query_size)
         self.v = uniform_parameter(hidden_size, fan_in=hidden_size)
@@ -112,14 +117,7 @@ class LocalP(nn.Module):
         steps: Int[Tensor, "B L"],
         memory: AttentionMemory,
     ) -> tuple[Float[Tensor, "B L Ev"], Float[Tensor, "B L S"]]:
-        """Context and weights, from scores of the window only.
-
-        Args:
-            score: Maps queries and prepared keys to scores.
-            hidden: States of the decoder, which are the queries.
-            steps: Numbers of the target steps; not used.
-            memory: The source; its real places come first.
-        """
+        """Context and weights, as :meth:`LocalM.attend`; ``steps`` are not used."""
         centre = self.position(hidden, memory.mask)
         return _attend(score, hidden, centre, self.half_width, memory, gaussian=True)
 
@@ -130,14 +128,7 @@ class LocalP(nn.Module):
         steps: Int[Tensor, "B L"],
         mask: Bool[Tensor, "B S"],
     ) -> Float[Tensor, "B L S"]:
-        """Weights from scores.
-
-        Args:
-            scores: Of all places.
-            hidden: States of the decoder.
-            steps: Numbers of the target steps; not used.
-            mask: True = a place that counts; these come first.
-        """
+        """Weights from scores, as :meth:`LocalM.forward`; ``steps`` are not used."""
         centre = self.position(hidden, mask)
         return local_p_weights(scores, centre, self.half_width, mask.unsqueeze(1))
 
@@ -151,7 +142,7 @@ def _attend(
     *,
     gaussian: bool,
 ) -> tuple[Float[Tensor, "B L Ev"], Float[Tensor, "B L S"]]:
-    """Attention to the window, and its weights at their places among all."""
+    """Attention to the window, and its weights at their positions among all."""
     output, weights, places = local_window_attention(
         query,
         memory.keys,

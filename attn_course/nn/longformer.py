@@ -1,4 +1,4 @@
-"""Self-attention in a window, and to a few global positions with projections of their own."""
+"""Self-attention in a window and to a few global positions, which have own projections."""
 
 from collections.abc import Sequence
 
@@ -6,22 +6,24 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from attn_course._checks import check_axes, check_size, check_tensor, compiling
-from attn_course.functional.banded_attention import (
+from attn_course._checks import has_values
+from attn_course.functional._global_positions import (
     attend_globally,
     check_global_mask,
     global_positions,
     put_positions,
-    sliding_window_attention,
-    window_sides,
 )
+from attn_course.functional._windows import window_sides
+from attn_course.functional.banded_attention import sliding_window_attention
 from attn_course.functional.scaled_dot_product import scaled_dot_product_attention
 from attn_course.nn.feed_forward import xavier_
-from attn_course.nn.look import split_heads
+from attn_course.nn.heads import head_size, join_heads, split_heads
+from attn_course.nn.masking import real_tokens
+from attn_course.nn.parameters import check_input
 
 
 class LongformerSelfAttention(nn.Module):
-    r"""A window for every position; global positions are seen by all, and see all.
+    r"""A window for every position; all attend to global positions, which attend to all.
 
     .. math::
        o_i = \begin{cases}
@@ -31,7 +33,7 @@ class LongformerSelfAttention(nn.Module):
        \end{cases}
 
     Beltagy et al. (2020), section 3.1: :math:`q^g, K^g, V^g` have projections of their own, as a
-    global position asks something else. They start as copies of the local ones. Time and memory
+    global position has other queries. They start as copies of the local ones. Time and memory
     grow with L·(W + G).
 
     Parameters: those of :class:`~attn_course.nn.MultiHeadAttention`, and
@@ -43,12 +45,18 @@ class LongformerSelfAttention(nn.Module):
     Args:
         embed_dim: Size :math:`D` of inputs and outputs.
         num_heads: Heads.
-        window_size: How many keys a position sees, itself included; odd.
+        window_size: How many keys a position attends to, itself included; odd.
         dilation: Distance of neighbours in the window; a list has one for each head.
         bias: Whether the projections have a bias.
 
     Raises:
         ValueError: If sizes do not divide, or the window is even.
+
+    Example:
+        >>> attention = LongformerSelfAttention(embed_dim=8, num_heads=2, window_size=3)
+        >>> is_global = torch.tensor([[True, False, False, False, False]])
+        >>> attention(torch.randn(1, 5, 8), global_mask=is_global).shape
+        torch.Size([1, 5, 8])
     """
 
     def __init__(
@@ -61,10 +69,7 @@ class LongformerSelfAttention(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if num_heads < 1 or embed_dim % num_heads:
-            raise ValueError(
-                f"embed_dim: expected a multiple of num_heads ({num_heads}), got {embed_dim}"
-            )
+        head_size(embed_dim, num_heads)  # does it divide?
         window_sides(window_size, is_causal=False)
         each = [dilation] if isinstance(dilation, int) else list(dilation)
         if min(each, default=0) < 1 or len(each) not in (1, num_heads):
@@ -99,30 +104,23 @@ class LongformerSelfAttention(nn.Module):
         positions: Int[Tensor, "B L"] | None = None,
         cache: None = None,
     ) -> Float[Tensor, "B L D"]:
-        """What each position found.
+        """The output at each position.
 
         Args:
             x: One vector per position.
-            attn_mask: Padding, ``(B or 1, 1, 1, L)``: True = a key that counts.
+            attn_mask: Padding, ``(B or 1, 1, 1, L)``: True = a real key.
             global_mask: True = a global position.
-            is_causal: Whether later positions are hidden, from global ones too.
-            positions: Negative at padding, which is hidden; the rest does not matter here.
+            is_causal: Whether later positions are masked, for global ones too.
+            positions: Negative at padding, which is masked; nothing else is used.
             cache: Refused unless None.
 
         Raises:
             ValueError: If shapes do not fit, or a mask is more than padding.
         """
-        check_axes("x", x, "B L D")
-        check_size("x", x, -1, self.embed_dim)
+        check_input("x", x, "B L D", self.embed_dim, self.query_projection)
         if cache is not None:
             raise ValueError("cache: expected None, windows with global positions have no cache")
-        if attn_mask is not None:
-            check_tensor("attn_mask", attn_mask)
-            if attn_mask.dtype != torch.bool:
-                raise ValueError(f"attn_mask: expected booleans, got {attn_mask.dtype}")
-        if positions is not None:
-            real = (positions >= 0)[:, None, None]
-            attn_mask = real if attn_mask is None else attn_mask & real
+        real = real_tokens(attn_mask, positions, x.shape[:2])
         query, key, value = (
             split_heads(project(x), self.num_heads)
             for project in (self.query_projection, self.key_projection, self.value_projection)
@@ -133,7 +131,7 @@ class LongformerSelfAttention(nn.Module):
             query,
             key,
             value,
-            attn_mask,
+            None if real is None else real[:, None, None],
             window_size=self.window_size,
             dilation=self.dilation,
             is_causal=is_causal,
@@ -141,9 +139,8 @@ class LongformerSelfAttention(nn.Module):
             symmetric=False,
         )
         if global_mask is not None:
-            padding = None if attn_mask is None else attn_mask[:, 0, 0].expand(len(x), -1)
-            heads = self._globally(heads, x, global_mask, padding, is_causal)
-        output: Tensor = self.output_projection(heads.transpose(1, 2).flatten(2))  # (B, L, D)
+            heads = self._globally(heads, x, global_mask, real, is_causal)
+        output: Tensor = self.output_projection(join_heads(heads))  # (B, L, D)
         return output
 
     def _globally(
@@ -154,10 +151,10 @@ class LongformerSelfAttention(nn.Module):
         real: Bool[Tensor, "B L"] | None,
         is_causal: bool,
     ) -> Float[Tensor, "B H L E"]:
-        """The rows of the global positions, which see all with projections of their own."""
+        """The rows of the global positions, which attend to all, with their own projections."""
         if real is not None:
             global_mask = global_mask & real
-        traced = compiling()
+        traced = not has_values(global_mask)
         if not traced and not global_mask.any():
             return heads
         key = split_heads(self.global_key_projection(x), self.num_heads)

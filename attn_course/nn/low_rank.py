@@ -1,13 +1,14 @@
-"""A linear map through a narrow middle."""
+"""A linear map of low rank."""
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from attn_course.nn.feed_forward import xavier_
+from attn_course.nn.parameters import check_input
 
 
 class LowRankLinear(nn.Module):
-    r"""A linear map through a narrow middle.
+    r"""A linear map of low rank, as a product of two.
 
     .. math:: y = U D x + b, \qquad D: r \times n, \quad U: m \times r
 
@@ -19,6 +20,10 @@ class LowRankLinear(nn.Module):
         out_features: :math:`m`.
         rank: :math:`r`.
         bias: Whether there is :math:`b`.
+
+    Example:
+        >>> LowRankLinear(in_features=8, out_features=6, rank=2)(torch.randn(5, 8)).shape
+        torch.Size([5, 6])
     """
 
     def __init__(
@@ -31,5 +36,6 @@ class LowRankLinear(nn.Module):
 
     def forward(self, x: Float[Tensor, "*B N"]) -> Float[Tensor, "*B M"]:
         """The image of each vector."""
+        check_input("x", x, "... N", self.down.in_features, self.down)
         output: Tensor = self.up(self.down(x))
         return output

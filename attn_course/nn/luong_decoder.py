@@ -6,22 +6,20 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attn_course._checks import check_at_least
 from attn_course.nn.attention import Attention, AttentionMemory
 from attn_course.nn.decoder_steps import embed_target, read_source
-from attn_course.nn.parameters import SCORE, check_callable, check_positive
+from attn_course.nn.parameters import SCORE, check_callable
 from attn_course.nn.recurrent import GRUCell, Recurrent, hidden_of, state_from
 from attn_course.nn.scores import GeneralScore, LocationScore
 from attn_course.nn.seq2seq import CellFactory
 
 
 class LuongState(NamedTuple):
-    """Where a :class:`LuongDecoder` stands; batch on axis 0 throughout.
+    """State of a :class:`LuongDecoder`, with the parts of :class:`BahdanauState`.
 
     Attributes:
-        recurrent: State of the cell.
-        memory: The prepared source.
-        alignment: Weights of the step that led here; 0 before the first.
-        attentional: The last attentional vector, which input feeding hands on; 0 at first.
+        attentional: The last attentional vector, the input of the next step; 0 at first.
         steps: How many steps each row has done.
     """
 
@@ -33,7 +31,7 @@ class LuongState(NamedTuple):
 
 
 class LuongDecoder(nn.Module):
-    r"""Move first, then look: the new state asks, the answer goes to the output.
+    r"""Recurrence first, then attention: the new state is the query; the context enters the output.
 
     .. math::
        h_t &= f(h_{t-1}, [y_{t-1}; \tilde h_{t-1}]) \\
@@ -43,27 +41,33 @@ class LuongDecoder(nn.Module):
        p(y_t \mid y_{<t}, x) &= \mathrm{softmax}(W_s \tilde h_t)
 
     Luong, Pham and Manning (2015), equations 5 to 7, and section 3.3 for the *input feeding* of
-    :math:`\tilde h_{t-1}` to the next step: without it a step does not know where the steps before
-    it have looked. Then all steps can ask at once, after the recurrence. Differs from the paper:
-    one layer of cells, GRU unless told otherwise, biases in the linear layers, and a first state
+    :math:`\tilde h_{t-1}` to the next step: without it a step does not know to what earlier steps
+    attended, but all steps attend at once, after the recurrence. Differs from the paper:
+    one layer of cells, GRU unless given, biases in the linear layers, and a first state
     :math:`h_0 = \tanh(W_0 z + b_0)` from the encoder's summary :math:`z`, where the paper's decoder
     starts from the encoder's last states as they are.
 
+    Arguments as of :class:`BahdanauDecoder`, and:
+
     Args:
-        vocab_size: Number of target ids.
-        embed_dim: Size of an embedding.
-        context_size: Size of an annotation, which is that of the context vector.
-        summary_size: Size of the encoder's summary, from which the first state is made.
         hidden_size: Size of the decoder's state and of the attentional vector.
-        score: Has the methods of :class:`attn_course.nn.Score`;
-            :class:`attn_course.nn.GeneralScore`, if ``None``.
-        window: :class:`attn_course.nn.LocalM` or :class:`attn_course.nn.LocalP`; all places,
+        score: Has the methods of :class:`attn_course.nn.scores.Score`;
+            :class:`attn_course.nn.scores.GeneralScore`, if ``None``.
+        window: :class:`attn_course.nn.LocalM` or :class:`attn_course.nn.LocalP`; all positions
             if ``None``.
         input_feeding: Whether the attentional vector enters the next step.
-        cell: Class of the cell, called as ``cell(input_size=..., hidden_size=...)``.
 
     Raises:
         ValueError: If a size is below 1, or ``score`` or ``window`` is no such module.
+
+    Example:
+        >>> encoder = BidirectionalEncoder(vocab_size=11, embed_dim=4, hidden_size=3)
+        >>> decoder = LuongDecoder(
+        ...     vocab_size=13, embed_dim=4, context_size=6, summary_size=3, hidden_size=5
+        ... )
+        >>> model = AttentionEncoderDecoder(encoder=encoder, decoder=decoder)
+        >>> model(torch.randint(11, (1, 7)), None, torch.randint(13, (1, 4))).shape
+        torch.Size([1, 4, 13])
     """
 
     def __init__(
@@ -80,7 +84,8 @@ class LuongDecoder(nn.Module):
         cell: CellFactory = GRUCell,
     ) -> None:
         super().__init__()
-        check_positive(
+        check_at_least(
+            1,
             vocab_size=vocab_size,
             embed_dim=embed_dim,
             context_size=context_size,
@@ -108,12 +113,7 @@ class LuongDecoder(nn.Module):
         summary: Float[Tensor, "B Z"],
         source_mask: Bool[Tensor, "B S"],
     ) -> LuongState:
-        """The state before the first step; the keys are projected here, once per sentence.
-
-        Raises:
-            ValueError: If annotations or summary have another size than the decoder expects, the
-                numbers of rows differ, or the mask is not boolean with one entry per place.
-        """
+        """The state before the first step, as :meth:`BahdanauDecoder.init_state`."""
         hidden, memory, alignment = read_source(self, annotations, summary, source_mask)
         return LuongState(
             recurrent=state_from(self.recurrent.cell, hidden),
@@ -123,16 +123,13 @@ class LuongDecoder(nn.Module):
             steps=torch.zeros(len(hidden), dtype=torch.long, device=hidden.device),
         )
 
-    def look(
-        self,
-        hidden: Float[Tensor, "B L H"],
-        steps: Int[Tensor, "B L"],
-        memory: AttentionMemory,
+    def attend(
+        self, hidden: Float[Tensor, "B L H"], steps: Int[Tensor, "B L"], memory: AttentionMemory
     ) -> tuple[Float[Tensor, "B L H"], Float[Tensor, "B L S"]]:
         """Attentional vectors and weights of states of the decoder."""
         window: Any = self.window
         longest, narrow = memory.mask.shape[-1], getattr(window, "half_width", torch.inf)
-        # a score that looks at the numbers of places needs all of them
+        # a score of positions needs all of them
         if 2 * narrow + 2 < longest and not isinstance(self.attention.score, LocationScore):
             context, weights = window.attend(self.attention.score.compare, hidden, steps, memory)
             return torch.tanh(self.combine(torch.cat([context, hidden], dim=-1))), weights
@@ -143,32 +140,22 @@ class LuongDecoder(nn.Module):
     def forward(
         self, target_in: Int[Tensor, "B L"], state: LuongState
     ) -> tuple[Float[Tensor, "B L V"], Float[Tensor, "B L S"], LuongState]:
-        """Logits and weights for every position of a known target, and the state at its end.
-
-        Args:
-            target_in: The target, shifted right, starting with ``BOS``. Logits and weights at
-                ``t`` depend on the positions up to ``t`` only.
-            state: From :meth:`init_state`, or from an earlier call.
-
-        Raises:
-            ValueError: If there is no position, an id is out of range, or the state is one of
-                another number of rows.
-        """
+        """Logits, weights and the last state, as :meth:`BahdanauDecoder.forward`."""
         words = embed_target(self.embedding, target_in, state.alignment)
         length = words.shape[1]
         steps = state.steps.unsqueeze(1) + torch.arange(length, device=words.device)  # (B, L)
         if not self.input_feeding:
             hiddens, recurrent = self.recurrent(words, state.recurrent)
-            vectors, weights = self.look(hiddens, steps, state.memory)
+            vectors, weights = self.attend(hiddens, steps, state.memory)
         else:
             recurrent, vector = state.recurrent, state.attentional
-            looks = []
+            parts = []
             for t in range(length):
                 recurrent = self.recurrent.cell(torch.cat([words[:, t], vector], -1), recurrent)
                 query = hidden_of(recurrent).unsqueeze(1)  # (B, 1, H)
-                looks.append(self.look(query, steps[:, t : t + 1], state.memory))
-                vector = looks[-1][0].squeeze(1)
-            vectors, weights = (torch.cat(parts, dim=1) for parts in zip(*looks, strict=True))
+                parts.append(self.attend(query, steps[:, t : t + 1], state.memory))
+                vector = parts[-1][0].squeeze(1)
+            vectors, weights = (torch.cat(rows, dim=1) for rows in zip(*parts, strict=True))
         after = state._replace(
             recurrent=recurrent,
             alignment=weights[:, -1],

@@ -1,4 +1,4 @@
-"""End-to-end memory network: answer a question by looking at a story several times."""
+"""End-to-end memory network: answer a question by attending to a story several times."""
 
 from typing import Literal
 
@@ -6,9 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
-from attn_course._checks import check_axes, check_ids, check_size, compiling
+from attn_course._checks import check_at_least, check_axes, check_ids, check_size, has_values
 from attn_course.functional.memory import memory_hop, sentence_ages, sentence_vectors
-from attn_course.nn.parameters import check_positive
 
 TYINGS = ("adjacent", "layer-wise", "untied")
 
@@ -34,7 +33,7 @@ class MemoryNetwork(nn.Module):
     - ``"layer-wise"``: :math:`A^1 = \ldots = A^K` and :math:`C^1 = \ldots = C^K`, with the linear
       map :math:`u^{k+1} = H u^k + o^k`; :math:`B` and :math:`W` are of their own. It is a recurrent
       network whose state is :math:`u` and which chooses what it reads.
-    - ``"untied"``: every matrix for itself, as a control.
+    - ``"untied"``: no matrix is shared, as a control.
 
     Args:
         vocab_size: Number of word ids; answers are words. Id 0 is padding.
@@ -52,7 +51,14 @@ class MemoryNetwork(nn.Module):
 
     Raises:
         ValueError: If a size is below 1, ``tying`` is unknown, or ``random_noise`` is no
-            probability or is asked for without temporal encoding.
+            probability or comes without temporal encoding.
+
+    Example:
+        >>> model = MemoryNetwork(vocab_size=11, embed_dim=4, max_sentences=5, hops=2)
+        >>> story, question = torch.randint(1, 11, (1, 3, 6)), torch.randint(1, 11, (1, 4))
+        >>> logits, weights = model.read(story, question)
+        >>> logits.shape, weights.shape
+        (torch.Size([1, 11]), torch.Size([1, 2, 3]))
     """
 
     linear: bool
@@ -78,7 +84,7 @@ class MemoryNetwork(nn.Module):
             "max_sentences": max_sentences,
             "hops": hops,
         }
-        check_positive(**sizes)
+        check_at_least(1, **sizes)
         if tying not in TYINGS:
             raise ValueError(f"tying: expected one of {', '.join(TYINGS)}, got {tying!r}")
         if not 0 <= random_noise <= 1 or (random_noise and not temporal_encoding):
@@ -119,12 +125,9 @@ class MemoryNetwork(nn.Module):
         table: int,
         sentence_mask: Bool[Tensor, "B N"] | None = None,
     ) -> Float[Tensor, "B N D"]:
-        """The story seen through one of the tables; 0 at empty sentences.
+        """The story in the vectors of one table of :meth:`tables_of`; 0 at empty sentences.
 
-        Args:
-            story: As in :meth:`read`.
-            table: Number of the table, as in :meth:`tables_of`.
-            sentence_mask: True where a memory stands; where there are words, if none is given.
+        ``sentence_mask`` is True at a memory; where there are words, if not given.
         """
         word_mask = story != 0
         vectors = sentence_vectors(self.words[table](story), word_mask, positions=self.positions)
@@ -141,17 +144,13 @@ class MemoryNetwork(nn.Module):
         question: Int[Tensor, "B Jq"],
         generator: Generator | None = None,
     ) -> tuple[Float[Tensor, "B V"], Float[Tensor, "B K N"]]:
-        """Logits of the answer, and where every hop looked.
+        """Logits of the answer, and the weights of the sentences in every hop.
 
         Args:
             story: Word ids of the sentences, oldest first; 0 is padding, and a sentence of padding
                 only is no sentence.
             question: Word ids, 0 is padding.
             generator: Source of the random noise; torch's own when None.
-
-        Returns:
-            Logits, and weights of the sentences. What an empty memory of the random noise has drawn
-            is missing from the weights.
 
         Raises:
             ValueError: If an id is out of range, the numbers of rows differ, or a story has more
@@ -163,7 +162,7 @@ class MemoryNetwork(nn.Module):
         check_ids("story", story, self.vocab_size)
         check_ids("question", question, self.vocab_size)
         mask = (story != 0).any(-1)  # (B, N)
-        if len(self.ages) and not compiling():
+        if len(self.ages) and has_values(mask):
             longest = int(mask.sum(-1).max()) if mask.numel() else 0
             if longest > self.max_sentences:
                 raise ValueError(
@@ -174,7 +173,7 @@ class MemoryNetwork(nn.Module):
             story, mask = self._add_noise(story, mask, generator)
             step = 2
         memories: dict[int, Tensor] = {}
-        query, looked = self.ask(question), []
+        query, weighed = self.ask(question), []
         for hop in range(self.hops):
             tables = self.tables_of(hop)
             for table in tables:
@@ -183,11 +182,11 @@ class MemoryNetwork(nn.Module):
             memory_in, memory_out = (memories[table] for table in tables)
             output, weights = memory_hop(query, memory_in, memory_out, mask, linear=self.linear)
             query = (query if self.update is None else self.update(query)) + output
-            looked.append(weights[:, ::step])
+            weighed.append(weights[:, ::step])
         if self.answer is None:
             last: Tensor = self.words[-1].weight  # type: ignore[assignment]
-            return query @ last.T, torch.stack(looked, dim=1)
-        return self.answer(query), torch.stack(looked, dim=1)
+            return query @ last.T, torch.stack(weighed, dim=1)
+        return self.answer(query), torch.stack(weighed, dim=1)
 
     def forward(
         self,
@@ -199,15 +198,12 @@ class MemoryNetwork(nn.Module):
         return self.read(story, question, generator)[0]
 
     def _add_noise(
-        self,
-        story: Int[Tensor, "B N J"],
-        mask: Bool[Tensor, "B N"],
-        generator: Generator | None,
+        self, story: Int[Tensor, "B N J"], mask: Bool[Tensor, "B N"], generator: Generator | None
     ) -> tuple[Int[Tensor, "B M J"], Bool[Tensor, "B M"]]:
-        """A place for an empty memory behind every sentence, and which of all places count."""
+        """The story with an empty memory after every sentence, and which of all memories count."""
         chance = torch.rand(mask.shape, generator=generator, device=mask.device)
         chance = chance.masked_fill(~mask, 1.0)
-        # no more memories than there are ages: the places that drew lowest come first
+        # no more memories than there are ages: the lowest draws come first
         room = self.max_sentences - mask.sum(-1, keepdim=True)
         drawn = (chance < self.random_noise) & (chance.argsort(-1).argsort(-1) < room)
         with_gaps = torch.stack([story, torch.zeros_like(story)], dim=2).flatten(1, 2)

@@ -1,25 +1,42 @@
 """Multi-head attention: several attentions of fewer dimensions, side by side."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from attn_course._checks import check_axes, check_size
+from attn_course._checks import check_chance, check_size
 from attn_course.functional.scaled_dot_product import (
     AttentionFn,
     attention_weights,
     scaled_dot_product_attention,
 )
-from attn_course.nn.cache import CrossCache, KVCache, SlidingCache
+from attn_course.nn.cache import (
+    ATTENTION_CACHES,
+    NO_CACHE,
+    Cache,
+    CrossCache,
+    KVCache,
+    SlidingCache,
+    takes_cache,
+)
 from attn_course.nn.feed_forward import xavier_
-from attn_course.nn.look import Sight, checked_mask, look, split_heads
-from attn_course.nn.positions import Biases, Rotates
+from attn_course.nn.heads import head_size, join_heads, split_heads
+from attn_course.nn.masking import attention_mask, check_mask
+from attn_course.nn.parameters import check_callable, check_input
+from attn_course.nn.positions import (
+    Biases,
+    Rotates,
+    check_position,
+    rotate,
+    score_bias,
+    token_positions,
+)
 
 
 class MultiHeadAttention(nn.Module):
-    r"""Attend in several subspaces at once, and mix what was found.
+    r"""Attention in several subspaces at once, whose outputs are mixed.
 
     .. math::
        \mathrm{head}_h = \mathrm{Attention}(Q W^Q_h,\, K W^K_{g(h)},\, V W^V_{g(h)}), \qquad
@@ -34,9 +51,9 @@ class MultiHeadAttention(nn.Module):
     biases; the rows of head ``h`` are ``h*E`` to ``(h+1)*E - 1``. Initialisation: weights Xavier
     uniform, biases 0.
 
-    Differs from torch: the batch comes first; a mask is True where a query may attend, and goes
-    with ``is_causal`` only where a cache is used; weights come from :meth:`weights`; Q, K and V are
-    initialised each for itself, where torch takes them for one matrix.
+    Differs from torch: the batch comes first; a mask is True where a query may attend; the output
+    is returned alone, and :meth:`weights` computes the weights; Q, K and V are initialised
+    separately, where torch takes them for one matrix.
 
     Args:
         embed_dim: Size :math:`D` of queries and output.
@@ -49,16 +66,30 @@ class MultiHeadAttention(nn.Module):
         bias: Whether the four projections have a bias.
         output_bias: Whether the last of them has one; as ``bias`` if not given.
         value_projection: ``"linear"``; or a module in its place, such as :class:`LowRankLinear`; or
-            None for no :math:`W^V` at all: the features are dealt to the heads as they are.
+            None for no :math:`W^V`: the features are split into heads as they are.
+        query_norm: Applied to the queries of each head, (B, H, L, E), before any rotation, such as
+            ``RMSNorm(embed_dim=head_dim)`` in Qwen3; none if not given.
+        key_norm: The same for the keys.
         position: An object with ``rotate`` or ``bias`` or both, such as
             :class:`~attn_course.nn.RotaryPositions`.
-        attn_fn: The attention itself, with the signature of torch's
-            ``scaled_dot_product_attention``. Softmax, scale and masking are its business.
+        attn_fn: The attention itself: :class:`~attn_course.functional.AttentionFn`; with other
+            options by ``functools.partial``, as below.
         scale: Factor of the scores; :math:`1/\sqrt E` if not given, 1 in T5.
         dropout: Chance that a weight is dropped, in training mode.
 
     Raises:
         ValueError: If sizes do not divide, or do not fit without a value projection.
+
+    Example:
+        >>> attention = MultiHeadAttention(embed_dim=8, num_heads=4, num_kv_heads=2)
+        >>> x = torch.randn(1, 3, 8)
+        >>> attention(x, is_causal=True).shape, attention.weights(x).shape
+        (torch.Size([1, 3, 8]), torch.Size([1, 4, 3, 3]))
+        >>> from functools import partial
+        >>> from attn_course.functional import sliding_window_attention
+        >>> window = partial(sliding_window_attention, window_size=3)
+        >>> MultiHeadAttention(embed_dim=8, num_heads=2, attn_fn=window)(x, is_causal=True).shape
+        torch.Size([1, 3, 8])
     """
 
     def __init__(
@@ -74,24 +105,23 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         output_bias: bool | None = None,
         value_projection: nn.Module | Literal["linear"] | None = "linear",
+        query_norm: nn.Module | None = None,
+        key_norm: nn.Module | None = None,
         position: Rotates | Biases | None = None,
         attn_fn: AttentionFn = scaled_dot_product_attention,
         scale: float | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_position(position)
+        check_chance(dropout=dropout)
+        check_callable("a function such as scaled_dot_product_attention", attn_fn=attn_fn)
+        head_dim = head_size(embed_dim, num_heads, head_dim)
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        if num_heads < 1 or num_kv_heads < 1 or num_heads % num_kv_heads:
+        if num_kv_heads < 1 or num_heads % num_kv_heads:
             raise ValueError(
                 f"num_kv_heads: expected a divisor of num_heads ({num_heads}), got {num_kv_heads}"
             )
-        if head_dim is None:
-            if embed_dim % num_heads:
-                raise ValueError(
-                    f"embed_dim: expected a multiple of num_heads ({num_heads}) "
-                    f"where head_dim is not given, got {embed_dim}"
-                )
-            head_dim = embed_dim // num_heads
         value_head_dim = head_dim if value_head_dim is None else value_head_dim
         kdim = embed_dim if kdim is None else kdim
         vdim = kdim if vdim is None else vdim
@@ -103,6 +133,7 @@ class MultiHeadAttention(nn.Module):
         self.embed_dim, self.num_heads, self.num_kv_heads = embed_dim, num_heads, num_kv_heads
         self.head_dim, self.value_head_dim = head_dim, value_head_dim
         self.kdim, self.vdim = kdim, vdim
+        self.query_norm, self.key_norm = query_norm, key_norm
         self.position, self.attn_fn = position, attn_fn
         self.scale, self.dropout = scale, dropout
         self.query_projection = nn.Linear(embed_dim, num_heads * head_dim, bias=bias)
@@ -120,6 +151,7 @@ class MultiHeadAttention(nn.Module):
             if isinstance(linear, nn.Linear):
                 xavier_(linear)
 
+    @takes_cache("rotates_late", ATTENTION_CACHES)
     def forward(
         self,
         query: Float[Tensor, "B L D"],
@@ -131,37 +163,44 @@ class MultiHeadAttention(nn.Module):
         positions: Int[Tensor, "B L"] | None = None,
         cache: KVCache | SlidingCache | CrossCache | None = None,
     ) -> Float[Tensor, "B L D"]:
-        """What each query found.
+        """The output at each query.
 
         Args:
-            query: What is looked for.
-            key: Where it is looked for; the queries themselves if not given.
-            value: What is mixed; the keys, before their projection, if not given.
-            attn_mask: (L, S) for all, or (B or 1, H or 1, L, S): True = may attend, or numbers
-                added to the scores. With a cache S counts all keys so far.
-            is_causal: Query i sees the keys up to its own. Not together with ``attn_mask``.
-            positions: Where each query stands in its text, negative at padding, which no query then
-                sees; 0, 1, ... or the next of the cache if not given. For self-attention.
-            cache: Holds the keys and values of earlier tokens, takes these, and lets the queries
-                see them all; a :class:`~attn_course.nn.CrossCache` projects ``key`` and ``value``
-                the first time only.
+            query: The queries, before their projection.
+            key: The keys, likewise; the queries if not given.
+            value: The values, likewise; the keys if not given.
+            attn_mask: (L, S) for all, or (B or 1, H or 1, L, S): True = may attend, or a bias that
+                is added to the scores. With a cache S counts all keys so far.
+            is_causal: Query i attends to keys 0 to i. Not together with ``attn_mask``.
+            positions: Position of each token in its text, negative at padding, which is masked;
+                0, 1, ... or the next of the cache if not given. For self-attention.
+            cache: Keys and values of earlier tokens; it takes these, and the queries attend to all.
+                A :class:`~attn_course.nn.CrossCache` projects ``key`` and ``value`` once.
 
         Raises:
-            ValueError: If shapes do not fit, mask and ``is_causal`` come together, or positions are
-                asked for between two texts.
+            ValueError: If shapes or dtypes do not fit, both mask and ``is_causal`` are given, or
+                positions are given for cross-attention.
         """
-        q, sight = self._look(query, key, value, attn_mask, is_causal, positions, cache)
-        heads = self.attn_fn(
-            q,
-            sight.key,
-            sight.value,
-            attn_mask=sight.attn_mask,
-            is_causal=sight.is_causal,
-            scale=self.scale,
-            dropout_p=self.dropout if self.training else 0.0,
-            enable_gqa=self.num_kv_heads != self.num_heads,
+        store: Cache = NO_CACHE if cache is None else cache
+        past = store.length
+        q = self._queries(query)  # (B, H, L, E)
+        k, v = self._keys_and_values(query if key is None else key, value, store)  # (B, Hkv, S, E)
+        check_mask(attn_mask, is_causal, q, k, store)
+        at, keys_at = token_positions(q, k, positions, past=past)
+        q = rotate(self.position, q, at)
+        # keys whose positions change in the cache are rotated when they are read
+        k = k if store.rotates_late else rotate(self.position, k, keys_at)
+        k, v, keys_at, window = store.append(k, v, positions)
+        k = rotate(self.position, k, keys_at) if store.rotates_late else k
+        bias = score_bias(self.position, at, keys_at, q.dtype)
+        mask, is_causal = attention_mask(
+            attn_mask, window, bias, at, keys_at, is_causal=is_causal, past=past
         )
-        output: Tensor = self.output_projection(heads.transpose(1, 2).flatten(2))  # (B, L, D)
+        dropout = self.dropout if self.training else 0.0
+        heads = self.attn_fn(
+            q, k, v, attn_mask=mask, is_causal=is_causal, dropout_p=dropout, **self._score_options
+        )
+        output: Tensor = self.output_projection(join_heads(heads))  # (B, L, D)
         return output
 
     def weights(
@@ -173,65 +212,52 @@ class MultiHeadAttention(nn.Module):
         is_causal: bool = False,
         positions: Int[Tensor, "B L"] | None = None,
     ) -> Float[Tensor, "B H L S"]:
-        """How much each head mixes of each value: the softmax of the scores, without dropout.
+        """The weights of each head: :func:`attn_course.functional.attention_weights`.
 
-        Another ``attn_fn`` may normalise in another way; these weights do not know.
-
-        Args:
-            query: As in :meth:`forward`, and so on.
-            key: Where it is looked for.
-            attn_mask: Which pairs count, or what is added to the scores.
-            is_causal: Whether keys after a query are hidden.
-            positions: Where each query stands.
+        Those of the softmax, without dropout, whatever ``attn_fn`` is; arguments as in
+        :meth:`forward`.
         """
-        key = query if key is None else key
-        nothing = key.new_zeros(*key.shape[:2], self.vdim)
-        q, sight = self._look(query, key, nothing, attn_mask, is_causal, positions, None)
-        return attention_weights(
-            q,
-            sight.key,
-            sight.attn_mask,
-            is_causal=sight.is_causal,
-            scale=self.scale,
-            enable_gqa=self.num_kv_heads != self.num_heads,
-        )
+        q, k = self._queries(query), self._keys(query if key is None else key)
+        check_mask(attn_mask, is_causal, q, k)
+        at, keys_at = token_positions(q, k, positions)
+        q, k = rotate(self.position, q, at), rotate(self.position, k, keys_at)
+        bias = score_bias(self.position, at, keys_at, q.dtype)
+        mask, is_causal = attention_mask(attn_mask, None, bias, at, keys_at, is_causal=is_causal)
+        return attention_weights(q, k, mask, is_causal=is_causal, **self._score_options)
 
-    def _look(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        value: Tensor | None,
-        attn_mask: Tensor | None,
-        is_causal: bool,
-        positions: Tensor | None,
-        cache: KVCache | SlidingCache | CrossCache | None,
-    ) -> tuple[Tensor, Sight]:
-        """Queries in heads, and what they look at."""
-        check_axes("query", query, "B L D")
-        check_size("query", query, -1, self.embed_dim)
+    @property
+    def _score_options(self) -> dict[str, Any]:
+        return {"scale": self.scale, "enable_gqa": self.num_kv_heads != self.num_heads}
+
+    def _queries(self, query: Tensor) -> Tensor:
+        check_input("query", query, "B L D", self.embed_dim, self.query_projection)
         q = split_heads(self.query_projection(query), self.num_heads)  # (B, H, L, E)
+        return q if self.query_norm is None else self.query_norm(q)
+
+    def _keys(self, key: Tensor) -> Tensor:
+        check_input("key", key, "B S D", self.kdim, self.key_projection)
+        k = split_heads(self.key_projection(key), self.num_kv_heads)  # (B, Hkv, S, E)
+        return k if self.key_norm is None else self.key_norm(k)
+
+    def _keys_and_values(
+        self, key: Tensor, value: Tensor | None, cache: Cache
+    ) -> tuple[Tensor, Tensor]:
         if isinstance(cache, CrossCache):
             if self.position is not None:
                 raise ValueError("cache: expected no CrossCache where the attention has positions")
-            if cache.key is None or cache.value is None:
-                cache.key, cache.value = self._project(query if key is None else key, value)
-            attn_mask = checked_mask(attn_mask, is_causal, q.shape[:3], cache.key.shape[-2])
-            return q, Sight(q, cache.key, cache.value, attn_mask, is_causal)
-        k, v = self._project(query if key is None else key, value)
-        sight = look(q, k, v, attn_mask, is_causal, positions, cache, self.position)
-        return sight.query, sight
-
-    def _project(self, key: Tensor, value: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Keys and values in heads."""
+            if cache.key is not None and cache.value is not None:
+                return cache.key, cache.value
         value = key if value is None else value
-        check_axes("key", key, "B S D")
-        check_size("key", key, -1, self.kdim)
-        check_size("value", value, -1, self.vdim)
+        k = self._keys(key)
+        check_input("value", value, "B S D", self.vdim, self.value_projection)
         check_size("value", value, 1, key.shape[1])
-        k = split_heads(self.key_projection(key), self.num_kv_heads)  # (B, Hkv, S, E)
         mixed = value if self.value_projection is None else self.value_projection(value)
         check_size("value_projection(value)", mixed, -1, self.num_kv_heads * self.value_head_dim)
         return k, split_heads(mixed, self.num_kv_heads)  # (B, Hkv, S, Ev)
+
+    def extra_repr(self) -> str:
+        names = ("embed_dim", "num_heads", "num_kv_heads", "head_dim", "value_head_dim")
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention) -> "MultiHeadAttention":
@@ -274,6 +300,8 @@ class MultiHeadAttention(nn.Module):
             and self.head_dim * self.num_heads == self.embed_dim
             and self.value_head_dim == self.head_dim
             and isinstance(self.value_projection, nn.Linear)
+            and self.query_norm is None
+            and self.key_norm is None
             and self.position is None
             and self.scale is None
             and (self.query_projection.bias is None) == (self.output_projection.bias is None)
@@ -281,7 +309,7 @@ class MultiHeadAttention(nn.Module):
         if not plain:
             raise ValueError(
                 "to_torch: expected as many key as query heads, head_dim of embed_dim / num_heads, "
-                "a linear value projection, no positions, no scale, biases everywhere or nowhere"
+                "a linear value projection, no norms, positions or scale, biases all or none"
             )
         bias = self.query_projection.bias is not None
         made = nn.MultiheadAttention(

@@ -1,4 +1,4 @@
-"""Norms over the features of one position: with the mean taken out, or without."""
+"""Norms over the features of one position, with and without subtraction of the mean."""
 
 import torch
 from jaxtyping import Float
@@ -20,6 +20,10 @@ class LayerNorm(nn.Module):
         embed_dim: Number of features.
         eps: Added to the variance.
         bias: Whether there is a shift :math:`b`.
+
+    Example:
+        >>> LayerNorm(embed_dim=4)(torch.tensor([1.0, 1.0, 3.0, 3.0])).detach().round()
+        tensor([-1., -1.,  1.,  1.])
     """
 
     def __init__(self, *, embed_dim: int, eps: float = 1e-5, bias: bool = True) -> None:
@@ -33,7 +37,6 @@ class LayerNorm(nn.Module):
         return layer_norm(x, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        """Sizes, for printing."""
         return f"embed_dim={self.weight.shape[0]}, eps={self.eps}, bias={self.bias is not None}"
 
 
@@ -49,6 +52,10 @@ class RMSNorm(nn.Module):
     Args:
         embed_dim: Number of features.
         eps: Added to the mean square.
+
+    Example:
+        >>> RMSNorm(embed_dim=4)(torch.tensor([3.0, 3.0, 3.0, -3.0])).detach().round()
+        tensor([ 1.,  1.,  1., -1.])
     """
 
     def __init__(self, *, embed_dim: int, eps: float = 1e-6) -> None:
@@ -61,5 +68,4 @@ class RMSNorm(nn.Module):
         return rms_norm(x, self.weight, self.eps)
 
     def extra_repr(self) -> str:
-        """Sizes, for printing."""
         return f"embed_dim={self.weight.shape[0]}, eps={self.eps}"

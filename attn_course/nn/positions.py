@@ -1,4 +1,4 @@
-"""Where a token stands, said in one of five ways: added, turned, or as a bias of the scores."""
+"""Positions of tokens, in one of five forms: added, as a rotation, or as a bias of the scores."""
 
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
@@ -18,24 +18,77 @@ from attn_course.functional.positions import (
 
 @runtime_checkable
 class Rotates(Protocol):
-    """Positions that change queries and keys, as RoPE does."""
+    """Positions that change queries and keys, such as RoPE."""
 
     def rotate(
         self, x: Float[Tensor, "B H L E"], positions: Int[Tensor, "*B L"]
     ) -> Float[Tensor, "B H L E"]:
-        """Queries or keys that know where they stand."""
+        """Queries or keys, turned to their positions."""
         ...
 
 
 @runtime_checkable
 class Biases(Protocol):
-    """Positions that are added to the scores, as ALiBi is."""
+    """Positions that are added to the scores, such as ALiBi."""
 
     def bias(
         self, query_positions: Int[Tensor, "*#B L"], key_positions: Int[Tensor, "*#B S"]
     ) -> Float[Tensor, "*C H L S"]:
         """What is added to the score of each pair."""
         ...
+
+
+def token_positions(
+    query: Float[Tensor, "B H L E"],
+    key: Float[Tensor, "B Hkv S E"],
+    positions: Int[Tensor, "B L"] | None,
+    *,
+    past: int = 0,
+) -> tuple[Int[Tensor, "*B L"], Int[Tensor, "*B S"]]:
+    """The positions of queries and new keys: those given, or ``past``, ``past + 1``, ..."""
+    length, new = query.shape[-2], key.shape[-2]
+    if positions is None:
+        here = torch.arange(past, past + max(length, new), device=query.device)
+        return here[:length], here[:new]
+    if length != new:
+        raise ValueError("positions: expected self-attention, got a key of another length")
+    if positions.shape != (query.shape[0], length) or positions.is_floating_point():
+        raise ValueError(
+            f"positions: expected integers of shape {(query.shape[0], length)}, one per token, "
+            f"got {positions.dtype} of shape {tuple(positions.shape)}"
+        )
+    return positions, positions
+
+
+def check_position(position: object) -> None:
+    """Refuse what attention cannot use, such as positions that are added."""
+    if position is None or (
+        isinstance(position, Rotates | Biases) and not isinstance(position, type)
+    ):
+        return
+    raise ValueError(
+        "position: expected rotations or biases, such as RotaryPositions(), or None, got "
+        f"{position!r}: those that are added, such as LearnedPositions, go into TokenEmbedding"
+    )
+
+
+def rotate(
+    position: Rotates | Biases | None, x: Float[Tensor, "B H L E"], at: Int[Tensor, "*B L"]
+) -> Float[Tensor, "B H L E"]:
+    """Queries or keys turned to their positions, if ``position`` rotates."""
+    turn: Callable[[Tensor, Tensor], Tensor] | None = getattr(position, "rotate", None)
+    return x if turn is None else turn(x, at)
+
+
+def score_bias(
+    position: Rotates | Biases | None,
+    at: Int[Tensor, "*B L"],
+    keys_at: Int[Tensor, "*C S"],
+    dtype: torch.dtype,
+) -> Float[Tensor, "*D H L S"] | None:
+    """What ``position`` adds to the scores, or None."""
+    bias: Callable[[Tensor, Tensor], Tensor] | None = getattr(position, "bias", None)
+    return None if bias is None else bias(at, keys_at).to(dtype)
 
 
 class SinusoidalPositions(nn.Module):
@@ -51,8 +104,11 @@ class SinusoidalPositions(nn.Module):
         base: Ratio of the longest wavelength to the shortest.
         interleaved: Sine and cosine alternate, as in the paper; otherwise all sines come first, as
             in Marian.
-        max_length: How many positions there may be, as far as the model was trained; any number if
-            not given.
+        max_length: Largest number of positions, such as that of training; any if not given.
+
+    Example:
+        >>> SinusoidalPositions(embed_dim=4)(torch.tensor([0]), 1)
+        tensor([[0., 1., 0., 1.]])
     """
 
     def __init__(
@@ -68,11 +124,7 @@ class SinusoidalPositions(nn.Module):
         self.max_length = max_length
 
     def forward(self, positions: Int[Tensor, "*B L"], length: int) -> Float[Tensor, "*B L D"]:
-        """One vector per position.
-
-        Args:
-            positions: From 0 to ``length - 1``; what is below 0 counts as 0.
-            length: How many positions there are.
+        """One vector per position, of ``length`` in all; those below 0 count as 0.
 
         Raises:
             ValueError: If there are more than ``max_length``.
@@ -98,8 +150,11 @@ class LearnedPositions(nn.Module):
     Args:
         max_length: How many vectors there are.
         embed_dim: Size of a vector.
-        offset: How many of them stand before that of position 0, unused: RoBERTa and Longformer
-            keep 2.
+        offset: How many unused ones come before that of position 0: RoBERTa and Longformer have 2.
+
+    Example:
+        >>> LearnedPositions(max_length=16, embed_dim=8)(torch.arange(5), 5).shape
+        torch.Size([5, 8])
     """
 
     def __init__(self, *, max_length: int, embed_dim: int, offset: int = 0) -> None:
@@ -109,11 +164,7 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, positions: Int[Tensor, "*B L"], length: int) -> Float[Tensor, "*B L D"]:
-        """One vector per position.
-
-        Args:
-            positions: From 0 to ``length - 1``; what is below 0 counts as 0.
-            length: How many positions there are.
+        """One vector per position, of ``length`` in all; those below 0 count as 0.
 
         Raises:
             ValueError: If there are more positions than vectors.
@@ -138,6 +189,13 @@ class RotaryPositions(nn.Module):
             in the weights of Llama on Hugging Face.
         scaling: Applied to the frequencies, such as
             ``functools.partial(linear_scaling, factor=4.0)``.
+
+    Example:
+        >>> rope = RotaryPositions(base=500_000.0, interleaved=False)
+        >>> rope
+        RotaryPositions(base=500000.0, interleaved=False)
+        >>> MultiHeadAttention(embed_dim=8, num_heads=2, position=rope)(torch.randn(1, 5, 8)).shape
+        torch.Size([1, 5, 8])
     """
 
     def __init__(
@@ -150,15 +208,14 @@ class RotaryPositions(nn.Module):
         super().__init__()
         self.base, self.interleaved, self.scaling = base, interleaved, scaling
 
+    def extra_repr(self) -> str:
+        scaling = "" if self.scaling is None else f", scaling={self.scaling}"
+        return f"base={self.base}, interleaved={self.interleaved}{scaling}"
+
     def rotate(
         self, x: Float[Tensor, "B H L E"], positions: Int[Tensor, "*B L"]
     ) -> Float[Tensor, "B H L E"]:
-        """Queries or keys, turned to their positions.
-
-        Args:
-            x: Queries or keys.
-            positions: One per row, the same for all batches or not.
-        """
+        """Queries or keys, turned to their positions, which each row of the batch may have."""
         frequencies = rope_frequencies(
             x.shape[-1], base=self.base, scaling=self.scaling, device=x.device
         )
@@ -176,6 +233,10 @@ class AlibiPositions(nn.Module):
 
     Args:
         num_heads: Number of heads; they set the slopes :math:`m_h`.
+
+    Example:
+        >>> AlibiPositions(num_heads=1).bias(torch.tensor([2]), torch.arange(3)) * 256
+        tensor([[[-2., -1., -0.]]])
     """
 
     def __init__(self, *, num_heads: int) -> None:
@@ -185,12 +246,7 @@ class AlibiPositions(nn.Module):
     def bias(
         self, query_positions: Int[Tensor, "*#B L"], key_positions: Int[Tensor, "*#B S"]
     ) -> Float[Tensor, "*C H L S"]:
-        """What is added to the score of each pair.
-
-        Args:
-            query_positions: One per query, the same for all batches or not.
-            key_positions: One per key.
-        """
+        """What is added to the score of each pair; each row of the batch may have positions."""
         distance = query_positions.unsqueeze(-1) - key_positions.unsqueeze(-2)  # (..., L, S)
         slopes = alibi_slopes(self.num_heads, device=distance.device)
         return -slopes[:, None, None] * distance.abs().unsqueeze(-3)
@@ -206,10 +262,15 @@ class RelativePositions(nn.Module):
 
     Args:
         num_heads: Number of heads.
-        num_buckets: How many ranges are told apart.
+        num_buckets: Number of ranges.
         max_distance: All distances from here on share a range.
         bidirectional: Whether keys before and after the query have ranges of their own; False for a
             causal model.
+
+    Example:
+        >>> positions = RelativePositions(num_heads=2)
+        >>> positions.bias(torch.arange(3), torch.arange(5)).shape
+        torch.Size([2, 3, 5])
     """
 
     def __init__(
@@ -221,7 +282,7 @@ class RelativePositions(nn.Module):
         bidirectional: bool = True,
     ) -> None:
         super().__init__()
-        self.num_buckets, self.max_distance = num_buckets, max_distance
+        self.num_heads, self.num_buckets, self.max_distance = num_heads, num_buckets, max_distance
         self.bidirectional = bidirectional
         self.weight = nn.Parameter(torch.empty(num_buckets, num_heads))
         nn.init.normal_(self.weight, std=0.02)
@@ -229,12 +290,7 @@ class RelativePositions(nn.Module):
     def bias(
         self, query_positions: Int[Tensor, "*#B L"], key_positions: Int[Tensor, "*#B S"]
     ) -> Float[Tensor, "*C H L S"]:
-        """What is added to the score of each pair.
-
-        Args:
-            query_positions: One per query, the same for all batches or not.
-            key_positions: One per key.
-        """
+        """What is added to the score of each pair; each row of the batch may have positions."""
         bucket = relative_position_bucket(
             key_positions.unsqueeze(-2) - query_positions.unsqueeze(-1),
             bidirectional=self.bidirectional,

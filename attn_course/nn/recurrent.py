@@ -1,16 +1,15 @@
 """Recurrent cells with parameters, and the loop that runs any of them over a padded batch."""
 
-import math
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attn_course._checks import check_axes, check_lengths, check_size
+from attn_course._checks import check_at_least, check_axes, check_lengths, check_size
 from attn_course.functional.recurrent import gru_cell, lstm_cell, rnn_cell
 from attn_course.masks import padding_mask
-from attn_course.nn.parameters import check_positive
+from attn_course.nn.parameters import check_input, uniform_parameter
 
 # a tensor with the batch on axis 0, or a (nested) tuple of such tensors, the output first
 State = Tensor | tuple[Any, ...]
@@ -18,7 +17,7 @@ State = Tensor | tuple[Any, ...]
 
 @runtime_checkable
 class Cell(Protocol):
-    """What :class:`Recurrent` asks of a cell: any module with these members will do."""
+    """What :class:`Recurrent` needs of a cell: any module with these members."""
 
     input_size: int
     hidden_size: int
@@ -33,7 +32,7 @@ class Cell(Protocol):
 
 
 def hidden_of(state: State) -> Float[Tensor, "B H"]:
-    """What a cell shows to the outside: its state or the first part of it (of an LSTM, ``h``)."""
+    """The output of a cell: its state, or the first part of it (of an LSTM, ``h``)."""
     return state if isinstance(state, Tensor) else hidden_of(state[0])
 
 
@@ -43,23 +42,38 @@ def state_from(cell: Cell, hidden: Float[Tensor, "B H"]) -> Any:
     return hidden if isinstance(state, Tensor) else (hidden, *state[1:])
 
 
-def _add_parameters(cell: nn.Module, input_size: int, hidden_size: int, num_gates: int) -> None:
-    """Give ``cell`` its weights in torch's names, layout, order of creation and range.
+class _Gates(nn.Module):
+    """Parameters in torch's names, layout, order of creation and range.
 
-    Every entry is uniform in :math:`\\pm 1/\\sqrt{H}`; the same seed gives torch's numbers.
+    Every element is uniform in :math:`\\pm 1/\\sqrt{H}`; the same seed gives torch's numbers.
     """
-    check_positive(input_size=input_size, hidden_size=hidden_size)
-    rows = num_gates * hidden_size
-    cell.weight_ih = nn.Parameter(torch.empty(rows, input_size))
-    cell.weight_hh = nn.Parameter(torch.empty(rows, hidden_size))
-    cell.bias_ih = nn.Parameter(torch.empty(rows))
-    cell.bias_hh = nn.Parameter(torch.empty(rows))
-    bound = 1 / math.sqrt(hidden_size)
-    for parameter in cell.parameters():
-        nn.init.uniform_(parameter, -bound, bound)
+
+    num_gates: int
+
+    def __init__(self, *, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        check_at_least(1, input_size=input_size, hidden_size=hidden_size)
+        self.input_size, self.hidden_size = input_size, hidden_size
+        rows = self.num_gates * hidden_size
+        self.weight_ih = uniform_parameter(rows, input_size, fan_in=hidden_size)
+        self.weight_hh = uniform_parameter(rows, hidden_size, fan_in=hidden_size)
+        self.bias_ih = uniform_parameter(rows, fan_in=hidden_size)
+        self.bias_hh = uniform_parameter(rows, fan_in=hidden_size)
+
+    def extra_repr(self) -> str:
+        return f"input_size={self.input_size}, hidden_size={self.hidden_size}"
+
+    def initial_state(self, input: Float[Tensor, "B D"]) -> Any:
+        """Zeros, for the batch, dtype and device of ``input``."""
+        return input.new_zeros(input.shape[0], self.hidden_size)
+
+    def _arguments(self, input: Tensor, state: Any) -> tuple[Any, ...]:
+        check_input("input", input, "B D", self.input_size, self.weight_ih)
+        state = self.initial_state(input) if state is None else state
+        return input, state, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
 
-class RNNCell(nn.Module):
+class RNNCell(_Gates):
     """One step of a plain recurrent network: see :func:`attn_course.functional.rnn_cell`.
 
     Parameters have the names and layouts of ``torch.nn.RNNCell``: state dicts are interchangeable.
@@ -70,67 +84,39 @@ class RNNCell(nn.Module):
 
     Raises:
         ValueError: If a size is below 1.
+
+    Example:
+        >>> cell = RNNCell(input_size=3, hidden_size=4)
+        >>> cell(torch.randn(2, 3)).shape
+        torch.Size([2, 4])
     """
 
-    weight_ih: nn.Parameter
-    weight_hh: nn.Parameter
-    bias_ih: nn.Parameter
-    bias_hh: nn.Parameter
-
-    def __init__(self, *, input_size: int, hidden_size: int) -> None:
-        super().__init__()
-        self.input_size, self.hidden_size = input_size, hidden_size
-        _add_parameters(self, input_size, hidden_size, num_gates=1)
-
-    def extra_repr(self) -> str:
-        """The sizes, for ``print``."""
-        return f"input_size={self.input_size}, hidden_size={self.hidden_size}"
-
-    def initial_state(self, input: Float[Tensor, "B D"]) -> Float[Tensor, "B H"]:
-        """Zeros, for the batch, dtype and device of ``input``."""
-        return input.new_zeros(input.shape[0], self.hidden_size)
+    num_gates = 1
 
     def forward(
         self, input: Float[Tensor, "B D"], state: Float[Tensor, "B H"] | None = None
     ) -> Float[Tensor, "B H"]:
         """The next state; from zeros if none is given."""
-        check_axes("input", input, "B D")
-        check_size("input", input, -1, self.input_size)
-        state = self.initial_state(input) if state is None else state
-        return rnn_cell(input, state, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        return rnn_cell(*self._arguments(input, state))
 
 
-class LSTMCell(nn.Module):
+class LSTMCell(_Gates):
     """One step of a long short-term memory: see :func:`attn_course.functional.lstm_cell`.
 
-    Parameters have the names and layouts of ``torch.nn.LSTMCell``: state dicts are interchangeable.
+    Arguments and parameters as of :class:`RNNCell`. The state has two parts, hidden state and cell.
 
-    Args:
-        input_size: Size :math:`D` of the input.
-        hidden_size: Size :math:`H` of each of the two parts of the state.
-
-    Raises:
-        ValueError: If a size is below 1.
+    Example:
+        >>> hidden, cell = LSTMCell(input_size=3, hidden_size=4)(torch.randn(2, 3))
+        >>> hidden.shape, cell.shape
+        (torch.Size([2, 4]), torch.Size([2, 4]))
     """
 
-    weight_ih: nn.Parameter
-    weight_hh: nn.Parameter
-    bias_ih: nn.Parameter
-    bias_hh: nn.Parameter
-
-    def __init__(self, *, input_size: int, hidden_size: int) -> None:
-        super().__init__()
-        self.input_size, self.hidden_size = input_size, hidden_size
-        _add_parameters(self, input_size, hidden_size, num_gates=4)
-
-    def extra_repr(self) -> str:
-        """The sizes, for ``print``."""
-        return f"input_size={self.input_size}, hidden_size={self.hidden_size}"
+    num_gates = 4
 
     def initial_state(
         self, input: Float[Tensor, "B D"]
     ) -> tuple[Float[Tensor, "B H"], Float[Tensor, "B H"]]:
-        """Zeros for the hidden state and the cell, for the batch, dtype and device of ``input``."""
+        """Zeros for hidden state and cell, for the batch, dtype and device of ``input``."""
         zeros = input.new_zeros(input.shape[0], self.hidden_size)
         return zeros, zeros.clone()
 
@@ -140,51 +126,27 @@ class LSTMCell(nn.Module):
         state: tuple[Float[Tensor, "B H"], Float[Tensor, "B H"]] | None = None,
     ) -> tuple[Float[Tensor, "B H"], Float[Tensor, "B H"]]:
         """The next hidden state and cell; from zeros if none are given."""
-        check_axes("input", input, "B D")
-        check_size("input", input, -1, self.input_size)
-        state = self.initial_state(input) if state is None else state
-        return lstm_cell(input, state, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        return lstm_cell(*self._arguments(input, state))
 
 
-class GRUCell(nn.Module):
+class GRUCell(_Gates):
     """One step of a gated recurrent unit: see :func:`attn_course.functional.gru_cell`.
 
-    Parameters have the names and layouts of ``torch.nn.GRUCell``: state dicts are interchangeable.
+    Arguments and parameters as of :class:`RNNCell`.
 
-    Args:
-        input_size: Size :math:`D` of the input.
-        hidden_size: Size :math:`H` of the state.
-
-    Raises:
-        ValueError: If a size is below 1.
+    Example:
+        >>> cell = GRUCell(input_size=3, hidden_size=4)
+        >>> cell(torch.randn(2, 3), torch.zeros(2, 4)).shape
+        torch.Size([2, 4])
     """
 
-    weight_ih: nn.Parameter
-    weight_hh: nn.Parameter
-    bias_ih: nn.Parameter
-    bias_hh: nn.Parameter
-
-    def __init__(self, *, input_size: int, hidden_size: int) -> None:
-        super().__init__()
-        self.input_size, self.hidden_size = input_size, hidden_size
-        _add_parameters(self, input_size, hidden_size, num_gates=3)
-
-    def extra_repr(self) -> str:
-        """The sizes, for ``print``."""
-        return f"input_size={self.input_size}, hidden_size={self.hidden_size}"
-
-    def initial_state(self, input: Float[Tensor, "B D"]) -> Float[Tensor, "B H"]:
-        """Zeros, for the batch, dtype and device of ``input``."""
-        return input.new_zeros(input.shape[0], self.hidden_size)
+    num_gates = 3
 
     def forward(
         self, input: Float[Tensor, "B D"], state: Float[Tensor, "B H"] | None = None
     ) -> Float[Tensor, "B H"]:
         """The next state; from zeros if none is given."""
-        check_axes("input", input, "B D")
-        check_size("input", input, -1, self.input_size)
-        state = self.initial_state(input) if state is None else state
-        return gru_cell(input, state, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        return gru_cell(*self._arguments(input, state))
 
 
 def _check_state(name: str, state: Any, like: State) -> None:
@@ -214,13 +176,20 @@ class Recurrent(nn.Module):
 
     .. math:: s_t = \mathrm{cell}(x_t, s_{t-1}), \qquad \mathrm{outputs}_t = h_t
 
-    Padding is skipped, not processed: at a padded position the state stays as it was. So the final
-    state of a row is that of the row alone, whatever stands in its padding.
+    Padding is skipped: at a padded position the state does not change. So the final state of a row
+    is that of the row alone, whatever its padding contains.
 
     Args:
-        cell: :class:`RNNCell`, :class:`LSTMCell`, :class:`GRUCell` or any :class:`Cell`.
+        cell: :class:`RNNCell`, :class:`LSTMCell`, :class:`GRUCell` or any
+            :class:`~attn_course.nn.recurrent.Cell`.
         reverse: Read from the last real position to the first. Outputs stay at the positions of
             their inputs, as in the reverse direction of a bidirectional ``torch.nn.GRU``.
+
+    Example:
+        >>> layer = Recurrent(cell=GRUCell(input_size=3, hidden_size=4))
+        >>> outputs, state = layer(torch.randn(2, 5, 3), lengths=torch.tensor([5, 3]))
+        >>> outputs.shape, state.shape
+        (torch.Size([2, 5, 4]), torch.Size([2, 4]))
     """
 
     def __init__(self, *, cell: Cell, reverse: bool = False) -> None:
@@ -238,18 +207,15 @@ class Recurrent(nn.Module):
 
         Args:
             inputs: Padded sequences.
-            state: State before the first step that is read; zeros if none is given.
-            lengths: How many positions of each row count; all, if none are given.
+            state: State before the first step; zeros if not given.
+            lengths: Number of real positions in each row; all if not given.
 
         Returns:
-            Outputs, 0 at padded positions (as torch's packed sequences give), and the state after
-            the last step of each row.
+            Outputs, 0 at padded positions, and the state after the last step of each row.
 
         Raises:
-            ValueError: If there is no position, the inputs have another size than the cell
-                expects, the state has other parts or shapes than ``initial_state`` gives, or there
-                is not one length from 0 to ``L`` per row. Differs from ``torch.nn.LSTM``, whose
-                states have a leading axis of layers.
+            ValueError: If there is no position, or inputs, state (which has no axis of layers, as
+                torch's) or lengths do not fit.
         """
         check_axes("inputs", inputs, "B L D")
         check_size("inputs", inputs, -1, self.cell.input_size)

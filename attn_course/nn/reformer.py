@@ -1,4 +1,4 @@
-"""Reformer: attention by hashing, and layers that are computed backwards instead of remembered."""
+"""Reformer: attention by hashing, and layers whose activations are recomputed, not kept."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.func import functional_call
 
-from attn_course._checks import check_axes, check_size, compiling
+from attn_course._checks import check_chance, has_values, transformed
+from attn_course.functional._fast import second_order
 from attn_course.functional.hashing import (
     chunk_attention,
     lsh_attention,
@@ -17,11 +19,12 @@ from attn_course.functional.hashing import (
     random_rotations,
 )
 from attn_course.nn.feed_forward import xavier_
-from attn_course.nn.look import split_heads
+from attn_course.nn.heads import head_size, join_heads, split_heads
+from attn_course.nn.parameters import check_input
 
 
 class LSHSelfAttention(nn.Module):
-    r"""Multi-head attention among positions that a random hash puts together.
+    r"""Multi-head attention among positions that share a random hash.
 
     .. math:: q_j = k_j = x_j W_{QK}, \qquad h(x) = \operatorname{argmax}\,[x R;\, -x R]
 
@@ -35,8 +38,8 @@ class LSHSelfAttention(nn.Module):
         chunk_size: Positions per chunk.
         n_buckets: An even number of buckets, or even factors of it.
         n_hashes: Rounds.
-        chunks_before: Chunks looked at before the own one.
-        chunks_after: Chunks looked at behind it.
+        chunks_before: How many earlier chunks are attended to.
+        chunks_after: How many later ones.
         is_causal: Only positions up to the own one.
         attend_across_buckets: As in the authors' code, see the function.
         hash_seed: The same directions in every call; new ones in every call if not given.
@@ -44,6 +47,11 @@ class LSHSelfAttention(nn.Module):
 
     Raises:
         ValueError: If sizes do not divide, or a number of buckets is odd.
+
+    Example:
+        >>> attention = LSHSelfAttention(embed_dim=8, num_heads=2, chunk_size=4, n_buckets=4)
+        >>> attention(torch.randn(1, 16, 8)).shape
+        torch.Size([1, 16, 8])
     """
 
     def __init__(
@@ -63,7 +71,8 @@ class LSHSelfAttention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        width = _head_dim(embed_dim, num_heads, head_dim)
+        width = head_size(embed_dim, num_heads, head_dim)
+        check_chance(dropout=dropout)
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, width
         self.chunk_size, self.n_hashes = chunk_size, n_hashes
         self.n_buckets = n_buckets if isinstance(n_buckets, int) else tuple(n_buckets)
@@ -79,14 +88,8 @@ class LSHSelfAttention(nn.Module):
     def forward(
         self, x: Float[Tensor, "B L D"], padding_mask: Bool[Tensor, "B L"] | None = None
     ) -> Float[Tensor, "B L D"]:
-        """What each position finds.
-
-        Args:
-            x: One vector per position.
-            padding_mask: True = a real token.
-        """
-        check_axes("x", x, "B L D")
-        check_size("x", x, -1, self.embed_dim)
+        """The output at each position; ``padding_mask`` is True at real tokens."""
+        check_input("x", x, "B L D", self.embed_dim, self.value_projection)
         query_key = split_heads(self.query_key_projection(x), self.num_heads)
         heads = lsh_attention(
             query_key,
@@ -100,7 +103,7 @@ class LSHSelfAttention(nn.Module):
             attend_across_buckets=self.attend_across_buckets,
             dropout_p=self.dropout if self.training else 0.0,
         )
-        output: Tensor = self.output_projection(heads.transpose(1, 2).flatten(2))
+        output: Tensor = self.output_projection(join_heads(heads))
         return output
 
     def buckets(self, query_key: Float[Tensor, "B H L E"]) -> Int[Tensor, "B H R L"]:
@@ -129,18 +132,12 @@ class ChunkSelfAttention(nn.Module):
 
     See :func:`~attn_course.functional.chunk_attention`. No biases, Xavier uniform weights.
 
-    Args:
-        embed_dim: Size of input and output.
-        num_heads: Heads.
-        head_dim: Size of a head; ``embed_dim / num_heads`` if not given.
-        chunk_size: Positions per chunk.
-        chunks_before: Chunks looked at before the own one.
-        chunks_after: Chunks looked at behind it.
-        is_causal: Only positions up to the own one.
-        dropout: Chance that a weight is dropped, in training mode.
+    Arguments as of :class:`LSHSelfAttention`.
 
-    Raises:
-        ValueError: If sizes do not divide.
+    Example:
+        >>> attention = ChunkSelfAttention(embed_dim=8, num_heads=2, chunk_size=4)
+        >>> attention(torch.randn(1, 16, 8)).shape
+        torch.Size([1, 16, 8])
     """
 
     def __init__(
@@ -156,7 +153,8 @@ class ChunkSelfAttention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        width = _head_dim(embed_dim, num_heads, head_dim)
+        width = head_size(embed_dim, num_heads, head_dim)
+        check_chance(dropout=dropout)
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, width
         self.chunk_size, self.is_causal, self.dropout = chunk_size, is_causal, dropout
         self.chunks_before, self.chunks_after = chunks_before, chunks_after
@@ -169,14 +167,8 @@ class ChunkSelfAttention(nn.Module):
     def forward(
         self, x: Float[Tensor, "B L D"], padding_mask: Bool[Tensor, "B L"] | None = None
     ) -> Float[Tensor, "B L D"]:
-        """What each position finds.
-
-        Args:
-            x: One vector per position.
-            padding_mask: True = a real token.
-        """
-        check_axes("x", x, "B L D")
-        check_size("x", x, -1, self.embed_dim)
+        """The output at each position; ``padding_mask`` is True at real tokens."""
+        check_input("x", x, "B L D", self.embed_dim, self.value_projection)
         heads = chunk_attention(
             *(
                 split_heads(part(x), self.num_heads)
@@ -189,7 +181,7 @@ class ChunkSelfAttention(nn.Module):
             padding_mask=padding_mask,
             dropout_p=self.dropout if self.training else 0.0,
         )
-        output: Tensor = self.output_projection(heads.transpose(1, 2).flatten(2))
+        output: Tensor = self.output_projection(join_heads(heads))
         return output
 
 
@@ -207,7 +199,18 @@ class ReversibleBlock(nn.Module):
         attention_norm: Before it.
         feed_forward: After its norm, :math:`G`.
         feed_forward_norm: Before it.
-        dropout: Chance that an entry of what is added is dropped, in training mode.
+        dropout: Chance that an element of what is added is dropped, in training mode.
+
+    Example:
+        >>> block = ReversibleBlock(
+        ...     attention=ChunkSelfAttention(embed_dim=8, num_heads=2, chunk_size=4),
+        ...     attention_norm=LayerNorm(embed_dim=8),
+        ...     feed_forward=FeedForward(embed_dim=8, hidden_dim=16),
+        ...     feed_forward_norm=LayerNorm(embed_dim=8),
+        ... )
+        >>> y1, y2 = block(torch.randn(1, 4, 8), torch.randn(1, 4, 8))
+        >>> y1.shape, y2.shape
+        (torch.Size([1, 4, 8]), torch.Size([1, 4, 8]))
     """
 
     def __init__(
@@ -227,22 +230,13 @@ class ReversibleBlock(nn.Module):
     def attended(
         self, x: Float[Tensor, "B L D"], padding_mask: Bool[Tensor, "B L"] | None = None
     ) -> Float[Tensor, "B L D"]:
-        """What is added to the first stream, :math:`F`.
-
-        Args:
-            x: The second stream.
-            padding_mask: True = a real token.
-        """
+        """What is added to the first stream: :math:`F` of the second one."""
         masks = {} if padding_mask is None else {"padding_mask": padding_mask}
         output: Tensor = self.dropout(self.attention(self.attention_norm(x), **masks))
         return output
 
     def fed(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "B L D"]:
-        """What is added to the second stream, :math:`G`.
-
-        Args:
-            x: The first stream, after its change.
-        """
+        """What is added to the second stream: :math:`G` of the first one, after its change."""
         output: Tensor = self.dropout(self.feed_forward(self.feed_forward_norm(x)))
         return output
 
@@ -252,33 +246,32 @@ class ReversibleBlock(nn.Module):
         x2: Float[Tensor, "B L D"],
         padding_mask: Bool[Tensor, "B L"] | None = None,
     ) -> tuple[Float[Tensor, "B L D"], Float[Tensor, "B L D"]]:
-        """Both streams after the block.
-
-        Args:
-            x1: The first stream.
-            x2: The second stream.
-            padding_mask: True = a real token.
-        """
+        """Both streams after the block; ``padding_mask`` is True at real tokens."""
         y1 = x1 + self.attended(x2, padding_mask)
         return y1, x2 + self.fed(y1)
 
 
 class ReversibleSequence(nn.Module):
-    """Reversible blocks one after the other, whose activations are not kept for the way back.
+    """Reversible blocks in sequence, whose activations are not kept for the backward pass.
 
     The backward pass gets the input of each block from its output, last block first: memory does
     not grow with the number of blocks, and every block is computed twice. What is recovered equals
     the input up to rounding. Dropout and random hashes are the same again, from one seed that is
     drawn in each call that will be differentiated.
 
-    With ``torch.compile`` and ``torch.export`` the blocks run as they are, and activations are
-    kept.
+    With ``torch.compile``, ``torch.export`` and ``torch.func``, and for second derivatives, the
+    blocks run as they are, and activations are kept.
 
     Args:
         blocks: At least one.
 
     Raises:
         ValueError: If there is no block.
+
+    Example:
+        >>> norms = {"attention_norm": nn.Identity(), "feed_forward_norm": nn.Identity()}
+        >>> block = ReversibleBlock(attention=nn.Linear(8, 8), feed_forward=nn.Tanh(), **norms)
+        >>> y1, y2 = ReversibleSequence(blocks=[block])(torch.randn(1, 4, 8), torch.randn(1, 4, 8))
     """
 
     def __init__(self, *, blocks: Sequence[ReversibleBlock]) -> None:
@@ -293,50 +286,58 @@ class ReversibleSequence(nn.Module):
         x2: Float[Tensor, "B L D"],
         padding_mask: Bool[Tensor, "B L"] | None = None,
     ) -> tuple[Float[Tensor, "B L D"], Float[Tensor, "B L D"]]:
-        """Both streams after all blocks.
-
-        Args:
-            x1: The first stream.
-            x2: The second stream.
-            padding_mask: True = a real token.
-        """
+        """Both streams after all blocks; ``padding_mask`` is True at real tokens."""
         parameters = [p for p in self.parameters() if p.requires_grad]
         tracked = x1.requires_grad or x2.requires_grad or bool(parameters)
-        if not (torch.is_grad_enabled() and tracked) or compiling():
+        if not (torch.is_grad_enabled() and tracked and has_values(x1)) or transformed():
             for block in self.blocks:
                 x1, x2 = block(x1, x2, padding_mask)
             return x1, x2
         seed = int(torch.randint(2**62, ()).item())
-        y1, y2 = _Reversible.apply(list(self.blocks), padding_mask, seed, x1, x2, *parameters)
+        run = _Seeded(self.blocks, padding_mask, seed)
+        y1, y2 = _Reversible.apply(run, x1, x2, *parameters)
         return y1, y2
 
 
+class _Seeded(nn.Module):
+    """The blocks with the random numbers of one call."""
+
+    def __init__(self, blocks: nn.ModuleList, padding_mask: Tensor | None, seed: int) -> None:
+        super().__init__()
+        self.blocks, self.padding_mask, self.seed = blocks, padding_mask, seed
+
+    def forward(self, x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
+        for number, block in enumerate(self.blocks):
+            with _seeded(self.seed + 2 * number, x1.device):
+                x1 = x1 + block.attended(x2, self.padding_mask)  # type: ignore[operator]
+            with _seeded(self.seed + 2 * number + 1, x1.device):
+                x2 = x2 + block.fed(x1)  # type: ignore[operator]
+        return x1, x2
+
+
 class _Reversible(torch.autograd.Function):
-    """Keeps the last two streams only."""
+    """Keeps only the first two streams and the last two."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        blocks: list[ReversibleBlock],
-        padding_mask: Tensor | None,
-        seed: int,
-        x1: Tensor,
-        x2: Tensor,
-        *parameters: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        for number, block in enumerate(blocks):
-            with _seeded(seed + 2 * number, x1.device):
-                x1 = x1 + block.attended(x2, padding_mask)
-            with _seeded(seed + 2 * number + 1, x1.device):
-                x2 = x2 + block.fed(x1)
-        ctx.blocks, ctx.padding_mask, ctx.seed = blocks, padding_mask, seed
-        ctx.save_for_backward(x1, x2, *parameters)
-        return x1, x2
+    def forward(ctx: Any, run: _Seeded, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        outputs: tuple[Tensor, Tensor] = run(*inputs[:2])
+        ctx.run = run
+        ctx.save_for_backward(*outputs, *inputs)
+        return outputs
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         d1, d2 = grads
-        y1, y2, *parameters = ctx.saved_tensors
+        y1, y2, *inputs = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            names = [name for name, p in ctx.run.named_parameters() if p.requires_grad]
+
+            def equation(x1: Tensor, x2: Tensor, *parameters: Tensor) -> Any:
+                given = dict(zip(names, parameters, strict=True))
+                return functional_call(ctx.run, given, (x1, x2))
+
+            return (None, *second_order(equation, inputs, grads))
+        parameters = inputs[2:]
         total: dict[int, Tensor] = {}
         known = {id(p): p for p in parameters}
 
@@ -356,19 +357,19 @@ class _Reversible(torch.autograd.Function):
             mine = found[0]
             return added.detach(), torch.zeros_like(x) if mine is None else mine
 
-        for number in reversed(range(len(ctx.blocks))):
-            block, seed = ctx.blocks[number], ctx.seed + 2 * number
+        for number in reversed(range(len(ctx.run.blocks))):
+            block, seed = ctx.run.blocks[number], ctx.run.seed + 2 * number
             added, grad = back(block.fed, y1, d2, block, seed + 1)
             y2, d1 = y2 - added, d1 + grad
             added, grad = back(
-                lambda x, block=block: block.attended(x, ctx.padding_mask), y2, d1, block, seed
+                lambda x, block=block: block.attended(x, ctx.run.padding_mask), y2, d1, block, seed
             )
             y1, d2 = y1 - added, d2 + grad
-        return (None, None, None, d1, d2, *(total.get(id(p)) for p in parameters))
+        return (None, d1, d2, *(total.get(id(p)) for p in parameters))
 
 
 class ReformerEncoder(nn.Module):
-    r"""Reversible blocks from one stream: it is doubled, and the norm sees both ends side by side.
+    r"""Reversible blocks from one stream, which is doubled; the norm takes both results.
 
     .. math:: (y_1, y_2) = \mathrm{blocks}(x, x), \qquad \mathrm{norm}([y_1; y_2])
 
@@ -379,6 +380,14 @@ class ReformerEncoder(nn.Module):
         blocks: At least one, with :class:`LSHSelfAttention` or :class:`ChunkSelfAttention`.
         norm: Of :math:`2 D` features.
         dropout: After the norm, in training mode.
+
+    Example:
+        >>> norms = {"attention_norm": nn.Identity(), "feed_forward_norm": nn.Identity()}
+        >>> attention = ChunkSelfAttention(embed_dim=8, num_heads=2, chunk_size=4)
+        >>> block = ReversibleBlock(attention=attention, feed_forward=nn.Tanh(), **norms)
+        >>> model = ReformerEncoder(blocks=[block], norm=LayerNorm(embed_dim=16))
+        >>> model(torch.randn(1, 6, 8)).shape
+        torch.Size([1, 6, 16])
     """
 
     def __init__(
@@ -399,17 +408,9 @@ class ReformerEncoder(nn.Module):
         return self.sequence.blocks
 
     def forward(
-        self,
-        x: Float[Tensor, "B L D"],
-        *,
-        positions: Int[Tensor, "B L"] | None = None,
+        self, x: Float[Tensor, "B L D"], *, positions: Int[Tensor, "B L"] | None = None
     ) -> Float[Tensor, "B L W"]:
-        """Vectors of twice the size, which have seen each other.
-
-        Args:
-            x: One vector per token.
-            positions: Where each stands, negative at padding; all are real if not given.
-        """
+        """Vectors of twice the size; ``positions`` are negative at padding."""
         length = x.shape[1]
         real = None if positions is None else positions >= 0
         if self.chunk_sizes and length > min(self.chunk_sizes):
@@ -424,7 +425,7 @@ class ReformerEncoder(nn.Module):
 
 
 class AxialPositions(nn.Module):
-    r"""Positions as the cells of a grid: a vector per row beside a vector per column.
+    r"""Positions as cells of a grid: a vector for the row, then one for the column.
 
     .. math:: p_i = [R_{\lfloor i / n_2 \rfloor};\; C_{i \bmod n_2}]
 
@@ -435,6 +436,11 @@ class AxialPositions(nn.Module):
         shape: :math:`n_1` and :math:`n_2`.
         dims: Sizes of the two vectors; together those of the embedding.
         std: Of the initial tables.
+
+    Example:
+        >>> table = AxialPositions(shape=(4, 8), dims=(2, 6))
+        >>> table(torch.arange(5), 5).shape
+        torch.Size([5, 8])
     """
 
     def __init__(self, *, shape: tuple[int, int], dims: tuple[int, int], std: float = 1.0) -> None:
@@ -443,14 +449,10 @@ class AxialPositions(nn.Module):
         self.columns = nn.Parameter(torch.randn(shape[1], dims[1]) * std)
 
     def forward(self, positions: Int[Tensor, "*B L"], length: int) -> Float[Tensor, "*B L D"]:
-        """One vector per position.
-
-        Args:
-            positions: From 0 to ``length - 1``; what is below 0 counts as 0.
-            length: How many positions there are.
+        """One vector per position, of ``length`` in all; those below 0 count as 0.
 
         Raises:
-            ValueError: If there are more than cells.
+            ValueError: If there are more positions than cells.
         """
         cells = self.rows.shape[0] * self.columns.shape[0]
         if length > cells:
@@ -466,14 +468,3 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
         yield
-
-
-def _head_dim(embed_dim: int, num_heads: int, head_dim: int | None) -> int:
-    if head_dim is not None:
-        return head_dim
-    if num_heads < 1 or embed_dim % num_heads:
-        raise ValueError(
-            f"embed_dim: expected a multiple of num_heads ({num_heads}) "
-            f"where head_dim is not given, got {embed_dim}"
-        )
-    return embed_dim // num_heads

@@ -1,4 +1,4 @@
-"""The rival of the Vision Transformer: a residual network of convolutions in the style of BiT."""
+"""The baseline of the Vision Transformer: a residual network of convolutions as in BiT."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, relu
 
-from attn_course.functional.vision import pair_of, standardize_weight
+from attn_course.functional.vision import _pair_of, _standardize_weight
 
 
 class StandardizedConv2d(nn.Module):
@@ -24,11 +24,16 @@ class StandardizedConv2d(nn.Module):
         out_channels: Of the output.
         kernel_size: One number for both sides, odd.
         stride: Step between outputs.
-        dilation: Distance of the kernel's entries.
+        dilation: Distance of the kernel's elements.
         bias: Whether there is :math:`b`.
 
     Raises:
         ValueError: If the kernel's side is even.
+
+    Example:
+        >>> layer = StandardizedConv2d(in_channels=3, out_channels=4, kernel_size=3, stride=2)
+        >>> layer(torch.randn(1, 3, 8, 8)).shape
+        torch.Size([1, 4, 4, 4])
     """
 
     def __init__(
@@ -42,7 +47,7 @@ class StandardizedConv2d(nn.Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        pair_of("kernel_size", kernel_size)
+        _pair_of("kernel_size", kernel_size)
         if kernel_size % 2 == 0:
             raise ValueError(f"kernel_size: expected an odd number, got {kernel_size}")
         self.stride, self.dilation = stride, dilation
@@ -51,10 +56,10 @@ class StandardizedConv2d(nn.Module):
         nn.init.kaiming_normal_(self.weight, nonlinearity="relu")
 
     def forward(self, x: Float[Tensor, "B C height width"]) -> Float[Tensor, "B F rows columns"]:
-        """The feature maps; zeros stand beyond the edge."""
+        """The feature maps, with zeros beyond the edge."""
         return conv2d(
             x,
-            standardize_weight(self.weight),
+            _standardize_weight(self.weight),
             self.bias,
             stride=self.stride,
             padding=self.weight.shape[-1] // 2 * self.dilation,
@@ -63,7 +68,7 @@ class StandardizedConv2d(nn.Module):
 
 
 class PreActivationBlock(nn.Module):
-    r"""Two convolutions beside a path on which nothing stands.
+    r"""Two convolutions, added to the input or to a projection of it.
 
     .. math:: y = s(x) + W_2 * \phi(\mathrm{GN}(W_1 * \phi(\mathrm{GN}(x)))), \qquad
        \phi = \mathrm{ReLU}
@@ -73,12 +78,12 @@ class PreActivationBlock(nn.Module):
 
     Differs from BiT: two 3×3 convolutions rather than a bottleneck of three, for small networks.
 
-    Args:
-        in_channels: Of the input.
-        out_channels: Of the output.
-        stride: Of the first convolution.
-        dilation: Of both.
-        num_groups: Of the norms.
+    Arguments as of :class:`StandardizedConv2d`; ``stride`` is that of the first convolution.
+
+    Example:
+        >>> block = PreActivationBlock(in_channels=8, out_channels=16, stride=2)
+        >>> block(torch.randn(1, 8, 8, 8)).shape
+        torch.Size([1, 16, 4, 4])
     """
 
     def __init__(
@@ -123,15 +128,15 @@ class PreActivationBlock(nn.Module):
 class ResidualNetwork(nn.Module):
     r"""A small ResNet in the style of BiT: stem, blocks, norm, global mean, head.
 
-    Kolesnikov et al. (2020), the baseline of Dosovitskiy et al. (2021). The global mean lets every
-    place of the image take part in the result, whatever the convolutions see.
+    Kolesnikov et al. (2020), the baseline of Dosovitskiy et al. (2021). By the global mean
+    every part of the image enters the result, whatever the receptive field.
 
     Args:
         num_channels: Of the image.
         widths: Channels of each stage; from the second on a stage halves the sides, unless it is
             dilated.
         blocks_per_stage: Blocks of a stage.
-        dilations: One number per stage: a dilated stage sees further and keeps the sides. 1
+        dilations: One number per stage: a dilated stage has a larger field and keeps the sides. 1
             everywhere if not given.
         num_classes: Logits.
         num_groups: Of the norms; divides all widths.
@@ -140,6 +145,11 @@ class ResidualNetwork(nn.Module):
 
     Raises:
         ValueError: If there is no width, or not one dilation for each.
+
+    Example:
+        >>> model = ResidualNetwork(widths=(8, 16), num_classes=5)
+        >>> model(torch.randn(2, 3, 8, 8)).shape
+        torch.Size([2, 5])
     """
 
     def __init__(
@@ -188,19 +198,11 @@ class ResidualNetwork(nn.Module):
     def feature_maps(
         self, images: Float[Tensor, "B C height width"]
     ) -> Float[Tensor, "B F rows columns"]:
-        """What stands before the global mean, such as for Grad-CAM.
-
-        Args:
-            images: One image per row of the batch.
-        """
+        """The maps before the global mean, such as for Grad-CAM."""
         maps: Tensor = relu(self.norm(self.blocks(self.stem(images))))
         return maps
 
     def forward(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B K"]:
-        """Logits.
-
-        Args:
-            images: One image per row of the batch.
-        """
+        """Logits of each image."""
         logits: Tensor = self.head(self.feature_maps(images).mean((2, 3)))
         return logits

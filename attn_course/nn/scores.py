@@ -2,8 +2,8 @@
 
 Every score is called as ``score(query, key)``. For decoders, which meet the same keys at every
 step, it also comes in two parts: ``prepare(key)`` does once what needs no query, and
-``compare(query, prepared)`` does the rest; ``score(query, key)`` is one after the other. Scores are
-in float32 at least, as those of :mod:`attn_course.functional`.
+``compare(query, prepared)`` does the rest; ``score(query, key)`` is both in sequence. Scores are
+in float32 at least, as those of :mod:`attn_course.functional`. Sizes below 1 are refused.
 """
 
 import math
@@ -14,20 +14,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attn_course._checks import check_device, check_floating, check_size
-from attn_course.functional.scores import (
-    dot_score,
-    location_score,
-    scaled_dot_score,
-    tanh_score,
-)
-from attn_course.functional.similarity import unit
-from attn_course.nn.parameters import check_positive, uniform_parameter
+from attn_course._checks import check_at_least, check_device, check_floating, check_size
+from attn_course.functional.scores import dot_score, location_score, scaled_dot_score, tanh_score
+from attn_course.functional.similarity import _unit
+from attn_course.nn.parameters import uniform_parameter
 
 
 @runtime_checkable
 class Score(Protocol):
-    """What attention asks of a score: any module with these members will do."""
+    """What attention needs of a score: any module with these members."""
 
     def __call__(
         self, query: Float[Tensor, "*#B L Eq"], key: Float[Tensor, "*#B S Ek"]
@@ -36,7 +31,7 @@ class Score(Protocol):
         ...
 
     def prepare(self, key: Float[Tensor, "*#B S Ek"]) -> Float[Tensor, "*#B S Ep"]:
-        """What can be done to the keys before any query is known."""
+        """The part of the work that needs no query."""
         ...
 
     def compare(
@@ -47,9 +42,16 @@ class Score(Protocol):
 
 
 class TwoStepScore(nn.Module):
-    """What the scores below share: the keys as they are, and one step after the other.
+    """What the scores below share: ``prepare`` returns the keys, and the call runs both steps.
 
     A score of your own needs ``compare``, and ``prepare`` where there is work to do once.
+
+    Example:
+        >>> class Distance(TwoStepScore):
+        ...     def compare(self, query, prepared):
+        ...         return -torch.cdist(query, prepared)
+        >>> Distance()(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]))
+        tensor([[-5.]])
     """
 
     compare: Callable[..., Tensor]
@@ -78,12 +80,16 @@ def _project(
 
 
 class DotScore(TwoStepScore):
-    """The dot product, without parameters: :func:`attn_course.functional.dot_score`."""
+    """The dot product, without parameters: :func:`attn_course.functional.dot_score`.
+
+    Example:
+        >>> DotScore()(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [5.0, 6.0]]))
+        tensor([[11., 17.]])
+    """
 
     def compare(
         self, query: Float[Tensor, "*#B L E"], prepared: Float[Tensor, "*#B S E"]
     ) -> Float[Tensor, "*#B L S"]:
-        """One score per query and prepared key."""
         return dot_score(query, prepared)
 
 
@@ -92,6 +98,10 @@ class ScaledDotScore(TwoStepScore):
 
     Args:
         scale: Factor in place of one over the root of the size.
+
+    Example:
+        >>> ScaledDotScore()(torch.ones(1, 4), torch.ones(3, 4))
+        tensor([[2., 2., 2.]])
     """
 
     def __init__(self, *, scale: float | None = None) -> None:
@@ -101,7 +111,6 @@ class ScaledDotScore(TwoStepScore):
     def compare(
         self, query: Float[Tensor, "*#B L E"], prepared: Float[Tensor, "*#B S E"]
     ) -> Float[Tensor, "*#B L S"]:
-        """One score per query and prepared key."""
         return scaled_dot_score(query, prepared, scale=self.scale)
 
 
@@ -112,23 +121,24 @@ class GeneralScore(TwoStepScore):
         query_size: Size :math:`E_q` of a query.
         key_size: Size :math:`E_k` of a key.
 
-    Raises:
-        ValueError: If a size is below 1.
+    Example:
+        >>> score = GeneralScore(query_size=3, key_size=4)
+        >>> score(torch.randn(2, 3), torch.randn(5, 4)).shape
+        torch.Size([2, 5])
     """
 
     def __init__(self, *, query_size: int, key_size: int) -> None:
         super().__init__()
-        check_positive(query_size=query_size, key_size=key_size)
+        check_at_least(1, query_size=query_size, key_size=key_size)
         self.weight = uniform_parameter(query_size, key_size, fan_in=key_size)
 
     def prepare(self, key: Float[Tensor, "*#B S Ek"]) -> Float[Tensor, "*#B S Eq"]:
-        """Each key seen through the matrix."""
+        """Each key times the matrix."""
         return _project("key", key, self.weight)
 
     def compare(
         self, query: Float[Tensor, "*#B L Eq"], prepared: Float[Tensor, "*#B S Eq"]
     ) -> Float[Tensor, "*#B L S"]:
-        """One score per query and prepared key."""
         check_size("query", query, -1, self.weight.shape[0])
         return dot_score(query, prepared)
 
@@ -144,13 +154,15 @@ class AdditiveScore(TwoStepScore):
         key_size: Size :math:`E_k` of a key.
         hidden_size: Size :math:`A` of the hidden layer.
 
-    Raises:
-        ValueError: If a size is below 1.
+    Example:
+        >>> score = AdditiveScore(query_size=3, key_size=4, hidden_size=6)
+        >>> score(torch.randn(2, 3), torch.randn(5, 4)).shape
+        torch.Size([2, 5])
     """
 
     def __init__(self, *, query_size: int, key_size: int, hidden_size: int) -> None:
         super().__init__()
-        check_positive(query_size=query_size, key_size=key_size, hidden_size=hidden_size)
+        check_at_least(1, query_size=query_size, key_size=key_size, hidden_size=hidden_size)
         self.weight_query = uniform_parameter(hidden_size, query_size, fan_in=query_size)
         self.weight_key = uniform_parameter(hidden_size, key_size, fan_in=key_size)
         self.bias = uniform_parameter(hidden_size, fan_in=key_size)
@@ -163,25 +175,23 @@ class AdditiveScore(TwoStepScore):
     def compare(
         self, query: Float[Tensor, "*#B L Eq"], prepared: Float[Tensor, "*#B S A"]
     ) -> Float[Tensor, "*#B L S"]:
-        """One score per query and prepared key."""
         return tanh_score(_project("query", query, self.weight_query), prepared, self.v)
 
 
 class ConcatScore(TwoStepScore):
     """The hidden layer over the concatenation: :func:`attn_course.functional.concat_score`.
 
-    Args:
-        query_size: Size :math:`E_q` of a query.
-        key_size: Size :math:`E_k` of a key.
-        hidden_size: Size :math:`A` of the hidden layer.
+    Arguments as of :class:`AdditiveScore`.
 
-    Raises:
-        ValueError: If a size is below 1.
+    Example:
+        >>> score = ConcatScore(query_size=3, key_size=4, hidden_size=6)
+        >>> score(torch.randn(2, 3), torch.randn(5, 4)).shape
+        torch.Size([2, 5])
     """
 
     def __init__(self, *, query_size: int, key_size: int, hidden_size: int) -> None:
         super().__init__()
-        check_positive(query_size=query_size, key_size=key_size, hidden_size=hidden_size)
+        check_at_least(1, query_size=query_size, key_size=key_size, hidden_size=hidden_size)
         self.query_size, self.key_size = query_size, key_size
         self.weight = uniform_parameter(
             hidden_size, query_size + key_size, fan_in=query_size + key_size
@@ -189,37 +199,38 @@ class ConcatScore(TwoStepScore):
         self.v = uniform_parameter(hidden_size, fan_in=hidden_size)
 
     def prepare(self, key: Float[Tensor, "*#B S Ek"]) -> Float[Tensor, "*#B S A"]:
-        """The keys' part of the hidden layer: the right-hand columns of the matrix."""
+        """The keys' part of the hidden layer: the columns of the matrix for the key."""
         return _project("key", key, self.weight[:, self.query_size :])
 
     def compare(
         self, query: Float[Tensor, "*#B L Eq"], prepared: Float[Tensor, "*#B S A"]
     ) -> Float[Tensor, "*#B L S"]:
-        """One score per query and prepared key."""
         projected = _project("query", query, self.weight[:, : self.query_size])
         return tanh_score(projected, prepared, self.v)
 
 
 class LocationScore(TwoStepScore):
-    """Places, blind to the keys: :func:`attn_course.functional.location_score`.
+    """Scores of positions, without the keys: :func:`attn_course.functional.location_score`.
 
     Args:
         query_size: Size :math:`E_q` of a query.
         max_length: Most keys there can be.
 
-    Raises:
-        ValueError: If a size is below 1.
+    Example:
+        >>> score = LocationScore(query_size=3, max_length=9)
+        >>> score(torch.randn(2, 3), torch.randn(5, 4)).shape
+        torch.Size([2, 5])
     """
 
     def __init__(self, *, query_size: int, max_length: int) -> None:
         super().__init__()
-        check_positive(query_size=query_size, max_length=max_length)
+        check_at_least(1, query_size=query_size, max_length=max_length)
         self.weight = uniform_parameter(max_length, query_size, fan_in=query_size)
 
     def compare(
         self, query: Float[Tensor, "*#B L Eq"], prepared: Float[Tensor, "*#B S Ek"]
     ) -> Float[Tensor, "*#B L S"]:
-        """One score per query and place."""
+        """One score per query and position."""
         return location_score(query, prepared, weight=self.weight)
 
 
@@ -234,6 +245,11 @@ class CosineScore(TwoStepScore):
 
     Raises:
         ValueError: If the sharpness is not positive.
+
+    Example:
+        >>> score = CosineScore(sharpness=2.0)
+        >>> score(torch.randn(2, 3), torch.randn(5, 3)).shape
+        torch.Size([2, 5])
     """
 
     def __init__(self, *, sharpness: float = 1.0) -> None:
@@ -244,13 +260,12 @@ class CosineScore(TwoStepScore):
 
     def prepare(self, key: Float[Tensor, "*#B S E"]) -> Float[Tensor, "*#B S E"]:
         """The keys at length 1, in float32 at least."""
-        return unit("key", key)
+        return _unit("key", key)
 
     def compare(
         self, query: Float[Tensor, "*#B L E"], prepared: Float[Tensor, "*#B S E"]
     ) -> Float[Tensor, "*#B L S"]:
-        """One score per query and prepared key."""
-        cosine = dot_score(unit("query", query), prepared)
+        cosine = dot_score(_unit("query", query), prepared)
         return (self.log_sharpness.exp() * cosine).to(cosine.dtype)
 
 
@@ -279,7 +294,7 @@ def make_score(
 
     Raises:
         ValueError: If there is no such score, a size is below 1, or a score that compares query
-            and key directly is asked for vectors of two sizes.
+            and key directly would get vectors of two sizes.
     """
     if name not in SCORES:
         raise ValueError(f"name: expected one of {', '.join(SCORES)}, got {name}")

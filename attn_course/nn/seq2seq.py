@@ -1,4 +1,4 @@
-"""Encoder and decoder around one fixed context vector: sequence to sequence without attention."""
+"""Encoder and decoder around one fixed context vector: sequence to sequence, no attention."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,20 +7,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attn_course._checks import check_axes, check_ids, check_size
-from attn_course.nn.parameters import check_positive
+from attn_course._checks import check_at_least, check_axes, check_ids, check_size
 from attn_course.nn.recurrent import Cell, GRUCell, Recurrent, hidden_of, state_from
 
 CellFactory = Callable[..., Cell]
 
 
 class Encoder(nn.Module):
-    r"""Read the source, and say what is left of it at the end in one vector.
+    r"""Read the source, and return one vector for all of it.
 
     .. math:: h_t = f(x_t, h_{t-1}), \qquad c = h_{T_x}
 
     Bahdanau, Cho and Bengio (2015), equation 1, with Sutskever's choice of :math:`q`: the context
-    is the last hidden state, of the same size for a source of 5 words and of 50.
+    is the last hidden state, of the same size for a source of 5 words and of 50. A recurrent
+    network: that of a Transformer is :class:`~attn_course.nn.TransformerEncoder`.
 
     Args:
         vocab_size: Number of source ids.
@@ -29,8 +29,11 @@ class Encoder(nn.Module):
         cell: Class of the cell, called as ``cell(input_size=..., hidden_size=...)``.
         reverse: Read the source backwards (Sutskever et al., 2014, section 3.3).
 
-    Raises:
-        ValueError: If a size is below 1.
+    Example:
+        >>> encoder = Encoder(vocab_size=11, embed_dim=4, hidden_size=3)
+        >>> states, context = encoder(torch.randint(11, (2, 7)), torch.tensor([7, 5]))
+        >>> states.shape, context.shape
+        (torch.Size([2, 7, 3]), torch.Size([2, 3]))
     """
 
     def __init__(
@@ -43,7 +46,7 @@ class Encoder(nn.Module):
         reverse: bool = False,
     ) -> None:
         super().__init__()
-        check_positive(vocab_size=vocab_size, embed_dim=embed_dim, hidden_size=hidden_size)
+        check_at_least(1, vocab_size=vocab_size, embed_dim=embed_dim, hidden_size=hidden_size)
         self.hidden_size = hidden_size
         self.embedding = nn.Embedding(vocab_size, embed_dim)
         self.recurrent = Recurrent(
@@ -53,14 +56,7 @@ class Encoder(nn.Module):
     def forward(
         self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None
     ) -> tuple[Float[Tensor, "B S H"], Float[Tensor, "B H"]]:
-        """All hidden states, 0 at padding, and the context vector.
-
-        Args:
-            source: Padded ids.
-            source_lengths: How many ids of each row count; all, if none are given.
-
-        Returns:
-            The hidden states of every position, which this model throws away, and the context.
+        """All hidden states, 0 at padding, which this model does not use, and the context vector.
 
         Raises:
             ValueError: If an id or a length is out of range, or the source is empty.
@@ -72,7 +68,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    r"""Say the target word by word; every step sees the same context vector.
+    r"""Generate the target word by word; every step gets the same context vector.
 
     .. math::
        s_0 &= \tanh(W_s c + b_s) \\
@@ -91,8 +87,12 @@ class Decoder(nn.Module):
         hidden_size: Size of the decoder's state.
         cell: Class of the cell, called as ``cell(input_size=..., hidden_size=...)``.
 
-    Raises:
-        ValueError: If a size is below 1.
+    Example:
+        >>> decoder = Decoder(vocab_size=13, embed_dim=4, context_size=3, hidden_size=5)
+        >>> state = decoder.init_state(torch.randn(2, 3))
+        >>> logits, state = decoder(torch.randint(13, (2, 4)), state)
+        >>> logits.shape
+        torch.Size([2, 4, 13])
     """
 
     def __init__(
@@ -105,7 +105,8 @@ class Decoder(nn.Module):
         cell: CellFactory = GRUCell,
     ) -> None:
         super().__init__()
-        check_positive(
+        check_at_least(
+            1,
             vocab_size=vocab_size,
             embed_dim=embed_dim,
             context_size=context_size,
@@ -136,10 +137,8 @@ class Decoder(nn.Module):
     ) -> tuple[Float[Tensor, "B L V"], tuple[Float[Tensor, "B C"], Any]]:
         """Logits for every position of a known target (teacher forcing), and the state at its end.
 
-        Args:
-            target_in: The target, shifted right: position ``t`` holds :math:`y_{t-1}`, the first
-                one ``BOS``. The logits at ``t`` depend on the positions up to ``t`` only.
-            state: From :meth:`init_state`, or from an earlier call.
+        The target is shifted right: position ``t`` is :math:`y_{t-1}`, the first one ``BOS``. The
+        logits at ``t`` depend on the positions up to ``t`` only.
 
         Raises:
             ValueError: If an id is out of range, or the state is one of another number of rows.
@@ -165,6 +164,14 @@ class EncoderDecoder(nn.Module):
     Args:
         encoder: Maps source and lengths to a pair of hidden states and context.
         decoder: Has the methods of :class:`Decoder`.
+
+    Example:
+        >>> model = EncoderDecoder(
+        ...     encoder=Encoder(vocab_size=11, embed_dim=4, hidden_size=3),
+        ...     decoder=Decoder(vocab_size=13, embed_dim=4, context_size=3, hidden_size=5),
+        ... )
+        >>> model(torch.randint(11, (2, 7)), None, torch.randint(13, (2, 4))).shape
+        torch.Size([2, 4, 13])
     """
 
     def __init__(self, *, encoder: Encoder, decoder: Decoder) -> None:

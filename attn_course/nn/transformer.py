@@ -8,28 +8,43 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
+from attn_course._calls import explained
 from attn_course._checks import check_size
 from attn_course.nn.block import DecoderBlock, EncoderBlock
-from attn_course.nn.cache import CrossCache, DecoderCache, KVCache, ModelCache, SlidingCache
-from attn_course.nn.embeddings import TokenEmbedding, check_padding_mask, real_positions
+from attn_course.nn.cache import (
+    CrossCache,
+    DecoderCache,
+    KVCache,
+    ModelCache,
+    SlidingCache,
+    takes_cache,
+)
+from attn_course.nn.embeddings import TokenEmbedding, real_positions
 from attn_course.nn.feed_forward import FeedForward
 from attn_course.nn.multihead import MultiHeadAttention
 from attn_course.nn.norms import LayerNorm
+from attn_course.nn.parameters import check_makers
 from attn_course.nn.positions import SinusoidalPositions
 
 
 class TransformerEncoder(nn.Module):
-    r"""Encoder blocks one after the other: :math:`x^{n+1} = \mathrm{block}_n(x^n)`.
+    r"""Encoder blocks in sequence: :math:`x^{n+1} = \mathrm{block}_n(x^n)`.
 
     Args:
         blocks: Such as :class:`~attn_course.nn.EncoderBlock`.
         norm: Applied to the result; a pre-norm stack needs one.
+
+    Example:
+        >>> model = vaswani_like(vocab_size=11, embed_dim=8, num_heads=2, num_layers=2)
+        >>> model.encoder(torch.randn(1, 5, 8)).shape
+        torch.Size([1, 5, 8])
     """
 
     def __init__(self, *, blocks: Iterable[nn.Module], norm: nn.Module | None = None) -> None:
         super().__init__()
         self.blocks, self.norm = nn.ModuleList(blocks), norm
 
+    @takes_cache("__getitem__", "one for each block, such as model.new_cache().layers")
     def forward(
         self,
         x: Float[Tensor, "B L D"],
@@ -38,19 +53,12 @@ class TransformerEncoder(nn.Module):
         is_causal: bool = False,
         positions: Int[Tensor, "B L"] | None = None,
         cache: Sequence[KVCache | SlidingCache] | None = None,
-        global_mask: Bool[Tensor, "B L"] | None = None,
+        **options: Any,
     ) -> Float[Tensor, "B L D"]:
-        """The vectors after the last block.
+        """The vectors after the last block; arguments as in :meth:`EncoderBlock.forward`.
 
-        Args:
-            x: One vector per position.
-            attn_mask: As in :meth:`MultiHeadAttention.forward`.
-            is_causal: Whether later positions are hidden.
-            positions: Where each token stands, negative at padding.
-            cache: One per block.
-            global_mask: As in :meth:`EncoderBlock.forward`.
+        ``cache`` has one for each block.
         """
-        options: dict[str, Any] = {} if global_mask is None else {"global_mask": global_mask}
         for number, block in enumerate(self.blocks):
             layer = None if cache is None else cache[number]
             x = block(
@@ -60,17 +68,21 @@ class TransformerEncoder(nn.Module):
 
 
 class TransformerDecoder(nn.Module):
-    """Decoder blocks one after the other, all of which look at the same memory.
+    """Decoder blocks in sequence, all of which attend to the same memory.
 
-    Args:
-        blocks: Such as :class:`~attn_course.nn.DecoderBlock`.
-        norm: Applied to the result; a pre-norm stack needs one.
+    Arguments as of :class:`TransformerEncoder`, with :class:`~attn_course.nn.DecoderBlock`.
+
+    Example:
+        >>> model = vaswani_like(vocab_size=11, embed_dim=8, num_heads=2, num_layers=2)
+        >>> model.decoder(torch.randn(1, 5, 8), torch.randn(1, 7, 8), is_causal=True).shape
+        torch.Size([1, 5, 8])
     """
 
     def __init__(self, *, blocks: Iterable[nn.Module], norm: nn.Module | None = None) -> None:
         super().__init__()
         self.blocks, self.norm = nn.ModuleList(blocks), norm
 
+    @takes_cache("__getitem__", "one for each block, such as model.new_cache().layers")
     def forward(
         self,
         x: Float[Tensor, "B L D"],
@@ -84,14 +96,7 @@ class TransformerDecoder(nn.Module):
     ) -> Float[Tensor, "B L D"]:
         """The vectors after the last block; arguments as in :meth:`DecoderBlock.forward`.
 
-        Args:
-            x: One vector per position of the target.
-            memory: One vector per position of the source.
-            attn_mask: Which positions of the target each may attend to.
-            memory_mask: Which positions of the memory.
-            is_causal: Whether later positions of the target are hidden.
-            positions: Where each token of the target stands, negative at padding.
-            cache: One per block.
+        ``cache`` has one for each block.
         """
         for number, block in enumerate(self.blocks):
             x = block(
@@ -123,6 +128,12 @@ class Transformer(nn.Module):
         output_projection: From vectors to logits; the target embedding's table if not given.
         logits_scale: Factor of the vectors before it; :math:`1/\sqrt D` in T5 with tied tables.
         logits_bias: Whether there is :math:`b`, one number per word, as in Marian; 0 at first.
+
+    Example:
+        >>> model = vaswani_like(vocab_size=11, embed_dim=8, num_heads=2, num_layers=2)
+        >>> source, target = torch.randint(11, (1, 7)), torch.randint(11, (1, 5))
+        >>> model(source, decoder_input_ids=target).shape
+        torch.Size([1, 5, 11])
     """
 
     def __init__(
@@ -147,20 +158,13 @@ class Transformer(nn.Module):
     def encode(
         self, input_ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B S D"]:
-        """The memory: one vector per token of the source.
-
-        Args:
-            input_ids: The source.
-            padding_mask: True = a real token.
-        """
-        positions = None
-        if padding_mask is not None:
-            check_padding_mask(padding_mask, input_ids)
-            positions = real_positions(padding_mask)
+        """The memory: one vector per token of the source; arguments as in :meth:`forward`."""
+        positions = None if padding_mask is None else real_positions(padding_mask, input_ids)
         x = self.source_embedding(input_ids, positions)
         memory: Tensor = self.encoder(x, positions=positions)
         return memory
 
+    @takes_cache("layers", "model.new_cache()")
     def decode(
         self,
         decoder_input_ids: Int[Tensor, "B L"],
@@ -170,14 +174,10 @@ class Transformer(nn.Module):
         *,
         cache: ModelCache | None = None,
     ) -> Float[Tensor, "B L V"]:
-        """Logits of the word after each token of the target.
+        """Logits of the next token after each token of the target; arguments as in :meth:`forward`.
 
-        Args:
-            decoder_input_ids: The target so far, or what of it is new to the cache.
-            memory: From :meth:`encode`; with a cache, always the same.
-            padding_mask: Of the source.
-            decoder_padding_mask: True = a real token; of the new ones.
-            cache: From :meth:`new_cache`.
+        With a cache from :meth:`new_cache`, ``decoder_input_ids`` are the new tokens only, and
+        ``memory`` (from :meth:`encode`) is always the same.
 
         Raises:
             ValueError: If shapes do not fit.
@@ -212,24 +212,16 @@ class Transformer(nn.Module):
         decoder_input_ids: Int[Tensor, "B L"],
         decoder_padding_mask: Bool[Tensor, "B L"] | None = None,
     ) -> Float[Tensor, "B L V"]:
-        """Logits of the word after each token of the target, all at once.
+        """Logits of the next token after each token of the target, all at once.
 
-        Args:
-            input_ids: The source.
-            padding_mask: True = a real token of the source.
-            decoder_input_ids: The target, shifted: its first token is the start symbol.
-            decoder_padding_mask: True = a real token of the target.
+        The target begins with the start symbol; masks are True at real tokens.
         """
         memory = self.encode(input_ids, padding_mask)
         return self.decode(decoder_input_ids, memory, padding_mask, decoder_padding_mask)
 
     def new_cache(self, make: Callable[[], KVCache | SlidingCache] = KVCache) -> ModelCache:
-        """An empty cache for one batch of sources.
-
-        Args:
-            make: Makes the cache of one self-attention, such as
-                ``functools.partial(KVCache, max_length=100)``.
-        """
+        """An empty cache for one batch of sources; as :meth:`LanguageModel.new_cache`."""
+        check_makers("functools.partial(KVCache, max_length=100)", make=make)
         return ModelCache([DecoderCache(make(), CrossCache()) for _ in self.decoder.blocks])
 
 
@@ -238,29 +230,29 @@ def cached_positions(
     padding_mask: Bool[Tensor, "B L"] | None,
     cache: ModelCache | None,
 ) -> Int[Tensor, "B L"] | None:
-    """Where new tokens stand, given a batch with padding; None where there is none.
+    """Positions of new tokens in a batch with padding; None where there is none.
 
-    Args:
-        input_ids: The new tokens.
-        padding_mask: True = a real one.
-        cache: Counts the real tokens of each row from the first padding mask on.
+    The cache counts the real tokens of each row from the first padding mask on.
 
     Raises:
         ValueError: If a padding mask comes after tokens without one.
     """
     real = None if cache is None else cache.real
+    if real is not None:
+        check_size("input_ids", input_ids, 0, len(real))
     if padding_mask is None:
         if real is None:
             return None
         padding_mask = torch.ones_like(input_ids, dtype=torch.bool)
-    check_padding_mask(padding_mask, input_ids)
+    positions = real_positions(padding_mask, input_ids, past=real)
     if cache is not None:
         if real is None and cache.length:
             raise ValueError("padding_mask: expected from the first call of a cache on, or never")
         cache.real = padding_mask.sum(-1) if real is None else real + padding_mask.sum(-1)
-    return real_positions(padding_mask, real)
+    return positions
 
 
+@explained
 def vaswani_like(
     *,
     vocab_size: int,
@@ -287,18 +279,13 @@ def vaswani_like(
 
     which is 44,101,632 + 512 V for the base model. The paper prints 65 million and "about 37000"
     words, which make 63,045,632; with 41,004 to 41,208 words all rows (A) to (C) of its Table 3
-    come out as printed. The big model, printed as 213 million, has 214,171,648 and 218 million.
+    agree with the print. The big model, printed as 213 million, has 214,171,648 and 218 million.
 
     Args:
         vocab_size: Words, shared by source and target.
-        embed_dim: :math:`D`.
-        num_heads: Heads of each attention.
-        num_layers: :math:`N`, of each stack.
-        hidden_dim: :math:`F`.
         head_dim: The paper's :math:`d_k`; ``embed_dim / num_heads`` if not given.
         value_head_dim: The paper's :math:`d_v`; ``head_dim`` if not given.
         norm_first: Pre-norm, with a last norm on both stacks.
-        dropout: Of what each sub-layer adds, and of the embeddings.
     """
 
     def attention() -> MultiHeadAttention:
@@ -350,11 +337,9 @@ def vaswani_like(
         source_embedding=embedding,
         target_embedding=embedding,
         encoder=TransformerEncoder(
-            blocks=[encoder_block() for _ in range(num_layers)],
-            norm=norm() if norm_first else None,
+            blocks=[encoder_block() for _ in range(num_layers)], norm=norm() if norm_first else None
         ),
         decoder=TransformerDecoder(
-            blocks=[decoder_block() for _ in range(num_layers)],
-            norm=norm() if norm_first else None,
+            blocks=[decoder_block() for _ in range(num_layers)], norm=norm() if norm_first else None
         ),
     )

@@ -1,4 +1,4 @@
-"""The Vision Transformer: an encoder whose words are the patches of an image."""
+"""The Vision Transformer: an encoder whose tokens are the patches of an image."""
 
 from functools import partial
 from typing import Any, Literal
@@ -7,14 +7,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from attn_course._calls import explained
 from attn_course._checks import check_axes, check_dtype, check_floating, check_size
 from attn_course.functional.feed_forward import gelu
 from attn_course.functional.scaled_dot_product import AttentionFn, scaled_dot_product_attention
 from attn_course.functional.vision import (
     Size,
+    _pair_of,
     interpolate_positions,
     kernel_shifts,
-    pair_of,
     patchify,
     shift_bias,
     sinusoidal_positions_2d,
@@ -26,33 +27,16 @@ from attn_course.nn.norms import LayerNorm
 from attn_course.nn.transformer import TransformerEncoder
 
 # Dosovitskiy et al. (2021), table 1, with the size of the patches that names the model
+_SIZES = ("patch_size", "num_layers", "embed_dim", "hidden_dim", "num_heads")
 VIT_SIZES: dict[str, dict[str, Any]] = {
-    "B/16": {
-        "patch_size": 16,
-        "num_layers": 12,
-        "embed_dim": 768,
-        "hidden_dim": 3072,
-        "num_heads": 12,
-    },
-    "L/16": {
-        "patch_size": 16,
-        "num_layers": 24,
-        "embed_dim": 1024,
-        "hidden_dim": 4096,
-        "num_heads": 16,
-    },
-    "H/14": {
-        "patch_size": 14,
-        "num_layers": 32,
-        "embed_dim": 1280,
-        "hidden_dim": 5120,
-        "num_heads": 16,
-    },
+    "B/16": dict(zip(_SIZES, (16, 12, 768, 3072, 12), strict=True)),
+    "L/16": dict(zip(_SIZES, (16, 24, 1024, 4096, 16), strict=True)),
+    "H/14": dict(zip(_SIZES, (14, 32, 1280, 5120, 16), strict=True)),
 }
 
 
 class LearnedGridPositions(nn.Module):
-    r"""A learned vector for each place of a grid, and for each token that has no place.
+    r"""A learned vector for each cell of a grid, and for each token before them.
 
     Images with another number of patches get the table interpolated, see
     :func:`attn_course.functional.interpolate_positions`. Initialisation: normal, standard deviation
@@ -62,22 +46,22 @@ class LearnedGridPositions(nn.Module):
         grid_size: Height and width of the grid, in patches.
         embed_dim: Size of a vector.
         num_prefix: Tokens before the patches, such as the class token.
+
+    Example:
+        >>> positions = LearnedGridPositions(grid_size=2, embed_dim=8, num_prefix=1)
+        >>> positions(2, 2).shape, positions(3, 3).shape
+        (torch.Size([5, 8]), torch.Size([10, 8]))
     """
 
     def __init__(self, *, grid_size: Size, embed_dim: int, num_prefix: int = 0) -> None:
         super().__init__()
-        self.grid_size, self.num_prefix = pair_of("grid_size", grid_size), num_prefix
+        self.grid_size, self.num_prefix = _pair_of("grid_size", grid_size), num_prefix
         height, width = self.grid_size
         self.weight = nn.Parameter(torch.empty(num_prefix + height * width, embed_dim))
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, height: int, width: int) -> Float[Tensor, "N D"]:
-        """One vector for each token, those without a place first.
-
-        Args:
-            height: Patches from top to bottom.
-            width: Patches from left to right.
-        """
+        """One vector for each token of an image of ``height`` times ``width`` patches."""
         return interpolate_positions(
             self.weight, self.grid_size, (height, width), num_prefix=self.num_prefix
         )
@@ -86,12 +70,13 @@ class LearnedGridPositions(nn.Module):
 class SinusoidalGridPositions(nn.Module):
     r"""Fixed sinusoids of row and column: :func:`attn_course.functional.sinusoidal_positions_2d`.
 
-    No parameters, any size. A token that has no place gets 0.
+    No parameters, any size. Tokens before the patches get 0.
 
-    Args:
-        embed_dim: Size of a vector, a multiple of 4.
-        num_prefix: Tokens before the patches, such as the class token.
-        base: Ratio of the longest wavelength to the shortest.
+    Arguments as of :class:`LearnedGridPositions`; ``embed_dim`` is a multiple of 4.
+
+    Example:
+        >>> SinusoidalGridPositions(embed_dim=8, num_prefix=1)(2, 3).shape
+        torch.Size([7, 8])
     """
 
     def __init__(self, *, embed_dim: int, num_prefix: int = 0, base: float = 10000.0) -> None:
@@ -101,12 +86,7 @@ class SinusoidalGridPositions(nn.Module):
         self.register_buffer("nowhere", torch.zeros(num_prefix, embed_dim), persistent=False)
 
     def forward(self, height: int, width: int) -> Float[Tensor, "N D"]:
-        """One vector for each token, those without a place first.
-
-        Args:
-            height: Patches from top to bottom.
-            width: Patches from left to right.
-        """
+        """One vector for each token of an image of ``height`` times ``width`` patches."""
         nowhere = self.get_buffer("nowhere")
         table = sinusoidal_positions_2d(
             height,
@@ -120,7 +100,7 @@ class SinusoidalGridPositions(nn.Module):
 
 
 class PatchEmbedding(nn.Module):
-    r"""From an image to the sequence that the first block sees.
+    r"""From an image to the inputs of the first block.
 
     .. math:: z_0 = [x_{\mathrm{class}};\, x_p^1 E;\, \ldots;\, x_p^N E] + E_{pos}
 
@@ -138,8 +118,13 @@ class PatchEmbedding(nn.Module):
         embed_dim: Size :math:`D` of a vector.
         class_token: Whether there is a learned vector before the patches.
         position: Maps the number of rows and columns of patches to one vector per token:
-            :class:`LearnedGridPositions` or :class:`SinusoidalGridPositions`.
-        dropout: Chance that an entry is dropped, in training mode.
+            :class:`LearnedGridPositions` or ``SinusoidalGridPositions``.
+        dropout: Chance that an element is dropped, in training mode.
+
+    Example:
+        >>> embedding = PatchEmbedding(patch_size=4, num_channels=3, embed_dim=8)
+        >>> embedding(torch.randn(2, 3, 8, 8)).shape
+        torch.Size([2, 5, 8])
     """
 
     def __init__(
@@ -153,7 +138,7 @@ class PatchEmbedding(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.patch_size, self.num_channels = pair_of("patch_size", patch_size), num_channels
+        self.patch_size, self.num_channels = _pair_of("patch_size", patch_size), num_channels
         rows, columns = self.patch_size
         self.projection = nn.Linear(num_channels * rows * columns, embed_dim)
         self.class_token = nn.Parameter(torch.zeros(1, embed_dim)) if class_token else None
@@ -164,9 +149,6 @@ class PatchEmbedding(nn.Module):
 
     def forward(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B L D"]:
         """One vector per token: the class token, if there is one, then the patches.
-
-        Args:
-            images: Their sides are multiples of those of a patch.
 
         Raises:
             ValueError: If the images have other channels, no whole number of patches, or another
@@ -204,7 +186,13 @@ class VisionTransformer(nn.Module):
             kept for weights that come with one, and :meth:`forward` does not use it.
 
     Raises:
-        ValueError: If ``pool`` is another word, or asks for a class token that is not there.
+        ValueError: If ``pool`` is another word, or needs a class token that is not there.
+
+    Example:
+        >>> sizes = {"embed_dim": 8, "num_heads": 2, "num_layers": 2, "hidden_dim": 16}
+        >>> model = vit_like(image_size=8, patch_size=4, num_classes=5, **sizes)
+        >>> model(torch.randn(2, 3, 8, 8)).shape
+        torch.Size([2, 5])
     """
 
     def __init__(
@@ -225,29 +213,18 @@ class VisionTransformer(nn.Module):
         self.head, self.pool, self.pooler = head, pool, pooler
 
     def hidden(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B L D"]:
-        """One vector per token, after the last norm.
-
-        Args:
-            images: Their sides are multiples of those of a patch.
-        """
+        """One vector per token, after the last norm."""
         output: Tensor = self.encoder(self.embedding(images))
         return output
 
     def pooled(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
-        """One vector per image.
-
-        Args:
-            hidden: One vector per token.
-        """
+        """One vector per image, from one vector per token."""
         if self.pool == "class":
             return hidden[:, 0]
         return hidden[:, 0 if self.embedding.class_token is None else 1 :].mean(1)
 
     def forward(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B ..."]:
         """Logits of the head; one vector per token if there is none.
-
-        Args:
-            images: Their sides are multiples of those of a patch.
 
         Raises:
             ValueError: If the images do not fit the patches.
@@ -256,6 +233,7 @@ class VisionTransformer(nn.Module):
         return hidden if self.head is None else self.head(self.pooled(hidden))
 
 
+@explained
 def vit_like(
     *,
     image_size: Size = 224,
@@ -272,7 +250,7 @@ def vit_like(
     dropout: float = 0.0,
     eps: float = 1e-6,
 ) -> VisionTransformer:
-    r"""ViT (Dosovitskiy et al., 2021), at first the base model B/16: 86,567,656 parameters.
+    r"""ViT (Dosovitskiy et al., 2021), by default the base model B/16: 86,567,656 parameters.
 
     Pre-norm, GELU, biases everywhere; ``vit_like(**VIT_SIZES["L/16"])`` is another of the paper's
     sizes. With ``pool="mean"`` there is no class token. Initialisation as in the paper's code: the
@@ -285,24 +263,19 @@ def vit_like(
     Args:
         image_size: Height and width of the images for which there are learned positions; others
             get interpolated ones.
-        patch_size: :math:`P, P'`.
-        num_channels: :math:`C`.
-        embed_dim: :math:`D`.
-        num_heads: Heads.
-        num_layers: :math:`L`.
-        hidden_dim: :math:`F`.
+        patch_size: :math:`P, P'`; ``num_channels`` is :math:`C`, ``embed_dim`` :math:`D`,
+            ``num_layers`` :math:`L`, ``hidden_dim`` :math:`F`.
         num_classes: :math:`K`; None leaves the head out.
-        pool: What stands for the image: the class token or the mean of the patches.
+        pool: What represents the image: the class token or the mean of the patches.
         position: Learned table, or sinusoids in two directions without parameters.
         attn_fn: The attention itself.
         dropout: Of the embedding, the weights and what each sub-layer adds.
-        eps: Of the norms.
 
     Raises:
         ValueError: If the image is no whole number of patches.
     """
-    rows, columns = pair_of("patch_size", patch_size)
-    height, width = pair_of("image_size", image_size)
+    rows, columns = _pair_of("patch_size", patch_size)
+    height, width = _pair_of("image_size", image_size)
     if height % rows or width % columns:
         raise ValueError(
             f"image_size: expected multiples of the patch size {(rows, columns)}, "
@@ -352,7 +325,7 @@ def vit_like(
 
 
 class ShiftPositions(nn.Module):
-    r"""Scores by which each head looks at the pixel at one shift from its own.
+    r"""Scores by which each head attends to the pixel at one shift from the query.
 
     .. math:: b_{hij} = -\alpha\, \lVert (x_j - x_i) - \Delta_h \rVert^2
 
@@ -363,11 +336,16 @@ class ShiftPositions(nn.Module):
         image_size: Height and width of the image, in pixels.
         kernel_size: The shifts are those of such a kernel, in reading order.
         sharpness: :math:`\alpha`.
+
+    Example:
+        >>> positions = ShiftPositions(image_size=4, kernel_size=3)
+        >>> positions.bias(torch.arange(16), torch.arange(16)).shape
+        torch.Size([9, 16, 16])
     """
 
     def __init__(self, *, image_size: Size, kernel_size: Size, sharpness: float = 100.0) -> None:
         super().__init__()
-        self.image_size = pair_of("image_size", image_size)
+        self.image_size = _pair_of("image_size", image_size)
         self.sharpness = sharpness
         self.register_buffer("shifts", kernel_shifts(kernel_size), persistent=False)
 
@@ -376,12 +354,8 @@ class ShiftPositions(nn.Module):
     ) -> Float[Tensor, "H N N"]:
         """What is added to the score of each pair of pixels.
 
-        Args:
-            query_positions: 0, 1, ... to the number of pixels.
-            key_positions: Likewise.
-
         Raises:
-            ValueError: If these are not all pixels of one image.
+            ValueError: If the positions are not all pixels of one image.
         """
         pixels = self.image_size[0] * self.image_size[1]
         check_size("query_positions", query_positions, -1, pixels)
@@ -395,8 +369,8 @@ def attention_from_convolution(
 ) -> MultiHeadAttention:
     r"""Multi-head attention over the pixels that computes what a convolution computes.
 
-    One head for each entry of the kernel; queries and keys are 0, the values are the pixels, and
-    the output projection holds the kernel. Cordonnier et al. (2020), theorem 1.
+    One head for each element of the kernel; queries and keys are 0, the values are the pixels, and
+    the output projection is the kernel. Cordonnier et al. (2020), theorem 1.
 
     Args:
         convolution: With odd sides, stride 1, one group, as many channels out as in, and padding
@@ -410,7 +384,7 @@ def attention_from_convolution(
     Raises:
         ValueError: If the convolution is of another kind.
     """
-    kernel = pair_of("kernel_size", (convolution.kernel_size[0], convolution.kernel_size[1]))
+    kernel = _pair_of("kernel_size", (convolution.kernel_size[0], convolution.kernel_size[1]))
     wanted = {
         "out_channels": convolution.in_channels,
         "stride": (1, 1),

@@ -181,14 +181,14 @@ def catalogue_path(slug: str) -> Path | None:
 
 
 @lru_cache(maxsize=64)
-def _places(package: Path, slug: str) -> tuple[str, str]:
-    """Where the misconceptions of an exercise set may be."""
-    checkout = package.parent / "solutions" / slug / "misconceptions.py"
-    return str(checkout), str(package / "probes" / "catalogue" / f"{slug}.py")
+def _places(package: Path, slug: str, name: str) -> tuple[str, str]:
+    """Where a file of an exercise set may be: in the checkout, or in the wheel."""
+    checkout = package.parent / "solutions" / slug / f"{name}.py"
+    return str(checkout), str(package / "probes" / "catalogue" / slug / f"{name}.py")
 
 
-def _found(slug: str) -> tuple[str, os.stat_result] | None:
-    for place in _places(_PACKAGE, slug):
+def _found(slug: str, name: str = "misconceptions") -> tuple[str, os.stat_result] | None:
+    for place in _places(_PACKAGE, slug, name):
         with contextlib.suppress(OSError):
             if stat.S_ISREG((about := os.stat(place)).st_mode):
                 return place, about
@@ -215,8 +215,27 @@ def _load_once(slug: str, place: str, version: tuple[int, int]) -> Catalogue:
     return collect(load_module(Path(place), f"attn_course_catalogue_{slug}"))
 
 
+def load_oracles(slug: str) -> tuple[Any, Any]:
+    """What the tests of an exercise set judge by: its ``oracles.py``, and the ``probes`` in it.
+
+    Raises:
+        ValueError: If ``slug`` is not of the form ``00_some_name``, or has no oracles.
+    """
+    _check_slug(slug)
+    found = _found(slug, "oracles")
+    if found is None:
+        raise ValueError(f"slug: expected an exercise set with oracles, got {slug!r}")
+    module = load_module(Path(found[0]), f"attn_course_catalogue_oracles_{slug}")
+    return module, module.probes
+
+
 def right_answer(slug: str, function: str) -> Callable[..., Any] | None:
-    """A right answer to one graded function: the first of ``variants.py`` in the checkout.
+    """A right answer to one graded function: the first of ``right_answers``."""
+    return next(iter(right_answers(slug, function)), None)
+
+
+def right_answers(slug: str, function: str) -> list[Callable[..., Any]]:
+    """Right answers to one graded function: those of ``variants.py`` in the checkout.
 
     None in a wheel, which holds no right answers.
 
@@ -226,9 +245,9 @@ def right_answer(slug: str, function: str) -> Callable[..., Any] | None:
     _check_slug(slug)
     place = _PACKAGE.parent / "solutions" / slug / "variants.py"
     if not place.is_file():
-        return None
+        return []
     found = collect_variants(load_module(place, f"attn_course_variants_{slug}"))
-    return next((v.function for v in found if v.of == function), None)
+    return [v.function for v in found if v.of == function]
 
 
 def collect(module: ModuleType) -> Catalogue:

@@ -9,20 +9,24 @@ import numpy as np
 from torch import Tensor
 
 from attn_course.probes import student
-from attn_course.probes.catalogue import Call, Catalogue, Misconception, right_answer
+from attn_course.probes.catalogue import Call, Catalogue, Misconception, right_answer, right_answers
 from attn_course.probes.compare import Difference
 from attn_course.probes.diagnosis import explain, name_misconceptions
 from attn_course.probes.evidence import Bench, Case, bench_of, numbers, right_on
 from attn_course.probes.explanation import Search
 from attn_course.probes.helpers import with_right_helpers, wrong_helpers
 from attn_course.probes.oracle import parameters
-from attn_course.probes.outcome import Outcome, judge, known, run
+from attn_course.probes.outcome import Outcome, agree, judge, known, run
 from attn_course.probes.record import Record
+from attn_course.probes.relations import VAGUE, close
+from attn_course.probes.slips import slips
 from attn_course.probes.student import Gradient, GradientMissing
-from attn_course.probes.values import leaves, transform
+from attn_course.probes.values import leaves, size, transform
 
 _LARGE = 30.0  # exponentials of larger numbers are what overflows; smaller ones are harmless
 _NEARLY = 0.05  # as far as a small constant takes ordinary numbers away
+_SHORT = 2e-2  # as far as the rounding of 16 bits takes them
+_VARIED = 2  # different wrong answers that a small change must explain
 NOT_SEARCHED = ("raises", "judges", "memory", "costly")
 
 
@@ -156,19 +160,53 @@ def _by_search(suspect: Suspect) -> Cause:
         )
     mistakes = suspect.catalogue.of(suspect.name)
     found = Search(bench, cases, right, mistakes, parameters(right)).explain()
+    why = found[0].why if len(found) == 1 else None
+    # the sign of an argument may be that of a term it stands in
+    sign = why is not None and why.change is not None and why.change[0][0] == "minus"
+    if why is None or len(why.parts) > 1 or sign or why.relation is VAGUE:
+        slip = _slip(suspect, bench, first)
+        if slip is not None:
+            return Cause(slip.name, explain([slip]))
     parts = [Cause(" and ".join(one.names), one.text) for one in found]
-    whole = bool(found) and found[0].full
-    if not whole:
-        parts += _patterns(bench, cases, mistakes, {p.name for p in parts})
+    parts = parts or _patterns(bench, cases, mistakes)
     parts += _facets(suspect, named=bool(parts))
     if not parts:
         return Cause()
-    rest = ""
-    if found and not whole:
-        rest = " That explains a part only: on some inputs something else is wrong as well."
     text = " It is also so: ".join(p.text for p in parts[:3])
     names = dict.fromkeys(p.name for p in parts[:3] if p.name)
-    return Cause(" and ".join(names) or None, text + rest)
+    return Cause(" and ".join(names) or None, text)
+
+
+def _slip(suspect: Suspect, bench: Bench, first: Sequence[Case]) -> Misconception | None:
+    """A right answer with one small change that gives the learner's numbers on every input."""
+    if bench.slips is None:
+        mistakes = suspect.catalogue.of(suspect.name)
+        rights = [m.right for m in mistakes if m.right is not None]
+        rights += right_answers(suspect.slug, suspect.name)
+        bench.slips = [s for r in dict.fromkeys(rights) for s in slips(suspect.name, r)]
+        if bench.slips:
+            bench.slips = _agreeing(bench.slips, bench.cases or first)
+    if not bench.slips:
+        return None
+    known_cases = [*(bench.cases or ()), *first]
+    wrong = [case.got or [] for case in known_cases if case.wrong and case.usable]
+    # The same constant everywhere may be given by much else.
+    varied = {tuple(a.tobytes() for a in got) for got in wrong if any(np.ptp(a) for a in got)}
+    if len(varied) < _VARIED:
+        return None
+    return next(iter(_agreeing(bench.slips, first)), None)
+
+
+def _agreeing(left: list[Misconception], cases: Sequence[Case]) -> list[Misconception]:
+    """Those that give what the learner's function gives on all of these calls."""
+
+    def cost(case: Case) -> tuple[bool, int]:
+        return not (case.wrong and case.usable), size((case.call.args, case.call.kwargs))
+
+    for case in sorted(cases, key=cost):
+        if left:
+            left = [one for one in left if agree(case.mine, run(one.function, case.call))]
+    return left
 
 
 def _first_cases(suspect: Suspect, right: Callable[..., Any]) -> list[Case]:
@@ -197,15 +235,16 @@ def _steady(suspect: Suspect) -> bool:
 
 
 def _patterns(
-    bench: Bench, cases: Sequence[Case], mistakes: Sequence[Misconception], taken: set[str | None]
+    bench: Bench, cases: Sequence[Case], mistakes: Sequence[Misconception]
 ) -> list[Cause]:
     """Mistakes that show as NaN or infinity: the same places of them, whatever the other numbers.
 
     A second fault changes numbers, and leaves alone where they are finite.
     """
     seen = [(case, _holes(case.got)) for case in cases if case.usable]
-    seen.sort(key=lambda pair: not _any(pair[1]))  # where there are some, most mistakes are out
-    if not seen or not _any(seen[0][1]):
+    # where there are some that do not belong there, most mistakes are out
+    seen.sort(key=lambda pair: _same(pair[1], _holes(pair[0].expected)))
+    if not seen or _same(seen[0][1], _holes(seen[0][0].expected)):
         return []
 
     def same(mistake: Misconception, case: Case, holes: list[Any] | None) -> bool:
@@ -217,12 +256,9 @@ def _patterns(
             _any(holes) or not Case(case.call, case.right, known(mistake.function, case.call)).wrong
         )
 
-    found = [
-        m for m in mistakes if m.name not in taken and all(same(m, case, h) for case, h in seen)
-    ]
-    if not found:
-        return []
-    return [Cause(found[0].name if len(found) == 1 else None, explain(found))]
+    found = [m for m in mistakes if all(same(m, case, h) for case, h in seen)]
+    guess = "A guess, from where the numbers are not finite: "
+    return [Cause(None, guess + explain(found))] if found else []
 
 
 def _holes(found: list[Any] | None) -> list[Any] | None:
@@ -253,14 +289,7 @@ def _facets(suspect: Suspect, *, named: bool) -> list[Cause]:
             )
         )
     if isinstance(outcome.error, GradientMissing) and not named:
-        found.append(
-            Cause(
-                "cut off from its inputs",
-                "cut off from its inputs. Your result is cut off from its inputs (detach, no_grad, "
-                "item or a tensor made anew), so no gradient can flow back. Compute it from the "
-                "inputs by torch operations only.",
-            )
-        )
+        found.append(_unused(suspect) or _CUT_OFF)
     if wrong.kind == "dtype":
         found.append(
             Cause(
@@ -273,21 +302,74 @@ def _facets(suspect: Suspect, *, named: bool) -> list[Cause]:
         found.append(
             Cause(
                 "exp without subtracting the maximum",
-                "exp without subtracting the maximum. Your function is finite for small numbers; "
+                "A guess: exp without subtracting the maximum. Your function is finite for small "
+                "numbers; "
                 "the exponential of a large one is infinite (of a very negative one 0), and NaN "
                 "follows. A common term can be subtracted before the exponential.",
             )
         )
-    if not named and _guarded_by_a_constant(suspect):
+    if not named and _rounded(suspect):
+        found.append(
+            Cause(
+                "half precision",
+                "A guess: half precision. Your numbers are right to about three digits, and the "
+                "code uses a format of 16 bits. Keep the dtype of the inputs on the way.",
+            )
+        )
+    elif not named and _guarded_by_a_constant(suspect):
         found.append(
             Cause(
                 "a small constant changes the result",
-                "a small constant changes the result. Added against a division by 0 or a logarithm "
+                "A guess: a small constant changes the result. Added against a division by 0 or a "
+                "logarithm "
                 "of 0, it changes every result a little, and those of small numbers much: with "
                 "large inputs your function is right. Treat the special case by itself.",
             )
         )
     return found
+
+
+_CUT_OFF = Cause(
+    "cut off from its inputs",
+    "cut off from its inputs. Your result is cut off from its inputs (detach, no_grad, item or a "
+    "tensor made anew), so no gradient can flow back. Compute it from the inputs by torch "
+    "operations only.",
+)
+
+
+def _unused(suspect: Suspect) -> Cause | None:
+    """An argument whose gradient is missing because no value depends on it."""
+    call, names = suspect.failing.call, parameters(suspect.right_of(suspect.name) or len)
+    plain = numbers(run(suspect.function, Call(call.args, call.kwargs)))
+    for place in map(int, re.findall(r"argument (\d+)", str(suspect.failing.outcome.error))):
+        if plain is None or place >= len(call.args) or not _floating(call.args[place]):
+            continue
+        args = [*call.args]
+        args[place] = args[place].detach() * 1.5 + 0.25
+        if close(numbers(run(suspect.function, Call(tuple(args), call.kwargs))), plain):
+            title = f"{names[place] if place < len(names) else f'argument {place}'} is not used"
+            text = "Other numbers in it change nothing in your result."
+            return Cause(title, f"{title}. {text}")
+    return None
+
+
+def _rounded(suspect: Suspect) -> bool:
+    """Whether the code names a short format and the errors have the size of its rounding."""
+    mine = numbers(suspect.failing.outcome)
+    expected = None if suspect.right is None else numbers(suspect.right)
+    if mine is None or expected is None or len(mine) != len(expected):
+        return False
+    for a, b in zip(mine, expected, strict=True):
+        due = b[np.isfinite(b)]
+        if a.shape != b.shape or not np.allclose(
+            a, b, rtol=_SHORT, atol=_SHORT * max(1.0, *abs(due).reshape(-1), 0.0)
+        ):
+            return False
+    try:
+        source = student.source(suspect.function)
+    except Exception:
+        return False
+    return re.search(r"half\(|float16", source) is not None
 
 
 def _guarded_by_a_constant(suspect: Suspect) -> bool:

@@ -11,6 +11,8 @@ from torch import Tensor
 from attn_course.probes.values import short
 
 # torch.testing's defaults, spelled out because naming a misconception needs them slightly wider.
+# Entries of one row share their sums, and one that is small because large terms cancel has the
+# rounding of those: the absolute tolerance grows with the largest entry of the row.
 _TOLERANCE = {
     torch.float64: (1e-7, 1e-7),
     torch.float32: (1.3e-6, 1e-5),
@@ -141,6 +143,8 @@ def _value_difference(
         if not bool(wrong.any()):
             return None
         where = _first(wrong)
+        if expected.dtype == torch.bool and got.dtype == torch.bool and not brief:
+            where += f", which should be {not bool(got[wrong][0])}"
         return Difference("value", f"{_count(wrong, total)} differ{_s(wrong)}{where}")
     coarse = got.dtype if _rank(got.dtype) <= _rank(expected.dtype) else expected.dtype
     rtol, atol = _TOLERANCE[coarse]
@@ -157,14 +161,17 @@ def _value_difference(
     infinite = a.isinf() & ~b.isinf() & ~b.isnan()
     if bool(infinite.any()):
         return Difference(
-            "inf", f"{_count(infinite, total)} {_be(infinite)} infinite{_first(infinite)}"
+            "inf",
+            f"{_count(infinite, total)} {_be(infinite)} infinite and should not be"
+            f"{_first(infinite)}",
         )
     hidden = (b.isnan() & ~a.isnan()) | (b.isinf() & (a != b))
     if bool(hidden.any()):
         return Difference("value", f"{_count(hidden, total)} should not be finite{_first(hidden)}")
     same = (a == b) | (a.isnan() & b.isnan())
     gap = torch.where(same, torch.zeros_like((a - b).abs()), (a - b).abs())
-    bound = slack * (atol + rtol * torch.where(same, torch.zeros_like(b.abs()), b.abs()))
+    size = torch.where(b.isfinite(), b.abs(), 0.0)
+    bound = slack * (atol * _row_scale(size) + rtol * size)
     wrong = gap > bound
     if not bool(wrong.any()):
         return None
@@ -181,6 +188,11 @@ def _value_difference(
     )
 
 
+def _row_scale(size: Tensor) -> Tensor:
+    """The largest entry of each row, at least 1."""
+    return size.amax(-1, keepdim=True).clamp(min=1.0) if size.ndim else size.clamp(min=1.0)
+
+
 def _alike(
     got: Tensor, expected: Tensor, rtol: float, atol: float, slack: float | int
 ) -> bool | None:
@@ -192,12 +204,16 @@ def _alike(
     if got.is_complex() or expected.is_complex() or got.numel() > _FEW:
         return None
     answer: bool | None = True
-    wide_rtol, wide_atol = slack * rtol, slack * atol
-    for a, b in zip(got.reshape(-1).tolist(), expected.reshape(-1).tolist(), strict=True):
+    rows, width = expected.reshape(-1).tolist(), expected.shape[-1] if expected.ndim else 1
+    scale = 1.0
+    for number, (a, b) in enumerate(zip(got.reshape(-1).tolist(), rows, strict=True)):
+        if number % width == 0:
+            row = rows[number : number + width]
+            scale = max([1.0, *(size for size in map(abs, row) if size < math.inf)])
         gap, size = abs(a - b), abs(b)
-        if a == b or gap <= wide_rtol * size + wide_atol < math.inf:
+        if a == b or gap <= slack * (rtol * size + atol) < math.inf:
             continue
-        if math.inf > gap > slack * (atol + rtol * size):
+        if math.inf > gap > slack * (atol * scale + rtol * size):
             return False
         answer = None  # infinite, NaN, or between two ways of rounding the bound
     return answer

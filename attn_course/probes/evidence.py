@@ -93,6 +93,7 @@ class Bench:
         tried: What the function gave, by the number of the witness call.
         answers: What has been computed for comparison, with the call that it was computed for.
         found: What has explained an earlier failure.
+        slips: Small changes of a right answer that agree so far; None before the first look.
         writing: Mistakes that change their arguments.
         compared: How many comparisons have been made.
         effort: As how many of them an answer counts that is computed for it.
@@ -103,6 +104,7 @@ class Bench:
     tried: Tried = field(default_factory=dict)
     answers: dict[Any, tuple[Call, Numbers | None]] = field(default_factory=dict)
     found: list[Any] = field(default_factory=list)
+    slips: list[Misconception] | None = None
     writing: set[str] = field(default_factory=set)
     compared: int = 0
     effort: int = 0

@@ -143,19 +143,23 @@ class Search:
         """The best explanation, or two that share the work; [] when nothing is sure."""
         if not self.wrong:
             return []
-        before = [one for why in self.bench.found if (one := self._weighed(why))]
-        found = [one for one in before if self._tells_why(one)][:1]
-        if not found and not self._over():
+        found = [one for why in self.bench.found if (one := self._weighed(why))]
+        found = [one for one in found if one.full][:1] or found
+        if not self._whole(found) and not self._over():
             found = self._search()
-            self.bench.found += [one.why for one in found]
-        return [one for one in found or before[:1] if self._shows(one)]
+            if self._whole(found):
+                self.bench.found += [one.why for one in found]
+        return [one for one in found if self._shows(one)] if self._whole(found) else []
 
     def _over(self) -> bool:
         return self.bench.compared >= MOST_COMPARED
 
-    def _tells_why(self, one: Explanation) -> bool:
-        """Whether an explanation is of the call that failed."""
-        return one.full or any(self.cases[index] is self.failing for index in one.explained)
+    def _whole(self, found: Sequence[Explanation]) -> bool:
+        """Whether explanations account for every wrong answer, alone or together."""
+        covered = set().union(*(one.explained for one in found))
+        errors = any(case.wrong and case.got is None for case in self.cases)
+        together = len(found) > 1 and covered >= set(self.wrong) and not errors
+        return together or any(one.full for one in found)
 
     def _shows(self, one: Explanation) -> bool:
         """Whether a catalogued mistake does anything to the call that failed."""
@@ -318,7 +322,11 @@ class Search:
         return True
 
     def _accepted(self, found: Explanation) -> Explanation | None:
-        errors = any(c.wrong and c.got is None for c in self.cases)
+        general = found.why.change or found.why.relation  # they say nothing of gradients
+        errors = any(
+            case.wrong and case.got is None and not (general and self._of_gradient(index))
+            for index, case in enumerate(self.cases)
+        )
         found.full = not found.unexplained and not errors
         alone = found.why.alone
         if found.full and alone and len(found.why.catalogued) > 1 and self._answers() >= ENOUGH:

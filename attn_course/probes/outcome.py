@@ -190,13 +190,19 @@ def _place(error: BaseException) -> str:
     if remote is not None:
         return f" ({remote})"
     found = None
+    functions: dict[str, str] = {}  # the outermost function of each cell
     step = error.__traceback__
     while step is not None:
-        name = step.tb_frame.f_code.co_filename
+        code = step.tb_frame.f_code
+        name = code.co_filename
         if not name.startswith((_PACKAGE, "<frozen", *_LIBRARIES)) or "ipykernel_" in name:
             found = (name, step.tb_lineno)
+            functions.setdefault(name, code.co_name)
         step = step.tb_next
     if found is None:
         return ""
+    cell = (
+        f"the cell of `{functions[found[0]]}`" if functions[found[0]].isidentifier() else "its cell"
+    )
     line = linecache.getline(*found).strip()
-    return f" (line {found[1]} of its cell: {line})" if line else f" (line {found[1]} of its cell)"
+    return f" (line {found[1]} of {cell}{': ' + line if line else ''})"

@@ -1,6 +1,7 @@
 """The probe that a test cell puts to a learner's function."""
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -21,10 +22,12 @@ from attn_course.probes.oracle import as_oracle
 from attn_course.probes.outcome import Outcome, judge, known, quiet, run, write_call
 from attn_course.probes.properties import Property, memory_below
 from attn_course.probes.record import Record
-from attn_course.probes.values import copy, describe, show, size, transform
+from attn_course.probes.values import copy, describe, freeze, leaves, show, size, transform
 from attn_course.probes.watch import Watch
 
 _BY_HAND = 48  # numbers in the inputs of a call that can be followed with a pencil
+_FAULTY = "__attn_faulty__"  # of a function that has failed a probe
+_COARSE = 0.05  # of the norm: an answer from memory that was saved is further off
 _NOISE = 1e-7  # of the largest number: less is rounding
 
 
@@ -204,15 +207,32 @@ class Probe(Draw):
     def memory(self, *args: Any, below: int, **kwargs: Any) -> None:
         """Check that one call holds at most ``below`` bytes beyond its inputs.
 
+        An answer that was right so far must be right in this call too: a quick wrong one would
+        need no memory.
+
         Args:
             args: Positional arguments of the call.
             below: Bound in bytes.
             kwargs: Keyword arguments of the call.
 
         Raises:
-            ProbeFailure: If the peak is higher.
+            ProbeFailure: If the peak is higher, or the answer of that call is wrong.
         """
-        self.holds(memory_below(below), *args, **kwargs)
+        right = None if self.oracle is None else self._right(Call(copy(args), copy(kwargs)))
+
+        def judged(result: Any) -> str | None:
+            if right is None or getattr(self.function, _FAULTY, False):
+                return None
+            watch = Watch()
+            watch.seen(result, args, kwargs)
+            pairs = zip(leaves(freeze(result)), leaves(right.value), strict=True)
+            try:  # coarsely: rounding grows with the length, and tests of values come before
+                off = max(_distance(a, b) for a, b in pairs)
+            except (TypeError, ValueError, RuntimeError, AttributeError):
+                off = math.inf
+            return None if off < _COARSE else watch.nan or "right for small inputs, wrong for these"
+
+        self.holds(memory_below(below, judged), *args, **kwargs)
 
     def raises(
         self,
@@ -256,12 +276,13 @@ class Probe(Draw):
         The learner's function takes a candidate and returns True (accepted) or False (rejected).
 
         Args:
-            right: Candidates that it must accept; one rejected costs every point.
-            wrong: Candidates that it must reject, by name; each counts the same.
+            right: Candidates that it must accept.
+            wrong: Candidates that it must reject, by name.
             points: Points of the cell.
 
         Returns:
-            The points earned, a plain float; what was missed is printed.
+            The points, a plain float, times the share of wrong ones rejected less that of right
+            ones rejected, so that guessing earns nothing on average. What was missed is printed.
 
         Raises:
             ProbeFailure: If no point is earned.
@@ -276,10 +297,20 @@ class Probe(Draw):
         ]
         # All of them first: the pattern of verdicts is what tells one faulty test from another.
         self.records.extend(record for _, _, record in verdicts)
-        for name, verdict, record in verdicts:
-            if verdict is None or (name is None and not verdict):
+        for _, verdict, record in verdicts:
+            if verdict is None:
                 text = self._verdict_text(record.outcome)
                 self._fail(record, Difference("judges", text), None)
+        refused = [record for name, verdict, record in verdicts if name is None and not verdict]
+        if refused:
+            try:
+                text = self._verdict_text(refused[0].outcome)
+                self._fail(refused[0], Difference("judges", text), None)
+            except ProbeFailure as failure:
+                if len(refused) == len(right):
+                    raise
+                print(f"{self.name}: {len(refused)} of {len(right)} right answers are rejected.")
+                print(failure)
         missed = [(name, record) for name, verdict, record in verdicts if name and verdict]
         caught = len(wrong) - len(missed)
         if caught == 0:
@@ -288,7 +319,7 @@ class Probe(Draw):
         if missed:
             print(f"{self.name}: {caught} of {len(wrong)} wrong answers are caught.")
             print(f"  These get through: {'; '.join(name for name, _ in missed)}.")
-        return float(points) * caught / len(wrong)
+        return float(points) * max(0.0, caught / len(wrong) - len(refused) / len(right))
 
     def _verdict(self, candidate: Callable[..., Any]) -> tuple[bool | None, Record]:
         outcome = run(self.function, Call((candidate,)))
@@ -335,6 +366,8 @@ class Probe(Draw):
         if record.outcome.not_started:
             stub = f"`{self.name}` still raises NotImplementedError: write it in the cell above."
             raise NotStarted(NotStartedReport(self.name, stub))
+        with contextlib.suppress(TypeError, AttributeError):
+            object.__setattr__(self.function, _FAULTY, True)
         bench = bench_of(self.function, self.name, self.catalogue)
         # first, with the words that name a kind of property
         kind = "memory" if claim is not None and "memory" in claim.name else wrong.kind
@@ -402,7 +435,7 @@ class Probe(Draw):
         got = show(_without_noise(record.outcome.value)) if record.outcome.error is None else ""
         if right is not None and right.error is None and self._by_hand(record):
             expected = show(_without_noise(right.value))
-            if len(expected) < 200:
+            if len(expected) < 200 and not expected.startswith("<"):  # numbers, not a shape alone
                 what = (
                     ""
                     if record.call.via is None
@@ -410,7 +443,7 @@ class Probe(Draw):
                 )
                 text = f"{what}{text}: expected {expected}"
                 return text + (f", got {got}" if got and len(got) < 200 else "")
-        if got and record.call.via is None and len(got) < 200:
+        if got and record.call.via is None and len(got) < 200 and not got.startswith("<"):
             text += f" gave {got}"
         return text
 
@@ -427,3 +460,9 @@ def _without_noise(value: Any) -> Any:
         return torch.where(finite & (one.abs() < _NOISE * most), 0.0, one)
 
     return transform(value, leaf)
+
+
+def _distance(found: Tensor, right: Tensor) -> float:
+    """Of the norm of what is right, where that is finite."""
+    kept = right.isfinite()
+    return float((found - right)[kept].norm() / right[kept].norm().clamp(min=1e-30))

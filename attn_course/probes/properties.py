@@ -380,14 +380,19 @@ def gradient_reaches(*wrt: int | str) -> Property:
     return Property(f"a gradient reaches argument {names}", check)
 
 
-def memory_below(limit: int) -> Property:
-    """One call holds at most ``limit`` bytes beyond its inputs at any time."""
+def memory_below(limit: int, judged: Callable[[Any], str | None] | None = None) -> Property:
+    """One call holds at most ``limit`` bytes beyond its inputs at any time.
+
+    Args:
+        limit: In bytes.
+        judged: What is wrong with the result of that call: one that gives nothing needs nothing.
+    """
 
     def check(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
-        peak = student.peak_memory(function, *args, **kwargs)
+        result, peak = student.measure(function, *args, **kwargs)
         if peak > limit:
             return f"the call holds {peak / 2**20:.2f} MiB at its peak, allowed {limit / 2**20:.2f}"
-        return None
+        return None if judged is None else judged(result)
 
     return Property(f"peak memory stays below {limit / 2**20:.2f} MiB", check)
 

@@ -274,6 +274,13 @@ def _which_factor(mine: Numbers, base: Numbers, call: Call) -> str:
     return f" On one of the inputs the factor is {words}."
 
 
+VAGUE = Relation(
+    "every number is multiplied by one factor",
+    "Up to that factor your result is right. Look for a scale, a mean or a sum that is too "
+    "many or missing.",
+    test=_multiplied,
+    hint=_which_factor,
+)
 RELATIONS = (
     Relation(
         "results in the wrong order",
@@ -288,13 +295,7 @@ RELATIONS = (
         test=same_but_axes,
     ),
     *_relations(),
-    Relation(
-        "every number is multiplied by one factor",
-        "Up to that factor your result is right. Look for a scale, a mean or a sum that is too "
-        "many or missing.",
-        test=_multiplied,
-        hint=_which_factor,
-    ),
+    VAGUE,
 )
 
 

@@ -1,9 +1,10 @@
 """What a whole exercise set shares, said once: its probes, and its wrong answers.
 
-The head of a set names the oracles, and a test cell takes a probe in one line::
+``oracles.py`` names what each function is judged by, and a test cell takes a probe in one line::
 
-    probes = Probes("03_additive_attention", additive_score=from_numpy(right_score))
+    probes = Probes("03_additive_attention", additive_score=from_numpy(right_score))  # oracles.py
 
+    oracles, probes = load_oracles("03_additive_attention")  # the head of the notebook
     probe = probes(additive_score=additive_score)
 
 ``misconceptions.py`` names a function and its tests once. A mistake that many functions share is a
@@ -50,7 +51,7 @@ class Probes:
         """A probe of one function: ``probes(name=name)``.
 
         Args:
-            oracle: In place of the one named in the head of the set.
+            oracle: In place of the one that ``oracles.py`` names.
             function: The learner's function, by its name.
 
         Raises:

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attn_course.probes.oracle import NumpyOracle
+from attn_course.probes.oracle import NumpyOracle, slope
 from attn_course.probes.values import copy, leaves
 
 REMOTE = "__attn_remote__"
@@ -78,15 +78,22 @@ def source(function: Callable[..., Any]) -> str:
     return str(_dispatch("source", function, (), {}, {}))
 
 
-def peak_memory(function: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
-    """Return the peak of bytes that one call holds beyond its inputs.
+def measure(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, int]:
+    """Return the result of one call, and the peak of bytes that it holds beyond its inputs.
 
     Counts the storages of every torch operation that are alive at the same time, saved activations
     and the result included, plus whatever NumPy and Python allocate.
     Scratch memory inside a single torch operation is not seen. The function is called twice, once
-    for torch's memory and once for the rest.
+    for torch's memory and once for the rest. The grader measures an ordinary call from outside as
+    well: check its result, or an answer that gives nothing has the smallest peak.
     """
-    return int(_dispatch("peak_memory", function, args, kwargs, {}))
+    result, peak = _dispatch("measure", function, args, kwargs, {})
+    return result, int(peak)
+
+
+def peak_memory(function: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
+    """Return the peak of bytes that one call holds beyond its inputs, as :func:`measure` does."""
+    return measure(function, *args, **kwargs)[1]
 
 
 def traces(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, bool, bool]:
@@ -141,25 +148,6 @@ def launch(
     return found[0] if isinstance(writes, int | str) else tuple(found)
 
 
-def reads(kernel: Any, grid: Sequence[int], *args: Any, of: str, **kwargs: Any) -> Tensor:
-    """Launch the learner's Triton kernel and count how often it loads each entry of an argument.
-
-    Where kernels are interpreted; as :func:`launch`, on copies.
-
-    Args:
-        kernel: A function under ``triton.jit``.
-        grid: Number of programs along each axis.
-        args: Arguments of the kernel, tensors for its pointers.
-        of: Name of the argument whose entries are counted.
-        kwargs: Named arguments of the kernel, its ``constexpr`` too.
-
-    Returns:
-        A count for each entry, in the order of memory; what a mask excludes is not loaded.
-    """
-    counts: Tensor = _dispatch("reads", kernel, args, kwargs, {"grid": list(grid), "of": of})
-    return counts
-
-
 def perform(
     operation: str,
     function: Callable[..., Any],
@@ -178,18 +166,16 @@ def perform(
         return _seed(int(options["value"]))
     if operation == "source":
         return _source(function)
-    if operation == "peak_memory":
-        return _peak_memory(function, args, kwargs)
+    if operation == "measure":
+        return _measure(function, args, kwargs)
     if operation == "tolerant":
         return _tolerant(function, args, kwargs)
     if operation == "launch":
         return _launch(function, args, kwargs, options)
-    if operation == "reads":
-        return _reads(function, args, kwargs, options)
     if operation == "traces":
         return _traces(function, args, kwargs)
     raise ValueError(
-        f"operation: expected grad, seed, source, peak_memory, traces, tolerant, launch or reads, "
+        f"operation: expected grad, seed, source, measure, traces, tolerant or launch, "
         f"got {operation!r}"
     )
 
@@ -298,30 +284,21 @@ def _numeric_gradient(
     kwargs: dict[str, Any],
     wrt: tuple[int | str, ...],
 ) -> Any:
-    """Differentiate by the five-point rule in float64, with an error of order step to the 4th."""
     places = [a.double() if _floating(a) else a for a in copy(args)]
     named = {k: v.double() if _floating(v) else v for k, v in copy(kwargs).items()}
     found = []
     for where in wrt:
         holder: Any = places if isinstance(where, int) else named
-        point = holder[where].detach().clone().contiguous()
-        slope = torch.zeros_like(point)
-        flat, out = point.reshape(-1), slope.reshape(-1)
-        for i in range(flat.numel()):
-            here = float(flat[i])
-            if not np.isfinite(here):
-                continue
-            step = 1e-3 * max(1.0, abs(here))
-            values = []
-            for factor in (-2, -1, 1, 2):
-                flat[i] = here + factor * step
-                holder[where] = point
-                values.append(float(_weighted_total(function(*places, **named))))
-            flat[i] = here
-            out[i] = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * step)
-        holder[where] = point
+        here = holder[where].detach()
+
+        def total(moved: Tensor, holder: Any = holder, where: int | str = where) -> float:
+            holder[where] = moved
+            with torch.no_grad():
+                return float(_weighted_total(function(*places, **named)))
+
         original = args[where] if isinstance(where, int) else kwargs[where]
-        found.append(slope.to(original.dtype))
+        found.append(slope(total, here).to(original.dtype))
+        holder[where] = here
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -341,36 +318,6 @@ def _launch(
     places, named = list(copy(args)), copy(kwargs)
     kernel[tuple(options["grid"])](*places, **named)
     return [places[w] if isinstance(w, int) else named[w] for w in options["writes"]]
-
-
-def _reads(
-    kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
-) -> Tensor:
-    # needed by this helper alone; `attn_course.kernels.trace` notes more, and is closed to graded
-    # answers like all that might hold one
-    from triton.runtime.interpreter import interpreter_builder
-
-    places, named = copy(args), copy(kwargs)
-    given = dict(zip(inspect.signature(kernel.fn).parameters, places, strict=False)) | named
-    counted = given[options["of"]]
-    size, start = counted.numel(), counted.data_ptr()
-    counts = torch.zeros(size, dtype=torch.int64)
-    load = interpreter_builder.create_masked_load
-
-    def noted(pointers: Any, mask: Any, *more: Any) -> Any:
-        asked = torch.from_numpy(pointers.data.reshape(-1).astype("int64"))
-        seen = torch.from_numpy(mask.data.reshape(-1).astype(bool)).expand(len(asked))
-        entries = (asked[seen] - start) // counted.element_size()
-        inside = (entries >= 0) & (entries < size)
-        counts.add_(torch.bincount(entries[inside], minlength=size))
-        return load(pointers, mask, *more)
-
-    interpreter_builder.create_masked_load = noted
-    try:
-        kernel[tuple(options["grid"])](*places, **named)
-    finally:
-        del interpreter_builder.create_masked_load
-    return counts
 
 
 def _source(function: Callable[..., Any]) -> str:
@@ -431,13 +378,13 @@ class _Storages(TorchDispatchMode):
         self.bytes -= followed.bytes
 
 
-def _peak_memory(
+def _measure(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> int:
+) -> tuple[Any, int]:
     given = copy((args, kwargs))
     tensors = [leaf for leaf in leaves(given) if isinstance(leaf, Tensor)]
     with _Storages({tensor.untyped_storage()._cdata for tensor in tensors}) as storages:
-        function(*given[0], **given[1])
+        result = function(*given[0], **given[1])
     # Python's own memory in a second call, which holds nothing of what follows the storages, and
     # nothing of what the first call of anything imports and caches.
     args, kwargs = copy(args), copy(kwargs)
@@ -452,4 +399,4 @@ def _peak_memory(
     finally:
         if not tracing:
             tracemalloc.stop()
-    return int(storages.peak + python)
+    return result, int(storages.peak + python)

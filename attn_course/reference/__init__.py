@@ -1,11 +1,5 @@
 """NumPy in float64, loops welcome: the oracle that everything else is compared with."""
 
-from attn_course.reference.agreement import (
-    js_divergence,
-    kendall_tau,
-    spearman,
-    total_variation,
-)
 from attn_course.reference.attention import attention
 from attn_course.reference.banded_attention import sliding_window_attention
 from attn_course.reference.convolution import (
@@ -14,7 +8,6 @@ from attn_course.reference.convolution import (
 from attn_course.reference.feed_forward import (
     feed_forward,
     gelu,
-    silu,
     swiglu,
 )
 from attn_course.reference.gradient_clipping import clip_by_global_norm
@@ -53,9 +46,7 @@ from attn_course.reference.local_window import (
     local_window_attention,
 )
 from attn_course.reference.low_rank import (
-    cumulative_spectrum,
     linformer_attention,
-    project_length,
 )
 from attn_course.reference.memory import (
     memory_hop,
@@ -85,23 +76,21 @@ from attn_course.reference.positions import (
     rope_frequencies,
     scaled_base,
     sinusoidal_positions,
+    yarn_scaling,
 )
-from attn_course.reference.receptive_field import receptive_field, window_reach
+from attn_course.reference.receptive_field import receptive_field
 from attn_course.reference.recurrent import (
-    RNNGradients,
     gru_cell,
     jacobian_product,
     lstm_cell,
     rnn_bptt,
     rnn_cell,
-    rnn_forward,
     rnn_jacobian,
 )
 from attn_course.reference.saliency import (
     grad_cam,
     gradient_times_input,
     input_gradient,
-    input_jacobian,
     integrated_gradients,
 )
 from attn_course.reference.scaled_dot_product import (
@@ -135,12 +124,10 @@ from attn_course.reference.vision import (
     patchify,
     shift_bias,
     sinusoidal_positions_2d,
-    standardize_weight,
     unpatchify,
 )
 
 __all__ = [
-    "RNNGradients",
     "additive_score",
     "alibi_bias",
     "alibi_slopes",
@@ -160,7 +147,6 @@ __all__ = [
     "convolution_as_attention",
     "cosine_score",
     "cosine_similarity",
-    "cumulative_spectrum",
     "delta_rule",
     "dot_score",
     "elu_feature_map",
@@ -175,12 +161,9 @@ __all__ = [
     "gru_cell",
     "induction_score",
     "input_gradient",
-    "input_jacobian",
     "integrated_gradients",
     "interpolate_positions",
     "jacobian_product",
-    "js_divergence",
-    "kendall_tau",
     "layer_norm",
     "linear_attention",
     "linear_scaling",
@@ -207,13 +190,11 @@ __all__ = [
     "performer_features",
     "position_encoding",
     "previous_token_score",
-    "project_length",
     "receptive_field",
     "relative_position_bucket",
     "rms_norm",
     "rnn_bptt",
     "rnn_cell",
-    "rnn_forward",
     "rnn_jacobian",
     "rope_frequencies",
     "sample_attention",
@@ -226,17 +207,13 @@ __all__ = [
     "sentence_vectors",
     "shift_bias",
     "sign_test",
-    "silu",
     "sinusoidal_positions",
     "sinusoidal_positions_2d",
     "sliding_window_attention",
     "softmax",
-    "spearman",
-    "standardize_weight",
     "straight_through",
     "strided_pattern",
     "swiglu",
-    "total_variation",
     "tuned",
     "unit_keys",
     "unpatchify",
@@ -244,5 +221,5 @@ __all__ = [
     "weight_entropy",
     "weighted_mean",
     "window_pattern",
-    "window_reach",
+    "yarn_scaling",
 ]

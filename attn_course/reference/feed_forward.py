@@ -34,7 +34,7 @@ def gelu(x: ArrayLike, approximate: Literal["none", "tanh"] = "none") -> Float[n
     return np.asarray(numbers / 2 * (1 + factor))
 
 
-def silu(x: ArrayLike) -> Float[np.ndarray, "..."]:
+def _silu(x: ArrayLike) -> Float[np.ndarray, "..."]:
     r"""The input times its sigmoid.
 
     .. math:: x \, \sigma(x) = \frac{x}{1 + e^{-x}}
@@ -67,7 +67,7 @@ def swiglu(
         bias_gate: :math:`b_g`; 0 if none is given.
         bias_up: :math:`b_u`; 0 if none is given.
     """
-    gated = silu(_linear(x, weight_gate, bias_gate)) * _linear(x, weight_up, bias_up)
+    gated = _silu(_linear(x, weight_gate, bias_gate)) * _linear(x, weight_up, bias_up)
     return np.asarray(gated)
 
 

@@ -13,7 +13,7 @@ def _array(name: str, value: ArrayLike, size: int | None = None) -> Float[np.nda
 
 
 def expected_attention(weights: ArrayLike, value: ArrayLike) -> Float[np.ndarray, "..."]:
-    r"""The mean of what a random look-up returns: soft attention.
+    r"""The mean of what a random lookup returns: soft attention.
 
     .. math:: \mathbb{E}_{s \sim \alpha}[v_s] = \sum_s \alpha_s v_s
 

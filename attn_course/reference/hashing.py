@@ -61,8 +61,8 @@ def lsh_attention(
         value: ``(B, H, L, Ev)``.
         buckets: ``(B, H, R, L)``.
         chunk_size: Size of a chunk.
-        chunks_before: Chunks looked at before the own one.
-        chunks_after: Chunks looked at behind it.
+        chunks_before: Chunks attended to before the own one.
+        chunks_after: Chunks attended to after it.
         is_causal: Only positions up to the own one.
         padding_mask: ``(B, L)``, True = real.
         attend_across_buckets: Whatever the bucket, chunks in a ring, pairs count as often as they
@@ -167,8 +167,8 @@ def chunk_attention(
         key: ``(B, H, L, E)``.
         value: ``(B, H, L, Ev)``.
         chunk_size: Size of a chunk.
-        chunks_before: Chunks looked at before the own one.
-        chunks_after: Chunks looked at behind it.
+        chunks_before: Chunks attended to before the own one.
+        chunks_after: Chunks attended to after it.
         is_causal: Only positions up to the own one.
         padding_mask: ``(B, L)``, True = real.
     """

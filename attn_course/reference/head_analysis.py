@@ -1,4 +1,4 @@
-"""What a head looks at, one token at a time."""
+"""What a head attends to, one token at a time."""
 
 from collections.abc import Sequence
 

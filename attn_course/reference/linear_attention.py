@@ -1,5 +1,7 @@
 """Linear attention and the delta rule, number by number."""
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
@@ -36,19 +38,21 @@ def linear_attention(
     key: ArrayLike,
     value: ArrayLike,
     *,
+    feature_map: Callable[[ArrayLike], np.ndarray] = elu_feature_map,
     is_causal: bool = False,
     padding_mask: ArrayLike | None = None,
 ) -> Float[np.ndarray, "B H L Ev"]:
     r"""A mean of the values with the weights :math:`\phi(q_i) \cdot \phi(k_j)`.
 
     Args:
-        query: Features, ``(B, H, L, F)``.
-        key: Features, ``(B, H, S, F)``.
+        query: ``(B, H, L, E)``.
+        key: ``(B, H, S, E)``.
         value: ``(B, H, S, Ev)``.
-        is_causal: Query i sees the keys 0 to i.
+        feature_map: :math:`\phi`, of queries and of keys.
+        is_causal: Query i attends to keys 0 to i.
         padding_mask: ``(B, S)``, True = real.
     """
-    q, k, v = (np.asarray(x, dtype=np.float64) for x in (query, key, value))
+    q, k, v = feature_map(query), feature_map(key), np.asarray(value, dtype=np.float64)
     batch, _, length = k.shape[:3]
     real = np.ones((batch, length), dtype=bool) if padding_mask is None else np.array(padding_mask)
     output = np.zeros((*q.shape[:3], v.shape[-1]))

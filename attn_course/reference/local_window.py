@@ -10,7 +10,7 @@ from attn_course.reference.softmax import masked_softmax
 def local_m_mask(
     steps: ArrayLike, source_lengths: ArrayLike, half_width: float, longest: int
 ) -> Bool[np.ndarray, "B L S"]:
-    r"""The window of *monotonic* local attention: target step ``t`` looks around place ``t``.
+    r"""The window of *monotonic* local attention: target step ``t`` attends around position ``t``.
 
     .. math:: m_{bts} = [\, |s - t| \le D \,]\,[\, s < S_b \,]
 

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from attn_course.reference.scaled_dot_product import scaled_dot_product_attention
 
 
-def project_length(
+def _project_length(
     x: ArrayLike, projection: ArrayLike, padding_mask: ArrayLike | None = None
 ) -> Float[np.ndarray, "B H K E"]:
     r"""Mixtures of positions: :math:`x'_k = \sum_s P_{ks}\, x_s` over the real ones.
@@ -50,20 +50,7 @@ def linformer_attention(
     """
     return scaled_dot_product_attention(
         query,
-        project_length(key, key_projection, padding_mask),
-        project_length(value, value_projection, padding_mask),
+        _project_length(key, key_projection, padding_mask),
+        _project_length(value, value_projection, padding_mask),
         scale=scale,
     )
-
-
-def cumulative_spectrum(matrix: ArrayLike) -> Float[np.ndarray, " K"]:
-    """Share of the singular values that the first of them hold, for one matrix.
-
-    Args:
-        matrix: ``(L, S)``.
-    """
-    m = np.asarray(matrix, dtype=np.float64)
-    gram = m @ m.T if m.shape[0] <= m.shape[1] else m.T @ m
-    sizes = np.sqrt(np.clip(np.linalg.eigvalsh(gram)[::-1], 0, None))
-    total = sizes.sum()
-    return np.cumsum(sizes) / (total if total else 1.0)

@@ -121,6 +121,45 @@ def llama3_scaling(
     return np.array(scaled)
 
 
+def yarn_scaling(
+    frequencies: ArrayLike,
+    *,
+    factor: float,
+    original_length: int,
+    beta_fast: float = 32.0,
+    beta_slow: float = 1.0,
+    truncate: bool = True,
+) -> Float[np.ndarray, " F"]:
+    """Slow pairs are interpolated, fast ones are left alone; between them the mix is by index.
+
+    Written with the base, as in the released code of YaRN (Peng et al., 2024).
+
+    Args:
+        frequencies: As trained.
+        factor: How many times longer the text may become.
+        original_length: The trained length, in tokens.
+        beta_fast: Turns from which on a pair is fast.
+        beta_slow: Turns up to which a pair is slow.
+        truncate: Whether the borders are rounded outwards.
+    """
+    trained = np.asarray(frequencies, dtype=np.float64)
+    size = 2 * len(trained)
+    base = (trained[0] / trained[1]) ** (size / 2)
+    borders = [
+        size * math.log(original_length / (turns * 2 * math.pi)) / (2 * math.log(base))
+        for turns in (beta_fast, beta_slow)
+    ]
+    if truncate:
+        borders = [math.floor(borders[0]), math.ceil(borders[1])]
+    low, high = max(borders[0], 0), min(borders[1], size - 1)
+    scaled = []
+    for index, frequency in enumerate(trained):
+        slow = (index - low) / (high - low or 1e-3)
+        slow = min(max(slow, 0.0), 1.0)
+        scaled.append((1 - slow) * frequency + slow * frequency / factor)
+    return np.array(scaled)
+
+
 def apply_rope(
     x: ArrayLike,
     positions: ArrayLike,

@@ -36,25 +36,3 @@ def receptive_field(
                 here = {int(j) for at in here for j in np.flatnonzero(masks[layer][at])}
             reach[top, i, sorted(here)] = True
     return reach
-
-
-def window_reach(*, window_size: int, num_layers: int, dilation: int | Sequence[int] = 1) -> int:
-    r"""How many positions, from the first to the last, stacked windows span.
-
-    .. math:: R = 1 + (W - 1) \sum_{n=1}^{N} d_n
-
-    Args:
-        window_size: :math:`W`, itself included.
-        num_layers: :math:`N`.
-        dilation: The same for all layers, or one for each.
-
-    Raises:
-        ValueError: If dilations and layers differ in number.
-    """
-    each = [dilation] * num_layers if isinstance(dilation, int) else list(dilation)
-    if len(each) != num_layers:
-        raise ValueError(f"dilation: expected {num_layers} numbers, got {dilation}")
-    span = 1
-    for step in each:
-        span += (window_size - 1) * step
-    return span

@@ -11,7 +11,7 @@ Function = Callable[[Float[np.ndarray, "..."]], ArrayLike]
 _STEP = 1e-5
 
 
-def input_jacobian(function: Function, inputs: ArrayLike) -> Float[np.ndarray, "..."]:
+def _input_jacobian(function: Function, inputs: ArrayLike) -> Float[np.ndarray, "..."]:
     r"""Derivative of every output by every input, by central differences.
 
     .. math:: J_{o,i} \approx \frac{f_o(x + h \mathbf 1_i) - f_o(x - h \mathbf 1_i)}{2h}
@@ -48,7 +48,7 @@ def input_gradient(function: Function, inputs: ArrayLike) -> Float[np.ndarray, "
     """
     x = np.asarray(inputs, dtype=np.float64)
     return np.stack(
-        [input_jacobian(lambda row: np.asarray(function(row[None]))[0], row) for row in x]
+        [_input_jacobian(lambda row: np.asarray(function(row[None]))[0], row) for row in x]
     )
 
 

@@ -32,7 +32,7 @@ def scaled_dot_product_attention(
         attn_mask: Boolean, True = may attend, or a bias; broadcasts to ``(B, Hq, L, S)``.
         is_causal: Query i attends to keys 0 to i.
         scale: Instead of 1/sqrt(E).
-        enable_gqa: Head h looks at key head h // (Hq / Hkv).
+        enable_gqa: Query head h uses key head h // (Hq / Hkv).
 
     Returns:
         Rows of 0 where a query may attend to nothing.
@@ -64,7 +64,7 @@ def attention_with_lse(
         attn_mask: Boolean, True = may attend, or a bias; broadcasts to ``(B, Hq, L, S)``.
         is_causal: Query i attends to keys 0 to i.
         scale: Instead of 1/sqrt(E).
-        enable_gqa: Head h looks at key head h // (Hq / Hkv).
+        enable_gqa: Query head h uses key head h // (Hq / Hkv).
 
     Returns:
         Output and log-sum-exp, 0 and ``-inf`` where a query may attend to nothing.
@@ -104,7 +104,7 @@ def attention_weights(
         attn_mask: Boolean, True = may attend, or a bias; broadcasts to ``(B, Hq, L, S)``.
         is_causal: Query i attends to keys 0 to i.
         scale: Instead of 1/sqrt(E).
-        enable_gqa: Head h looks at key head h // (Hq / Hkv).
+        enable_gqa: Query head h uses key head h // (Hq / Hkv).
 
     Returns:
         Weights; rows of 0 where a query may attend to nothing.

@@ -168,7 +168,7 @@ def convolution_as_attention(
     return y if bias is None else y + np.asarray(bias, dtype=np.float64)[:, None, None]
 
 
-def standardize_weight(weight: ArrayLike, *, eps: float = 1e-10) -> Float[np.ndarray, "F ..."]:
+def _standardize_weight(weight: ArrayLike, *, eps: float = 1e-10) -> Float[np.ndarray, "F ..."]:
     """Each output channel's weights with mean 0 and variance 1 over all of its inputs.
 
     Args:

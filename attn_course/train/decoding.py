@@ -1,7 +1,7 @@
 """From a model that scores the next token to whole sequences: greedy, drawn, and beam search.
 
 A state is a tensor or a nested tuple of tensors, batch on axis 0, and of caches: anything with a
-method ``select(rows)``, such as :class:`attn_course.nn.ModelCache`.
+method ``select(rows)``, such as :class:`attn_course.nn.cache.ModelCache`.
 """
 
 import math

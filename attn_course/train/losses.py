@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attn_course._checks import check_axes, check_floating, check_tensor
+from attn_course._checks import check_axes, check_floating, check_tensor, has_values
 from attn_course.data.batch import Batch
 from attn_course.data.vocabulary import PAD
 
@@ -22,7 +22,8 @@ def token_loss(
     Args:
         logits: One row per position.
         target_out: The right ids.
-        pad: Id that does not count; :math:`N` is the number of the others.
+        pad: Id that does not count; :math:`N` is the number of the others. Where 0 is a token, as
+            in most tokenizers, pass another, such as torch's -100.
 
     Returns:
         A scalar, in nats per id.
@@ -31,10 +32,15 @@ def token_loss(
         ValueError: If ``target_out`` does not have one id for each row of ``logits``.
     """
     _check_targets(logits, target_out)
-    reduction = "mean" if bool((target_out != pad).any()) else "sum"  # a mean of nothing is NaN
-    return nn.functional.cross_entropy(
-        logits.flatten(0, 1), target_out.flatten(), ignore_index=pad, reduction=reduction
+    real = target_out != pad
+    mean = has_values(real) and bool(real.any())  # a mean of nothing is NaN
+    loss = nn.functional.cross_entropy(
+        logits.flatten(0, 1),
+        target_out.flatten(),
+        ignore_index=pad,
+        reduction="mean" if mean else "sum",
     )
+    return loss if mean else loss / real.sum().clamp(min=1)
 
 
 def label_smoothing_loss(

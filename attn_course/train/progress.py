@@ -1,9 +1,10 @@
 """A progress bar on a terminal, a line now and then elsewhere."""
 
 import sys
+from importlib.util import find_spec
+from typing import Any
 
-from tqdm import tqdm
-
+from attn_course._extras import need
 from attn_course.train.history import History
 
 _SMOOTHED_OVER = 20
@@ -16,22 +17,26 @@ class Progress:
         steps: Steps of the whole run.
         start: Steps done before.
         show: True: a bar on a terminal, ten lines in all elsewhere (log files, CI, notebooks);
-            False: nothing; None: a bar on a terminal, else nothing.
+            False: nothing; None: a bar on a terminal where tqdm is installed, else nothing.
+
+    Raises:
+        ModuleNotFoundError: If ``show`` asks for a bar and tqdm is not installed.
     """
 
     def __init__(self, steps: int, *, start: int = 0, show: bool | None = None) -> None:
         terminal = sys.stderr.isatty()
         self.steps = steps
         self.lines = bool(show) and not terminal
-        self.bar = tqdm(
-            total=steps, initial=start, unit="step", disable=not terminal or show is False
-        )
+        self.bar: Any = None
+        if terminal and (show or (show is None and find_spec("tqdm") is not None)):
+            tqdm = need("tqdm", "train", "a progress bar").tqdm
+            self.bar = tqdm(total=steps, initial=start, unit="step")
 
     def update(self, history: History) -> None:
         """Show the last step of the history."""
         done = len(history)
         recent = history.loss[-_SMOOTHED_OVER:]
-        if not self.bar.disable:
+        if self.bar is not None:
             self.bar.set_postfix(loss=f"{sum(recent) / len(recent):.4g}", refresh=False)
             self.bar.update()
         if self.lines and (done * 10 // self.steps > (done - 1) * 10 // self.steps):
@@ -45,4 +50,5 @@ class Progress:
 
     def close(self) -> None:
         """Leave the bar as it stands."""
-        self.bar.close()
+        if self.bar is not None:
+            self.bar.close()

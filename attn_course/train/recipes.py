@@ -11,18 +11,19 @@ import torch
 
 from attn_course.data import (
     BOS,
-    DATE_SOURCE_VOCABULARY,
-    DATE_TARGET_VOCABULARY,
     EOS,
-    TRANSLATION_SOURCE_VOCABULARY,
-    TRANSLATION_TARGET_VOCABULARY,
     Batch,
     BatchStream,
     Vocabulary,
     date_normalisation,
     reversal,
-    symbol_vocabulary,
     translation,
+)
+from attn_course.data.dates import DATE_SOURCE_VOCABULARY, DATE_TARGET_VOCABULARY
+from attn_course.data.tasks import symbol_vocabulary
+from attn_course.data.toy_translation import (
+    TRANSLATION_SOURCE_VOCABULARY,
+    TRANSLATION_TARGET_VOCABULARY,
 )
 from attn_course.nn import Decoder, Encoder, EncoderDecoder
 from attn_course.train.checkpoint import require_writable, write_atomic

@@ -6,16 +6,6 @@ from collections.abc import Callable
 Schedule = Callable[[int], float]
 
 
-def constant(learning_rate: float) -> Schedule:
-    """The same learning rate at every step.
-
-    Args:
-        learning_rate: That rate.
-    """
-    _positive("learning_rate", learning_rate)
-    return lambda step: learning_rate
-
-
 def warmup_inverse_sqrt(*, embed_dim: int, warmup: int = 4000, factor: float = 1.0) -> Schedule:
     """Linear rise, then decay with the inverse square root of the step.
 

@@ -1,11 +1,16 @@
 """What decoding asks of a Transformer: the first state, and the step from one token to the next."""
 
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
+from attn_course._calls import explained
+from attn_course._checks import check_at_least, check_axes
+from attn_course.train import sampling
 from attn_course.train.decoding import Decoded, Step, sample_decode
 from attn_course.train.sampling import Filter
 
@@ -89,43 +94,183 @@ def start_from_source(
     return Start(step, (memory, padding_mask, cache), None)
 
 
+Prompt = Int[Tensor, "B L"] | Int[Tensor, " L"] | Sequence[int] | Sequence[Sequence[int]]
+
+
+@explained
 def generate(
     model: Any,
-    prompt: Int[Tensor, "B L"],
+    prompt: Prompt,
     *,
     max_length: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
     filters: tuple[Filter, ...] | list[Filter] = (),
+    seed: int | None = None,
+    generator: Generator | None = None,
+    bos: int | None = None,
     eos: int | None = None,
+    pad: int = 0,
     padding_mask: Bool[Tensor, "B L"] | None = None,
     cache: Any = None,
-    generator: Generator | None = None,
-    pad: int = 0,
 ) -> Decoded:
-    """Let a language model go on writing.
+    """Let a language model continue a prompt, or an encoder-decoder translate it, with a cache.
 
     Args:
-        model: As for :func:`start_from_prompt`; in evaluation mode, unless dropout is wanted.
-        prompt: At least one token per row.
+        model: A :class:`~attn_course.nn.LanguageModel`, a :class:`~attn_course.nn.Transformer`, an
+            :class:`~attn_course.nn.EncoderDecoder` with or without attention, or what has their
+            methods; in evaluation mode, unless dropout is wanted.
+        prompt: One text or several, of any lengths where they are lists; the source, of an
+            encoder-decoder.
         max_length: Largest number of new tokens.
-        filters: Such as ``functools.partial(top_k, k=1)``, which takes the likeliest.
-        eos: Id that ends a text.
-        padding_mask: True = a real token of the prompt.
-        cache: An empty one; ``model.new_cache()`` if not given.
+        temperature: Divides the logits; 0 takes the most probable token.
+        top_k: Keep the most probable tokens; see :func:`top_k`.
+        top_p: Keep those that sum to this probability; see :func:`top_p`.
+        filters: Others, such as ``functools.partial(min_p, p=0.1)``, applied after these.
+        seed: Of the random numbers; torch's state is used if neither it nor ``generator`` is given.
         generator: Source of the random numbers.
+        bos: Id that an encoder-decoder starts with.
+        eos: Id that ends a text.
         pad: Id that fills up after ``eos``.
+        padding_mask: True = a real token of the prompt; a language model's are padded on the left.
+        cache: An empty one; ``model.new_cache()`` if not given.
 
     Returns:
         The new tokens.
+
+    Raises:
+        ValueError: If the model is of another kind, prompts are empty, ``bos`` does not fit the
+            model, or both ``seed`` and ``generator`` are given.
+
+    Example:
+        >>> from attn_course.nn import gpt2_like
+        >>> model = gpt2_like(
+        ...     vocab_size=11, max_length=20, embed_dim=8, num_heads=2, num_layers=1
+        ... )
+        >>> generate(model, [1, 2, 3], max_length=5, temperature=0.8, top_k=4, seed=0).tokens.shape
+        torch.Size([1, 5])
     """
-    start = start_from_prompt(model, prompt, padding_mask, cache=cache)
-    assert start.last is not None
+    recurrent, both = hasattr(model, "init_state"), hasattr(model, "encode")
+    if not (recurrent or both or hasattr(model, "new_cache")):
+        raise ValueError(
+            "model: expected a language model with new_cache, or an encoder-decoder with encode or "
+            f"init_state, got {type(model).__name__}"
+        )
+    reads_source = recurrent or both
+    if reads_source != (bos is not None):
+        wanted = "the id that an encoder-decoder starts with" if reads_source else "none"
+        raise ValueError(f"bos: expected {wanted}, got {bos}")
+    if seed is not None and generator is not None:
+        raise ValueError("seed, generator: expected one of them, got both")
+    check_at_least(0, temperature=temperature)
+    device = next(model.parameters()).device
+    ids, padding_mask = _prompts(prompt, padding_mask, device, left=not reads_source)
+    if recurrent:
+        with torch.no_grad():
+            real = torch.ones_like(ids, dtype=torch.bool) if padding_mask is None else padding_mask
+            start = Start(model.step, model.init_state(ids, real.sum(-1)), None)
+    else:
+        begin = start_from_source if both else start_from_prompt
+        start = begin(model, ids, padding_mask, cache=cache)
+    chain = _filters(temperature, top_k, top_p, filters)
+    if seed is not None:
+        generator = Generator(device).manual_seed(seed)
+    first = bos if start.last is None else start.last
+    assert first is not None
     return sample_decode(
         start.step,
         start.state,
-        bos=start.last,
+        bos=first,
         eos=eos,
         max_length=max_length,
-        filters=filters,
+        filters=chain,
         generator=generator,
         pad=pad,
     )
+
+
+@torch.no_grad()
+def stream(
+    model: Any,
+    prompt: Int[Tensor, " L"],
+    *,
+    context: int | None = None,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int = 0,
+) -> Iterator[int]:
+    """The tokens that continue a prompt, one by one and without end.
+
+    The first ``context - len(prompt)`` are those of :func:`generate` with the same seed.
+
+    Args:
+        model: A :class:`~attn_course.nn.LanguageModel`, in evaluation mode.
+        prompt: One text.
+        context: Where the cache holds so many tokens, the last half of them is read anew: a model
+            knows only distances that it was trained with. None: the cache grows.
+        temperature: As for :func:`generate`, like ``top_k`` and ``top_p``.
+        seed: Of the random numbers.
+
+    Raises:
+        ValueError: If the prompt is empty or ``context < 2``.
+    """
+    if not len(prompt) or (context is not None and context < 2):
+        raise ValueError(
+            f"prompt, context: expected at least 1 and 2 tokens, got {len(prompt)} and {context}"
+        )
+    chain = _filters(temperature, top_k, top_p, ())
+    device = next(model.parameters()).device
+    generator = Generator(device).manual_seed(seed)
+    text, unread, cache = prompt.to(device), len(prompt), model.new_cache()
+    read = 0
+    while True:
+        if context is not None and (unread > context or read + unread > context):
+            unread, read, cache = min(len(text), context // 2), 0, model.new_cache()
+        logits = model(text[None, -unread:], cache=cache)[:, -1]
+        read, unread = read + unread, 1
+        token = sampling.sample(logits, chain, generator=generator)
+        text = torch.cat([text, token])
+        yield int(token)
+
+
+def _filters(
+    temperature: float, top_k: int | None, top_p: float | None, others: Sequence[Filter]
+) -> list[Filter]:
+    """What is done to the logits, in order."""
+    greedy = temperature == 0
+    chain: list[Filter] = []
+    if temperature not in (0, 1):
+        chain.append(partial(sampling.temperature, value=temperature))
+    if greedy or top_k is not None:
+        chain.append(partial(sampling.top_k, k=1 if greedy or top_k is None else top_k))
+    if top_p is not None:
+        chain.append(partial(sampling.top_p, p=top_p))
+    return [*chain, *others]
+
+
+def _prompts(
+    prompt: Prompt, mask: Tensor | None, device: torch.device, *, left: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Prompts as one tensor, padded on one side where lists have different lengths."""
+    if isinstance(prompt, str):
+        raise ValueError(f"prompt: expected ids, got {prompt!r}: encode the text first")
+    if not isinstance(prompt, Tensor):
+        texts = [prompt] if prompt and isinstance(prompt[0], int) else list(prompt)
+        lengths = [len(text) for text in texts]  # type: ignore[arg-type]
+        if not texts or not min(lengths):
+            raise ValueError(f"prompt: expected at least one token in each text, got {lengths}")
+        if mask is None and min(lengths) < max(lengths):
+            places = torch.arange(max(lengths), device=device)
+            places = places.flip(0) if left else places
+            mask = places < torch.tensor(lengths, device=device)[:, None]
+        gaps = [[0] * (max(lengths) - length) for length in lengths]
+        rows = [
+            [*gap, *text] if left else [*text, *gap]  # type: ignore[misc]
+            for gap, text in zip(gaps, texts, strict=True)
+        ]
+        prompt = torch.tensor(rows, device=device)
+    prompt = prompt[None] if prompt.ndim == 1 else prompt
+    check_axes("prompt", prompt, "B L")
+    return prompt.to(device), mask

@@ -10,31 +10,16 @@
     viz.show(fig, alt="Gradient norm by lag: the RNN falls to 1e-8, the LSTM to 1e-4.")
 """
 
-try:
-    import matplotlib  # noqa: F401
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "attn_course.viz draws with matplotlib, which is not installed: pip install matplotlib, "
-        "or pip install 'attn-course[viz]'",
-        name="matplotlib",
-    ) from error
+from attn_course._extras import need
+
+need("matplotlib", "viz", "attn_course.viz")
 
 from attn_course.viz.plots import annotate, bar, heatmap, line, seed_marks
 from attn_course.viz.style import PALETTE, style, subplots
-from attn_course.viz.svg import Picture, picture, save, show
-from attn_course.viz.translation import (
-    TRANSLATION_MODELS,
-    MarkdownTable,
-    translation_alignment,
-    translation_by_length,
-    translation_table,
-)
+from attn_course.viz.svg import picture, save, show
 
 __all__ = [
     "PALETTE",
-    "TRANSLATION_MODELS",
-    "MarkdownTable",
-    "Picture",
     "annotate",
     "bar",
     "heatmap",
@@ -45,7 +30,4 @@ __all__ = [
     "show",
     "style",
     "subplots",
-    "translation_alignment",
-    "translation_by_length",
-    "translation_table",
 ]

@@ -17,7 +17,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import Collection
 from matplotlib.figure import Figure
 
-from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK
+from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK, style
 
 _RECOLOUR = {
     INK: "currentColor",
@@ -39,7 +39,8 @@ def _words(name: str, value: str | None) -> str:
 def _draw(fig: Figure) -> str:
     """Matplotlib's SVG, without date and program name, with ids that depend on nothing else."""
     out = io.StringIO()
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "attn-course"}):
+    # The style once more: names such as "C1" get their colour only now.
+    with style(), mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "attn-course"}):
         metadata = {"Date": None, "Creator": None, "Format": None, "Type": None}
         FigureCanvasSVG(fig).print_svg(out, metadata=metadata)
     svg = out.getvalue()
@@ -134,9 +135,10 @@ def picture(
     _refuse_empty(fig)
     svg = _render(fig, alt=alt, title=title, repeat=True, caption=caption)
     png = io.BytesIO()
-    FigureCanvasAgg(fig).print_figure(
-        png, format="png", dpi=110, facecolor="white", metadata={"Software": None}
-    )
+    with style():
+        FigureCanvasAgg(fig).print_figure(
+            png, format="png", dpi=110, facecolor="white", metadata={"Software": None}
+        )
     _forget(fig)
     return Picture(svg=svg, png=png.getvalue(), alt=_words("alt", alt))
 

@@ -1,5 +1,8 @@
 """The package's reference: signatures that a person can read, and links that resolve.
 
+Pages are ordered by subject. ``{names} attn_course.functional`` lists a part's names, each with the
+anchor that it had when every part had a page of its own.
+
 Names of other projects are looked up in ``vendor/inventory.yml``, names of the package where the
 package exports them. What is in neither place stays an unresolved reference, which fails the build.
 """
@@ -16,6 +19,7 @@ from numpy.typing import ArrayLike
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import stringify_annotation
 
 PACKAGE = "attn_course"
@@ -127,6 +131,32 @@ def resolve(
     return contnode  # it exists but is not public: name it without a link
 
 
+class Names(SphinxDirective):
+    """The names of a part, each leading to its entry; those of the reference to their twins."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """One paragraph of links."""
+        part = self.arguments[0]
+        line, domain = nodes.paragraph(), self.env.get_domain("py")
+        for name in importlib.import_module(part).__all__:
+            here = target = f"{part}.{name}"
+            if part == f"{PACKAGE}.reference":
+                twins = (f"{PACKAGE}.{other}" for other in ("functional", "analysis"))
+                found = [one for one in twins if name in importlib.import_module(one).__all__]
+                if not found:
+                    continue  # described below the list
+                target = f"{found[0]}.{name}"
+                domain.note_object(here, "function", here)
+            link = addnodes.pending_xref(
+                "", refdomain="py", reftype="obj", reftarget=target, refdoc=self.env.docname
+            )
+            link += nodes.literal("", name)
+            line += [nodes.Text(", " if len(line) else ""), nodes.inline("", "", link, ids=[here])]
+        return [line]
+
+
 SIGNATURE = re.compile(r'<dt class="sig.*?</dt>', re.DOTALL)
 LIST_TAGS = {
     "<dl>": '<span class="sig-params">',
@@ -154,6 +184,7 @@ def plain_signatures(
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect to autodoc and to unresolved references."""
     app.setup_extension("sphinx.ext.autodoc")
+    app.add_directive("names", Names)
     app.connect("autodoc-process-signature", shorten)
     app.connect("missing-reference", resolve)
     app.connect("html-page-context", plain_signatures)

@@ -27,7 +27,9 @@ from sphinx.util.osutil import relative_uri
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
-from bookbuild.reading import MINUTES_A_TEST, count  # noqa: E402  the line above
+from bookbuild.reading import count  # noqa: E402  the line above
+
+from attn_course.exercises.plan import FORMULA  # noqa: E402
 
 LOGGER = logging.getLogger(__name__)
 AFTER_PREDICT = "tag_after-predict"
@@ -360,14 +362,19 @@ class ExerciseSetDirective(Block):
                 "tr",
                 element("td", element("code", item.name), " ", item.title),
                 element("td", "read by a person" if item.manual else ", ".join(item.tests)),
+                element("td", f"{item.minutes}" if item.minutes else ""),
                 element("td", blocks.points(item.points), class_="attn-points"),
             )
             for item in items
         ]
+        optional = next((k for k, item in enumerate(items) if item.more), None)
+        if optional is not None:
+            mark = element("th", "More, optional", scope="rowgroup", colspan="4")
+            rows.insert(optional, element("tr", mark))
         total = blocks.points(sum(item.points for item in items))
-        minutes = MINUTES_A_TEST * sum(max(1, len(item.tests)) for item in items)
         head = [
-            element("th", text, scope="col") for text in ("Exercise", "What is tested", "Points")
+            element("th", text, scope="col")
+            for text in ("Exercise", "What is tested", "Minutes", "Points")
         ]
         table = element(
             "table",
@@ -379,6 +386,7 @@ class ExerciseSetDirective(Block):
                     "tr",
                     element("th", "Total", scope="row"),
                     element("td", ""),
+                    element("td", str(sum(item.minutes for item in items))),
                     element("td", total, class_="attn-points"),
                 ),
             ),
@@ -400,7 +408,7 @@ class ExerciseSetDirective(Block):
                 element(
                     "p",
                     element("strong", f"Exercises, {total} points"),
-                    element("span", f"exercises: about {minutes} minutes", class_="attn-minutes"),
+                    element("span", f"{blocks.totals(items)} (estimated)", class_="attn-minutes"),
                     class_="attn-title",
                 ),
                 element("div", table, class_="attn-scroll"),
@@ -408,6 +416,34 @@ class ExerciseSetDirective(Block):
                 class_="attn-box attn-exercise-set",
                 id=f"exercise-set-{argument}",
             )
+        ]
+
+
+class ExerciseSetsDirective(Block):
+    """For instructors: every set, its core, and how long it takes."""
+
+    has_content = False
+    required_arguments = 0
+
+    def build(self, argument: str, lines: list[str]) -> list[nodes.Node]:
+        heads = ("Set", "Core", "Core: size", "More: size")
+        for slug, *_ in (rows := blocks.table_of_sets(ROOT)):
+            self.env.note_dependency(str(ROOT / "solutions" / slug / "exercise.py"))
+        body = [
+            element(
+                "tr", element("td", element("code", row[0])), *(element("td", x) for x in row[1:])
+            )
+            for row in rows
+        ]
+        table = element(
+            "table",
+            element("thead", element("tr", *(element("th", x, scope="col") for x in heads))),
+            element("tbody", *body),
+            class_="table",
+        )
+        return [
+            element("div", table, class_="attn-scroll"),
+            element("p", f"Minutes are estimates: {FORMULA}."),
         ]
 
 
@@ -438,20 +474,21 @@ class ExplorerDirective(Block):
         return [node]
 
 
-def explorer_files() -> dict[str, str]:
-    """Every file that explorers load, by name: the host, the style, one module each."""
-    from attn_course import explorers
+def explorer_files() -> dict[str, bytes]:
+    """Every file that explorers load, by name: the host, the style, one module each, assets."""
+    from attn_course.explorers import _source
 
     files = {
-        "host.js": (HERE / "explorer_host.js").read_text(encoding="utf-8"),
-        "explorers.css": explorers.stylesheet(),
+        "host.js": (HERE / "explorer_host.js").read_bytes(),
+        "explorers.css": _source.stylesheet().encode(),
     }
-    return files | {f"{name}.js": explorers.esm(name) for name in explorers.NAMES}
+    modules = {f"{name}.js": _source.esm(name).encode() for name in _source.NAMES}
+    return files | modules | _source.assets()
 
 
 def visit_explorer(self: Any, node: explorer_node) -> None:
     page = self.builder.get_target_uri(self.builder.current_docname)
-    stamp = hashlib.sha256("".join(explorer_files().values()).encode()).hexdigest()[:8]
+    stamp = hashlib.sha256(b"".join(explorer_files().values())).hexdigest()[:8]
 
     def url(name: str) -> str:
         return relative_uri(page, f"{EXPLORER_FOLDER}/{name}") + f"?v={stamp}"
@@ -501,8 +538,8 @@ def copy_files(app: Sphinx, error: Exception | None) -> None:
     out = Path(app.outdir)
     folder = out / EXPLORER_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in explorer_files().items():
-        (folder / name).write_text(text, encoding="utf-8")
+    for name, content in explorer_files().items():
+        (folder / name).write_bytes(content)
     for docname, metadata in app.env.metadata.items():
         for slug in metadata.get("attn_exercises", []):
             source = ROOT / "exercises" / slug / f"{slug}.ipynb"
@@ -533,6 +570,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("goals", GoalsDirective)
     app.add_directive("misconception", MisconceptionDirective)
     app.add_directive("exercise-set", ExerciseSetDirective)
+    app.add_directive("exercise-sets", ExerciseSetsDirective)
     app.add_directive("explorer", ExplorerDirective)
     app.connect("doctree-read", check_cells, priority=300)
     app.connect("build-finished", copy_files)

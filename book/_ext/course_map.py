@@ -54,15 +54,15 @@ PARTS = (
         "Attention before Transformers",
         (
             Stop("03_additive_attention", "Additive attention", "is this score the right one?"),
-            Stop("04_score_functions", "Score functions", "must it look everywhere?"),
-            Stop("05_soft_hard_implicit", "Soft, hard, implicit", "one look is sometimes too few"),
-            Stop("06_memory_networks", "Memory networks", "who needs recurrence?"),
+            Stop("04_score_functions", "Score functions", "must it attend to every word?"),
+            Stop("05_soft_hard_implicit", "Soft, hard, implicit", "once is not always enough"),
+            Stop("06_memory_networks", "Memory networks", "is recurrence needed?"),
         ),
     ),
     (
         "The Transformer",
         (
-            Stop("07_scaled_dot_product", "Scaled dot product", "one kind of look at a time"),
+            Stop("07_scaled_dot_product", "Scaled dot product", "one set of weights at a time"),
             Stop("08_multi_head", "Heads and positions", "deep stacks do not train"),
             Stop("09_transformer_block", "The block", "does it translate?"),
             Stop("10_encoder_decoder", "Encoder-decoder", "is the encoder needed?"),
@@ -76,14 +76,14 @@ PARTS = (
     (
         "Long sequences",
         (
-            Stop("14_sparse_attention", "Sparse attention", "who chooses the places?"),
+            Stop("14_sparse_attention", "Sparse attention", "how to choose the positions?"),
             Stop("15_hashing_and_low_rank", "Hashing, low rank", "fewer sums, and yet not faster"),
         ),
     ),
     (
         "Hardware",
         (
-            Stop("16_gpu_memory", "GPU memory", "the score matrix is too much to write down"),
+            Stop("16_gpu_memory", "GPU memory", "the score matrix is too large to store"),
             Stop("17_flash_attention", "FlashAttention", "a window in a kernel"),
             Stop("18_banded_and_decode", "Bands and decoding", "one device is too small"),
             Stop("19_many_devices", "Many devices", "what do you believe now?"),

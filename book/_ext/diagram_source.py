@@ -84,16 +84,16 @@ def encoder_decoder() -> Drawing:
         "encoder-decoder",
         356,
         "An encoder reads x 1 to x 4 into states h 1 to h 4. The last state is the context vector "
-        "c, the only thing that reaches the decoder, whose states s 1 to s 4 say y 1 to y 4; each "
-        "word said is read by the next state.",
+        "c, the only input of the decoder from the source. The decoder's states s 1 to s 4 "
+        "predict y 1 to y 4; each predicted word is the input of the next state.",
         {
             "encoder": "the encoder",
             "vector": "the one vector c between the two networks",
             "decoder": "the decoder",
-            "output": "the words that are said",
-            "feedback": "each word said is the next input",
-            "lost": "the states h 1 to h 3, which are thrown away",
-            "gradient": "the way of the gradient from y 1 back to x 1: through s 1, c and every h",
+            "output": "the predicted words",
+            "feedback": "each predicted word is the next input",
+            "lost": "the states h 1 to h 3, which are discarded",
+            "gradient": "the path of the gradient from y 1 back to x 1: through s 1, c and every h",
         },
     )
     said = row(d, "y", indexed("y_#"), 22, "output")
@@ -109,7 +109,7 @@ def encoder_decoder() -> Drawing:
     chain(d, h, "encoder gradient")
     d.arrow("h4", "c", "vector gradient", via=[(249, 222), (152, 222)])
     d.arrow("c", "s1", "vector gradient", via=[(152, 140), (54, 140)])
-    d.say("s_0 = c", (104, 133), "vector", words=False)
+    d.say("s_0 = c", (104, 129), "vector", words=False)
     chain(d, states, "decoder")
     d.arrow("s1", "y1", "output gradient")
     upwards(d, states[1:], said[1:], "output")
@@ -205,28 +205,28 @@ def scored_columns(
 PARTS = {
     "encoder": "the encoder",
     "memory": "the states of the encoder, which are kept",
-    "query": "the query, which goes into every score",
-    "keys": "the keys, which go into the scores",
+    "query": "the query, which enters every score",
+    "keys": "the keys, which enter the scores",
     "scores": "the scores",
     "weights": "the softmax and the weights",
-    "values": "the values, each on a path of its own to the sum",
+    "values": "the values, each on its own path to the sum",
     "sum": "the weighted sum",
     "decoder": "the decoder",
-    "output": "the word that is said",
+    "output": "the predicted word",
     "direct": "the direct path from the sum to every state of the encoder",
 }
 
 
 @diagram
 def additive_attention() -> Drawing:
-    """Chapter 03: look first, then move."""
+    """Chapter 03: attend first, then update."""
     d = Drawing(
         "additive-attention",
         500,
-        "A bidirectional encoder makes an annotation h j of each word x j. The decoder's old state "
-        "s i−1 is compared with each annotation, which gives the scores e ij; a softmax makes "
-        "weights α ij of them; the annotations, times their weights, are summed to the context "
-        "c i, which enters the new state s i. That says y i.",
+        "A bidirectional encoder computes an annotation h j of each word x j. The decoder's old "
+        "state s i−1 is compared with each annotation, which gives the scores e ij; a softmax "
+        "turns them into weights α ij; the weighted sum of the annotations is the context c i, "
+        "which enters the new state s i. The new state predicts y i.",
         PARTS,
     )
     d.box("before", "y_{i-1}", (54, 18), "decoder", size=(50, 26))
@@ -263,14 +263,14 @@ def additive_attention() -> Drawing:
 
 @diagram
 def luong_decoder() -> Drawing:
-    """Chapter 04: move first, then look; the attentional vector is fed back."""
+    """Chapter 04: update first, then attend; the attentional vector is fed back."""
     d = Drawing(
         "luong-decoder",
         424,
-        "The decoder first moves: its state h t is made of h t−1 and y t−1 and, with input "
+        "The decoder first updates its state: h t is computed from h t−1, y t−1 and, with input "
         "feeding, the last attentional vector h-tilde t−1. Then h t is compared with each "
-        "annotation h-bar s; a softmax makes weights a t(s); their sum c t and h t are combined to "
-        "h-tilde t, which says y t and is fed to the next step.",
+        "annotation h-bar s; a softmax gives the weights a t(s); their sum c t and h t are "
+        "combined into h-tilde t, which predicts y t and is an input of the next step.",
         PARTS
         | {
             "combine": "context and state combined to the attentional vector",
@@ -307,13 +307,13 @@ def luong_decoder() -> Drawing:
 
 @diagram
 def word_attention() -> Drawing:
-    """Chapter 00: bank asks dog, river and itself, with the numbers of the page."""
+    """Chapter 00: bank attends to dog, river and itself, with the numbers of the page."""
     d = Drawing(
         "word-attention",
         356,
-        "The word bank asks the words dog, river and bank. The dot products with the keys give the "
-        "scores 0, 2 and 2; a softmax makes the weights .063, .468 and .468 of them; the values, "
-        "times their weights, are summed to the output: water 1.405, money 0.468, animal 0.127.",
+        "The word bank attends to the words dog, river and bank. The dot products with the keys "
+        "give the scores 0, 2 and 2; a softmax turns them into the weights .063, .468 and .468; "
+        "the weighted sum of the values is the output: water 1.405, money 0.468, animal 0.127.",
         PARTS | {"memory": "the words, which are keys and values"},
     )
     d.box("q", "bank", (54, 30), "query", size=(50, 30), words=True)
@@ -342,8 +342,8 @@ def three_steps() -> Drawing:
         "three-steps",
         356,
         "Attention in three steps. A query q is compared with the keys k 1 to k 4, which gives the "
-        "scores e; a softmax makes weights α of them; the values v, times their weights, are "
-        "summed to the output.",
+        "scores e; a softmax turns them into weights α; the weighted sum of the values v is the "
+        "output.",
         PARTS | {"memory": "keys and values"},
     )
     d.box("q", "q", (54, 30), "query", size=(46, 30))
@@ -366,15 +366,15 @@ def three_steps() -> Drawing:
 
 @diagram
 def local_window() -> Drawing:
-    """Chapter 04: a window around a place, and a Gaussian over it."""
+    """Chapter 04: a window around a position, and a Gaussian over it."""
     d = Drawing(
         "local-window",
         246,
-        "Eleven source positions. From its state h t the decoder computes a place p t; only the "
+        "Eleven source positions. From its state h t the decoder computes a centre p t; only the "
         "positions within D of it lie in the window and get weights, which a Gaussian around p t "
         "lowers towards the edges; the others get 0.",
         {
-            "centre": "the place p t, computed from the state",
+            "centre": "the centre p t, computed from the state",
             "window": "the window from p t − D to p t + D",
             "gauss": "the Gaussian over the window",
             "weights": "the weights inside the window",
@@ -421,8 +421,8 @@ def soft_hard() -> Drawing:
         "soft-hard",
         246,
         "The same four weights used in two ways. Soft attention takes the mean of all values, and "
-        "the gradient comes back to every weight. Hard attention draws one place and takes its "
-        "value alone; through the draw no gradient comes back.",
+        "the gradient passes back to every weight. Hard attention draws one position and takes "
+        "only its value; no gradient passes back through the draw.",
         {
             "soft": "soft attention: the mean of all values",
             "hard": "hard attention: one value, drawn",
@@ -466,11 +466,11 @@ def six_ways() -> Drawing:
     d = Drawing(
         "six-ways",
         372,
-        "Six ways to train the same model: how the reader is fed from the weights α, and, dashed, "
-        "what comes back to them. Soft: the mean of the tiles, and its gradient. All places: every "
-        "tile, and the gradient of the expected loss. Straight-through: one drawn tile, and the "
-        "gradient of the mean. One place: one drawn tile, and its reward, with or without a "
-        "baseline. Any place: a tile drawn evenly; nothing comes back.",
+        "Six ways to train the same model: the reader's input from the weights α, and, dashed, "
+        "the signal that comes back to them. Soft: the mean of the tiles, and its gradient. All "
+        "places: every tile, and the gradient of the expected loss. Straight-through: one drawn "
+        "tile, and the gradient of the mean. One place: one drawn tile, and its reward, with or "
+        "without a baseline. Any place: a tile drawn evenly; nothing comes back.",
         {key: name for key, name, _, _ in ways},
     )
     for i, (key, name, feed, back) in enumerate(ways):
@@ -495,13 +495,13 @@ def six_ways() -> Drawing:
 
 @diagram
 def local_mixed() -> Drawing:
-    """Chapter 05: does a state know its own tile only, or all of them?"""
+    """Chapter 05: does a state depend on its own tile only, or on all of them?"""
     d = Drawing(
         "local-mixed",
         266,
-        "Two models. Left, local: each state is made from its own tile, so a weight says which "
-        "tile was read. Right, mixed: a recurrent network runs over the tiles in both directions, "
-        "so every state can hold what any tile says.",
+        "Two models. Left, local: each state is computed from its own tile, so a weight shows "
+        "which tile was read. Right, mixed: a recurrent network runs over the tiles in both "
+        "directions, so every state can depend on every tile.",
         {"local": "local states, each from its own tile", "mixed": "mixed states, each from all"},
     )
     for left, part in ((34, "local"), (212, "mixed")):
@@ -525,18 +525,18 @@ def local_mixed() -> Drawing:
 
 @diagram
 def memory_hop() -> Drawing:
-    """Chapter 06: one look, and the loop that makes several of it."""
+    """Chapter 06: one hop, and the loop that makes several of it."""
     d = Drawing(
         "memory-hop",
         396,
         "One hop of a memory network. The query u k is compared with the input memories m i, a "
-        "softmax makes weights p i of the scores, and the output memories c i, times their "
-        "weights, are summed to o k. The next query is u k plus o k; it goes back and asks again.",
+        "softmax turns the scores into weights p i, and the weighted sum of the output memories "
+        "c i is o k. The next query is u k plus o k, which enters the next hop.",
         PARTS
         | {
             "memory": "input and output memories, one of each for a sentence",
-            "add": "the old query plus what was read",
-            "loop": "the next hop asks with the new query",
+            "add": "the old query plus the output",
+            "loop": "the new query, which enters the next hop",
         },
     )
     d.box("u", "u^k", (54, 62), "query add", size=(46, 30))
@@ -601,11 +601,11 @@ def pointer_circle() -> Drawing:
         "pointer-circle",
         262,
         "Six symbols in a circle of pointers, a to f. From a, three steps forwards and three steps "
-        "backwards lead to the same symbol, d, the one opposite.",
+        "backwards lead to the same symbol, d, which is opposite.",
         {
             "forward": "three steps forwards from a: b, c, d",
             "backward": "three steps backwards from a: f, e, d",
-            "goal": "the symbol opposite",
+            "goal": "the opposite symbol",
         },
     )
     for i, letter in enumerate("abcdef"):
@@ -622,15 +622,15 @@ def pointer_circle() -> Drawing:
 
 @diagram
 def self_attention() -> Drawing:
-    """Chapter 07: one position of a sentence looks at all of them; later ones may be masked."""
+    """Chapter 07: one position of a sentence attends to all; later ones may be masked."""
     d = Drawing(
         "self-attention",
         492,
-        "Position 2 of a sentence looks. Every vector x j is turned into a key k j by W K and into "
-        "a value v j by W V; x 2 is also turned into the query q 2 by W Q. The query is compared "
-        "with every key and the products are divided by the root of d k, which gives the scores. "
-        "A causal mask sets the scores of positions 3 and 4 to minus infinity, so that the softmax "
-        "gives them the weight 0. The values, times their weights, are summed to the output o 2.",
+        "Position 2 of a sentence attends. W K turns every vector x j into a key k j, and W V into "
+        "a value v j; W Q also turns x 2 into the query q 2. The query is multiplied with every "
+        "key and the products are divided by the root of d k, which gives the scores. A causal "
+        "mask sets the scores of positions 3 and 4 to minus infinity, so the softmax gives them "
+        "the weight 0. The weighted sum of the values is the output o 2.",
         PARTS
         | {
             "inputs": "the vectors of the sentence, one for each position",
@@ -731,7 +731,7 @@ def transformer() -> Drawing:
         576,
         "Two stacks. Left, the encoder: the source words and their positions pass N blocks, each "
         "of self-attention and a feed-forward part, and become the memory, one vector for each "
-        "source word. Right, the decoder: the target words, shifted by one place, and their "
+        "source word. Right, the decoder: the target words, shifted by one position, and their "
         "positions pass N blocks, each of causal self-attention, cross-attention, whose queries "
         "come from the decoder and whose keys and values come from the memory, and a feed-forward "
         "part. A residual path runs around each part to a sum and a norm. A linear layer and a "
@@ -739,15 +739,15 @@ def transformer() -> Drawing:
         {
             "source": "the source words",
             "encoder": "the encoder, N blocks of self-attention and a feed-forward part",
-            "memory": "the memory, which goes into every block of the decoder as keys and values",
-            "shifted": "the target words, shifted by one place",
+            "memory": "the memory, the source of keys and values in every block of the decoder",
+            "shifted": "the target words, shifted by one position",
             "causal": "the causal self-attention of the decoder",
             "cross": "the cross-attention: queries from the decoder, keys and values from the "
             "memory",
             "decoder": "the decoder",
-            "output": "the words that are asked for",
+            "output": "the predicted words",
             "padding": "the two places where padding of the source is masked",
-            "feedback": "when it writes: each word written is the next one read",
+            "feedback": "in generation: each generated word is the next input",
         },
     )
     left, right, wide, tall = 76, 254, 116, 36
@@ -805,22 +805,21 @@ def transformer() -> Drawing:
 
 @diagram
 def multi_head() -> Drawing:
-    """Chapter 08: two heads look at the same text at once, each through matrices of its own."""
+    """Chapter 08: two heads attend to the same text at once, each with its own matrices."""
     d = Drawing(
         "multi-head",
         420,
-        "Multi-head attention with two heads. The vector x i that asks becomes a query in each "
-        "head, the vectors X that are asked become keys and values, all by matrices of that "
-        "head. Each head compares its query with its keys, takes a softmax, and mixes its values. "
-        "The outputs of the heads are put side by side, and the matrix W O makes the output o i of "
-        "them.",
+        "Multi-head attention with two heads. In each head, the matrices of that head turn the "
+        "vector x i into a query and the vectors X into keys and values. Each head compares its "
+        "query with its keys, takes a softmax, and averages its values. The outputs of the heads "
+        "are concatenated, and the matrix W O turns them into the output o i.",
         {
-            "inputs": "the vectors that ask and are asked, the same for all heads",
+            "inputs": "the vectors of query, keys and values, the same for all heads",
             "projections": "the matrices of each head",
             "weights": "the weights, one set for each head",
             "heads": "the two heads",
             "values": "the values of each head",
-            "join": "the outputs of the heads, put side by side",
+            "join": "the concatenated outputs of the heads",
             "output": "the matrix W O and the output",
         },
     )
@@ -908,12 +907,12 @@ def transformer_block() -> Drawing:
         394,
         "Two blocks, read from below. In both, a vector x goes through attention and then through "
         "a feed-forward part, and around each part runs a residual path to a sum. Left, post-norm: "
-        "the sum goes through a norm, so that both norms stand on the direct way from bottom to "
-        "top. Right, pre-norm: each norm stands in front of its part, on the branch, and the "
-        "direct way passes through the two sums alone.",
+        "the sum goes through a norm, so both norms are on the direct path from bottom to top. "
+        "Right, pre-norm: each norm is before its part, on the branch, and the direct path "
+        "passes only through the two sums.",
         {
-            "attention": "the attention, the only part in which positions see each other",
-            "ffn": "the feed-forward part, which works on each position alone",
+            "attention": "the attention, the only part in which positions interact",
+            "ffn": "the feed-forward part, which is applied to each position separately",
             "residual": "the residual paths and the sums",
             "norm": "the norms",
             "post": "the post-norm block",

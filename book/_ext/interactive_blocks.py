@@ -14,7 +14,8 @@ from typing import Any
 
 import yaml
 
-from attn_course.exercises.source import read_exercise
+from attn_course.exercises.plan import length
+from attn_course.exercises.source import find_slugs, read_exercise
 
 IDENTIFIER = re.compile(r"[a-z][a-z0-9-]*")
 LETTERS = "ABCDEFGHIJ"
@@ -74,13 +75,15 @@ class Predict:
 
 @dataclass(frozen=True)
 class Function:
-    """One graded item of an exercise set."""
+    """One graded item of an exercise set; minutes are those of its exercise, on its first item."""
 
     name: str
     title: str
     tests: tuple[str, ...]
     points: float
     manual: bool
+    more: bool
+    minutes: int
 
 
 @dataclass
@@ -347,10 +350,44 @@ def read_exercises(slug: str, root: Path) -> list[Function]:
             item["tests"].append(test.replace("_", " "))
     if not found:
         raise BlockError(f"exercise set {slug!r} has no graded cell")
+    about = notebook.metadata["attn_course"]
+    more, minutes = about["more"], about["minutes"]
     return [
-        Function(name, i["title"], tuple(i["tests"]), i["points"], i["manual"])
+        Function(
+            name,
+            i["title"],
+            tuple(i["tests"]),
+            i["points"],
+            i["manual"],
+            name in more,
+            minutes.get(name, 0),
+        )
         for name, i in found.items()
     ]
+
+
+def totals(items: list[Function]) -> str:
+    """Points and minutes of a set in one sentence: its core, and what is more."""
+    parts = []
+    for part, more in (("core", False), ("more", True)):
+        chosen = [one for one in items if one.more == more]
+        if chosen:
+            earned = points(sum(one.points for one in chosen))
+            parts.append(
+                f"{part}: {earned} points, about {length(sum(one.minutes for one in chosen))}"
+            )
+    return "; ".join(parts)
+
+
+def table_of_sets(root: Path) -> list[tuple[str, str, str, str]]:
+    """A row for each set: its name, the core's items, the core's size, the size of what is more."""
+    rows = []
+    for slug in find_slugs(root):
+        items = read_exercises(slug, root)
+        sizes = [totals([i for i in items if i.more == more]) for more in (False, True)]
+        core = ", ".join(item.name for item in items if not item.more)
+        rows.append((slug, core, *(size.partition(": ")[2] for size in sizes)))
+    return rows
 
 
 def points(value: float) -> str:

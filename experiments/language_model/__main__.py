@@ -48,7 +48,7 @@ def main(
     import torch
 
     from attn_course.data import DataError
-    from attn_course.train import start_parallel
+    from attn_course.train.parallel import start_parallel
     from experiments.keeping import say
     from experiments.language_model.corpus import shakespeare
     from experiments.language_model.run import run

@@ -14,8 +14,8 @@ from attn_course.nn import (
     RotaryPositions,
     TokenEmbedding,
     decoder_only,
-    init_residual,
 )
+from attn_course.nn.language_model import init_residual
 from experiments.language_model.settings import Setting
 
 MODELS = ("transformer", "lstm")

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from attn_course.train import Parallel, fit, warmup_cosine
+from attn_course.train import fit, warmup_cosine
 from attn_course.train.checkpoint import require_writable, write_atomic
+from attn_course.train.parallel import Parallel
 from experiments import keeping
 from experiments.keeping import Clock, claim, code_hash, code_of, laid_out, say
 from experiments.language_model import measure

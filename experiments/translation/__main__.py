@@ -46,7 +46,7 @@ def main(
     import torch
 
     from attn_course.data import DataError
-    from attn_course.train import start_parallel
+    from attn_course.train.parallel import start_parallel
     from experiments.keeping import say
     from experiments.translation.corpus import multi30k
     from experiments.translation.report import print_table

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import sentencepiece as spm
 
-from attn_course.data import BOS, EOS, PAD, UNK, load_multi30k, words
+from attn_course.data import BOS, EOS, PAD, UNK, load_multi30k
+from attn_course.data.multi30k import words
 
 Pairs = Sequence[tuple[str, str]]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from attn_course.data import PairStream
+from attn_course.data.streams import PairStream
 from attn_course.train import fit, teacher_forcing_loss, warmup_cosine
 from attn_course.train.checkpoint import write_atomic
 from experiments.keeping import code_hash, code_of, laid_out, say

@@ -1,4 +1,4 @@
-"""The result on a terminal; pages take theirs from ``attn_course.viz.translation_table``."""
+"""The result on a terminal; pages take theirs from ``attn_course.viz.translation``."""
 
 from collections.abc import Mapping
 from typing import Any

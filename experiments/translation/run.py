@@ -9,16 +9,11 @@ import torch
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest, Result
 
-from attn_course.data import PairStream
-from attn_course.train import (
-    History,
-    Parallel,
-    count_targets,
-    fit,
-    teacher_forcing_loss,
-    warmup_cosine,
-)
+from attn_course.data.streams import PairStream
+from attn_course.train import fit, teacher_forcing_loss, warmup_cosine
 from attn_course.train.checkpoint import require_writable, write_atomic
+from attn_course.train.history import History
+from attn_course.train.parallel import Parallel, count_targets
 from experiments.keeping import Clock, claim, code_hash, code_of, laid_out, say
 from experiments.translation import measure, record
 from experiments.translation.corpus import Corpus

@@ -23,8 +23,8 @@ from typing import Any
 
 import torch
 
-from attn_course.train import Parallel
 from attn_course.train.checkpoint import require_writable, write_atomic
+from attn_course.train.parallel import Parallel
 from experiments.keeping import code_of, laid_out, say
 from experiments.translation.corpus import Corpus, multi30k
 from experiments.translation.rates import MODELS

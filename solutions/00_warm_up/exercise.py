@@ -11,16 +11,9 @@ import math
 import torch
 
 from attn_course import reference
-from attn_course.probes import Probes, from_numpy, properties
+from attn_course.probes import from_numpy, load_oracles, properties
 
-probes = Probes(
-    "00_warm_up",
-    stable_softmax=reference.softmax,
-    logsumexp=reference.logsumexp,
-    masked_softmax=reference.masked_softmax,
-    cosine_similarity=reference.cosine_similarity,
-    weighted_mean=reference.weighted_mean,
-)
+oracles, probes = load_oracles("00_warm_up")
 
 # %% [markdown]
 # ## 1. A softmax that cannot overflow
@@ -116,93 +109,7 @@ probe.gradient(probe.normal(3, 5), dim=0)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. The logarithm of a sum of exponentials
-#
-# `logsumexp(scores, dim=-1)` returns $\log \sum_j e^{s_j}$ along the axis `dim`: a smooth maximum, and the number by which a softmax divides.
-#
-# - The axis `dim` disappears, and no other one: scores of shape `(2, 3, 5)` with `dim=1` give a result of shape `(2, 5)`, in the dtype of `scores`.
-# - It is right for every finite score, however large: `[1000, 1000]` gives $1000 + \ln 2$.
-# - A score of `-inf` adds nothing; a row of nothing but `-inf` gives `-inf`, not NaN.
-# - `scores` stays as it was, and gradients flow through.
-# - As above, build it yourself: leave `torch.logsumexp` aside.
-#
-# By hand: `[ln 1, ln 3]` gives $\ln 4$.
-#
-# <details><summary>Hint</summary>
-#
-# The trick of the softmax works here too, but this time what you took away has to come back.
-# For a row of nothing but `-inf`: what is `-inf - (-inf)`?
-#
-# </details>
-
-
-# %% nbgrader={"grade_id": "logsumexp", "solution": true} attn_course={"forbidden": ["logsumexp", "aten::*logsumexp*", "import scipy"]}
-def logsumexp(scores, dim=-1):
-    ### BEGIN SOLUTION
-    largest = scores.amax(dim, keepdim=True)
-    largest = largest.masked_fill(largest == -torch.inf, 0.0)
-    return (scores - largest).exp().sum(dim).log() + largest.squeeze(dim)
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "logsumexp-values", "grade": true, "points": 1}
-# The example by hand, and a row of three.
-probe = probes(logsumexp=logsumexp)
-probe.equals(torch.tensor([1.0, 3.0]).log(), dim=0)
-probe.equals(torch.tensor([1.0, 2.0, 3.0]), dim=0)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(5))
-probe.equals(probe.normal(7, dtype=torch.float64, std=3.0))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "logsumexp-axis", "grade": true, "points": 1}
-# The axis that is summed disappears, whichever it is.
-probe = probes(logsumexp=logsumexp)
-scores = torch.tensor([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]])
-probe.equals(scores, dim=0)
-probe.equals(scores, dim=1)
-probe.equals(scores[:1], dim=1)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 3), dim=-2)
-probe.equals(probe.normal(2, 3, 5), dim=1)
-probe.equals(probe.normal(5, 3, 2).transpose(0, 2), dim=-3)
-probe.equals(probe.normal(2, 3, 5, 7))
-probe.equals(probe.normal(1, 3, 1), dim=1)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "logsumexp-large_scores", "grade": true, "points": 1}
-# Scores whose exponential does not fit into a float, also with the rows on different levels.
-probe = probes(logsumexp=logsumexp)
-probe.equals(torch.tensor([1000.0, 1000.0]), dim=0)
-probe.equals(torch.tensor([[1000.0, 999.0], [-1000.0, -1001.0]]), dim=1)
-### BEGIN HIDDEN TESTS
-probe.equals(120.0 + probe.normal(3, 5), dim=0)
-probe.equals(probe.normal(4, 3, dtype=torch.float64, std=2000.0), dim=-1)
-levels = torch.tensor([[3000.0], [0.0], [-3000.0]], dtype=torch.float64)
-probe.equals(levels + probe.normal(3, 5, dtype=torch.float64), dim=-1)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "logsumexp-minus_infinity", "grade": true, "points": 1}
-# Minus infinity adds nothing, and a row of it is minus infinity.
-probe = probes(logsumexp=logsumexp)
-probe.equals(torch.tensor([[0.0, -torch.inf], [-torch.inf, -torch.inf]]), dim=1)
-### BEGIN HIDDEN TESTS
-scores = probe.normal(3, 5).masked_fill(~probe.mask(3, 5), -torch.inf)
-scores[1] = -torch.inf
-probe.equals(scores, dim=-1)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "logsumexp-gradient", "grade": true, "points": 1}
-# Gradients flow through, and are right.
-probe = probes(logsumexp=logsumexp)
-probe.gradient(torch.tensor([[1.0, 2.0, 3.0], [0.0, 2.0, -1.0]]), dim=1)
-### BEGIN HIDDEN TESTS
-probe.gradient(probe.normal(3, 5), dim=0)
-probe.gradient(probe.normal(2, 3, 2), dim=1)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 3. A softmax that may not look everywhere
+# ## 2. A softmax that may not look everywhere
 #
 # `masked_softmax(scores, attn_mask, dim=-1)` is a softmax over the allowed positions only.
 #
@@ -309,81 +216,7 @@ probe.gradient(probe.normal(3, 5), mask)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. How alike two vectors are
-#
-# `cosine_similarity(a, b)` returns the cosine of the angle between vectors, over the last axis: $\frac{a \cdot b}{\lVert a \rVert\, \lVert b \rVert}$.
-#
-# - `a` and `b` are floating tensors whose last axes agree; the other axes broadcast.
-#   Shapes `(3, 1, 5)` and `(7, 5)` give a result of shape `(3, 7)`.
-# - The result does not depend on how long the vectors are.
-# - A zero vector points nowhere: its cosine with anything is 0, not NaN, and the other vector gets gradient 0 from it.
-# - The inputs stay as they were, and gradients flow to both.
-#
-# By hand: `[3, 4]` and `[4, 3]` have dot product 24 and lengths 5 and 5, so the cosine is 0.96.
-
-
-# %% nbgrader={"grade_id": "cosine_similarity", "solution": true}
-def cosine_similarity(a, b):
-    ### BEGIN SOLUTION
-    dot = (a * b).sum(-1)
-    lengths = a.norm(dim=-1) * b.norm(dim=-1)
-    return dot / lengths.masked_fill(lengths == 0, 1.0)
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "cosine_similarity-values", "grade": true, "points": 1}
-# The example by hand, opposite vectors, and short vectors against long ones.
-probe = probes(cosine_similarity=cosine_similarity)
-probe.equals(torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0]))
-probe.equals(torch.tensor([1.0, 2.0]), torch.tensor([-3.0, -6.0]))
-probe.equals(torch.tensor([0.03, 0.04]), torch.tensor([0.4, 0.3]))
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(7), probe.normal(7))
-probe.equals(
-    probe.normal(5, dtype=torch.float64, mean=2.0), 100.0 * probe.normal(5, dtype=torch.float64)
-)
-probe.equals(0.05 * probe.normal(5), 0.05 * probe.normal(5))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "cosine_similarity-shapes", "grade": true, "points": 1}
-# Many vectors at once: row by row, and every row with every other one.
-probe = probes(cosine_similarity=cosine_similarity)
-a = torch.tensor([[3.0, 4.0], [1.0, 0.0]])
-b = torch.tensor([[4.0, 3.0], [1.0, 1.0]])
-probe.equals(a, b)
-probe.equals(a[:, None], b)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(5), probe.normal(3, 5))
-probe.equals(probe.normal(3, 1, 5), probe.normal(7, 5))
-probe.equals(probe.normal(2, 3, 5), probe.normal(2, 3, 5))
-probe.equals(probe.normal(5, 3).t(), probe.normal(5, 3).t())
-probe.equals(0.05 * probe.normal(1, 5), probe.normal(5))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "cosine_similarity-zero_vector", "grade": true, "points": 1}
-# A zero vector, on either side.
-probe = probes(cosine_similarity=cosine_similarity)
-probe.equals(torch.tensor([0.0, 0.0]), torch.tensor([4.0, 3.0]))
-### BEGIN HIDDEN TESTS
-vectors = 1.0 + probe.uniform(3, 5)
-vectors[1] = 0.0
-probe.equals(1.0 + probe.uniform(3, 5), vectors)
-probe.equals(vectors, vectors)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "cosine_similarity-gradient", "grade": true, "points": 1}
-# Gradients with respect to both arguments.
-probe = probes(cosine_similarity=cosine_similarity)
-probe.gradient(torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0]), wrt=(0, 1))
-### BEGIN HIDDEN TESTS
-probe.gradient(1.0 + probe.uniform(3, 5), 1.0 + probe.uniform(3, 5), wrt=(0, 1))
-vectors = 1.0 + probe.uniform(3, 5)
-vectors[1] = 0.0
-probe.gradient(vectors, 1.0 + probe.uniform(3, 5), wrt=(1,))
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 5. A mean in which some count more
+# ## 3. A mean in which some count more
 #
 # `weighted_mean(weights, value)` returns $\frac{\sum_s w_s\, v_s}{\sum_s w_s}$, the mean of vectors in which each counts by its weight.
 #
@@ -460,6 +293,190 @@ probe.gradient(0.4 + probe.uniform(2, 3), probe.normal(2, 3, 5), wrt=(0, 1))
 weights = 0.4 + probe.uniform(2, 3)
 weights[1] = 0.0
 probe.gradient(weights, probe.normal(2, 3, 5), wrt=(1,))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Look
+#
+# Your functions find the sense of a word in its context: each *bank* takes its meaning from the words before it. The two banks end at different vectors.
+
+# %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
+names = ["river", "bank", "money", "money", "bank"]
+meaning = {"river": [3.0, 0.0], "money": [0.0, 3.0], "bank": [1.0, 1.0]}  # water, finance
+words = torch.tensor([meaning[name] for name in names])
+past = torch.ones(5, 5, dtype=torch.bool).tril()
+weights = masked_softmax(words @ words.T, past)
+for name, before, after in zip(names, words, weighted_mean(weights, words), strict=True):
+    print(name, before.tolist(), "->", [round(x, 2) for x in after.tolist()])
+print("without a mask:", stable_softmax(words @ words[1]))
+plt.imshow(weights)
+plt.xticks(range(5), names)
+plt.yticks(range(5), names)
+plt.show()
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 4. The logarithm of a sum of exponentials
+#
+# `logsumexp(scores, dim=-1)` returns $\log \sum_j e^{s_j}$ along the axis `dim`: a smooth maximum, and the number by which a softmax divides.
+#
+# - The axis `dim` disappears, and no other one: scores of shape `(2, 3, 5)` with `dim=1` give a result of shape `(2, 5)`, in the dtype of `scores`.
+# - It is right for every finite score, however large: `[1000, 1000]` gives $1000 + \ln 2$.
+# - A score of `-inf` adds nothing; a row of nothing but `-inf` gives `-inf`, not NaN.
+# - `scores` stays as it was, and gradients flow through.
+# - As above, build it yourself: leave `torch.logsumexp` aside.
+#
+# By hand: `[ln 1, ln 3]` gives $\ln 4$.
+#
+# <details><summary>Hint</summary>
+#
+# The trick of the softmax works here too, but this time what you took away has to come back.
+# For a row of nothing but `-inf`: what is `-inf - (-inf)`?
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "logsumexp", "solution": true} attn_course={"forbidden": ["logsumexp", "aten::*logsumexp*", "import scipy"]}
+def logsumexp(scores, dim=-1):
+    ### BEGIN SOLUTION
+    largest = scores.amax(dim, keepdim=True)
+    largest = largest.masked_fill(largest == -torch.inf, 0.0)
+    return (scores - largest).exp().sum(dim).log() + largest.squeeze(dim)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "logsumexp-values", "grade": true, "points": 1}
+# The example by hand, and a row of three.
+probe = probes(logsumexp=logsumexp)
+probe.equals(torch.tensor([1.0, 3.0]).log(), dim=0)
+probe.equals(torch.tensor([1.0, 2.0, 3.0]), dim=0)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(5))
+probe.equals(probe.normal(7, dtype=torch.float64, std=3.0))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "logsumexp-axis", "grade": true, "points": 1}
+# The axis that is summed disappears, whichever it is.
+probe = probes(logsumexp=logsumexp)
+scores = torch.tensor([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]])
+probe.equals(scores, dim=0)
+probe.equals(scores, dim=1)
+probe.equals(scores[:1], dim=1)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 3), dim=-2)
+probe.equals(probe.normal(2, 3, 5), dim=1)
+probe.equals(probe.normal(5, 3, 2).transpose(0, 2), dim=-3)
+probe.equals(probe.normal(2, 3, 5, 7))
+probe.equals(probe.normal(1, 3, 1), dim=1)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "logsumexp-large_scores", "grade": true, "points": 1}
+# Scores whose exponential does not fit into a float, also with the rows on different levels.
+probe = probes(logsumexp=logsumexp)
+probe.equals(torch.tensor([1000.0, 1000.0]), dim=0)
+probe.equals(torch.tensor([[1000.0, 999.0], [-1000.0, -1001.0]]), dim=1)
+### BEGIN HIDDEN TESTS
+probe.equals(120.0 + probe.normal(3, 5), dim=0)
+probe.equals(probe.normal(4, 3, dtype=torch.float64, std=2000.0), dim=-1)
+levels = torch.tensor([[3000.0], [0.0], [-3000.0]], dtype=torch.float64)
+probe.equals(levels + probe.normal(3, 5, dtype=torch.float64), dim=-1)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "logsumexp-minus_infinity", "grade": true, "points": 1}
+# Minus infinity adds nothing, and a row of it is minus infinity.
+probe = probes(logsumexp=logsumexp)
+probe.equals(torch.tensor([[0.0, -torch.inf], [-torch.inf, -torch.inf]]), dim=1)
+### BEGIN HIDDEN TESTS
+scores = probe.normal(3, 5).masked_fill(~probe.mask(3, 5), -torch.inf)
+scores[1] = -torch.inf
+probe.equals(scores, dim=-1)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "logsumexp-gradient", "grade": true, "points": 1}
+# Gradients flow through, and are right.
+probe = probes(logsumexp=logsumexp)
+probe.gradient(torch.tensor([[1.0, 2.0, 3.0], [0.0, 2.0, -1.0]]), dim=1)
+### BEGIN HIDDEN TESTS
+probe.gradient(probe.normal(3, 5), dim=0)
+probe.gradient(probe.normal(2, 3, 2), dim=1)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. How alike two vectors are
+#
+# `cosine_similarity(a, b)` returns the cosine of the angle between vectors, over the last axis: $\frac{a \cdot b}{\lVert a \rVert\, \lVert b \rVert}$.
+#
+# - `a` and `b` are floating tensors whose last axes agree; the other axes broadcast.
+#   Shapes `(3, 1, 5)` and `(7, 5)` give a result of shape `(3, 7)`.
+# - The result does not depend on how long the vectors are.
+# - A zero vector points nowhere: its cosine with anything is 0, not NaN, and the other vector gets gradient 0 from it.
+# - The inputs stay as they were, and gradients flow to both.
+#
+# By hand: `[3, 4]` and `[4, 3]` have dot product 24 and lengths 5 and 5, so the cosine is 0.96.
+
+
+# %% nbgrader={"grade_id": "cosine_similarity", "solution": true}
+def cosine_similarity(a, b):
+    ### BEGIN SOLUTION
+    dot = (a * b).sum(-1)
+    lengths = a.norm(dim=-1) * b.norm(dim=-1)
+    return dot / lengths.masked_fill(lengths == 0, 1.0)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "cosine_similarity-values", "grade": true, "points": 1}
+# The example by hand, opposite vectors, and short vectors against long ones.
+probe = probes(cosine_similarity=cosine_similarity)
+probe.equals(torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0]))
+probe.equals(torch.tensor([1.0, 2.0]), torch.tensor([-3.0, -6.0]))
+probe.equals(torch.tensor([0.03, 0.04]), torch.tensor([0.4, 0.3]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(7), probe.normal(7))
+probe.equals(
+    probe.normal(5, dtype=torch.float64, mean=2.0), 100.0 * probe.normal(5, dtype=torch.float64)
+)
+probe.equals(0.05 * probe.normal(5), 0.05 * probe.normal(5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "cosine_similarity-shapes", "grade": true, "points": 1}
+# Many vectors at once: row by row, and every row with every other one.
+probe = probes(cosine_similarity=cosine_similarity)
+a = torch.tensor([[3.0, 4.0], [1.0, 0.0]])
+b = torch.tensor([[4.0, 3.0], [1.0, 1.0]])
+probe.equals(a, b)
+probe.equals(a[:, None], b)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(5), probe.normal(3, 5))
+probe.equals(probe.normal(3, 1, 5), probe.normal(7, 5))
+probe.equals(probe.normal(2, 3, 5), probe.normal(2, 3, 5))
+probe.equals(probe.normal(5, 3).t(), probe.normal(5, 3).t())
+probe.equals(0.05 * probe.normal(1, 5), probe.normal(5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "cosine_similarity-zero_vector", "grade": true, "points": 1}
+# A zero vector, on either side.
+probe = probes(cosine_similarity=cosine_similarity)
+probe.equals(torch.tensor([0.0, 0.0]), torch.tensor([4.0, 3.0]))
+### BEGIN HIDDEN TESTS
+vectors = 1.0 + probe.uniform(3, 5)
+vectors[1] = 0.0
+probe.equals(1.0 + probe.uniform(3, 5), vectors)
+probe.equals(vectors, vectors)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "cosine_similarity-gradient", "grade": true, "points": 1}
+# Gradients with respect to both arguments.
+probe = probes(cosine_similarity=cosine_similarity)
+probe.gradient(torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0]), wrt=(0, 1))
+### BEGIN HIDDEN TESTS
+probe.gradient(1.0 + probe.uniform(3, 5), 1.0 + probe.uniform(3, 5), wrt=(0, 1))
+vectors = 1.0 + probe.uniform(3, 5)
+vectors[1] = 0.0
+probe.gradient(vectors, 1.0 + probe.uniform(3, 5), wrt=(1,))
 ### END HIDDEN TESTS
 
 # %% [markdown]

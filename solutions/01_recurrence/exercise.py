@@ -12,18 +12,10 @@ import math
 
 import torch
 
-from attn_course import functional, reference
-from attn_course.probes import Probes
+from attn_course import functional
+from attn_course.probes import load_oracles
 
-probes = Probes(
-    "01_recurrence",
-    rnn_cell=reference.rnn_cell,
-    lstm_cell=reference.lstm_cell,
-    gru_cell=reference.gru_cell,
-    rnn_bptt=reference.rnn_bptt,
-    jacobian_product=reference.jacobian_product,
-    clip_by_global_norm=functional.clip_by_global_norm,
-)
+oracles, probes = load_oracles("01_recurrence")
 
 # %% [markdown]
 # ## 1. The plain cell
@@ -232,7 +224,107 @@ probe.gradient(
 )
 
 # %% [markdown]
-# ## 3. The gated recurrent unit
+# ## 3. How a late state depends on an early one
+#
+# `jacobian_product(hiddens, weight_hh, first, last)` returns $\partial h_\text{last} / \partial h_\text{first}$ of a plain tanh network.
+#
+# - `hiddens` is `(L, H)`, the states $h_0, \dots, h_{L-1}$ of one sequence; `weight_hh` is `(H, H)`.
+# - `first` and `last` are positions in `hiddens` with `0 <= first <= last < L`.
+# - The result is `(H, H)`: entry $(i, j)$ says how entry $i$ of the late state moves when entry $j$ of the early one does. For `first == last` it is the identity.
+#
+# By hand, one unit, states 0, 0.7616, 0.3634, −0.6741 and $w = 0.5$: from state 1 to state 3 it is $0.4340 \cdot 0.2728 = 0.1184$.
+#
+# <details><summary>Hint</summary>
+#
+# Write the factor for one step with its shapes. Which end of the product do you reach by multiplying from the left?
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "jacobian_product", "solution": true}
+def jacobian_product(hiddens, weight_hh, first, last):
+    ### BEGIN SOLUTION
+    product = torch.eye(hiddens.shape[-1], dtype=hiddens.dtype)
+    for t in range(first + 1, last + 1):
+        step = (1 - hiddens[t] ** 2)[:, None] * weight_hh  # diag(slope) @ W
+        product = step @ product
+    return product
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "jacobian_product-by_hand", "grade": true, "points": 1}
+# The example by hand, one unit.
+probe = probes(jacobian_product=jacobian_product)
+states = torch.tensor([[0.0], [0.7616], [0.3634], [-0.6741]])
+probe.equals(states, torch.tensor([[0.5]]), 1, 3)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    0.1 + 0.15 * torch.arange(6.0)[:, None] + 0.05 * probe.uniform(6, 1),
+    0.7 + probe.uniform(1, 1),
+    0,
+    3,
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "jacobian_product-one_step", "grade": true, "points": 2}
+# A single step with several units.
+probe = probes(jacobian_product=jacobian_product)
+states = torch.tensor([[0.1, 0.2], [0.5, 0.0], [0.9, -0.5]])
+weight = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+probe.equals(states, weight, 0, 1)
+probe.equals(states, weight, 1, 2)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(4, 3).tanh(), probe.normal(3, 3), 2, 3)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "jacobian_product-many_steps", "grade": true, "points": 2}
+# Several steps with several units.
+probe = probes(jacobian_product=jacobian_product)
+probe.equals(states, weight, 0, 2)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(7, 3).tanh(), probe.normal(3, 3), 1, 5)
+probe.equals(
+    probe.normal(6, 5, dtype=torch.float64).tanh(), probe.normal(5, 5, dtype=torch.float64), 0, 5
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "jacobian_product-no_step", "grade": true, "points": 1}
+# No step at all.
+probe = probes(jacobian_product=jacobian_product)
+probe.equals(states, weight, 1, 1)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    probe.normal(3, 5, dtype=torch.float64).tanh(), probe.normal(5, 5, dtype=torch.float64), 2, 2
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Look
+#
+# How much of the state of 25 steps ago is left in a gradient? Your cell makes the states, your product measures the path back. Scale `weight_hh` up and down.
+
+# %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
+draw = torch.Generator().manual_seed(0)
+weight_ih = torch.randn(16, 4, generator=draw) / 2
+weight_hh = torch.randn(16, 16, generator=draw) / 6
+zero, states = torch.zeros(16), [torch.zeros(1, 16)]
+for x in torch.randn(25, 1, 4, generator=draw):
+    states.append(rnn_cell(x, states[-1], weight_ih, weight_hh, zero, zero))
+hiddens = torch.cat(states)
+plt.semilogy(
+    [float(jacobian_product(hiddens, weight_hh, 25 - lag, 25).norm()) for lag in range(26)]
+)
+plt.xlabel("lag")
+plt.ylabel("norm of the Jacobian")
+plt.show()
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 4. The gated recurrent unit
 #
 # `gru_cell(input, hidden, weight_ih, weight_hh, bias_ih, bias_hh)` takes one step of a GRU with torch's conventions.
 # The three blocks are stacked in the order reset, update, new.
@@ -339,7 +431,7 @@ probe.gradient(
 )
 
 # %% [markdown]
-# ## 4. Backpropagation through time
+# ## 5. Backpropagation through time
 #
 # `rnn_bptt(inputs, hidden, weight_ih, weight_hh, bias_ih, bias_hh, grad_outputs)` reads a sequence with the plain cell and returns the gradient of a loss with respect to everything that went in.
 #
@@ -483,81 +575,6 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. How a late state depends on an early one
-#
-# `jacobian_product(hiddens, weight_hh, first, last)` returns $\partial h_\text{last} / \partial h_\text{first}$ of a plain tanh network.
-#
-# - `hiddens` is `(L, H)`, the states $h_0, \dots, h_{L-1}$ of one sequence; `weight_hh` is `(H, H)`.
-# - `first` and `last` are positions in `hiddens` with `0 <= first <= last < L`.
-# - The result is `(H, H)`: entry $(i, j)$ says how entry $i$ of the late state moves when entry $j$ of the early one does. For `first == last` it is the identity.
-#
-# By hand, one unit, states 0, 0.7616, 0.3634, −0.6741 and $w = 0.5$: from state 1 to state 3 it is $0.4340 \cdot 0.2728 = 0.1184$.
-#
-# <details><summary>Hint</summary>
-#
-# Write the factor for one step with its shapes. Which end of the product do you reach by multiplying from the left?
-#
-# </details>
-
-
-# %% nbgrader={"grade_id": "jacobian_product", "solution": true}
-def jacobian_product(hiddens, weight_hh, first, last):
-    ### BEGIN SOLUTION
-    product = torch.eye(hiddens.shape[-1], dtype=hiddens.dtype)
-    for t in range(first + 1, last + 1):
-        step = (1 - hiddens[t] ** 2)[:, None] * weight_hh  # diag(slope) @ W
-        product = step @ product
-    return product
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "jacobian_product-by_hand", "grade": true, "points": 1}
-# The example by hand, one unit.
-probe = probes(jacobian_product=jacobian_product)
-states = torch.tensor([[0.0], [0.7616], [0.3634], [-0.6741]])
-probe.equals(states, torch.tensor([[0.5]]), 1, 3)
-### BEGIN HIDDEN TESTS
-probe.equals(
-    0.1 + 0.15 * torch.arange(6.0)[:, None] + 0.05 * probe.uniform(6, 1),
-    0.7 + probe.uniform(1, 1),
-    0,
-    3,
-)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "jacobian_product-one_step", "grade": true, "points": 2}
-# A single step with several units.
-probe = probes(jacobian_product=jacobian_product)
-states = torch.tensor([[0.1, 0.2], [0.5, 0.0], [0.9, -0.5]])
-weight = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-probe.equals(states, weight, 0, 1)
-probe.equals(states, weight, 1, 2)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(4, 3).tanh(), probe.normal(3, 3), 2, 3)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "jacobian_product-many_steps", "grade": true, "points": 2}
-# Several steps with several units.
-probe = probes(jacobian_product=jacobian_product)
-probe.equals(states, weight, 0, 2)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(7, 3).tanh(), probe.normal(3, 3), 1, 5)
-probe.equals(
-    probe.normal(6, 5, dtype=torch.float64).tanh(), probe.normal(5, 5, dtype=torch.float64), 0, 5
-)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "jacobian_product-no_step", "grade": true, "points": 1}
-# No step at all.
-probe = probes(jacobian_product=jacobian_product)
-probe.equals(states, weight, 1, 1)
-### BEGIN HIDDEN TESTS
-probe.equals(
-    probe.normal(3, 5, dtype=torch.float64).tanh(), probe.normal(5, 5, dtype=torch.float64), 2, 2
-)
-### END HIDDEN TESTS
-
-# %% [markdown]
 # ## 6. Clipping by the global norm
 #
 # `clip_by_global_norm(grads, max_norm)` shortens a list of gradients together.
@@ -649,15 +666,7 @@ def fixed_reader(inputs, hidden, cell, weight_ih, weight_hh, bias_ih, bias_hh):
 
 # %% nbgrader={"grade_id": "fixed_reader-one_step", "grade": true, "points": 1}
 # A sequence of one step, against torch's own LSTM.
-def torch_reader(inputs, hidden, cell, *weights):
-    layer = torch.nn.LSTM(inputs.shape[-1], hidden.shape[-1], batch_first=True).to(inputs.dtype)
-    layer.load_state_dict(dict(zip(layer.state_dict(), weights, strict=True)))
-    with torch.no_grad():
-        outputs, (last_hidden, last_cell) = layer(inputs, (hidden[None], cell[None]))
-    return outputs, last_hidden[0], last_cell[0]
-
-
-probe = probes(fixed_reader=fixed_reader, oracle=torch_reader)
+probe = probes(fixed_reader=fixed_reader)
 probe.equals(
     probe.normal(2, 1, 3),
     probe.normal(2, 2),
@@ -670,7 +679,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "fixed_reader-many_steps", "grade": true, "points": 2}
 # Several steps: outputs and final state.
-probe = probes(fixed_reader=fixed_reader, oracle=torch_reader)
+probe = probes(fixed_reader=fixed_reader)
 probe.equals(
     probe.normal(2, 3, 3),
     probe.normal(2, 2),
@@ -743,7 +752,6 @@ probe = probes(check_clipping=check_clipping)
 probe.judges(
     right=[functional.clip_by_global_norm], wrong={"changes nothing": does_nothing}, points=1
 )
-
 
 # %% nbgrader={"grade_id": "check_clipping-mutants", "grade": true, "points": 4}
 # More right answers and more wrong ones; the pair from above stands for them here.

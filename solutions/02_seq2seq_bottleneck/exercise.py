@@ -12,8 +12,9 @@
 import torch
 from torch.nn import functional as F
 
-from attn_course.probes import Probes, properties
-from attn_course.train import decoding, token_loss
+from attn_course.probes import load_oracles, properties
+
+oracles, probes = load_oracles("02_seq2seq_bottleneck")
 
 
 def reader(table, decay):
@@ -126,11 +127,6 @@ remembering = writer(
     1.5 * torch.randn(7, 5, generator=fixed, dtype=torch.float64),
     0.8,
     torch.randn(5, 7, generator=fixed, dtype=torch.float64),
-)
-
-
-probes = Probes(
-    "02_seq2seq_bottleneck",
 )
 
 # %% [markdown]
@@ -250,7 +246,161 @@ probe.equals(step, probe.integers(4, 11, 3, 4), torch.tensor([0, 4, 2]), probe.n
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. Shifted targets
+# ## 2. Greedy decoding
+#
+# `greedy_decode(step, state, bos, eos, max_length, pad=0)` writes, for every row, the most probable token again and again.
+#
+# - `step` and `state` are as in `unroll`; the first token that the decoder reads is `bos`.
+# - From then on it reads what it has just written.
+# - The result is `(B, max_length)`, integers: the tokens written, `eos` included, without `bos`.
+#   Behind the `eos` of a row stands `pad`. A row that never says `eos` is cut off at `max_length`.
+# - Rows end at different steps: one that has ended must not stop the others.
+#
+# By hand, with the table of the chapter (a decoder that looks at its last token only): *a* (0.5), then *b* (0.4), then `<eos>` (0.9).
+
+
+# %% nbgrader={"grade_id": "greedy_decode", "solution": true}
+def greedy_decode(step, state, bos, eos, max_length, pad=0):
+    ### BEGIN SOLUTION
+    rows = state.shape[0]
+    token = torch.full((rows,), bos)
+    ended = torch.zeros(rows, dtype=torch.bool)
+    written = torch.full((rows, max_length), pad)
+    for t in range(max_length):
+        logits, state = step(token, state)
+        token = logits.argmax(dim=-1)
+        written[:, t] = torch.where(ended, written[:, t], token)
+        ended = ended | (token == eos)
+        if bool(ended.all()):
+            break
+    return written
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "greedy_decode-by_hand", "grade": true, "points": 1}
+# The table of the chapter: bos = 1, eos = 2, a = 3, b = 4.
+probe = probes(greedy_decode=greedy_decode)
+probe.equals(markov(TREE), torch.zeros(1, 1), 1, 2, 3)
+### BEGIN HIDDEN TESTS
+# a chain: every token leads to the next one, and the last one to eos
+order = torch.cat([torch.tensor([1]), 3 + probe.permutation(6), torch.tensor([2])])
+chain = torch.zeros(9, 9, dtype=torch.float64)
+chain[order[:-1], order[1:]] = 3.0
+probe.equals(markov(chain), torch.zeros(1, 1), 1, 2, 7)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "greedy_decode-rows_end_apart", "grade": true, "points": 2}
+# Rows that end at different steps: padding behind each end, and the others go on.
+probe = probes(greedy_decode=greedy_decode)
+probe.equals(countdown, torch.tensor([[3.0], [1.0]]), 1, 2, 6)
+### BEGIN HIDDEN TESTS
+lengths = 1 + probe.permutation(6)[:4].double()
+probe.equals(countdown, lengths[:, None], 1, 2, 9)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "greedy_decode-cut_off", "grade": true, "points": 1}
+# A decoder that never stops is cut off at max_length.
+probe = probes(greedy_decode=greedy_decode)
+endless = torch.zeros(6, 6, dtype=torch.float64)
+endless[1, 3] = endless[3, 4] = endless[4, 5] = endless[5, 3] = 4.0
+probe.equals(markov(endless), torch.zeros(1, 1), 1, 2, 4)
+### BEGIN HIDDEN TESTS
+probe.equals(markov(endless), torch.zeros(2, 1), 1, 2, 7)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "greedy_decode-other_ids", "grade": true, "points": 1}
+# Other numbers for the reserved symbols.
+probe = probes(greedy_decode=greedy_decode)
+moved = TREE[[0, 3, 4, 1, 2]][:, [0, 3, 4, 1, 2]]  # bos = 3, eos = 4, a = 1, b = 2
+probe.equals(markov(moved), torch.zeros(1, 1), 3, 4, 6, pad=9)
+### BEGIN HIDDEN TESTS
+probe.equals(markov(moved), torch.zeros(2, 1), 3, 4, 5, pad=7)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. Repair: one step of the beam
+#
+# `broken_beam_step` should choose the best extensions of a beam.
+# Given `scores` `(K,)`, the scores of the live prefixes, and `log_probs` `(K, V)`, those of the next token, it should return three tensors of shape `(beam_size,)`, best first: the scores of the chosen extensions, the prefix that each one extends, and the token it adds.
+#
+# It has two faults. Find them, and write `fixed_beam_step`.
+
+
+# %% nbgrader={"grade_id": "broken_beam_step", "locked": true}
+def broken_beam_step(scores, log_probs, beam_size):
+    vocab = log_probs.shape[1]
+    best, places = log_probs.flatten().topk(beam_size)
+    return best, places % vocab, places // vocab
+
+
+# %% nbgrader={"grade_id": "fixed_beam_step", "solution": true}
+def fixed_beam_step(scores, log_probs, beam_size):
+    ### BEGIN SOLUTION
+    vocab = log_probs.shape[1]
+    best, places = (scores[:, None] + log_probs).flatten().topk(beam_size)
+    return best, places // vocab, places % vocab
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_beam_step-first_step", "grade": true, "points": 1}
+# One prefix whose score is 0: only one of the two faults shows.
+probe = probes(fixed_beam_step=fixed_beam_step)
+due = torch.tensor([0.5, 0.3]).log(), torch.tensor([0, 0]), torch.tensor([1, 2])
+probe.gives(due, torch.zeros(1), torch.tensor([[0.2, 0.5, 0.3]]).log(), 2)
+
+# %% nbgrader={"grade_id": "fixed_beam_step-later_steps", "grade": true, "points": 2}
+# Two prefixes with a history, 0.9 and 0.1: the best extensions are 0.9 times 0.6 and 0.9 times 0.3.
+probe = probes(fixed_beam_step=fixed_beam_step)
+probe.gives(
+    (torch.tensor([0.54, 0.27]).log(), torch.tensor([0, 0]), torch.tensor([2, 1])),
+    torch.tensor([0.9, 0.1]).log(),
+    torch.tensor([[0.1, 0.3, 0.6], [0.9, 0.05, 0.05]]).log(),
+    2,
+)
+
+
+### BEGIN HIDDEN TESTS
+def right_beam_step(scores, log_probs, beam_size):
+    best, places = (scores[:, None] + log_probs).flatten().sort(descending=True)
+    vocab = log_probs.shape[1]
+    return best[:beam_size], places[:beam_size] // vocab, places[:beam_size] % vocab
+
+
+probe = probes(fixed_beam_step=fixed_beam_step, oracle=right_beam_step)
+scores = torch.tensor([-1.0, -2.0, -4.0]) + probe.normal(3, std=0.1)
+probe.equals(scores, probe.normal(3, 7).log_softmax(-1), 3)
+probe.equals(probe.normal(5), probe.normal(5, 11).log_softmax(-1), 4)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Look
+#
+# Your encoder reads a word into one vector, and your decoder writes it back, last letter first. The vector has room for five letters: see what happens to longer words, and change the word.
+
+# %% attn_course={"look": true}
+letters = ".?abcdefghijklmnopqrstuvwxyz"
+
+
+def read(token, state):
+    return torch.cat([token[:, None], state[:, :-1]], dim=1)
+
+
+def write(token, state):
+    rest = torch.cat([state[:, 1:], torch.zeros_like(state[:, :1])], dim=1)
+    return torch.nn.functional.one_hot(state[:, 0], len(letters)).double(), rest
+
+
+for word in ("cat", "bottleneck"):
+    source = torch.tensor([[letters.index(letter) for letter in word]])
+    state = encode(read, source, torch.tensor([len(word)]), torch.zeros(1, 5, dtype=torch.long))
+    written = greedy_decode(write, state, bos=1, eos=0, max_length=12)
+    print(word, "->", "".join(letters[token] for token in written[0]).rstrip("."))
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 4. Shifted targets
 #
 # `shift_targets(target, lengths, bos=1, eos=2, pad=0)` makes what the decoder reads and what it should say.
 #
@@ -343,7 +493,7 @@ probe.equals(ids, lengths, bos=20, eos=21, pad=22)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. The loss that does not see padding
+# ## 5. The loss that does not see padding
 #
 # `sequence_loss(logits, target_out, pad=0)` is the cross-entropy per real token:
 #
@@ -379,7 +529,7 @@ probe.gives(torch.tensor(2.2512645), uneven, torch.tensor([[1, 2]]))
 
 
 ### BEGIN HIDDEN TESTS
-probe = probes(sequence_loss=sequence_loss, oracle=token_loss)
+probe = probes(sequence_loss=sequence_loss)
 probe.equals(probe.normal(3, 5, 7), probe.integers(1, 7, 3, 5))
 probe.equals(probe.normal(2, 3, 5, dtype=torch.float64), probe.integers(1, 5, 2, 3))
 ### END HIDDEN TESTS
@@ -394,7 +544,7 @@ probe.gives(
     torch.tensor([[1, 2], [1, 0]]),
 )
 ### BEGIN HIDDEN TESTS
-probe = probes(sequence_loss=sequence_loss, oracle=token_loss)
+probe = probes(sequence_loss=sequence_loss)
 lengths = torch.tensor([5, 1, 3])
 target = probe.integers(1, 7, 3, 5).masked_fill(torch.arange(5) >= lengths[:, None], 0)
 probe.equals(probe.normal(3, 5, 7, std=2.0), target)
@@ -405,7 +555,7 @@ probe.equals(probe.normal(3, 5, 7, std=2.0), target)
 probe = probes(sequence_loss=sequence_loss)
 probe.gives(torch.tensor(2.4076059), uneven, torch.tensor([[0, 2]]), pad=2)
 ### BEGIN HIDDEN TESTS
-probe = probes(sequence_loss=sequence_loss, oracle=token_loss)
+probe = probes(sequence_loss=sequence_loss)
 lengths = torch.tensor([2, 5, 4])
 target = probe.integers(0, 6, 3, 5).masked_fill(torch.arange(5) >= lengths[:, None], 6)
 target[:, 0] = 0
@@ -417,7 +567,7 @@ probe.equals(probe.normal(3, 5, 7, std=2.0), target, pad=6)
 probe = probes(sequence_loss=sequence_loss)
 probe.gives(torch.tensor(500.0), torch.tensor([[[500.0, 0.0, 200.0]]]), torch.tensor([[1]]))
 ### BEGIN HIDDEN TESTS
-probe = probes(sequence_loss=sequence_loss, oracle=token_loss)
+probe = probes(sequence_loss=sequence_loss)
 probe.equals(probe.normal(1, 1, 7, std=300.0), probe.integers(1, 7, 1, 1))
 ### END HIDDEN TESTS
 
@@ -426,7 +576,7 @@ probe.equals(probe.normal(1, 1, 7, std=300.0), probe.integers(1, 7, 1, 1))
 probe = probes(sequence_loss=sequence_loss)
 probe.gives(torch.tensor(0.0), torch.tensor([[[0.0, 1.0, 2.0]]]), torch.tensor([[0]]))
 ### BEGIN HIDDEN TESTS
-probe = probes(sequence_loss=sequence_loss, oracle=token_loss)
+probe = probes(sequence_loss=sequence_loss)
 probe.equals(probe.normal(2, 3, 5), torch.full((2, 3), 4), pad=4)
 ### END HIDDEN TESTS
 
@@ -435,13 +585,13 @@ probe.equals(probe.normal(2, 3, 5), torch.full((2, 3), 4), pad=4)
 probe = probes(sequence_loss=sequence_loss)
 probe.holds(properties.gradient_reaches(0), uneven, torch.tensor([[1, 2]]))
 ### BEGIN HIDDEN TESTS
-probe = probes(sequence_loss=sequence_loss, oracle=token_loss)
+probe = probes(sequence_loss=sequence_loss)
 probe.gradient(uneven, torch.tensor([[1, 0]]))
 probe.gradient(probe.normal(2, 3, 5), torch.tensor([[1, 4, 2], [3, 0, 0]]))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. The decoder under teacher forcing
+# ## 6. The decoder under teacher forcing
 #
 # `unroll(step, state, target_in)` runs a decoder over a target that is known.
 #
@@ -532,86 +682,7 @@ probe.equals(step, probe.normal(1, 5), torch.tensor([[1, 9, 8, 3, 4, 10, 7]]))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. Greedy decoding
-#
-# `greedy_decode(step, state, bos, eos, max_length, pad=0)` writes, for every row, the most probable token again and again.
-#
-# - `step` and `state` are as in `unroll`; the first token that the decoder reads is `bos`.
-# - From then on it reads what it has just written.
-# - The result is `(B, max_length)`, integers: the tokens written, `eos` included, without `bos`.
-#   Behind the `eos` of a row stands `pad`. A row that never says `eos` is cut off at `max_length`.
-# - Rows end at different steps: one that has ended must not stop the others.
-#
-# By hand, with the table of the chapter (a decoder that looks at its last token only): *a* (0.5), then *b* (0.4), then `<eos>` (0.9).
-
-
-# %% nbgrader={"grade_id": "greedy_decode", "solution": true}
-def greedy_decode(step, state, bos, eos, max_length, pad=0):
-    ### BEGIN SOLUTION
-    rows = state.shape[0]
-    token = torch.full((rows,), bos)
-    ended = torch.zeros(rows, dtype=torch.bool)
-    written = torch.full((rows, max_length), pad)
-    for t in range(max_length):
-        logits, state = step(token, state)
-        token = logits.argmax(dim=-1)
-        written[:, t] = torch.where(ended, written[:, t], token)
-        ended = ended | (token == eos)
-        if bool(ended.all()):
-            break
-    return written
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "greedy_decode-by_hand", "grade": true, "points": 1}
-# The table of the chapter: bos = 1, eos = 2, a = 3, b = 4.
-def right_greedy(step, state, bos, eos, max_length, pad=0):
-    tokens = decoding.greedy_decode(
-        step, state, bos=bos, eos=eos, max_length=max_length, pad=pad
-    ).tokens
-    return F.pad(tokens, (0, max_length - tokens.shape[1]), value=pad)
-
-
-probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
-probe.equals(markov(TREE), torch.zeros(1, 1), 1, 2, 3)
-### BEGIN HIDDEN TESTS
-# a chain: every token leads to the next one, and the last one to eos
-order = torch.cat([torch.tensor([1]), 3 + probe.permutation(6), torch.tensor([2])])
-chain = torch.zeros(9, 9, dtype=torch.float64)
-chain[order[:-1], order[1:]] = 3.0
-probe.equals(markov(chain), torch.zeros(1, 1), 1, 2, 7)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "greedy_decode-rows_end_apart", "grade": true, "points": 2}
-# Rows that end at different steps: padding behind each end, and the others go on.
-probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
-probe.equals(countdown, torch.tensor([[3.0], [1.0]]), 1, 2, 6)
-### BEGIN HIDDEN TESTS
-lengths = 1 + probe.permutation(6)[:4].double()
-probe.equals(countdown, lengths[:, None], 1, 2, 9)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "greedy_decode-cut_off", "grade": true, "points": 1}
-# A decoder that never stops is cut off at max_length.
-probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
-endless = torch.zeros(6, 6, dtype=torch.float64)
-endless[1, 3] = endless[3, 4] = endless[4, 5] = endless[5, 3] = 4.0
-probe.equals(markov(endless), torch.zeros(1, 1), 1, 2, 4)
-### BEGIN HIDDEN TESTS
-probe.equals(markov(endless), torch.zeros(2, 1), 1, 2, 7)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "greedy_decode-other_ids", "grade": true, "points": 1}
-# Other numbers for the reserved symbols.
-probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
-moved = TREE[[0, 3, 4, 1, 2]][:, [0, 3, 4, 1, 2]]  # bos = 3, eos = 4, a = 1, b = 2
-probe.equals(markov(moved), torch.zeros(1, 1), 3, 4, 6, pad=9)
-### BEGIN HIDDEN TESTS
-probe.equals(markov(moved), torch.zeros(2, 1), 3, 4, 5, pad=7)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 6. Beam search
+# ## 7. Beam search
 #
 # `beam_search(step, state, bos, eos, beam_size, max_length, length_penalty=0.0)` searches for the best output of **one** source.
 #
@@ -670,21 +741,7 @@ def beam_search(step, state, bos, eos, beam_size, max_length, length_penalty=0.0
 
 # %% nbgrader={"grade_id": "beam_search-by_hand", "grade": true, "points": 2}
 # The table of the chapter: bos = 1, eos = 2, a = 3, b = 4.
-def right_beam(step, state, bos, eos, beam_size, max_length, length_penalty=0.0):
-    found = decoding.beam_search(
-        step,
-        state,
-        bos=bos,
-        eos=eos,
-        beam_size=beam_size,
-        max_length=max_length,
-        length_penalty=length_penalty,
-        pad=-1,
-    )
-    return found.tokens[0, 0, : int(found.lengths[0, 0])], float(found.scores[0, 0])
-
-
-probe = probes(beam_search=beam_search, oracle=right_beam)
+probe = probes(beam_search=beam_search)
 probe.equals(markov(TREE), torch.zeros(1, 1), 1, 2, 2, 4)
 ### BEGIN HIDDEN TESTS
 shifted = TREE + probe.normal(5, 1, dtype=torch.float64)  # the same probabilities
@@ -693,7 +750,7 @@ probe.equals(markov(shifted), torch.zeros(1, 1), 1, 2, 2, 4)
 
 # %% nbgrader={"grade_id": "beam_search-one_is_greedy", "grade": true, "points": 1}
 # A beam of one takes the best token at every step.
-probe = probes(beam_search=beam_search, oracle=right_beam)
+probe = probes(beam_search=beam_search)
 probe.equals(markov(TREE), torch.zeros(1, 1), 1, 2, 1, 4)
 ### BEGIN HIDDEN TESTS
 for _ in range(3):
@@ -702,7 +759,7 @@ for _ in range(3):
 
 # %% nbgrader={"grade_id": "beam_search-width", "grade": true, "points": 2}
 # Wider beams: all candidates compete in one list.
-probe = probes(beam_search=beam_search, oracle=right_beam)
+probe = probes(beam_search=beam_search)
 probe.equals(markov(FORK), torch.zeros(1, 1), 1, 2, 2, 4)
 probe.equals(markov(LATE), torch.zeros(1, 1), 1, 2, 2, 5)
 probe.equals(markov(STOP), torch.zeros(1, 1), 1, 2, 2, 5)  # over when two have finished
@@ -714,7 +771,7 @@ for width in (2, 3, 5):
 
 # %% nbgrader={"grade_id": "beam_search-states_follow", "grade": true, "points": 2}
 # A decoder with a memory: each prefix goes on with the state of the prefix it came from.
-probe = probes(beam_search=beam_search, oracle=right_beam)
+probe = probes(beam_search=beam_search)
 for width in (2, 3, 5):
     probe.equals(remembering, torch.zeros(1, 5, dtype=torch.float64), 1, 2, width, 6)
 ### BEGIN HIDDEN TESTS
@@ -729,7 +786,7 @@ for width in (2, 3, 4):
 
 # %% nbgrader={"grade_id": "beam_search-length_penalty", "grade": true, "points": 2}
 # With a length penalty the longer output may win.
-probe = probes(beam_search=beam_search, oracle=right_beam)
+probe = probes(beam_search=beam_search)
 probe.equals(markov(SHORT), torch.zeros(1, 1), 1, 2, 3, 6, length_penalty=1.0)
 probe.equals(markov(TREE), torch.zeros(1, 1), 1, 2, 2, 4, length_penalty=1.0)
 probe.equals(markov(FORK), torch.zeros(1, 1), 1, 2, 2, 4, length_penalty=1.0)
@@ -743,7 +800,7 @@ for alpha in (0.6, 2.0):
 
 # %% nbgrader={"grade_id": "beam_search-cut_off", "grade": true, "points": 1}
 # At max_length the live prefixes count as they are.
-probe = probes(beam_search=beam_search, oracle=right_beam)
+probe = probes(beam_search=beam_search)
 probe.equals(markov(ENDLESS), torch.zeros(1, 1), 1, 2, 2, 3)
 probe.equals(markov(FORK), torch.zeros(1, 1), 1, 2, 2, 3)
 probe.equals(markov(SLOW), torch.zeros(1, 1), 1, 2, 2, 2)  # one finished, and a better one alive
@@ -754,64 +811,9 @@ probe.equals(markov(never), torch.zeros(1, 1), 1, 2, 3, 5)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. Repair: one step of the beam
-#
-# `broken_beam_step` should choose the best extensions of a beam.
-# Given `scores` `(K,)`, the scores of the live prefixes, and `log_probs` `(K, V)`, those of the next token, it should return three tensors of shape `(beam_size,)`, best first: the scores of the chosen extensions, the prefix that each one extends, and the token it adds.
-#
-# It has two faults. Find them, and write `fixed_beam_step`.
-
-
-# %% nbgrader={"grade_id": "broken_beam_step", "locked": true}
-def broken_beam_step(scores, log_probs, beam_size):
-    vocab = log_probs.shape[1]
-    best, places = log_probs.flatten().topk(beam_size)
-    return best, places % vocab, places // vocab
-
-
-# %% nbgrader={"grade_id": "fixed_beam_step", "solution": true}
-def fixed_beam_step(scores, log_probs, beam_size):
-    ### BEGIN SOLUTION
-    vocab = log_probs.shape[1]
-    best, places = (scores[:, None] + log_probs).flatten().topk(beam_size)
-    return best, places // vocab, places % vocab
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "fixed_beam_step-first_step", "grade": true, "points": 1}
-# One prefix whose score is 0: only one of the two faults shows.
-probe = probes(fixed_beam_step=fixed_beam_step)
-due = torch.tensor([0.5, 0.3]).log(), torch.tensor([0, 0]), torch.tensor([1, 2])
-probe.gives(due, torch.zeros(1), torch.tensor([[0.2, 0.5, 0.3]]).log(), 2)
-
-# %% nbgrader={"grade_id": "fixed_beam_step-later_steps", "grade": true, "points": 2}
-# Two prefixes with a history, 0.9 and 0.1: the best extensions are 0.9 times 0.6 and 0.9 times 0.3.
-probe = probes(fixed_beam_step=fixed_beam_step)
-probe.gives(
-    (torch.tensor([0.54, 0.27]).log(), torch.tensor([0, 0]), torch.tensor([2, 1])),
-    torch.tensor([0.9, 0.1]).log(),
-    torch.tensor([[0.1, 0.3, 0.6], [0.9, 0.05, 0.05]]).log(),
-    2,
-)
-
-
-### BEGIN HIDDEN TESTS
-def right_beam_step(scores, log_probs, beam_size):
-    best, places = (scores[:, None] + log_probs).flatten().sort(descending=True)
-    vocab = log_probs.shape[1]
-    return best[:beam_size], places[:beam_size] // vocab, places[:beam_size] % vocab
-
-
-probe = probes(fixed_beam_step=fixed_beam_step, oracle=right_beam_step)
-scores = torch.tensor([-1.0, -2.0, -4.0]) + probe.normal(3, std=0.1)
-probe.equals(scores, probe.normal(3, 7).log_softmax(-1), 3)
-probe.equals(probe.normal(5), probe.normal(5, 11).log_softmax(-1), 4)
-### END HIDDEN TESTS
-
-# %% [markdown]
 # ## 8. Write the test
 #
-# `check_loss(candidate)` takes somebody's `sequence_loss(logits, target_out, pad=0)` (contract in exercise 3) and returns `True` if it is right, `False` if it is wrong.
+# `check_loss(candidate)` takes somebody's `sequence_loss(logits, target_out, pad=0)` (contract in exercise 5) and returns `True` if it is right, `False` if it is wrong.
 #
 # Your test is tried on two right answers, which it must accept, and on six wrong ones.
 # Each wrong one that it rejects earns its share.
@@ -845,17 +847,13 @@ def check_loss(candidate):
 
 # %% nbgrader={"grade_id": "check_loss-plain", "grade": true, "points": 1}
 # A right one, and two that are plainly wrong.
-def right_loss(logits, target_out, pad=0):
-    return token_loss(logits, target_out, pad=pad)
-
-
 probe = probes(check_loss=check_loss)
 probe.judges(
-    right=[right_loss],
+    right=[oracles.right_loss],
     wrong={
         "always 1": lambda logits, target_out, pad=0: torch.ones(()),
         "the sign is turned": lambda logits, target_out, pad=0: (
-            -right_loss(logits, target_out, pad)
+            -oracles.right_loss(logits, target_out, pad)
         ),
     },
     points=1,
@@ -865,7 +863,7 @@ probe.judges(
 # Wrong ones that are harder to see. (Hidden: which.)
 probe = probes(check_loss=check_loss)
 probe.judges(
-    right=[right_loss],
+    right=[oracles.right_loss],
     wrong={"always 1": lambda logits, target_out, pad=0: torch.ones(())},
     points=5,
 )
@@ -905,7 +903,7 @@ def underflowing(logits, target_out, pad=0):
 
 
 probe.judges(
-    right=[right_loss, by_counting],
+    right=[oracles.right_loss, by_counting],
     wrong={
         "padding is averaged in": everything,
         "padding is set to 0 but counted": zeroed_but_counted,

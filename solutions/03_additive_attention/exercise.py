@@ -10,13 +10,12 @@
 # Nothing here needs a network or a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
-from functools import partial
 
-import numpy as np
 import torch
 
-from attn_course import reference, train
-from attn_course.probes import Probes, from_numpy, properties
+from attn_course.probes import from_numpy, load_oracles, properties
+
+oracles, probes = load_oracles("03_additive_attention")
 
 
 def tanh_cell(weight_ih, weight_hh):
@@ -33,26 +32,9 @@ def adding_cell(input, hidden):
     return 10 * hidden + input.sum(dim=-1, keepdim=True)
 
 
-def right_score(query, key, weight_query, weight_key, v):
-    return reference.additive_score(
-        query, key, weight_query=weight_query, weight_key=weight_key, v=v
-    )
-
-
-def right_weights(scores, lengths):
-    real = np.arange(scores.shape[-1]) < lengths[:, None, None]
-    return reference.masked_softmax(scores, real)
-
-
 def ones(*shape):
     return torch.ones(shape)
 
-
-probes = Probes(
-    "03_additive_attention",
-    additive_score=from_numpy(right_score),
-    padded_weights=from_numpy(right_weights),
-)
 
 # %% [markdown]
 # ## 1. The score
@@ -263,11 +245,7 @@ def context_vector(weights, value):
 
 # %% nbgrader={"grade_id": "context_vector-by_hand", "grade": true, "points": 1}
 # One row, one query.
-def right_context(weights, value):
-    return reference.expected_attention(weights, value[:, None])
-
-
-probe = probes(context_vector=context_vector, oracle=from_numpy(right_context))
+probe = probes(context_vector=context_vector)
 probe.equals(torch.tensor([[[0.25, 0.75]]]), torch.tensor([[[4.0, 0.0], [0.0, 8.0]]]))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(1, 1, 7).softmax(-1), probe.normal(1, 7, 3))
@@ -275,7 +253,7 @@ probe.equals(probe.normal(1, 1, 7).softmax(-1), probe.normal(1, 7, 3))
 
 # %% nbgrader={"grade_id": "context_vector-batch", "grade": true, "points": 1}
 # Several rows and queries.
-probe = probes(context_vector=context_vector, oracle=from_numpy(right_context))
+probe = probes(context_vector=context_vector)
 probe.equals(probe.normal(2, 3, 5).softmax(-1), probe.normal(2, 5, 7))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 3, 3).softmax(-1), probe.normal(3, 3, 3))
@@ -287,7 +265,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "context_vector-as_they_are", "grade": true, "points": 1}
 # Weights that do not sum to one: all zero, half, negative.
-probe = probes(context_vector=context_vector, oracle=from_numpy(right_context))
+probe = probes(context_vector=context_vector)
 probe.equals(
     torch.tensor([[[0.0, 0.0], [0.25, 0.25], [1.0, -1.0]]]),
     torch.tensor([[[4.0, 0.0], [0.0, 8.0]]]),
@@ -300,8 +278,29 @@ probe.equals(weights, probe.normal(2, 5, 4))
 
 # %% nbgrader={"grade_id": "context_vector-gradient", "grade": true, "points": 1}
 # Gradients reach the weights and the values.
-probe = probes(context_vector=context_vector, oracle=from_numpy(right_context))
+probe = probes(context_vector=context_vector)
 probe.gradient(probe.normal(2, 3, 5).softmax(-1), probe.normal(2, 5, 4), wrt=(0, 1))
+
+# %% [markdown]
+# ## Look
+#
+# The alignment of a model that reverses its input, drawn with your functions. The source has six places and four real words.
+
+# %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
+places = 3 * torch.eye(6)
+query, key = places[:4].flip(0)[None], places[None]
+same, v = torch.eye(6), -6 * torch.ones(6)  # with this v, equal vectors get the largest score
+weights = padded_weights(additive_score(query, key, same, same, v), torch.tensor([4]))
+print(context_vector(weights, torch.arange(1.0, 7.0)[None, :, None])[0, :, 0])  # about 4 3 2 1
+plt.imshow(weights[0])
+plt.xlabel("source")
+plt.ylabel("target")
+plt.show()
+
+# %% [markdown]
+# # More
 
 # %% [markdown]
 # ## 4. One step of the decoder
@@ -359,7 +358,7 @@ def product_score(query, key):
 
 def mlp_score(weight_query, weight_key, v):
     def score(query, key):
-        return from_numpy(right_score)(query, key, weight_query, weight_key, v)
+        return from_numpy(oracles.right_score)(query, key, weight_query, weight_key, v)
 
     return score
 
@@ -521,11 +520,7 @@ def alignment_error_rate(weights, alignment):
 
 # %% nbgrader={"grade_id": "alignment_error_rate-values", "grade": true, "points": 1}
 # Every target position has a source position.
-def right_rate(weights, alignment):
-    return train.alignment_error_rate(weights, alignment) if bool((alignment >= 0).any()) else 0.0
-
-
-probe = probes(alignment_error_rate=alignment_error_rate, oracle=right_rate)
+probe = probes(alignment_error_rate=alignment_error_rate)
 three = torch.tensor([[[0.1, 0.8, 0.1], [0.1, 0.3, 0.6], [0.2, 0.5, 0.3]]])
 probe.equals(three, torch.tensor([[1, 0, 1]]))
 ### BEGIN HIDDEN TESTS
@@ -538,7 +533,7 @@ probe.equals(square, torch.where(probe.uniform(2, 5) < 0.6, square.argmax(-1), 0
 
 # %% nbgrader={"grade_id": "alignment_error_rate-no_source", "grade": true, "points": 2}
 # Positions that come from nowhere do not count.
-probe = probes(alignment_error_rate=alignment_error_rate, oracle=right_rate)
+probe = probes(alignment_error_rate=alignment_error_rate)
 probe.equals(
     torch.tensor([[[0.1, 0.8, 0.1], [0.1, 0.3, 0.6], [0.9, 0.0, 0.1]]]), torch.tensor([[1, 0, -1]])
 )
@@ -556,7 +551,7 @@ probe.equals(torch.eye(3).repeat(2, 1, 1), torch.tensor([[1, -1, -1], [0, 1, 2]]
 
 # %% nbgrader={"grade_id": "alignment_error_rate-ties", "grade": true, "points": 1}
 # Of equal weights the first counts.
-probe = probes(alignment_error_rate=alignment_error_rate, oracle=right_rate)
+probe = probes(alignment_error_rate=alignment_error_rate)
 probe.equals(
     torch.tensor([[[0.4, 0.4, 0.2], [0.1, 0.45, 0.45], [0.2, 0.6, 0.2]]]),
     torch.tensor([[0, 1, 0]]),
@@ -565,7 +560,7 @@ probe.equals(torch.tensor([[[0.4, 0.4, 0.2], [0.1, 0.45, 0.45]]]), torch.tensor(
 
 # %% nbgrader={"grade_id": "alignment_error_rate-none_known", "grade": true, "points": 1}
 # Nothing is known, so nothing is wrong.
-probe = probes(alignment_error_rate=alignment_error_rate, oracle=right_rate)
+probe = probes(alignment_error_rate=alignment_error_rate)
 probe.equals(three, torch.full((1, 3), -1))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(2, 3, 5).softmax(-1), torch.full((2, 3), -1))
@@ -601,13 +596,7 @@ def fixed_attend(query, key, value, lengths, weight_query, weight_key, v):
 
 # %% nbgrader={"grade_id": "fixed_attend-scores", "grade": true, "points": 1}
 # No padding: only one of the two faults shows.
-def right_attend(query, key, value, lengths, weight_query, weight_key, v):
-    score = partial(reference.additive_score, weight_query=weight_query, weight_key=weight_key, v=v)
-    real = np.arange(key.shape[1]) < lengths[:, None, None]
-    return reference.attention(query[:, None], key, value, score=score, attn_mask=real)[0][:, 0]
-
-
-probe = probes(fixed_attend=fixed_attend, oracle=from_numpy(right_attend))
+probe = probes(fixed_attend=fixed_attend)
 weights = probe.normal(7, 2), probe.normal(7, 5), probe.normal(7, std=2.0)
 probe.equals(
     probe.normal(3, 2), probe.normal(3, 4, 5), probe.normal(3, 4, 6), torch.full((3,), 4), *weights
@@ -615,7 +604,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "fixed_attend-padding", "grade": true, "points": 2}
 # With padding. The filling of the keys and values may be anything.
-probe = probes(fixed_attend=fixed_attend, oracle=from_numpy(right_attend))
+probe = probes(fixed_attend=fixed_attend)
 flat = torch.zeros(1, 1), torch.zeros(1, 1), torch.ones(1)  # every score is 0
 probe.equals(
     ones(1, 1), ones(1, 3, 1), torch.tensor([[[2.0], [4.0], [90.0]]]), torch.tensor([2]), *flat
@@ -675,7 +664,7 @@ def check_score(candidate):
 # %% nbgrader={"grade_id": "check_score-plain", "grade": true, "points": 1}
 # A right one, and three that are plainly wrong.
 def by_hand(query, key, weight_query, weight_key, v):
-    return from_numpy(right_score)(query, key, weight_query, weight_key, v)
+    return from_numpy(oracles.right_score)(query, key, weight_query, weight_key, v)
 
 
 probe = probes(check_score=check_score)

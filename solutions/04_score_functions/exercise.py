@@ -14,8 +14,10 @@ import math
 
 import torch
 
-from attn_course import functional, reference
-from attn_course.probes import Probes, from_numpy
+from attn_course import reference
+from attn_course.probes import from_numpy, load_oracles
+
+oracles, probes = load_oracles("04_score_functions")
 
 # the vectors of the chapter: one query, two keys
 QUERY = torch.tensor([[1.0, 2.0]])
@@ -41,17 +43,6 @@ def looking(weight, shift):
     look.weight, look.shift = weight, shift
     return look
 
-
-probes = Probes(
-    "04_score_functions",
-    dot_score=reference.dot_score,
-    scaled_dot_score=reference.scaled_dot_score,
-    general_score=reference.general_score,
-    additive_score=reference.additive_score,
-    concat_score=reference.concat_score,
-    location_score=reference.location_score,
-    cosine_score=reference.cosine_score,
-)
 
 # %% [markdown]
 # ## 1. The dot product
@@ -91,46 +82,7 @@ probe.equals(probe.normal(3, 2, 2, 5), probe.normal(3, 2, 3, 5))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. The scaled dot product
-#
-# `scaled_dot_score(query, key, scale=None)` gives $s_{ij} = \text{scale} \cdot q_i \cdot k_j$, where `scale` is $1/\sqrt{E}$ unless one is given.
-#
-# - Shapes as before; $E$ is the size of a query, whatever the number of keys.
-# - A `scale` that is given takes the place of $1/\sqrt{E}$.
-#
-# By hand: $E = 2$, so the scores of exercise 1 become $1/\sqrt 2 = 0.707$ and $4/\sqrt 2 = 2.828$; with `scale=0.5` they are $0.5$ and $2$.
-
-
-# %% nbgrader={"grade_id": "scaled_dot_score", "solution": true}
-def scaled_dot_score(query, key, scale=None):
-    ### BEGIN SOLUTION
-    if scale is None:
-        scale = 1 / math.sqrt(query.shape[-1])
-    return scale * (query @ key.transpose(-2, -1))
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "scaled_dot_score-values", "grade": true, "points": 1}
-# The usual scale.
-probe = probes(scaled_dot_score=scaled_dot_score)
-probe.equals(QUERY, KEYS)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 5), probe.normal(7, 5))
-probe.equals(probe.normal(2, 3, 11), probe.normal(2, 5, 11))
-probe.gradient(probe.normal(2, 3), probe.normal(4, 3), wrt=(0, 1))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "scaled_dot_score-other_scale", "grade": true, "points": 1}
-# A scale that is given, 0 among them.
-probe = probes(scaled_dot_score=scaled_dot_score)
-probe.equals(QUERY, KEYS, scale=0.5)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 5), probe.normal(7, 5), scale=0.3)
-probe.equals(probe.normal(3, 5), probe.normal(7, 5), scale=0.0)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 3. Luong's *general*
+# ## 2. Luong's *general*
 #
 # `general_score(query, key, weight)` gives $s_{ij} = q_i^\top W k_j$.
 #
@@ -171,7 +123,7 @@ probe.equals(probe.normal(3, 2, 2, 3), probe.normal(3, 2, 5, 7), weight=probe.no
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. The additive score
+# ## 3. The additive score
 #
 # `additive_score(query, key, weight_query, weight_key, v)` gives $s_{ij} = v^\top \tanh(W q_i + U k_j)$.
 #
@@ -235,116 +187,7 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. Luong's *concat*
-#
-# `concat_score(query, key, weight, v)` gives $s_{ij} = v^\top \tanh(W [q_i; k_j])$, where $[q; k]$ is the query followed by the key.
-#
-# - `weight` is `(A, E_q + E_k)`, `v` is `(A,)`.
-# - For 32 queries and 32 keys of size 1024 the concatenated pairs alone would fill 8 MiB. A last test allows 3 MiB in all: look at what a matrix does to the two halves of a concatenation. (Write it out here, without calling your `additive_score`.)
-#
-# By hand, the $W$ of two blocks $[I \;\; \operatorname{diag}(1, -1)]$ gives the numbers of exercise 4.
-
-
-# %% nbgrader={"grade_id": "concat_score", "solution": true}
-def concat_score(query, key, weight, v):
-    ### BEGIN SOLUTION
-    of_query, of_key = weight.split([query.shape[-1], key.shape[-1]], dim=1)
-    hidden = (query @ of_query.T).unsqueeze(-2) + (key @ of_key.T).unsqueeze(-3)
-    return torch.tanh(hidden) @ v
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "concat_score-values", "grade": true, "points": 2}
-# The numbers of exercise 4, then vectors of two sizes.
-probe = probes(concat_score=concat_score)
-probe.equals(
-    QUERY,
-    KEYS,
-    weight=torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]]),
-    v=torch.tensor([1.0, 2.0]),
-)
-probe.equals(
-    QUERY,
-    torch.tensor([[0.5, 1.0, -1.0], [2.0, 0.0, 0.3]]),
-    weight=torch.tensor([[0.1, 0.2, -0.3, 0.4, 0.5], [0.5, -0.4, 0.3, 0.2, 0.1]]),
-    v=torch.tensor([1.0, 2.0]),
-)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(2, 5), probe.normal(7, 3), weight=probe.normal(11, 8), v=probe.normal(11))
-probe.gradient(
-    probe.normal(2, 3),
-    probe.normal(3, 2),
-    weight=probe.normal(2, 5),
-    v=probe.normal(2),
-    wrt=(0, 1, "weight", "v"),
-)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "concat_score-batch", "grade": true, "points": 1}
-# Several sets at once, each by itself.
-probe = probes(concat_score=concat_score)
-probe.equals(
-    torch.stack([QUERY, -QUERY]),
-    torch.stack([KEYS, KEYS.flip(0)]),
-    weight=torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]]),
-    v=torch.tensor([1.0, 2.0]),
-)
-### BEGIN HIDDEN TESTS
-probe.equals(
-    probe.normal(3, 2, 2, 5), probe.normal(3, 2, 7, 3), weight=probe.normal(5, 8), v=probe.normal(5)
-)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "concat_score-memory", "grade": true, "points": 1}
-# 32 queries, 32 keys, 8 hidden units: 32 KiB for the hidden layer, 8 MiB for all pairs.
-probe = probes(concat_score=concat_score)
-probe.memory(
-    probe.normal(32, 1024),
-    probe.normal(32, 1024),
-    weight=probe.normal(8, 2048),
-    v=probe.normal(8),
-    below=3 * 2**20,
-)
-
-# %% [markdown]
-# ## 6. Luong's *location*
-#
-# `location_score(query, key, weight)` gives $s_{ij} = (W q_i)_j$: a score for every place, whatever stands there.
-#
-# - `weight` is `(S_max, E_q)`; with $S \le S_{\max}$ keys the first $S$ rows are used.
-# - Of `key`, `(..., S, E_k)`, only the number of rows counts.
-#
-# By hand, with $W = \begin{pmatrix} 1 & 1 \\ 3 & -1 \\ 9 & 9 \end{pmatrix}$ and two keys: $1 + 2 = 3$ and $3 - 2 = 1$.
-
-
-# %% nbgrader={"grade_id": "location_score", "solution": true}
-def location_score(query, key, weight):
-    ### BEGIN SOLUTION
-    return query @ weight[: key.shape[-2]].T
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "location_score-values", "grade": true, "points": 1}
-# As many keys as rows.
-probe = probes(location_score=location_score)
-probe.equals(QUERY, KEYS, weight=torch.tensor([[1.0, 1.0], [3.0, -1.0]]))
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 5), probe.normal(7, 5), weight=probe.normal(7, 5))
-probe.gradient(probe.normal(2, 3), probe.normal(4, 3), weight=probe.normal(4, 3), wrt=(0, "weight"))
-probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 3), weight=probe.normal(7, 5))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "location_score-short_source", "grade": true, "points": 1}
-# Fewer keys than rows.
-probe = probes(location_score=location_score)
-probe.equals(QUERY, KEYS, weight=torch.tensor([[1.0, 1.0], [3.0, -1.0], [9.0, 9.0]]))
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 5), probe.normal(4, 5), weight=probe.normal(11, 5))
-probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 3), weight=probe.normal(9, 5))
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 7. The cosine with a sharpness
+# ## 4. The cosine with a sharpness
 #
 # `cosine_score(query, key, sharpness=1.0)` gives $s_{ij} = \beta \, \frac{q_i \cdot k_j}{\lVert q_i \rVert \lVert k_j \rVert}$.
 #
@@ -394,65 +237,7 @@ probe.equals(some, probe.normal(7, 5))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 8. The window of local-m
-#
-# `local_m_weights(scores, lengths, half_width)` gives weights from scores: target step $t$ attends to the places $s$ with $|s - t| \le D$, and to nothing else.
-#
-# - `scores` is `(B, L, S)`; row $t = 0, 1, \dots$ of its second axis is target step $t$. `lengths` is `(B,)`: row $b$ has `lengths[b]` real places, what follows is padding. `half_width` is $D$, a whole number.
-# - The softmax is over the places that are left, so that a row sums to one.
-# - A step whose window holds no real place gets zeros, not NaN.
-# - It is right for every finite score, however large.
-#
-# By hand: equal scores, $D = 1$, a sentence of 4 words. Step 0 has the places 0 and 1, so $0.5$ each; step 2 has 1, 2 and 3, so $1/3$ each; step 6 would have 5 to 7 and gets zeros.
-
-
-# %% nbgrader={"grade_id": "local_m_weights", "solution": true}
-def local_m_weights(scores, lengths, half_width):
-    ### BEGIN SOLUTION
-    steps, places = torch.arange(scores.shape[1]), torch.arange(scores.shape[2])
-    window = (places - steps[:, None]).abs() <= half_width  # (L, S)
-    mask = window & (places < lengths[:, None, None])  # (B, L, S)
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    return weights.masked_fill(~mask, 0.0)
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "local_m_weights-values", "grade": true, "points": 2}
-# As many steps as places, no padding.
-def right_local_m(scores, lengths, half_width):
-    steps = torch.arange(scores.shape[1]).numpy()
-    mask = reference.local_m_mask(steps, lengths.numpy(), half_width, scores.shape[2])
-    weights = reference.masked_softmax(scores.numpy(), mask)
-    return torch.from_numpy(weights).to(scores.dtype)
-
-
-uneven = torch.tensor([[1.0, 0.0, 2.0, 0.0, 3.0]]).expand(1, 5, 5)
-probe = probes(local_m_weights=local_m_weights, oracle=right_local_m)
-probe.equals(uneven, torch.tensor([5]), 1)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 7, 7), torch.full((3,), 7), 2)
-probe.equals(probe.normal(2, 9, 9), torch.full((2,), 9), 3)
-probe.equals(200.0 + probe.integers(0, 3, 2, 5, 5).float(), torch.full((2,), 5), 1)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "local_m_weights-padding", "grade": true, "points": 1}
-# Sentences of several lengths; every window still holds a real place.
-probe = probes(local_m_weights=local_m_weights, oracle=right_local_m)
-probe.equals(uneven[:, :3].expand(2, 3, 5), torch.tensor([3, 2]), 1)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 5, 7), torch.tensor([5, 7, 4]), 2)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "local_m_weights-beyond_the_end", "grade": true, "points": 1}
-# More target steps than source words.
-probe = probes(local_m_weights=local_m_weights, oracle=right_local_m)
-probe.equals(torch.zeros(1, 7, 5), torch.tensor([4]), 1)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(2, 9, 5), torch.tensor([5, 3]), 2)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 9. The weights of local-p
+# ## 5. The weights of local-p
 #
 # `local_p_weights(scores, position, lengths, half_width)` gives weights around a centre $p$ that need not be a whole number:
 #
@@ -480,12 +265,7 @@ def local_p_weights(scores, position, lengths, half_width):
 
 # %% nbgrader={"grade_id": "local_p_weights-values", "grade": true, "points": 2}
 # A centre on a word, no padding.
-def right_local_p(scores, position, lengths, half_width):
-    real = torch.arange(scores.shape[2]) < lengths[:, None, None]
-    return functional.local_p_weights(scores, position, half_width, real)
-
-
-probe = probes(local_p_weights=local_p_weights, oracle=right_local_p)
+probe = probes(local_p_weights=local_p_weights)
 uneven_p = torch.tensor([[[1.0, 0.0, 2.0, 0.0, 1.0, 0.5, 2.0, 1.0, 0.0]]])
 probe.equals(uneven_p, torch.tensor([[4.0]]), torch.tensor([9]), 3.0)
 ### BEGIN HIDDEN TESTS
@@ -495,7 +275,7 @@ probe.equals(probe.normal(2, 5, 9), centres, torch.tensor([9, 9]), 3.0)
 
 # %% nbgrader={"grade_id": "local_p_weights-between_words", "grade": true, "points": 1}
 # A centre between two words.
-probe = probes(local_p_weights=local_p_weights, oracle=right_local_p)
+probe = probes(local_p_weights=local_p_weights)
 probe.equals(torch.zeros(1, 1, 6), torch.tensor([[2.5]]), torch.tensor([6]), 2.0)
 probe.equals(uneven_p, torch.tensor([[3.3]]), torch.tensor([9]), 3.0)
 ### BEGIN HIDDEN TESTS
@@ -506,7 +286,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "local_p_weights-padding", "grade": true, "points": 1}
 # Windows that reach into the padding.
-probe = probes(local_p_weights=local_p_weights, oracle=right_local_p)
+probe = probes(local_p_weights=local_p_weights)
 probe.equals(uneven_p, torch.tensor([[2.4]]), torch.tensor([4]), 3.0)
 ### BEGIN HIDDEN TESTS
 probe.equals(
@@ -516,7 +296,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "local_p_weights-gradient", "grade": true, "points": 1}
 # How the loss moves the scores and the centre.
-probe = probes(local_p_weights=local_p_weights, oracle=right_local_p)
+probe = probes(local_p_weights=local_p_weights)
 probe.gradient(uneven_p, torch.tensor([[3.3]]), torch.tensor([9]), 3.0, wrt=(0, 1))
 ### BEGIN HIDDEN TESTS
 probe.gradient(
@@ -526,6 +306,232 @@ probe.gradient(
     2.7,
     wrt=(0, 1),
 )
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Look
+#
+# One query, eight keys, four of your scores: the query is key 2, and key 5 is the same vector three times as long. Which score is not misled by length?
+
+# %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
+draw = torch.Generator().manual_seed(0)
+key = torch.randn(8, 4, generator=draw)
+query = key[2:3].clone()
+key[5] = 3 * key[2]
+eye, v = torch.eye(4), torch.ones(4)
+found = {
+    "dot": dot_score(query, key),
+    "general": general_score(query, key, eye / 2),
+    "additive": additive_score(query, key, eye, eye, v),
+    "cosine": cosine_score(query, key, 5.0),
+}
+plt.imshow(torch.cat(list(found.values())).softmax(-1))
+plt.yticks(range(4), list(found))
+plt.xlabel("key")
+plt.show()
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 6. The scaled dot product
+#
+# `scaled_dot_score(query, key, scale=None)` gives $s_{ij} = \text{scale} \cdot q_i \cdot k_j$, where `scale` is $1/\sqrt{E}$ unless one is given.
+#
+# - Shapes as before; $E$ is the size of a query, whatever the number of keys.
+# - A `scale` that is given takes the place of $1/\sqrt{E}$.
+#
+# By hand: $E = 2$, so the scores of exercise 1 become $1/\sqrt 2 = 0.707$ and $4/\sqrt 2 = 2.828$; with `scale=0.5` they are $0.5$ and $2$.
+
+
+# %% nbgrader={"grade_id": "scaled_dot_score", "solution": true}
+def scaled_dot_score(query, key, scale=None):
+    ### BEGIN SOLUTION
+    if scale is None:
+        scale = 1 / math.sqrt(query.shape[-1])
+    return scale * (query @ key.transpose(-2, -1))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "scaled_dot_score-values", "grade": true, "points": 1}
+# The usual scale.
+probe = probes(scaled_dot_score=scaled_dot_score)
+probe.equals(QUERY, KEYS)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(7, 5))
+probe.equals(probe.normal(2, 3, 11), probe.normal(2, 5, 11))
+probe.gradient(probe.normal(2, 3), probe.normal(4, 3), wrt=(0, 1))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "scaled_dot_score-other_scale", "grade": true, "points": 1}
+# A scale that is given, 0 among them.
+probe = probes(scaled_dot_score=scaled_dot_score)
+probe.equals(QUERY, KEYS, scale=0.5)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(7, 5), scale=0.3)
+probe.equals(probe.normal(3, 5), probe.normal(7, 5), scale=0.0)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. Luong's *concat*
+#
+# `concat_score(query, key, weight, v)` gives $s_{ij} = v^\top \tanh(W [q_i; k_j])$, where $[q; k]$ is the query followed by the key.
+#
+# - `weight` is `(A, E_q + E_k)`, `v` is `(A,)`.
+# - For 64 queries and 64 keys of size 1024 the concatenated pairs alone would fill 32 MiB. A last test allows 3 MiB in all: look at what a matrix does to the two halves of a concatenation. (Write it out here, without calling your `additive_score`.)
+#
+# By hand, the $W$ of two blocks $[I \;\; \operatorname{diag}(1, -1)]$ gives the numbers of exercise 3.
+
+
+# %% nbgrader={"grade_id": "concat_score", "solution": true}
+def concat_score(query, key, weight, v):
+    ### BEGIN SOLUTION
+    of_query, of_key = weight.split([query.shape[-1], key.shape[-1]], dim=1)
+    hidden = (query @ of_query.T).unsqueeze(-2) + (key @ of_key.T).unsqueeze(-3)
+    return torch.tanh(hidden) @ v
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "concat_score-values", "grade": true, "points": 2}
+# The numbers of exercise 3, then vectors of two sizes.
+probe = probes(concat_score=concat_score)
+probe.equals(
+    QUERY,
+    KEYS,
+    weight=torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]]),
+    v=torch.tensor([1.0, 2.0]),
+)
+probe.equals(
+    QUERY,
+    torch.tensor([[0.5, 1.0, -1.0], [2.0, 0.0, 0.3]]),
+    weight=torch.tensor([[0.1, 0.2, -0.3, 0.4, 0.5], [0.5, -0.4, 0.3, 0.2, 0.1]]),
+    v=torch.tensor([1.0, 2.0]),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 5), probe.normal(7, 3), weight=probe.normal(11, 8), v=probe.normal(11))
+probe.gradient(
+    probe.normal(2, 3),
+    probe.normal(3, 2),
+    weight=probe.normal(2, 5),
+    v=probe.normal(2),
+    wrt=(0, 1, "weight", "v"),
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "concat_score-batch", "grade": true, "points": 1}
+# Several sets at once, each by itself.
+probe = probes(concat_score=concat_score)
+probe.equals(
+    torch.stack([QUERY, -QUERY]),
+    torch.stack([KEYS, KEYS.flip(0)]),
+    weight=torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]]),
+    v=torch.tensor([1.0, 2.0]),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    probe.normal(3, 2, 2, 5), probe.normal(3, 2, 7, 3), weight=probe.normal(5, 8), v=probe.normal(5)
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "concat_score-memory", "grade": true, "points": 1}
+# 64 queries, 64 keys, 8 hidden units: 128 KiB for the hidden layer, 32 MiB for all pairs.
+probe = probes(concat_score=concat_score)
+probe.memory(
+    probe.normal(64, 1024),
+    probe.normal(64, 1024),
+    weight=probe.normal(8, 2048),
+    v=probe.normal(8),
+    below=3 * 2**20,
+)
+
+# %% [markdown]
+# ## 8. Luong's *location*
+#
+# `location_score(query, key, weight)` gives $s_{ij} = (W q_i)_j$: a score for every place, whatever stands there.
+#
+# - `weight` is `(S_max, E_q)`; with $S \le S_{\max}$ keys the first $S$ rows are used.
+# - Of `key`, `(..., S, E_k)`, only the number of rows counts.
+#
+# By hand, with $W = \begin{pmatrix} 1 & 1 \\ 3 & -1 \\ 9 & 9 \end{pmatrix}$ and two keys: $1 + 2 = 3$ and $3 - 2 = 1$.
+
+
+# %% nbgrader={"grade_id": "location_score", "solution": true}
+def location_score(query, key, weight):
+    ### BEGIN SOLUTION
+    return query @ weight[: key.shape[-2]].T
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "location_score-values", "grade": true, "points": 1}
+# As many keys as rows.
+probe = probes(location_score=location_score)
+probe.equals(QUERY, KEYS, weight=torch.tensor([[1.0, 1.0], [3.0, -1.0]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(7, 5), weight=probe.normal(7, 5))
+probe.gradient(probe.normal(2, 3), probe.normal(4, 3), weight=probe.normal(4, 3), wrt=(0, "weight"))
+probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 3), weight=probe.normal(7, 5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "location_score-short_source", "grade": true, "points": 1}
+# Fewer keys than rows.
+probe = probes(location_score=location_score)
+probe.equals(QUERY, KEYS, weight=torch.tensor([[1.0, 1.0], [3.0, -1.0], [9.0, 9.0]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(4, 5), weight=probe.normal(11, 5))
+probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 3), weight=probe.normal(9, 5))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 9. The window of local-m
+#
+# `local_m_weights(scores, lengths, half_width)` gives weights from scores: target step $t$ attends to the places $s$ with $|s - t| \le D$, and to nothing else.
+#
+# - `scores` is `(B, L, S)`; row $t = 0, 1, \dots$ of its second axis is target step $t$. `lengths` is `(B,)`: row $b$ has `lengths[b]` real places, what follows is padding. `half_width` is $D$, a whole number.
+# - The softmax is over the places that are left, so that a row sums to one.
+# - A step whose window holds no real place gets zeros, not NaN.
+# - It is right for every finite score, however large.
+#
+# By hand: equal scores, $D = 1$, a sentence of 4 words. Step 0 has the places 0 and 1, so $0.5$ each; step 2 has 1, 2 and 3, so $1/3$ each; step 6 would have 5 to 7 and gets zeros.
+
+
+# %% nbgrader={"grade_id": "local_m_weights", "solution": true}
+def local_m_weights(scores, lengths, half_width):
+    ### BEGIN SOLUTION
+    steps, places = torch.arange(scores.shape[1]), torch.arange(scores.shape[2])
+    window = (places - steps[:, None]).abs() <= half_width  # (L, S)
+    mask = window & (places < lengths[:, None, None])  # (B, L, S)
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    return weights.masked_fill(~mask, 0.0)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "local_m_weights-values", "grade": true, "points": 2}
+# As many steps as places, no padding.
+uneven = torch.tensor([[1.0, 0.0, 2.0, 0.0, 3.0]]).expand(1, 5, 5)
+probe = probes(local_m_weights=local_m_weights)
+probe.equals(uneven, torch.tensor([5]), 1)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 7, 7), torch.full((3,), 7), 2)
+probe.equals(probe.normal(2, 9, 9), torch.full((2,), 9), 3)
+probe.equals(200.0 + probe.integers(0, 3, 2, 5, 5).float(), torch.full((2,), 5), 1)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "local_m_weights-padding", "grade": true, "points": 1}
+# Sentences of several lengths; every window still holds a real place.
+probe = probes(local_m_weights=local_m_weights)
+probe.equals(uneven[:, :3].expand(2, 3, 5), torch.tensor([3, 2]), 1)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5, 7), torch.tensor([5, 7, 4]), 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "local_m_weights-beyond_the_end", "grade": true, "points": 1}
+# More target steps than source words.
+probe = probes(local_m_weights=local_m_weights)
+probe.equals(torch.zeros(1, 7, 5), torch.tensor([4]), 1)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 9, 5), torch.tensor([5, 3]), 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -630,13 +636,7 @@ def fixed_attention(query, key, value, mask):
 
 # %% nbgrader={"grade_id": "fixed_attention-everything_counts", "grade": true, "points": 1}
 # Nothing is masked: only one of the two faults shows.
-def right_attention(query, key, value, mask):
-    arrays = [part.numpy() for part in (query, key, value)]
-    output, _ = reference.attention(*arrays, attn_mask=mask[:, None].numpy())
-    return torch.from_numpy(output).to(query.dtype)
-
-
-probe = probes(fixed_attention=fixed_attention, oracle=right_attention)
+probe = probes(fixed_attention=fixed_attention)
 three = torch.cat([KEYS, torch.tensor([[1.0, 1.0]])])[None]
 all_of_them = torch.ones(1, 3, dtype=torch.bool)
 probe.equals(QUERY[None], three, three, all_of_them)
@@ -651,7 +651,7 @@ probe.equals(
 
 # %% nbgrader={"grade_id": "fixed_attention-padding", "grade": true, "points": 2}
 # The last places of some rows are padding.
-probe = probes(fixed_attention=fixed_attention, oracle=right_attention)
+probe = probes(fixed_attention=fixed_attention)
 probe.equals(QUERY[None], three, three, torch.tensor([[True, True, False]]))
 ### BEGIN HIDDEN TESTS
 mask = torch.arange(7) < torch.tensor([[4], [6]])
@@ -661,7 +661,7 @@ probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 5), probe.normal(2, 7, 4)
 # %% [markdown]
 # ## 12. Write the test
 #
-# `check_general(candidate)` takes somebody's `general_score(query, key, weight)` (contract in exercise 3) and returns `True` if it is right, `False` if it is wrong.
+# `check_general(candidate)` takes somebody's `general_score(query, key, weight)` (contract in exercise 2) and returns `True` if it is right, `False` if it is wrong.
 #
 # Your test is tried on two right answers, which it must accept, and on wrong ones.
 # Each wrong one that it rejects earns its share.

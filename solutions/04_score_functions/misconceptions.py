@@ -69,7 +69,7 @@ def dot_mean(query, key):
 
 @wrong_dot_score("the cosine")
 def dot_cosine(query, key):
-    """You divide by the lengths of the vectors, which is the cosine of exercise 7. In a dot product
+    """You divide by the lengths of the vectors, which is the cosine of exercise 4. In a dot product
     long vectors get large scores.
     """
     unit = torch.nn.functional.normalize

@@ -12,8 +12,10 @@
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
 
-from attn_course import functional, reference
-from attn_course.probes import Probes, properties, student
+from attn_course import analysis
+from attn_course.probes import load_oracles, properties, student
+
+oracles, probes = load_oracles("05_soft_hard_implicit")
 
 
 def network(x, weight_1, bias_1, weight_2, bias_2):
@@ -33,74 +35,6 @@ def draw_twice(function, seed, weights, draws):
     first, second = function(weights, draws // 2), function(weights, draws // 2)
     return torch.stack([first, second], -1).flatten()
 
-
-def as_often_as_due(function, seed, weights, draws):
-    """Each place is drawn as often as its weight says, within 5 standard errors."""
-    places = function(seed, weights, draws)
-    if type(places) is not torch.Tensor or places.shape != (draws,) or places.dtype != torch.int64:
-        return f"expected {draws} places as an int64 tensor of shape ({draws},)"
-    if bool(((places < 0) | (places >= len(weights))).any()):
-        return f"a place outside 0 to {len(weights) - 1} was drawn"
-    share = torch.bincount(places, minlength=len(weights)).double() / draws
-    w = weights.double()
-    off = (share - w).abs() > 5 * (w * (1 - w) / draws).sqrt()
-    if bool(off.any()):
-        s = int(off.nonzero()[0])
-        return f"place {s} has the weight {float(w[s]):.3f} and {float(share[s]):.3f} of the draws"
-    return None
-
-
-def no_memory(function, seed, weights, draws):
-    """A draw tells nothing about another: pairs come as often as the product says."""
-    places = function(seed, weights, draws)
-    if type(places) is not torch.Tensor or places.shape != (draws,) or places.dtype != torch.int64:
-        return f"expected {draws} places as an int64 tensor of shape ({draws},)"
-    w = weights.double()
-    due = float((w * w).sum())
-    pairs = {
-        "two draws in a row": (places[0::2], places[1::2]),
-        "a draw and the one half of all draws later": (places[: draws // 2], places[draws // 2 :]),
-    }
-    for which, (one, other) in pairs.items():
-        same = float((one == other).double().mean())
-        if abs(same - due) > 5 * (due * (1 - due) / (draws // 2)) ** 0.5:
-            return f"{which} are equal in {same:.3f} of all cases, expected {due:.3f}"
-    return None
-
-
-def right_gradient(weights, place, reward, baseline=0.0):
-    one_hot = torch.nn.functional.one_hot(place, weights.shape[-1]).to(weights.dtype)
-    return functional.score_function_gradient(weights, one_hot, reward, baseline)
-
-
-def mean_is_right(function, seed, scores, rewards, baseline):
-    """The mean of 20,000 estimates is the gradient of the expected reward, within 5 errors."""
-    drawn = torch.Generator().manual_seed(seed)
-    weights = scores.double().softmax(-1)
-    place = torch.multinomial(weights, 20_000, replacement=True, generator=drawn)
-    each = function(weights.expand(20_000, -1), place, rewards[place], baseline)
-    if type(each) is not torch.Tensor or each.shape != (20_000, len(scores)):
-        return f"expected a tensor of shape (20000, {len(scores)})"
-    exact = weights * (rewards - weights @ rewards)
-    error = each.std(0) / 20_000**0.5
-    off = (each.mean(0) - exact).abs() > 5 * error + 1e-9
-    if bool(off.any()):
-        s = int(off.nonzero()[0])
-        mean = float(each.mean(0)[s])
-        return f"the mean for place {s} is {mean:.3f}, the exact gradient {float(exact[s]):.3f}"
-    return None
-
-
-FAIR = properties.Property("places come as often as their weights say", as_often_as_due)
-FRESH = properties.Property("a draw does not depend on another", no_memory)
-UNBIASED = properties.Property("the estimate is right on average", mean_is_right)
-
-
-probes = Probes(
-    "05_soft_hard_implicit",
-    weight_entropy=reference.weight_entropy,
-    grad_cam=reference.grad_cam,
-)
 
 # %% [markdown]
 # ## 1. Entropy of weights
@@ -158,7 +92,7 @@ probe.equals(scores.softmax(-1))
 
 # %% nbgrader={"grade_id": "weight_entropy-gradient", "grade": true, "points": 2}
 # Gradients, at a weight of exactly 0 too.
-probe = probes(weight_entropy=weight_entropy, oracle=functional.weight_entropy)
+probe = probes(weight_entropy=weight_entropy, oracle=oracles.entropy_with_gradient)
 probe.gradient(torch.tensor([0.5, 0.3, 0.2]))
 probe.gradient(torch.tensor([0.5, 0.5, 0.0]))
 ### BEGIN HIDDEN TESTS
@@ -168,69 +102,7 @@ probe.gradient(probe.normal(3, 5).softmax(0), dim=0)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. Draw places
-#
-# `draw_places(weights, draws)` draws `draws` places from the probabilities `weights`, one after the other and independently: hard attention.
-#
-# - `weights` is `(S,)`, not negative, with sum 1; a place of weight 0 is never drawn.
-# - The result is an `int64` tensor of shape `(draws,)` with numbers from 0 to `S - 1`.
-# - The randomness comes from torch's global generator. Do not seed it: two calls give different draws.
-#
-# By hand: with weights `[0, 1, 0]` every draw is 1. With `[0.5, 0.5]` two draws in a row are equal half of the time.
-#
-# <details><summary>Hint</summary>
-#
-# `torch.multinomial` does it; read what its third argument means.
-# Or draw even numbers from 0 to 1 and look between which two sums of weights they fall.
-#
-# </details>
-
-
-# %% nbgrader={"grade_id": "draw_places", "solution": true}
-def draw_places(weights, draws):
-    ### BEGIN SOLUTION
-    return torch.multinomial(weights, draws, replacement=True)
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "draw_places-certain", "grade": true, "points": 1}
-# Weights that leave no choice.
-probe = probes(
-    draw_places=draw_places,
-    oracle=lambda weights, draws: torch.full((draws,), int(weights.argmax())),
-)
-probe.equals(1, torch.tensor([0.0, 1.0, 0.0]), 5, via=draw_seeded)
-### BEGIN HIDDEN TESTS
-for size in (2, 5, 7):
-    certain = torch.zeros(size)
-    certain[int(probe.integers(0, size))] = 1.0
-    probe.equals(int(probe.integers(0, 10_000)), certain, 3 * size, via=draw_seeded)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "draw_places-frequencies", "grade": true, "points": 2}
-# 20,000 draws: shares within 5 standard errors of the weights (false alarm: 1 in 100,000 for a right answer).
-probe = probes(draw_places=draw_places)
-probe.holds(FAIR, 1, torch.tensor([0.6, 0.3, 0.1]), 20_000, via=draw_seeded)
-### BEGIN HIDDEN TESTS
-for size in (4, 7):
-    # no place is so rare that 5 standard errors of a handful of draws would be too few
-    weights = 0.8 * (2 * probe.normal(size, dtype=torch.float64)).softmax(-1) + 0.2 / size
-    weights = torch.cat([weights, torch.zeros(1, dtype=torch.float64)])
-    probe.holds(FAIR, int(probe.integers(0, 10_000)), weights, 20_000, via=draw_seeded)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "draw_places-independence", "grade": true, "points": 1}
-# Two draws, of one call or of two: equal as often as chance says (false alarm: 1 in 200,000).
-probe = probes(draw_places=draw_places)
-probe.holds(FRESH, 2, torch.tensor([0.5, 0.5]), 20_000, via=draw_seeded)
-probe.holds(FRESH, 3, torch.tensor([0.6, 0.3, 0.1]), 20_000, via=draw_twice)
-### BEGIN HIDDEN TESTS
-weights = torch.tensor([0.4, 0.3, 0.2, 0.1])
-probe.holds(FRESH, int(probe.integers(0, 10_000)), weights, 20_000, via=draw_seeded)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 3. The score-function estimator
+# ## 2. The score-function estimator
 #
 # `score_function_gradient(weights, place, reward, baseline=0.0)` returns the REINFORCE estimate of the gradient of the expected reward *by the scores* behind the softmax, one estimate per row.
 #
@@ -259,12 +131,12 @@ def score_function_gradient(weights, place, reward, baseline=0.0):
 
 # %% nbgrader={"grade_id": "score_function_gradient-by_hand", "grade": true, "points": 1}
 # The example, without a baseline: 10 times [-0.5, 0.7, -0.2].
-probe = probes(score_function_gradient=score_function_gradient, oracle=right_gradient)
+probe = probes(score_function_gradient=score_function_gradient)
 probe.equals(torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([1]), torch.tensor([10.0]))
 
 # %% nbgrader={"grade_id": "score_function_gradient-rows", "grade": true, "points": 1}
 # Every row by itself: its own place, its own reward.
-probe = probes(score_function_gradient=score_function_gradient, oracle=right_gradient)
+probe = probes(score_function_gradient=score_function_gradient)
 probe.equals(
     torch.tensor([[0.5, 0.5], [0.9, 0.1]]), torch.tensor([0, 1]), torch.tensor([2.0, -4.0])
 )
@@ -276,7 +148,7 @@ for rows, size in ((5, 3), (3, 7)):
 
 # %% nbgrader={"grade_id": "score_function_gradient-baseline", "grade": true, "points": 2}
 # With a baseline: a number, or one per row.
-probe = probes(score_function_gradient=score_function_gradient, oracle=right_gradient)
+probe = probes(score_function_gradient=score_function_gradient)
 probe.equals(torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([1]), torch.tensor([10.0]), 4.0)
 ### BEGIN HIDDEN TESTS
 weights = probe.normal(5, 3, dtype=torch.float64).softmax(-1)
@@ -289,7 +161,7 @@ probe.equals(weights, place, reward, baseline=5 + probe.normal(5, dtype=torch.fl
 # The mean of 20,000 draws against the exact gradient, 5 standard errors (false alarm: 1 in 100,000 for a right answer).
 probe = probes(score_function_gradient=score_function_gradient)
 probe.holds(
-    UNBIASED, 1, torch.tensor([1.0, 0.0, -1.0]), torch.tensor([4.0, 9.0, 1.0]).double(), 0.0
+    oracles.UNBIASED, 1, torch.tensor([1.0, 0.0, -1.0]), torch.tensor([4.0, 9.0, 1.0]).double(), 0.0
 )
 ### BEGIN HIDDEN TESTS
 for baseline in (0.0, 8.0):
@@ -297,11 +169,11 @@ for baseline in (0.0, 8.0):
         0.5 * probe.normal(5, dtype=torch.float64),
         10 + 3 * probe.normal(5, dtype=torch.float64),
     )
-    probe.holds(UNBIASED, int(probe.integers(0, 10_000)), scores, rewards, baseline)
+    probe.holds(oracles.UNBIASED, int(probe.integers(0, 10_000)), scores, rewards, baseline)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. A baseline that does not peek
+# ## 3. A baseline that does not peek
 #
 # `leave_one_out(reward)` returns for every draw of a batch the mean reward of the *other* draws: a baseline that does not depend on the draw that it is subtracted for.
 #
@@ -369,190 +241,7 @@ probe.raises(ValueError, probe.normal(3, 1))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. Saliency: gradient times input
-#
-# `gradient_times_input(x, label, *parameters)` says how much each pixel of each picture contributes, to first order, to the score of the class `label`: $x_i\, \partial f_{\text{label}} / \partial x_i$.
-#
-# - `network(x, *parameters)` is given above: `x` is `(B, D)`, its result `(B, C)`, the class scores before the softmax.
-# - `label` is `(B,)`: the class that is asked for in each row.
-# - The result is `(B, D)` with its sign, and carries no gradient of its own.
-# - `x` may come in with or without `requires_grad`: it leaves as it came, and gets no `.grad`. So do the parameters.
-#
-# By hand: for a network that were $f(x) = 2 x_1 - 3 x_2$, the picture `[1, 1]` gives `[2, -3]`.
-#
-# <details><summary>Hint</summary>
-#
-# Work on a copy that asks for a gradient.
-# The rows do not know of each other, so one backward pass from the *sum* of the chosen scores is enough.
-#
-# </details>
-
-
-# %% nbgrader={"grade_id": "gradient_times_input", "solution": true}
-def gradient_times_input(x, label, *parameters):
-    ### BEGIN SOLUTION
-    pixels = x.detach().clone().requires_grad_()
-    with torch.enable_grad():
-        chosen = network(pixels, *parameters).gather(1, label[:, None])
-    (grad,) = torch.autograd.grad(chosen.sum(), pixels)
-    return x.detach() * grad
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "gradient_times_input-by_hand", "grade": true, "points": 1}
-# Nearly the example: tanh is nearly linear for small numbers.
-def right_saliency(x, label, *parameters):
-    chosen = lambda z: network(z, *parameters).gather(1, label[:, None])[:, 0]  # noqa: E731
-    return functional.gradient_times_input(chosen, x)
-
-
-probe = probes(gradient_times_input=gradient_times_input, oracle=right_saliency)
-small = [
-    0.01 * torch.tensor([[2.0, -3.0]]),
-    torch.zeros(1),
-    torch.tensor([[100.0]]),
-    torch.zeros(1),
-]
-probe.equals(torch.tensor([[1.0, 1.0]]), torch.tensor([0]), *small)
-
-# %% nbgrader={"grade_id": "gradient_times_input-classes", "grade": true, "points": 2}
-# Several pictures, each with a class of its own.
-probe = probes(gradient_times_input=gradient_times_input, oracle=right_saliency)
-probe.equals(
-    torch.tensor([[1.0, 0.0], [2.0, -1.0]]),
-    torch.tensor([1, 0]),
-    torch.eye(2),
-    torch.zeros(2),
-    torch.tensor([[1.0, 2.0], [3.0, -1.0]]),
-    torch.zeros(2),
-)
-### BEGIN HIDDEN TESTS
-for rows, size, hidden, classes in ((5, 7, 3, 4), (2, 3, 5, 7)):
-    parameters = [
-        probe.normal(hidden, size),
-        probe.normal(hidden),
-        probe.normal(classes, hidden),
-        probe.normal(classes),
-    ]
-    probe.equals(probe.normal(rows, size), probe.integers(0, classes, rows), *parameters)
-### END HIDDEN TESTS
-
-
-# %% nbgrader={"grade_id": "gradient_times_input-clean", "grade": true, "points": 1}
-# Inputs that ask for gradients and inputs that do not: the result is plain numbers, and nothing is left behind.
-def leaves_no_trace(function, x, label, *parameters):
-    """Asks with and without `requires_grad`, and looks at what is left on the tensors given."""
-    found = []
-    for asked in (x.clone().requires_grad_(), x.clone()):
-        result, switched, left = student.traces(function, asked, label, *parameters)
-        found += [result.detach(), not switched, not left, not result.requires_grad]
-    return found
-
-
-probe = probes(gradient_times_input=gradient_times_input, oracle=right_saliency)
-parameters = [torch.tensor([[1.0, -1.0]]), torch.zeros(1), torch.tensor([[2.0]]), torch.zeros(1)]
-probe.equals(torch.tensor([[0.5, 0.25]]), torch.tensor([0]), *parameters, via=leaves_no_trace)
-### BEGIN HIDDEN TESTS
-parameters = [probe.normal(3, 7), probe.normal(3), probe.normal(4, 3), probe.normal(4)]
-probe.equals(probe.normal(5, 7), probe.integers(0, 4, 5), *parameters, via=leaves_no_trace)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 6. Integrated gradients
-#
-# `integrated_gradients(x, start, label, steps, *parameters)` returns each pixel's share in the change of the class score from `start` to `x`:
-#
-# $$a_i = (x_i - x'_i)\, \frac1m \sum_{k=1}^{m} \frac{\partial f\big(x' + \tfrac{k - 1/2}{m}\,(x - x')\big)}{\partial x_i}$$
-#
-# with $x'$ = `start` and $m$ = `steps`: gradients at the *middle* of each interval.
-#
-# - `x` and `start` are `(B, D)`, `label` is `(B,)`, `network` and `parameters` are as in exercise 5.
-# - The result is `(B, D)`. With many steps its row sums are $f(x) - f(x')$: completeness.
-#
-# By hand: with one step the gradient is taken half-way between `start` and `x`.
-#
-# <details><summary>Hint</summary>
-#
-# Two differences of `x` and `start`: one says where on the path the gradient is taken, the other what it is multiplied by.
-#
-# </details>
-
-
-# %% nbgrader={"grade_id": "integrated_gradients", "solution": true}
-def integrated_gradients(x, start, label, steps, *parameters):
-    ### BEGIN SOLUTION
-    total = torch.zeros_like(x)
-    for k in range(steps):
-        point = (start + (k + 0.5) / steps * (x - start)).detach().requires_grad_()
-        with torch.enable_grad():
-            chosen = network(point, *parameters).gather(1, label[:, None])
-        total += torch.autograd.grad(chosen.sum(), point)[0]
-    return (x - start) * total / steps
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "integrated_gradients-one_step", "grade": true, "points": 1}
-# One step, from zero: the gradient half-way.
-def right_integral(x, start, label, steps, *parameters):
-    chosen = lambda z: network(z, *parameters).gather(1, label[:, None])[:, 0]  # noqa: E731
-    return functional.integrated_gradients(chosen, x, start, steps=steps)
-
-
-probe = probes(integrated_gradients=integrated_gradients, oracle=right_integral)
-unit = [torch.tensor([[1.0, -0.5]]), torch.zeros(1), torch.tensor([[1.0]]), torch.zeros(1)]
-probe.equals(torch.tensor([[2.0, 1.0]]), torch.zeros(1, 2), torch.tensor([0]), 1, *unit)
-
-# %% nbgrader={"grade_id": "integrated_gradients-path", "grade": true, "points": 2}
-# Several steps, several pictures, from zero.
-probe = probes(integrated_gradients=integrated_gradients, oracle=right_integral)
-probe.equals(torch.tensor([[2.0, 1.0]]), torch.zeros(1, 2), torch.tensor([0]), 4, *unit)
-### BEGIN HIDDEN TESTS
-for steps in (3, 8):
-    parameters = [probe.normal(3, 5), probe.normal(3), probe.normal(4, 3), probe.normal(4)]
-    x = probe.normal(2, 5)
-    probe.equals(x, torch.zeros_like(x), probe.integers(0, 4, 2), steps, *parameters)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "integrated_gradients-start", "grade": true, "points": 2}
-# A path that starts elsewhere.
-probe = probes(integrated_gradients=integrated_gradients, oracle=right_integral)
-probe.equals(torch.tensor([[2.0, 1.0]]), torch.tensor([[0.5, -1.0]]), torch.tensor([0]), 2, *unit)
-### BEGIN HIDDEN TESTS
-for steps in (1, 5):
-    parameters = [probe.normal(3, 5), probe.normal(3), probe.normal(4, 3), probe.normal(4)]
-    probe.equals(
-        probe.normal(2, 5), probe.normal(2, 5), probe.integers(0, 4, 2), steps, *parameters
-    )
-### END HIDDEN TESTS
-
-
-# %% nbgrader={"grade_id": "integrated_gradients-complete", "grade": true, "points": 1}
-# The shares add up to what there is to explain.
-def adds_up(function, x, start, label, steps, *parameters):
-    shares = function(x, start, label, steps, *parameters)
-    if type(shares) is not torch.Tensor or shares.shape != x.shape:
-        return f"expected a tensor of shape {tuple(x.shape)}"
-    change = network(x, *parameters) - network(start, *parameters)
-    gap = shares.sum(-1) - change.gather(1, label[:, None])[:, 0]
-    if float(gap.abs().max()) > 0.05:
-        return f"the shares add up to {float(gap[0]):+.4f} more than the change of the score"
-    return None
-
-
-COMPLETE = properties.Property("the shares add up to the change of the score", adds_up)
-probe = probes(integrated_gradients=integrated_gradients)
-probe.holds(
-    COMPLETE, torch.tensor([[2.0, 1.0]]), torch.tensor([[0.5, -1.0]]), torch.tensor([0]), 200, *unit
-)
-### BEGIN HIDDEN TESTS
-parameters = [probe.normal(3, 5, std=0.5), probe.normal(3), probe.normal(4, 3), probe.normal(4)]
-probe.holds(
-    COMPLETE, probe.normal(2, 5), 1 + probe.normal(2, 5), probe.integers(0, 4, 2), 400, *parameters
-)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 7. Grad-CAM
+# ## 4. Grad-CAM
 #
 # `grad_cam(activations, gradients)` returns where in its feature maps a convolutional network finds evidence for a class:
 #
@@ -609,6 +298,260 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ## Look
+#
+# How much a baseline calms the estimator: the variance of 10,000 estimates, without a baseline and with yours.
+
+# %% attn_course={"look": true}
+weights = torch.tensor([0.5, 0.3, 0.2]).repeat(10000, 1)
+place = torch.multinomial(weights, 1, generator=torch.Generator().manual_seed(0))[:, 0]
+reward = torch.tensor([10.0, 11.0, 12.0])[place]
+print("entropy of the weights:", float(weight_entropy(weights[0])))
+for name, baseline in {"no baseline": 0.0, "the others' mean": leave_one_out(reward)}.items():
+    estimates = score_function_gradient(weights, place, reward, baseline)
+    print(
+        f"{name}: mean {estimates.mean(0).tolist()}, variance {float(estimates.var(0).sum()):.2f}"
+    )
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 5. Draw places
+#
+# `draw_places(weights, draws)` draws `draws` places from the probabilities `weights`, one after the other and independently: hard attention.
+#
+# - `weights` is `(S,)`, not negative, with sum 1; a place of weight 0 is never drawn.
+# - The result is an `int64` tensor of shape `(draws,)` with numbers from 0 to `S - 1`.
+# - The randomness comes from torch's global generator. Do not seed it: two calls give different draws.
+#
+# By hand: with weights `[0, 1, 0]` every draw is 1. With `[0.5, 0.5]` two draws in a row are equal half of the time.
+#
+# <details><summary>Hint</summary>
+#
+# `torch.multinomial` does it; read what its third argument means.
+# Or draw even numbers from 0 to 1 and look between which two sums of weights they fall.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "draw_places", "solution": true}
+def draw_places(weights, draws):
+    ### BEGIN SOLUTION
+    return torch.multinomial(weights, draws, replacement=True)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "draw_places-certain", "grade": true, "points": 1}
+# Weights that leave no choice.
+probe = probes(
+    draw_places=draw_places,
+    oracle=lambda weights, draws: torch.full((draws,), int(weights.argmax())),
+)
+probe.equals(1, torch.tensor([0.0, 1.0, 0.0]), 5, via=draw_seeded)
+### BEGIN HIDDEN TESTS
+for size in (2, 5, 7):
+    certain = torch.zeros(size)
+    certain[int(probe.integers(0, size))] = 1.0
+    probe.equals(int(probe.integers(0, 10_000)), certain, 3 * size, via=draw_seeded)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "draw_places-frequencies", "grade": true, "points": 2}
+# 20,000 draws: shares within 5 standard errors of the weights (false alarm: 1 in 100,000 for a right answer).
+probe = probes(draw_places=draw_places)
+probe.holds(oracles.FAIR, 1, torch.tensor([0.6, 0.3, 0.1]), 20_000, via=draw_seeded)
+### BEGIN HIDDEN TESTS
+for size in (4, 7):
+    # no place is so rare that 5 standard errors of a handful of draws would be too few
+    weights = 0.8 * (2 * probe.normal(size, dtype=torch.float64)).softmax(-1) + 0.2 / size
+    weights = torch.cat([weights, torch.zeros(1, dtype=torch.float64)])
+    probe.holds(oracles.FAIR, int(probe.integers(0, 10_000)), weights, 20_000, via=draw_seeded)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "draw_places-independence", "grade": true, "points": 1}
+# Two draws, of one call or of two: equal as often as chance says (false alarm: 1 in 200,000).
+probe = probes(draw_places=draw_places)
+probe.holds(oracles.FRESH, 2, torch.tensor([0.5, 0.5]), 20_000, via=draw_seeded)
+probe.holds(oracles.FRESH, 3, torch.tensor([0.6, 0.3, 0.1]), 20_000, via=draw_twice)
+### BEGIN HIDDEN TESTS
+weights = torch.tensor([0.4, 0.3, 0.2, 0.1])
+probe.holds(oracles.FRESH, int(probe.integers(0, 10_000)), weights, 20_000, via=draw_seeded)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. Saliency: gradient times input
+#
+# `gradient_times_input(x, label, *parameters)` says how much each pixel of each picture contributes, to first order, to the score of the class `label`: $x_i\, \partial f_{\text{label}} / \partial x_i$.
+#
+# - `network(x, *parameters)` is given above: `x` is `(B, D)`, its result `(B, C)`, the class scores before the softmax.
+# - `label` is `(B,)`: the class that is asked for in each row.
+# - The result is `(B, D)` with its sign, and carries no gradient of its own.
+# - `x` may come in with or without `requires_grad`: it leaves as it came, and gets no `.grad`. So do the parameters.
+#
+# By hand: for a network that were $f(x) = 2 x_1 - 3 x_2$, the picture `[1, 1]` gives `[2, -3]`.
+#
+# <details><summary>Hint</summary>
+#
+# Work on a copy that asks for a gradient.
+# The rows do not know of each other, so one backward pass from the *sum* of the chosen scores is enough.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "gradient_times_input", "solution": true}
+def gradient_times_input(x, label, *parameters):
+    ### BEGIN SOLUTION
+    pixels = x.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        chosen = network(pixels, *parameters).gather(1, label[:, None])
+    (grad,) = torch.autograd.grad(chosen.sum(), pixels)
+    return x.detach() * grad
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "gradient_times_input-by_hand", "grade": true, "points": 1}
+# Nearly the example: tanh is nearly linear for small numbers.
+probe = probes(gradient_times_input=gradient_times_input)
+small = [
+    0.01 * torch.tensor([[2.0, -3.0]]),
+    torch.zeros(1),
+    torch.tensor([[100.0]]),
+    torch.zeros(1),
+]
+probe.equals(torch.tensor([[1.0, 1.0]]), torch.tensor([0]), *small)
+
+# %% nbgrader={"grade_id": "gradient_times_input-classes", "grade": true, "points": 2}
+# Several pictures, each with a class of its own.
+probe = probes(gradient_times_input=gradient_times_input)
+probe.equals(
+    torch.tensor([[1.0, 0.0], [2.0, -1.0]]),
+    torch.tensor([1, 0]),
+    torch.eye(2),
+    torch.zeros(2),
+    torch.tensor([[1.0, 2.0], [3.0, -1.0]]),
+    torch.zeros(2),
+)
+### BEGIN HIDDEN TESTS
+for rows, size, hidden, classes in ((5, 7, 3, 4), (2, 3, 5, 7)):
+    parameters = [
+        probe.normal(hidden, size),
+        probe.normal(hidden),
+        probe.normal(classes, hidden),
+        probe.normal(classes),
+    ]
+    probe.equals(probe.normal(rows, size), probe.integers(0, classes, rows), *parameters)
+### END HIDDEN TESTS
+
+
+# %% nbgrader={"grade_id": "gradient_times_input-clean", "grade": true, "points": 1}
+# Inputs that ask for gradients and inputs that do not: the result is plain numbers, and nothing is left behind.
+def leaves_no_trace(function, x, label, *parameters):
+    """Asks with and without `requires_grad`, and looks at what is left on the tensors given."""
+    found = []
+    for asked in (x.clone().requires_grad_(), x.clone()):
+        result, switched, left = student.traces(function, asked, label, *parameters)
+        found += [result.detach(), not switched, not left, not result.requires_grad]
+    return found
+
+
+probe = probes(gradient_times_input=gradient_times_input)
+parameters = [torch.tensor([[1.0, -1.0]]), torch.zeros(1), torch.tensor([[2.0]]), torch.zeros(1)]
+probe.equals(torch.tensor([[0.5, 0.25]]), torch.tensor([0]), *parameters, via=leaves_no_trace)
+### BEGIN HIDDEN TESTS
+parameters = [probe.normal(3, 7), probe.normal(3), probe.normal(4, 3), probe.normal(4)]
+probe.equals(probe.normal(5, 7), probe.integers(0, 4, 5), *parameters, via=leaves_no_trace)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. Integrated gradients
+#
+# `integrated_gradients(x, start, label, steps, *parameters)` returns each pixel's share in the change of the class score from `start` to `x`:
+#
+# $$a_i = (x_i - x'_i)\, \frac1m \sum_{k=1}^{m} \frac{\partial f\big(x' + \tfrac{k - 1/2}{m}\,(x - x')\big)}{\partial x_i}$$
+#
+# with $x'$ = `start` and $m$ = `steps`: gradients at the *middle* of each interval.
+#
+# - `x` and `start` are `(B, D)`, `label` is `(B,)`, `network` and `parameters` are as in exercise 6.
+# - The result is `(B, D)`. With many steps its row sums are $f(x) - f(x')$: completeness.
+#
+# By hand: with one step the gradient is taken half-way between `start` and `x`.
+#
+# <details><summary>Hint</summary>
+#
+# Two differences of `x` and `start`: one says where on the path the gradient is taken, the other what it is multiplied by.
+#
+# </details>
+
+
+# %% nbgrader={"grade_id": "integrated_gradients", "solution": true}
+def integrated_gradients(x, start, label, steps, *parameters):
+    ### BEGIN SOLUTION
+    total = torch.zeros_like(x)
+    for k in range(steps):
+        point = (start + (k + 0.5) / steps * (x - start)).detach().requires_grad_()
+        with torch.enable_grad():
+            chosen = network(point, *parameters).gather(1, label[:, None])
+        total += torch.autograd.grad(chosen.sum(), point)[0]
+    return (x - start) * total / steps
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "integrated_gradients-one_step", "grade": true, "points": 1}
+# One step, from zero: the gradient half-way.
+probe = probes(integrated_gradients=integrated_gradients)
+unit = [torch.tensor([[1.0, -0.5]]), torch.zeros(1), torch.tensor([[1.0]]), torch.zeros(1)]
+probe.equals(torch.tensor([[2.0, 1.0]]), torch.zeros(1, 2), torch.tensor([0]), 1, *unit)
+
+# %% nbgrader={"grade_id": "integrated_gradients-path", "grade": true, "points": 2}
+# Several steps, several pictures, from zero.
+probe = probes(integrated_gradients=integrated_gradients)
+probe.equals(torch.tensor([[2.0, 1.0]]), torch.zeros(1, 2), torch.tensor([0]), 4, *unit)
+### BEGIN HIDDEN TESTS
+for steps in (3, 8):
+    parameters = [probe.normal(3, 5), probe.normal(3), probe.normal(4, 3), probe.normal(4)]
+    x = probe.normal(2, 5)
+    probe.equals(x, torch.zeros_like(x), probe.integers(0, 4, 2), steps, *parameters)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "integrated_gradients-start", "grade": true, "points": 2}
+# A path that starts elsewhere.
+probe = probes(integrated_gradients=integrated_gradients)
+probe.equals(torch.tensor([[2.0, 1.0]]), torch.tensor([[0.5, -1.0]]), torch.tensor([0]), 2, *unit)
+### BEGIN HIDDEN TESTS
+for steps in (1, 5):
+    parameters = [probe.normal(3, 5), probe.normal(3), probe.normal(4, 3), probe.normal(4)]
+    probe.equals(
+        probe.normal(2, 5), probe.normal(2, 5), probe.integers(0, 4, 2), steps, *parameters
+    )
+### END HIDDEN TESTS
+
+
+# %% nbgrader={"grade_id": "integrated_gradients-complete", "grade": true, "points": 1}
+# The shares add up to what there is to explain.
+def adds_up(function, x, start, label, steps, *parameters):
+    shares = function(x, start, label, steps, *parameters)
+    if type(shares) is not torch.Tensor or shares.shape != x.shape:
+        return f"expected a tensor of shape {tuple(x.shape)}"
+    change = network(x, *parameters) - network(start, *parameters)
+    gap = shares.sum(-1) - change.gather(1, label[:, None])[:, 0]
+    if float(gap.abs().max()) > 0.05:
+        return f"the shares add up to {float(gap[0]):+.4f} more than the change of the score"
+    return None
+
+
+COMPLETE = properties.Property("the shares add up to the change of the score", adds_up)
+probe = probes(integrated_gradients=integrated_gradients)
+probe.holds(
+    COMPLETE, torch.tensor([[2.0, 1.0]]), torch.tensor([[0.5, -1.0]]), torch.tensor([0]), 200, *unit
+)
+### BEGIN HIDDEN TESTS
+parameters = [probe.normal(3, 5, std=0.5), probe.normal(3), probe.normal(4, 3), probe.normal(4)]
+probe.holds(
+    COMPLETE, probe.normal(2, 5), 1 + probe.normal(2, 5), probe.integers(0, 4, 2), 400, *parameters
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
 # ## 8. Repair: the permutation test
 #
 # `broken_change` should tell how much the output of an attention model changes when the weights go to other places.
@@ -639,7 +582,7 @@ def fixed_change(weights, value, head, order):
 ### BEGIN HIDDEN TESTS
 def right_change(weights, value, head, order):
     answer = lambda w: torch.einsum("bs,bse,ce->bc", w, value, head).softmax(-1)  # noqa: E731
-    return functional.total_variation(answer(weights), answer(weights[:, order]))
+    return analysis.total_variation(answer(weights), answer(weights[:, order]))
 
 
 ### END HIDDEN TESTS
@@ -674,7 +617,7 @@ for rows, size, width, classes in ((3, 5, 2, 4), (2, 7, 3, 5)):
 # %% [markdown]
 # ## 9. Write the test
 #
-# `check_cam(candidate)` takes somebody's `grad_cam(activations, gradients)` (contract in exercise 7) and returns `True` if it is right, `False` if it is wrong.
+# `check_cam(candidate)` takes somebody's `grad_cam(activations, gradients)` (contract in exercise 4) and returns `True` if it is right, `False` if it is wrong.
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones.
 # Each wrong one that it rejects earns its share.
@@ -705,7 +648,7 @@ def check_cam(candidate):
 # A right one, and two that are plainly wrong.
 probe = probes(check_cam=check_cam)
 probe.judges(
-    right=[functional.grad_cam],
+    right=[analysis.grad_cam],
     wrong={
         "always 0": lambda activations, gradients: torch.zeros_like(activations[:, 0]),
         "the sum of the maps": lambda activations, gradients: activations.sum(1),
@@ -717,7 +660,7 @@ probe.judges(
 # Wrong ones that are harder to see: two here, the others hidden.
 probe = probes(check_cam=check_cam)
 probe.judges(
-    right=[functional.grad_cam],
+    right=[analysis.grad_cam],
     wrong={
         "the ReLU is forgotten": lambda activations, gradients: (
             gradients.mean((-2, -1), keepdim=True) * activations
@@ -743,7 +686,7 @@ def changes_its_input(activations, gradients):
 
 
 probe.judges(
-    right=[functional.grad_cam, by_einsum],
+    right=[analysis.grad_cam, by_einsum],
     wrong={
         "no ReLU": lambda a, g: (averaged(g) * a).sum(1),
         "ReLU before the sum": lambda a, g: (averaged(g) * a).relu().sum(1),

@@ -9,8 +9,10 @@
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
 
-from attn_course import functional, reference
-from attn_course.probes import Probes, from_numpy, properties
+from attn_course import functional
+from attn_course.probes import load_oracles, properties
+
+oracles, probes = load_oracles("06_memory_networks")
 
 SLUG = "06_memory_networks"
 
@@ -35,10 +37,6 @@ def hops_adjacent(fn, query, memories, mask=None):
 def hops_layer_wise(fn, query, memories, hops, update, mask=None):
     return fn(query, memories, hops, "layer-wise", update=update, mask=mask)
 
-
-probes = Probes(
-    "06_memory_networks",
-)
 
 # %% [markdown]
 # ## 1. Position encoding
@@ -70,16 +68,12 @@ def position_encoding(words, embed_dim):
 
 # %% nbgrader={"grade_id": "position_encoding-by_hand", "grade": true, "points": 1}
 # Two words, two entries.
-def right_places(words, embed_dim):
-    return torch.from_numpy(reference.position_encoding(words, embed_dim)).float()
-
-
-probe = probes(position_encoding=position_encoding, oracle=right_places)
+probe = probes(position_encoding=position_encoding)
 probe.equals(2, 2)
 
 # %% nbgrader={"grade_id": "position_encoding-sizes", "grade": true, "points": 2}
 # Sentences of several lengths, vectors of several sizes.
-probe = probes(position_encoding=position_encoding, oracle=right_places)
+probe = probes(position_encoding=position_encoding)
 probe.equals(3, 2)
 probe.equals(2, 5)
 ### BEGIN HIDDEN TESTS
@@ -89,7 +83,7 @@ probe.equals(7, int(probe.integers(12, 20, 1)))
 
 # %% nbgrader={"grade_id": "position_encoding-one_word", "grade": true, "points": 1}
 # A sentence of one word, and vectors of one entry.
-probe = probes(position_encoding=position_encoding, oracle=right_places)
+probe = probes(position_encoding=position_encoding)
 probe.equals(1, 4)
 probe.equals(3, 1)
 ### BEGIN HIDDEN TESTS
@@ -97,7 +91,238 @@ probe.equals(1, int(probe.integers(5, 12, 1)))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. A story becomes a memory
+# ## 2. One hop
+#
+# `memory_hop(query, memory_in, memory_out, mask=None)` looks at every memory once:
+#
+# $$p_i = \operatorname{softmax}(u^\top m_i), \qquad o = \sum_i p_i c_i .$$
+#
+# - `query` $u$ is `(B, D)`; `memory_in` $m$ is `(B, N, D)`; `memory_out` $c$ is `(B, N, C)`, and `C` may differ from `D`.
+# - `mask` is boolean, `(B, N)`: True = this memory counts. Without a mask all do. A row in which none counts gives weights 0 and output 0.
+# - The result is the pair `(o, p)`: `(B, C)` and `(B, N)`.
+# - It is right for scores of any size, and gradients flow to all three tensors.
+#
+# By hand: scores $\ln 1, \ln 3$ give the weights $\frac14, \frac34$; with $c = 8$ and $c = 4$ the output is $\frac14 \cdot 8 + \frac34 \cdot 4 = 5$.
+
+
+# %% nbgrader={"grade_id": "memory_hop", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "multi_head_attention_forward", "aten::*scaled_dot_product*", "aten::*multi_head_attention*"]}
+def memory_hop(query, memory_in, memory_out, mask=None):
+    ### BEGIN SOLUTION
+    scores = torch.einsum("bd,bnd->bn", query, memory_in)
+    if mask is None:
+        mask = torch.ones_like(scores, dtype=torch.bool)
+    scores = scores.masked_fill(~mask, -torch.inf)
+    none = ~mask.any(-1, keepdim=True)
+    weights = scores.masked_fill(none, 0.0).softmax(-1).masked_fill(none, 0.0)
+    return torch.einsum("bn,bnc->bc", weights, memory_out), weights
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "memory_hop-values", "grade": true, "points": 2}
+# One row, then several.
+probe = probes(memory_hop=memory_hop)
+probe.equals(
+    torch.tensor([[1.0]]),
+    torch.tensor([[[1.0], [3.0]]]).log(),
+    torch.tensor([[[8.0], [4.0]]]),
+)
+probe.equals(
+    torch.tensor([[1.0, 2.0], [0.0, -1.0]]),
+    torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]).repeat(2, 1, 1),
+    torch.tensor([[[9.0, 1.0], [5.0, 2.0], [7.0, 4.0]]]).repeat(2, 1, 1),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(3, 7, 5), probe.normal(3, 7, 5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "memory_hop-other_size", "grade": true, "points": 1}
+# What is handed over may have another size than what is compared.
+probe = probes(memory_hop=memory_hop)
+probe.equals(
+    torch.tensor([[1.0, 2.0]]),
+    torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]),
+    torch.tensor([[[9.0, 1.0, 3.0], [5.0, 2.0, 4.0]]]),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(3, 7, 5), probe.normal(3, 7, 11))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "memory_hop-mask", "grade": true, "points": 2}
+# Memories that do not count, and rows in which none does.
+probe = probes(memory_hop=memory_hop)
+probe.equals(
+    torch.tensor([[1.0, -2.0], [1.0, -2.0]]),
+    torch.tensor([[[-3.0, 0.0], [0.0, 2.0], [-1.0, 1.0]]]).repeat(2, 1, 1),
+    torch.tensor([[[9.0], [5.0], [7.0]]]).repeat(2, 1, 1),
+    torch.tensor([[True, True, False], [False, False, False]]),
+)
+### BEGIN HIDDEN TESTS
+mask = probe.mask(4, 7, keep=0.5)
+mask[0], mask[1, :3], mask[1, 3:] = False, True, False
+probe.equals(probe.normal(4, 5), probe.normal(4, 7, 5), probe.normal(4, 7, 3), mask)
+# what does not count may have by far the largest score
+loud = probe.normal(2, 7, 5)
+loud[:, 2] = 100.0
+some = torch.arange(7).repeat(2, 1) != 2
+probe.equals(1.0 + probe.uniform(2, 5), loud, probe.normal(2, 7, 3), some)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "memory_hop-large_scores", "grade": true, "points": 1}
+# Scores whose exponentials do not fit into a float.
+probe = probes(memory_hop=memory_hop)
+probe.equals(
+    torch.tensor([[10.0, 10.0]]),
+    torch.tensor([[[20.0, 0.0], [0.0, 19.9], [-30.0, 0.0]]]),
+    torch.tensor([[[8.0, 1.0], [4.0, 2.0], [1.0, 3.0]]]),
+)
+### BEGIN HIDDEN TESTS
+large = 10 * probe.normal(2, 5, dtype=torch.float64)
+probe.equals(
+    large,
+    20 * probe.normal(2, 7, 5, dtype=torch.float64),
+    probe.normal(2, 7, 3, dtype=torch.float64),
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "memory_hop-gradient", "grade": true, "points": 1}
+# The gradient reaches the query and both memories.
+probe = probes(memory_hop=memory_hop)
+probe.gradient(
+    torch.tensor([[1.0]]),
+    torch.tensor([[[1.0], [3.0]]]).log(),
+    torch.tensor([[[8.0], [4.0]]]),
+    wrt=(0, 1, 2),
+)
+### BEGIN HIDDEN TESTS
+probe.gradient(probe.normal(2, 3), probe.normal(2, 5, 3), probe.normal(2, 5, 3), wrt=(0, 1, 2))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. The pointer chase
+#
+# Before you train a network on a task, write the program that solves it: it tells how many looks are needed.
+#
+# `pointer_chase(story, start, steps)` follows pointers.
+#
+# - `story` is `(B, N, 2)`: the sentence `[a, b]` says that *a* points to *b*, in any order. `[0, 0]` is padding. No symbol points twice in one story, and symbols are positive.
+# - `start` is `(B,)`, `steps` is an integer from 0 on, the same for all rows.
+# - The result is `(B,)`, of the dtype of `start`: where one is after so many steps. From a symbol that points nowhere one goes nowhere: one stays.
+#
+# By hand: with $7 \to 4$, $5 \to 7$, $4 \to 5$, from 5, two steps lead to 7 and on to 4.
+
+
+# %% nbgrader={"grade_id": "pointer_chase", "solution": true}
+def pointer_chase(story, start, steps):
+    ### BEGIN SOLUTION
+    here = start
+    for _ in range(steps):
+        found = story[:, :, 0] == here[:, None]  # (B, N): at most one per row
+        there = (story[:, :, 1] * found).sum(1)
+        here = torch.where(found.any(1), there, here)
+    return here
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "pointer_chase-one_step", "grade": true, "points": 1}
+# One step.
+### BEGIN HIDDEN TESTS
+def right_chase(story, start, steps):
+    ends = []
+    for sentences, here in zip(story.tolist(), start.tolist(), strict=True):
+        told = dict(sentences)
+        for _ in range(steps):
+            here = told.get(here, here)
+        ends.append(here)
+    return torch.tensor(ends, dtype=start.dtype)
+
+
+def draw_cycles(probe, rows, size):
+    """Stories whose pointers run through all symbols, with where to start."""
+    order = torch.stack([probe.permutation(size) for _ in range(rows)]) + 4
+    pairs = torch.stack([order, order.roll(-1, dims=1)], dim=-1)
+    shuffled = [pair[probe.permutation(size)] for pair in pairs]
+    return torch.stack(shuffled), order[:, 0]
+
+
+### END HIDDEN TESTS
+probe = probes(pointer_chase=pointer_chase)
+chain = torch.tensor([[[7, 4], [5, 7], [4, 5]], [[4, 5], [7, 4], [5, 7]]])
+probe.gives(torch.tensor([7, 4]), chain, torch.tensor([5, 7]), 1)
+### BEGIN HIDDEN TESTS
+probe = probes(pointer_chase=pointer_chase, oracle=right_chase)
+story, start = draw_cycles(probe, 5, 7)
+probe.equals(story, start, 1)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "pointer_chase-many_steps", "grade": true, "points": 2}
+# Two steps, and more than there are sentences.
+probe = probes(pointer_chase=pointer_chase)
+longer = torch.tensor([[[4, 8], [7, 4], [9, 5], [5, 7], [8, 9]]])
+probe.gives(torch.tensor([7]), longer, torch.tensor([9]), 2)
+probe.gives(torch.tensor([4]), longer, torch.tensor([9]), 3)
+### BEGIN HIDDEN TESTS
+probe = probes(pointer_chase=pointer_chase, oracle=right_chase)
+story, start = draw_cycles(probe, 4, 11)
+for steps in (3, 4, 13):
+    probe.equals(story, start, steps)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "pointer_chase-no_step", "grade": true, "points": 1}
+# No step at all.
+probe = probes(pointer_chase=pointer_chase)
+probe.gives(torch.tensor([5, 7]), chain, torch.tensor([5, 7]), 0)
+### BEGIN HIDDEN TESTS
+probe = probes(pointer_chase=pointer_chase, oracle=right_chase)
+story, start = draw_cycles(probe, 3, 5)
+probe.equals(story, start, 0)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "pointer_chase-dead_ends", "grade": true, "points": 2}
+# A way that ends, and padding.
+probe = probes(pointer_chase=pointer_chase)
+ending = torch.tensor([[[7, 4], [5, 7], [0, 0]], [[0, 0], [6, 8], [8, 9]]])
+probe.gives(torch.tensor([4, 9]), ending, torch.tensor([5, 6]), 3)
+probe.gives(torch.tensor([4, 9]), ending, torch.tensor([5, 6]), 4)
+### BEGIN HIDDEN TESTS
+probe = probes(pointer_chase=pointer_chase, oracle=right_chase)
+story, start = draw_cycles(probe, 4, 7)
+cut = story.masked_fill((story[:, :, :1] == story[:, 2:3, :1]), 0)
+for steps in (8, 9):
+    probe.equals(cut, start, steps)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Look
+#
+# Your hop follows pointers: each row is where one hop attends. The program that you wrote says where it should be.
+
+# %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
+story = torch.tensor([[[7, 4], [5, 7], [4, 6]]])
+memory_in, memory_out = 9 * torch.eye(10)[story[..., 0]], torch.eye(10)[story[..., 1]]
+state, rows = torch.eye(10)[[5]], []
+for hop in range(1, 4):
+    found, weights = memory_hop(state, memory_in, memory_out)
+    state = torch.eye(10)[(found - state).argmax(-1)]  # what was read, without the query
+    rows.append(weights[0])
+    print(
+        hop,
+        "hops:",
+        int(state.argmax()),
+        "program:",
+        int(pointer_chase(story, torch.tensor([5]), hop)),
+    )
+plt.imshow(torch.stack(rows))
+plt.xticks(range(3), [f"{a} to {b}" for a, b in story[0].tolist()])
+plt.ylabel("hop")
+plt.show()
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 4. A story becomes a memory
 #
 # `build_memory(story, table, ages)` turns one story into one vector per sentence:
 #
@@ -223,118 +448,7 @@ probe.gradient(probe.integers(1, 7, 3, 2), probe.normal(7, 3), probe.normal(4, 3
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. One hop
-#
-# `memory_hop(query, memory_in, memory_out, mask=None)` looks at every memory once:
-#
-# $$p_i = \operatorname{softmax}(u^\top m_i), \qquad o = \sum_i p_i c_i .$$
-#
-# - `query` $u$ is `(B, D)`; `memory_in` $m$ is `(B, N, D)`; `memory_out` $c$ is `(B, N, C)`, and `C` may differ from `D`.
-# - `mask` is boolean, `(B, N)`: True = this memory counts. Without a mask all do. A row in which none counts gives weights 0 and output 0.
-# - The result is the pair `(o, p)`: `(B, C)` and `(B, N)`.
-# - It is right for scores of any size, and gradients flow to all three tensors.
-#
-# By hand: scores $\ln 1, \ln 3$ give the weights $\frac14, \frac34$; with $c = 8$ and $c = 4$ the output is $\frac14 \cdot 8 + \frac34 \cdot 4 = 5$.
-
-
-# %% nbgrader={"grade_id": "memory_hop", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "multi_head_attention_forward", "aten::*scaled_dot_product*", "aten::*multi_head_attention*"]}
-def memory_hop(query, memory_in, memory_out, mask=None):
-    ### BEGIN SOLUTION
-    scores = torch.einsum("bd,bnd->bn", query, memory_in)
-    if mask is None:
-        mask = torch.ones_like(scores, dtype=torch.bool)
-    scores = scores.masked_fill(~mask, -torch.inf)
-    none = ~mask.any(-1, keepdim=True)
-    weights = scores.masked_fill(none, 0.0).softmax(-1).masked_fill(none, 0.0)
-    return torch.einsum("bn,bnc->bc", weights, memory_out), weights
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "memory_hop-values", "grade": true, "points": 2}
-# One row, then several.
-def right_hop(query, memory_in, memory_out, mask=None):
-    return functional.memory_hop(query, memory_in, memory_out, mask)
-
-
-probe = probes(memory_hop=memory_hop, oracle=right_hop)
-probe.equals(
-    torch.tensor([[1.0]]),
-    torch.tensor([[[1.0], [3.0]]]).log(),
-    torch.tensor([[[8.0], [4.0]]]),
-)
-probe.equals(
-    torch.tensor([[1.0, 2.0], [0.0, -1.0]]),
-    torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]).repeat(2, 1, 1),
-    torch.tensor([[[9.0, 1.0], [5.0, 2.0], [7.0, 4.0]]]).repeat(2, 1, 1),
-)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 5), probe.normal(3, 7, 5), probe.normal(3, 7, 5))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "memory_hop-other_size", "grade": true, "points": 1}
-# What is handed over may have another size than what is compared.
-probe = probes(memory_hop=memory_hop, oracle=right_hop)
-probe.equals(
-    torch.tensor([[1.0, 2.0]]),
-    torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]),
-    torch.tensor([[[9.0, 1.0, 3.0], [5.0, 2.0, 4.0]]]),
-)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 5), probe.normal(3, 7, 5), probe.normal(3, 7, 11))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "memory_hop-mask", "grade": true, "points": 2}
-# Memories that do not count, and rows in which none does.
-probe = probes(memory_hop=memory_hop, oracle=right_hop)
-probe.equals(
-    torch.tensor([[1.0, -2.0], [1.0, -2.0]]),
-    torch.tensor([[[-3.0, 0.0], [0.0, 2.0], [-1.0, 1.0]]]).repeat(2, 1, 1),
-    torch.tensor([[[9.0], [5.0], [7.0]]]).repeat(2, 1, 1),
-    torch.tensor([[True, True, False], [False, False, False]]),
-)
-### BEGIN HIDDEN TESTS
-mask = probe.mask(4, 7, keep=0.5)
-mask[0], mask[1, :3], mask[1, 3:] = False, True, False
-probe.equals(probe.normal(4, 5), probe.normal(4, 7, 5), probe.normal(4, 7, 3), mask)
-# what does not count may have by far the largest score
-loud = probe.normal(2, 7, 5)
-loud[:, 2] = 100.0
-some = torch.arange(7).repeat(2, 1) != 2
-probe.equals(1.0 + probe.uniform(2, 5), loud, probe.normal(2, 7, 3), some)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "memory_hop-large_scores", "grade": true, "points": 1}
-# Scores whose exponentials do not fit into a float.
-probe = probes(memory_hop=memory_hop, oracle=right_hop)
-probe.equals(
-    torch.tensor([[10.0, 10.0]]),
-    torch.tensor([[[20.0, 0.0], [0.0, 19.9], [-30.0, 0.0]]]),
-    torch.tensor([[[8.0, 1.0], [4.0, 2.0], [1.0, 3.0]]]),
-)
-### BEGIN HIDDEN TESTS
-large = 10 * probe.normal(2, 5, dtype=torch.float64)
-probe.equals(
-    large,
-    20 * probe.normal(2, 7, 5, dtype=torch.float64),
-    probe.normal(2, 7, 3, dtype=torch.float64),
-)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "memory_hop-gradient", "grade": true, "points": 1}
-# The gradient reaches the query and both memories.
-probe = probes(memory_hop=memory_hop, oracle=right_hop)
-probe.gradient(
-    torch.tensor([[1.0]]),
-    torch.tensor([[[1.0], [3.0]]]).log(),
-    torch.tensor([[[8.0], [4.0]]]),
-    wrt=(0, 1, 2),
-)
-### BEGIN HIDDEN TESTS
-probe.gradient(probe.normal(2, 3), probe.normal(2, 5, 3), probe.normal(2, 5, 3), wrt=(0, 1, 2))
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 4. Several hops, and what they share
+# ## 5. Several hops, and what they share
 #
 # `stack_hops(query, memories, hops, tying, update=None, mask=None)` looks at the story `hops` times:
 #
@@ -345,7 +459,7 @@ probe.gradient(probe.normal(2, 3), probe.normal(2, 5, 3), probe.normal(2, 5, 3),
 # - `"adjacent"`: `memories` has `hops + 1` entries. What one hop reads out is what the next one compares with: $c^k = m^{k+1}$. The query goes on as $u^{k+1} = u^k + o^k$.
 # - `"layer-wise"`: `memories` has two entries. Every hop compares with the first and reads out the second. The query goes on as $u^{k+1} = H u^k + o^k$, where `update` is $H$, `(D, D)`.
 #
-# - `query` is `(B, D)`, `mask` is `(B, N)` as in exercise 3, and every row has a memory that counts.
+# - `query` is `(B, D)`, `mask` is `(B, N)` as in exercise 2, and every row has a memory that counts.
 # - The result is the pair of $u^{K+1}$, `(B, D)`, and the weights of all hops, `(B, K, N)`. Gradients flow through all hops.
 #
 # By hand, adjacent, one hop, one memory: its weight is 1, so $u^2 = u^1 + c^1$, whatever $m^1$ is.
@@ -371,14 +485,7 @@ def stack_hops(query, memories, hops, tying, update=None, mask=None):
 
 # %% nbgrader={"grade_id": "stack_hops-one_hop", "grade": true, "points": 1}
 # One hop, adjacent.
-def right_stack(query, memories, hops, tying, update=None, mask=None):
-    into, out = memories[:-1], memories[1:]
-    if tying == "layer-wise":
-        into, out = into * hops, out * hops
-    return reference.memory_network(query, into, out, mask, update=update)
-
-
-probe = probes(stack_hops=stack_hops, oracle=from_numpy(right_stack))
+probe = probes(stack_hops=stack_hops)
 one = [torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), torch.tensor([[[2.0, 0.0], [0.0, 6.0]]])]
 probe.equals(torch.tensor([[1.0, 3.0]]), one, via=hops_adjacent)
 ### BEGIN HIDDEN TESTS
@@ -387,7 +494,7 @@ probe.equals(probe.normal(3, 5), [probe.normal(3, 7, 5) for _ in range(2)], via=
 
 # %% nbgrader={"grade_id": "stack_hops-adjacent", "grade": true, "points": 2}
 # Two hops and three: what one reads out, the next compares with.
-probe = probes(stack_hops=stack_hops, oracle=from_numpy(right_stack))
+probe = probes(stack_hops=stack_hops)
 two = [*one, torch.tensor([[[5.0, 1.0], [3.0, -4.0]]])]
 probe.equals(torch.tensor([[1.0, 0.5]]), two, via=hops_adjacent)
 ### BEGIN HIDDEN TESTS
@@ -398,7 +505,7 @@ probe.gradient(probe.normal(2, 3), three, 2, "adjacent", wrt=0)
 
 # %% nbgrader={"grade_id": "stack_hops-layer_wise", "grade": true, "points": 2}
 # The same two memories at every hop, and a linear map on the way.
-probe = probes(stack_hops=stack_hops, oracle=from_numpy(right_stack))
+probe = probes(stack_hops=stack_hops)
 quarter_turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
 probe.equals(torch.tensor([[1.0, 0.5]]), one, 2, quarter_turn, via=hops_layer_wise)
 ### BEGIN HIDDEN TESTS
@@ -408,7 +515,7 @@ probe.equals(probe.normal(3, 5), pair, 3, 0.5 * probe.normal(5, 5), via=hops_lay
 
 # %% nbgrader={"grade_id": "stack_hops-mask", "grade": true, "points": 1}
 # Memories that do not count are looked at by no hop.
-probe = probes(stack_hops=stack_hops, oracle=from_numpy(right_stack))
+probe = probes(stack_hops=stack_hops)
 mask = torch.tensor([[True, False]])
 probe.equals(torch.tensor([[1.0, 0.5]]), two, mask, via=hops_adjacent)
 probe.equals(torch.tensor([[1.0, 0.5]]), one, 2, quarter_turn, mask, via=hops_layer_wise)
@@ -417,100 +524,6 @@ mask = probe.mask(3, 7, keep=0.5)
 mask[:, 3], mask[:, 5] = True, False
 three = [probe.normal(3, 7, 5) for _ in range(3)]
 probe.equals(probe.normal(3, 5), three, mask, via=hops_adjacent)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 5. The pointer chase
-#
-# Before you train a network on a task, write the program that solves it: it tells how many looks are needed.
-#
-# `pointer_chase(story, start, steps)` follows pointers.
-#
-# - `story` is `(B, N, 2)`: the sentence `[a, b]` says that *a* points to *b*, in any order. `[0, 0]` is padding. No symbol points twice in one story, and symbols are positive.
-# - `start` is `(B,)`, `steps` is an integer from 0 on, the same for all rows.
-# - The result is `(B,)`, of the dtype of `start`: where one is after so many steps. From a symbol that points nowhere one goes nowhere: one stays.
-#
-# By hand: with $7 \to 4$, $5 \to 7$, $4 \to 5$, from 5, two steps lead to 7 and on to 4.
-
-
-# %% nbgrader={"grade_id": "pointer_chase", "solution": true}
-def pointer_chase(story, start, steps):
-    ### BEGIN SOLUTION
-    here = start
-    for _ in range(steps):
-        found = story[:, :, 0] == here[:, None]  # (B, N): at most one per row
-        there = (story[:, :, 1] * found).sum(1)
-        here = torch.where(found.any(1), there, here)
-    return here
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "pointer_chase-one_step", "grade": true, "points": 1}
-# One step.
-### BEGIN HIDDEN TESTS
-def right_chase(story, start, steps):
-    ends = []
-    for sentences, here in zip(story.tolist(), start.tolist(), strict=True):
-        told = dict(sentences)
-        for _ in range(steps):
-            here = told.get(here, here)
-        ends.append(here)
-    return torch.tensor(ends, dtype=start.dtype)
-
-
-def draw_cycles(probe, rows, size):
-    """Stories whose pointers run through all symbols, with where to start."""
-    order = torch.stack([probe.permutation(size) for _ in range(rows)]) + 4
-    pairs = torch.stack([order, order.roll(-1, dims=1)], dim=-1)
-    shuffled = [pair[probe.permutation(size)] for pair in pairs]
-    return torch.stack(shuffled), order[:, 0]
-
-
-### END HIDDEN TESTS
-probe = probes(pointer_chase=pointer_chase)
-chain = torch.tensor([[[7, 4], [5, 7], [4, 5]], [[4, 5], [7, 4], [5, 7]]])
-probe.gives(torch.tensor([7, 4]), chain, torch.tensor([5, 7]), 1)
-### BEGIN HIDDEN TESTS
-probe = probes(pointer_chase=pointer_chase, oracle=right_chase)
-story, start = draw_cycles(probe, 5, 7)
-probe.equals(story, start, 1)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "pointer_chase-many_steps", "grade": true, "points": 2}
-# Two steps, and more than there are sentences.
-probe = probes(pointer_chase=pointer_chase)
-longer = torch.tensor([[[4, 8], [7, 4], [9, 5], [5, 7], [8, 9]]])
-probe.gives(torch.tensor([7]), longer, torch.tensor([9]), 2)
-probe.gives(torch.tensor([4]), longer, torch.tensor([9]), 3)
-### BEGIN HIDDEN TESTS
-probe = probes(pointer_chase=pointer_chase, oracle=right_chase)
-story, start = draw_cycles(probe, 4, 11)
-for steps in (3, 4, 13):
-    probe.equals(story, start, steps)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "pointer_chase-no_step", "grade": true, "points": 1}
-# No step at all.
-probe = probes(pointer_chase=pointer_chase)
-probe.gives(torch.tensor([5, 7]), chain, torch.tensor([5, 7]), 0)
-### BEGIN HIDDEN TESTS
-probe = probes(pointer_chase=pointer_chase, oracle=right_chase)
-story, start = draw_cycles(probe, 3, 5)
-probe.equals(story, start, 0)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "pointer_chase-dead_ends", "grade": true, "points": 2}
-# A way that ends, and padding.
-probe = probes(pointer_chase=pointer_chase)
-ending = torch.tensor([[[7, 4], [5, 7], [0, 0]], [[0, 0], [6, 8], [8, 9]]])
-probe.gives(torch.tensor([4, 9]), ending, torch.tensor([5, 6]), 3)
-probe.gives(torch.tensor([4, 9]), ending, torch.tensor([5, 6]), 4)
-### BEGIN HIDDEN TESTS
-probe = probes(pointer_chase=pointer_chase, oracle=right_chase)
-story, start = draw_cycles(probe, 4, 7)
-cut = story.masked_fill((story[:, :, :1] == story[:, 2:3, :1]), 0)
-for steps in (8, 9):
-    probe.equals(cut, start, steps)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -576,7 +589,7 @@ probe.equals(probe.normal(3, 5), probe.normal(3, 7, 5), probe.normal(3, 7, 5))
 # %% [markdown]
 # ## 7. Write the test
 #
-# `check_hop(candidate)` takes somebody's `memory_hop(query, memory_in, memory_out, mask=None)` (contract in exercise 3) and returns `True` if it is right, `False` if it is wrong.
+# `check_hop(candidate)` takes somebody's `memory_hop(query, memory_in, memory_out, mask=None)` (contract in exercise 2) and returns `True` if it is right, `False` if it is wrong.
 #
 # Your test is tried on two right answers, which it must accept, and on ten wrong ones.
 # Each wrong one that it rejects earns its share.
@@ -611,13 +624,13 @@ def check_hop(candidate):
 # %% nbgrader={"grade_id": "check_hop-plain", "grade": true, "points": 1}
 # A right one, and three that are plainly wrong.
 def doubled(query, memory_in, memory_out, mask=None):
-    output, weights = right_hop(query, memory_in, memory_out, mask)
+    output, weights = oracles.right_hop(query, memory_in, memory_out, mask)
     return output, 2 * weights
 
 
 probe = probes(check_hop=check_hop)
 probe.judges(
-    right=[right_hop],
+    right=[oracles.right_hop],
     wrong={
         "the weights are doubled": doubled,
         "every memory alike": lambda query, memory_in, memory_out, mask=None: (
@@ -626,7 +639,7 @@ probe.judges(
         ),
         "the output is the query": lambda query, memory_in, memory_out, mask=None: (
             query,
-            right_hop(query, memory_in, memory_out, mask)[1],
+            oracles.right_hop(query, memory_in, memory_out, mask)[1],
         ),
     },
     points=1,
@@ -635,7 +648,7 @@ probe.judges(
 # %% nbgrader={"grade_id": "check_hop-mutants", "grade": true, "points": 5}
 # Wrong ones that are harder to see. (Hidden: which.)
 probe = probes(check_hop=check_hop)
-probe.judges(right=[right_hop], wrong={"the weights are doubled": doubled}, points=5)
+probe.judges(right=[oracles.right_hop], wrong={"the weights are doubled": doubled}, points=5)
 
 
 ### BEGIN HIDDEN TESTS
@@ -648,7 +661,7 @@ def by_matmul(query, memory_in, memory_out, mask=None):
 
 
 def weights_of(query, memory_in, mask):
-    return right_hop(query, memory_in, memory_in, mask)[1]
+    return oracles.right_hop(query, memory_in, memory_in, mask)[1]
 
 
 def reads_input(query, memory_in, memory_out, mask=None):
@@ -666,11 +679,11 @@ def over_rows(query, memory_in, memory_out, mask=None):
 
 
 def no_mask(query, memory_in, memory_out, mask=None):
-    return right_hop(query, memory_in, memory_out)
+    return oracles.right_hop(query, memory_in, memory_out)
 
 
 def turned_mask(query, memory_in, memory_out, mask=None):
-    return right_hop(query, memory_in, memory_out, None if mask is None else ~mask)
+    return oracles.right_hop(query, memory_in, memory_out, None if mask is None else ~mask)
 
 
 def unshifted(query, memory_in, memory_out, mask=None):
@@ -698,7 +711,7 @@ def hard(query, memory_in, memory_out, mask=None):
 
 
 probe.judges(
-    right=[right_hop, by_matmul],
+    right=[oracles.right_hop, by_matmul],
     wrong={
         "reads the memory that it compares with": reads_input,
         "the softmax runs over the rows of the batch": over_rows,

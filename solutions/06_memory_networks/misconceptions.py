@@ -539,7 +539,7 @@ def stack_late(query, memories, hops, tying, update=None, mask=None):
 @wrong_stack_hops("the mask is ignored", fails=("mask",))
 def stack_unmasked(query, memories, hops, tying, update=None, mask=None):
     """Memories that do not count are looked at by your hops. An argument of the function is never
-    used; look at exercise 3.
+    used; look at exercise 2.
     """
     return stack(query, memories, hops, tying, update)
 

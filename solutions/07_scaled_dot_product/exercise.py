@@ -11,42 +11,11 @@
 # Nothing here needs a network or a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
-import numpy as np
 import torch
 
-from attn_course import reference
-from attn_course.probes import Probes, from_numpy
+from attn_course.probes import from_numpy, load_oracles
 
-
-def right_attention(query, key, value, attn_mask=None):
-    lifted = [x.reshape((1,) * (4 - x.ndim) + x.shape) for x in (query, key, value)]  # (B, H, ...)
-    output = reference.scaled_dot_product_attention(*lifted, attn_mask)
-    return output.reshape(*query.shape[:-1], value.shape[-1])
-
-
-def right_causal_mask(query_length, key_length):
-    return torch.from_numpy(np.tri(query_length, key_length, dtype=bool))
-
-
-def right_reach(mask, layers):
-    reached = np.eye(len(mask), dtype=bool)
-    for _ in range(layers):
-        reached = reached | (mask.astype(int) @ reached.astype(int) > 0)
-    return reached
-
-
-def right_product(query, key, value):
-    return np.einsum("...le,...se,...sv->...lv", query, key, value) / query.shape[-1] ** 0.5
-
-
-probes = Probes(
-    "07_scaled_dot_product",
-    scaled_dot_product_attention=from_numpy(right_attention),
-    causal_mask=right_causal_mask,
-    attention_with_bias=from_numpy(right_attention),
-    reachable=from_numpy(right_reach),
-    attention_without_softmax=from_numpy(right_product),
-)
+oracles, probes = load_oracles("07_scaled_dot_product")
 
 # By hand: the query 2, 0, 0, 0 and two keys; values 4, 0 and 0, 8.
 ASKED = torch.tensor([[2.0, 0.0, 0.0, 0.0]])
@@ -271,7 +240,77 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. A bias on the scores
+# ## 3. Repair: self-attention with two faults
+#
+# `broken_self_attention` should make queries, keys and values of `x` and let every position attend to itself and to what is left of it.
+# `x` is `(B, L, D)`; `weight_query` and `weight_key` are `(E, D)`, `weight_value` is `(E_v, D)`; the result is `(B, L, E_v)`.
+# It runs, it trains, no number is NaN, and it has two faults. Find them, and write `fixed_self_attention`.
+
+
+# %% nbgrader={"grade_id": "broken_self_attention", "locked": true}
+def broken_self_attention(x, weight_query, weight_key, weight_value):
+    query, key, value = x @ weight_query.T, x @ weight_key.T, x @ weight_value.T
+    scores = query @ key.transpose(1, 2) / x.shape[-1] ** 0.5  # (B, L, L)
+    allowed = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+    weights = scores.masked_fill(~allowed, -torch.inf).softmax(dim=1)
+    return weights @ value  # (B, L, E_v)
+
+
+# %% nbgrader={"grade_id": "fixed_self_attention", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "multi_head_attention_forward", "aten::*scaled_dot_product*", "aten::*multi_head_attention*"]}
+def fixed_self_attention(x, weight_query, weight_key, weight_value):
+    ### BEGIN SOLUTION
+    query, key, value = x @ weight_query.T, x @ weight_key.T, x @ weight_value.T
+    scores = query @ key.transpose(1, 2) / query.shape[-1] ** 0.5  # (B, L, L)
+    allowed = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+    weights = scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
+    return weights @ value  # (B, L, E_v)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "fixed_self_attention-same_size", "grade": true, "points": 1}
+# Queries and keys are as large as the input: only one of the two faults shows.
+probe = probes(fixed_self_attention=fixed_self_attention)
+one = torch.eye(2)
+probe.equals(torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]]]), one, one, one)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 5, 3), probe.normal(3, 3), probe.normal(3, 3), probe.normal(2, 3))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "fixed_self_attention-other_size", "grade": true, "points": 2}
+# Queries and keys are smaller than the input.
+probe = probes(fixed_self_attention=fixed_self_attention)
+probe.equals(
+    torch.tensor([[[2.0, 0.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]]]),
+    torch.tensor([[1.0, 1.0, 0.0, 0.0]]),
+    torch.tensor([[0.0, 0.5, 1.0, 0.0]]),
+    torch.eye(4)[:2],
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 5, 7), probe.normal(2, 7), probe.normal(2, 7), probe.normal(3, 7))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Look
+#
+# Your attention map. Values that are the rows of the identity give the weights themselves. Look for the future in it, then leave the mask out.
+
+# %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
+words = ["the", "cat", "that", "sat", "on", "the", "mat"]
+table = torch.randn(20, 16, generator=torch.Generator().manual_seed(1))
+x = table[[words.index(word) for word in words]]  # both "the" have one vector
+weights = scaled_dot_product_attention(x, x, torch.eye(7), causal_mask(7, 7))
+plt.imshow(weights)
+plt.xticks(range(7), words)
+plt.yticks(range(7), words)
+plt.show()
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 4. A bias on the scores
 #
 # A mask says yes or no. A bias says how much: it is added to the scores, and may be learned.
 # `attention_with_bias(query, key, value, bias)` is
@@ -346,7 +385,7 @@ probe.gradient(probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 2), bias,
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. The graph of a stack
+# ## 5. The graph of a stack
 #
 # A mask is a graph: an edge from key `j` to query `i` wherever query `i` may attend to key `j`. The edges have a direction.
 # In a stack of layers information takes one step per layer, and every layer adds its input to its output, so that each position also keeps what it had.
@@ -397,14 +436,14 @@ probe.equals(torch.ones(5, 5, dtype=torch.bool).tril(-1), 300)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. Without the softmax
+# ## 6. Without the softmax
 #
 # What does the softmax cost? Leave it out and see:
 #
 # $$\frac{Q K^\top}{\sqrt{E}}\, V .$$
 #
 # - `attention_without_softmax(query, key, value)`, with the shapes of exercise 1 and no mask.
-# - It works for long sequences: the table of `L` times `S` scores is never held in memory. The test with `L = S = 1024` and `E = 8` allows 1 MiB, and the table alone needs 4.
+# - It works for long sequences: the table of `L` times `S` scores is never held in memory. The test with `L = S = 4096` and `E = 8` allows 4 MiB, and the table alone needs 64.
 # - Gradients reach all three arguments.
 #
 # By hand, with the query, the keys and the values of exercise 1: the scores $0$ and $\ln 3$ are the weights, the output is $[0, 8 \ln 3] = [0, 8.789]$.
@@ -443,69 +482,14 @@ probe.equals(*heads)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "attention_without_softmax-long", "grade": true, "points": 2}
-# 1024 queries and 1024 keys in 1 MiB.
+# 4096 queries and 4096 keys in 4 MiB.
 probe = probes(attention_without_softmax=attention_without_softmax)
-probe.memory(probe.normal(1024, 8), probe.normal(1024, 8), probe.normal(1024, 8), below=2**20)
+probe.memory(probe.normal(4096, 8), probe.normal(4096, 8), probe.normal(4096, 8), below=2**22)
 
 # %% nbgrader={"grade_id": "attention_without_softmax-gradient", "grade": true, "points": 1}
 # Gradients reach all three arguments.
 probe = probes(attention_without_softmax=attention_without_softmax)
 probe.gradient(probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 2), wrt=(0, 1, 2))
-
-# %% [markdown]
-# ## 6. Repair: self-attention with two faults
-#
-# `broken_self_attention` should make queries, keys and values of `x` and let every position attend to itself and to what is left of it.
-# `x` is `(B, L, D)`; `weight_query` and `weight_key` are `(E, D)`, `weight_value` is `(E_v, D)`; the result is `(B, L, E_v)`.
-# It runs, it trains, no number is NaN, and it has two faults. Find them, and write `fixed_self_attention`.
-
-
-# %% nbgrader={"grade_id": "broken_self_attention", "locked": true}
-def broken_self_attention(x, weight_query, weight_key, weight_value):
-    query, key, value = x @ weight_query.T, x @ weight_key.T, x @ weight_value.T
-    scores = query @ key.transpose(1, 2) / x.shape[-1] ** 0.5  # (B, L, L)
-    allowed = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
-    weights = scores.masked_fill(~allowed, -torch.inf).softmax(dim=1)
-    return weights @ value  # (B, L, E_v)
-
-
-# %% nbgrader={"grade_id": "fixed_self_attention", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "multi_head_attention_forward", "aten::*scaled_dot_product*", "aten::*multi_head_attention*"]}
-def fixed_self_attention(x, weight_query, weight_key, weight_value):
-    ### BEGIN SOLUTION
-    query, key, value = x @ weight_query.T, x @ weight_key.T, x @ weight_value.T
-    scores = query @ key.transpose(1, 2) / query.shape[-1] ** 0.5  # (B, L, L)
-    allowed = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
-    weights = scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
-    return weights @ value  # (B, L, E_v)
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "fixed_self_attention-same_size", "grade": true, "points": 1}
-# Queries and keys are as large as the input: only one of the two faults shows.
-def right_self_attention(x, weight_query, weight_key, weight_value):
-    past = np.tri(x.shape[1], dtype=bool)
-    return right_attention(x @ weight_query.T, x @ weight_key.T, x @ weight_value.T, past)
-
-
-probe = probes(fixed_self_attention=fixed_self_attention, oracle=from_numpy(right_self_attention))
-one = torch.eye(2)
-probe.equals(torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]]]), one, one, one)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(2, 5, 3), probe.normal(3, 3), probe.normal(3, 3), probe.normal(2, 3))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "fixed_self_attention-other_size", "grade": true, "points": 2}
-# Queries and keys are smaller than the input.
-probe = probes(fixed_self_attention=fixed_self_attention, oracle=from_numpy(right_self_attention))
-probe.equals(
-    torch.tensor([[[2.0, 0.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]]]),
-    torch.tensor([[1.0, 1.0, 0.0, 0.0]]),
-    torch.tensor([[0.0, 0.5, 1.0, 0.0]]),
-    torch.eye(4)[:2],
-)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(2, 5, 7), probe.normal(2, 7), probe.normal(2, 7), probe.normal(3, 7))
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 7. Write the test
@@ -548,7 +532,7 @@ def check_attention(candidate):
 # %% nbgrader={"grade_id": "check_attention-plain", "grade": true, "points": 1}
 # A right one, and three that are plainly wrong.
 def by_loops(query, key, value, attn_mask=None):
-    return from_numpy(right_attention)(query, key, value, attn_mask)
+    return from_numpy(oracles.right_attention)(query, key, value, attn_mask)
 
 
 def always_zero(query, key, value, attn_mask=None):

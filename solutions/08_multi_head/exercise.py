@@ -10,48 +10,11 @@
 # Nothing here needs a network or a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
-import numpy as np
 import torch
 
-from attn_course import reference
-from attn_course.probes import Probes, from_numpy
+from attn_course.probes import load_oracles
 
-
-def right_heads(query, key, value, w_q, w_k, w_v, w_o, num_heads, attn_mask=None):
-    def split(x, weight):
-        return np.stack(np.split(x @ weight.T, num_heads, axis=-1), axis=1)  # (B, H, ...)
-
-    parts = split(query, w_q), split(key, w_k), split(value, w_v)
-    output = reference.scaled_dot_product_attention(*parts, attn_mask)
-    return np.concatenate([output[:, h] for h in range(num_heads)], axis=-1) @ w_o.T
-
-
-def right_sinusoids(length, embed_dim):
-    return torch.from_numpy(reference.sinusoidal_positions(length, embed_dim)).float()
-
-
-def right_alibi(num_heads, query_length, key_length):
-    return torch.from_numpy(reference.alibi_bias(num_heads, query_length, key_length)).float()
-
-
-def right_low_rank(weights, value, w_v, w_o):
-    return np.einsum("ls,sd,ed,oe->lo", weights, value, w_v, w_o)
-
-
-def right_causal_heads(x, w_q, w_k, w_v, w_o, num_heads):
-    past = np.tri(x.shape[1], dtype=bool)
-    return right_heads(x, x, x, w_q, w_k, w_v, w_o, num_heads, past)
-
-
-probes = Probes(
-    "08_multi_head",
-    multi_head_attention=from_numpy(right_heads),
-    sinusoidal_positions=right_sinusoids,
-    apply_rope=from_numpy(reference.apply_rope),
-    alibi_bias=right_alibi,
-    low_rank_value=from_numpy(right_low_rank),
-    fixed_causal_heads=from_numpy(right_causal_heads),
-)
+oracles, probes = load_oracles("08_multi_head")
 
 # By hand: one query of ones and two words; ln 3 makes weights of 1/4 and 3/4.
 ASKED = torch.tensor([[[1.0, 1.0]]])
@@ -157,44 +120,9 @@ probe = probes(multi_head_attention=multi_head_attention)
 probe.equals(*(part.double() for part in (ASKED, WORDS, HANDED, ONE, ONE, ONE, ONE)), 2)
 
 # %% [markdown]
-# ## 2. Sinusoidal positions
+# ## 2. Rotary positions
 #
-# `sinusoidal_positions(length, embed_dim)` makes one fixed vector for every position (Vaswani and others 2017, section 3.5):
-#
-# $$\mathrm{PE}_{p, 2i} = \sin(p\, \theta_i), \qquad \mathrm{PE}_{p, 2i+1} = \cos(p\, \theta_i), \qquad \theta_i = 10000^{-2i/D} .$$
-#
-# - The result is `(length, embed_dim)`, float32. `embed_dim` is even; positions and pairs count from 0.
-#
-# By hand, with $D = 4$: $\theta_0 = 1$ and $\theta_1 = 10000^{-2/4} = 0.01$. Position 0 is $(0, 1, 0, 1)$, position 1 is $(\sin 1, \cos 1, \sin 0.01, \cos 0.01) = (0.8415, 0.5403, 0.0100, 1.0000)$.
-
-
-# %% nbgrader={"grade_id": "sinusoidal_positions", "solution": true}
-def sinusoidal_positions(length, embed_dim):
-    ### BEGIN SOLUTION
-    frequencies = 10000.0 ** (-torch.arange(0, embed_dim, 2, dtype=torch.float64) / embed_dim)
-    angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies  # (L, D / 2)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "sinusoidal_positions-by_hand", "grade": true, "points": 1}
-# Two positions of four entries.
-probe = probes(sinusoidal_positions=sinusoidal_positions)
-rows = [[0.0, 1.0, 0.0, 1.0], [0.84147098, 0.54030231, 0.00999983, 0.99995]]
-probe.gives(torch.tensor(rows), 2, 4)
-
-# %% nbgrader={"grade_id": "sinusoidal_positions-values", "grade": true, "points": 2}
-# Other lengths and widths.
-probe = probes(sinusoidal_positions=sinusoidal_positions)
-probe.equals(5, 6)
-### BEGIN HIDDEN TESTS
-probe.everywhere()
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 3. Rotary positions
-#
-# `apply_rope(x, positions)` turns every pair of entries of a query or key by an angle that grows with its position (Su and others 2021), with the frequencies of exercise 2 and $E$ in place of $D$:
+# `apply_rope(x, positions)` turns every pair of entries of a query or key by an angle that grows with its position (Su and others 2021), with the frequencies of exercise 4 and $E$ in place of $D$:
 #
 # $$\begin{pmatrix} x'_{2i} \\ x'_{2i+1} \end{pmatrix} = \begin{pmatrix} \cos p\theta_i & -\sin p\theta_i \\ \sin p\theta_i & \cos p\theta_i \end{pmatrix} \begin{pmatrix} x_{2i} \\ x_{2i+1} \end{pmatrix}, \qquad \theta_i = 10000^{-2i/E} .$$
 #
@@ -249,7 +177,7 @@ probe = probes(apply_rope=apply_rope)
 probe.gradient(probe.normal(3, 4), torch.tensor([1.0, 2.0, 5.0]))
 
 # %% [markdown]
-# ## 4. ALiBi
+# ## 3. ALiBi
 #
 # `alibi_bias(num_heads, query_length, key_length)` is added to the scores (Press and others 2022):
 #
@@ -285,6 +213,64 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ## Look
+#
+# How positions change a score: one query, the same key at each distance. RoPE turns the pair, ALiBi subtracts. On the right is one head of yours, with random matrices.
+
+# %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
+turned = apply_rope(torch.ones(64, 8), torch.arange(64.0))
+figure, (left, right) = plt.subplots(1, 2)
+left.plot(turned[-1] @ turned.T / 8**0.5, label="RoPE")
+left.plot(alibi_bias(2, 64, 64)[0, -1], label="ALiBi, head 0")
+left.set_xlabel("position of the key")
+left.legend()
+x = torch.eye(8)[None]
+w_q, w_k = torch.randn(2, 8, 8, generator=torch.Generator().manual_seed(0)) * 2
+one = multi_head_attention(x, x, x, w_q, w_k, torch.eye(8), torch.eye(8), 1)
+right.imshow(one[0])
+plt.show()
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 4. Sinusoidal positions
+#
+# `sinusoidal_positions(length, embed_dim)` makes one fixed vector for every position (Vaswani and others 2017, section 3.5):
+#
+# $$\mathrm{PE}_{p, 2i} = \sin(p\, \theta_i), \qquad \mathrm{PE}_{p, 2i+1} = \cos(p\, \theta_i), \qquad \theta_i = 10000^{-2i/D} .$$
+#
+# - The result is `(length, embed_dim)`, float32. `embed_dim` is even; positions and pairs count from 0.
+#
+# By hand, with $D = 4$: $\theta_0 = 1$ and $\theta_1 = 10000^{-2/4} = 0.01$. Position 0 is $(0, 1, 0, 1)$, position 1 is $(\sin 1, \cos 1, \sin 0.01, \cos 0.01) = (0.8415, 0.5403, 0.0100, 1.0000)$.
+
+
+# %% nbgrader={"grade_id": "sinusoidal_positions", "solution": true}
+def sinusoidal_positions(length, embed_dim):
+    ### BEGIN SOLUTION
+    frequencies = 10000.0 ** (-torch.arange(0, embed_dim, 2, dtype=torch.float64) / embed_dim)
+    angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies  # (L, D / 2)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "sinusoidal_positions-by_hand", "grade": true, "points": 1}
+# Two positions of four entries.
+probe = probes(sinusoidal_positions=sinusoidal_positions)
+rows = [[0.0, 1.0, 0.0, 1.0], [0.84147098, 0.54030231, 0.00999983, 0.99995]]
+probe.gives(torch.tensor(rows), 2, 4)
+
+# %% nbgrader={"grade_id": "sinusoidal_positions-values", "grade": true, "points": 2}
+# Other lengths and widths.
+probe = probes(sinusoidal_positions=sinusoidal_positions)
+probe.equals(5, 6)
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% [markdown]
 # ## 5. The values of one head
 #
 # What one head adds to a position is $\sum_j \alpha_{ij} W_O^h W_V^h x_j$. The product $W_O^h W_V^h$ is a `(D, D)` matrix, but nobody has to build it.
@@ -292,7 +278,7 @@ probe.everywhere()
 # `low_rank_value(weights, value, w_v, w_o)` is what one head adds to each position.
 #
 # - `weights` is `(L, S)`, `value` is `(S, D)`, `w_v` is `(E, D)`: the rows of one head; `w_o` is `(D, E)`: the columns of this head. The result is `(L, D)`.
-# - It works for wide models: the test with `D = 1024`, `E = 4` and three words allows 1 MiB, and a `(D, D)` matrix alone needs 4.
+# - It works for wide models: the test with `D = 4096`, `E = 4` and three words allows 1 MiB, and a `(D, D)` matrix alone needs 64.
 # - Gradients reach all four arguments.
 #
 # By hand: the weights $(\frac14, \frac34)$, the values $(4, 0)$ and $(0, 8)$ have the mean $(1, 6)$. With `w_v` $= (1, 1)$ it becomes $7$, and with `w_o` $= (1, -1)$ the output is $(7, -7)$.
@@ -332,7 +318,7 @@ probe.equals(
 # %% nbgrader={"grade_id": "low_rank_value-wide", "grade": true, "points": 2}
 # A wide model in 1 MiB.
 probe = probes(low_rank_value=low_rank_value)
-wide = probe.normal(3, 1024), probe.normal(4, 1024), probe.normal(1024, 4)
+wide = probe.normal(3, 4096), probe.normal(4, 4096), probe.normal(4096, 4)
 probe.memory(probe.normal(3, 3).softmax(-1), *wide, below=2**20)
 
 # %% nbgrader={"grade_id": "low_rank_value-gradient", "grade": true, "points": 1}
@@ -465,9 +451,10 @@ def last_entry_leaks(x):
 
 def by_fourier(x):
     # the sum so far as a convolution: causal, with a little rounding everywhere
-    n = 2 * x.shape[1]
-    ones = torch.fft.rfft(torch.ones(x.shape[1], 1), n, dim=0)
-    return torch.fft.irfft(torch.fft.rfft(x, n, dim=1) * ones, n, dim=1)[:, : x.shape[1]]
+    n, wide = 2 * x.shape[1], x.double()
+    ones = torch.fft.rfft(wide.new_ones(x.shape[1], 1), n, dim=0)
+    sums = torch.fft.irfft(torch.fft.rfft(wide, n, dim=1) * ones, n, dim=1)[:, : x.shape[1]]
+    return sums.to(x.dtype)
 
 
 probe.judges(

@@ -562,7 +562,7 @@ rope.fault(
 )
 rope.fault(
     "positions are added",
-    """You add sines and cosines to the vector, as exercise 2 would. Here it is turned and keeps
+    """You add sines and cosines to the vector, as exercise 4 would. Here it is turned and keeps
     its length.""",
     mix=lambda a, b, c, s, *_: (a + s, b + c),
 )

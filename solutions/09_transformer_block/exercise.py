@@ -13,15 +13,9 @@
 import torch
 
 from attn_course import reference
-from attn_course.probes import Probes, from_numpy
+from attn_course.probes import from_numpy, load_oracles
 
-probes = Probes(
-    "09_transformer_block",
-    layer_norm=from_numpy(reference.layer_norm),
-    rms_norm=from_numpy(reference.rms_norm),
-    feed_forward=from_numpy(reference.feed_forward),
-    swiglu=from_numpy(reference.swiglu),
-)
+oracles, probes = load_oracles("09_transformer_block")
 
 
 # Parts that can be followed by hand, for the block.
@@ -117,65 +111,7 @@ probe.gradient(probe.normal(3, 5), probe.normal(5), probe.normal(5), eps=0.0, wr
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. RMS norm
-#
-# `rms_norm(x, weight=None, eps=1e-6)` divides and does not centre (Zhang and Sennrich 2019):
-#
-# $$y = \frac{x}{\sqrt{\frac1D \sum_d x_d^2 + \epsilon}} \odot g .$$
-#
-# - `x` is `(..., D)`, `weight` is $g$, `(D,)`, or 1 where it is not given.
-# - A vector of zeros gives zeros, not NaN.
-# - Gradients reach both.
-#
-# By hand, with $\epsilon = 0$: $[1, 7]$ has the mean square $25$, so it becomes $[0.2, 1.4]$.
-
-
-# %% nbgrader={"grade_id": "rms_norm", "solution": true} attn_course={"forbidden": ["layer_norm", "native_layer_norm", "rms_norm", "batch_norm", "group_norm", "instance_norm", "aten::*layer_norm*", "aten::*rms_norm*", "aten::*batch_norm*", "aten::*group_norm*"]}
-def rms_norm(x, weight=None, eps=1e-6):
-    ### BEGIN SOLUTION
-    y = x / (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()
-    return y if weight is None else y * weight
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "rms_norm-by_hand", "grade": true, "points": 1}
-# The vector of the text, and another one; then with a gain.
-probe = probes(rms_norm=rms_norm)
-pair = torch.tensor([[1.0, 7.0], [-6.0, 8.0]])
-probe.gives(torch.tensor([[0.2, 1.4], [-0.8485281, 1.1313709]]), pair, eps=0.0)
-probe.gives(
-    torch.tensor([[2.0, 4.2], [-8.4852814, 3.3941126]]), pair, torch.tensor([10.0, 3.0]), eps=0.0
-)
-
-# %% nbgrader={"grade_id": "rms_norm-values", "grade": true, "points": 1}
-# Leading axes: batch and positions.
-probe = probes(rms_norm=rms_norm)
-probe.equals(torch.tensor([[[1.0, 2.0, 6.0], [0.0, 4.0, 4.0]]]), eps=0.0)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(2, 3, 7, mean=1), eps=0.0)
-probe.equals(probe.normal(3, 3, 3, mean=1), probe.normal(3), eps=0.0)
-probe.equals(probe.normal(5, 5), probe.normal(5), eps=0.0)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "rms_norm-small", "grade": true, "points": 1}
-# Zeros, and small numbers.
-probe = probes(rms_norm=rms_norm)
-probe.equals(torch.tensor([[0.0, 0.0, 0.0], [0.001, 0.002, -0.001]]))
-### BEGIN HIDDEN TESTS
-probe.equals(0.001 * probe.normal(4, 7), probe.normal(7))
-probe.equals(probe.normal(4, 7), probe.normal(7), eps=0.5)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "rms_norm-gradient", "grade": true, "points": 1}
-# Gradients reach the vectors and the gain.
-probe = probes(rms_norm=rms_norm)
-probe.gradient(torch.tensor([[1.0, 2.0, 6.0]]), torch.ones(3), eps=0.0, wrt=(0, 1))
-### BEGIN HIDDEN TESTS
-probe.gradient(probe.normal(3, 5), probe.normal(5), eps=0.0, wrt=(0, 1))
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 3. The feed-forward part
+# ## 2. The feed-forward part
 #
 # `feed_forward(x, weight_in, weight_out, bias_in=None, bias_out=None)` is a network with one hidden layer, the same one at every position (Vaswani and others 2017, equation 2):
 #
@@ -239,72 +175,15 @@ probe.gradient(*inputs, wrt=(0, 1, 2, 3, 4))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. A gated hidden layer
+# ## 3. The block
 #
-# `swiglu(x, weight_gate, weight_up)` makes the hidden units of a gated feed-forward part (Shazeer 2020). One map says what a unit holds, a second one how far it is open:
+# `transformer_block(x, attention, feed_forward, norm_1, norm_2, norm_first)` puts the parts together.
 #
-# $$\operatorname{silu}(W_g x) \odot (W_u x), \qquad \operatorname{silu}(z) = z \cdot \frac{1}{1 + e^{-z}} .$$
-#
-# - `x` is `(..., D)`, both weights are `(F, D)`, the result is `(..., F)`.
-# - It is right for entries of any size. Gradients reach all three.
-#
-# By hand: for $x = [\ln 3]$, $W_g = [1]$ and $W_u = [2]$ the gate is $\ln 3 \cdot \frac34 = 0.824$, and the result $0.824 \cdot 2 \ln 3 = 1.810$.
-
-
-# %% nbgrader={"grade_id": "swiglu", "solution": true}
-def swiglu(x, weight_gate, weight_up):
-    ### BEGIN SOLUTION
-    gate = x @ weight_gate.T  # (..., F)
-    return gate * torch.sigmoid(gate) * (x @ weight_up.T)
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "swiglu-by_hand", "grade": true, "points": 1}
-# The example of the text, and a negative gate.
-probe = probes(swiglu=swiglu)
-probe.gives(
-    torch.tensor([[1.8104234], [0.6034745]]),
-    torch.tensor([[1.0986123], [-1.0986123]]),
-    torch.tensor([[1.0]]),
-    torch.tensor([[2.0]]),
-)
-
-# %% nbgrader={"grade_id": "swiglu-values", "grade": true, "points": 2}
-# Several units, positions and sequences.
-probe = probes(swiglu=swiglu)
-probe.equals(
-    torch.tensor([[1.0, 2.0], [-3.0, 1.0]]),
-    torch.tensor([[1.0, 0.0], [0.0, -1.0], [1.0, 1.0]]),
-    torch.tensor([[1.0, 1.0], [2.0, 0.0], [0.0, 3.0]]),
-)
-### BEGIN HIDDEN TESTS
-for lead, d, f in (((2, 3), 4, 7), ((3, 3), 3, 3), ((2,), 5, 3)):
-    probe.equals(probe.normal(*lead, d), probe.normal(f, d), probe.normal(f, d))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "swiglu-large", "grade": true, "points": 1}
-# Gates far from 0, on both sides.
-probe = probes(swiglu=swiglu)
-probe.equals(torch.tensor([[200.0], [-200.0]]), torch.tensor([[1.0]]), torch.tensor([[0.5]]))
-### BEGIN HIDDEN TESTS
-far = torch.tensor([[300.0, -100.0], [-90.0, 150.0]])
-probe.equals(far, torch.eye(2), torch.tensor([[-1.0, -2.0], [1.0, 1.0]]))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "swiglu-gradient", "grade": true, "points": 1}
-# Gradients reach the vectors and both weights.
-probe = probes(swiglu=swiglu)
-probe.gradient(probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 4), wrt=(0, 1, 2))
-
-# %% [markdown]
-# ## 5. The block
-#
-# `transformer_block(x, attention, feed_forward, norm_1, norm_2, norm_first)` puts the parts together. The last four but one are functions from `(B, L, D)` to `(B, L, D)`: you call them, and need not know what they do.
-#
-# With `norm_first=False`, as in the paper, each part $f$ with its norm does $x \leftarrow \operatorname{norm}(x + f(x))$; with `norm_first=True` it does $x \leftarrow x + f(\operatorname{norm}(x))$.
-# First comes the attention, with `norm_1`, then the feed-forward part, with `norm_2`, which works on what the attention has left.
-#
-# - `x` is not changed.
+# - `x` is `(B, L, D)`, and so is the result. `x` is not changed.
+# - `attention`, `feed_forward`, `norm_1` and `norm_2` are functions: each takes a tensor `(B, L, D)` and returns one. You call them, and need not know what they do.
+# - A block has two steps. The first applies `attention` and `norm_1`, the second applies `feed_forward` and `norm_2` to the result of the first.
+# - `norm_first=False`, as in the paper: a step with the function $f$ returns $\operatorname{norm}(x + f(x))$.
+# - `norm_first=True`: it returns $x + f(\operatorname{norm}(x))$.
 #
 # By hand, with numbers in place of vectors: the attention doubles, the feed-forward part adds 1, `norm_1` divides by 3 and `norm_2` divides by 2.
 # From 3, post-norm: $(3 + 6)/3 = 3$, then $(3 + 4)/2 = 3.5$. Pre-norm: $3 + 2 \cdot 1 = 5$, then $5 + (2.5 + 1) = 8.5$.
@@ -371,6 +250,159 @@ probe.equals(probe.normal(2, 3, 5), *parts_of(probe, 5), True)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ## Look
+#
+# Sixteen of your blocks on top of each other: the size of the vectors with the norm first (it grows), and with the norm last (it cannot).
+
+# %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
+draw = torch.Generator().manual_seed(0)
+weight_in, weight_out = (
+    torch.randn(64, 16, generator=draw) / 4,
+    torch.randn(16, 64, generator=draw) / 4,
+)
+
+
+def mean_of_all(x):
+    return x.mean(1, keepdim=True).expand_as(x)
+
+
+def hidden(x):
+    return feed_forward(x, weight_in, weight_out)
+
+
+for norm_first in (True, False):
+    x, sizes = torch.randn(1, 5, 16, generator=torch.Generator().manual_seed(1)), []
+    for _ in range(16):
+        sizes.append(float(x.norm(dim=-1).mean()))
+        x = transformer_block(x, mean_of_all, hidden, layer_norm, layer_norm, norm_first)
+    plt.plot(sizes, label="norm first" if norm_first else "norm last")
+plt.xlabel("block")
+plt.ylabel("size of a vector")
+plt.legend()
+plt.show()
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 4. RMS norm
+#
+# `rms_norm(x, weight=None, eps=1e-6)` divides and does not centre (Zhang and Sennrich 2019):
+#
+# $$y = \frac{x}{\sqrt{\frac1D \sum_d x_d^2 + \epsilon}} \odot g .$$
+#
+# - `x` is `(..., D)`, `weight` is $g$, `(D,)`, or 1 where it is not given.
+# - A vector of zeros gives zeros, not NaN.
+# - Gradients reach both.
+#
+# By hand, with $\epsilon = 0$: $[1, 7]$ has the mean square $25$, so it becomes $[0.2, 1.4]$.
+
+
+# %% nbgrader={"grade_id": "rms_norm", "solution": true} attn_course={"forbidden": ["layer_norm", "native_layer_norm", "rms_norm", "batch_norm", "group_norm", "instance_norm", "aten::*layer_norm*", "aten::*rms_norm*", "aten::*batch_norm*", "aten::*group_norm*"]}
+def rms_norm(x, weight=None, eps=1e-6):
+    ### BEGIN SOLUTION
+    y = x / (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()
+    return y if weight is None else y * weight
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "rms_norm-by_hand", "grade": true, "points": 1}
+# The vector of the text, and another one; then with a gain.
+probe = probes(rms_norm=rms_norm)
+pair = torch.tensor([[1.0, 7.0], [-6.0, 8.0]])
+probe.gives(torch.tensor([[0.2, 1.4], [-0.8485281, 1.1313709]]), pair, eps=0.0)
+probe.gives(
+    torch.tensor([[2.0, 4.2], [-8.4852814, 3.3941126]]), pair, torch.tensor([10.0, 3.0]), eps=0.0
+)
+
+# %% nbgrader={"grade_id": "rms_norm-values", "grade": true, "points": 1}
+# Leading axes: batch and positions.
+probe = probes(rms_norm=rms_norm)
+probe.equals(torch.tensor([[[1.0, 2.0, 6.0], [0.0, 4.0, 4.0]]]), eps=0.0)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 7, mean=1), eps=0.0)
+probe.equals(probe.normal(3, 3, 3, mean=1), probe.normal(3), eps=0.0)
+probe.equals(probe.normal(5, 5), probe.normal(5), eps=0.0)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "rms_norm-small", "grade": true, "points": 1}
+# Zeros, and small numbers.
+probe = probes(rms_norm=rms_norm)
+probe.equals(torch.tensor([[0.0, 0.0, 0.0], [0.001, 0.002, -0.001]]))
+### BEGIN HIDDEN TESTS
+probe.equals(0.001 * probe.normal(4, 7), probe.normal(7))
+probe.equals(probe.normal(4, 7), probe.normal(7), eps=0.5)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "rms_norm-gradient", "grade": true, "points": 1}
+# Gradients reach the vectors and the gain.
+probe = probes(rms_norm=rms_norm)
+probe.gradient(torch.tensor([[1.0, 2.0, 6.0]]), torch.ones(3), eps=0.0, wrt=(0, 1))
+### BEGIN HIDDEN TESTS
+probe.gradient(probe.normal(3, 5), probe.normal(5), eps=0.0, wrt=(0, 1))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. A gated hidden layer
+#
+# `swiglu(x, weight_gate, weight_up)` makes the hidden units of a gated feed-forward part (Shazeer 2020). One map says what a unit holds, a second one how far it is open:
+#
+# $$\operatorname{silu}(W_g x) \odot (W_u x), \qquad \operatorname{silu}(z) = z \cdot \frac{1}{1 + e^{-z}} .$$
+#
+# - `x` is `(..., D)`, both weights are `(F, D)`, the result is `(..., F)`.
+# - It is right for entries of any size. Gradients reach all three.
+#
+# By hand: for $x = [\ln 3]$, $W_g = [1]$ and $W_u = [2]$ the gate is $\ln 3 \cdot \frac34 = 0.824$, and the result $0.824 \cdot 2 \ln 3 = 1.810$.
+
+
+# %% nbgrader={"grade_id": "swiglu", "solution": true}
+def swiglu(x, weight_gate, weight_up):
+    ### BEGIN SOLUTION
+    gate = x @ weight_gate.T  # (..., F)
+    return gate * torch.sigmoid(gate) * (x @ weight_up.T)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "swiglu-by_hand", "grade": true, "points": 1}
+# The example of the text, and a negative gate.
+probe = probes(swiglu=swiglu)
+probe.gives(
+    torch.tensor([[1.8104234], [0.6034745]]),
+    torch.tensor([[1.0986123], [-1.0986123]]),
+    torch.tensor([[1.0]]),
+    torch.tensor([[2.0]]),
+)
+
+# %% nbgrader={"grade_id": "swiglu-values", "grade": true, "points": 2}
+# Several units, positions and sequences.
+probe = probes(swiglu=swiglu)
+probe.equals(
+    torch.tensor([[1.0, 2.0], [-3.0, 1.0]]),
+    torch.tensor([[1.0, 0.0], [0.0, -1.0], [1.0, 1.0]]),
+    torch.tensor([[1.0, 1.0], [2.0, 0.0], [0.0, 3.0]]),
+)
+### BEGIN HIDDEN TESTS
+for lead, d, f in (((2, 3), 4, 7), ((3, 3), 3, 3), ((2,), 5, 3)):
+    probe.equals(probe.normal(*lead, d), probe.normal(f, d), probe.normal(f, d))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "swiglu-large", "grade": true, "points": 1}
+# Gates far from 0, on both sides.
+probe = probes(swiglu=swiglu)
+probe.equals(torch.tensor([[200.0], [-200.0]]), torch.tensor([[1.0]]), torch.tensor([[0.5]]))
+### BEGIN HIDDEN TESTS
+far = torch.tensor([[300.0, -100.0], [-90.0, 150.0]])
+probe.equals(far, torch.eye(2), torch.tensor([[-1.0, -2.0], [1.0, 1.0]]))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "swiglu-gradient", "grade": true, "points": 1}
+# Gradients reach the vectors and both weights.
+probe = probes(swiglu=swiglu)
+probe.gradient(probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 4), wrt=(0, 1, 2))
+
+# %% [markdown]
 # ## 6. Parameters of a block
 #
 # `block_parameters(embed_dim, num_heads, hidden_dim, cross_attention=False)` counts the entries of all weights of a block of the paper's base model.
@@ -413,7 +445,7 @@ probe.gives(1164, 10, 5, 14, True)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. Operations of a block
+# ### Operations of a block
 #
 # `block_flops(length, embed_dim, num_heads, hidden_dim)` counts the operations of one encoder block on one sequence, forwards.
 # A matrix product of $(a, b)$ with $(b, c)$ has $2abc$ of them, a multiplication and an addition for each term. Everything but matrix products is left out.
@@ -448,7 +480,7 @@ probe.gives(6_442_450_944 + 2_147_483_648, 1024, 512, 8, 2048)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 8. Repair: a pre-norm stack with two faults
+# ## 7. Repair: a pre-norm stack with two faults
 #
 # `broken_stack` should apply pre-norm feed-forward layers one after the other, $x \leftarrow x + f_i(\operatorname{norm}(x))$, and end in a norm.
 # `x` is `(B, L, D)`, `weights_in` is `(N, F, D)`, `weights_out` is `(N, D, F)`; the norms have neither gain nor bias.
@@ -514,7 +546,7 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 9. Write the test
+# ## 8. Write the test
 #
 # `check_layer_norm(candidate)` takes somebody's `layer_norm(x, weight=None, bias=None, eps=1e-5)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
 #
@@ -617,7 +649,7 @@ probe.judges(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 10. Report
+# ## 9. Report
 #
 # Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #

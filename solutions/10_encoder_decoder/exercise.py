@@ -13,39 +13,9 @@
 import numpy as np
 import torch
 
-from attn_course import masks, reference
-from attn_course.probes import Probes, from_numpy
-from attn_course.train import bleu as corpus_bleu
-from attn_course.train import label_smoothing_loss, warmup_inverse_sqrt
+from attn_course.probes import load_oracles
 
-
-def right_shift(target_out, bos, eos, pad=0):
-    rows = [[bos, *(int(i) for i in row if i not in (eos, pad))] for row in target_out]
-    width = target_out.shape[1]
-    return torch.tensor([(row + [pad] * width)[:width] for row in rows])
-
-
-def right_mask(target_in, pad=0):
-    return masks.causal_mask(target_in.shape[1]) & (target_in != pad)[:, None, None, :]
-
-
-def right_cross(x, memory, weight_query, weight_key, weight_value, memory_mask=None):
-    query, key, value = x @ weight_query.T, memory @ weight_key.T, memory @ weight_value.T
-    mask = None if memory_mask is None else memory_mask[:, None, None, :]
-    lifted = (part[:, None] for part in (query, key, value))
-    return reference.scaled_dot_product_attention(*lifted, mask)[:, 0]
-
-
-def right_smoothed(logits, target_out, smoothing, pad=0):
-    return label_smoothing_loss(logits, target_out, smoothing=smoothing, pad=pad)
-
-
-def right_rate(step, embed_dim, warmup):
-    return warmup_inverse_sqrt(embed_dim=embed_dim, warmup=warmup)(step - 1)
-
-
-def right_bleu(candidates, references, max_order=4):
-    return corpus_bleu(candidates, references, max_order=max_order).score
+oracles, probes = load_oracles("10_encoder_decoder")
 
 
 def talker(table, decay):
@@ -66,16 +36,6 @@ def chain(follows, size):
         table[token, following] = 3.0
     return table
 
-
-probes = Probes(
-    "10_encoder_decoder",
-    shift_right=right_shift,
-    decoder_mask=right_mask,
-    cross_attention=from_numpy(right_cross),
-    label_smoothed_loss=right_smoothed,
-    warmup_rate=right_rate,
-    bleu=right_bleu,
-)
 
 # %% [markdown]
 # ## 1. What the decoder reads
@@ -255,6 +215,27 @@ sizes = [(1, 3, 2), (1, 4, 3), (2, 2), (2, 3), (3, 3)]
 probe.gradient(*(probe.normal(*size) for size in sizes), wrt=(0, 1, 2, 3, 4))
 
 # %% [markdown]
+# ## Look
+#
+# What the decoder reads, and what each position may attend to: two sentences of different length, with your functions. A bright square above the diagonal would be the future. On the right: what cross-attention reads in a memory.
+
+# %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
+target_out = torch.tensor([[5, 6, 7, 2, 0], [8, 9, 5, 6, 2]])  # 2 ends a sentence, 0 is padding
+target_in = shift_right(target_out, bos=1, eos=2)
+print(target_in)
+figure, axes = plt.subplots(1, 3)
+for ax, mask in zip(axes, decoder_mask(target_in).reshape(2, 5, 5), strict=False):
+    ax.imshow(mask)
+eye = torch.eye(5)[None]
+axes[2].imshow(cross_attention(3 * eye, eye.flip(1), eye[0], eye[0], eye[0])[0])
+plt.show()
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
 # ## 4. A loss that does not ask for certainty
 #
 # `label_smoothed_loss(logits, target_out, smoothing, pad=0)` is the cross-entropy with targets that are not quite sure. With $\varepsilon$ = `smoothing`,
@@ -321,54 +302,7 @@ probe = probes(label_smoothed_loss=label_smoothed_loss)
 probe.gradient(probe.normal(2, 3, 5), torch.tensor([[1, 2, 3], [4, 2, 0]]), 0.1)
 
 # %% [markdown]
-# ## 5. How fast to learn
-#
-# `warmup_rate(step, embed_dim, warmup)` is the learning rate of Vaswani and others (2017), equation 3, as a plain number. With $D$ = `embed_dim`,
-#
-# $$D^{-1/2} \cdot \min\!\big(\text{step}^{-1/2},\; \text{step} \cdot \text{warmup}^{-3/2}\big) .$$
-#
-# - Steps are counted from 1.
-#
-# By hand, with $D = 16$ and a warm-up of 4 steps: $\frac14 \cdot \min(1, \frac18) = \frac1{32}$ at step 1, $\frac14 \cdot \frac12 = \frac18$ at step 4, where the two branches meet, and $\frac14 \cdot \frac14 = \frac1{16}$ at step 16.
-
-
-# %% nbgrader={"grade_id": "warmup_rate", "solution": true} attn_course={"forbidden": ["import attn_course.train"]}
-def warmup_rate(step, embed_dim, warmup):
-    ### BEGIN SOLUTION
-    return embed_dim**-0.5 * min(step**-0.5, step * warmup**-1.5)
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "warmup_rate-by_hand", "grade": true, "points": 1}
-# The three steps of the text.
-probe = probes(warmup_rate=warmup_rate)
-probe.gives(1 / 32, 1, 16, 4)
-probe.gives(1 / 8, 4, 16, 4)
-probe.gives(1 / 16, 16, 16, 4)
-
-# %% nbgrader={"grade_id": "warmup_rate-rise", "grade": true, "points": 1}
-# During the warm-up.
-probe = probes(warmup_rate=warmup_rate)
-probe.equals(1, 512, 4000)
-probe.equals(1000, 512, 4000)
-### BEGIN HIDDEN TESTS
-for step in probe.integers(2, 3999, 4).tolist():
-    probe.equals(step, 512, 4000)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "warmup_rate-fall", "grade": true, "points": 1}
-# After it.
-probe = probes(warmup_rate=warmup_rate)
-probe.equals(4000, 512, 4000)
-probe.equals(100000, 512, 4000)
-### BEGIN HIDDEN TESTS
-for step in probe.integers(4001, 100000, 4).tolist():
-    probe.equals(step, 1024, 4000)
-probe.equals(9, 256, 1)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 6. Writing
+# ## 5. Writing
 #
 # A Transformer has no state that is carried from step to step: it reads the whole prefix.
 # `greedy_decode(logits_of, rows, bos, eos, max_length, pad=0)` writes the most probable token again and again.
@@ -399,23 +333,12 @@ def greedy_decode(logits_of, rows, bos, eos, max_length, pad=0):
 
 # %% nbgrader={"grade_id": "greedy_decode-by_hand", "grade": true, "points": 1}
 # The chain of the text.
-def right_greedy(logits_of, rows, bos, eos, max_length, pad=0):
-    result = torch.full((rows, max_length), pad)
-    prefix = torch.full((rows, 1), bos)
-    for _ in range(max_length):
-        prefix = torch.cat([prefix, logits_of(prefix)[:, -1:].argmax(-1)], dim=1)
-    for row, tokens in enumerate(prefix[:, 1:].tolist()):
-        tokens = tokens[: tokens.index(eos) + 1] if eos in tokens else tokens
-        result[row, : len(tokens)] = torch.tensor(tokens)
-    return result
-
-
-probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
+probe = probes(greedy_decode=greedy_decode)
 probe.gives(torch.tensor([[3, 4, 2, 0]]), talker(chain({1: 3, 3: 4, 4: 2}, 5), 0.0), 1, 1, 2, 4)
 
 # %% nbgrader={"grade_id": "greedy_decode-whole_prefix", "grade": true, "points": 2}
 # A model to which every word of the prefix matters.
-probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
+probe = probes(greedy_decode=greedy_decode)
 slow = torch.zeros(6, 6, dtype=torch.float64)
 slow[1, 3], slow[3, 4], slow[4, 5], slow[1, 5], slow[5, 2], slow[3, 2] = (
     3.0,
@@ -448,7 +371,7 @@ def counting(lengths):
     return logits_of
 
 
-probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
+probe = probes(greedy_decode=greedy_decode)
 probe.equals(counting(torch.tensor([3, 1])), 2, 1, 2, 5)
 ### BEGIN HIDDEN TESTS
 probe.equals(counting(1 + probe.permutation(5)[:4]), 4, 1, 2, 7)
@@ -470,16 +393,16 @@ probe.equals(once(torch.tensor([2, 6, 1])), 3, 1, 2, 7)
 
 # %% nbgrader={"grade_id": "greedy_decode-cut_off", "grade": true, "points": 1}
 # A model that never stops.
-probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
+probe = probes(greedy_decode=greedy_decode)
 probe.equals(talker(chain({1: 3, 3: 4, 4: 5, 5: 3}, 6), 0.0), 2, 1, 2, 4)
 
 # %% nbgrader={"grade_id": "greedy_decode-other_ids", "grade": true, "points": 1}
 # Other numbers for the reserved symbols.
-probe = probes(greedy_decode=greedy_decode, oracle=right_greedy)
+probe = probes(greedy_decode=greedy_decode)
 probe.equals(talker(chain({3: 1, 1: 2, 2: 4}, 5), 0.0), 1, 3, 4, 6, pad=9)
 
 # %% [markdown]
-# ## 7. Scoring a translation
+# ## 6. Scoring a translation
 #
 # `bleu(candidates, references, max_order=4)` is corpus BLEU (Papineni and others 2002) as a number from 0 to 1:
 #
@@ -568,7 +491,7 @@ probe.gives(0.0, [["cat", "the"]], [["the", "cat"]], 2)
 probe.gives(0.0, [[]], [["the", "cat"]], 2)
 
 # %% [markdown]
-# ## 8. Repair: the two looks of a decoder block
+# ## 7. Repair: the two looks of a decoder block
 #
 # `broken_decoder_looks` should let every target position look at its own past, add what it found, let it look at the whole source, and add that.
 # `x` is `(B, L, D)`, `memory` is `(B, S, D)`; to keep it short there are no projections, no norm and no padding.
@@ -603,15 +526,7 @@ def fixed_decoder_looks(x, memory):
 
 # %% nbgrader={"grade_id": "fixed_decoder_looks-one_source_word", "grade": true, "points": 1}
 # A source of one word: only one of the two faults shows.
-def right_looks(x, memory):
-    past = np.tri(x.shape[1], dtype=bool)
-    own = reference.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], past)
-    x = x + own[:, 0]
-    source = memory[:, None]
-    return x + reference.scaled_dot_product_attention(x[:, None], source, source)[:, 0]
-
-
-probe = probes(fixed_decoder_looks=fixed_decoder_looks, oracle=from_numpy(right_looks))
+probe = probes(fixed_decoder_looks=fixed_decoder_looks)
 probe.equals(torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.tensor([[[3.0, 1.0]]]))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(2, 5, 3), probe.normal(2, 1, 3))
@@ -619,7 +534,7 @@ probe.equals(probe.normal(2, 5, 3), probe.normal(2, 1, 3))
 
 # %% nbgrader={"grade_id": "fixed_decoder_looks-one_target_word", "grade": true, "points": 1}
 # A target of one word: only the other one shows.
-probe = probes(fixed_decoder_looks=fixed_decoder_looks, oracle=from_numpy(right_looks))
+probe = probes(fixed_decoder_looks=fixed_decoder_looks)
 probe.equals(torch.tensor([[[1.0, 2.0]]]), torch.tensor([[[3.0, 1.0], [0.0, 1.0]]]))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(2, 1, 3), probe.normal(2, 5, 3))
@@ -627,11 +542,11 @@ probe.equals(probe.normal(2, 1, 3), probe.normal(2, 5, 3))
 
 # %% nbgrader={"grade_id": "fixed_decoder_looks-both", "grade": true, "points": 1}
 # Several words on both sides.
-probe = probes(fixed_decoder_looks=fixed_decoder_looks, oracle=from_numpy(right_looks))
+probe = probes(fixed_decoder_looks=fixed_decoder_looks)
 probe.equals(probe.normal(2, 4, 3), probe.normal(2, 5, 3))
 
 # %% [markdown]
-# ## 9. Write the test
+# ## 8. Write the test
 #
 # A decoder that sees what it has yet to write reaches a perfect loss and writes nonsense. The loss will not warn you, so a test must.
 # `check_decoder(decoder)` takes somebody's decoder and returns `True` if it is sound, `False` if it is not.
@@ -747,7 +662,7 @@ probe.judges(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 10. Report
+# ## 9. Report
 #
 # Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #

@@ -80,19 +80,6 @@ def smoothed_by_logsumexp(logits, target_out, smoothing, pad=0):
     return each[target_out.ne(pad)].mean()
 
 
-@variant(of="warmup_rate")
-def rate_by_branches(step, embed_dim, warmup):
-    if step < warmup:
-        return step / warmup / math.sqrt(embed_dim * warmup)
-    return 1 / math.sqrt(embed_dim * step)
-
-
-@variant(of="warmup_rate")
-def rate_by_peak(step, embed_dim, warmup):
-    peak = (embed_dim * warmup) ** -0.5
-    return peak * min(step / warmup, math.sqrt(warmup / step))
-
-
 @variant(of="greedy_decode")
 def greedy_to_the_end(logits_of, rows, bos, eos, max_length, pad=0):
     prefix = torch.full((rows, 1), bos)

@@ -14,8 +14,9 @@ import math
 import numpy as np
 import torch
 
-from attn_course import reference
-from attn_course.probes import Probes, from_numpy
+from attn_course.probes import from_numpy, load_oracles
+
+oracles, probes = load_oracles("11_language_model")
 
 
 def rotate(x, positions, base=10000.0):
@@ -31,84 +32,6 @@ def normed(x):
     """RMSNorm without weights."""
     return x / (x.square().mean(dim=-1, keepdim=True) + 1e-6).sqrt()
 
-
-def right_bits(logits, targets):
-    counts = targets >= 0
-    top = logits.max(-1, keepdims=True)
-    log_p = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
-    said = np.take_along_axis(log_p, np.where(counts, targets, 0)[..., None], -1)[..., 0]
-    return -(said * counts).sum() / counts.sum() / np.log(2)
-
-
-def right_top_p(logits, p):
-    rows = logits.reshape(-1, logits.shape[-1]).astype(float)
-    parts = np.exp(rows - rows.max(-1, keepdims=True))
-    kept = np.full_like(rows, -np.inf)
-    for row, weights in enumerate(parts / parts.sum(-1, keepdims=True)):
-        total = 0.0
-        for word in np.argsort(-weights):
-            kept[row, word] = rows[row, word]
-            total += weights[word]
-            if total >= p:
-                break
-    return kept.reshape(logits.shape)
-
-
-def drawn_by(probabilities, uniform):
-    below = (np.cumsum(np.asarray(probabilities, dtype=float)) <= uniform).sum()
-    return int(min(below, np.flatnonzero(probabilities)[-1]))
-
-
-def right_sample(logits, uniform, temperature=1.0, k=None):
-    scaled = np.asarray(logits, dtype=float) / temperature
-    if k is not None:
-        scaled = np.where(scaled >= np.sort(scaled)[-min(k, len(scaled))], scaled, -np.inf)
-    parts = np.exp(scaled - scaled.max())
-    return drawn_by(parts / parts.sum(), uniform)
-
-
-def right_cached(query, key, value, cache=None):
-    keys = key if cache is None else np.concatenate([cache[0], key], axis=-2)
-    values = value if cache is None else np.concatenate([cache[1], value], axis=-2)
-    new, past = query.shape[-2], keys.shape[-2] - query.shape[-2]
-    allowed = np.tri(new, past + new, past, dtype=bool)
-    return reference.scaled_dot_product_attention(query, keys, values, allowed), (keys, values)
-
-
-def right_grouped(query, key, value):
-    share = query.shape[1] // key.shape[1]
-    return reference.scaled_dot_product_attention(
-        query, np.repeat(key, share, axis=1), np.repeat(value, share, axis=1)
-    )
-
-
-def right_latent(query, latent, key_up, value_up):
-    key = np.einsum("bsr,her->bhse", latent, key_up)
-    value = np.einsum("bsr,hvr->bhsv", latent, value_up)
-    return reference.scaled_dot_product_attention(query, key, value)
-
-
-def right_accept(target, draft, words, uniforms):
-    written = []
-    for i, word in enumerate(words):
-        if uniforms[i] * draft[i, word] < target[i, word]:
-            written.append(int(word))
-            continue
-        left = np.maximum(target[i] - draft[i], 0)
-        return np.array([*written, drawn_by(left / left.sum(), uniforms[-1])])
-    return np.array([*written, drawn_by(target[-1], uniforms[-1])])
-
-
-probes = Probes(
-    "11_language_model",
-    bits_per_character=from_numpy(right_bits),
-    top_p=from_numpy(right_top_p),
-    sample_next=lambda logits, *rest, **more: right_sample(logits.numpy(), *rest, **more),
-    cached_attention=from_numpy(right_cached),
-    grouped_query_attention=from_numpy(right_grouped),
-    latent_attention=from_numpy(right_latent),
-    speculative_accept=from_numpy(right_accept),
-)
 
 # By hand: the query 2, 0, 0, 0 and two keys; values 4, 0 and 0, 8. (B, H, 1, E)
 ASKED = torch.tensor([[[[2.0, 0.0, 0.0, 0.0]]]])
@@ -166,61 +89,7 @@ probe = probes(bits_per_character=bits_per_character)
 probe.equals(torch.tensor([[[200.0, 0.0, 1.0], [0.0, 2.0, 1.0]]]), torch.tensor([[1, 1]]))
 
 # %% [markdown]
-# ## 2. The nucleus
-#
-# `top_p(logits, p)` keeps the smallest set of likeliest words whose probabilities sum to `p` at least (Holtzman and others 2020).
-#
-# - `logits` is `(..., V)`. The result has the same shape: the logit itself where a word stays, $-\infty$ where it goes.
-# - The word with which the sum reaches `p` stays. So at least one word stays, however small `p` is.
-# - Every row has a set of its own.
-#
-# By hand: probabilities $0.1, 0.5, 0.25, 0.15$ and $p = 0.7$. The likeliest has 0.5, which is not enough; with the next it is 0.75. The words 1 and 2 stay.
-
-
-# %% nbgrader={"grade_id": "top_p", "solution": true}
-def top_p(logits, p):
-    ### BEGIN SOLUTION
-    ordered, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
-    before = ordered.cumsum(dim=-1) - ordered  # what the likelier words hold together
-    keep = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, before < p)
-    return logits.masked_fill(~keep, -torch.inf)
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "top_p-by_hand", "grade": true, "points": 1}
-# The example of the text.
-probe = probes(top_p=top_p)
-given = torch.tensor([0.1, 0.5, 0.25, 0.15]).log()
-probe.gives(given.masked_fill(torch.tensor([True, False, False, True]), -torch.inf), given, 0.7)
-
-# %% nbgrader={"grade_id": "top_p-values", "grade": true, "points": 2}
-# Other words, other p.
-probe = probes(top_p=top_p)
-given = torch.tensor([0.0, 2.0, 1.0, 3.0, 0.5])
-probe.gives(torch.tensor([-torch.inf, 2.0, -torch.inf, 3.0, -torch.inf]), given, 0.8)
-### BEGIN HIDDEN TESTS
-for p in (0.3, 0.6, 0.9):
-    probe.equals(1.5 * probe.normal(11), p)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "top_p-rows", "grade": true, "points": 1}
-# A row that is sure, and one that is not.
-probe = probes(top_p=top_p)
-given = torch.tensor([[9.0, 0.0, 1.0, 2.0], [1.0, 1.1, 1.2, 1.3]])
-probe.gives(
-    given.masked_fill(torch.tensor([[0, 1, 1, 1], [1, 0, 0, 0]]).bool(), -torch.inf), given, 0.75
-)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(2, 3, 7) * torch.tensor([8.0, 1.0, 0.1])[:, None], 0.7)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "top_p-one", "grade": true, "points": 1}
-# A p below the likeliest word.
-probe = probes(top_p=top_p)
-probe.gives(torch.tensor([-torch.inf, 3.0, -torch.inf]), torch.tensor([2.0, 3.0, 1.0]), 0.01)
-
-# %% [markdown]
-# ## 3. Draw the next word
+# ## 2. Draw the next word
 #
 # `sample_next(logits, uniform, temperature=1.0, k=None)` draws one word:
 #
@@ -288,7 +157,7 @@ probe.equals(torch.tensor([-3.0, 1.0, 0.5]), 0.0, 1.0, 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. Attention with a cache
+# ## 3. Attention with a cache
 #
 # `cached_attention(query, key, value, cache=None)` is the attention of a model that writes. It returns the output and the new cache.
 #
@@ -340,6 +209,82 @@ probe.equals(probe.normal(2, 3, 1, 4), probe.normal(2, 3, 1, 4), probe.normal(2,
 probe = probes(cached_attention=cached_attention)
 held = probe.normal(1, 2, 5, 4), probe.normal(1, 2, 5, 3)
 probe.equals(probe.normal(1, 2, 3, 4), probe.normal(1, 2, 3, 4), probe.normal(1, 2, 3, 3), held)
+
+# %% [markdown]
+# ## Look
+#
+# Your sampler writes a text, letter by letter, from nothing but the counts of pairs of letters. Change the temperature, or the text.
+
+# %% attn_course={"look": true}
+text = "attention is a weighted mean of values, and the weights are a softmax of the scores. "
+letters = sorted(set(text))
+ids = torch.tensor([letters.index(letter) for letter in text])
+counts = torch.full((len(letters), len(letters)), 0.01)
+counts.index_put_((ids[:-1], ids[1:]), torch.tensor(1.0), accumulate=True)
+logits = (counts / counts.sum(-1, keepdim=True)).log()
+print("bits per character:", float(bits_per_character(logits[ids[:-1]], ids[1:])))
+draw, token, written = torch.Generator().manual_seed(0), int(ids[0]), []
+for _ in range(80):
+    token = int(sample_next(logits[token], float(torch.rand((), generator=draw)), 0.8))
+    written.append(letters[token])
+print("".join(written))
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 4. The nucleus
+#
+# `top_p(logits, p)` keeps the smallest set of likeliest words whose probabilities sum to `p` at least (Holtzman and others 2020).
+#
+# - `logits` is `(..., V)`. The result has the same shape: the logit itself where a word stays, $-\infty$ where it goes.
+# - The word with which the sum reaches `p` stays. So at least one word stays, however small `p` is.
+# - Every row has a set of its own.
+#
+# By hand: probabilities $0.1, 0.5, 0.25, 0.15$ and $p = 0.7$. The likeliest has 0.5, which is not enough; with the next it is 0.75. The words 1 and 2 stay.
+
+
+# %% nbgrader={"grade_id": "top_p", "solution": true}
+def top_p(logits, p):
+    ### BEGIN SOLUTION
+    ordered, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+    before = ordered.cumsum(dim=-1) - ordered  # what the likelier words hold together
+    keep = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, before < p)
+    return logits.masked_fill(~keep, -torch.inf)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "top_p-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(top_p=top_p)
+given = torch.tensor([0.1, 0.5, 0.25, 0.15]).log()
+probe.gives(given.masked_fill(torch.tensor([True, False, False, True]), -torch.inf), given, 0.7)
+
+# %% nbgrader={"grade_id": "top_p-values", "grade": true, "points": 2}
+# Other words, other p.
+probe = probes(top_p=top_p)
+given = torch.tensor([0.0, 2.0, 1.0, 3.0, 0.5])
+probe.gives(torch.tensor([-torch.inf, 2.0, -torch.inf, 3.0, -torch.inf]), given, 0.8)
+### BEGIN HIDDEN TESTS
+for p in (0.3, 0.6, 0.9):
+    probe.equals(1.5 * probe.normal(11), p)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "top_p-rows", "grade": true, "points": 1}
+# A row that is sure, and one that is not.
+probe = probes(top_p=top_p)
+given = torch.tensor([[9.0, 0.0, 1.0, 2.0], [1.0, 1.1, 1.2, 1.3]])
+probe.gives(
+    given.masked_fill(torch.tensor([[0, 1, 1, 1], [1, 0, 0, 0]]).bool(), -torch.inf), given, 0.75
+)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 7) * torch.tensor([8.0, 1.0, 0.1])[:, None], 0.7)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "top_p-one", "grade": true, "points": 1}
+# A p below the likeliest word.
+probe = probes(top_p=top_p)
+probe.gives(torch.tensor([-torch.inf, 3.0, -torch.inf]), torch.tensor([2.0, 3.0, 1.0]), 0.01)
 
 # %% [markdown]
 # ## 5. Fewer keys than queries
@@ -404,7 +349,7 @@ probe.gradient(
 # $$o_{ih} = \sum_j \operatorname{softmax}_j\!\Big(\frac{q_{ih} \cdot U_h c_j}{\sqrt E}\Big)\, W_h c_j .$$
 #
 # - `query` is `(B, H, n, E)`, `latent` is `(B, S, r)`, `key_up` is `(H, E, r)`, `value_up` is `(H, E_v, r)`. The result is `(B, H, n, E_v)`.
-# - Keys and values of the heads are never built. One query, 512 tokens, 8 heads of 32 entries and `r = 4` must do with 128 KiB, and the keys alone would need four times as much.
+# - Keys and values of the heads are never built. One query, 32,768 tokens, 8 heads of 32 entries and `r = 4` must do with 8 MiB, and the keys alone would need four times as much.
 # - Gradients reach all four.
 #
 # By hand, one head, `E = 4`, `r = 1`: query $[2, 0, 0, 0]$, latent vectors $0$ and $1$, `key_up` $= [\ln 3, 0, 0, 0]$, `value_up` $= [0, 8]$. The weights are $\frac14, \frac34$, the output $[0, 6]$.
@@ -438,21 +383,23 @@ probe.gives(
 )
 
 # %% nbgrader={"grade_id": "latent_attention-values", "grade": true, "points": 2}
-# Several heads, texts and queries.
+# Several heads, texts and queries; values of another size than the keys, and of the same.
 probe = probes(latent_attention=latent_attention)
-probe.equals(
-    probe.normal(2, 3, 2, 5), probe.normal(2, 7, 4), probe.normal(3, 5, 4), probe.normal(3, 6, 4)
-)
+for size in (6, 5):
+    probe.equals(
+        *(probe.normal(2, 3, 2, 5), probe.normal(2, 7, 4)),
+        *(probe.normal(3, 5, 4), probe.normal(3, size, 4)),
+    )
 
 # %% nbgrader={"grade_id": "latent_attention-memory", "grade": true, "points": 2}
-# 512 tokens, 8 heads of 32 entries, latent vectors of 4.
+# 32,768 tokens, 8 heads of 32 entries, latent vectors of 4: all keys would take 32 MiB.
 probe = probes(latent_attention=latent_attention)
 probe.memory(
     probe.normal(1, 8, 1, 32),
-    probe.normal(1, 512, 4),
+    probe.normal(1, 2**15, 4),
     probe.normal(8, 32, 4),
     probe.normal(8, 32, 4),
-    below=2**17,
+    below=2**23,
 )
 
 # %% nbgrader={"grade_id": "latent_attention-gradient", "grade": true, "points": 1}
@@ -473,7 +420,7 @@ probe.gradient(
 # - In order: word `i`, call it $x$, is accepted if $u_i < \min(1, p_i(x) / q_i(x))$.
 # - At the first refusal another word is drawn in its place, from $\max(0, p_i - q_i)$ scaled to sum to one, and the rest is thrown away.
 # - If all are accepted, one more is drawn from the last row of `target`.
-# - Both draws use the last uniform, as in exercise 3: the first word, in the order of the ids, with which the sum exceeds it. The result is a tensor of ids.
+# - Both draws use the last uniform, as in exercise 2: the first word, in the order of the ids, with which the sum exceeds it. The result is a tensor of ids.
 #
 # By hand: $p_0 = (\frac12, \frac14, \frac14)$, $q_0 = (\frac14, \frac12, \frac14)$, word 0: $p/q = 2$, accepted. $p_1 = (0.2, 0.2, 0.6)$, $q_1 = (0.6, 0.2, 0.2)$, word 0: $p/q = \frac13$, and $u_1 = 0.5$ refuses it. What is left is $(0, 0, 0.4)$: word 2. The result is $[0, 2]$.
 
@@ -562,37 +509,26 @@ def fixed_step(x, weight_query, weight_key, weight_value, cache_key, cache_value
 
 # %% nbgrader={"grade_id": "fixed_step-prompt", "grade": true, "points": 1}
 # The prompt, with an empty cache: the broken one passes this.
-def right_step(x, weight_query, weight_key, weight_value, cache_key, cache_value):
-    places = len(cache_key) + np.arange(len(x))
-    query, key = (
-        reference.apply_rope((x @ weight.T), places) for weight in (weight_query, weight_key)
-    )
-    held = cache_key[None, None], cache_value[None, None]
-    new = query[None, None], key[None, None], (x @ weight_value.T)[None, None]
-    output, (keys, values) = right_cached(*new, held)
-    return output[0, 0], keys[0, 0], values[0, 0]
-
-
-probe = probes(fixed_step=fixed_step, oracle=from_numpy(right_step))
+probe = probes(fixed_step=fixed_step)
 three = probe.normal(4, 5), probe.normal(4, 5), probe.normal(4, 5)
 probe.equals(probe.normal(3, 5), *three, torch.zeros(0, 4), torch.zeros(0, 4))
 
 # %% nbgrader={"grade_id": "fixed_step-one", "grade": true, "points": 2}
 # One new token.
-probe = probes(fixed_step=fixed_step, oracle=from_numpy(right_step))
+probe = probes(fixed_step=fixed_step)
 three = probe.normal(4, 5), probe.normal(4, 5), probe.normal(4, 5)
 probe.equals(probe.normal(1, 5), *three, probe.normal(6, 4), probe.normal(6, 4))
 
 # %% nbgrader={"grade_id": "fixed_step-several", "grade": true, "points": 1}
 # Several new tokens.
-probe = probes(fixed_step=fixed_step, oracle=from_numpy(right_step))
+probe = probes(fixed_step=fixed_step)
 three = probe.normal(4, 5), probe.normal(4, 5), probe.normal(4, 5)
 probe.equals(probe.normal(3, 5), *three, probe.normal(6, 4), probe.normal(6, 4))
 
 # %% [markdown]
 # ## 9. Write the test
 #
-# `check_cached_attention(candidate)` takes somebody's `cached_attention(query, key, value, cache=None)` (contract in exercise 4) and returns `True` if it is right, `False` if it is wrong.
+# `check_cached_attention(candidate)` takes somebody's `cached_attention(query, key, value, cache=None)` (contract in exercise 3) and returns `True` if it is right, `False` if it is wrong.
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
 # A cache can be checked without knowing any right number: whatever was fed token by token must come out as if it had been fed at once. But both ways may be wrong alike, so have a number of your own as well.
@@ -631,7 +567,7 @@ def check_cached_attention(candidate):
 # %% nbgrader={"grade_id": "check_cached_attention-plain", "grade": true, "points": 1}
 # A right one, and two that are plainly wrong.
 def by_reference(query, key, value, cache=None):
-    return from_numpy(right_cached)(query, key, value, cache)
+    return from_numpy(oracles.right_cached)(query, key, value, cache)
 
 
 def forgetful(query, key, value, cache=None):
@@ -692,17 +628,24 @@ probe.judges(
 # %% [markdown]
 # ## 10. The model that writes
 #
-# Now the whole machine. `generate(parameters, prompt, uniforms, attention, choose)` reads a prompt and writes as many words as there are uniforms.
+# `generate(parameters, prompt, uniforms, attention, choose)` reads a prompt and writes one token for each uniform. It returns the ids of the `T` new tokens, `(T,)`, and the logits from which each was drawn, `(T, V)`.
 #
-# - `parameters["embedding"]` is `(V, D)`. `parameters["num_heads"]` is `H`. `parameters["blocks"]` is a list; each block is a dict of matrices: `query`, `key`, `value` `(H * E, D)`, `output` `(D, H * E)`, `up` `(F, D)`, `down` `(D, F)`.
-# - A block adds two things to its input `x`, each made from `normed(x)`: what attention found, through `output`; and `down` times the ReLU of `up` times it. Head `h` has the rows `h * E` to `(h + 1) * E - 1`. Queries and keys are turned by `rotate` to the positions where they stand in the text, before attention sees them.
-# - The logits are `normed(x)` times the transposed embedding.
-# - `attention(query, key, value, cache)` is an answer to exercise 4, and keeps one cache for each block. Each token goes through the blocks **once**: the prompt in one piece, then one word at a time.
-# - `choose(logits, uniform)` is an answer to exercise 3, with `(V,)` logits.
-# - `prompt` is `(L,)`. The result is a pair: the ids of the words that were written, `(T,)`, and the logits that each was drawn from, `(T, V)`.
+# **The arguments**
 #
-# The tests hand you right `attention` and `choose`. When they pass, hand it your own: `generate(parameters, prompt, uniforms, cached_attention, sample_next)`.
-# The chapter shows how to get `parameters` out of a model that it trains, with `rotate(x, positions, 30.0)`. Then every part that writes is yours.
+# - `prompt` is `(L,)`, ids of tokens. `uniforms` is `(T,)`, numbers from 0 to 1.
+# - `parameters` is a dict. `parameters["embedding"]` is `(V, D)` and `parameters["num_heads"]` is `H`. `parameters["blocks"]` is a list of dicts of matrices: `query`, `key` and `value` are `(H * E, D)`, `output` is `(D, H * E)`, `up` is `(F, D)`, `down` is `(D, F)`.
+# - `attention(query, key, value, cache)` is a function with the contract of exercise 3: it returns the output and the new cache. Keep one cache for each block; all are `None` at the start.
+# - `choose(logits, uniform)` is a function with the contract of exercise 2: it takes logits `(V,)` and one uniform, and returns the id of the next token, an `int`.
+#
+# **One step** takes the new tokens: the whole prompt at first, then the one token that was just chosen. No token goes through the blocks twice.
+#
+# 1. $x$ = their rows of the embedding.
+# 2. For each block, in order: $x \leftarrow x + \text{output} \cdot \operatorname{attention}(q, k, v)$, where $q$, $k$ and $v$ are the products of `normed(x)` with `query`, `key` and `value`. Head `h` has the entries `h * E` to `(h + 1) * E - 1`. Turn $q$ and $k$ with `rotate` to the tokens' positions in the whole text before you call `attention`.
+# 3. In the same block: $x \leftarrow x + \text{down} \cdot \operatorname{relu}(\text{up} \cdot \operatorname{normed}(x))$.
+# 4. The logits are `normed(x)` of the last token times the transposed embedding. `choose` draws the next token from them.
+#
+# The tests pass right functions for `attention` and `choose`. When they succeed, pass your own: `generate(parameters, prompt, uniforms, cached_attention, sample_next)`.
+# The chapter shows how to take `parameters` from a model that it trains, with `rotate(x, positions, 30.0)`.
 
 
 # %% nbgrader={"grade_id": "generate", "solution": true}
@@ -732,29 +675,6 @@ def generate(parameters, prompt, uniforms, attention, choose):
 
 # %% nbgrader={"grade_id": "generate-one", "grade": true, "points": 2}
 # One word after a prompt of four.
-def right_generate(parameters, prompt, uniforms, attention, choose):
-    # everything anew for each word, without a cache
-    table, heads = parameters["embedding"], parameters["num_heads"]
-    text, rows = list(prompt), []
-    for uniform in uniforms:
-        x, places = table[text], np.arange(len(text))
-        for block in parameters["blocks"]:
-            y = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6)
-            q, k, v = (
-                (y @ block[name].T).reshape(len(text), heads, -1).swapaxes(0, 1)[None]
-                for name in ("query", "key", "value")
-            )
-            turned = reference.apply_rope(q, places), reference.apply_rope(k, places)
-            found, _ = right_cached(*turned, v)
-            x = x + found[0].swapaxes(0, 1).reshape(len(text), -1) @ block["output"].T
-            y = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6)
-            x = x + np.maximum(y @ block["up"].T, 0) @ block["down"].T
-        last = x[-1] / np.sqrt((x[-1] ** 2).mean() + 1e-6)
-        rows.append(table @ last)
-        text.append(right_sample(rows[-1], uniform))
-    return np.array(text[len(prompt) :]), np.array(rows)
-
-
 def tables(probe, words=7, width=6, heads=2, head=4, hidden=5, blocks=2):
     shapes = dict.fromkeys(("query", "key", "value"), (heads * head, width))
     shapes |= {"output": (width, heads * head), "up": (hidden, width), "down": (width, hidden)}
@@ -771,21 +691,21 @@ def tables(probe, words=7, width=6, heads=2, head=4, hidden=5, blocks=2):
 def lent_attention(query, key, value, cache=None):
     if query.shape[-2] > 4:
         raise ValueError("more new tokens at once than the prompt has: some are computed again")
-    return from_numpy(right_cached)(query, key, value, cache)
+    return from_numpy(oracles.right_cached)(query, key, value, cache)
 
 
 def lent_choice(logits, uniform):
-    return right_sample(np.asarray(logits), uniform)
+    return oracles.right_sample(np.asarray(logits), float(uniform))
 
 
-probe = probes(generate=generate, oracle=from_numpy(right_generate))
+probe = probes(generate=generate)
 probe.equals(
     tables(probe), torch.tensor([3, 1, 4, 1]), torch.tensor([0.5]), lent_attention, lent_choice
 )
 
 # %% nbgrader={"grade_id": "generate-text", "grade": true, "points": 4}
 # Six words. The attention that is lent refuses to take more new tokens at once than the prompt has.
-probe = probes(generate=generate, oracle=from_numpy(right_generate))
+probe = probes(generate=generate)
 probe.equals(
     *(tables(probe), torch.tensor([2, 0, 5, 6]), 0.05 + 0.9 * probe.uniform(6)),
     *(lent_attention, lent_choice),

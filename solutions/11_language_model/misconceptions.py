@@ -773,9 +773,9 @@ latent = WrongAnswers("latent_attention", tests=TESTS, right=absorbed)
 
 @witnesses(of="latent_attention")
 def latent_calls(draw):
-    for heads, new, rank in ((1, 1, 2), (3, 2, 4), (2, 5, 3)):
+    for heads, new, rank, size in ((1, 1, 2, 6), (3, 2, 4, 6), (2, 5, 3, 6), (2, 3, 4, 5)):
         parts = [draw.normal(2, heads, new, 5), draw.normal(2, 7, rank)]
-        parts += [draw.normal(heads, 5, rank), draw.normal(heads, 6, rank)]
+        parts += [draw.normal(heads, 5, rank), draw.normal(heads, size, rank)]
         yield call(*parts)
         for wrt in range(4):
             yield call(*parts, via=student.grad(wrt))

@@ -10,66 +10,12 @@
 # Nothing here needs a network or a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
-import numpy as np
 import torch
 
-from attn_course import functional, reference
-from attn_course.probes import Probes, from_numpy
+from attn_course import analysis, reference
+from attn_course.probes import from_numpy, load_oracles
 
-
-def right_entropy(weights):
-    rows = reference.weight_entropy(weights)[..., 1:]
-    return (rows / np.log(np.arange(2, weights.shape[-1] + 1))).mean(-1)
-
-
-def right_rollout(weights, residual=0.5):
-    return reference.attention_rollout(list(weights), residual=residual)
-
-
-def right_ablation(found, heads, how):
-    changed = found.copy()
-    for head in heads:
-        changed[:, head] = 0.0 if how == "zero" else found[:, head].mean(axis=(0, 1))
-    return changed
-
-
-def right_patch(corrupted, clean, head, positions):
-    changed = corrupted.copy()
-    for position in positions:
-        changed[:, head, position] = clean[:, head, position]
-    return changed
-
-
-def right_recovery(clean, corrupted, patched, right, wrong):
-    rows = np.arange(len(right))
-    lead = [(x[rows, right] - x[rows, wrong]).mean() for x in (clean, corrupted, patched)]
-    return (lead[2] - lead[1]) / (lead[0] - lead[1])
-
-
-def right_attribution(parts, scale, unembedding, word):
-    total = parts.sum(0)
-    deviation = np.sqrt(((total - total.mean()) ** 2).mean() + 1e-5)
-    push = scale * (unembedding[word] - unembedding.mean(0))
-    return (parts - parts.mean(-1, keepdims=True)) / deviation @ push
-
-
-def right_projection(found, weight, bias, head):
-    kept = right_ablation(found, [head], "zero").transpose(0, 2, 1, 3)
-    return kept.reshape(*kept.shape[:2], -1) @ weight.T + bias
-
-
-probes = Probes(
-    "12_looking_inside",
-    previous_token_score=reference.previous_token_score,
-    induction_score=reference.induction_score,
-    relative_entropy=from_numpy(right_entropy),
-    attention_rollout=from_numpy(right_rollout),
-    ablate_heads=from_numpy(right_ablation),
-    patch_head=from_numpy(right_patch),
-    recovered=from_numpy(right_recovery),
-    logit_attribution=from_numpy(right_attribution),
-    fixed_projection=from_numpy(right_projection),
-)
+oracles, probes = load_oracles("12_looking_inside")
 
 
 def causal_weights(scores):
@@ -83,49 +29,7 @@ def causal_weights(scores):
 THREE = torch.tensor([[[1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.25, 0.5, 0.25]]])
 
 # %% [markdown]
-# ## 1. The token before
-#
-# `previous_token_score(weights)` says how much of its weight a head gives to the position just before, on average over the positions that have one:
-#
-# $$\frac{1}{L-1}\sum_{i=1}^{L-1} A_{i,\,i-1} .$$
-#
-# - `weights` is `(..., L, L)` with $L \ge 2$; the result has the leading axes, `(...)`: one number per head, or per text and head.
-# - Gradients reach the weights.
-#
-# By hand: in the table `[[1, 0, 0], [0.75, 0.25, 0], [0.25, 0.5, 0.25]]` the weights of the token before are 0.75 and 0.5, so the score is 0.625.
-
-
-# %% nbgrader={"grade_id": "previous_token_score", "solution": true}
-def previous_token_score(weights):
-    ### BEGIN SOLUTION
-    return weights.diagonal(offset=-1, dim1=-2, dim2=-1).mean(-1)
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "previous_token_score-by_hand", "grade": true, "points": 1}
-# The table of the text.
-probe = probes(previous_token_score=previous_token_score)
-probe.gives(torch.tensor([0.625]), THREE)
-
-# %% nbgrader={"grade_id": "previous_token_score-heads", "grade": true, "points": 2}
-# Several heads, several texts.
-probe = probes(previous_token_score=previous_token_score)
-probe.equals(torch.tensor([[[1.0, 0.0], [0.75, 0.25]], [[1.0, 0.0], [0.5, 0.5]]]))
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 5, 5).softmax(-1))
-probe.everywhere()
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "previous_token_score-gradient", "grade": true, "points": 1}
-# Gradients reach the weights.
-probe = probes(previous_token_score=previous_token_score)
-probe.gradient(THREE)
-### BEGIN HIDDEN TESTS
-probe.gradient(causal_weights(probe.normal(2, 5, 5)))
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 2. What followed it last time
+# ## 1. What followed it last time
 #
 # An induction head looks at the position *after* an earlier copy of the present token.
 # `induction_score(weights, tokens)` is its mean weight there (Olsson and others 2022 call it prefix matching):
@@ -137,7 +41,7 @@ probe.gradient(causal_weights(probe.normal(2, 5, 5)))
 # - The mean runs over the positions in $I$ only. If no token comes twice, the score is 0.
 # - `weights` need not be causal; what stands later than $i$ never counts.
 #
-# By hand: tokens `[5, 7, 5]` with the table of exercise 1. Only position 2 holds a token that has stood before, at 0; after it stands position 1, which gets 0.5. The score is 0.5.
+# By hand: tokens `[5, 7, 5]` with the table `[[1, 0, 0], [0.75, 0.25, 0], [0.25, 0.5, 0.25]]`. Only position 2 holds a token that has stood before, at 0; after it stands position 1, which gets 0.5. The score is 0.5.
 #
 # <details><summary>Hint</summary>
 #
@@ -146,7 +50,7 @@ probe.gradient(causal_weights(probe.normal(2, 5, 5)))
 # </details>
 
 
-# %% nbgrader={"grade_id": "induction_score", "solution": true} attn_course={"forbidden": ["import attn_course.functional"]}
+# %% nbgrader={"grade_id": "induction_score", "solution": true} attn_course={"forbidden": ["import attn_course.analysis"]}
 def induction_score(weights, tokens):
     ### BEGIN SOLUTION
     earlier = (tokens[:, None] == tokens[None, :]).tril(-1)  # (L, L): the same token, before
@@ -186,44 +90,7 @@ probe.gradient(causal_weights(probe.normal(2, 5, 5)), again)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. Sharp or even
-#
-# The entropy of chapter 05 says how evenly a row of weights is spread. Position 0 of a causal head has one key, position 1 has two, and so on, so that late rows may have more.
-# `relative_entropy(weights)` divides by what is possible:
-#
-# $$\frac{1}{L-1}\sum_{i=1}^{L-1} \frac{-\sum_j A_{ij}\ln A_{ij}}{\ln(i+1)} .$$
-#
-# - `weights` is `(..., L, L)`, causal, $L \ge 2$; the result is `(...)`. Position 0, which has no choice, is left out.
-# - 1 means: every row is even; 0: every row has one key. A weight of exactly 0 adds 0, not NaN.
-#
-# By hand: `[[1, 0], [0.5, 0.5]]` gives $\ln 2/\ln 2 = 1$.
-
-
-# %% nbgrader={"grade_id": "relative_entropy", "solution": true}
-def relative_entropy(weights):
-    ### BEGIN SOLUTION
-    entropy = -torch.xlogy(weights, weights).sum(-1)[..., 1:]
-    keys = torch.arange(2, weights.shape[-1] + 1, dtype=weights.dtype)
-    return (entropy / keys.log()).mean(-1)
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "relative_entropy-by_hand", "grade": true, "points": 1}
-# The example, and a head that always takes one key.
-probe = probes(relative_entropy=relative_entropy)
-probe.gives(torch.tensor([1.0]), torch.tensor([[[1.0, 0.0], [0.5, 0.5]]]))
-probe.gives(torch.tensor([0.0]), torch.eye(3)[None])
-
-# %% nbgrader={"grade_id": "relative_entropy-heads", "grade": true, "points": 2}
-# An even head and a sharper one.
-probe = probes(relative_entropy=relative_entropy)
-probe.equals(causal_weights(torch.stack([torch.zeros(4, 4), 3 * torch.eye(4)])))
-### BEGIN HIDDEN TESTS
-probe.everywhere()
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 4. Rollout
+# ## 2. Rollout
 #
 # `attention_rollout(weights, residual=0.5)` multiplies the layers, each mixed with the identity (Abnar and Zuidema 2020):
 #
@@ -235,7 +102,7 @@ probe.everywhere()
 # By hand: one layer, one head, weights `[[1, 0], [0.5, 0.5]]` and $r = 0.5$ give `[[1, 0], [0.25, 0.75]]`; the same layer twice gives `[[1, 0], [0.4375, 0.5625]]`.
 
 
-# %% nbgrader={"grade_id": "attention_rollout", "solution": true} attn_course={"forbidden": ["import attn_course.functional"]}
+# %% nbgrader={"grade_id": "attention_rollout", "solution": true} attn_course={"forbidden": ["import attn_course.analysis"]}
 def attention_rollout(weights, residual=0.5):
     ### BEGIN SOLUTION
     identity = torch.eye(weights.shape[-1], dtype=weights.dtype)
@@ -271,7 +138,7 @@ probe.equals(probe.normal(3, 2, 4, 4).softmax(-1), residual=0.9)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. Take heads out
+# ## 3. Take heads out
 #
 # `ablate_heads(found, heads, how)` returns what the heads found, some of them replaced.
 #
@@ -324,7 +191,66 @@ probe.gradient(torch.arange(24.0).view(2, 3, 2, 2), [1], "zero")
 probe.gradient(torch.arange(24.0).view(2, 3, 2, 2), [1], "mean")
 
 # %% [markdown]
-# ## 6. Patch a head
+# ## Look
+#
+# Two heads made by hand, one that attends to the token before and one that attends to what followed an earlier copy: your score tells them apart. Below: the two layers rolled out.
+
+# %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
+tokens = torch.tensor([3, 1, 4, 3, 1, 4])
+before = torch.eye(6).roll(-1, dims=1).tril()
+before[0, 0] = 1.0
+copies = torch.eye(6)
+copies[3:] = torch.eye(6)[[1, 2, 3]]
+weights = torch.stack([before, copies])
+print("induction scores:", induction_score(weights, tokens))
+plt.imshow(attention_rollout(weights[:, None, None])[0])
+plt.xlabel("token")
+plt.show()
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 4. Sharp or even
+#
+# The entropy of chapter 05 says how evenly a row of weights is spread. Position 0 of a causal head has one key, position 1 has two, and so on, so that late rows may have more.
+# `relative_entropy(weights)` divides by what is possible:
+#
+# $$\frac{1}{L-1}\sum_{i=1}^{L-1} \frac{-\sum_j A_{ij}\ln A_{ij}}{\ln(i+1)} .$$
+#
+# - `weights` is `(..., L, L)`, causal, $L \ge 2$; the result is `(...)`. Position 0, which has no choice, is left out.
+# - 1 means: every row is even; 0: every row has one key. A weight of exactly 0 adds 0, not NaN.
+#
+# By hand: `[[1, 0], [0.5, 0.5]]` gives $\ln 2/\ln 2 = 1$.
+
+
+# %% nbgrader={"grade_id": "relative_entropy", "solution": true}
+def relative_entropy(weights):
+    ### BEGIN SOLUTION
+    entropy = -torch.xlogy(weights, weights).sum(-1)[..., 1:]
+    keys = torch.arange(2, weights.shape[-1] + 1, dtype=weights.dtype)
+    return (entropy / keys.log()).mean(-1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "relative_entropy-by_hand", "grade": true, "points": 1}
+# The example, and a head that always takes one key.
+probe = probes(relative_entropy=relative_entropy)
+probe.gives(torch.tensor([1.0]), torch.tensor([[[1.0, 0.0], [0.5, 0.5]]]))
+probe.gives(torch.tensor([0.0]), torch.eye(3)[None])
+
+# %% nbgrader={"grade_id": "relative_entropy-heads", "grade": true, "points": 2}
+# An even head and a sharper one.
+probe = probes(relative_entropy=relative_entropy)
+probe.equals(causal_weights(torch.stack([torch.zeros(4, 4), 3 * torch.eye(4)])))
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. Patch a head
 #
 # `patch_head(corrupted, clean, head, positions)` is the heart of activation patching: the corrupted run, in which one head hands on, at some positions, what it found in the clean run.
 #
@@ -363,7 +289,7 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. How much came back?
+# ### How much came back?
 #
 # A patch is judged by what it does to the answer.
 # For each text there is a word that is right in the clean run, and another one, `wrong`, that the corrupted run prefers. The **lead** is the logit of the right word less that of the wrong one, averaged over the texts.
@@ -410,7 +336,7 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 8. Who wrote the logit?
+# ## 6. Who wrote the logit?
 #
 # The last vector of the residual stream is a sum of parts: the embedding and what each head and each feed-forward part added. A last layer norm without a shift and the output table make logits of it, and both are linear once the norm's divisor is fixed. So every part has its own share of a logit.
 #
@@ -463,7 +389,7 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 9. Repair: taking out a head
+# ## 7. Repair: taking out a head
 #
 # `broken_projection` should set what one head found to zero, join the heads and mix them as a block does: `found` is `(B, H, L, E)`, `weight` is `(D, H * E)` with the entries of head 0 first, `bias` is `(D,)`, the result is `(B, L, D)`.
 # It runs, and its shape is right. It has two faults. Find them, and write `fixed_projection`.
@@ -509,9 +435,9 @@ probe.equals(probe.normal(2, 2, 2, 2), probe.normal(4, 4), probe.normal(4), 0)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 10. Write the test
+# ## 8. Write the test
 #
-# `check_induction(candidate)` takes somebody's `induction_score(weights, tokens)` (contract in exercise 2) and returns `True` if it is right, `False` if it is wrong.
+# `check_induction(candidate)` takes somebody's `induction_score(weights, tokens)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
 # Many wrong ones agree with the right one on a text that is told exactly twice. Choose texts on which they differ: a token three times, a token that follows itself, no token twice, weights that are not causal.
@@ -547,7 +473,7 @@ def check_induction(candidate):
 # A right one, and two that are plainly wrong.
 probe = probes(check_induction=check_induction)
 probe.judges(
-    right=[functional.induction_score],
+    right=[analysis.induction_score],
     wrong={
         "always 0": lambda weights, tokens: weights.new_zeros(len(weights)),
         "the weight of the token before": lambda weights, tokens: weights.diagonal(
@@ -561,7 +487,7 @@ probe.judges(
 # Wrong ones that are harder to see. (Hidden: which.)
 probe = probes(check_induction=check_induction)
 probe.judges(
-    right=[functional.induction_score],
+    right=[analysis.induction_score],
     wrong={"always 0": lambda weights, tokens: weights.new_zeros(len(weights))},
     points=6,
 )
@@ -597,7 +523,7 @@ def future_too(weights, tokens):
 
 
 probe.judges(
-    right=[functional.induction_score, from_numpy(reference.induction_score)],
+    right=[analysis.induction_score, from_numpy(reference.induction_score)],
     wrong={
         "the earlier copy itself": lambda w, t: scored(w, marked(t), repeats(t).clamp(min=1)),
         "divided by all positions": lambda w, t: scored(w, shifted(marked(t)), len(t)),
@@ -613,7 +539,7 @@ probe.judges(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 11. Report
+# ## 9. Report
 #
 # Train the two-layer model of the chapter with a seed of your own, or take the explorer. In about 200 words, two points for each part:
 #

@@ -5,18 +5,6 @@ import torch
 from attn_course.probes import variant
 
 
-@variant(of="previous_token_score")
-def previous_by_index(weights):
-    later = torch.arange(1, weights.shape[-1])
-    return weights[..., later, later - 1].sum(-1) / len(later)
-
-
-@variant(of="previous_token_score")
-def previous_by_mask(weights):
-    marks = torch.diag(torch.ones(weights.shape[-1] - 1, dtype=weights.dtype), -1)
-    return torch.einsum("...ij,ij->...", weights, marks) / marks.sum()
-
-
 @variant(of="induction_score")
 def induction_by_loops(weights, tokens):
     ids, total, repeats = tokens.tolist(), weights[:, 0, 0] * 0, 0

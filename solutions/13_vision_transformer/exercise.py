@@ -9,36 +9,11 @@
 # Nothing here needs a network or a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
-import numpy as np
 import torch
 
-from attn_course import reference
-from attn_course.probes import Probes, from_numpy
+from attn_course.probes import from_numpy, load_oracles
 
-
-def right_patches(images, patch_size):
-    return reference.patchify(images, (patch_size, patch_size))
-
-
-def right_convolution(images, weight):
-    return reference.convolution_as_attention(images, weight)
-
-
-def right_linear(query, key, value):
-    def feature(x):
-        return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
-
-    scores = feature(query) @ np.swapaxes(feature(key), -2, -1)
-    scores = scores * np.tri(scores.shape[-2])
-    return scores / scores.sum(-1, keepdims=True) @ value
-
-
-probes = Probes(
-    "13_vision_transformer",
-    patchify=from_numpy(right_patches),
-    convolution_as_attention=from_numpy(right_convolution),
-    linear_attention=from_numpy(right_linear),
-)
+oracles, probes = load_oracles("13_vision_transformer")
 
 # An image of 4 by 4 pixels, numbered in the order of reading.
 NUMBERED = torch.arange(16.0).reshape(1, 1, 4, 4)
@@ -123,14 +98,7 @@ def adds_the_sum(x):
     return x + x.sum(1, keepdim=True)
 
 
-def right_vit(patches, projection, class_token, positions, encoder, head):
-    x = torch.einsum("bnp,dp->bnd", patches, projection)
-    first = class_token.view(1, 1, -1).repeat(len(x), 1, 1)
-    mixed = encoder(torch.cat([first, x], dim=1) + positions)
-    return torch.einsum("bd,kd->bk", mixed[:, 0], head)
-
-
-probe = probes(vit_forward=vit_forward, oracle=right_vit)
+probe = probes(vit_forward=vit_forward)
 probe.gives(
     torch.tensor([[96.0]]),
     torch.tensor([[[2.0]]]),
@@ -143,7 +111,7 @@ probe.gives(
 
 # %% nbgrader={"grade_id": "vit_forward-values", "grade": true, "points": 3}
 # Several images, several patches.
-probe = probes(vit_forward=vit_forward, oracle=right_vit)
+probe = probes(vit_forward=vit_forward)
 probe.equals(
     probe.normal(2, 3, 5),
     probe.normal(4, 5),
@@ -181,25 +149,36 @@ def shift_weights(height, width, down, right):
 
 # %% nbgrader={"grade_id": "shift_weights-by_hand", "grade": true, "points": 1}
 # The example of the text.
-def right_shift(height, width, down, right):
-    rows = []
-    for i in range(height):
-        for j in range(width):
-            row, column = min(max(i + down, 0), height - 1), min(max(j + right, 0), width - 1)
-            rows.append([float(k == row * width + column) for k in range(height * width)])
-    return torch.tensor(rows)
-
-
-probe = probes(shift_weights=shift_weights, oracle=right_shift)
+probe = probes(shift_weights=shift_weights)
 probe.gives(torch.tensor([[0.0, 1, 0], [0, 0, 1], [0, 0, 1]]), 1, 3, 0, 1)
 
 # %% nbgrader={"grade_id": "shift_weights-two_ways", "grade": true, "points": 2}
 # Both directions at once, and back.
-probe = probes(shift_weights=shift_weights, oracle=right_shift)
+probe = probes(shift_weights=shift_weights)
 probe.equals(3, 4, 1, -1)
 ### BEGIN HIDDEN TESTS
 probe.everywhere()
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Look
+#
+# An image in your patches, and the same image moved by a head whose weights you wrote.
+
+# %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
+image = torch.zeros(1, 1, 8, 8)
+image[..., 1:7, 2] = image[..., 1, 2:6] = image[..., 4, 2:5] = 1.0
+patches = patchify(image, 4)
+moved = shift_weights(8, 8, 2, -2) @ image.reshape(64)
+figure, axes = plt.subplots(1, 6)
+for ax, one in zip(axes, [image[0, 0], *patches[0].view(4, 4, 4), moved.view(8, 8)], strict=True):
+    ax.imshow(one, vmin=0, vmax=1)
+plt.show()
+
+# %% [markdown]
+# # More
 
 # %% [markdown]
 # ## 4. A convolution made of attention
@@ -259,62 +238,7 @@ probe = probes(convolution_as_attention=convolution_as_attention)
 probe.gradient(probe.normal(1, 2, 3, 4), probe.normal(2, 2, 3, 3), wrt=(0, 1))
 
 # %% [markdown]
-# ## 5. Attention as a recurrence
-#
-# With a positive feature map $\phi$ in place of the exponential, causal attention needs no table:
-#
-# $$S_i = S_{i-1} + \phi(k_i)\, v_i^\top, \qquad n_i = n_{i-1} + \phi(k_i), \qquad o_i = \frac{\phi(q_i)^\top S_i}{\phi(q_i)^\top n_i}, \qquad \phi(x) = \operatorname{elu}(x) + 1 .$$
-#
-# `linear_attention(query, key, value)` computes it.
-#
-# - `query` and `key` are `(L, E)`, `value` is `(L, Ev)`, the result is `(L, Ev)`.
-# - Position `i` sees the keys up to its own.
-# - It is the same as the weighted mean with weights $\phi(q_i)^\top \phi(k_j)$ for $j \le i$, divided by their sum. But the table of `L` times `L` weights is never held in memory: the test with `L = 512` and `E = Ev = 4` allows 768 KiB, and the table alone needs 1024.
-# - Gradients reach all three arguments.
-#
-# By hand, with all queries and keys 0, where $\phi = 1$: the values 2, 4, 9 give their running means 2, 3, 5.
-
-
-# %% nbgrader={"grade_id": "linear_attention", "solution": true}
-def linear_attention(query, key, value):
-    ### BEGIN SOLUTION
-    query, key = torch.nn.functional.elu(query) + 1, torch.nn.functional.elu(key) + 1
-    state = (key[:, :, None] * value[:, None]).cumsum(0)  # (L, E, Ev)
-    norm = (query * key.cumsum(0)).sum(-1, keepdim=True)  # (L, 1)
-    return (query[:, :, None] * state).sum(1) / norm
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "linear_attention-by_hand", "grade": true, "points": 1}
-# The example of the text.
-probe = probes(linear_attention=linear_attention)
-probe.gives(
-    torch.tensor([[2.0], [3.0], [5.0]]),
-    torch.zeros(3, 2),
-    torch.zeros(3, 2),
-    torch.tensor([[2.0], [4.0], [9.0]]),
-)
-
-# %% nbgrader={"grade_id": "linear_attention-values", "grade": true, "points": 2}
-# The recurrence against the weighted mean.
-probe = probes(linear_attention=linear_attention)
-probe.equals(probe.normal(5, 3), probe.normal(5, 3), probe.normal(5, 2))
-### BEGIN HIDDEN TESTS
-probe.everywhere()
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "linear_attention-long", "grade": true, "points": 2}
-# 512 positions in 768 KiB.
-probe = probes(linear_attention=linear_attention)
-probe.memory(probe.normal(512, 4), probe.normal(512, 4), probe.normal(512, 4), below=3 * 2**18)
-
-# %% nbgrader={"grade_id": "linear_attention-gradient", "grade": true, "points": 1}
-# Gradients reach all three arguments.
-probe = probes(linear_attention=linear_attention)
-probe.gradient(probe.normal(4, 3), probe.normal(4, 3), probe.normal(4, 2), wrt=(0, 1, 2))
-
-# %% [markdown]
-# ## 6. Repair: an embedding with two faults
+# ## 5. Repair: an embedding with two faults
 #
 # `broken_embed` should cut images into patches, project them, put the class token in front and add the positions, row 0 to the class token.
 # `images` is `(B, C, H, W)`, `projection` is `(D, C * P * P)`, `class_token` is `(D,)`, `positions` is `(N + 1, D)`; the result is `(B, N + 1, D)`.
@@ -345,13 +269,7 @@ def fixed_embed(images, patch_size, projection, class_token, positions):
 
 # %% nbgrader={"grade_id": "fixed_embed-one_channel", "grade": true, "points": 1}
 # Grey images: only one of the two faults shows.
-def right_embed(images, patch_size, projection, class_token, positions):
-    x = right_patches(images, patch_size) @ projection.T
-    first = np.broadcast_to(class_token, (len(x), 1, len(class_token)))
-    return np.concatenate([first, x], axis=1) + positions
-
-
-probe = probes(fixed_embed=fixed_embed, oracle=from_numpy(right_embed))
+probe = probes(fixed_embed=fixed_embed)
 probe.equals(NUMBERED, 2, torch.eye(4), torch.zeros(4), torch.arange(20.0).reshape(5, 4))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(2, 1, 4, 6), 2, probe.normal(3, 4), probe.normal(3), probe.normal(7, 3))
@@ -359,7 +277,7 @@ probe.equals(probe.normal(2, 1, 4, 6), 2, probe.normal(3, 4), probe.normal(3), p
 
 # %% nbgrader={"grade_id": "fixed_embed-colours", "grade": true, "points": 2}
 # Several channels, and no positions: only the other one shows.
-probe = probes(fixed_embed=fixed_embed, oracle=from_numpy(right_embed))
+probe = probes(fixed_embed=fixed_embed)
 probe.equals(
     torch.arange(32.0).reshape(1, 2, 4, 4), 2, torch.eye(8), torch.zeros(8), torch.zeros(5, 8)
 )
@@ -368,7 +286,7 @@ probe.equals(probe.normal(2, 3, 4, 2), 2, probe.normal(5, 12), probe.normal(5), 
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. Write the test
+# ## 6. Write the test
 #
 # `check_patchify(candidate)` takes somebody's `patchify(images, patch_size)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
 #
@@ -398,7 +316,7 @@ def check_patchify(candidate):
 # %% nbgrader={"grade_id": "check_patchify-plain", "grade": true, "points": 1}
 # A right one, and three that are plainly wrong.
 def by_loops(images, patch_size):
-    return from_numpy(right_patches)(images, patch_size)
+    return from_numpy(oracles.right_patches)(images, patch_size)
 
 
 probe = probes(check_patchify=check_patchify)
@@ -449,7 +367,7 @@ probe.judges(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 8. Report
+# ## 7. Report
 #
 # Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #

@@ -13,59 +13,9 @@
 import numpy as np
 import torch
 
-from attn_course import reference
-from attn_course.probes import Probes, from_numpy
+from attn_course.probes import from_numpy, load_oracles
 
-
-def right_dilated(length, window_size, dilation, is_global):
-    mask = np.zeros((length, length), dtype=bool)
-    for i in range(length):
-        for step in range(-(window_size // 2), window_size // 2 + 1):
-            if 0 <= i + step * dilation < length:
-                mask[i, i + step * dilation] = True
-        for j in range(length):
-            if is_global[i] or is_global[j]:
-                mask[i, j] = True
-    return mask
-
-
-def right_strided(length, stride):
-    masks = np.zeros((2, length, length), dtype=bool)
-    for i in range(length):
-        for j in range(i + 1):
-            masks[0, i, j] = i - j < stride
-            masks[1, i, j] = (i - j) % stride == 0
-    return masks
-
-
-def right_reach(masks):
-    return reference.receptive_field(list(masks))[-1]
-
-
-def right_band(query, key, value, half_width):
-    rows = (x[None, None] for x in (query, key, value))
-    return reference.sliding_window_attention(*rows, window_size=2 * half_width + 1)[0, 0]
-
-
-def right_global(query, key, value, global_query, global_key, global_value, mask, is_global):
-    def rows(*parts, allowed):
-        three = (x[None, None] for x in parts)
-        return reference.scaled_dot_product_attention(*three, allowed[None, None])[0, 0]
-
-    local = rows(query, key, value, allowed=mask)
-    everywhere = rows(global_query, global_key, global_value, allowed=np.ones_like(mask))
-    return np.where(is_global[:, None], everywhere, local)
-
-
-probes = Probes(
-    "14_sparse_attention",
-    dilated_mask=from_numpy(right_dilated),
-    strided_masks=lambda length, stride: torch.from_numpy(right_strided(length, stride)),
-    receptive_field=from_numpy(right_reach),
-    band_attention=from_numpy(right_band),
-    global_attention=from_numpy(right_global),
-    fixed_band=from_numpy(right_band),
-)
+oracles, probes = load_oracles("14_sparse_attention")
 NOBODY = torch.zeros(5, dtype=torch.bool)
 
 # %% [markdown]
@@ -128,54 +78,7 @@ probe.equals(9, 3, 2, torch.arange(9) % 5 == 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. Two heads that reach everything in two steps
-#
-# The strided pattern has two kinds of heads. `strided_masks(length, stride)` gives both, `(2, length, length)`:
-#
-# 1. the *local* head sees the last `stride` positions, its own included;
-# 2. the *strided* head sees its own position and every `stride`-th before it, back to the start.
-#
-# Both are causal. Any earlier position can be reached by one step of one head and one of the other; the test asks for that too.
-
-
-# %% nbgrader={"grade_id": "strided_masks", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.masks"]}
-def strided_masks(length, stride):
-    ### BEGIN SOLUTION
-    i = torch.arange(length)
-    away = i[:, None] - i
-    past = away >= 0
-    return torch.stack([past & (away < stride), past & (away % stride == 0)])
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "strided_masks-by_hand", "grade": true, "points": 1}
-# Four positions, stride 2.
-probe = probes(strided_masks=strided_masks)
-probe.gives(
-    torch.tensor(
-        [
-            [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]],
-            [[1, 0, 0, 0], [0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1]],
-        ]
-    ).bool(),
-    4,
-    2,
-)
-
-# %% nbgrader={"grade_id": "strided_masks-two_steps", "grade": true, "points": 2}
-# Longer texts, where two steps must lead to every earlier position.
-probe = probes(strided_masks=strided_masks)
-probe.equals(10, 3)
-### BEGIN HIDDEN TESTS
-probe.equals(17, 5)
-probe.equals(6, 1)
-probe.equals(5, 9)
-local, strided = right_strided(17, 5)
-assert ((local.astype(int) @ strided.astype(int) > 0) == np.tri(17, dtype=bool)).all()
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 3. How far do stacked layers see?
+# ## 2. How far do stacked layers see?
 #
 # `receptive_field(masks)` takes one mask for each layer, `(N, L, L)` booleans, the *first* layer first, and gives a table `(L, L)`: True where the output at `i` of the last layer can depend on the input at `j`.
 #
@@ -184,7 +87,7 @@ assert ((local.astype(int) @ strided.astype(int) > 0) == np.tri(17, dtype=bool))
 # By hand, two layers, two positions: in the first layer everybody sees only position 0, in the last everybody sees only position 1. The result is True in column 0, nowhere else.
 
 
-# %% nbgrader={"grade_id": "receptive_field", "solution": true} attn_course={"forbidden": ["import attn_course.functional"]}
+# %% nbgrader={"grade_id": "receptive_field", "solution": true} attn_course={"forbidden": ["import attn_course.analysis"]}
 def receptive_field(masks):
     ### BEGIN SOLUTION
     reach = masks[0]
@@ -219,12 +122,12 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. The band without the square
+# ## 3. The band without the square
 #
 # `band_attention(query, key, value, half_width)`: position `i` attends to the positions with $|i - j| \le$ `half_width`, scaled by $1/\sqrt{E}$, softmax over those that exist.
 #
 # - `query` and `key` are `(L, E)`, `value` is `(L, Ev)`, the result is `(L, Ev)`. `half_width` may be 0, and larger than the text.
-# - **No table of $L \times L$ may be made**, not even of booleans: the memory test measures what your call holds.
+# - **Make no table of $L \times L$**, not even of booleans. The memory test has `L = 3000`, `E = Ev = 4` and `half_width = 4`, and allows 5.2 MB; one table of all pairs in float32 takes 36 MB.
 # - Gradients reach all three.
 #
 # <details><summary>Hint</summary>
@@ -274,9 +177,77 @@ for argument in range(3):
     probe.gradient(probe.normal(5, 3), probe.normal(5, 3), probe.normal(5, 2), 1, wrt=argument)
 
 # %% nbgrader={"grade_id": "band_attention-memory", "grade": true, "points": 2}
-# 700 positions, 9 of them in a window: a table of all pairs would be 2 MB of float32.
+# 3000 positions, 9 of them in a window: a table of all pairs would be 36 MB of float32.
 probe = probes(band_attention=band_attention)
-probe.memory(torch.ones(700, 4), torch.ones(700, 4), torch.ones(700, 4), 4, below=1_200_000)
+probe.memory(*(probe.normal(3000, 4) for _ in range(3)), 4, below=5_200_000)
+
+# %% [markdown]
+# ## Look
+#
+# Your mask with two global positions, and how far three layers of a plain window reach.
+
+# %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
+is_global = torch.zeros(24, dtype=torch.bool)
+is_global[[0, 12]] = True
+window = dilated_mask(24, 5, 1, torch.zeros(24, dtype=torch.bool))
+figure, axes = plt.subplots(1, 2)
+axes[0].imshow(dilated_mask(24, 5, 2, is_global))
+axes[1].imshow(receptive_field(torch.stack([window] * 3)))
+plt.show()
+x = torch.eye(24)
+print("the band holds", int((band_attention(x, x, x, 2) > 0).sum()), "of", 24 * 24, "weights")
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 4. Two heads that reach everything in two steps
+#
+# The strided pattern has two kinds of heads. `strided_masks(length, stride)` gives both, `(2, length, length)`:
+#
+# 1. the *local* head sees the last `stride` positions, its own included;
+# 2. the *strided* head sees its own position and every `stride`-th before it, back to the start.
+#
+# Both are causal. Any earlier position can be reached by one step of one head and one of the other; the test asks for that too.
+
+
+# %% nbgrader={"grade_id": "strided_masks", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.masks"]}
+def strided_masks(length, stride):
+    ### BEGIN SOLUTION
+    i = torch.arange(length)
+    away = i[:, None] - i
+    past = away >= 0
+    return torch.stack([past & (away < stride), past & (away % stride == 0)])
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "strided_masks-by_hand", "grade": true, "points": 1}
+# Four positions, stride 2.
+probe = probes(strided_masks=strided_masks)
+probe.gives(
+    torch.tensor(
+        [
+            [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]],
+            [[1, 0, 0, 0], [0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1]],
+        ]
+    ).bool(),
+    4,
+    2,
+)
+
+# %% nbgrader={"grade_id": "strided_masks-two_steps", "grade": true, "points": 2}
+# Longer texts, where two steps must lead to every earlier position.
+probe = probes(strided_masks=strided_masks)
+probe.equals(10, 3)
+### BEGIN HIDDEN TESTS
+probe.equals(17, 5)
+probe.equals(6, 1)
+probe.equals(5, 9)
+local, strided = oracles.right_strided(17, 5)
+assert ((local.astype(int) @ strided.astype(int) > 0) == np.tri(17, dtype=bool)).all()
+### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 5. Those who see all ask with other words
@@ -332,7 +303,7 @@ for argument in (0, 2, 3, 4):
 # %% [markdown]
 # ## 6. Repair: a band made of shifted copies
 #
-# `broken_band(query, key, value, half_width)` should do what exercise 4 asks for (`half_width` is smaller than the text). It shifts keys and values by every step of the window and never makes a square.
+# `broken_band(query, key, value, half_width)` should do what exercise 3 asks for (`half_width` is smaller than the text). It shifts keys and values by every step of the window and never makes a square.
 # It runs, and its shape is right. It has two faults. Find them, and write `fixed_band`.
 
 
@@ -375,7 +346,7 @@ probe.equals(probe.normal(9, 2), probe.normal(9, 2), probe.normal(9, 3), 3)
 # %% [markdown]
 # ## 7. Write the test
 #
-# `check_band(candidate)` takes somebody's `band_attention(query, key, value, half_width)` (contract in exercise 4, without the memory) and returns `True` if it is right, `False` if it is wrong.
+# `check_band(candidate)` takes somebody's `band_attention(query, key, value, half_width)` (contract in exercise 3, without the memory) and returns `True` if it is right, `False` if it is wrong.
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
 # Many wrong ones are right in the middle of a text. Look at its ends, at a window of one, and at a window wider than the text.
@@ -460,7 +431,10 @@ def at_most_the_text(query, key, value, half_width):
 
 
 probe.judges(
-    right=[by_mask, lambda q, k, v, half_width: from_numpy(right_band)(q, k, v, half_width)],
+    right=[
+        by_mask,
+        lambda q, k, v, half_width: from_numpy(oracles.right_band)(q, k, v, half_width),
+    ],
     wrong={
         "wraps around": wrapped,
         "zeros count at the ends": padded,

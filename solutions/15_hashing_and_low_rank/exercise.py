@@ -10,77 +10,11 @@
 # Nothing here needs a network or a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
-import numpy as np
 import torch
 
-from attn_course import reference
-from attn_course.probes import Probes, from_numpy
+from attn_course.probes import load_oracles
 
-
-def right_hash(vectors, rotations):
-    along = np.einsum("...le,ren->...rln", vectors, rotations)
-    return np.concatenate([along, -along], axis=-1).argmax(-1)
-
-
-def right_bucket_attention(query, value, buckets, chunk_size):
-    length, output = len(query), np.zeros_like(value)
-    key = query / np.sqrt((query**2).sum(-1, keepdims=True))
-    order = sorted(range(length), key=lambda i: (buckets[i], i))
-    chunk = {i: rank // chunk_size for rank, i in enumerate(order)}
-    for i in range(length):
-        seen = [
-            j
-            for j in range(length)
-            if j != i and buckets[j] == buckets[i] and 0 <= chunk[i] - chunk[j] <= 1
-        ] or [i]
-        scores = np.array([query[i] @ key[j] for j in seen])
-        parts = np.exp(scores - scores.max())
-        output[i] = parts @ value[seen] / parts.sum()
-    return output
-
-
-def right_linformer(query, key, value, mix_keys, mix_values):
-    length = key.shape[-2]
-    short = mix_keys[:, :length] @ key, mix_values[:, :length] @ value
-    scores = query @ np.swapaxes(short[0], -1, -2) / np.sqrt(query.shape[-1])
-    parts = np.exp(scores - scores.max(-1, keepdims=True))
-    return parts @ short[1] / parts.sum(-1, keepdims=True)
-
-
-def right_linear(query, key, value, memory, total):
-    rows = []
-    for i in range(query.shape[-2]):
-        memory = memory + key[..., i, :, None] * value[..., i, None, :]
-        total = total + key[..., i, :]
-        found = (query[..., i, None, :] @ memory)[..., 0, :]
-        rows.append(found / (query[..., i, :] * total).sum(-1, keepdims=True))
-    return np.stack(rows, axis=-2), memory, total
-
-
-def right_delta(query, key, value, beta, memory):
-    rows = []
-    for t in range(query.shape[-2]):
-        k = key[..., t, :]
-        keep = np.eye(k.shape[-1]) - beta[..., t, None, None] * k[..., :, None] * k[..., None, :]
-        new = beta[..., t, None, None] * value[..., t, :, None] * k[..., None, :]
-        memory = memory @ keep + new
-        rows.append((memory @ query[..., t, :, None])[..., 0])
-    return np.stack(rows, axis=-2), memory
-
-
-def right_merge(outputs, lses):
-    return reference.merge_attention(list(outputs), list(lses))[0]
-
-
-probes = Probes(
-    "15_hashing_and_low_rank",
-    hash_buckets=from_numpy(right_hash),
-    bucket_attention=from_numpy(right_bucket_attention),
-    linformer_attention=from_numpy(right_linformer),
-    linear_attention=from_numpy(right_linear),
-    delta_rule=from_numpy(right_delta),
-    fixed_merge=from_numpy(right_merge),
-)
+oracles, probes = load_oracles("15_hashing_and_low_rank")
 
 # %% [markdown]
 # ## 1. Hash
@@ -130,7 +64,201 @@ probe = probes(hash_buckets=hash_buckets)
 probe.equals(probe.normal(2, 3, 11, 4), probe.normal(2, 4, 3))
 
 # %% [markdown]
-# ## 2. Attention inside sorted chunks
+# ## 2. Attend to mixtures
+#
+# `linformer_attention(query, key, value, mix_keys, mix_values)` is
+#
+# $$\operatorname{softmax}\!\Big(\frac{Q\,(M_K K)^\top}{\sqrt E}\Big)\, M_V V .$$
+#
+# - `query` is `(..., L, E)`, `key` is `(..., S, E)`, `value` is `(..., S, E_v)`; `mix_keys` and `mix_values` are `(K, N)` with `N` of at least `S`.
+# - If the text is shorter than `N`, the first `S` columns count.
+# - The result is `(..., L, E_v)`. Gradients reach all five arguments.
+# - The test with `L = S = 4096`, `E = 8` and `K = 4` allows 4 MiB.
+#
+# By hand: one mixture of two keys. Its weight is one, whatever the query. The values 3 and 5, mixed by $(\frac14, 2)$, give 10.75.
+
+
+# %% nbgrader={"grade_id": "linformer_attention", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
+def linformer_attention(query, key, value, mix_keys, mix_values):
+    ### BEGIN SOLUTION
+    length = key.shape[-2]
+    short_keys, short_values = mix_keys[:, :length] @ key, mix_values[:, :length] @ value
+    scores = query @ short_keys.mT / query.shape[-1] ** 0.5  # (..., L, K)
+    return scores.softmax(dim=-1) @ short_values
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "linformer_attention-by_hand", "grade": true, "points": 1}
+# One mixture, as in the text.
+probe = probes(linformer_attention=linformer_attention)
+mixture = torch.tensor([[0.25, 2.0]])
+two = torch.tensor([[3.0], [5.0]])
+probe.gives(torch.tensor([[10.75]]), torch.tensor([[1.0]]), two, two, mixture, mixture)
+
+# %% nbgrader={"grade_id": "linformer_attention-values", "grade": true, "points": 2}
+# Several mixtures, and leading axes.
+probe = probes(linformer_attention=linformer_attention)
+probe.equals(
+    probe.normal(3, 4),
+    probe.normal(5, 4),
+    probe.normal(5, 2),
+    probe.normal(2, 5),
+    probe.normal(2, 5),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    *(probe.normal(2, 3, 5, 4), probe.normal(2, 3, 7, 4), probe.normal(2, 3, 7, 6)),
+    *(probe.normal(3, 7), probe.normal(3, 7)),
+)
+probe.equals(*(probe.normal(4, 4) for _ in range(5)))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "linformer_attention-shorter", "grade": true, "points": 1}
+# A text that is shorter than the matrices are wide.
+probe = probes(linformer_attention=linformer_attention)
+probe.equals(
+    probe.normal(3, 4),
+    probe.normal(5, 4),
+    probe.normal(5, 2),
+    probe.normal(2, 9),
+    probe.normal(2, 9),
+)
+
+# %% nbgrader={"grade_id": "linformer_attention-long", "grade": true, "points": 1}
+# 4096 positions in 4 MiB.
+probe = probes(linformer_attention=linformer_attention)
+probe.memory(
+    *(probe.normal(4096, 8) for _ in range(3)),
+    probe.normal(4, 4096),
+    probe.normal(4, 4096),
+    below=2**22,
+)
+
+# %% nbgrader={"grade_id": "linformer_attention-gradient", "grade": true, "points": 1}
+# Gradients reach all five arguments.
+probe = probes(linformer_attention=linformer_attention)
+probe.gradient(
+    *(probe.normal(3, 3), probe.normal(4, 3), probe.normal(4, 2)),
+    *(probe.normal(2, 4), probe.normal(2, 4)),
+    wrt=(0, 1, 2, 3, 4),
+)
+
+# %% [markdown]
+# ## 3. Linear attention, a recurrent network
+#
+# `linear_attention(query, key, value, memory, total)` returns `(output, memory, total)`:
+#
+# $$S_i = S_{i-1} + k_i\, v_i^\top, \qquad z_i = z_{i-1} + k_i, \qquad o_i = \frac{q_i^\top S_i}{q_i \cdot z_i} .$$
+#
+# - `query` and `key` are features, `(..., L, F)`, all positive; `value` is `(..., L, E_v)`.
+# - `memory` $S$ is `(..., F, E_v)` and `total` $z$ is `(..., F)`: what came before the first position. What is returned came before the next one, so that a text may be given at once, in parts, or token by token, with the same outputs.
+# - No argument is changed. Gradients reach all five.
+# - A loop over the positions is fine, and so is any other way. The test with `L = 4096` and `F = E_v = 8` allows 20 MiB; a table of weights alone needs 64.
+#
+# By hand, with one feature: queries 1 and 1, keys 1 and 3, values 2 and 6, and an empty memory. The outputs are 2 and $(2 + 18)/4 = 5$; memory 20, total 4.
+
+
+# %% nbgrader={"grade_id": "linear_attention", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
+def linear_attention(query, key, value, memory, total):
+    ### BEGIN SOLUTION
+    rows = []
+    for q, k, v in zip(query.unbind(-2), key.unbind(-2), value.unbind(-2), strict=True):
+        memory = memory + k.unsqueeze(-1) * v.unsqueeze(-2)
+        total = total + k
+        found = (q.unsqueeze(-2) @ memory).squeeze(-2)
+        rows.append(found / (q * total).sum(-1, keepdim=True))
+    return torch.stack(rows, dim=-2), memory, total
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "linear_attention-by_hand", "grade": true, "points": 1}
+# Two positions and one feature, as in the text.
+probe = probes(linear_attention=linear_attention)
+probe.gives(
+    (torch.tensor([[2.0], [5.0]]), torch.tensor([[20.0]]), torch.tensor([4.0])),
+    torch.tensor([[1.0], [1.0]]),
+    torch.tensor([[1.0], [3.0]]),
+    torch.tensor([[2.0], [6.0]]),
+    torch.zeros(1, 1),
+    torch.zeros(1),
+)
+
+# %% nbgrader={"grade_id": "linear_attention-values", "grade": true, "points": 2}
+# Several features and leading axes, from an empty memory.
+probe = probes(linear_attention=linear_attention)
+probe.equals(
+    *(probe.uniform(5, 3) + 0.1, probe.uniform(5, 3) + 0.1, probe.normal(5, 2)),
+    *(torch.zeros(3, 2), torch.zeros(3)),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    *(probe.uniform(2, 3, 7, 4) + 0.1, probe.uniform(2, 3, 7, 4) + 0.1, probe.normal(2, 3, 7, 5)),
+    *(torch.zeros(2, 3, 4, 5), torch.zeros(2, 3, 4)),
+)
+probe.equals(
+    *(probe.uniform(4, 4) + 0.1, probe.uniform(4, 4) + 0.1, probe.normal(4, 4)),
+    *(torch.zeros(4, 4), torch.zeros(4)),
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "linear_attention-goes_on", "grade": true, "points": 2}
+# One token, with a memory of what came before.
+probe = probes(linear_attention=linear_attention)
+probe.equals(
+    *(probe.uniform(1, 3) + 0.1, probe.uniform(1, 3) + 0.1, probe.normal(1, 2)),
+    *(probe.normal(3, 2), probe.uniform(3) + 0.5),
+)
+### BEGIN HIDDEN TESTS
+probe.equals(
+    *(probe.uniform(2, 4, 3) + 0.1, probe.uniform(2, 4, 3) + 0.1, probe.normal(2, 4, 2)),
+    *(probe.normal(2, 3, 2), probe.uniform(2, 3) + 0.5),
+)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "linear_attention-long", "grade": true, "points": 1}
+# 4096 positions in 20 MiB.
+probe = probes(linear_attention=linear_attention)
+probe.memory(
+    *(probe.uniform(4096, 8) + 0.1, probe.uniform(4096, 8) + 0.1, probe.normal(4096, 8)),
+    *(torch.zeros(8, 8), torch.zeros(8)),
+    below=20 * 2**20,
+)
+
+# %% nbgrader={"grade_id": "linear_attention-gradient", "grade": true, "points": 1}
+# Gradients reach all five arguments.
+probe = probes(linear_attention=linear_attention)
+probe.gradient(
+    *(probe.uniform(4, 3) + 0.2, probe.uniform(4, 3) + 0.2, probe.normal(4, 2)),
+    *(probe.normal(3, 2), probe.uniform(3) + 0.5),
+    wrt=(0, 1, 2, 3, 4),
+)
+
+# %% [markdown]
+# ## Look
+#
+# Which vectors share a bucket: eight directions, three noisy copies of each. One round misses some neighbours, several rounds find more.
+
+# %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
+draw = torch.Generator().manual_seed(0)
+vectors = torch.randn(8, 4, generator=draw).repeat_interleave(3, 0)
+vectors += 0.2 * torch.randn(24, 4, generator=draw)
+buckets = hash_buckets(vectors, torch.randn(8, 4, 4, generator=draw))  # 8 rounds, 8 buckets
+together = (buckets[:, :, None] == buckets[:, None]).float()
+figure, axes = plt.subplots(1, 2)
+axes[0].imshow(together[0])
+axes[1].imshow(together.mean(0))
+plt.show()
+query = key = vectors.exp()
+_, memory, total = linear_attention(query, key, torch.eye(24), torch.zeros(4, 24), torch.zeros(4))
+print("linear attention remembers 24 vectors in", memory.numel() + total.numel(), "numbers")
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 4. Attention inside sorted chunks
 #
 # `bucket_attention(query, value, buckets, chunk_size)` is one round of Reformer's attention for one head.
 #
@@ -139,7 +267,7 @@ probe.equals(probe.normal(2, 3, 11, 4), probe.normal(2, 4, 3))
 # - Sort the positions by bucket and, inside a bucket, by position; cut them into chunks. A position sees the positions of its own bucket in its own chunk and in the one before. The first chunk has none before it.
 # - A position does not see itself, unless it sees nothing else: then its output is its own value.
 # - The result `(L, E_v)` is in the order of the text. Gradients reach `query` and `value`.
-# - The table of `L` times `L` scores is never held in memory. The test with `L = 256` and chunks of 16 allows 384 KiB; a table of scores and one of weights need 512.
+# - The table of `L` times `L` scores is never held in memory. The test with `L = 2048` and chunks of 16 allows 3 MiB; a table of scores alone needs 16.
 #
 # By hand: three positions in the buckets 0, 1, 0 and one chunk. The first and the last see each other, the second only itself. The values 1, 10, 100 give 100, 10, 1.
 #
@@ -204,10 +332,11 @@ probe.equals(probe.normal(8, 2), probe.normal(8, 2), torch.zeros(8, dtype=torch.
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "bucket_attention-long", "grade": true, "points": 2}
-# 256 positions in chunks of 16, in 384 KiB.
+# 2048 positions in chunks of 16, in 3 MiB.
 probe = probes(bucket_attention=bucket_attention)
 probe.memory(
-    probe.normal(256, 8), probe.normal(256, 8), probe.integers(0, 16, 256), 16, below=3 * 2**17
+    *(probe.normal(2048, 8), probe.normal(2048, 8), probe.integers(0, 16, 2048), 16),
+    below=3 * 2**20,
 )
 
 # %% nbgrader={"grade_id": "bucket_attention-gradient", "grade": true, "points": 1}
@@ -215,176 +344,6 @@ probe.memory(
 probe = probes(bucket_attention=bucket_attention)
 probe.gradient(
     probe.normal(6, 3), probe.normal(6, 2), torch.tensor([0, 1, 0, 2, 0, 1]), 3, wrt=(0, 1)
-)
-
-# %% [markdown]
-# ## 3. Attend to mixtures
-#
-# `linformer_attention(query, key, value, mix_keys, mix_values)` is
-#
-# $$\operatorname{softmax}\!\Big(\frac{Q\,(M_K K)^\top}{\sqrt E}\Big)\, M_V V .$$
-#
-# - `query` is `(..., L, E)`, `key` is `(..., S, E)`, `value` is `(..., S, E_v)`; `mix_keys` and `mix_values` are `(K, N)` with `N` of at least `S`.
-# - If the text is shorter than `N`, the first `S` columns count.
-# - The result is `(..., L, E_v)`. Gradients reach all five arguments.
-# - The test with `L = S = 1024`, `E = 8` and `K = 4` allows 1 MiB.
-#
-# By hand: one mixture of two keys. Its weight is one, whatever the query. The values 3 and 5, mixed by $(\frac14, 2)$, give 10.75.
-
-
-# %% nbgrader={"grade_id": "linformer_attention", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
-def linformer_attention(query, key, value, mix_keys, mix_values):
-    ### BEGIN SOLUTION
-    length = key.shape[-2]
-    short_keys, short_values = mix_keys[:, :length] @ key, mix_values[:, :length] @ value
-    scores = query @ short_keys.mT / query.shape[-1] ** 0.5  # (..., L, K)
-    return scores.softmax(dim=-1) @ short_values
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "linformer_attention-by_hand", "grade": true, "points": 1}
-# One mixture, as in the text.
-probe = probes(linformer_attention=linformer_attention)
-mixture = torch.tensor([[0.25, 2.0]])
-two = torch.tensor([[3.0], [5.0]])
-probe.gives(torch.tensor([[10.75]]), torch.tensor([[1.0]]), two, two, mixture, mixture)
-
-# %% nbgrader={"grade_id": "linformer_attention-values", "grade": true, "points": 2}
-# Several mixtures, and leading axes.
-probe = probes(linformer_attention=linformer_attention)
-probe.equals(
-    probe.normal(3, 4),
-    probe.normal(5, 4),
-    probe.normal(5, 2),
-    probe.normal(2, 5),
-    probe.normal(2, 5),
-)
-### BEGIN HIDDEN TESTS
-probe.equals(
-    *(probe.normal(2, 3, 5, 4), probe.normal(2, 3, 7, 4), probe.normal(2, 3, 7, 6)),
-    *(probe.normal(3, 7), probe.normal(3, 7)),
-)
-probe.equals(*(probe.normal(4, 4) for _ in range(5)))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "linformer_attention-shorter", "grade": true, "points": 1}
-# A text that is shorter than the matrices are wide.
-probe = probes(linformer_attention=linformer_attention)
-probe.equals(
-    probe.normal(3, 4),
-    probe.normal(5, 4),
-    probe.normal(5, 2),
-    probe.normal(2, 9),
-    probe.normal(2, 9),
-)
-
-# %% nbgrader={"grade_id": "linformer_attention-long", "grade": true, "points": 1}
-# 1024 positions in 1 MiB.
-probe = probes(linformer_attention=linformer_attention)
-probe.memory(
-    *(probe.normal(1024, 8) for _ in range(3)),
-    probe.normal(4, 1024),
-    probe.normal(4, 1024),
-    below=2**20,
-)
-
-# %% nbgrader={"grade_id": "linformer_attention-gradient", "grade": true, "points": 1}
-# Gradients reach all five arguments.
-probe = probes(linformer_attention=linformer_attention)
-probe.gradient(
-    *(probe.normal(3, 3), probe.normal(4, 3), probe.normal(4, 2)),
-    *(probe.normal(2, 4), probe.normal(2, 4)),
-    wrt=(0, 1, 2, 3, 4),
-)
-
-# %% [markdown]
-# ## 4. Linear attention, a recurrent network
-#
-# `linear_attention(query, key, value, memory, total)` returns `(output, memory, total)`:
-#
-# $$S_i = S_{i-1} + k_i\, v_i^\top, \qquad z_i = z_{i-1} + k_i, \qquad o_i = \frac{q_i^\top S_i}{q_i \cdot z_i} .$$
-#
-# - `query` and `key` are features, `(..., L, F)`, all positive; `value` is `(..., L, E_v)`.
-# - `memory` $S$ is `(..., F, E_v)` and `total` $z$ is `(..., F)`: what came before the first position. What is returned came before the next one, so that a text may be given at once, in parts, or token by token, with the same outputs.
-# - No argument is changed. Gradients reach all five.
-# - A loop over the positions is fine, and so is any other way. The test with `L = 256` and `F = E_v = 8` allows 320 KiB; a table of weights and its lower half need 512.
-#
-# By hand, with one feature: queries 1 and 1, keys 1 and 3, values 2 and 6, and an empty memory. The outputs are 2 and $(2 + 18)/4 = 5$; memory 20, total 4.
-
-
-# %% nbgrader={"grade_id": "linear_attention", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
-def linear_attention(query, key, value, memory, total):
-    ### BEGIN SOLUTION
-    rows = []
-    for q, k, v in zip(query.unbind(-2), key.unbind(-2), value.unbind(-2), strict=True):
-        memory = memory + k.unsqueeze(-1) * v.unsqueeze(-2)
-        total = total + k
-        found = (q.unsqueeze(-2) @ memory).squeeze(-2)
-        rows.append(found / (q * total).sum(-1, keepdim=True))
-    return torch.stack(rows, dim=-2), memory, total
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "linear_attention-by_hand", "grade": true, "points": 1}
-# Two positions and one feature, as in the text.
-probe = probes(linear_attention=linear_attention)
-probe.gives(
-    (torch.tensor([[2.0], [5.0]]), torch.tensor([[20.0]]), torch.tensor([4.0])),
-    torch.tensor([[1.0], [1.0]]),
-    torch.tensor([[1.0], [3.0]]),
-    torch.tensor([[2.0], [6.0]]),
-    torch.zeros(1, 1),
-    torch.zeros(1),
-)
-
-# %% nbgrader={"grade_id": "linear_attention-values", "grade": true, "points": 2}
-# Several features and leading axes, from an empty memory.
-probe = probes(linear_attention=linear_attention)
-probe.equals(
-    *(probe.uniform(5, 3) + 0.1, probe.uniform(5, 3) + 0.1, probe.normal(5, 2)),
-    *(torch.zeros(3, 2), torch.zeros(3)),
-)
-### BEGIN HIDDEN TESTS
-probe.equals(
-    *(probe.uniform(2, 3, 7, 4) + 0.1, probe.uniform(2, 3, 7, 4) + 0.1, probe.normal(2, 3, 7, 5)),
-    *(torch.zeros(2, 3, 4, 5), torch.zeros(2, 3, 4)),
-)
-probe.equals(
-    *(probe.uniform(4, 4) + 0.1, probe.uniform(4, 4) + 0.1, probe.normal(4, 4)),
-    *(torch.zeros(4, 4), torch.zeros(4)),
-)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "linear_attention-goes_on", "grade": true, "points": 2}
-# One token, with a memory of what came before.
-probe = probes(linear_attention=linear_attention)
-probe.equals(
-    *(probe.uniform(1, 3) + 0.1, probe.uniform(1, 3) + 0.1, probe.normal(1, 2)),
-    *(probe.normal(3, 2), probe.uniform(3) + 0.5),
-)
-### BEGIN HIDDEN TESTS
-probe.equals(
-    *(probe.uniform(2, 4, 3) + 0.1, probe.uniform(2, 4, 3) + 0.1, probe.normal(2, 4, 2)),
-    *(probe.normal(2, 3, 2), probe.uniform(2, 3) + 0.5),
-)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "linear_attention-long", "grade": true, "points": 1}
-# 256 positions in 320 KiB.
-probe = probes(linear_attention=linear_attention)
-probe.memory(
-    *(probe.uniform(256, 8) + 0.1, probe.uniform(256, 8) + 0.1, probe.normal(256, 8)),
-    *(torch.zeros(8, 8), torch.zeros(8)),
-    below=5 * 2**16,
-)
-
-# %% nbgrader={"grade_id": "linear_attention-gradient", "grade": true, "points": 1}
-# Gradients reach all five arguments.
-probe = probes(linear_attention=linear_attention)
-probe.gradient(
-    *(probe.uniform(4, 3) + 0.2, probe.uniform(4, 3) + 0.2, probe.normal(4, 2)),
-    *(probe.normal(3, 2), probe.uniform(3) + 0.5),
-    wrt=(0, 1, 2, 3, 4),
 )
 
 # %% [markdown]

@@ -29,10 +29,10 @@ def all_blocks(scores, block_size):
 
 def online(
     scores, block_size, *, blocks=all_blocks, maximum=larger, rescale=corrected, shifted=open_shift,
-    finish=ended,
+    finish=ended, start=lambda top: top,
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
-    top = scores.new_full(scores.shape[:-1], -torch.inf)
+    top = start(scores.new_full(scores.shape[:-1], -torch.inf))
     total = torch.zeros_like(top)
     for block in blocks(scores, block_size):
         new = maximum(top, block)
@@ -54,6 +54,7 @@ def rows_of_scores(draw):
     for shape, block_size in (((3, 4), 2), ((2, 3, 7), 3), ((5, 6), 1), ((4,), 4), ((5, 5), 2)):
         yield call(2 * draw.normal(*shape), block_size)
         yield call(150 * draw.normal(*shape), block_size)
+    yield call(-400 + 9 * draw.normal(4, 7), 3)
     closed = draw.normal(5, 7).masked_fill(~draw.mask(5, 7), -torch.inf)
     closed[1] = -torch.inf
     closed[3, :3] = -torch.inf
@@ -103,6 +104,13 @@ lse.fault(
         scores[..., i : i + size]
         for i in range(0, scores.shape[-1] - size + 1 if scores.shape[-1] > size else 1, size)
     ],
+)
+lse.fault(
+    "the maximum starts from 0",
+    """Your running maximum starts at 0, so that it is never below 0. Where all scores lie far below 0
+    every exponential vanishes. Start with something that is smaller than any score.""",
+    fails=("large",),
+    start=lambda top: torch.zeros_like(top),
 )
 lse.fault(
     "minus infinity minus minus infinity",
@@ -262,14 +270,30 @@ tiled.fault(
     "the diagonal is closed",
     """A query does not see its own key: you close the position itself too. The first query is left
     with nothing.""",
-    fails=("causal", "memory"),
+    fails=("causal",),
     close=lambda scores, i, j, length, keys: closed_above(scores, i - 1, j, length, keys),
+)
+tiled.fault(
+    "the diagonal tiles are left out",
+    """With `is_causal` your loop over the keys ends in front of the tile that the queries lie in. A part
+    of that tile is allowed, each query's own key among it; the first queries are left with nothing.""",
+    fails=("causal",),
+    close=lambda scores, i, j, length, keys: scores.masked_fill(
+        torch.full(scores.shape, j >= i), -torch.inf
+    ),
+)
+tiled.fault(
+    "positions are counted in the tile",
+    """Your mask compares places inside the tile, or only one of the two with its place in the whole
+    sequence. Add the first position of the tile to both.""",
+    fails=("causal",),
+    close=lambda scores, i, j, length, keys: closed_above(scores, 0, j, length, keys),
 )
 tiled.fault(
     "divided in every tile",
     """You divide by the sum after every tile, or the tiles' averages are averaged. Sum up first, and
     divide once, at the end.""",
-    fails=(*NUMBERS, "memory"),
+    fails=NUMBERS,
     mix=lambda weights, values: mixed(weights / weights.sum(-1, keepdim=True), values),
 )
 tiled.fault(
@@ -475,6 +499,27 @@ backward.fault(
     that has it all.""",
     fails=BACK,
     softmax=lambda weights, grad_weights, mean: grad_weights - mean[..., None],
+)
+backward.fault(
+    "the weights without the log-sum-exp",
+    """You make the weights again with the maximum of the tile. A tile does not know the sum of its row:
+    that is what the forward pass kept the log-sum-exp for.""",
+    fails=BACK,
+    weigh=lambda scores, lse: (scores - scores.amax(-1, keepdim=True)).exp(),
+)
+backward.fault(
+    "a softmax in every tile",
+    """Your weights sum to one in every tile. A row of weights sums to one over all tiles: make it with
+    the log-sum-exp that the forward pass kept.""",
+    fails=BACK,
+    weigh=lambda scores, lse: scores.softmax(-1),
+)
+backward.fault(
+    "the gradient of the value by dS",
+    """You multiply the gradient of the output by dS. The values are mixed by the weights themselves,
+    and so is their gradient.""",
+    fails=BACK,
+    to_value=lambda weights, grad_scores, rows: grad_scores.mT @ rows,
 )
 backward.fault(
     "no scale in the gradients",

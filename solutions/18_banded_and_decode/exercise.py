@@ -11,73 +11,11 @@
 # Nothing here needs a network or a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
-import numpy as np
 import torch
 
-from attn_course.probes import Probes, from_numpy
+from attn_course.probes import from_numpy, load_oracles
 
-
-def right_band(query, key, half):
-    length = query.shape[-2]
-    band = np.full((*query.shape[:-1], 2 * half + 1), -np.inf)
-    for i in range(length):
-        for j in range(max(0, i - half), min(length, i + half + 1)):
-            band[..., i, j - i + half] = (query[..., i, :] * key[..., j, :]).sum(-1)
-    return band
-
-
-def right_rows(scores, value):
-    # Attention of rows of scores, and the logarithm of what the softmax divides by.
-    top = scores.max(-1, keepdims=True)
-    parts = np.exp(scores - top)
-    total = parts.sum(-1, keepdims=True)
-    return parts @ value / total, (top + np.log(total))[..., 0]
-
-
-def right_window(query, key, value, window_size, tile_size):
-    outputs, sums = [], []
-    for i in range(query.shape[-2]):
-        near = slice(max(0, i - window_size + 1), i + 1)
-        scores = query[..., i : i + 1, :] @ np.swapaxes(key[..., near, :], -1, -2)
-        output, lse = right_rows(scores / query.shape[-1] ** 0.5, value[..., near, :])
-        outputs.append(output)
-        sums.append(lse)
-    return np.concatenate(outputs, -2), np.concatenate(sums, -1)
-
-
-def right_merge(outputs, lses):
-    top = lses.max(0)
-    safe = np.where(np.isinf(top), 0.0, top)
-    shares = np.exp(lses - safe)
-    total = shares.sum(0)
-    some = np.where(total > 0, total, 1.0)
-    output = (shares[..., None] * outputs).sum(0) / some[..., None]
-    return output, np.where(total > 0, safe + np.log(some), -np.inf)
-
-
-def right_paged(query, key_cache, value_cache, block_table, lengths):
-    output = np.zeros((*query.shape[:-1], value_cache.shape[-1]))
-    page_size, kv_heads = key_cache.shape[1:3]
-    group = query.shape[1] // kv_heads
-    for b, length in enumerate(lengths):
-        places = [divmod(j, page_size) for j in range(int(length))]
-        for h in range(query.shape[1] if places else 0):
-            keys, values = (
-                np.stack([cache[block_table[b, page], slot, h // group] for page, slot in places])
-                for cache in (key_cache, value_cache)
-            )
-            scores = keys @ query[b, h] / query.shape[-1] ** 0.5
-            output[b, h] = right_rows(scores[None], values)[0][0]
-    return output
-
-
-probes = Probes(
-    "18_banded_and_decode",
-    banded_scores=from_numpy(right_band),
-    sliding_window_forward=from_numpy(right_window),
-    merge_partials=from_numpy(right_merge),
-    paged_attention=from_numpy(right_paged),
-)
+oracles, probes = load_oracles("18_banded_and_decode")
 
 LN3 = 1.0986123  # e to this power is 3
 ONE_KEY = torch.tensor([[0.0], [1.0], [2.0], [0.0], [0.0]])
@@ -109,195 +47,7 @@ def pool(draw, lengths, page_size, heads, size, entries, spare=2):
 
 
 # %% [markdown]
-# ## 1. The band of a product
-#
-# Of the table $Q K^\top$ a window needs a few diagonals. Longformer's kernel stores these, and nothing else: as a table with a row for each query and a column for each *distance*.
-#
-# `banded_scores(query, key, half)` returns the table `(..., L, 2 * half + 1)`:
-#
-# $$b_{ic} = q_i \cdot k_{i + c - h} \quad (h = \text{half}), \qquad -\infty \text{ where there is no such key.}$$
-#
-# - `query` and `key` are `(..., L, E)` with the same axes. The middle column belongs to the key at the position of the query. The products are not scaled.
-# - `half` may be 0, and larger than `L`.
-# - Nothing of size `L × L` exists: the memory is measured.
-# - Queries and keys get gradients.
-#
-# By hand, queries $1, 1, 2$ and keys $1, 10, 100$ ($E = 1$), `half` 1:
-# query 0 has no key before it, its own key gives 1 and the next one 10, so its row is $(-\infty, 1, 10)$. The others are $(1, 10, 100)$ and $(20, 200, -\infty)$.
-
-
-# %% nbgrader={"grade_id": "banded_scores", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.kernels"]}
-def banded_scores(query, key, half):
-    ### BEGIN SOLUTION
-    length = query.shape[-2]
-    band = query.new_full((*query.shape[:-1], 2 * half + 1), -torch.inf)
-    for away in range(-min(half, length - 1), min(half, length - 1) + 1):
-        # one diagonal: the queries that have a key so far away
-        rows = slice(max(0, -away), length - max(0, away))
-        keys = slice(max(0, away), length - max(0, -away))
-        band[..., rows, half + away] = (query[..., rows, :] * key[..., keys, :]).sum(-1)
-    return band
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "banded_scores-by_hand", "grade": true, "points": 1}
-# The example of the text.
-probe = probes(banded_scores=banded_scores)
-inf = float("inf")
-probe.gives(
-    torch.tensor([[-inf, 1.0, 10.0], [1.0, 10.0, 100.0], [20.0, 200.0, -inf]]),
-    torch.tensor([[1.0], [1.0], [2.0]]),
-    torch.tensor([[1.0], [10.0], [100.0]]),
-    1,
-)
-
-# %% nbgrader={"grade_id": "banded_scores-values", "grade": true, "points": 2}
-# Five positions, a window of three.
-probe = probes(banded_scores=banded_scores)
-probe.equals(torch.eye(5), torch.arange(25.0).reshape(5, 5), 1)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(2, 3, 9, 4), probe.normal(2, 3, 9, 4), 2)
-probe.equals(probe.normal(7, 3).double(), probe.normal(7, 3).double(), 3)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "banded_scores-edges", "grade": true, "points": 1}
-# A window of one key, and windows that are wider than the text.
-probe = probes(banded_scores=banded_scores)
-probe.equals(torch.ones(3, 2), torch.eye(3)[:, :2], 0)
-probe.equals(torch.ones(3, 2), torch.eye(3)[:, :2], 4)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(2, 5, 3), probe.normal(2, 5, 3), 5)
-probe.equals(probe.normal(1, 4), probe.normal(1, 4), 2)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "banded_scores-gradient", "grade": true, "points": 1}
-# The gradients of queries and keys. A window of one key: the band is the product, row by row.
-probe = probes(banded_scores=banded_scores)
-probe.gradient(torch.eye(3), torch.arange(9.0).reshape(3, 3), 0, wrt=(0, 1))
-
-
-### BEGIN HIDDEN TESTS
-def from_the_table(query, key, half):
-    # From the table of all pairs, where the numeric oracle would subtract infinities.
-    i = torch.arange(query.shape[-2])[:, None]
-    place = i + torch.arange(-half, half + 1)
-    inside = (place >= 0) & (place < len(i))
-    return (query @ key.mT)[..., i, place.clamp(0, len(i) - 1)].masked_fill(~inside, -torch.inf)
-
-
-probe = probes(banded_scores=banded_scores, oracle=from_the_table)
-probe.gradient(probe.normal(2, 6, 3).double(), probe.normal(2, 6, 3).double(), 2, wrt=(0, 1))
-probe.gradient(probe.normal(3, 2).double(), probe.normal(3, 2).double(), 4, wrt=(0, 1))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "banded_scores-memory", "grade": true, "points": 1}
-# 1,024 positions and 17 columns: the band takes 68 KiB, the table of all pairs 4 MiB.
-probe = probes(banded_scores=banded_scores)
-probe.memory(torch.zeros(1024, 16), torch.zeros(1024, 16), 8, below=2_500_000)
-
-# %% [markdown]
-# ## 2. A window in tiles
-#
-# Language models use causal windows: query $i$ sees the keys $i - W + 1$ to $i$.
-# In tiles most pairs are never looked at. You compute what is left, by the online softmax of the last chapter or over the few keys that a tile of queries needs.
-#
-# `sliding_window_forward(query, key, value, window_size, tile_size)` returns the pair `(output, lse)`:
-#
-# $$O_i = \sum_j \operatorname{softmax}_j\!\left(\frac{q_i \cdot k_j}{\sqrt E}\right) v_j, \qquad \ell_i = \log \sum_j e^{q_i \cdot k_j / \sqrt E}, \qquad i - W < j \le i .$$
-#
-# - `query`, `key` are `(..., L, E)`, `value` is `(..., L, E_v)`; `output` is `(..., L, E_v)` and `lse` `(..., L)`, all of one dtype. `window_size` is $W$, at least 1.
-# - Queries are taken `tile_size` at a time, and `L` need not be a multiple of it. The result does not depend on `tile_size`, but for rounding.
-# - Keys and values that lie more than two tiles and a window before a tile of queries are *not touched* by it: the test puts NaN there.
-# - The scores of one tile of queries exist at a time, and no tile of queries meets all keys: the memory is measured.
-# - Right for every finite score.
-#
-# torch's own `scaled_dot_product_attention` is not allowed.
-#
-# By hand, $E = 1$, all queries 1, keys $0, \ln 3, 0$, values $0, 4, 8$, $W = 2$.
-# Query 0 sees itself: output 0, $\ell = \ln 1 = 0$. Query 1 sees the scores $0$ and $\ln 3$: weights $\frac14, \frac34$, output 3, $\ell = \ln 4$.
-# Query 2 sees $\ln 3$ and $0$: output $\frac34 \cdot 4 + \frac14 \cdot 8 = 5$, $\ell = \ln 4$.
-
-
-# %% nbgrader={"grade_id": "sliding_window_forward", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "aten::*scaled_dot_product*", "import attn_course.functional", "import attn_course.kernels"]}
-def sliding_window_forward(query, key, value, window_size, tile_size):
-    ### BEGIN SOLUTION
-    length, scale = query.shape[-2], query.shape[-1] ** -0.5
-    outputs, lses = [], []
-    for first in range(0, length, tile_size):
-        last = min(first + tile_size, length)
-        start = max(0, first - window_size + 1)  # the first key that any query of the tile sees
-        rows, keys = torch.arange(first, last)[:, None], torch.arange(start, last)
-        scores = query[..., first:last, :] @ key[..., start:last, :].mT * scale
-        seen = (keys <= rows) & (rows - keys < window_size)
-        scores = scores.masked_fill(~seen, -torch.inf)
-        lses.append(scores.logsumexp(dim=-1))
-        outputs.append(scores.softmax(dim=-1) @ value[..., start:last, :])
-    return torch.cat(outputs, dim=-2), torch.cat(lses, dim=-1)
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "sliding_window_forward-by_hand", "grade": true, "points": 1}
-# The example of the text.
-probe = probes(sliding_window_forward=sliding_window_forward)
-probe.gives(
-    (torch.tensor([[0.0], [3.0], [5.0]]), torch.tensor([0.0, 1.3862944, 1.3862944])),
-    torch.ones(3, 1),
-    torch.tensor([[0.0], [LN3], [0.0]]),
-    torch.tensor([[0.0], [4.0], [8.0]]),
-    2,
-    1,
-)
-
-# %% nbgrader={"grade_id": "sliding_window_forward-values", "grade": true, "points": 2}
-# Four positions, a window of two, tiles of two.
-probe = probes(sliding_window_forward=sliding_window_forward)
-probe.equals(torch.eye(4), torch.arange(16.0).reshape(4, 4) / 8, torch.eye(4)[:, :3], 2, 2)
-### BEGIN HIDDEN TESTS
-three = probe.normal(2, 8, 3), 2 * probe.normal(2, 8, 3), probe.normal(2, 8, 2)
-probe.equals(*three, 3, 4)
-probe.equals(*three, 4, 2)
-probe.equals(*(x.double() for x in three), 3, 1)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "sliding_window_forward-ragged", "grade": true, "points": 2}
-# Five positions in tiles of two; a window of one key, and one that is wider than the text.
-probe = probes(sliding_window_forward=sliding_window_forward)
-for window_size in (1, 3, 9):
-    probe.equals(torch.ones(5, 2), torch.eye(5)[:, :2] * 3, torch.eye(5), window_size, 2)
-### BEGIN HIDDEN TESTS
-three = probe.normal(2, 7, 3), 2 * probe.normal(2, 7, 3), probe.normal(2, 7, 4)
-for window_size, tile_size in ((1, 3), (2, 3), (5, 3), (4, 16), (6, 5), (20, 2)):
-    probe.equals(*three, window_size, tile_size)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "sliding_window_forward-large", "grade": true, "points": 1}
-# Scores of 0 to 400.
-probe = probes(sliding_window_forward=sliding_window_forward)
-probe.equals(torch.full((5, 1), 100.0), torch.arange(5.0)[:, None], torch.eye(5), 3, 2)
-### BEGIN HIDDEN TESTS
-steep = torch.arange(9.0).flip(0)[:, None].double()
-probe.equals(torch.full((9, 1), 90.0).double(), steep, probe.normal(9, 3).double(), 4, 2)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "sliding_window_forward-skips", "grade": true, "points": 2}
-# 40 positions. The keys and values 0 to 7 are NaN; the queries from 24 on have nothing to do with them.
-probe = probes(sliding_window_forward=sliding_window_forward)
-ones = torch.ones(40, 2)
-probe.equals(ones, ones, torch.arange(40.0)[:, None], 5, 4, via=far_from_garbage)
-### BEGIN HIDDEN TESTS
-three = probe.normal(2, 40, 3), probe.normal(2, 40, 3), probe.normal(2, 40, 2)
-for window_size, tile_size in ((4, 4), (1, 6), (7, 3)):
-    probe.equals(*three, window_size, tile_size, via=far_from_garbage)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "sliding_window_forward-memory", "grade": true, "points": 1}
-# 512 positions: the output takes 32 KiB, the scores of one tile of queries and all keys 128 KiB.
-probe = probes(sliding_window_forward=sliding_window_forward)
-many = torch.zeros(512, 16)
-probe.memory(many, many, many, 16, 64, below=330_000)
-
-# %% [markdown]
-# ## 3. Join what many programs found
+# ## 1. Join what many programs found
 #
 # A cache is cut into pieces, and every piece gives an output and a log-sum-exp of its own. They are joined by
 #
@@ -371,7 +121,7 @@ probe.equals(probe.normal(3, 5, 2).masked_fill((lses == none)[..., None], 0.0), 
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. Attention over pages
+# ## 2. Attention over pages
 #
 # A server keeps the keys of all its users in one pool of pages. A table says which pages belong to a text, and in which order.
 #
@@ -471,6 +221,215 @@ probe.equals(probe.normal(3, 4, 3), *parts)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ## Look
+#
+# A text in pages that lie anywhere: your attention reads it through the table, and says the same as attention over the keys in a row.
+
+# %% attn_course={"look": true}
+draw = torch.Generator().manual_seed(0)
+key, value = torch.randn(2, 6, 1, 4, generator=draw)
+query = torch.randn(1, 1, 4, generator=draw)
+table = torch.tensor([[3, 0, 2]])  # three pages of two keys, in this order
+pages = torch.full((2, 4, 2, 1, 4), torch.nan)
+pages[0][table[0]], pages[1][table[0]] = key.view(3, 2, 1, 4), value.view(3, 2, 1, 4)
+print("from pages:", paged_attention(query, *pages, table, torch.tensor([6])))
+scores = query[0] @ key[:, 0].T / 2
+print("in a row:  ", scores.softmax(-1) @ value[:, 0])
+halves = [scores[:, :3].softmax(-1) @ value[:3, 0], scores[:, 3:].softmax(-1) @ value[3:, 0]]
+lses = [scores[:, :3].logsumexp(-1), scores[:, 3:].logsumexp(-1)]
+print("joined:    ", merge_partials(torch.stack(halves), torch.stack(lses))[0])
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 3. The band of a product
+#
+# Of the table $Q K^\top$ a window needs a few diagonals. Longformer's kernel stores these, and nothing else: as a table with a row for each query and a column for each *distance*.
+#
+# `banded_scores(query, key, half)` returns the table `(..., L, 2 * half + 1)`:
+#
+# $$b_{ic} = q_i \cdot k_{i + c - h} \quad (h = \text{half}), \qquad -\infty \text{ where there is no such key.}$$
+#
+# - `query` and `key` are `(..., L, E)` with the same axes. The middle column belongs to the key at the position of the query. The products are not scaled.
+# - `half` may be 0, and larger than `L`.
+# - Nothing of size `L × L` exists: the memory is measured.
+# - Queries and keys get gradients.
+#
+# By hand, queries $1, 1, 2$ and keys $1, 10, 100$ ($E = 1$), `half` 1:
+# query 0 has no key before it, its own key gives 1 and the next one 10, so its row is $(-\infty, 1, 10)$. The others are $(1, 10, 100)$ and $(20, 200, -\infty)$.
+
+
+# %% nbgrader={"grade_id": "banded_scores", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.kernels"]}
+def banded_scores(query, key, half):
+    ### BEGIN SOLUTION
+    length = query.shape[-2]
+    band = query.new_full((*query.shape[:-1], 2 * half + 1), -torch.inf)
+    for away in range(-min(half, length - 1), min(half, length - 1) + 1):
+        # one diagonal: the queries that have a key so far away
+        rows = slice(max(0, -away), length - max(0, away))
+        keys = slice(max(0, away), length - max(0, -away))
+        band[..., rows, half + away] = (query[..., rows, :] * key[..., keys, :]).sum(-1)
+    return band
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "banded_scores-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(banded_scores=banded_scores)
+inf = float("inf")
+probe.gives(
+    torch.tensor([[-inf, 1.0, 10.0], [1.0, 10.0, 100.0], [20.0, 200.0, -inf]]),
+    torch.tensor([[1.0], [1.0], [2.0]]),
+    torch.tensor([[1.0], [10.0], [100.0]]),
+    1,
+)
+
+# %% nbgrader={"grade_id": "banded_scores-values", "grade": true, "points": 2}
+# Five positions, a window of three.
+probe = probes(banded_scores=banded_scores)
+probe.equals(torch.eye(5), torch.arange(25.0).reshape(5, 5), 1)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 3, 9, 4), probe.normal(2, 3, 9, 4), 2)
+probe.equals(probe.normal(7, 3).double(), probe.normal(7, 3).double(), 3)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "banded_scores-edges", "grade": true, "points": 1}
+# A window of one key, and windows that are wider than the text.
+probe = probes(banded_scores=banded_scores)
+probe.equals(torch.ones(3, 2), torch.eye(3)[:, :2], 0)
+probe.equals(torch.ones(3, 2), torch.eye(3)[:, :2], 4)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 5, 3), probe.normal(2, 5, 3), 5)
+probe.equals(probe.normal(1, 4), probe.normal(1, 4), 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "banded_scores-gradient", "grade": true, "points": 1}
+# The gradients of queries and keys. A window of one key: the band is the product, row by row.
+probe = probes(banded_scores=banded_scores)
+probe.gradient(torch.eye(3), torch.arange(9.0).reshape(3, 3), 0, wrt=(0, 1))
+
+
+### BEGIN HIDDEN TESTS
+def from_the_table(query, key, half):
+    # From the table of all pairs, where the numeric oracle would subtract infinities.
+    i = torch.arange(query.shape[-2])[:, None]
+    place = i + torch.arange(-half, half + 1)
+    inside = (place >= 0) & (place < len(i))
+    return (query @ key.mT)[..., i, place.clamp(0, len(i) - 1)].masked_fill(~inside, -torch.inf)
+
+
+probe = probes(banded_scores=banded_scores, oracle=from_the_table)
+probe.gradient(probe.normal(2, 6, 3).double(), probe.normal(2, 6, 3).double(), 2, wrt=(0, 1))
+probe.gradient(probe.normal(3, 2).double(), probe.normal(3, 2).double(), 4, wrt=(0, 1))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "banded_scores-memory", "grade": true, "points": 1}
+# 4,096 positions and 17 columns: the band takes 272 KiB, the table of all pairs 64 MiB.
+probe = probes(banded_scores=banded_scores)
+probe.memory(probe.normal(4096, 16), probe.normal(4096, 16), 8, below=10_000_000)
+
+# %% [markdown]
+# ## 4. A window in tiles
+#
+# Language models use causal windows: query $i$ attends to the keys $i - W + 1$ to $i$.
+# Take the queries one tile at a time. A tile that begins at query $t$ and has $T$ queries needs the keys $t - W + 1$ to $t + T - 1$ only: compute the scores of these, mask those outside of each window, and take the softmax (in one step, or by the online softmax of the last chapter).
+#
+# `sliding_window_forward(query, key, value, window_size, tile_size)` returns the pair `(output, lse)`:
+#
+# $$O_i = \sum_j \operatorname{softmax}_j\!\left(\frac{q_i \cdot k_j}{\sqrt E}\right) v_j, \qquad \ell_i = \log \sum_j e^{q_i \cdot k_j / \sqrt E}, \qquad i - W < j \le i .$$
+#
+# - `query`, `key` are `(..., L, E)`, `value` is `(..., L, E_v)`; `output` is `(..., L, E_v)` and `lse` `(..., L)`, all of one dtype. `window_size` is $W$, at least 1.
+# - A tile has `tile_size` queries; the last one may have fewer. The result does not depend on `tile_size`, except for rounding.
+# - A tile that begins at query $t$ reads no key or value before position $t - W - 2T$, where $T$ is `tile_size`: the test puts NaN there.
+# - Only the scores of one tile exist at a time: the test with `L = 8192`, `E = E_v = 16`, a window of 16 and tiles of 512 allows 8,000,000 bytes.
+# - Right for every finite score.
+#
+# torch's own `scaled_dot_product_attention` is not allowed.
+#
+# By hand, $E = 1$, all queries 1, keys $0, \ln 3, 0$, values $0, 4, 8$, $W = 2$.
+# Query 0 sees itself: output 0, $\ell = \ln 1 = 0$. Query 1 sees the scores $0$ and $\ln 3$: weights $\frac14, \frac34$, output 3, $\ell = \ln 4$.
+# Query 2 sees $\ln 3$ and $0$: output $\frac34 \cdot 4 + \frac14 \cdot 8 = 5$, $\ell = \ln 4$.
+
+
+# %% nbgrader={"grade_id": "sliding_window_forward", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "aten::*scaled_dot_product*", "import attn_course.functional", "import attn_course.kernels"]}
+def sliding_window_forward(query, key, value, window_size, tile_size):
+    ### BEGIN SOLUTION
+    length, scale = query.shape[-2], query.shape[-1] ** -0.5
+    outputs, lses = [], []
+    for first in range(0, length, tile_size):
+        last = min(first + tile_size, length)
+        start = max(0, first - window_size + 1)  # the first key that any query of the tile sees
+        rows, keys = torch.arange(first, last)[:, None], torch.arange(start, last)
+        scores = query[..., first:last, :] @ key[..., start:last, :].mT * scale
+        seen = (keys <= rows) & (rows - keys < window_size)
+        scores = scores.masked_fill(~seen, -torch.inf)
+        lses.append(scores.logsumexp(dim=-1))
+        outputs.append(scores.softmax(dim=-1) @ value[..., start:last, :])
+    return torch.cat(outputs, dim=-2), torch.cat(lses, dim=-1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "sliding_window_forward-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(sliding_window_forward=sliding_window_forward)
+probe.gives(
+    (torch.tensor([[0.0], [3.0], [5.0]]), torch.tensor([0.0, 1.3862944, 1.3862944])),
+    torch.ones(3, 1),
+    torch.tensor([[0.0], [LN3], [0.0]]),
+    torch.tensor([[0.0], [4.0], [8.0]]),
+    2,
+    1,
+)
+
+# %% nbgrader={"grade_id": "sliding_window_forward-values", "grade": true, "points": 2}
+# Four positions, a window of two, tiles of two.
+probe = probes(sliding_window_forward=sliding_window_forward)
+probe.equals(torch.eye(4), torch.arange(16.0).reshape(4, 4) / 8, torch.eye(4)[:, :3], 2, 2)
+### BEGIN HIDDEN TESTS
+three = probe.normal(2, 8, 3), 2 * probe.normal(2, 8, 3), probe.normal(2, 8, 2)
+probe.equals(*three, 3, 4)
+probe.equals(*three, 4, 2)
+probe.equals(*(x.double() for x in three), 3, 1)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "sliding_window_forward-ragged", "grade": true, "points": 2}
+# Five positions in tiles of two; a window of one key, and one that is wider than the text.
+probe = probes(sliding_window_forward=sliding_window_forward)
+for window_size in (1, 3, 9):
+    probe.equals(torch.ones(5, 2), torch.eye(5)[:, :2] * 3, torch.eye(5), window_size, 2)
+### BEGIN HIDDEN TESTS
+three = probe.normal(2, 7, 3), 2 * probe.normal(2, 7, 3), probe.normal(2, 7, 4)
+for window_size, tile_size in ((1, 3), (2, 3), (5, 3), (4, 16), (6, 5), (20, 2)):
+    probe.equals(*three, window_size, tile_size)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "sliding_window_forward-large", "grade": true, "points": 1}
+# Scores of 0 to 400.
+probe = probes(sliding_window_forward=sliding_window_forward)
+probe.equals(torch.full((5, 1), 100.0), torch.arange(5.0)[:, None], torch.eye(5), 3, 2)
+### BEGIN HIDDEN TESTS
+steep = torch.arange(9.0).flip(0)[:, None].double()
+probe.equals(torch.full((9, 1), 90.0).double(), steep, probe.normal(9, 3).double(), 4, 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "sliding_window_forward-skips", "grade": true, "points": 2}
+# 40 positions. The keys and values 0 to 7 are NaN; the queries from 24 on have nothing to do with them.
+probe = probes(sliding_window_forward=sliding_window_forward)
+ones = torch.ones(40, 2)
+probe.equals(ones, ones, torch.arange(40.0)[:, None], 5, 4, via=far_from_garbage)
+### BEGIN HIDDEN TESTS
+three = probe.normal(2, 40, 3), probe.normal(2, 40, 3), probe.normal(2, 40, 2)
+for window_size, tile_size in ((4, 4), (1, 6), (7, 3)):
+    probe.equals(*three, window_size, tile_size, via=far_from_garbage)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "sliding_window_forward-memory", "grade": true, "points": 1}
+# 8,192 positions: the output takes 512 KiB, the scores of a tile of queries and all keys 16 MiB.
+probe = probes(sliding_window_forward=sliding_window_forward)
+probe.memory(*(probe.normal(8192, 16) for _ in range(3)), 16, 512, below=8_000_000)
+
+# %% [markdown]
 # ## 5. Repair
 #
 # This attention of one query cuts its keys into pieces. It passes a test with equal scores and a length that fits. Two things are wrong.
@@ -507,12 +466,7 @@ def fixed_split(query, key, value, pieces):
 
 # %% nbgrader={"grade_id": "fixed_split-fits", "grade": true, "points": 1}
 # Four keys in two pieces; one score is larger than the others.
-def right_split(query, key, value, pieces):
-    scores = (key @ query[..., None])[..., 0] / query.shape[-1] ** 0.5
-    return right_rows(scores[..., None, :], value)[0][..., 0, :]
-
-
-probe = probes(fixed_split=fixed_split, oracle=from_numpy(right_split))
+probe = probes(fixed_split=fixed_split)
 probe.equals(torch.tensor([1.0, 0.0]), torch.eye(4)[:, :2] * 3, torch.eye(4), 2)
 ### BEGIN HIDDEN TESTS
 probe.equals(3 * probe.normal(2, 3), 2 * probe.normal(2, 8, 3), probe.normal(2, 8, 4), 4)
@@ -521,7 +475,7 @@ probe.equals(3 * probe.normal(3), 2 * probe.normal(6, 3), probe.normal(6, 2), 2)
 
 # %% nbgrader={"grade_id": "fixed_split-ragged", "grade": true, "points": 2}
 # Five keys in two pieces, and in more pieces than there are keys.
-probe = probes(fixed_split=fixed_split, oracle=from_numpy(right_split))
+probe = probes(fixed_split=fixed_split)
 probe.equals(torch.tensor([1.0, 0.0]), torch.eye(5)[:, :2] * 3, torch.eye(5), 2)
 ### BEGIN HIDDEN TESTS
 parts = 3 * probe.normal(2, 3), 2 * probe.normal(2, 7, 3), probe.normal(2, 7, 4)
@@ -532,7 +486,7 @@ for pieces in (2, 3, 5, 9):
 # %% [markdown]
 # ## 6. Write the test
 #
-# `check_paged(candidate)` takes somebody's `paged_attention(query, key_cache, value_cache, block_table, lengths)` (contract in exercise 4) and returns `True` if it is right, `False` if it is wrong.
+# `check_paged(candidate)` takes somebody's `paged_attention(query, key_cache, value_cache, block_table, lengths)` (contract in exercise 2) and returns `True` if it is right, `False` if it is wrong.
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
 # A test with one text, one head and pages in their order passes most of them. Think of what a table, a length and a group of heads can get wrong.
@@ -572,7 +526,7 @@ def check_paged(candidate):
 # %% nbgrader={"grade_id": "check_paged-plain", "grade": true, "points": 1}
 # A right one, and three that are plainly wrong.
 def by_loops(*inputs):
-    return from_numpy(right_paged)(*inputs)
+    return from_numpy(oracles.right_paged)(*inputs)
 
 
 probe = probes(check_paged=check_paged)

@@ -223,6 +223,14 @@ sliding.fault(
     first_key=lambda first, reach: first,
 )
 sliding.fault(
+    "half of the window on each side",
+    """You share the window out before and behind the query. This one is causal: W keys, the last of
+    them the query's own.""",
+    fails=NUMBERS,
+    after=lambda size: size // 2,
+    seen=lambda away, reach, after: away.abs() <= after,
+)
+sliding.fault(
     "no scale",
     """Your scores are the plain products. Look at what the formula divides them by.""",
     fails=("values", "ragged", "skips"),
@@ -483,6 +491,20 @@ pages.fault(
     """You read the pages 0, 1, 2 of the pool, as if the text lay there in one piece. The table says
     which pages are its own.""",
     page_of=in_order,
+)
+pages.fault(
+    "the pages in the order of their numbers",
+    """You sort the pages of a text. They lie anywhere in the pool: their order in the table is that of
+    the text.""",
+    fails=PAGED[:4],
+    page_of=lambda table, b, number: int(table[b].sort().values[number]),
+)
+pages.fault(
+    "one page after the other from the first on",
+    """Only the first page is looked up; for the others you count on from it. Each page of a text may lie
+    anywhere in the pool.""",
+    fails=PAGED[:4],
+    page_of=lambda table, b, number: int(table[b, 0]) + number,
 )
 pages.fault(
     "values without the table",

@@ -13,64 +13,11 @@
 # Nothing here needs a network or a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
-import numpy as np
 import torch
 
-from attn_course.probes import Probes, from_numpy
+from attn_course.probes import from_numpy, load_oracles
 
-
-def right_merge(outputs, lses):
-    lses = np.stack(lses)
-    top = lses.max(0)
-    top = np.where(np.isinf(top), 0.0, top)
-    shares = np.exp(lses - top)
-    total = shares.sum(0)
-    whole = np.where(total == 0, 1.0, total)
-    with np.errstate(divide="ignore"):
-        lse = np.log(total) + top
-    return (shares[..., None] * np.stack(outputs)).sum(0) / whole[..., None], lse
-
-
-def right_schedule(world_size, step, rank):
-    return (rank - step) % world_size
-
-
-def right_zigzag(length, world_size):
-    chunks = torch.arange(length).chunk(2 * world_size)
-    return torch.stack([torch.cat([chunks[r], chunks[-1 - r]]) for r in range(world_size)])
-
-
-def right_ring(query_shards, key_shards, value_shards, is_causal=False):
-    query, key, value = (
-        np.concatenate(shards, axis=-2) for shards in (query_shards, key_shards, value_shards)
-    )
-    scores = query @ np.swapaxes(key, -1, -2) / query.shape[-1] ** 0.5
-    if is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
-    parts = np.exp(scores - scores.max(-1, keepdims=True))
-    output = parts / parts.sum(-1, keepdims=True) @ value
-    ends = np.cumsum([shard.shape[-2] for shard in query_shards])[:-1]
-    return np.split(output, ends, axis=-2)
-
-
-def right_exchange(shards):
-    return [part.contiguous() for part in torch.cat(list(shards), dim=1).chunk(len(shards), dim=0)]
-
-
-def right_average(gradients, counts):
-    total = sum(counts)
-    return sum(g * n for g, n in zip(gradients, counts, strict=True) if n) / total
-
-
-probes = Probes(
-    "19_many_devices",
-    merge_partial=from_numpy(right_merge),
-    ring_schedule=right_schedule,
-    zigzag_split=right_zigzag,
-    ring_attention=from_numpy(right_ring),
-    ulysses_exchange=right_exchange,
-    fixed_average=right_average,
-)
+oracles, probes = load_oracles("19_many_devices")
 
 LN3 = 1.0986123  # e to this power is 3
 
@@ -83,174 +30,7 @@ def shards_of(probe, lengths, size=4, value_size=3, lead=(), factor=1.0):
 
 
 # %% [markdown]
-# ## 1. Join partial results
-#
-# A query has attended to several blocks of keys, one after the other.
-# From each block it kept the *finished* output $o_b$, already divided by the sum of that block, and $\ell_b = \log \sum_{j \in b} e^{s_j}$.
-#
-# `merge_partial(outputs, lses)` returns the pair `(output, lse)` of all blocks together.
-#
-# - `outputs` is a list of tensors `(..., l, E_v)`, `lses` a list of as many `(..., l)`. The results have these shapes.
-# - Right for every finite log-sum-exp, however large.
-# - A query that may attend to nothing in a block has $\ell_b = -\infty$ there and an output of 0. If that is so in all blocks, its result is the output 0 and $-\infty$.
-#
-# By hand: two blocks with $\ell = 0$ and $\ell = \ln 3$ and the outputs $8$ and $4$. The first stands for a sum of 1, the second for one of 3, so the output is $(1 \cdot 8 + 3 \cdot 4)/4 = 5$ and $\ell = \ln 4$.
-#
-# <details><summary>Hint</summary>
-#
-# The share of a block is $e^{\ell_b - \ell}$. What is $-\infty - (-\infty)$?
-#
-# </details>
-
-
-# %% nbgrader={"grade_id": "merge_partial", "solution": true}
-def merge_partial(outputs, lses):
-    ### BEGIN SOLUTION
-    stacked = torch.stack(list(lses))
-    lse = torch.logsumexp(stacked, dim=0)
-    shares = (stacked - lse.masked_fill(lse == -torch.inf, 0.0)).exp()
-    return (shares[..., None] * torch.stack(list(outputs))).sum(dim=0), lse
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "merge_partial-by_hand", "grade": true, "points": 1}
-# The example of the text.
-probe = probes(merge_partial=merge_partial)
-probe.gives(
-    (torch.tensor([[5.0]]), torch.tensor([1.3862944])),
-    [torch.tensor([[8.0]]), torch.tensor([[4.0]])],
-    [torch.tensor([0.0]), torch.tensor([LN3])],
-)
-
-# %% nbgrader={"grade_id": "merge_partial-values", "grade": true, "points": 2}
-# Three blocks, two queries.
-probe = probes(merge_partial=merge_partial)
-probe.equals(
-    [torch.eye(2), torch.ones(2, 2), torch.tensor([[0.0, 4.0], [2.0, 0.0]])],
-    [torch.tensor([0.0, 1.0]), torch.tensor([2.0, 0.0]), torch.tensor([1.0, 1.0])],
-)
-### BEGIN HIDDEN TESTS
-for blocks, lead in ((2, (3, 5)), (5, (2, 3, 4)), (1, (4,))):
-    probe.equals(
-        [probe.normal(*lead, 3) for _ in range(blocks)],
-        [2 * probe.normal(*lead) for _ in range(blocks)],
-    )
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "merge_partial-large", "grade": true, "points": 1}
-# Log-sum-exps whose exponentials do not fit into double precision, or vanish in it.
-probe = probes(merge_partial=merge_partial)
-probe.equals(
-    [torch.eye(2).double(), torch.ones(2, 2).double()],
-    [torch.tensor([1500.0, -1600.0]).double(), torch.tensor([1501.0, -1601.0]).double()],
-)
-### BEGIN HIDDEN TESTS
-outputs = [probe.normal(5, 3).double() for _ in range(3)]
-probe.equals(outputs, [1500 * probe.normal(5).double() for _ in range(3)])
-probe.equals(outputs, [900 + b + probe.normal(5).double() for b in range(3)])
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "merge_partial-closed", "grade": true, "points": 1}
-# A block that is closed for a query, and a query for which all are.
-probe = probes(merge_partial=merge_partial)
-inf = float("inf")
-probe.equals(
-    [torch.tensor([[0.0], [0.0]]), torch.tensor([[3.0], [0.0]])],
-    [torch.tensor([-inf, -inf]), torch.tensor([1.0, -inf])],
-)
-### BEGIN HIDDEN TESTS
-lses = [probe.normal(5).masked_fill(~probe.mask(5), -inf) for _ in range(3)]
-for one in lses:
-    one[2] = -inf
-probe.equals([probe.normal(5, 2) * (one > -inf)[:, None] for one in lses], lses)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 2. Who holds what
-#
-# At step 0 every device holds its own block of keys and values.
-# After each step device `r` hands the block that it holds to device `r + 1`, and the last one hands it to device 0.
-#
-# `ring_schedule(world_size, step, rank)` returns, as an integer from `0` to `world_size - 1`, *whose* block device `rank` holds at step `step`.
-#
-# - `step` may be any number from 0 on: after `world_size` steps everything is back at home.
-#
-# By hand, four devices: at step 1 device 2 holds block 1, and device 0 holds block 3.
-
-
-# %% nbgrader={"grade_id": "ring_schedule", "solution": true}
-def ring_schedule(world_size, step, rank):
-    ### BEGIN SOLUTION
-    return (rank - step) % world_size
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "ring_schedule-by_hand", "grade": true, "points": 1}
-# The examples of the text.
-probe = probes(ring_schedule=ring_schedule)
-probe.gives(1, 4, 1, 2)
-probe.gives(3, 4, 1, 0)
-
-# %% nbgrader={"grade_id": "ring_schedule-once_round", "grade": true, "points": 2}
-# All devices and steps of a ring of three.
-probe = probes(ring_schedule=ring_schedule)
-for step in range(3):
-    for rank in range(3):
-        probe.equals(3, step, rank)
-### BEGIN HIDDEN TESTS
-for world_size in (1, 2, 5):
-    for step in range(world_size):
-        for rank in range(world_size):
-            probe.equals(world_size, step, rank)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "ring_schedule-further", "grade": true, "points": 1}
-# More steps than devices.
-probe = probes(ring_schedule=ring_schedule)
-probe.equals(3, 7, 1)
-### BEGIN HIDDEN TESTS
-for step in (5, 6, 11, 23):
-    for rank in range(5):
-        probe.equals(5, step, rank)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 3. A fair split
-#
-# Under a causal mask the device with the first run of positions has the least work, and the one with the last run the most.
-# The zigzag split cuts the sequence into $2P$ runs of equal length and gives device $r$ two of them: the one with the number $r$, counted from the left, and the one with the number $r$, counted from the right.
-#
-# `zigzag_split(length, world_size)` returns an integer tensor `(world_size, length / world_size)`: row `r` holds the positions of device `r`, in rising order.
-#
-# - `length` is a multiple of `2 * world_size`.
-#
-# By hand, eight positions on two devices: the runs are `0 1`, `2 3`, `4 5` and `6 7`; device 0 holds `[0, 1, 6, 7]`, device 1 `[2, 3, 4, 5]`.
-
-
-# %% nbgrader={"grade_id": "zigzag_split", "solution": true}
-def zigzag_split(length, world_size):
-    ### BEGIN SOLUTION
-    runs = torch.arange(length).reshape(2 * world_size, -1)
-    return torch.cat([runs[:world_size], runs[world_size:].flip(0)], dim=1)
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "zigzag_split-by_hand", "grade": true, "points": 1}
-# The example of the text.
-probe = probes(zigzag_split=zigzag_split)
-probe.gives(torch.tensor([[0, 1, 6, 7], [2, 3, 4, 5]]), 8, 2)
-
-# %% nbgrader={"grade_id": "zigzag_split-more", "grade": true, "points": 2}
-# Other lengths, and more devices.
-probe = probes(zigzag_split=zigzag_split)
-probe.equals(12, 3)
-### BEGIN HIDDEN TESTS
-for length, world_size in ((18, 3), (8, 4), (40, 5), (6, 3), (16, 1)):
-    probe.equals(length, world_size)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 4. The ring
+# ## 1. The ring
 #
 # `ring_attention(query_shards, key_shards, value_shards, is_causal=False)` returns a list with the output of every device.
 #
@@ -259,7 +39,8 @@ for length, world_size in ((18, 3), (8, 4), (40, 5), (6, 3), (16, 1)):
 # - A device computes with one block of keys and values at a time. Nowhere are all keys, or all scores, of the sequence put together: the memory is measured.
 # - Right for every finite score.
 #
-# The rule of exercise 1 and the schedule of exercise 2 are what you need.
+# At step 0 every device holds its own block of keys and values. After each step device `r` passes the block that it holds to device `r + 1`, and the last one passes it to device 0.
+# Partial results are joined as in chapter 18 (`merge_partials`): the share of a block is $e^{\ell_b - \ell}$.
 #
 # By hand: two devices with one position each, $E = 1$; queries $1$ and $1$, keys $0$ and $\ln 3$, values $8$ and $4$. Both queries have the scores $0$ and $\ln 3$, and both outputs are $5$. With a causal mask device 0 gives $8$ and device 1 gives $5$.
 
@@ -350,13 +131,65 @@ probe.equals(*([x.double() for x in part] for part in shards_of(probe, [2, 2, 2]
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "ring_attention-memory", "grade": true, "points": 2}
-# 8 devices with 256 positions: a block of scores takes 256 KiB, a row of blocks 2 MiB.
+# 8 devices with 768 positions: a block of scores takes 2.25 MiB, a row of blocks 18 MiB.
 probe = probes(ring_attention=ring_attention)
-many = list(torch.zeros(2048, 8).split(256))
-probe.memory(many, many, many, below=1_600_000)
+many = ([*probe.normal(6144, 8).split(768)] for _ in range(3))
+probe.memory(*many, below=14_400_000)
 
 # %% [markdown]
-# ## 5. The exchange of heads
+# ## 2. A fair split
+#
+# Under a causal mask the device with the first run of positions has the least work, and the one with the last run the most.
+# The zigzag split cuts the sequence into $2P$ runs of equal length and gives device $r$ two of them: the one with the number $r$, counted from the left, and the one with the number $r$, counted from the right.
+#
+# `zigzag_split(length, world_size)` returns an integer tensor `(world_size, length / world_size)`: row `r` holds the positions of device `r`, in rising order.
+#
+# - `length` is a multiple of `2 * world_size`.
+#
+# By hand, eight positions on two devices: the runs are `0 1`, `2 3`, `4 5` and `6 7`; device 0 holds `[0, 1, 6, 7]`, device 1 `[2, 3, 4, 5]`.
+
+
+# %% nbgrader={"grade_id": "zigzag_split", "solution": true}
+def zigzag_split(length, world_size):
+    ### BEGIN SOLUTION
+    runs = torch.arange(length).reshape(2 * world_size, -1)
+    return torch.cat([runs[:world_size], runs[world_size:].flip(0)], dim=1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "zigzag_split-by_hand", "grade": true, "points": 1}
+# The example of the text.
+probe = probes(zigzag_split=zigzag_split)
+probe.gives(torch.tensor([[0, 1, 6, 7], [2, 3, 4, 5]]), 8, 2)
+
+# %% nbgrader={"grade_id": "zigzag_split-more", "grade": true, "points": 2}
+# Other lengths, and more devices.
+probe = probes(zigzag_split=zigzag_split)
+probe.equals(12, 3)
+### BEGIN HIDDEN TESTS
+for length, world_size in ((18, 3), (8, 4), (40, 5), (6, 3), (16, 1)):
+    probe.equals(length, world_size)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Look
+#
+# The work of each device under a causal mask, with runs and with your zigzag split: pairs of query and key.
+
+# %% attn_course={"look": true}
+work = torch.arange(1, 17)  # pairs of each query
+print("runs:  ", work.view(4, 4).sum(1).tolist())
+print("zigzag:", work[zigzag_split(16, 4)].sum(1).tolist())
+x = torch.randn(16, 8, generator=torch.Generator().manual_seed(0))
+ring = torch.cat(ring_attention(x.split(4), x.split(4), x.split(4), is_causal=True))
+whole = torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None], is_causal=True)
+print("largest difference from one device:", float((ring - whole[0]).abs().max()))
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 3. The exchange of heads
 #
 # Another way to share out a sequence: change *what* is split.
 # Before attention every device holds a run of the sequence for all heads; afterwards it holds the whole sequence for some of the heads, and can attend on its own.
@@ -396,7 +229,7 @@ for world_size, heads, length, size in ((3, 6, 5, 2), (2, 2, 4, 3), (4, 8, 1, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 6. Repair
+# ## 4. Repair
 #
 # Data parallel training: every process has computed the gradient of the *mean* loss over its own examples, and all of them are to be joined into the gradient of the mean loss over all examples.
 # This code passes a test with equal batches. Two things are wrong.
@@ -451,9 +284,9 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. Write the test
+# ## 5. Write the test
 #
-# `check_ring(candidate)` takes somebody's `ring_attention(query_shards, key_shards, value_shards, is_causal=False)` (contract in exercise 4, without the memory) and returns `True` if it is right, `False` if it is wrong.
+# `check_ring(candidate)` takes somebody's `ring_attention(query_shards, key_shards, value_shards, is_causal=False)` (contract in exercise 1, without the memory) and returns `True` if it is right, `False` if it is wrong.
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
 # Two devices with equal numbers accept most of them. Think of what two devices cannot show, and of what the mask means across devices.
@@ -491,7 +324,7 @@ def check_ring(candidate):
 # %% nbgrader={"grade_id": "check_ring-plain", "grade": true, "points": 1}
 # A right one, and three that are plainly wrong.
 def by_joining(query_shards, key_shards, value_shards, is_causal=False):
-    return from_numpy(right_ring)(query_shards, key_shards, value_shards, is_causal)
+    return from_numpy(oracles.right_ring)(query_shards, key_shards, value_shards, is_causal)
 
 
 probe = probes(check_ring=check_ring)
@@ -548,7 +381,7 @@ def walked(
             parts = (scores - top).exp()
             total = parts.sum(dim=-1)
             part_lse = total.log() + top[..., 0]
-            part = parts @ value_shards[owner] / total.clamp(min=1e-300)[..., None]
+            part = parts @ value_shards[owner] / total.where(total > 0, 1.0)[..., None]
             new = join(lse, part_lse)
             safe = new.masked_fill(new == -torch.inf, 0.0)
             output = (
@@ -607,7 +440,7 @@ probe.judges(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 8. Report
+# ## 6. Report
 #
 # Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #

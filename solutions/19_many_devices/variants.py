@@ -18,39 +18,6 @@ def pair(output, lse, other, other_lse):
     return joined, torch.where(high == -math.inf, high, high + (low - safe).exp().log1p())
 
 
-@variant(of="merge_partial")
-def merged_in_pairs(outputs, lses):
-    output, lse = outputs[0], lses[0]
-    for other, other_lse in zip(outputs[1:], lses[1:], strict=True):
-        output, lse = pair(output, lse, other, other_lse)
-    return output, lse
-
-
-@variant(of="merge_partial")
-def merged_as_a_softmax(outputs, lses):
-    # the shares are the softmax of the log-sum-exps
-    stacked = torch.stack(tuple(lses), dim=-1)
-    empty = (stacked == -math.inf).all(-1, keepdim=True)
-    shares = stacked.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
-    output = torch.einsum("...b,...bv->...v", shares, torch.stack(tuple(outputs), dim=-2))
-    return output, stacked.logsumexp(-1)
-
-
-@variant(of="ring_schedule")
-def schedule_by_walking(world_size, step, rank):
-    held = list(range(world_size))
-    for _ in range(step):
-        held = [held[-1], *held[:-1]]
-    return held[rank]
-
-
-@variant(of="ring_schedule")
-def schedule_by_adding(world_size, step, rank):
-    while rank < step:
-        rank += world_size
-    return rank - step
-
-
 @variant(of="zigzag_split")
 def split_by_runs(length, world_size):
     size = length // (2 * world_size)

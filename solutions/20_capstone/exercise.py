@@ -9,32 +9,15 @@
 # A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
-import itertools
 import math
-import re
 
 import torch
 from torch.nn import functional as F
 
 from attn_course import reference
-from attn_course.probes import Probes, properties
+from attn_course.probes import load_oracles
 
-
-def right_comparison(hero_validation, hero_test, control_validation, control_test):
-    hero = reference.tuned(hero_validation, hero_test)[1]
-    control = reference.tuned(control_validation, control_test)[1]
-    return [h - c for h, c in zip(hero, control, strict=True)]
-
-
-probes = Probes(
-    "20_capstone",
-    median_and_range=reference.median_and_range,
-    paired_differences=reference.paired_differences,
-    sign_test=reference.sign_test,
-    expected_best=reference.expected_best,
-    verdict=reference.verdict,
-    fixed_comparison=right_comparison,
-)
+oracles, probes = load_oracles("20_capstone")
 
 
 def the_list_afterwards(function, values):
@@ -43,252 +26,8 @@ def the_list_afterwards(function, values):
     return values
 
 
-# What is asked of a record, exercise 8. Each returns a symptom in words, or None.
-
-NUMBERS = ("margin", "best", "hero_steps", "control_steps")
-TABLES = ("hero_validation", "control_validation", "hero_test", "control_test")
-SETTINGS = ("hero_settings", "control_settings")
-SIDES = ("hero", "control")
-
-
-def is_number(x):
-    return type(x) in (int, float) and math.isfinite(x)
-
-
-def record_has_entries(my_record):
-    record = my_record()
-    if type(record) is not dict:
-        return f"my_record: expected a dictionary, got {type(record).__name__}"
-    names = ("claim", *SIDES, "seeds", *SETTINGS, *TABLES, *NUMBERS, "verdict")
-    for name in names:
-        if name not in record:
-            return f"{name}: expected an entry of this name, got none"
-    for name in ("claim", *SIDES, "verdict"):
-        if type(record[name]) is not str:
-            return f"{name}: expected text, got {record[name]!r}"
-    for name in NUMBERS:
-        if not is_number(record[name]):
-            return f"{name}: expected a finite number, got {record[name]!r}"
-    for name in ("seeds", *SETTINGS):
-        if type(record[name]) is not list or not all(map(is_number, record[name])):
-            return f"{name}: expected a list of finite numbers, got {str(record[name])[:60]}"
-    for name in TABLES:
-        table, settings = record[name], record[f"{name.partition('_')[0]}_settings"]
-        if type(table) is not list or not all(type(row) is list for row in table):
-            return f"{name}: expected a list of lists, got {str(table)[:60]}"
-        if not table or len(table) != len(settings):
-            return (
-                f"{name}: expected one row for each of {len(settings)} settings, got {len(table)}"
-            )
-        for row in table:
-            if not row or len(row) != len(record["seeds"]):
-                return f"{name}: expected {len(record['seeds'])} results in a row, got {len(row)}"
-            if any(type(x) not in (int, float) for x in row):
-                return f"{name}: expected plain numbers, got {str(row)[:60]}"
-    return None
-
-
-def record_has_form(my_record):
-    symptom = record_has_entries(my_record)
-    if symptom is not None:
-        return symptom
-    record = my_record()
-    for name in TABLES:
-        for x in (x for row in record[name] for x in row):
-            if not is_number(x):
-                return f"{name}: expected finite numbers, got {x!r}"
-    return claim_has_its_number(record["claim"], abs(record["margin"]))
-
-
-def claim_has_its_number(claim, size):
-    words, numbers = claim.split(), re.findall(r"\d+(?:\.\d+)?", claim)
-    if len(words) < 5:
-        return f"claim: expected a sentence, got {claim!r}"
-    if not any(math.isclose(float(x), f * size) for x in numbers for f in (1, 100)):
-        return f"claim: expected the margin {size:g} (or {100 * size:g} %) in it, got {claim!r}"
-    return None
-
-
-def record_is_fair(my_record):
-    record = my_record()
-    seeds = record["seeds"]
-    if len(seeds) < 5:
-        return f"seeds: expected at least five, got {len(seeds)}"
-    if any(type(s) is not int or s < 0 for s in seeds) or len(set(seeds)) < len(seeds):
-        return f"seeds: expected different whole numbers, none below 0, got {seeds}"
-    for name in ("hero_steps", "control_steps"):
-        if record[name] < 1 or record[name] != int(record[name]):
-            return f"{name}: expected a whole number of at least 1, got {record[name]}"
-    if record["hero_steps"] != record["control_steps"]:
-        return f"control_steps: expected {record['hero_steps']} as for the hero, got {record['control_steps']}"
-    for side in SIDES:
-        symptom = grid_is_wide(side, record) or runs_are_different(side, record)
-        if symptom:
-            return symptom
-    hero, control = (len(record[name]) for name in SETTINGS)
-    if hero != control:
-        return f"control_settings: expected {hero} settings as for the hero, got {control}"
-    if record["hero"] == record["control"]:
-        return f"control: expected another way than the hero's, got {record['control']!r} for both"
-    return None
-
-
-def grid_is_wide(side, record):
-    name, grid = f"{side}_settings", record[f"{side}_settings"]
-    if len(grid) < 3:
-        return f"{name}: expected at least three settings, got {len(grid)}"
-    if not all(1e-6 <= x <= 100 for x in grid):
-        return f"{name}: expected settings from 0.000001 to 100, got {grid}"
-    for x, y in itertools.pairwise(grid):
-        if not x < y <= 3.0001 * x:
-            return f"{name}: expected ascending settings, a factor of 3 or less apart, got {x:g} and {y:g}"
-    medians = [reference.median_and_range(row)[0] for row in record[f"{side}_validation"]]
-    if max(medians) in (medians[0], medians[-1]):
-        edge = grid[0] if medians[0] == max(medians) else grid[-1]
-        return f"{name}: expected the best validation median inside of the grid, got it at the end, {edge:g}"
-    return None
-
-
-def runs_are_different(side, record):
-    """Seeds that give the same results are one seed; test data that repeat validation chose."""
-    validation, test = record[f"{side}_validation"], record[f"{side}_test"]
-    results = [x for row in validation + test for x in row]
-    spread = max(results) - min(results)
-    if spread == 0:
-        return f"{side}_test: expected results that differ, got {results[0]} everywhere"
-    columns = list(zip(*validation, *test, strict=True))
-    for (i, one), (j, other) in itertools.combinations(enumerate(columns), 2):
-        if max(abs(x - y) for x, y in zip(one, other, strict=True)) <= 0.003 * spread:
-            pair = f"{record['seeds'][i]} and {record['seeds'][j]}"
-            return f"{side}_test: expected other results for another seed, got the same for {pair}"
-    moved = [
-        x - y
-        for rows in zip(validation, test, strict=True)
-        for x, y in zip(*rows, strict=True)
-        if x != record["best"]
-    ]
-    same = sum(abs(x) <= 0.003 * spread for x in moved)
-    if moved and (2 * same > len(moved) or max(moved) - min(moved) <= 1e-4 * spread):
-        return f"{side}_test: expected results on data that chose nothing, got a copy of {side}_validation"
-    return None
-
-
-def chosen_rows(record):
-    return (
-        reference.tuned(record["hero_validation"], record["hero_test"])[1],
-        reference.tuned(record["control_validation"], record["control_test"])[1],
-    )
-
-
-def record_has_room(my_record):
-    record = my_record()
-    control = chosen_rows(record)[1]
-    results = [x for name in TABLES for row in record[name] for x in row]
-    low, high = min(results), max(results)
-    # a share, a percentage, or the negative of a loss
-    best = 0 if high <= 0 else 1 if low >= 0 and high <= 1 else 100 if low >= 0 else None
-    if best is None or high > best:
-        return f"best: expected all results in 0 to 1, in 0 to 100 or at most 0, got {low:g} to {high:g}"
-    if record["best"] != best:
-        return f"best: expected {best}, the best possible score for results from {low:g} to {high:g}, got {record['best']:g}"
-    needed = reference.median_and_range(control)[0] + record["margin"]
-    if needed >= best:
-        return f"margin: expected control and margin together below the best score {best}, got {needed:g}: true could not come out"
-    if needed <= low:
-        return f"margin: expected control and margin together above the lowest result {low:g}, got {needed:g}: false could not come out"
-    return None
-
-
-def record_obeys_the_rule(my_record):
-    record = my_record()
-    hero, control = chosen_rows(record)
-    differences = [h - c for h, c in zip(hero, control, strict=True)]
-    rule = reference.verdict(differences, record["margin"])
-    if record["verdict"] != rule:
-        return f"verdict: expected what the rule, at the level 0.1, says about the chosen test rows, got {record['verdict']!r}"
-    return None
-
-
-def agrees_with(record, draw):
-    """One seed of the record, and one that it has not, are run again on both sides."""
-    seed = record["seeds"][draw % len(record["seeds"])]
-    results = [x for name in TABLES for row in record[name] for x in row if is_number(x)]
-    near = 0.05 * (max(results) - min(results))
-    new = 1 + max(record["seeds"]) + draw % 1000
-
-    def again(my_run):
-        fresh = {}
-        for side in SIDES:
-            best = reference.tuned(record[f"{side}_validation"], record[f"{side}_test"])[0]
-            setting = record[f"{side}_settings"][best]
-            call = f"my_run({record[side]!r}, {setting:g}, "
-            for number in (seed, new):
-                found = my_run(record[side], setting, number)
-                if type(found) not in (list, tuple) or len(found) != 2:
-                    return f"{call}{number}): expected two numbers, validation and test, got {str(found)[:60]}"
-                if not all(map(is_number, found)):
-                    return f"{call}{number}): expected two finite numbers, got {list(found)}"
-                fresh[side, number] = list(found)
-            where = record["seeds"].index(seed)
-            reported = [record[f"{side}_{part}"][best][where] for part in ("validation", "test")]
-            found = fresh[side, seed]
-            for part, x, y in zip(("validation", "test"), reported, found, strict=True):
-                if abs(x - y) > near:
-                    return f"{call}{seed}): expected {x:g} on {part} as {side}_{part} reports, got {y:g}"
-        if all(fresh[side, seed] == fresh[side, new] for side in SIDES):
-            return (
-                f"my_run: expected other results for seed {new} than for seed {seed}, got the same"
-            )
-        return None
-
-    return properties.Property("a run made again agrees with the record", again, costly=True)
-
-
-ENTRIES = properties.Property("the record has its entries", record_has_entries)
-FORM = properties.Property("the record is complete", record_has_form)
-FAIR = properties.Property("both sides had the same chances", record_is_fair)
-ROOM = properties.Property("another verdict could have come out", record_has_room)
-RULE = properties.Property("the verdict is that of the rule", record_obeys_the_rule)
-
 # %% [markdown]
-# ## 1. Median and range
-#
-# `median_and_range(values)` describes the results of several seeds: a tuple of the median, the lowest and the highest one.
-#
-# - `values` is a list of numbers in any order, at least one. With an even count the median is the mean of the two in the middle.
-# - The list is not changed.
-#
-# By hand: `[0.9, 0.5, 0.6]` gives `(0.6, 0.5, 0.9)`; `[1.0, 8.0, 2.0, 4.0]` gives `(3.0, 1.0, 8.0)`.
-
-
-# %% nbgrader={"grade_id": "median_and_range", "solution": true}
-def median_and_range(values):
-    ### BEGIN SOLUTION
-    ordered = sorted(values)
-    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    return (low + high) / 2, ordered[0], ordered[-1]  # low is high where the count is odd
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "median_and_range-odd", "grade": true, "points": 1}
-# Three seeds.
-probe = probes(median_and_range=median_and_range)
-probe.gives((0.6, 0.5, 0.9), [0.9, 0.5, 0.6])
-probe.equals([0.9, 0.5, 0.6], via=the_list_afterwards)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(7).tolist())
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "median_and_range-even", "grade": true, "points": 1}
-# Four seeds, and more.
-probe = probes(median_and_range=median_and_range)
-probe.gives((3.0, 1.0, 8.0), [1.0, 8.0, 2.0, 4.0])
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(6).tolist())
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 2. Pairs
+# ## 1. Pairs
 #
 # `paired_differences(hero, control)` subtracts seed by seed.
 #
@@ -319,7 +58,7 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. The sign test
+# ## 2. The sign test
 #
 # `sign_test(differences)` is the exact two-sided p: the chance of signs at least as lopsided as these, if plus and minus were equally likely.
 #
@@ -364,44 +103,7 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. The best of many
-#
-# `expected_best(values, count)` is how good the best of `count` runs is on average, if each is drawn at random, with replacement, from the results `values` of one model.
-# With the values in ascending order, $x_1 \le \dots \le x_n$:
-#
-# $$\sum_{i=1}^{n} x_i \left[\Big(\frac{i}{n}\Big)^{c} - \Big(\frac{i-1}{n}\Big)^{c}\right]$$
-#
-# - $(i/n)^c$ is the chance that all $c$ draws are among the $i$ smallest. The result is a number.
-#
-# By hand: of two draws from 0 and 1 the best is 0 with a chance of $\frac14$: `expected_best([0.0, 1.0], 2)` is 0.75.
-
-
-# %% nbgrader={"grade_id": "expected_best", "solution": true}
-def expected_best(values, count):
-    ### BEGIN SOLUTION
-    n = len(values)
-    total = 0.0
-    for i, x in enumerate(sorted(values), start=1):
-        total += x * ((i / n) ** count - ((i - 1) / n) ** count)
-    return total
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "expected_best-by_hand", "grade": true, "points": 1}
-# Two draws from two results.
-probe = probes(expected_best=expected_best)
-probe.gives(0.75, [0.0, 1.0], 2)
-
-# %% nbgrader={"grade_id": "expected_best-more", "grade": true, "points": 2}
-# More results and more draws.
-probe = probes(expected_best=expected_best)
-probe.equals([0.5, 0.9, 0.25], 4)
-### BEGIN HIDDEN TESTS
-probe.everywhere()
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 5. The rule
+# ## 3. The rule
 #
 # `verdict(differences, margin, level=0.1)` judges the claim "the hero is better by more than the margin", by two sign tests.
 # A test *decides* where its p is at most `level`; the more frequent sign then says on which side the differences lie.
@@ -457,7 +159,58 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 6. Repair: a comparison
+# ## Look
+#
+# Your rule on invented results of five seeds: what it takes for *true*. Remove a seed, and see what is still decided.
+
+# %% attn_course={"look": true}
+control = {1: 0.71, 2: 0.73, 3: 0.70, 4: 0.72, 5: 0.74}
+for gain in (0.01, 0.03, 0.08):
+    differences = paired_differences({seed: c + gain for seed, c in control.items()}, control)
+    print(f"gain {gain}: p = {sign_test(differences)}, claim of 0.05: {verdict(differences, 0.05)}")
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 4. The best of many
+#
+# `expected_best(values, count)` is how good the best of `count` runs is on average, if each is drawn at random, with replacement, from the results `values` of one model.
+# With the values in ascending order, $x_1 \le \dots \le x_n$:
+#
+# $$\sum_{i=1}^{n} x_i \left[\Big(\frac{i}{n}\Big)^{c} - \Big(\frac{i-1}{n}\Big)^{c}\right]$$
+#
+# - $(i/n)^c$ is the chance that all $c$ draws are among the $i$ smallest. The result is a number.
+#
+# By hand: of two draws from 0 and 1 the best is 0 with a chance of $\frac14$: `expected_best([0.0, 1.0], 2)` is 0.75.
+
+
+# %% nbgrader={"grade_id": "expected_best", "solution": true}
+def expected_best(values, count):
+    ### BEGIN SOLUTION
+    n = len(values)
+    total = 0.0
+    for i, x in enumerate(sorted(values), start=1):
+        total += x * ((i / n) ** count - ((i - 1) / n) ** count)
+    return total
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "expected_best-by_hand", "grade": true, "points": 1}
+# Two draws from two results.
+probe = probes(expected_best=expected_best)
+probe.gives(0.75, [0.0, 1.0], 2)
+
+# %% nbgrader={"grade_id": "expected_best-more", "grade": true, "points": 2}
+# More results and more draws.
+probe = probes(expected_best=expected_best)
+probe.equals([0.5, 0.9, 0.25], 4)
+### BEGIN HIDDEN TESTS
+probe.everywhere()
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. Repair: a comparison
 #
 # `broken_comparison` should compare hero and control fairly. Each table is a list with one row for each setting; a row is a list with one result for each seed. Column `i` of every table belongs to the same seed. The two sides need not have equally many settings.
 # Each side should be taken at its own setting, the one with the best *median* on *validation*, and the result is the list of differences of the *test* results, seed by seed. Of settings that are equal the first one counts.
@@ -508,9 +261,9 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. Write the test
+# ## 6. Write the test
 #
-# `check_verdict(candidate)` takes somebody's `verdict(differences, margin, level=0.1)` (contract in exercise 5) and returns `True` if it is right, `False` if it is wrong.
+# `check_verdict(candidate)` takes somebody's `verdict(differences, margin, level=0.1)` (contract in exercise 3) and returns `True` if it is right, `False` if it is wrong.
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
 # Many wrong ones agree with the right one where all differences lie far on one side. Choose lists on which they differ: an outlier, a tie, one seed against the others, a negative margin, another level, too few seeds.
@@ -630,10 +383,10 @@ probe.judges(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 8. The record of your own claim
+# ## 7. The record of your own claim
 #
 # Take a claim: one of the list in the chapter, one from a paper, or one that you have met elsewhere.
-# Write the plan *first*. Write `my_run`, make all runs with it, and let `my_record()` return what came out, as a dictionary of plain values. Reckon with four to six hours for exercises 8 and 9.
+# Write the plan *first*. Write `my_run`, make all runs with it, and let `my_record()` return what came out, as a dictionary of plain values. Reckon with four to six hours for exercises 7 and 8.
 #
 # `my_run(way, setting, seed)` makes one run: it trains one model and returns two numbers, its result on validation and on test data.
 #
@@ -653,7 +406,7 @@ probe.judges(
 # | `hero_steps`, `control_steps` | training steps of one run: equal, at least 1 |
 # | `margin` | of the claim; negative for "no worse than" |
 # | `best` | the best possible score: 1 for a share, 100 for a percentage, 0 for the negative of a loss |
-# | `verdict` | what the rule of exercise 5 says, at the level 0.1, about the test rows at the settings with the best validation medians |
+# | `verdict` | what the rule of exercise 3 says, at the level 0.1, about the test rows at the settings with the best validation medians |
 #
 # Larger numbers are better: take the negative of a loss. No result may be NaN: a run that diverged counts, with the score of a guess. And leave room both ways: the median of the control plus the margin lies below `best` and above the lowest result of the record.
 # If the best setting is the first or the last, add a setting there, on both sides.
@@ -749,35 +502,35 @@ def my_record():
 # %% nbgrader={"grade_id": "my_record-form", "grade": true, "points": 1}
 # Every entry is there, and the tables fit the settings and the seeds.
 probe = probes(my_record=my_record)
-probe.holds(FORM)
+probe.holds(oracles.FORM)
 
 # %% nbgrader={"grade_id": "my_record-fair", "grade": true, "points": 2}
 # Enough seeds, and the same budget on both sides.
 probe = probes(my_record=my_record)
-probe.holds(FORM)
-probe.holds(FAIR)
+probe.holds(oracles.FORM)
+probe.holds(oracles.FAIR)
 
 # %% nbgrader={"grade_id": "my_record-room", "grade": true, "points": 1}
 # Another verdict could have come out.
 probe = probes(my_record=my_record)
-probe.holds(FORM)
-probe.holds(ROOM)
+probe.holds(oracles.FORM)
+probe.holds(oracles.ROOM)
 
 # %% nbgrader={"grade_id": "my_record-verdict", "grade": true, "points": 2}
 # The verdict is what the rule says about these numbers.
 probe = probes(my_record=my_record)
-probe.holds(FORM)
-probe.holds(RULE)
+probe.holds(oracles.FORM)
+probe.holds(oracles.RULE)
 
 # %% nbgrader={"grade_id": "my_run-again", "grade": true, "points": 2}
 # One seed, drawn here, is run again.
 probe = probes(my_record=my_record)
-probe.holds(ENTRIES)
+probe.holds(oracles.ENTRIES)
 probe = probes(my_run=my_run)
-probe.holds(agrees_with(my_record(), probe.seed))
+probe.holds(oracles.agrees_with(my_record(), probe.seed))
 
 # %% [markdown]
-# ## 9. Report
+# ## 8. Report
 #
 # Write the report of your claim, about 300 words, in the six parts of the chapter: **claim** (and who tells it), **what would prove it wrong**, **set-up** (what differs between hero and control, budget of each), **rule** (measure, margin, level, seeds, and when they were fixed), **result** (a figure with every seed; one word), **limits** (where it holds, what was not tried, what you changed after the first numbers).
 #

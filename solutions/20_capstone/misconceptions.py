@@ -1,112 +1,12 @@
 """Wrong answers on the way to a verdict: name, message, the tests they fail."""
 
 import math
-from statistics import mean, median, median_high, median_low, pstdev
+from statistics import mean, median
 
 import torch
 from torch.nn import functional as F
 
 from attn_course.probes import WrongAnswers, call, witnesses
-
-# --- median_and_range --------------------------------------------------------------------------
-
-
-def ends(values):
-    return min(values), max(values)
-
-
-def described(values, *, middle=median, around=ends, finish=lambda m, low, high: (m, low, high)):
-    """The right answer in steps; a fault replaces some of them."""
-    return finish(middle(values), *around(values))
-
-
-ranges = WrongAnswers("median_and_range", tests=("odd", "even"), right=described)
-
-
-@witnesses(of="median_and_range")
-def range_calls(draw):
-    for count in (7, 6, 4, 5):
-        yield call(draw.normal(count).tolist())
-    yield call(draw.normal(5).tolist(), via=afterwards)
-
-
-def afterwards(function, values):
-    function(values)
-    return values
-
-
-ranges.fault(
-    "the mean in place of the median",
-    """Your first number is the mean. One run that diverged moves it as far as it likes; the value
-    in the middle stays.""",
-    middle=mean,
-)
-ranges.fault(
-    "the middle of the list as it stands",
-    """You take what stands in the middle of the list as it was given. Seeds come in any order: the
-    middle means the middle in size.""",
-    middle=lambda values: median_of_places(values),
-)
-ranges.fault(
-    "the upper one of two",
-    """With an even number of seeds there are two in the middle, and you take the upper one. The
-    median lies half-way between them.""",
-    fails=("even",),
-    middle=median_high,
-)
-ranges.fault(
-    "the lower one of two",
-    """With an even number of seeds there are two in the middle, and you take the lower one. The
-    median lies half-way between them.""",
-    fails=("even",),
-    middle=median_low,
-)
-ranges.fault(
-    "half-way between the ends",
-    """Your first number lies half-way between the lowest and the highest result. It hangs on the two
-    oddest seeds; the median has as many seeds above it as below.""",
-    middle=lambda values: (min(values) + max(values)) / 2,
-)
-ranges.fault(
-    "one deviation to either side",
-    """In place of the lowest and the highest result you give the mean less and plus one standard
-    deviation. With five seeds that suggests a shape nobody has seen. The range is what was seen.""",
-    around=lambda values: (mean(values) - pstdev(values), mean(values) + pstdev(values)),
-)
-ranges.fault(
-    "the first and the last of the list",
-    """You take the first and the last result as they were given. Seeds come in any order: asked are
-    the lowest and the highest.""",
-    around=lambda values: (values[0], values[-1]),
-)
-ranges.fault(
-    "highest before lowest",
-    """You return the highest result before the lowest.""",
-    finish=lambda m, low, high: (m, high, low),
-)
-
-
-@ranges("the list is sorted in place", fails=("odd",))
-def sorted_in_place(values):
-    """You sort the list that was handed to you, and whoever made it finds the seeds in another order.
-    Results lose their seeds in this way.
-    """
-    values.sort()
-    return described(values)
-
-
-ranges.fault(
-    "how far the ends lie from the median",
-    """You return distances from the median, as error bars want them. Asked are the results
-    themselves.""",
-    finish=lambda m, low, high: (m, m - low, high - m),
-)
-
-
-def median_of_places(values):
-    half = len(values) // 2
-    return values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
-
 
 # --- paired_differences ------------------------------------------------------------------------
 
@@ -562,6 +462,10 @@ def comparison_calls(draw):
     for hero, control, seeds in ((3, 3, 5), (2, 4, 4), (4, 3, 6), (1, 1, 3), (3, 2, 5), (5, 5, 7)):
         tables = (draw.uniform(n, seeds).tolist() for n in (hero, hero, control, control))
         yield call(*([[round(x, 3) for x in row] for row in table] for table in tables))
+    # settings that are equal on validation: the first one counts
+    tied = [row[order] for row in draw.uniform(1, 5) for order in map(draw.permutation, (5,) * 3)]
+    tests = (draw.uniform(3, 5).tolist() for _ in range(2))
+    yield call(*(table for test in tests for table in ([row.tolist() for row in tied], test)))
 
 
 def first_setting(validation, test):
@@ -602,6 +506,15 @@ fixed.fault(
     for.""",
     fails=("settings",),
     choose=best_of(mean, "validation"),
+)
+fixed.fault(
+    "the last of equal settings",
+    """Where settings have the same median you take the last one. Of equals the first one counts: look
+    at what your search does with a value that is as good as the best one so far.""",
+    fails=("settings",),
+    choose=lambda validation, test: max(
+        range(len(validation)), key=lambda i: (median(validation[i]), i)
+    ),
 )
 fixed.fault(
     "the control is still untuned",
@@ -711,7 +624,7 @@ def check_clear(candidate):
 
 @checks("one case for each verdict", fails=("mutants",))
 def check_four(candidate):
-    """You try the four examples of exercise 5 and nothing else. Rules that differ with ties, levels,
+    """You try the four examples of exercise 3 and nothing else. Rules that differ with ties, levels,
     outliers or a negative margin agree on them.
     """
     return agrees(

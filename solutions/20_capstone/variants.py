@@ -10,20 +10,6 @@ from torch import nn
 from attn_course.probes import variant
 
 
-@variant(of="median_and_range")
-def range_by_statistics(values):
-    return statistics.median(values), min(values), max(values)
-
-
-@variant(of="median_and_range")
-def range_by_peeling(values):
-    left = sorted(values)
-    lowest, highest = left[0], left[-1]
-    while len(left) > 2:
-        left = left[1:-1]
-    return [sum(left) / len(left), lowest, highest]
-
-
 @variant(of="paired_differences")
 def paired_by_sets(hero, control):
     return [hero[seed] - control[seed] for seed in sorted(hero.keys() & control.keys())]

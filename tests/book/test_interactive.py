@@ -306,6 +306,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             "\n\n".join(["Filling."] * 60),
             *(EXPLORER.replace("softmax_temperature", name) for name in EXPLORERS),
             "```{exercise-set} 00_warm_up\n```",
+            "```{exercise-sets}\n```",
         ]
     )
     folder = tmp_path_factory.mktemp("site")
@@ -548,6 +549,9 @@ def test_boxes_and_links(browser: Any, site: str) -> None:
     assert link.get_attribute("href") == "earlier.html"
     table = page.locator("#exercise-set-00_warm_up")
     assert "stable_softmax" in table.inner_text()
+    assert "core: 19 points, about 80 minutes; more: " in table.inner_text()
+    (row,) = page.locator("tr", has=page.locator("td:first-child", has_text="00_warm_up")).all()
+    assert "19 points, about 80 minutes" in row.inner_text()
     rows = [float(t) for t in table.locator("tbody .attn-points").all_inner_texts()]
     assert sum(rows) == float(table.locator("tfoot .attn-points").inner_text())
     page.set_viewport_size({"width": 390, "height": 700})

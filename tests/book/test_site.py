@@ -171,7 +171,7 @@ def test_notebook_is_the_page_in_words_that_jupyter_knows(
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert "find_spec" in code[0].source, "the first cell installs the package where it is missing"
-    assert book.repository in code[0].source
+    assert f"attn-course[book] @ git+{book.repository}@" in code[0].source
     needed = any(cell.source.startswith("from experiments") for cell in code) or any(
         "\nfrom experiments" in cell.source for cell in code
     )
@@ -257,16 +257,22 @@ def test_names_of_other_projects_exist() -> None:
     assert [name for name in names if not exists(name)] == []
 
 
-def test_reference_has_a_page_for_every_public_part_of_the_package(site: Path) -> None:
+def test_no_page_of_the_reference_is_long(site: Path) -> None:
+    for path in sorted((site / "api").glob("*.html")):
+        elements = len(re.findall(r"<[a-z]", path.read_text(encoding="utf-8")))
+        assert 100 < elements <= 10_000, path.name
+
+
+def test_reference_has_every_public_name_of_the_package(site: Path) -> None:
     root = Path(__file__).resolve().parents[2]
+    pages = "".join(one.read_text(encoding="utf-8") for one in (site / "api").glob("*.html"))
     for path in sorted((root / "attn_course").glob("*/__init__.py")):
         names = re.search(r"__all__ = \[(.*?)\]", path.read_text(encoding="utf-8"), re.S)
         if names is None:
             continue
         module = f"attn_course.{path.parent.name}"
-        page = (site / "api" / f"{path.parent.name}.html").read_text(encoding="utf-8")
         public = re.findall(r'"(\w+)"', names[1])
-        missing = [one for one in public if f"{module}.{one}" not in page]
+        missing = [one for one in public if f'id="{module}.{one}"' not in pages]
         constants = [one for one in missing if one.isupper()]
         modules = [one for one in missing if (path.parent / f"{one}.py").is_file()]
         assert set(missing) <= {*constants, *modules}, module

@@ -8,17 +8,9 @@ import pytest
 import torch
 from mutation import mutant
 
-from attn_course.data import (
-    BABI_TASKS,
-    BABI_VOCABULARY,
-    PAD,
-    UNK,
-    Story,
-    Vocabulary,
-    babi_batch,
-    encode_stories,
-    read_babi,
-)
+from attn_course.data import BABI_TASKS, PAD, UNK, Vocabulary, babi_batch, read_babi
+from attn_course.data.babi import BABI_VOCABULARY
+from attn_course.data.stories import Story, encode_stories
 
 MODULE = "attn_course.data.babi"
 FACTS = {"one_supporting_fact": 1, "two_supporting_facts": 2, "three_supporting_facts": 3}

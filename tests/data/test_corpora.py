@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from attn_course.cli import app
-from attn_course.data import _fetch, load_multi30k, load_shakespeare, multi30k, shakespeare, words
+from attn_course.data import _fetch, load_multi30k, load_shakespeare, multi30k, shakespeare
 from attn_course.data._fetch import RemoteFile
+from attn_course.data.multi30k import words
 
 ROOT = Path(__file__).parents[2]
 REAL = Path(os.environ.get("ATTN_COURSE_DATA", ROOT.parent / "shared" / "data"))

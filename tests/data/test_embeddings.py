@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from attn_course.data import SENSE_EXAMPLES, word_vectors
+from attn_course.data import word_vectors
+from attn_course.data.embeddings import SENSE_EXAMPLES
 
 AMBIGUOUS = ("bank", "bat", "spring", "mint", "pitcher")
 

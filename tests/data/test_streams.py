@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 import torch
 
-from attn_course.data import BatchStream, PairStream, reversal
+from attn_course.data import BatchStream, reversal
+from attn_course.data.streams import PairStream
 
 
 def pairs(number: int = 103) -> tuple[list[list[int]], list[list[int]]]:

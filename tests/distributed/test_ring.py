@@ -9,7 +9,8 @@ import torch.distributed as dist
 from mutation import mutant
 from torch.testing import assert_close
 
-from attn_course.distributed import counted, launch, ring_attention, ulysses_attention
+from attn_course.distributed import launch, ring_attention, ulysses_attention
+from attn_course.distributed.traffic import counted
 from attn_course.functional import scaled_dot_product_attention
 
 # largest difference of an output and of a gradient; bfloat16 keeps 8 bits, and a gradient's
@@ -141,7 +142,7 @@ def test_a_ring_of_one_is_attention_and_sends_nothing(attention, is_causal):
 def test_a_kernel_of_ones_own_computes_the_blocks():
     """The Triton kernels fit: forward as they are, backward by their operator."""
     pytest.importorskip("triton")
-    from attn_course.distributed import Block
+    from attn_course.distributed.ring import Block
     from attn_course.kernels import flash_attention_with_lse
 
     def backward(query, key, value, output, lse, grad, *, is_causal, scale):
@@ -192,12 +193,12 @@ def test_without_a_process_group_it_says_how_to_get_one(attention):
 def test_a_backward_without_the_mean_is_seen():
     """D of the backward pass, in the part of functional that the ring uses."""
     wrong = mutant(
-        "attn_course.functional.tiled_attention", "tiled_gradients",
+        "attn_course.functional.tiled_attention", "_tiled_gradients",
         "(grad.to(dtype) * output.to(dtype)).sum(-1) - lse_grad", "0 * lse_grad",
     )  # fmt: skip
-    from attn_course.functional.tiled_attention import tiled_gradients
+    from attn_course.functional.tiled_attention import _tiled_gradients
 
     parts = [torch.randn(1, 1, 1, 5, 3, dtype=torch.float64) for _ in range(5)]
     lse = torch.logsumexp(parts[0] @ parts[1].mT, -1)
     inputs = (*parts[:4], lse, parts[4], torch.zeros_like(lse), False, 1.0)
-    assert (wrong(*inputs)[0] - tiled_gradients(*inputs)[0]).abs().max() > 1e-3
+    assert (wrong(*inputs)[0] - _tiled_gradients(*inputs)[0]).abs().max() > 1e-3

@@ -3,15 +3,8 @@
 import pytest
 import torch
 
-from attn_course.distributed import (
-    LAYOUTS,
-    Tile,
-    join_sequence,
-    ring_block,
-    ring_tile,
-    shard_positions,
-    split_sequence,
-)
+from attn_course.distributed import join_sequence, shard_positions, split_sequence
+from attn_course.distributed.schedule import LAYOUTS, Tile, ring_block, ring_tile
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

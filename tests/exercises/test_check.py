@@ -1,6 +1,7 @@
 """``attn-course check``: what a learner sees for every state that a notebook can be in."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -180,6 +181,20 @@ def test_a_right_notebook_exits_with_zero_and_json_is_plain(tmp_path):
     assert first["points"] == first["score"] == sum(test["points"] for test in first["tests"])
 
 
+def test_core_and_more_are_told_apart(tmp_path):
+    tests = [
+        CheckedTest("f-a", 3.0, 4),
+        CheckedTest("f-b", 0.0, 2),
+        CheckedTest("g-a", 1.0, 5),
+    ]
+    result = check.NotebookResult("x.ipynb", tests=tests, more=("g",))
+    assert check._earned(result) == "core 3 of 6 points; more: 1 of 5"
+    result.more = ()
+    assert check._earned(result) == "4 of 11 points"
+    done = CliRunner().invoke(app, ["check", str(handed_in(tmp_path, SET))])
+    assert re.search(r"core (\d+) of \1 points; more: (\d+) of \2 ", done.output)
+
+
 def test_a_set_up_that_fails_is_told_first_and_alone(tmp_path, monkeypatch):
     def broken(*args):
         found = load_assignment(*args)
@@ -188,7 +203,8 @@ def test_a_set_up_that_fails_is_told_first_and_alone(tmp_path, monkeypatch):
 
     monkeypatch.setattr(check, "load_assignment", broken)
     result = check_notebook(handed_in(tmp_path, SET), seed=0)
-    (note,) = result.notes
+    changed, note = result.notes  # the notebook's own cell differs from the broken one
+    assert "setup" in changed
     assert "'setup': ModuleNotFoundError: No module named 'attn_course.nowhere'" in note
     assert {test.state for test in result.tests} == {"not run"}
     assert causes(result.tests) == []

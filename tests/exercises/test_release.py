@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from attn_course import __version__
 from attn_course.cli import app
 from attn_course.exercises import release as module
+from attn_course.exercises.assignment import load_assignment
 from attn_course.exercises.release import (
     ReleaseError,
     build_releases,
@@ -19,6 +20,7 @@ from attn_course.exercises.release import (
     make_notebooks,
 )
 from attn_course.exercises.source import find_slugs, read_exercise
+from attn_course.exercises.submission import read_submission
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -102,7 +104,48 @@ def test_built_release_has_stubs_and_no_secrets(course):
         "solutions": ["double", "report"],
         "tests": {"double-values": 2},
         "hidden": 1,
+        "more": [],
+        "minutes": {},
     }
+
+
+LOOK = """# %% [markdown]
+# ## 1. Twice
+
+# %% nbgrader={"grade_id": "setup", "locked": true}"""
+MORE = """# %% attn_course={"look": true}
+raise SystemExit("a grader ran it")
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 2. Report
+
+# %% [markdown] nbgrader={"grade_id": "report\""""
+
+
+def test_the_heading_more_divides_a_set_and_core_leaves_out_what_follows(course):
+    edit(course, '# %% nbgrader={"grade_id": "setup", "locked": true}', LOOK)
+    edit(course, '# %% [markdown] nbgrader={"grade_id": "report"', MORE)
+    path = course / "solutions" / SLUG / "exercise.py"
+    whole, core = read_exercise(path), read_exercise(path, core=True)
+    # 5 to start, 2.5 for a line, 2 for a test; 5 to start, 30 for a person's reading
+    assert whole.metadata["attn_course"]["minutes"] == {"double": 10, "report": 35}
+    assert whole.metadata["attn_course"]["more"] == ["report"]
+    text = "\n".join(cell.source for cell in whole.cells)
+    assert "*About 10 minutes, 2 points.*" in text
+    assert "about 10 minutes for 2 points, and there is more: 35 minutes, 1 points" in text
+    assert [cell.id for cell in core.cells] == [cell.id for cell in whole.cells][: len(core.cells)]
+    assert core.metadata["attn_course"]["solutions"] == ["double"]
+    found = load_assignment(nbformat.writes(whole).encode(), SLUG)
+    assert found.more == ("report",)
+    assert not [source for source in found.locked.values() if "a grader ran it" in source]
+    handed = read_submission(whole, found)
+    assert not [cell for cell in handed.cells if "a grader ran it" in cell["source"]]
+    assert CliRunner().invoke(app, ["exercises", "build", "--help"]).output.count("--core")
+    (release,) = build_releases(course, [SLUG], core=True)
+    assert "report" not in release.read_text()
 
 
 def version(course):

@@ -241,7 +241,7 @@ import torch
 torch.set_num_threads(1)
 sys.path[:0] = [{root!r}, {tests!r}]
 import test_language_model as tests, test_translation as pairs
-from attn_course.train import start_parallel
+from attn_course.train.parallel import start_parallel
 from experiments.language_model import run
 from experiments.translation import run as translation
 folder = Path(sys.argv[1])

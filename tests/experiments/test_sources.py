@@ -92,3 +92,9 @@ def test_in_this_repository_an_experiment_rests_on_a_part_of_the_package():
     found = names(imported_files(ROOT / "experiments/heads_at_once.py"), ROOT)
     assert {"attn_course/nn/multihead.py", "attn_course/functional/softmax.py"} <= found
     assert "attn_course/nn/recurrent.py" not in found
+
+
+def test_what_asks_for_an_extra_does_not_rest_on_the_whole_package():
+    found = names(imported_files(ROOT / "attn_course/train/progress.py"), ROOT)
+    own = {f"attn_course/{name}.py" for name in ("_extras", "train/history", "train/progress")}
+    assert found == own

@@ -12,7 +12,7 @@ import torch
 
 from attn_course.data import BOS, EOS, PAD, UNK, collate, load_results
 from experiments import keeping
-from experiments.translation import measure, rates, run, tuned
+from experiments.translation import measure, paired, rates, run, tuned
 from experiments.translation.corpus import Corpus, Pieces, make_corpus
 from experiments.translation.models import Sizes, build, count, fitted_hidden_size
 from experiments.translation.settings import MODELS, SETTINGS, Setting
@@ -415,3 +415,47 @@ def test_the_tuned_runs_have_every_model_at_its_own_rate(corpus, tmp_path):
         assert losses[0] != losses[1]
     again = tuned.run(TINY, own, corpus, **call)  # nothing is trained twice
     assert again == result
+
+
+def bleu_of(counts: dict, reference_words: list[int]) -> float:
+    """Corpus BLEU from the counts of every sentence."""
+    words = counts["words"]
+    shares = [
+        sum(matches) / sum(max(count - order, 0) for count in words)
+        for order, matches in enumerate(counts["matches"])
+    ]
+    brevity = min(1.0, math.exp(1 - sum(reference_words) / sum(words)))
+    return 100 * brevity * math.prod(shares) ** (1 / len(shares))
+
+
+def test_the_counts_of_sentences_are_enough_for_bleu():
+    references = [pair[1] for pair in sentences(11, 7)]
+    said = [text.replace("a ", "the ") for text in references[:5]] + references[5:]
+    counts = paired.counts(said, references)
+    assert len(counts["words"]) == len(counts["reference_words"]) == 11
+    found = bleu_of(counts, counts["reference_words"])
+    assert found == pytest.approx(measure.bleu(said, references)["bleu"], abs=0.01)
+    assert found < 95
+
+
+def test_the_paired_run_keeps_the_counts_of_both_models(corpus, tmp_path):
+    own = {"bahdanau": 1e-2, "transformer": 5e-3}
+    call = {"work": tmp_path / "work", "out": tmp_path / "out.json", "seeds": (0, 4)}
+    result = paired.run(TINY, own, corpus, **call)
+    assert json.loads((tmp_path / "out.json").read_text()) == result
+    assert result["seeds"] == [0, 4]
+    assert len(result["reference_words"]) == len(corpus.test)
+    for name, rate in own.items():
+        assert result["models"][name]["learning_rate"] == rate
+        for each in result["models"][name]["runs"]:
+            assert [len(row) for row in each["matches"]] == 4 * [len(corpus.test)]
+    assert all(0 < each["p_value"] <= 1 for each in result["paired"])
+    assert paired.run(TINY, own, corpus, **call) == result  # nothing is trained twice
+
+
+def test_the_recorded_counts_give_sacrebleus_number():
+    record = load_results("translation_paired")
+    for model in record["models"].values():
+        for each in model["runs"]:
+            found = bleu_of(each, record["reference_words"])
+            assert found == pytest.approx(each["bleu"], abs=0.01)

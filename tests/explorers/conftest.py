@@ -66,19 +66,24 @@ def javascript(tmp_path: Path) -> Compute:
     return run
 
 
-def files(theme: str) -> dict[str, tuple[str, str]]:
-    """Everything that the bare pages load, by path: content type and text."""
+def files(theme: str) -> dict[str, tuple[str, str | bytes]]:
+    """Everything that the bare pages load, by path: content type and content."""
     host = (ROOT / "book" / "_ext" / "explorer_host.js").read_text(encoding="utf-8")
     style = (ROOT / "book" / "_static" / "interactive.css").read_text(encoding="utf-8")
-    served = {"host.js": ("text/javascript", host)}
-    served["explorers.css"] = ("text/css", explorers.stylesheet())
+    served: dict[str, tuple[str, str | bytes]] = {"host.js": ("text/javascript", host)}
+    for name, content in explorers._source.assets().items():
+        served[name] = (
+            "text/javascript" if name.endswith("js") else "application/octet-stream",
+            content,
+        )
+    served["explorers.css"] = ("text/css", explorers._source.stylesheet())
     for name in explorers.NAMES:
         module = importlib.import_module(f"attn_course.explorers.{name}")
         text = json.dumps(module.default_state()).replace("<", "\\u003c")
         heights = {"tall": module.HEIGHT, "narrow": module.HEIGHT_NARROW}
         page = PAGE.format(theme=theme, style=style, name=name, state=text, **heights)
         served[name] = ("text/html", page)
-        served[f"{name}.js"] = ("text/javascript", explorers.esm(name))
+        served[f"{name}.js"] = ("text/javascript", explorers._source.esm(name))
     return served
 
 
@@ -96,7 +101,9 @@ def opened(chromium: Any) -> Iterator[Opened]:
                 route.fulfill(status=204)
                 return
             kind, body = served[path]
-            route.fulfill(body=body, content_type=f"{kind}; charset=utf-8")
+            route.fulfill(
+                body=body, content_type=kind + "; charset=utf-8" * kind.startswith("text")
+            )
 
         context = chromium.new_context(**({"viewport": {"width": 1280, "height": 800}} | options))
         contexts.append(context)

@@ -473,6 +473,29 @@ def test_a_typed_sentence_flows_and_heads_are_switched_off(opened: Any, options:
     assert page.errors == []
 
 
+def test_the_model_writes_in_the_page(opened: Any) -> None:
+    page, figure = opened("writer")
+    text = figure.get_by_role("group", name="The text")
+    before = text.inner_text()
+    figure.get_by_role("button", name="Write").click()
+    page.wait_for_function(
+        f"document.querySelector('.attn-x-page').innerText.length > {len(before) + 20}"
+    )
+    figure.get_by_role("button", name="Stop").click()
+    figure.get_by_text("More", exact=True).click()
+    figure.get_by_role("textbox", name="Your own beginning").fill("KING ÄRICHARD")
+    page.wait_for_timeout(500)
+    assert text.inner_text() == "KING RICHARD"
+    assert "left out" in figure.inner_text()
+    first = figure.get_by_role("button", name="take ").first
+    taken = first.get_attribute("aria-label")
+    text.focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("document.querySelector('.attn-x-asks').dataset.i === '10'")
+    assert first.get_attribute("aria-label") != taken
+    assert page.errors == []
+
+
 def test_without_scripts_no_place_is_kept_for_a_picture(opened: Any) -> None:
     _, figure = opened("word_sense", java_script_enabled=False)
     assert figure.locator(".attn-explorer-host").bounding_box()["height"] < 40

@@ -189,7 +189,7 @@ def test_unknown_explorers_are_refused() -> None:
     with pytest.raises(ValueError, match="softmax_temperature"):
         explorers.show("softmax")
     with pytest.raises(ValueError, match="softmax_temperature"):
-        explorers.esm("softmax")
+        explorers._source.esm("softmax")
 
 
 def test_a_baseline_lowers_the_variance_of_the_draws_and_leaves_their_mean() -> None:

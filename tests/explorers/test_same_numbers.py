@@ -37,6 +37,17 @@ def differences(page: dict[str, Any], package: dict[str, Any], *, rtol: float) -
     return lines
 
 
+def writer_states() -> list[dict[str, Any]]:
+    rng = random.Random(7)
+    rows = [[rng.gauss(0, 3) for _ in range(65)] for _ in range(3)] + [[1.0, 1.0, 0.0]]
+    return [
+        {"logits": row, "temperature": value, "top_p": share}
+        for row in rows
+        for value in (0.1, 0.7, 2.0)
+        for share in (0.1, 0.8, 0.95, 1.0)
+    ]
+
+
 def softmax_states() -> list[dict[str, Any]]:
     state = import_module("attn_course.explorers.softmax_temperature").default_state()
     rng = random.Random(3)
@@ -397,6 +408,7 @@ CASES = {
     "transformer_flow": (flow_states, 1e-7),
     "hash_buckets": (hash_states, 1e-9),
     "patch_attention": (patch_states, 1e-7),
+    "writer": (writer_states, 1e-9),
 }
 # One fault for each module, of the kind that a picture would hide.
 FAULTS = {
@@ -421,6 +433,7 @@ FAULTS = {
     "transformer_flow": ("position * base", "(position + 0.01 * position) * base"),
     "hash_buckets": ("buckets.some(", "buckets.every("),
     "patch_attention": ("(x / 2) * (1 + erf", "(x / 2) * (1 + 0.999 * erf"),
+    "writer": ("likelier >= top_p", "likelier > 0.99 * top_p"),
 }
 
 
@@ -437,7 +450,7 @@ def test_every_explorer_is_compared() -> None:
 def test_page_and_package_agree(name: str, javascript: Any) -> None:
     states, rtol = CASES[name][0](), CASES[name][1]
     for page, ours in zip(
-        javascript(explorers.esm(name), states), package(name, states), strict=True
+        javascript(explorers._source.esm(name), states), package(name, states), strict=True
     ):
         assert differences(page, ours, rtol=rtol) == []
 
@@ -445,7 +458,7 @@ def test_page_and_package_agree(name: str, javascript: Any) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_fault_in_the_page_is_seen(name: str, javascript: Any) -> None:
     right, wrong = FAULTS[name]
-    source = explorers.esm(name)
+    source = explorers._source.esm(name)
     assert source.count(right) >= 1
     states, rtol = CASES[name][0](), CASES[name][1]
     pages = javascript(source.replace(right, wrong), states)

@@ -12,7 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from attn_course import functional, reference
+from attn_course import functional, nn, reference
+from attn_course.masks import causal_mask
+from attn_course.probes import student
 
 MODULE = "attn_course.functional.attention"
 B, L, S, E, EV = 2, 3, 7, 5, 4
@@ -85,20 +87,15 @@ def test_attention_agrees_with_every_oracle() -> None:
     ("old", "new"),
     [
         (
-            "weights = normalize(scores, attn_mask)",
-            "weights = normalize(scores, attn_mask, dim=-2)",
+            "else normalize(scores, mask)",
+            "else normalize(scores, mask, dim=-2)",
         ),
-        ("weights = normalize(scores, attn_mask)", "weights = scores.softmax(-1)"),
-        ("weights = normalize(scores, attn_mask)", "weights = scores.softmax(-1) * attn_mask"),
-        ("scores.masked_fill(~attn_mask, 0.0)", "scores"),
+        ("else normalize(scores, mask)", "else scores.softmax(-1)"),
+        ("else normalize(scores, mask)", "else scores.softmax(-1) * mask"),
+        ("scores.masked_fill(~mask, 0.0)", "scores"),
         ("weights.to(wide) @ value.to(wide)", "weights.mT @ value.to(wide)"),
-        ("(without_padding(rows, attn_mask) for rows in (key, value))", "(key, value)"),
-        (
-            "(without_padding(rows, attn_mask) for rows in (key, value))",
-            "(without_padding(key, attn_mask), value)",
-        ),
-        ("attn_mask.any(dim=-2)", "attn_mask.all(dim=-2)"),
-        ("attn_mask.any(dim=-2)", "attn_mask[..., -1, :]"),
+        ("without_padding(key, attn_mask), without", "key, without"),
+        ("without_padding(value, attn_mask), attn", "value, attn"),
     ],
 )
 def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
@@ -126,7 +123,7 @@ def test_the_score_is_handed_in() -> None:
 
 
 def test_bad_arguments_are_refused() -> None:
-    attention = functional.attention.__wrapped__
+    attention = functional.attention.__wrapped__.__wrapped__
     q, k, v = torch.zeros(L, E), torch.zeros(S, E), torch.zeros(S, EV)
     with pytest.raises(ValueError, match=r"value: expected size 7 on axis -2, got shape \(6, 4\)"):
         attention(q, k, v[:-1])
@@ -140,6 +137,16 @@ def test_bad_arguments_are_refused() -> None:
         attention(q, k, v.long())
     with pytest.raises(ValueError, match="value: expected one row per key"):
         reference.attention(q.numpy(), k.numpy(), v[:-1].numpy())
+
+
+def test_padding_in_shared_keys_does_not_matter() -> None:
+    mask = torch.rand(B, 4, L, S) < 0.6
+    mask[..., -2:] = False
+    query, value = torch.randn(B, 4, L, E), torch.randn(1, 1, S, EV)
+    clean = functional.attention(query, query.new_ones(1, S, E), value, attn_mask=mask)
+    key = torch.ones(1, S, E)
+    key[:, -2:], value[..., -1, :] = torch.nan, torch.inf
+    assert_close(functional.attention(query, key, value, attn_mask=mask), clean)
 
 
 @pytest.mark.parametrize("shape", [(S,), (1, S), (L, S), (B, 1, S), (B, L, S)])
@@ -165,7 +172,7 @@ def test_a_mask_that_closes_everything_hides_everything() -> None:
 
 
 def test_a_mask_with_more_axes_than_the_scores_is_refused() -> None:
-    attention = functional.attention.__wrapped__
+    attention = functional.attention.__wrapped__.__wrapped__
     query, key, value = torch.randn(L, E), torch.randn(S, E), torch.randn(S, EV)
     for shape in ((2, L, S), (L, S + 1), (2, 1, 1)):
         with pytest.raises(ValueError, match="attn_mask: expected a shape that broadcasts to"):
@@ -173,7 +180,7 @@ def test_a_mask_with_more_axes_than_the_scores_is_refused() -> None:
 
 
 def test_tensors_on_two_devices_are_refused_by_name() -> None:
-    attention = functional.attention.__wrapped__
+    attention = functional.attention.__wrapped__.__wrapped__
     query, key, value = torch.randn(L, E), torch.randn(S, E), torch.randn(S, EV)
     mask = torch.ones(L, S, dtype=torch.bool)
     with pytest.raises(ValueError, match="key: expected device cpu, got meta"):
@@ -209,20 +216,35 @@ def test_dtypes_may_differ_and_the_widest_is_the_outputs() -> None:
     assert (output.dtype, weights.dtype) == (torch.float64, torch.float16)
 
 
-def test_a_mask_that_could_speak_of_the_batch_or_of_the_queries_is_refused() -> None:
-    attention = functional.attention.__wrapped__
-    query, key = torch.randn(L, L, E), torch.randn(L, S, E)
-    mask = torch.ones(L, S, dtype=torch.bool)
-    with pytest.raises(
-        ValueError,
-        match=r"attn_mask: expected shape \(3, 1, 7\) for one row per example, or \(1, 3, 7\) for "
-        r"one row per query, got \(3, 7\), which could be either",
-    ):
-        attention(query, key, key, attn_mask=mask)
-    with pytest.raises(ValueError, match=r"\(3, 1, 1, 7\) .* or \(1, 1, 3, 7\)"):
-        attention(query[:, None], key[:, None], key[:, None], attn_mask=mask)
-    for clear in (mask.unsqueeze(1), mask.unsqueeze(0), mask[:1], mask[0]):
-        attention(query, key, key, attn_mask=clear)
-    attention(query[0], key[0], key[0], attn_mask=mask)  # no batch
-    attention(query[:2], key[:2], key[:2], attn_mask=mask)  # a batch of another size
-    attention(query[:1, :1], key[:1], key[:1], attn_mask=mask[:1])  # the same either way
+@pytest.mark.parametrize("batch", [1, 2, L, S])
+def test_a_mask_of_two_axes_is_queries_by_keys_whatever_the_batch(batch: int) -> None:
+    query, key = torch.randn(batch, L, E), torch.randn(batch, S, E)
+    mask = torch.rand(L, S) < 0.6
+    want = functional.attention(query, key, key, attn_mask=mask.expand(batch, L, S))
+    assert_close(functional.attention(query, key, key, attn_mask=mask), want)
+    heads = [rows[:, None] for rows in (query, key, key)]
+    assert_close(functional.attention(*heads, attn_mask=mask)[0], want[0][:, None])
+    module, several = nn.Attention(), nn.MultiHeadAttention(embed_dim=4, num_heads=2)
+    assert_close(module(query, key, attn_mask=mask), want)
+    x = torch.randn(batch, L, 4)
+    causal = causal_mask(L, L)
+    assert_close(several(x, x, x, causal), several(x, x, x, causal.expand(batch, 1, L, L)))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_padding_mask_of_two_axes_is_refused_with_the_way_to_write_it() -> None:
+    query, key = torch.randn(4, 2, L, E), torch.randn(4, 2, S, E)
+    mask = torch.ones(4, S, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"write a padding mask as mask\[:, None, None, :\]"):
+        functional.attention(query, key, key, attn_mask=mask)
+    with pytest.raises(ValueError, match=r"write a padding mask as mask\[:, None, :\]"):
+        functional.attention(query[:, 0], key[:, 0], key[:, 0], attn_mask=mask)
+
+
+def test_a_decode_step_over_shared_keys_with_a_mask_per_head_copies_no_key() -> None:
+    query, key = torch.randn(1, 32, 1, 64), torch.randn(1, 1, 4096, 64)
+    mask = torch.rand(1, 32, 1, 4096) < 0.9
+    attend = partial(functional.attention, attn_mask=mask)
+    assert student.peak_memory(attend, query, key, key) <= 3e6
+    want, _ = functional.attention(query, *(key.expand(-1, 32, -1, -1),) * 2, attn_mask=mask)
+    assert_close(attend(query, key, key)[0], want)

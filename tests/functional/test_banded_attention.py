@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from attn_course.functional import (
 from attn_course.functional.flex import flex_attention_fn
 from attn_course.probes import student
 
-MODULE = "attn_course.functional.banded_attention"
+FAST = "attn_course.functional._fast.window"
 
 
 def heads(batch: int, count: int, length: int, dim: int, dtype: torch.dtype) -> Tensor:
@@ -85,27 +86,32 @@ def test_output_and_gradients_are_those_of_full_attention_under_the_mask() -> No
     check(sliding_window_attention, range(40))
 
 
+def test_the_equation_is_full_attention_under_the_mask() -> None:
+    check(sliding_window_attention.__wrapped__, range(40))
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (".tril(-1)", ".tril()"),
-        ("beyond < keys.stop - 1", "beyond < keys.stop - 2"),
-        ("before:count", ": count - before"),
-        ("start - shape.left", "start - shape.right"),
+        ("outside.tril(-1)", "outside.tril()"),
+        ("outside.triu(left + right + 1)", "outside.triu(left + right)"),
+        ("start - window.left", "start - window.right"),
+        ("keys.start - queries.start + window.left", "window.left"),
         ("counts[:, above] ==", "counts[:, above] !="),
-        ("shut = shut | (seen.at", "shut = shut & (seen.at"),
-        (
-            "found_block.baddbmm_(slope[:, :, :extra], far_k,",
-            "found_block.baddbmm_(slope[:, :, :extra], far_k, beta=0,",
-        ),
-        ("first::dilation", "::dilation"),
-        ("inside if closed is None else closed | inside", "closed"),
-        ("places * shape.step + shape.first", "places"),
+        ("empty & (since", "empty | (since"),
+        ("window.since[:, None] > at", "window.since[:, None] >= at"),
+        ("slope[:, :, extra:].mT, query)", "slope[:, :, extra:].mT, query, beta=0)"),
+        ("[:, :, :extra], rows.global_key)", "[:, :, :extra], rows.global_key, beta=0)"),
+        ("else weights.masked_fill_(empty, 0.0)", "else weights"),
+        ("hidden = chosen | ~real", "hidden = ~real"),
+        ("at.places[:, None] - start", "at.places[:, None]"),
+        ("filler=True", "filler=False"),
+        ("order.index(head)", "head"),
     ],
 )
 def test_a_wrong_band_is_noticed(old: str, new: str) -> None:
     try:
-        wrong = mutant(MODULE, "sliding_window_attention", old, new)
+        wrong = mutant(FAST, "sliding_window_attention", old, new)
     except (LookupError, SyntaxError):
         pytest.fail(f"the text to mutate is gone: {old!r}")
     with pytest.raises((AssertionError, RuntimeError, TypeError)):
@@ -212,13 +218,33 @@ def test_training_holds_neither_all_pairs_nor_the_weights_of_the_band() -> None:
     assert student.peak_memory(train, *rows) < 4 * 2 * length * window / 3  # a third of the weights
 
 
-def test_second_derivatives_are_refused() -> None:
-    leaf = torch.randn(1, 1, 5, 3, requires_grad=True)
-    first = torch.autograd.grad(
-        sliding_window_attention(leaf, leaf, leaf, window_size=3).sum(), leaf, create_graph=True
-    )[0]
-    with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
-        torch.autograd.grad(first.sum(), leaf)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"is_causal": True, "window_size": 2},
+        {"dilation": [1, 2]},
+        {"global_mask": torch.tensor([[True, False, False, False, True]])},
+        {
+            "global_mask": torch.tensor([[False, True, False, False, False]]),
+            "symmetric": False,
+            "is_causal": True,
+            "attn_mask": torch.tensor([True, True, True, True, False])[None, None, None],
+        },
+    ],
+)
+def test_second_derivatives_are_those_of_the_equation(options: dict[str, Any]) -> None:
+    def attend(function: Any, x: Tensor) -> Tensor:
+        # one tensor is query and value, and the key is made of it
+        return function(x, x.tanh(), x, **({"window_size": 3} | options)).square().sum()
+
+    x = torch.randn(1, 2, 5, 3, dtype=torch.float64)
+    fast = partial(attend, sliding_window_attention)
+    want = torch.func.hessian(partial(attend, sliding_window_attention.__wrapped__))(x)
+    assert_close(torch.autograd.functional.hessian(fast, x), want)
+    assert_close(torch.func.hessian(fast)(x), want)
+    _, found = torch.autograd.functional.hvp(fast, x, torch.ones_like(x))
+    assert_close(found, want.sum((4, 5, 6, 7)))
 
 
 @pytest.mark.parametrize(
@@ -239,5 +265,5 @@ def test_bad_input_is_refused_by_name(options: dict[str, Any], message: str) -> 
     rows = [torch.randn(2, 2, 5, 3) for _ in range(3)]
     with pytest.raises(ValueError, match=message):
         sliding_window_attention(*rows, **options)
-    with pytest.raises(ValueError, match="key: expected shape"):
+    with pytest.raises(ValueError, match="key: expected size 5 on axis 2"):
         sliding_window_attention(rows[0], rows[1][:, :, :4], rows[2], window_size=3)

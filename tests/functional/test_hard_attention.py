@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from attn_course import functional, reference
+from attn_course.analysis import weight_entropy
 from attn_course.functional import (
     attention_log_prob,
     best_baseline,
@@ -30,7 +31,6 @@ from attn_course.functional import (
     score_function_gradient,
     score_function_moments,
     straight_through,
-    weight_entropy,
 )
 
 MODULE = "attn_course.functional.hard_attention"
@@ -577,8 +577,8 @@ def test_no_draw_has_no_loss_and_no_entropy_is_negative() -> None:
     with pytest.raises(ValueError, match="reward: expected at least one"):
         functional.reinforce_loss(torch.zeros(0), torch.zeros(0))
     with pytest.raises(ValueError, match="weights: expected at least 0"):
-        functional.weight_entropy(torch.tensor([1.5, -0.5]))
-    assert functional.weight_entropy(torch.tensor([torch.nan, 1.0])).isnan()
+        weight_entropy(torch.tensor([1.5, -0.5]))
+    assert weight_entropy(torch.tensor([torch.nan, 1.0])).isnan()
     for exact in (functional.best_baseline, functional.score_function_moments):
         with pytest.raises(ValueError, match=r"weights: expected axes \(S\)"):
             exact.__wrapped__(torch.ones(2, 3), torch.ones(2, 3))

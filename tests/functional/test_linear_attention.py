@@ -14,7 +14,6 @@ from torch.testing import assert_close
 from attn_course import reference
 from attn_course.functional import (
     AttentionFn,
-    LinearState,
     delta_rule,
     delta_rule_recurrent,
     delta_rule_step,
@@ -27,24 +26,22 @@ from attn_course.functional import (
     performer_directions,
     performer_features,
 )
+from attn_course.functional.linear_attention import LinearState
 from attn_course.probes import student
 
 MODULE = "attn_course.functional.linear_attention"
+FAST = "attn_course.functional._fast.linear_attention"
 B, H, S, E, EV = 2, 3, 7, 5, 11
 LENGTHS = (1, 2, 7, 13)
 
 
-def features(length: int, keys: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def inputs_of(length: int, keys: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
     keys = length if keys is None else keys
+    sizes = ((length, E), (keys, E), (keys, EV))
     query, key, value = (
-        torch.randn(B, H, n, size, dtype=torch.float64)
-        for n, size in ((length, E), (keys, E), (keys, EV))
+        torch.randn(B, H, n, size, dtype=torch.float64, requires_grad=True) for n, size in sizes
     )
-    return (
-        elu_feature_map(query).requires_grad_(),
-        elu_feature_map(key).requires_grad_(),
-        value.requires_grad_(),
-    )
+    return query, key, value
 
 
 def check(attention: Callable[..., Tensor]) -> None:
@@ -55,7 +52,7 @@ def check(attention: Callable[..., Tensor]) -> None:
     assert attention(one, one, value, is_causal=True).flatten().tolist() == [2.0, 3.0]
     for length in LENGTHS:
         for causal in (False, True):
-            inputs = features(length, length if causal else S)
+            inputs = inputs_of(length, length if causal else S)
             keys = inputs[1].shape[2]
             real = torch.rand(B, keys) < 0.6
             real[1] = False
@@ -79,9 +76,14 @@ def check(attention: Callable[..., Tensor]) -> None:
 
 def check_with_nan(attention: Callable[..., Tensor]) -> None:
     check(attention)
-    value = torch.tensor([1.0, 3.0, torch.nan, torch.inf]).reshape(1, 1, 4, 1)
-    ones, real = torch.ones(1, 1, 4, 1), torch.tensor([[True, True, False, False]])
-    assert (attention(ones, ones, value, padding_mask=real) == 2).all()
+    value = torch.tensor([1.0, 3.0, torch.nan, torch.inf]).reshape(1, 1, 4, 1).requires_grad_()
+    real = torch.tensor([[True, True, False, False]])
+    same = {"feature_map": torch.ones_like, "padding_mask": real}
+    assert (attention(torch.ones(1, 1, 4, 1), value, value, **same) == 2).all()
+    output = attention(
+        torch.ones(1, 1, 4, 1), value, value, feature_map=torch.exp, padding_mask=real
+    )
+    assert torch.autograd.grad(output.sum(), value)[0].isfinite().all()
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 64])
@@ -89,8 +91,22 @@ def test_chunks_agree_with_every_oracle(chunk: int) -> None:
     check_with_nan(lambda *a, **k: linear_attention(*a, chunk_size=chunk, **k))
 
 
-def test_the_table_agrees_with_every_oracle() -> None:
-    check(linear_attention_parallel)
+@pytest.mark.parametrize("form", [linear_attention_parallel, linear_attention.__wrapped__])
+def test_table_and_equation_agree_with_every_oracle(form: Callable[..., Tensor]) -> None:
+    check_with_nan(form)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("pairs.cumsum(2), k.cumsum(2)", "pairs.cumsum(2), k.cumsum(3)"),
+        ("pairs.cumsum(2), k.cumsum(2)", "pairs.sum(2, True), k.sum(2, True)"),
+        ("(q * total).sum(-1", "q.sum(-1"),
+    ],
+)
+def test_oracles_reject_a_changed_equation(old: str, new: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check(mutant(MODULE, "linear_attention", old, new).__wrapped__)
 
 
 @pytest.mark.parametrize(
@@ -102,19 +118,21 @@ def test_the_table_agrees_with_every_oracle() -> None:
         ("reversed(starts) if backwards else starts", "starts"),
         ("apply(grad, c, b, size, backwards)", "apply(grad, c, b, size, not backwards)"),
         ("apply(c, grad, a, size", "apply(a, grad, c, size"),
-        ("value = _without_padding(value, padding_mask)\n    value = torch", "value = torch"),
-        ("torch.ones_like(value[..., :1])", "torch.zeros_like(value[..., :1])"),
+        ("torch.where(real, value, 0.0)", "value"),
+        ("torch.where(real, features, 0.0)", "features"),
+        ("torch.where(real, key, 0.0)", "key"),
+        ("torch.ones_like(v[..., :1])", "torch.zeros_like(v[..., :1])"),
     ],
 )  # fmt: skip
 def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
-    changed = mutant(MODULE, "linear_attention", old, new)
+    changed = mutant(FAST, "linear_attention", old, new)
     with pytest.raises((AssertionError, RuntimeError)):
         check_with_nan(lambda *a, **k: changed(*a, chunk_size=3, **k))
 
 
 def test_the_recurrent_form_is_the_parallel_one_and_goes_on_from_its_state() -> None:
     for length in LENGTHS:
-        inputs = features(length)
+        inputs = inputs_of(length)
         want = linear_attention_parallel(*inputs, is_causal=True)
         got, state = linear_attention_recurrent(*inputs)
         assert_close(got, want, rtol=1e-9, atol=1e-11)
@@ -137,8 +155,20 @@ def test_the_recurrent_form_is_the_parallel_one_and_goes_on_from_its_state() -> 
     assert row.shape == (B, H, EV)
 
 
+def test_transforms_see_the_equation() -> None:
+    query, key, value = (x.detach()[:1] for x in inputs_of(5))
+    direction = torch.randn_like(key)
+
+    def causal(k: Tensor) -> Tensor:
+        return linear_attention(query, k, value, is_causal=True)
+
+    _, found = torch.func.jvp(causal, (key,), (direction,))
+    step = 1e-6 * direction
+    assert_close(found, (causal(key + step) - causal(key - step)) / 2e-6, rtol=1e-6, atol=1e-8)
+
+
 def test_gradcheck_and_the_second_derivative() -> None:
-    inputs = tuple(x[:1, :1, :, :2].detach().clone().requires_grad_() for x in features(5))
+    inputs = tuple(x[:1, :1, :, :2].detach().clone().requires_grad_() for x in inputs_of(5))
 
     def causal(*x: Tensor) -> Tensor:
         return linear_attention(*x, is_causal=True, chunk_size=2)
@@ -201,7 +231,7 @@ def test_it_stands_where_torchs_attention_stands() -> None:
     query, key, value = (torch.randn(B, H, S, E) for _ in range(3))
     real = torch.ones(B, S, dtype=torch.bool)
     real[0, 4:] = False
-    inputs = (elu_feature_map(query), elu_feature_map(key), value)
+    inputs = (query, key, value)
     assert_close(
         attend(query, key, value, is_causal=True), linear_attention(*inputs, is_causal=True)
     )
@@ -335,4 +365,4 @@ def test_oracles_reject_a_changed_delta_rule(old: str, new: str) -> None:
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(call: Callable[..., object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        call(*features(S))
+        call(*inputs_of(S))

@@ -6,8 +6,9 @@ from torch.testing import assert_close
 
 from attn_course import reference
 from attn_course.functional import local_window_attention
-from attn_course.nn import GeneralScore, LocalM, LocalP, LuongDecoder
+from attn_course.nn import LocalM, LocalP, LuongDecoder
 from attn_course.nn.attention import AttentionMemory
+from attn_course.nn.scores import GeneralScore
 
 
 @pytest.mark.parametrize("gaussian", [False, True])

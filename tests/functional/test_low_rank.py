@@ -1,4 +1,4 @@
-"""Linformer: by hand, NumPy, an identity as projection, gradients, memory, and the spectrum."""
+"""Linformer: by hand, NumPy, an identity as projection, gradients and memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +11,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from attn_course import reference
-from attn_course.functional import (
-    attention_with_lse,
-    cumulative_spectrum,
-    linformer_attention,
-    project_length,
-)
+from attn_course.functional import attention_with_lse, linformer_attention
+from attn_course.functional.low_rank import _project_length
 from attn_course.probes import student
 
 MODULE = "attn_course.functional.low_rank"
@@ -71,7 +67,7 @@ def test_attention_agrees_with_every_oracle() -> None:
     [
         ("projection[..., :length].to", "projection[..., -length:].to"),
         ("torch.where(padding_mask[:, None, :, None], x, 0.0)", "x"),
-        ("project_length(value, value_projection", "project_length(value, key_projection"),
+        ("_project_length(value, value_projection", "_project_length(value, key_projection"),
         ("        scale=scale,\n", ""),
     ],
 )
@@ -115,17 +111,6 @@ def test_memory_grows_with_the_length_only() -> None:
     assert sizes[4096] < 4096 * 4096
 
 
-def test_the_spectrum_is_that_of_the_singular_values() -> None:
-    for shape in ((7, 5), (5, 7)):
-        matrix = torch.randn(shape, dtype=torch.float64)
-        want = torch.from_numpy(reference.cumulative_spectrum(matrix.numpy()))
-        assert_close(cumulative_spectrum(matrix), want, rtol=1e-9, atol=1e-9)
-    assert cumulative_spectrum(torch.diag(torch.tensor([1.0, 3.0]))).tolist() == [0.75, 1.0]
-    assert cumulative_spectrum(torch.zeros(2, 3)).tolist() == [0.0, 0.0]
-    rank_one = torch.ones(4, 1) @ torch.randn(1, 6)
-    assert_close(cumulative_spectrum(rank_one), torch.ones(4))
-
-
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("mix", "message"),
@@ -137,7 +122,7 @@ def test_the_spectrum_is_that_of_the_singular_values() -> None:
 )
 def test_what_does_not_fit_is_refused(mix: Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        project_length(torch.randn(B, H, S, E), mix)
+        _project_length(torch.randn(B, H, S, E), mix)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -145,19 +130,17 @@ def test_padding_and_lengths_that_do_not_fit_are_refused() -> None:
     x, mix = torch.randn(B, H, S, E), torch.randn(K, N)
     for mask in (torch.ones(B, S), torch.ones(B, S - 1).bool(), torch.ones(1, S).bool()):
         with pytest.raises(ValueError, match="padding_mask: expected a boolean mask of shape"):
-            project_length(x, mix, mask)
+            _project_length(x, mix, mask)
     with pytest.raises(ValueError, match="value: expected size 7 on axis 2"):
         linformer_attention(x, x, x[:, :, 1:], mix, mix)
     with pytest.raises(ValueError, match="projection: expected a torch tensor, got list"):
-        project_length(x, mix.tolist())  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="matrix: expected at least axes"):
-        cumulative_spectrum(x[0, 0, 0])
+        _project_length(x, mix.tolist())  # type: ignore[arg-type]
 
 
 def test_projection_by_itself() -> None:
     x, mix = torch.randn(B, H, S, E, dtype=torch.float64), torch.randn(H, K, N).double()
     options: dict[str, Any] = {"padding_mask": torch.rand(B, S) < 0.6}
-    want = reference.project_length(
+    want = reference.low_rank._project_length(
         x.numpy(), mix.numpy(), padding_mask=options["padding_mask"].numpy()
     )
-    assert_close(project_length(x, mix, **options), torch.from_numpy(want), **FLOAT64)
+    assert_close(_project_length(x, mix, **options), torch.from_numpy(want), **FLOAT64)

@@ -135,7 +135,7 @@ def test_agrees_with_every_oracle(name: str) -> None:
         ("layer_norm", "(variance + eps).rsqrt()", "(variance.sqrt() + eps).reciprocal()"),
         ("layer_norm", "(variance + eps).rsqrt()", "(variance + eps).rsqrt().detach()"),
         ("layer_norm", "weight, bias).to(x.dtype)", "weight, None).to(x.dtype)"),
-        ("layer_norm", "x.to(torch.promote_types(x.dtype, torch.float32))", "x"),
+        ("layer_norm", "widen(\"x\", x)", "x"),
         (
             "layer_norm",
             "centred.square().mean(-1, keepdim=True)",
@@ -144,7 +144,7 @@ def test_agrees_with_every_oracle(name: str) -> None:
         ("rms_norm", "wide.square().mean(-1, keepdim=True)", "wide.var(-1, keepdim=True)"),
         ("rms_norm", "wide.square().mean(-1, keepdim=True)", "wide.square().sum(-1, keepdim=True)"),
         ("rms_norm", "eps: float = 1e-6", "eps: float = 1e-2"),
-        ("rms_norm", "x.to(torch.promote_types(x.dtype, torch.float32))", "x"),
+        ("rms_norm", "widen(\"x\", x)", "x"),
         ("batch_norm", "tuple(range(x.ndim - 1))", "0"),
         ("batch_norm", "tuple(range(x.ndim - 1))", "x.ndim - 1, True"),
         ("batch_norm", "(wide - mean).masked_fill(~counts, 0.0)", "(wide - mean)"),

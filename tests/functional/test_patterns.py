@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from attn_course import functional, masks, reference
+from attn_course.analysis import receptive_field
 from attn_course.functional import (
     Pattern,
     blockwise_pattern,
@@ -17,7 +18,6 @@ from attn_course.functional import (
     fixed_pattern,
     global_pattern,
     random_pattern,
-    receptive_field,
     scaled_dot_product_attention,
     strided_pattern,
     window_pattern,
@@ -171,7 +171,7 @@ def test_any_earlier_position_is_two_strided_steps_away() -> None:
     [
         (lambda: window_pattern(window_size=2), "window_size: expected an odd"),
         (lambda: window_pattern(window_size=3, dilation=[]), "dilation: expected"),
-        (lambda: strided_pattern(stride=0), "stride: expected a positive number"),
+        (lambda: strided_pattern(stride=0), "stride: expected at least 1"),
         (lambda: fixed_pattern(stride=3, summary=4), "summary: expected 1 to the stride 3"),
         (lambda: blockwise_pattern(block_size=2, shifts=[]), "shifts: expected one"),
         (lambda: random_pattern(block_size=1, num_blocks=2, per_block=3), "per_block: expected"),

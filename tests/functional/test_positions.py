@@ -142,7 +142,7 @@ def test_rope_agrees_with_every_oracle() -> None:
         ("if interleaved:\n        first", "if True:\n        first"),
         ("part[..., 0::2], part[..., 1::2]", "part[..., 1::2], part[..., 0::2]"),
         ("wide[..., :turning], wide[..., turning:]", "wide[..., -turning:], wide[..., :-turning]"),
-        ("torch.promote_types(x.dtype, torch.float32)", "x.dtype"),
+        ("widest(x)", "x.dtype"),
         ("unsqueeze(-1) * frequencies.double()", "unsqueeze(-1).float() * frequencies.float()"),
         ("-pair / head_dim", "-pair / 2 / head_dim"),
         ("base=base, device=x.device", "device=x.device"),
@@ -199,6 +199,13 @@ def test_scalings_by_hand_and_against_the_reference() -> None:
     assert ratio[0] == 1
     assert ratio[-1] == pytest.approx(1 / 8)
     assert ((ratio > 1 / 8 + 1e-9) & (ratio < 1 - 1e-9)).any()  # some are mixed
+    for truncate in (True, False):
+        options = {"factor": 5.0, "original_length": 1021, "truncate": truncate}
+        oracle = reference.yarn_scaling(frequencies.numpy(), **options)
+        ours = functional.yarn_scaling(frequencies, **options)
+        assert_close(ours, torch.from_numpy(oracle), **FLOAT64)
+        assert ours[0] == frequencies[0]
+        assert ours[-1] / frequencies[-1] == pytest.approx(1 / 5)
     # two full turns in 8192 positions: a third of the way from slow (1) to fast (4)
     two = torch.tensor([2 * 2 * math.pi / 8192], **DOUBLE)
     expected = two * (2 / 3 / 8 + 1 / 3)

@@ -1,7 +1,7 @@
 """Attention with torch's signature: by hand, NumPy, torch, gradcheck, and where ours differs."""
 
+import inspect
 import math
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -10,23 +10,24 @@ import torch
 from mutation import mutant
 from tolerances import FLOAT64
 from torch import Tensor
+from torch._subclasses import FakeTensorMode
 from torch.nn import functional as F
 from torch.testing import assert_close
 
 from attn_course import functional, reference
 from attn_course.functional import (
     AttentionFn,
-    _cpu_attention,
     attention_weights,
     attention_with_lse,
     flex_attention_fn,
     merge_attention,
     scaled_dot_product_attention,
 )
+from attn_course.functional._fast import scaled_dot_product as fast
 from attn_course.probes import student
 
 MODULE = "attn_course.functional.scaled_dot_product"
-FAST = "attn_course.functional._cpu_attention"
+FAST = "attn_course.functional._fast.scaled_dot_product"
 B, H, HKV, L, S, E, EV = 2, 6, 3, 5, 7, 11, 13
 
 
@@ -88,66 +89,129 @@ def check(attention: Callable[..., Tensor]) -> None:
         assert_close(causal, want, **FLOAT64)
 
 
-def take_the_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a processor without AVX-512, and with the keys of any head counted as many."""
-    monkeypatch.setattr(_cpu_attention, "LARGE_HEAD", 0)
-    monkeypatch.setattr(_cpu_attention, "_has", lambda feature: False)
+def equation(*args: object, **options: object) -> Tensor:
+    """What stands in the module, without the implementation that runs for it."""
+    return scaled_dot_product_attention.__wrapped__(*args, **options)
 
 
-@pytest.mark.parametrize("products", [False, True])
-def test_attention_agrees_with_every_oracle(
-    products: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if products:
-        take_the_products(monkeypatch)
-    check(scaled_dot_product_attention)
+@pytest.mark.parametrize("form", [scaled_dot_product_attention, equation])
+def test_attention_agrees_with_every_oracle(form: Callable[..., Tensor]) -> None:
+    check(form)
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("else output.masked_fill(empty, 0.0)", "else output"),
-        ("if may_look and not empty.any()", "if may_look"),
-        ("~allowed.any(dim=-1, keepdim=True)", "~allowed.all(dim=-1, keepdim=True)"),
+        ("_softmax(scores), dropout_p", "torch.softmax(scores, -1), dropout_p"),
+        ("dim=-1).masked_fill(empty, 0.0)", "dim=-2).masked_fill(empty, 0.0)"),
+        ("default_scale(query, scale)", "default_scale(query, None)"),
+        ("default_scale(query, scale)", "default_scale(query.mT, scale)"),
+        ("* default_scale(query, scale), mask)", "* default_scale(query, scale), None)"),
+        ("attn_mask = causal_mask(*shape[-2:]", "attn_mask = ~causal_mask(*shape[-2:]"),
+        ("repeat_interleave(groups, dim=-3)", "repeat(1, groups, 1, 1)"),
+    ],
+)
+def test_oracles_reject_a_changed_equation(old: str, new: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError)):
+        check(mutant(MODULE, "scaled_dot_product_attention", old, new).__wrapped__)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (".masked_fill(empty, 0.0)\n\n", "\n\n"),
+        ("allowed.any(dim=-1, keepdim=True)", "allowed.all(dim=-1, keepdim=True)"),
         ("attn_mask | empty", "~attn_mask | empty"),
         ("attn_mask.masked_fill(empty, 0.0)", "attn_mask.exp().masked_fill(empty, 0.0)"),
-        ("float(query.shape[-1]) ** -0.5", "float(query.shape[-2]) ** -0.5"),
-        ("float(query.shape[-1]) ** -0.5", "1.0"),
-        ("is_causal=is_causal, scale=_scale", "is_causal=False, scale=_scale"),
-        ("scale=_scale(query, scale)", "scale=_scale(query, None)"),
-        ("query, key, value, attn_mask, is_causal=is", "query, key, value, None, is_causal=is"),
-    ],
-)
-def test_oracles_reject_a_changed_line(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    take_the_products(monkeypatch)  # torch's kernel forgives an empty row
-    with pytest.raises((AssertionError, RuntimeError)):
-        check(mutant(MODULE, "scaled_dot_product_attention", old, new))
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("(key @ (query * scale).mT).mT", "(key @ query.mT).mT"),
-        ("dim=-1) @ value", "dim=-2) @ value"),
+        ("dropout_p, is_causal, scale=scale", "dropout_p, False, scale=scale"),
+        ("dropout_p, is_causal, scale=scale", "dropout_p, is_causal, scale=None"),
+        ("query, key, value, attn_mask, dropout_p", "query, key, value, None, dropout_p"),
         ("repeat(1, 1, groups, 1)", "repeat_interleave(groups, 2)"),
-        ("spread.reshape(batch, kv_heads, groups * length, keys)", "spread[:, :kv_heads]"),
         (
-            "output.reshape(*query.shape[:3], value.shape[-1])",
-            "output.mT.reshape(*query.shape[:3], value.shape[-1])",
+            "spread.reshape(len(spread), kv_heads, groups * length, spread.shape[-1])",
+            "spread[:, :kv_heads]",
         ),
-        ("masked_fill(~attn_mask", "masked_fill(attn_mask"),
-        ("return scores + attn_mask", "return scores"),
-        ("is_causal=is_causal, scale=scale, enable_gqa", "scale=scale, enable_gqa"),
+        (".view(*shape[:3], value.shape[-1])", ".mT.reshape(*shape[:3], value.shape[-1])"),
     ],
 )
-def test_oracles_reject_a_changed_fast_path(
-    old: str, new: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    changed = mutant(FAST, "cpu_attention", old, new)
-    changed.__globals__.update(LARGE_HEAD=0, _has=lambda feature: False)
-    monkeypatch.setattr(sys.modules[MODULE], "cpu_attention", changed)
+def test_oracles_reject_a_changed_fast_path(old: str, new: str) -> None:
     with pytest.raises((AssertionError, RuntimeError)):
-        check(scaled_dot_product_attention)
+        check(mutant(FAST, "scaled_dot_product_attention", old, new))
+
+
+def masks_of(kind: str, length: int) -> Tensor | None:
+    """One of each kind, with an empty row and with keys that no query attends to."""
+    mask = torch.rand(B, 1, length, S) < 0.7
+    mask[..., -2:] = False
+    mask[0, :, 0] = False
+    bias = torch.randn(B, H, length, S).masked_fill(~mask, -torch.inf)
+    return {"bool": mask, "pairs": mask[1, 0], "bias": bias}.get(kind)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", ["none", "causal", "bool", "pairs", "bias"])
+@pytest.mark.parametrize(("length", "kv_heads"), [(1, H), (1, HKV), (L, HKV), (19, H)])
+def test_what_runs_agrees_with_the_equation_forward_and_backward(
+    kind: str, dtype: torch.dtype, length: int, kv_heads: int
+) -> None:
+    mask = masks_of(kind, length)
+    options = {"is_causal": kind == "causal", "enable_gqa": kv_heads != H}
+    for scale in (None, 0.7, -0.7, 0.0):
+        tensors = [t.detach().to(dtype) for t in rows(length, kv_heads=kv_heads)]
+        if mask is not None or kind == "causal":  # no query attends to these
+            first = length if kind == "causal" else S - 2
+            tensors[1][:, :, first:], tensors[2][:, :, first:] = torch.nan, torch.inf
+        leaves = [t.requires_grad_() for t in tensors]
+        found = []
+        for attend in (scaled_dot_product_attention, equation):
+            output = attend(*leaves, mask, scale=scale, **options)
+            push = torch.linspace(-1, 1, output.numel()).view(output.shape).to(dtype)
+            found.append((output, *torch.autograd.grad(output, leaves, push)))
+        with torch.no_grad():  # other kernels run without gradients
+            plain = scaled_dot_product_attention(*leaves, mask, scale=scale, **options)
+        for got, want in (*zip(*found, strict=True), (plain, found[1][0])):
+            largest = max(want.detach().abs().max().item(), 1)
+            assert_close(got, want, rtol=0, atol=8 * torch.finfo(dtype).eps * largest)
+
+
+def test_transforms_see_the_equation_and_its_derivatives() -> None:
+    query, key, value = (t.detach()[:1, :2] for t in rows())
+    mask = torch.rand(L, S) < 0.6
+    mask[0] = False
+
+    def attend(q: Tensor) -> Tensor:
+        return scaled_dot_product_attention(q, key, value, mask)
+
+    direction = torch.randn_like(query)
+    _, found = torch.func.jvp(attend, (query,), (direction,))
+    step = 1e-6 * direction
+    assert_close(found, (attend(query + step) - attend(query - step)) / 2e-6, rtol=1e-6, atol=1e-8)
+    with torch.autograd.forward_ad.dual_level():
+        dual = attend(torch.autograd.forward_ad.make_dual(query, direction))
+        assert_close(torch.autograd.forward_ad.unpack_dual(dual).tangent, found)
+    leaves = tuple(t.requires_grad_() for t in (query, key, value))
+    second = partial(equation, attn_mask=mask)
+    assert torch.autograd.gradgradcheck(second, leaves, fast_mode=True)
+
+
+def test_the_equation_is_what_a_reader_sees() -> None:
+    source = inspect.getsource(scaled_dot_product_attention)
+    assert "scores = masked(q @ k.mT * default_scale(query, scale), mask)" in source
+    assert "enable_gqa" in inspect.signature(scaled_dot_product_attention).parameters
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_fake_tensors_pass_and_nested_ones_are_refused_by_name() -> None:
+    query, key, value = (t.detach() for t in rows())
+    with FakeTensorMode() as mode:
+        fakes = [mode.from_tensor(t) for t in (query, key, value)]
+        mask = torch.rand(B, 1, 1, S) < 0.6
+        for function in (scaled_dot_product_attention, attention_with_lse, equation):
+            output = function(*fakes, mask)
+            assert (output[0] if isinstance(output, tuple) else output).shape == (B, H, L, EV)
+    nested = torch.nested.nested_tensor([query[0], query[1]])
+    with pytest.raises(ValueError, match="query: expected a padded tensor and a mask, got a nes"):
+        scaled_dot_product_attention(nested, nested, nested)
 
 
 @pytest.mark.parametrize("kv_heads", [2, 1])
@@ -598,7 +662,7 @@ def test_half_precision_is_widened_where_its_products_are_slow(
 
     original = F.scaled_dot_product_attention
     supported = {f"_is_{feature}_supported" for feature in features}
-    monkeypatch.setattr(_cpu_attention, "_has", supported.__contains__)
+    monkeypatch.setattr(fast, "_has", supported.__contains__)
     calls = []
     for dtype in (torch.float16, torch.bfloat16):
         tensors = [t.detach().to(dtype) for t in rows(19)]
@@ -606,7 +670,7 @@ def test_half_precision_is_widened_where_its_products_are_slow(
             monkeypatch.setattr(F, "scaled_dot_product_attention", torchs)
             got = scaled_dot_product_attention(*(t.requires_grad_(needs_grad) for t in tensors))
             monkeypatch.undo()
-            monkeypatch.setattr(_cpu_attention, "_has", supported.__contains__)
+            monkeypatch.setattr(fast, "_has", supported.__contains__)
             want = original(*(t.double() for t in tensors))
             assert_close(got.double(), want, atol=8e-3 if dtype == torch.bfloat16 else 1e-3, rtol=0)
             calls.append(all(seen))
@@ -617,13 +681,13 @@ def test_half_precision_is_widened_where_its_products_are_slow(
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("small", [0, _cpu_attention.SMALL_KEYS])
+@pytest.mark.parametrize("small", [0, fast.SMALL_KEYS])
 @pytest.mark.parametrize("kind", ["none", "causal", "boolean", "bias"])
 def test_widened_heads_give_what_float64_gives(
     dtype: torch.dtype, kind: str, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_cpu_attention, "SMALL_KEYS", small)
-    monkeypatch.setattr(_cpu_attention, "_has", lambda feature: feature == "_is_avx512_supported")
+    monkeypatch.setattr(fast, "SMALL_KEYS", small)
+    monkeypatch.setattr(fast, "_has", lambda feature: feature == "_is_avx512_supported")
     tensors = [t.detach().to(dtype) for t in rows(19, kv_heads=HKV)]
     length, keys = tensors[0].shape[-2], tensors[1].shape[-2]
     mask = {"boolean": torch.rand(length, keys) > 0.4, "bias": torch.randn(B, 1, length, keys)}

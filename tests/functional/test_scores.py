@@ -163,7 +163,7 @@ def test_oracles_reject(mistake: str) -> None:
         ("location_score", "weight[:places]", "weight[-places:]"),
         ("location_score", ".expand(*torch.broadcast_shapes(query.shape[:-2], key.shape[:-2]), -1, -1)", ""),  # noqa: E501
         ("cosine_score", "(sharpness * cosine)", "cosine"),
-        ("cosine_score", 'unit("key", key)', "key"),
+        ("cosine_score", '_unit("key", key)', "key"),
         ("cosine_score", "sharpness = sharpness.unsqueeze(-1)", "pass"),
     ],
 )  # fmt: skip

@@ -180,7 +180,7 @@ def test_masked_oracles_reject(mistake: str) -> None:
     [
         ("softmax", "torch.exp(wide - _maximum(wide, dim))", "torch.exp(wide)"),
         ("softmax", "scores.detach().amax(dim, keepdim=True)", "scores.detach().amax()[None]"),
-        ("softmax", "torch.promote_types(scores.dtype, torch.float32)", "torch.float32"),
+        ("softmax", 'widen("scores", scores)', "scores.float()"),
         ("logsumexp", "+ shift.squeeze(dim)", ""),
         ("log_softmax", "sum(dim, keepdim=True).log()", "sum(-1, keepdim=True).log()"),
     ],

@@ -115,7 +115,7 @@ def test_parts_hold_every_pair_of_the_pattern_once(name: str) -> None:
         for part in pattern.parts(length):
             asked = torch.zeros(pattern.heads, length, dtype=torch.long)
             for tile in part.tiles():
-                i, j = (patterns.positions(index) for index in (tile.queries, tile.keys))
+                i, j = (patterns._positions(index) for index in (tile.queries, tile.keys))
                 assert len(i) <= patterns.QUERIES
                 assert len(j.unique()) == len(j)
                 heads = h[tile.heads] if pattern.heads > 1 else h
@@ -146,7 +146,7 @@ def test_parts_hold_every_pair_of_the_pattern_once(name: str) -> None:
             "_every(stride, first, 0, stop - 1)",
             "_every(stride, first, 0, max(1, stop - 2))",
         ),
-        ("patterns", "*near_parts(length),", ""),
+        ("patterns", "*window_parts(length),", ""),
     ],
 )
 def test_a_wrong_path_is_noticed(module: str, old: str, new: str) -> None:
@@ -197,8 +197,8 @@ def test_tiles_hold_few_pairs_beside_those_of_the_pattern(name: str) -> None:
     assert pattern.parts is not None
     held = sum(
         len(range(pattern.heads)[tile.heads] if pattern.heads > 1 else [0])
-        * len(patterns.positions(tile.queries))
-        * len(patterns.positions(tile.keys))
+        * len(patterns._positions(tile.queries))
+        * len(patterns._positions(tile.keys))
         for part in pattern.parts(length)
         for tile in part.tiles()
     )
@@ -267,12 +267,24 @@ def test_padding_does_not_matter_nan_included() -> None:
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(got.sum(), leaves))
 
 
-def test_second_derivatives_are_refused() -> None:
-    leaf = torch.randn(1, 1, 5, 3, requires_grad=True)
-    output = sparse_attention(leaf, leaf, leaf, pattern=strided_pattern(stride=2))
-    first = torch.autograd.grad(output.sum(), leaf, create_graph=True)[0]
-    with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
-        torch.autograd.grad(first.sum(), leaf)
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_second_derivatives_are_those_of_full_attention(is_causal: bool) -> None:
+    pattern = strided_pattern(stride=2)
+    real = torch.tensor([True, True, True, True, False])[None, None, None]
+    mask = pattern.mask(5) & real
+    mask = mask.tril() if is_causal else mask
+
+    def sparse(x: Tensor) -> Tensor:
+        found = sparse_attention(x, x.tanh(), x, real, pattern=pattern, is_causal=is_causal)
+        return found.square().sum()
+
+    def full(x: Tensor) -> Tensor:
+        return scaled_dot_product_attention(x, x.tanh(), x, mask).square().sum()
+
+    x = torch.randn(1, 2, 5, 3, dtype=torch.float64)
+    want = torch.func.hessian(full)(x)
+    assert_close(torch.autograd.functional.hessian(sparse, x), want)
+    assert_close(torch.func.hessian(sparse)(x), want)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +298,7 @@ def test_second_derivatives_are_refused() -> None:
         ),
         ({"pattern": global_pattern(torch.ones(3, 5) > 0)}, "pattern: expected 1 or 2 for batch"),
         ({"dropout_p": 0.1}, "dropout_p: expected 0, a pattern has none"),
-        ({"attn_mask": torch.ones(5, 5, dtype=torch.bool)}, "the pattern stands for the rest"),
+        ({"attn_mask": torch.ones(5, 5, dtype=torch.bool)}, "the pattern is the rest"),
     ],
 )
 @pytest.mark.usefixtures("unchecked")

@@ -58,6 +58,14 @@ def test_large_scores_do_not_overflow() -> None:
     assert_close(lse, expected_lse)
 
 
+def test_no_query_is_a_sequence_too() -> None:
+    rows = torch.zeros(2, 3, 0, 5, requires_grad=True)
+    output, lse = tiled_attention(rows, torch.zeros(2, 3, 4, 5), torch.zeros(2, 3, 4, 7))
+    assert (output.shape, lse.shape) == ((2, 3, 0, 7), (2, 3, 0))
+    (output.sum() + lse.sum()).backward()
+    assert tiled_attention(rows, rows, rows)[0].shape == (2, 3, 0, 5)
+
+
 def test_no_key_gives_zero() -> None:
     query, key, value = draw(1, 1, 1, 3, 0, 4, 2)
     output, lse = tiled_attention(query, key, value)
@@ -70,6 +78,20 @@ def test_it_joins_with_other_blocks() -> None:
     parts = [tiled_attention(query, key[:, :, p], value[:, :, p]) for p in (slice(4), slice(4, 9))]
     joined, _ = merge_attention(*zip(*parts, strict=True))
     assert_close(joined, attention_with_lse(query, key, value)[0], **FLOAT64)
+
+
+def test_second_derivatives_are_those_of_the_equation() -> None:
+    x = torch.randn(1, 2, 5, 3, dtype=torch.float64)
+
+    def tiled(x: Tensor) -> Tensor:
+        return tiled_attention(x, x.tanh(), x, query_tile=2, key_tile=3)[0].square().sum()
+
+    def plain(x: Tensor) -> Tensor:
+        return attention_with_lse(x, x.tanh(), x)[0].square().sum()
+
+    want = torch.func.hessian(plain)(x)
+    assert_close(torch.autograd.functional.hessian(tiled, x), want)
+    assert_close(torch.func.hessian(tiled)(x), want)
 
 
 def test_no_table_of_scores_is_held() -> None:
@@ -107,7 +129,7 @@ def test_the_oracle_rejects_planted_mistakes(old: str, new: str) -> None:
 
 def test_bad_tiles_and_heads_are_refused() -> None:
     query, key, value = draw(1, 4, 2, 3, 3, 4, 4)
-    with pytest.raises(ValueError, match="key: expected 4 heads, got 2"):
+    with pytest.raises(ValueError, match="key: expected 4 heads on axis 1, got 2"):
         tiled_attention(query, key, value)
     with pytest.raises(ValueError, match="key_tile: expected at least 1, got 0"):
         tiled_attention(query, query, query, key_tile=0)

@@ -113,10 +113,10 @@ def check_convolution(function: Function) -> None:
 
 
 def check_standardized(function: Function) -> None:
-    """All oracles for standardize_weight."""
+    """All oracles for _standardize_weight."""
     weight = 3 + 5 * randn(4, 3, 2, 7)
     for eps in (1e-10, 0.5):
-        want = reference.standardize_weight(weight, eps=eps)
+        want = reference.vision._standardize_weight(weight, eps=eps)
         same_as_reference(function(weight, eps=eps), want)
     made = function(weight)
     assert_close(made.flatten(1).mean(1), torch.zeros(4).double(), **FLOAT64)
@@ -181,7 +181,7 @@ CASES: list[tuple[str, Callable[[Function], None], list[tuple[str, str]]]] = [
         ],
     ),
     (
-        "standardize_weight",
+        "_standardize_weight",
         check_standardized,
         [("wide - wide.mean(axes, keepdim=True)", "wide"), ("(variance + eps)", "variance"),
          (".square().mean(axes", ".square().sum(axes")],
@@ -193,7 +193,7 @@ CASES: list[tuple[str, Callable[[Function], None], list[tuple[str, str]]]] = [
 def test_agrees_with_every_oracle(
     name: str, check: Callable[[Function], None], _: list[tuple[str, str]]
 ) -> None:
-    check(getattr(functional, name))
+    check(getattr(functional.vision, name))
 
 
 @pytest.mark.parametrize(

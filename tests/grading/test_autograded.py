@@ -31,6 +31,9 @@ EVIL = [
     "[here](javascript\\:alert(1)) ![x](data\\:text/html,x)",
     "[there]\n\n[there]: vbscript\\:alert(1)",
     '$\\mmlToken{mi}[href="javascript: alert(1)"]{x}$',
+    "![x](https://example.org/read.png) ![x](//example.org/read.png)",
+    "![x][a] ![x](\\//example.org/a)\n\n[a]: https\\://example.org/read.png",
+    "<https://example.org> ![x](HTTP:example.org/x)",
     "\n> <b>1</b>\n- <i>2</i>\n\n    \n<b>3</b>",
 ]
 
@@ -85,7 +88,7 @@ def acts(evil: str, release: Any) -> bool:
     assert len(texts) == 3
     parser = Tags()
     parser.feed("".join(map(markdown2html, texts)))
-    scheme = re.compile(r"(?i)\s*(javascript|data|vbscript)\b\S*(:|&)")
+    scheme = re.compile(r"(?i)\s*((javascript|data|vbscript|https?)\b\S*(:|&)|[/\\]{2})")
     links = "\\href", "\\mmlToken"
     return any(link in "".join(texts[1:]) for link in links) or any(
         tag not in TAGS

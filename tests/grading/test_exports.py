@@ -28,6 +28,7 @@ def result(student: str = "ada", **more: object) -> Result:
     return Result(student=student, **{**known, "tests": tests, **more})  # type: ignore[arg-type]
 
 
+CHANGED_CELL = "the cell f-a was changed; ours was used"
 LOST = result("bob", status="unreadable", reason="it is not JSON", score=None, tests=())
 MISSING = result("eve", status="missing", reason="no notebook", score=None, tests=())
 CLASS = [result(), LOST, MISSING]
@@ -58,15 +59,23 @@ def test_json_has_the_documented_fields_and_types() -> None:
         assert {name: type(one[name]) for name in fields} == fields
         assert one["score"] is None or type(one["score"]) is float
         for test in one["tests"]:
-            assert list(test) == ["grade_id", "score", "max", "message", "misconception", "seconds"]
+            assert list(test) == [
+                "grade_id",
+                "score",
+                "max",
+                "message",
+                "misconception",
+                "seconds",
+                "line",
+            ]
     assert [one["score"] for one in found["submissions"]] == [2.5, None, None]
     assert found["submissions"][0]["tests"][1]["misconception"] == "swapped the axes"
     assert found["submissions"][0]["tests"][2]["score"] is None
 
 
-def test_the_seed_of_a_class_is_not_that_of_a_file_handed_in_again() -> None:
-    again = [result("ada", seed=5), result("bob"), result("eve")]
-    assert exports.to_json(again, "small")["seed"] == 9
+def test_a_class_has_a_seed_where_it_is_one_for_all() -> None:
+    assert exports.to_json([result("ada"), result("bob")], "small")["seed"] == 9
+    assert exports.to_json([result("ada", seed=5), result("bob")], "small")["seed"] is None
     assert exports.class_seed([]) is None
 
 
@@ -106,11 +115,14 @@ def read(text: str) -> list[list[str]]:
 
 
 def test_csv_leaves_the_mark_empty_where_nothing_was_graded() -> None:
-    named = result(name="Ada L", notes=("late",), late_penalty=0.5, pending=("report",))
+    named = result(
+        name="Ada L", notes=("late", CHANGED_CELL), late_penalty=0.5, pending=("report",)
+    )
     rows = read(exports.to_csv([named, *CLASS[1:]], "small"))
     columns = ["student", "name", "assignment", "score", "max_score", "pending", "late"]
-    assert rows[0] == [*columns, "late_penalty", "status", "reason"]
-    assert rows[1] == ["ada", "Ada L", "small", "2.5", "4", "report", "late", "0.5", "graded", ""]
+    assert rows[0] == [*columns, "late_penalty", "status", "reason", "notes"]
+    mine = ["ada", "Ada L", "small", "2.5", "4", "report", "late", "0.5", "graded", ""]
+    assert rows[1] == [*mine, "the cell f-a was changed; ours was used"]
     assert [row[3] for row in rows[1:]] == ["2.5", "", ""]
 
 
@@ -129,9 +141,17 @@ def test_csv_in_the_form_of_moodle() -> None:
     rows = read(exports.to_csv(people, "small", form="moodle"))
     columns = ["Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)"]
     assert rows[0] == [*columns, "Feedback comments"]
-    assert rows[1] == ["Participant 123", "Ada L", "2.5", "4", "", "swapped the axes"]
+    assert rows[1] == [
+        "Participant 123",
+        "Ada L",
+        "2.5",
+        "4",
+        "",
+        "This looks like: swapped the axes.",
+    ]
     assert rows[2][2] == "", "a mark without the written answers would be taken for the mark"
-    assert rows[3] == ["bob", "", "", "4", "", "unreadable: it is not JSON"]
+    said = "Your file is no notebook that can be read. Please hand it in again."
+    assert rows[3] == ["bob", "", "", "4", "", said], "words for a student, not the staff's reason"
 
 
 def test_an_unknown_form_is_refused() -> None:
@@ -179,7 +199,7 @@ def test_no_part_of_a_cell_is_a_formula_where_columns_are_separated_otherwise(
 
 def test_what_moodle_shows_as_html_is_text() -> None:
     evil = "<img src=x onerror=alert(1)>"
-    one = result("5", status="unreadable", reason=evil, score=None)
+    one = result("5", tests=(One("f-a", 0.0, 1.0, "", evil),))
     row = read(exports.to_csv([one], "small", form="moodle"))[1]
     assert "<" not in row[-1]
     assert "&lt;img" in row[-1]

@@ -24,7 +24,13 @@ from attn_course.exercises.release import prepared
 from attn_course.exercises.testcell import TestResult as One
 from attn_course.grading.collect import HandIn
 from attn_course.grading.course import tools_on_path
-from attn_course.grading.gradebook import CHANGED, GradebookError, GradebookWriter, driver_url
+from attn_course.grading.gradebook import (
+    CHANGED,
+    GradebookError,
+    GradebookWriter,
+    driver_url,
+    without_secrets,
+)
 from attn_course.grading.results import Result
 
 WHEN = datetime.datetime(2026, 3, 1, 12, 30)
@@ -554,6 +560,21 @@ def test_two_runs_that_create_one_gradebook_at_once_both_go_on(tmp_path: Path) -
     assert len(found["grade"]) == 9
 
 
+def test_a_score_typed_on_an_unreadable_page_is_a_total_when_every_cell_has_one(
+    tmp_path: Path,
+) -> None:
+    lost = result("ada", None, None, status="unreadable", reason="it is not JSON", tests=())
+    with opened(f"sqlite:///{tmp_path / 'gradebook.db'}") as book:
+        book.write(lost, handed(lost))
+        for name, total in (("double-values", None), ("squares-share", None), ("report", 6.0)):
+            book._book.find_grade(name, "small", "small", "ada").manual_score = 2.0
+            book._session.commit()
+            (found,) = book.completed([lost])
+            assert found.score == total
+            said = any("a total needs a score in every cell" in note for note in found.notes)
+            assert said is (total is None)
+
+
 def test_a_gradebook_of_garbage_is_not_met_with_the_same_command_again(tmp_path: Path) -> None:
     path = tmp_path / "gradebook.db"
     one = result("ada", 2.0, 3.0)
@@ -578,3 +599,23 @@ def test_a_malformed_gradebook_is_no_locked_one(tmp_path: Path) -> None:
             book.write(one, handed(one))
     assert "close" not in str(caught.value)
     assert "again" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://ada:hunter2@host/course",
+        "postgresql+psycopg://ada:hunt/er@hunter2@host/course",
+        "postgresql://host/course?user=ada&password=hunter2",
+        "postgresql://host/course?p%61ssword=hunter2&sslmode=require",
+        "postgresql://host/course?sslpassword=hunter2",
+        "host=host dbname=course password=hunter2 user=ada",
+        "host=host dbname=course password = 'hunter2 \\' hunter2' user=ada",
+        "cannot connect to postgresql://ada:hunter2@host/course?password=hunter2 now",
+    ],
+)
+def test_no_form_of_an_address_prints_its_password(address: str) -> None:
+    found = without_secrets(address)
+    assert "hunter2" not in found
+    assert "host" in found
+    assert "course" in found

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from grading_table import markdown  # noqa: E402
 
-PAGE = (ROOT / "book/instructors.md").read_text()
+PAGE = "".join((ROOT / "book" / f"{n}.md").read_text() for n in ("instructors", "grader"))
 
 
 def row(name):
@@ -34,9 +34,13 @@ def test_the_hostile_suite_is_counted_right():
     assert row("ordinary mistakes") == len(re.findall(r'^    "\w+": ', ordinary, re.M))
 
 
+def test_the_page_of_what_to_do_can_be_read_in_ten_minutes():
+    assert len((ROOT / "book/instructors.md").read_text().split()) <= 2000
+
+
 def test_every_option_on_the_page_exists():
     helped = ""
-    for command in ("grade", "precheck", "check"):
+    for command in ("grade", "precheck", "check", "exercises build"):
         helped += (
             CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"}).output
         )

@@ -56,6 +56,7 @@ MALFORMED: dict[str, Case] = {
     "not_json": (b"print('hello')", "unreadable"),
     "truncated": (target.as_bytes(target.honest())[:-200], "unreadable"),
     "a_list": (b"[]", "unreadable"),
+    "ten_million_values": (b'{"cells": [' + b"[]," * 10_000_000 + b"0]}", "unreadable"),
     "a_number": (b"3", "unreadable"),
     "no_cells": (b"{}", "unreadable"),
     "cells_object": (b'{"cells": {}}', "unreadable"),

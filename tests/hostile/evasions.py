@@ -5,6 +5,11 @@ Each is a cell for one function of ``GRADED``; what is forbidden is read from th
 """
 
 SOFT = "def soft(x):\n"
+GRAPH = (
+    "def soft(x):\n    graph = torch._C.parse_ir('''graph(%x : Tensor):\n"
+    "  %d : int = prim::Constant[value=0]()\n  %n : NoneType = prim::Constant()\n"
+    "  %r : Tensor = aten::softmax(%x, %d, %n)\n  return (%r)\n''')\n"
+)
 THROUGH_A_THREAD = """
 import threading
 def soft(x):
@@ -53,6 +58,8 @@ EVASIONS = {
     "soft": {
         "plain": SOFT + "    return torch.softmax(x, 0)",
         "thread": THROUGH_A_THREAD,
+        "static_module": GRAPH + "    return torch._C._jit_to_static_module(graph)(x)",
+        "graph": GRAPH + "    return torch._C._create_function_from_graph('f', graph)(x)",
         "raw_thread": """
 import _thread, time
 def soft(x):

@@ -56,6 +56,36 @@ def test_a_file_name_does_not_hand_in_for_somebody_else(
     assert not handed["222"].late
 
 
+@pytest.mark.parametrize("end", ["small.ipynb", "/small.ipynb"])
+def test_a_display_name_does_not_hand_in_for_somebody_else(tmp_path: Path, end: str) -> None:
+    """Moodle's names are free text: one may end like the mark of another participant."""
+    honest = f"vic_7_assignsubmission_file_{end}"
+    forged = f"eve_7_assignsubmission_file_12_assignsubmission_file_{end}"
+    handed = found(tmp_path, [honest, forged])
+    assert sorted(handed) == ["12", "7"]
+    data = handed["7"].data
+    assert isinstance(data, bytes)
+    assert json.loads(data)["sent"] == honest
+    for text in (handed["12"].data, handed["7"].note):
+        assert "may have been handed in by 7 or by 12" in str(text)
+
+
+def test_a_name_of_both_platforms_is_unclear_to_all_whom_it_may_concern(tmp_path: Path) -> None:
+    forged = "vic_7_9_12_assignsubmission_file_small.ipynb"
+    handed = found(tmp_path, [forged])
+    assert [str(handed[student].data) for student in ("7", "12")] == [
+        f"{forged} may have been handed in by 7 or by 12"
+    ] * 2
+
+
+def test_a_time_of_the_students_own_does_not_cancel_late(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
+        archive.writestr("eve_late_12_2_small.ipynb", "{}")
+        archive.writestr("eve_late_12_3_timestamp.txt", "2020-01-01 00:00:00 UTC")
+    [hand_in] = collect(tmp_path / "class.zip", SLUG)
+    assert (hand_in.late, hand_in.submitted) == (True, None)
+
+
 @pytest.mark.parametrize("time", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
 def test_a_time_outside_the_calendar_does_not_stop_the_class(tmp_path: Path, time: str) -> None:
     """``nbgrader submit`` runs as the student, so the file is the student's."""

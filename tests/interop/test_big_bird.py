@@ -12,7 +12,7 @@ from transformers import BigBirdConfig, BigBirdForMaskedLM, BigBirdModel
 from attn_course.interop import from_transformers, to_transformers
 
 
-def make(seed: int) -> Any:
+def make(seed: int, kind: str = "block_sparse") -> Any:
     """A model with random settings; norms and biases are moved from 1 and 0."""
     draw = random.Random(seed)
     torch.manual_seed(seed)
@@ -24,6 +24,7 @@ def make(seed: int) -> Any:
         num_attention_heads=heads,
         intermediate_size=13,
         max_position_embeddings=150,
+        attention_type=kind,
         block_size=draw.choice([2, 3, 7]),
         num_random_blocks=draw.choice([1, 2, 3]),  # theirs fails at 0
         use_bias=draw.choice([True, False]),
@@ -47,8 +48,9 @@ def make(seed: int) -> Any:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("length", [5, 78, 113, 126])
-def test_results_are_those_of_the_source_at_any_length(seed: int, length: int) -> None:
-    source = make(seed)
+@pytest.mark.parametrize("kind", ["block_sparse", "original_full"])
+def test_results_are_those_of_the_source_at_any_length(seed: int, length: int, kind: str) -> None:
+    source = make(seed, kind)
     made = from_transformers(source)
     tokens = torch.randint(37, (3, length))
     lengths = torch.tensor([length, max(1, length - 3), max(1, length // 2)])
@@ -59,7 +61,7 @@ def test_results_are_those_of_the_source_at_any_length(seed: int, length: int) -
         got = made(tokens, real)
     assert_close(got[real], wanted[real], **INTEROP)
     blocks = source.config.block_size * (5 + 2 * source.config.num_random_blocks)
-    mode = "original_full" if length <= blocks else "block_sparse"
+    mode = "original_full" if length <= blocks else kind
     assert (source if seed % 2 else source.bert).attention_type == mode
 
 
@@ -74,8 +76,24 @@ def test_a_model_that_has_changed_its_attention_is_refused() -> None:
 def test_a_round_trip_changes_no_bit(seed: int) -> None:
     source = make(seed)
     made = from_transformers(source)
-    for config in (None, source.config):
+    for config in (None, source.config):  # block-sparse
         back = to_transformers(made, config=config)
         assert type(back) is type(source)
         for name, tensor in back.state_dict().items():
             assert torch.equal(tensor, source.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_full_attention_comes_back_with_its_configuration_or_as_bert(seed: int) -> None:
+    source = make(seed, "original_full")
+    made, config = from_transformers(source), source.config
+    back = to_transformers(made, config=config)
+    assert type(back) is type(source)
+    for name, tensor in back.state_dict().items():
+        assert torch.equal(tensor, source.state_dict()[name]), name
+    told = to_transformers(made)
+    plain = seed % 2 and config.use_bias and not config.rescale_embeddings
+    assert type(told).__name__.startswith("Bert" if plain else "BigBird")
+    tokens = torch.randint(37, (3, 11))
+    with torch.no_grad():
+        assert_close(told.eval()(tokens)[0], source(tokens)[0], **INTEROP)

@@ -52,6 +52,7 @@ SMALL: dict[str, Any] = TINY | {
 
 # names of sizes that the configurations have twice, and what is no field
 ALIASES = {"num_attention_heads", "num_hidden_layers", "hidden_size", "max_position_embeddings"}
+ALIASES |= {"sliding_window"}  # ModernBERT's, half of local_attention
 NO_FIELDS = {"_attn_implementation", "use_return_dict", "num_labels"}
 # words of Reformer's error messages and comments
 NO_FIELDS |= {"chunk_length", "n_layers", "num_chunks_after", "num_chunks_before"}
@@ -99,27 +100,31 @@ REFUSED = [
     (
         "LlamaModel",
         {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
-        "rope_type'.: expected 'default', 'linear' or 'llama3', got 'dynamic'",
+        "rope_type'.: expected 'default', 'linear', 'llama3' or 'yarn', got 'dynamic'",
     ),
     (
-        "LlamaModel",
-        {
-            "rope_parameters": {
-                "rope_type": "yarn",
-                "rope_theta": 1e4,
-                "factor": 2.0,
-                "original_max_position_embeddings": 32,
-            }
-        },
-        "rope_type'.: expected 'default', 'linear' or 'llama3', got 'yarn'",
+        "Qwen3Model",
+        {"rope_parameters": dict(ROPES[4]), "head_dim": 2},
+        r"config\.head_dim: expected an even number of at least 4, got 2",
     ),
+    ("MistralModel", {"sliding_window": 0}, r"config\.sliding_window: expected at least 1, got 0"),
+    (
+        "Qwen2Model",
+        {"layer_types": ["chunked_attention"], "num_hidden_layers": 1},
+        r"config\.layer_types: expected 1 of 'full_attention' and 'sliding_attention', got \['chun",
+    ),
+    ("ModernBertModel", {"head_dim": 3}, r"config\.head_dim: expected None, got 3"),
     (
         "LlamaModel",
         {"rope_parameters": dict(ROPES[0]) | {"partial_rotary_factor": 0.5}},
         "partial_rotary_factor'.: expected 1.0, got 0.5",
     ),
     ("LlamaModel", {"is_causal": False}, r"config\.is_causal: expected True, got False"),
-    ("LlamaModel", {"head_dim": 3}, r"config\.head_dim: expected an even number, got 3"),
+    (
+        "LlamaModel",
+        {"head_dim": 3, "rope_parameters": dict(ROPES[0])},
+        r"config\.head_dim: expected an even number of at least 2, got 3",
+    ),
     ("LongformerModel", {"is_decoder": True}, r"config\.is_decoder: expected False, got True"),
     ("MarianModel", {"encoder_layerdrop": 0.1}, r"encoder_layerdrop: expected 0\.0, got 0\.1"),
     ("MarianModel", {"decoder_layerdrop": 0.1}, r"decoder_layerdrop: expected 0\.0, got 0\.1"),

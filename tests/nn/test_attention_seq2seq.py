@@ -14,7 +14,6 @@ from torch.testing import assert_close
 
 from attn_course import functional
 from attn_course.nn import (
-    SCORES,
     Attention,
     AttentionEncoderDecoder,
     BahdanauDecoder,
@@ -26,9 +25,10 @@ from attn_course.nn import (
     LSTMCell,
     LuongDecoder,
     RNNCell,
-    hidden_of,
     make_score,
 )
+from attn_course.nn.recurrent import hidden_of
+from attn_course.nn.scores import SCORES
 from attn_course.train import beam_search, greedy_decode
 
 SOURCE_VOCAB, VOCAB, E_SOURCE, E_TARGET, H = 13, 11, 3, 5, 6
@@ -256,7 +256,7 @@ ATTENTION, LOCAL = "attn_course.nn.attention", "attn_course.nn.local_window"
         (BAHDANAU, "state_from(self.cell, hidden)", "state_from(self.cell, 0 * hidden)"),
         (BAHDANAU, "BahdanauState(recurrent, memory, alignments[-1])", "BahdanauState(recurrent, memory, alignments[0])"),  # noqa: E501
         (BAHDANAU, "BahdanauState(recurrent, memory, alignments[-1])", "BahdanauState(state.recurrent, memory, alignments[-1])"),  # noqa: E501
-        (LUONG, "vector = looks[-1][0].squeeze(1)", "pass"),
+        (LUONG, "vector = parts[-1][0].squeeze(1)", "pass"),
         (LUONG, "steps[:, t : t + 1]", "steps[:, :1]"),
         (LUONG, "torch.tanh(self.combine(", "(self.combine("),
         (LUONG, "torch.cat([context, hidden], dim=-1)", "torch.cat([hidden, context], dim=-1)"),
@@ -476,7 +476,7 @@ def test_bad_arguments_are_refused() -> None:
     for decoder in (BahdanauDecoder, LuongDecoder):
         model = build(decoder)
         state = model.init_state(ids)
-        forward = decoder.forward.__wrapped__
+        forward = decoder.forward.__wrapped__.__wrapped__
         with pytest.raises(ValueError, match="source: expected ids from 0 to 12, got 13 to 13"):
             model(13 * ids, None, ids)
         with pytest.raises(ValueError, match="target_in: expected ids from 0 to 10, got 11 to 11"):
@@ -612,7 +612,7 @@ def test_decoders_look_through_the_one_function(monkeypatch: pytest.MonkeyPatch)
 
 def test_names_and_numbers_in_place_of_modules_are_refused_at_construction() -> None:
     def make(kind: Any, **given: Any) -> None:  # without the type checker of the tests
-        kind.__init__.__wrapped__(kind.__new__(kind), **given)
+        kind.__init__.__wrapped__.__wrapped__(kind.__new__(kind), **given)
 
     sizes = {"vocab_size": 3, "embed_dim": 2, "context_size": 4, "summary_size": 2}
     for decoder in (BahdanauDecoder, LuongDecoder):

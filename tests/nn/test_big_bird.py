@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from attn_course.functional import scaled_dot_product_attention
 from attn_course.nn import BigBirdSelfAttention
 from attn_course.nn.big_bird import _plan
-from attn_course.nn.look import split_heads
+from attn_course.nn.heads import split_heads
 
 
 def count_matrix(blocks: int, heads: int, random: int, seed: int | None) -> torch.Tensor:
@@ -65,9 +65,9 @@ def test_bad_input_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="block_size: expected a positive"):
         BigBirdSelfAttention(embed_dim=6, num_heads=2, block_size=0)
     layer = BigBirdSelfAttention(embed_dim=6, num_heads=2)
-    with pytest.raises(ValueError, match=r"attn_mask: expected booleans .*, got"):
+    with pytest.raises(ValueError, match=r"attn_mask: expected a boolean padding mask .*, got"):
         layer(torch.randn(1, 5, 6), torch.ones(5, 5, dtype=torch.bool))
-    with pytest.raises(ValueError, match=r"attn_mask: expected booleans .*, got"):
+    with pytest.raises(ValueError, match=r"attn_mask: expected a boolean padding mask .*, got"):
         layer(torch.randn(2, 5, 6), torch.ones(3, 1, 1, 5, dtype=torch.bool))
     with pytest.raises(ValueError, match="is_causal, cache"):
         layer(torch.randn(1, 5, 6), is_causal=True)

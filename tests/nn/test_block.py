@@ -12,12 +12,12 @@ from torch.testing import assert_close
 from attn_course.nn import (
     CrossCache,
     DecoderBlock,
-    DecoderCache,
     EncoderBlock,
     KVCache,
     LayerNorm,
     MultiHeadAttention,
 )
+from attn_course.nn.cache import DecoderCache
 
 B, L, S, H, D, F = 2, 7, 11, 3, 15, 23
 

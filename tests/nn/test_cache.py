@@ -1,5 +1,6 @@
 """Caches: at every step the numbers of attention over the whole text."""
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from tolerances import FLOAT64
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from attn_course.functional import scaled_dot_product_attention
 from attn_course.nn import (
     AlibiPositions,
     CrossCache,
@@ -19,6 +21,8 @@ from attn_course.nn import (
     RelativePositions,
     RotaryPositions,
     SlidingCache,
+    gpt2_like,
+    vaswani_like,
 )
 
 B, L, D, H = 2, 11, 17, 6
@@ -99,12 +103,12 @@ def test_every_step_of_a_sliding_cache_is_attention_with_its_mask(
 
 
 MUTANTS = [
-    ("(ahead < self.window_size)", "(ahead <= self.window_size)"),
-    ("stand < self.sinks).unsqueeze", "stand <= self.sinks).unsqueeze"),
+    ("(behind < self.window_size)", "(behind <= self.window_size)"),
+    ("at < self.sinks).unsqueeze", "at <= self.sinks).unsqueeze"),
     ("positions > last - self.window_size", "positions > last - self.window_size + 2"),
-    ("near & (stand >= 0).unsqueeze(-2)", "near"),
+    ("inside & (at >= 0).unsqueeze(-2)", "inside"),
     ("(positions - self.sinks) % self.window_size", "positions % (self.window_size + 1)"),
-    ("(ahead >= 0) &", "(ahead >= -1) &"),
+    ("(behind >= 0) &", "(behind >= -1) &"),
 ]
 
 
@@ -130,20 +134,11 @@ def test_the_comparison_of_mutants_accepts_the_original() -> None:
 
 def without_types(module: nn.Module) -> Callable[..., Tensor]:
     """The call without the checked annotations, which know no mutants."""
-    from attn_course.nn.look import look
 
     def call(query: Tensor, *, is_causal: bool, cache: Any) -> Tensor:
-        assert isinstance(module, MultiHeadAttention)
-        heads = (query.shape[0], query.shape[1], -1, 4)
-        q = module.query_projection(query).view(heads).transpose(1, 2)
-        k = module.key_projection(query).view(heads).transpose(1, 2)
-        assert module.value_projection is not None
-        v = module.value_projection(query).view(heads).transpose(1, 2)
-        sight = look.__wrapped__(q, k, v, None, is_causal, None, cache, module.position)
-        mixed = module.attn_fn(
-            sight.query, sight.key, sight.value, attn_mask=sight.attn_mask, enable_gqa=True
+        output: Tensor = inspect.unwrap(MultiHeadAttention.forward)(
+            module, query, is_causal=is_causal, cache=cache
         )
-        output: Tensor = module.output_projection(mixed.transpose(1, 2).flatten(2))
         return output
 
     return call
@@ -284,3 +279,61 @@ def test_what_a_cache_cannot_hold_is_refused() -> None:
     module = attention("none")
     with pytest.raises(ValueError, match="attn_mask: expected none with a sliding cache"):
         module(text(), attn_mask=visible(3, 0), cache=SlidingCache(window_size=3))
+
+
+def refuses(query: Tensor, *args: Any, **options: Any) -> Tensor:
+    """An ``AttentionFn`` that takes no new token alone."""
+    if query.shape[2] == 1:
+        raise ValueError("attn_mask: expected none")
+    return scaled_dot_product_attention(query, *args, **options)
+
+
+WRONG: dict[str, Callable[[Any, Any], Any]] = {
+    "another batch": lambda model, cache: model(torch.tensor([[1]]), cache=cache),
+    "no such id": lambda model, cache: model(torch.tensor([[1], [99]]), cache=cache),
+    "a mask of another size": lambda model, cache: model(
+        torch.tensor([[1], [2]]), torch.ones(2, 2).bool(), cache=cache
+    ),
+    "too many": lambda model, cache: model(torch.ones(2, 20).long(), cache=cache),
+    "a second block that fails": lambda model, cache: second_fails(model, cache),
+}
+
+
+def second_fails(model: Any, cache: Any) -> Any:
+    attend = model.blocks[1].attention
+    plain, attend.attn_fn = attend.attn_fn, refuses
+    try:
+        return model(torch.tensor([[1], [2]]), cache=cache)
+    finally:
+        attend.attn_fn = plain
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize(
+    "make", [KVCache, partial(KVCache, max_length=9), partial(SlidingCache, window_size=4)]
+)
+def test_a_refused_call_leaves_the_cache_as_it_was(name: str, padded: bool, make: Any) -> None:
+    model = gpt2_like(vocab_size=11, max_length=12, embed_dim=8, num_heads=2, num_layers=2).eval()
+    real = torch.tensor([[False, True, True], [True] * 3]) if padded else None
+    wanted, cache = model.new_cache(make), model.new_cache(make)
+    ids, later = torch.randint(11, (2, 3)), torch.randint(11, (2, 1))
+    with torch.no_grad():
+        for one in (wanted, cache):
+            model(ids, real, cache=one)
+        with pytest.raises(ValueError, match="expected"):
+            WRONG[name](model, cache)
+        assert cache.length == 3
+        for _ in range(2):
+            assert_close(model(later, cache=cache), model(later, cache=wanted))
+
+
+def test_a_refused_call_leaves_the_caches_of_a_decoder_as_they_were() -> None:
+    model = vaswani_like(vocab_size=11, embed_dim=8, num_heads=2, num_layers=2, hidden_dim=16)
+    model, source = model.eval(), torch.randint(11, (2, 5))
+    memory, cache = model.encode(source), model.new_cache()
+    model.decoder.blocks[1].cross_attention.attn_fn = refuses
+    with pytest.raises(ValueError, match="attn_mask"):
+        model.decode(source[:, :1], memory, torch.ones(2, 5).bool(), cache=cache)
+    assert (cache.length, cache.real, cache.nbytes) == (0, None, 0)

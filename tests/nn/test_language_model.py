@@ -20,7 +20,6 @@ from attn_course.nn import (
     LanguageModel,
     LayerNorm,
     LearnedPositions,
-    MaskedWordHead,
     MultiHeadAttention,
     MultiHeadLatentAttention,
     RelativePositions,
@@ -34,6 +33,7 @@ from attn_course.nn import (
     gpt2_like,
     llama_like,
 )
+from attn_course.nn.encoder_model import MaskedWordHead
 
 V, D, H, L = 23, 20, 5, 11
 

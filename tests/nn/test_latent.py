@@ -85,10 +85,10 @@ def test_every_cached_step_is_the_whole_text(query_rank: int | None) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("1 / math.sqrt(self.head_dim + self.rope_dim)", "query.shape[-1] ** -0.5"),
-        ("[latent, turning]", "[latent, 0 * turning]"),
+        ("1 / math.sqrt(self.head_dim + self.rope_dim)", "q.shape[-1] ** -0.5"),
+        ("[latent.unsqueeze(1), turning]", "[latent.unsqueeze(1), 0 * turning]"),
         ("q[..., : self.head_dim] @ up", "q[..., : self.head_dim] @ up.flip(0)"),
-        ("positions, cache, self._tail)", "positions, cache, None)"),
+        ("token_positions(q, k, positions, past=past)", "token_positions(q, k, positions)"),
     ],
 )
 def test_the_comparison_rejects_mutants(old: str, new: str) -> None:

@@ -6,13 +6,9 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from attn_course.functional import delta_rule_recurrent, linformer_attention
-from attn_course.nn import (
-    DeltaRuleAttention,
-    LengthProjection,
-    LinformerAttention,
-    MultiHeadAttention,
-)
-from attn_course.nn.look import split_heads
+from attn_course.nn import DeltaRuleAttention, LinformerAttention, MultiHeadAttention
+from attn_course.nn.heads import split_heads
+from attn_course.nn.linformer import LengthProjection
 
 B, L, D, H, N, K = 2, 7, 12, 3, 11, 5
 

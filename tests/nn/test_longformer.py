@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from attn_course.functional import scaled_dot_product_attention, window_pattern
 from attn_course.nn import LongformerSelfAttention
-from attn_course.nn.look import split_heads
+from attn_course.nn.heads import split_heads
 
 
 def test_rows_are_those_of_full_attention_with_the_right_projections() -> None:
@@ -33,6 +33,18 @@ def test_rows_are_those_of_full_attention_with_the_right_projections() -> None:
     assert_close(got, layer.output_projection(heads.transpose(1, 2).flatten(2)))
 
 
+def test_second_derivatives_are_those_of_the_equations() -> None:
+    layer = LongformerSelfAttention(embed_dim=6, num_heads=2, window_size=3).double()
+    chosen = torch.tensor([[False, True, False, False, False]])
+    x = torch.randn(1, 5, 6, dtype=torch.float64)
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return layer(x, global_mask=chosen).square().sum()
+
+    want = torch.func.hessian(loss)(x)
+    assert_close(torch.autograd.functional.hessian(loss, x), want)
+
+
 def test_global_projections_start_as_the_local_ones() -> None:
     layer = LongformerSelfAttention(embed_dim=6, num_heads=2, window_size=3)
     assert torch.equal(layer.global_query_projection.weight, layer.query_projection.weight)
@@ -47,7 +59,9 @@ def test_bad_input_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="dilation: expected a positive number, or 2"):
         LongformerSelfAttention(embed_dim=6, num_heads=2, window_size=3, dilation=[1, 2, 3])
     layer = LongformerSelfAttention(embed_dim=6, num_heads=2, window_size=3)
-    with pytest.raises(ValueError, match=r"attn_mask: expected booleans, got torch.float32"):
+    with pytest.raises(
+        ValueError, match=r"attn_mask: expected a boolean padding mask .* got torch.float32"
+    ):
         layer(
             torch.randn(2, 5, 6),
             torch.ones(2, 1, 1, 5),

@@ -438,7 +438,7 @@ def test_bad_arguments_are_refused() -> None:
     model, read = build(max_sentences=4), MemoryNetwork.read.__wrapped__
     story, question = torch.ones(2, 4, 3, dtype=torch.long), torch.ones(2, 3, dtype=torch.long)
     with pytest.raises(ValueError, match="tying: expected one of adjacent, layer-wise, untied"):
-        MemoryNetwork.__init__.__wrapped__(
+        MemoryNetwork.__init__.__wrapped__.__wrapped__(
             MemoryNetwork.__new__(MemoryNetwork),
             vocab_size=3,
             embed_dim=2,

@@ -7,13 +7,21 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
 
+from attn_course.functional import sliding_window_attention
 from attn_course.nn import (
+    ChunkSelfAttention,
     KVCache,
+    LayerNorm,
+    LongformerSelfAttention,
+    MemoryNetwork,
     MultiHeadAttention,
     MultiHeadLatentAttention,
     RelativePositions,
+    ReversibleBlock,
+    ReversibleSequence,
     RotaryPositions,
     SlidingCache,
     bert_like,
@@ -21,6 +29,7 @@ from attn_course.nn import (
     llama_like,
     vaswani_like,
 )
+from attn_course.train import token_loss
 
 D, H, L, V = 12, 3, 7, 23
 
@@ -106,3 +115,42 @@ def test_a_cached_step_compiles_as_one_graph(kind: str) -> None:
             got = compiled(token, is_causal=True, cache=caches[0])
             assert_close(got, module(token, is_causal=True, cache=caches[1]))
     assert caches[0].length == L
+
+
+WITHOUT_VALUES: dict[str, Callable[[], Any]] = {
+    "window, padding": lambda: sliding_window_attention(
+        *3 * [torch.ones(2, H, L, 4)], real()[:, None, None], window_size=3
+    ),
+    "window, global": lambda: sliding_window_attention(
+        *3 * [torch.ones(2, H, L, 4)], window_size=3, global_mask=real()
+    ),
+    "longformer": lambda: LongformerSelfAttention(embed_dim=D, num_heads=H, window_size=3)(
+        x(), real()[:, None, None], global_mask=real()
+    ),
+    "reversible": lambda: ReversibleSequence(
+        blocks=[
+            ReversibleBlock(
+                attention=ChunkSelfAttention(embed_dim=D, num_heads=H, chunk_size=4),
+                attention_norm=LayerNorm(embed_dim=D),
+                feed_forward=nn.Tanh(),
+                feed_forward_norm=LayerNorm(embed_dim=D),
+            )
+        ]
+    )(x(), x())[0],
+    "memory network": lambda: MemoryNetwork(vocab_size=V, embed_dim=D, max_sentences=3)(
+        torch.ones(2, 3, 5, dtype=torch.long), ids()
+    ),
+    "loss": lambda: token_loss(torch.ones(2, L, V), ids()),
+    "gpt2, cache": lambda: (m := gpt2_like(max_length=L, **SIZES))(
+        ids(), real(), cache=m.new_cache()
+    ),
+}
+
+
+@pytest.mark.parametrize("where", [FakeTensorMode(), torch.device("meta")], ids=["fake", "meta"])
+@pytest.mark.parametrize("name", WITHOUT_VALUES)
+@pytest.mark.usefixtures("unchecked")
+def test_tensors_without_values_pass(name: str, where: Any) -> None:
+    want = WITHOUT_VALUES[name]()
+    with where:
+        assert WITHOUT_VALUES[name]().shape == want.shape

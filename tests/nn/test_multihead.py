@@ -1,5 +1,7 @@
 """Multi-head attention: against torch's module, by hand, and property by property."""
 
+import copy
+import inspect
 from functools import partial
 from typing import Any
 
@@ -8,16 +10,21 @@ import torch
 from mutation import mutant
 from tolerances import FLOAT64
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
 
 from attn_course.functional import attention_weights, scaled_dot_product_attention
 from attn_course.nn import (
     AlibiPositions,
-    LowRankLinear,
+    KVCache,
+    LayerNorm,
     MultiHeadAttention,
     RelativePositions,
     RotaryPositions,
+    SlidingCache,
 )
+from attn_course.nn.cache import ModelCache
+from attn_course.nn.low_rank import LowRankLinear
 
 B, L, S, H, E, DK, DV = 2, 7, 11, 3, 5, 13, 17
 D = H * E
@@ -105,11 +112,11 @@ def test_output_weights_and_gradients_are_those_of_torch(
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("heads.transpose(1, 2).flatten(2)", "heads.flatten(2).unflatten(1, (-1, 5)).flatten(2)"),
-        ("heads.transpose(1, 2).flatten(2)", "heads.reshape(query.shape)"),
-        ("is_causal=sight.is_causal", "is_causal=False"),
+        ("join_heads(heads)", "heads.flatten(2).unflatten(1, (-1, 5)).flatten(2)"),
+        ("join_heads(heads)", "heads.reshape(query.shape)"),
+        ("is_causal=is_causal, dropout_p", "is_causal=False, dropout_p"),
         ("value = key if value is None else value", "value = key"),
-        ("scale=self.scale", "scale=self.embed_dim**-0.5"),
+        ('"scale": self.scale', '"scale": self.embed_dim**-0.5'),
         ("(made._inputs(), weights", "(made._inputs()[::-1], weights"),
     ],
 )
@@ -387,6 +394,15 @@ X = torch.zeros(2, 7, 15)
         ({"positions": torch.zeros(2, 7).long(), "key": torch.zeros(2, 5, 15)}, "self-attention"),
         ({"key": torch.zeros(2, 7, 14)}, "key: expected size 15"),
         ({"value": torch.zeros(2, 6, 15)}, "value: expected size 7"),
+        (
+            {"key": torch.zeros(2, 5, 15).bfloat16()},
+            r"key: expected torch.float32, got torch.bfloat16: write key.to\(torch.float32\)",
+        ),
+        (
+            {"key_padding_mask": torch.zeros(2, 7).bool()},
+            r"key_padding_mask: .* write attn_mask=~key_padding_mask\[:, None, None, :\]",
+        ),
+        ({"need_weights": False}, r"need_weights: .* write module.weights\(query, key\)"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
@@ -395,12 +411,65 @@ def test_what_does_not_fit_is_refused_by_name(arguments: dict[str, Any], message
         module(X, **arguments)
 
 
+def test_two_axes_of_a_mask_are_queries_and_keys_whatever_the_batch() -> None:
+    module, square = MultiHeadAttention(embed_dim=15, num_heads=3), torch.rand(7, 7, 15)
+    mask = torch.rand(7, 7) < 0.5
+    assert_close(module(square, attn_mask=mask), module(square, attn_mask=mask[None, None]))
+
+
+def test_sizes_without_names_and_unknown_options_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"LayerNorm: .* write embed_dim=512"):
+        LayerNorm(512)  # type: ignore[misc]
+    assert str(inspect.signature(LayerNorm)).startswith("(*, embed_dim: int")
+    assert copy.deepcopy(LayerNorm(embed_dim=3)).eps == 1e-5
+    with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
+        MultiHeadAttention(embed_dim=15, num_heads=3)(X, other=True)
+
+
+@pytest.mark.parametrize("cache", [None, KVCache, lambda: SlidingCache(window_size=3)])
+@pytest.mark.parametrize("position", POSITIONS)
+def test_no_token_and_no_key_are_sequences_too(position: str, cache: Any) -> None:
+    module, x = attention(position), leaf(B, L, 29)
+    options = {"is_causal": True, "cache": None if cache is None else cache()}
+    assert module(x[:, :0], **options).shape == (B, 0, 29)
+    assert_close(module(x, **options), module(x, is_causal=True, cache=cache and cache()))
+    bias = module.output_projection.bias.expand(B, L, -1)
+    assert_close(module(x, x[:, :0]), bias)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_fake_tensors_pass_and_nested_ones_are_refused_by_name() -> None:
+    with FakeTensorMode():
+        module = MultiHeadAttention(embed_dim=12, num_heads=3, position=RotaryPositions())
+        cache = KVCache()
+        for length in (5, 1):
+            output = module(torch.empty(2, length, 12), is_causal=True, cache=cache)
+            assert output.shape == (2, length, 12)
+    rows = [torch.zeros(3, 15), torch.zeros(5, 15)]
+    for layout in (torch.jagged, torch.strided):
+        nested = torch.nested.nested_tensor(rows, layout=layout)
+        with pytest.raises(ValueError, match=r"query: expected a padded tensor .* nested"):
+            MultiHeadAttention(embed_dim=15, num_heads=3)(nested)
+
+
+def test_what_is_printed_has_heads_grouped_heads_base_and_lengths() -> None:
+    module = attention("rope")
+    cache = KVCache(max_length=9)
+    with torch.no_grad():
+        module(leaf(1, 5, 29), is_causal=True, cache=cache)
+    assert "num_heads=6, num_kv_heads=3, head_dim=4" in repr(module)
+    assert "RotaryPositions(base=10000.0, interleaved=True)" in repr(module)
+    assert repr(ModelCache([cache])) == (
+        "ModelCache(length=5, layers=[KVCache(length=5, max_length=9)])"
+    )
+
+
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
         ({"embed_dim": 16, "num_heads": 3}, "embed_dim: expected a multiple of num_heads"),
         ({"embed_dim": 16, "num_heads": 4, "num_kv_heads": 3}, "num_kv_heads: expected a divisor"),
-        ({"embed_dim": 16, "num_heads": 0}, "num_kv_heads"),
+        ({"embed_dim": 16, "num_heads": 0}, "num_heads: expected at least 1"),
     ],
 )
 def test_sizes_that_do_not_divide_are_refused(sizes: dict[str, int], message: str) -> None:

@@ -10,7 +10,6 @@ from torch.testing import assert_close
 
 from attn_course import functional
 from attn_course.nn import (
-    AxialPositions,
     ChunkSelfAttention,
     FeedForward,
     LayerNorm,
@@ -19,7 +18,8 @@ from attn_course.nn import (
     ReversibleBlock,
     ReversibleSequence,
 )
-from attn_course.nn.look import split_heads
+from attn_course.nn.heads import split_heads
+from attn_course.nn.reformer import AxialPositions
 from attn_course.probes import student
 
 B, L, D = 2, 11, 6
@@ -76,13 +76,38 @@ def test_reversible_layers_have_the_gradients_of_plain_ones() -> None:
         ("y2, d1 = y2 - added, d1 + grad", "y2, d1 = y2 + added, d1 + grad"),
         ("y1, d2 = y1 - added, d2 + grad", "y1, d2 = y1 - added, grad"),
         ("gradient if seen is None else seen + gradient", "gradient"),
-        ("block.attended(x, ctx.padding_mask), y2", "block.attended(x), y2"),
-        ("reversed(range(len(ctx.blocks)))", "range(len(ctx.blocks))"),
+        ("block.attended(x, ctx.run.padding_mask), y2", "block.attended(x), y2"),
+        ("reversed(range(len(ctx.run.blocks)))", "range(len(ctx.run.blocks))"),
     ],
 )
 def test_a_wrong_way_back_is_noticed(old: str, new: str) -> None:
     with pytest.raises((AssertionError, RuntimeError)):
         check(mutant("attn_course.nn.reformer", "ReversibleSequence", old, new))
+
+
+def test_second_derivatives_are_those_of_plain_layers() -> None:
+    local = ChunkSelfAttention(embed_dim=D, num_heads=2, chunk_size=4)
+    sequence = ReversibleSequence(blocks=[block(local), block(local)]).double()
+    x = torch.randn(1, 4, D, dtype=torch.float64)
+    weight = sequence.blocks[0].feed_forward.up_projection.weight
+
+    def found(run: Any) -> tuple[Tensor, ...]:
+        leaf = x.clone().requires_grad_()
+        y1, y2 = run(*run(leaf, leaf.sin(), None), None)  # the second one's input needs the weights
+        first = torch.autograd.grad((y1 * y2).sum(), (leaf, weight), create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), (leaf, weight))
+
+    assert_close(found(sequence), found(lambda a, b, m: plain(sequence, a, b, m)))
+
+    def loss(x: Tensor) -> Tensor:
+        return sum(part.square().sum() for part in sequence(x, x.sin()))
+
+    want = torch.func.hessian(loss)(x)
+    assert_close(torch.autograd.functional.hessian(loss, x), want)
+    with torch.autograd.forward_ad.dual_level():
+        dual = loss(torch.autograd.forward_ad.make_dual(x, torch.ones_like(x)))
+        slope = torch.autograd.forward_ad.unpack_dual(dual).tangent
+    assert_close(slope, torch.func.jvp(loss, (x,), (torch.ones_like(x),))[1])
 
 
 def test_dropout_and_random_hashes_are_the_same_on_the_way_back() -> None:

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from attn_course import functional
-from attn_course.nn import SCORES, GeneralScore, Score, make_score
+from attn_course.nn import make_score
+from attn_course.nn.scores import SCORES, GeneralScore, Score
 
 EQ, EK, A, LONGEST = 5, 3, 7, 13
 

@@ -190,8 +190,8 @@ def test_bad_arguments_are_refused() -> None:
         decoder=Decoder(vocab_size=7, embed_dim=2, context_size=3, hidden_size=3),
     )
     ids, step = torch.ones(2, 3, dtype=torch.long), EncoderDecoder.step.__wrapped__
-    encode = Encoder.forward.__wrapped__
-    decode = Decoder.forward.__wrapped__
+    encode = Encoder.forward.__wrapped__.__wrapped__
+    decode = Decoder.forward.__wrapped__.__wrapped__
     with pytest.raises(ValueError, match="source: expected ids from 0 to 4, got 5 to 5"):
         model(5 * ids, None, ids)
     with pytest.raises(ValueError, match="target_in: expected ids from 0 to 6, got -1 to -1"):

@@ -21,7 +21,7 @@ from attn_course.nn import (
     TransformerEncoder,
     vaswani_like,
 )
-from attn_course.nn.embeddings import check_padding_mask
+from attn_course.nn.embeddings import real_positions
 
 V, D, H, F, N = 23, 12, 3, 17, 2
 
@@ -225,7 +225,7 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
     model, (source, target) = small(), sentences()
     for mask in (torch.ones(2, 6).bool(), torch.ones(2, 7)):
         with pytest.raises(ValueError, match="padding_mask: expected a boolean mask"):
-            check_padding_mask(mask, source)
+            real_positions(mask, source)
     with pytest.raises(ValueError, match="input_ids: expected ids from 0 to 22"):
         model(source + V, decoder_input_ids=target)
 

@@ -15,22 +15,23 @@ from attn_course.functional import (
     attention_weights,
     interpolate_positions,
     sinusoidal_positions_2d,
-    standardize_weight,
 )
+from attn_course.functional.vision import _standardize_weight
 from attn_course.nn import (
-    VIT_SIZES,
-    LearnedGridPositions,
-    PatchEmbedding,
-    PreActivationBlock,
     ResidualNetwork,
-    ShiftPositions,
-    SinusoidalGridPositions,
-    StandardizedConv2d,
     TransformerEncoder,
     VisionTransformer,
     attention_from_convolution,
     capture,
     vit_like,
+)
+from attn_course.nn.residual_network import PreActivationBlock, StandardizedConv2d
+from attn_course.nn.vision import (
+    VIT_SIZES,
+    LearnedGridPositions,
+    PatchEmbedding,
+    ShiftPositions,
+    SinusoidalGridPositions,
 )
 
 MODULE = "attn_course.nn.vision"
@@ -245,10 +246,10 @@ def test_a_residual_network_is_its_formula() -> None:
     x = torch.randn(2, 4, 6, 10, dtype=torch.float64)
     bent = F.group_norm(x, 2, block.norm1.weight, block.norm1.bias).relu()
     assert isinstance(block.shortcut, StandardizedConv2d)
-    y = F.conv2d(bent, standardize_weight(block.conv1.weight), stride=2, padding=1)
+    y = F.conv2d(bent, _standardize_weight(block.conv1.weight), stride=2, padding=1)
     y = F.group_norm(y, 2, block.norm2.weight, block.norm2.bias).relu()
-    y = F.conv2d(y, standardize_weight(block.conv2.weight), padding=1)
-    beside = F.conv2d(bent, standardize_weight(block.shortcut.weight), stride=2)
+    y = F.conv2d(y, _standardize_weight(block.conv2.weight), padding=1)
+    beside = F.conv2d(bent, _standardize_weight(block.shortcut.weight), stride=2)
     assert_close(block(x), beside + y, **FLOAT64)
     plain = PreActivationBlock(in_channels=4, out_channels=4, num_groups=2)
     assert plain.shortcut is None

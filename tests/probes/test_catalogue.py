@@ -5,7 +5,7 @@ import os
 import pytest
 
 from attn_course.probes import catalogue as module
-from attn_course.probes import load_catalogue
+from attn_course.probes.catalogue import load_catalogue
 
 TEXT = '''
 from attn_course.probes import call, misconception, witnesses
@@ -26,11 +26,11 @@ def calls(draw):
 def places(tmp_path, monkeypatch):
     """A package folder of its own, with room for a checkout and for a wheel's data."""
     package = tmp_path / "attn_course"
-    (package / "probes" / "catalogue").mkdir(parents=True)
+    (package / "probes" / "catalogue" / "42_new").mkdir(parents=True)
     (tmp_path / "solutions" / "42_new").mkdir(parents=True)
     monkeypatch.setattr(module, "_PACKAGE", package)
     checkout = tmp_path / "solutions" / "42_new" / "misconceptions.py"
-    return checkout, package / "probes" / "catalogue" / "42_new.py"
+    return checkout, package / "probes" / "catalogue" / "42_new" / "misconceptions.py"
 
 
 def test_nothing_there_gives_an_empty_catalogue(places):
@@ -43,6 +43,17 @@ def test_the_wheels_copy_is_found_and_the_checkout_goes_first(places):
     assert [m.name for m in load_catalogue("42_new").of("f")] == ["shipped"]
     checkout.write_text(TEXT.format(name="edited"))
     assert [m.name for m in load_catalogue("42_new").of("f")] == ["edited"]
+
+
+def test_oracles_come_by_the_name_of_the_set(places):
+    checkout, shipped = places
+    with pytest.raises(ValueError, match="42_new"):
+        module.load_oracles("42_new")
+    shipped.with_name("oracles.py").write_text("probes = 'of the wheel'\n")
+    assert module.load_oracles("42_new")[1] == "of the wheel"
+    checkout.with_name("oracles.py").write_text("right = abs\nprobes = 'edited'\n")
+    oracles, probes = module.load_oracles("42_new")
+    assert (oracles.right(-3), probes) == (3, "edited")
 
 
 def test_an_edited_file_is_read_again(places):

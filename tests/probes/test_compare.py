@@ -60,7 +60,7 @@ RIGHT = torch.tensor([[0.25, 0.75], [0.5, 0.5]])
         (RIGHT.half() + 1, "dtype", "torch.float16"),
         (RIGHT + 0j, "dtype", "complex64"),
         (torch.where(RIGHT == 0.75, torch.nan, RIGHT), "nan", "1 of 4 entries is NaN"),
-        (RIGHT / torch.tensor([0.0, 1.0]), "inf", "2 of 4 entries are infinite"),
+        (RIGHT / torch.tensor([0.0, 1.0]), "inf", "2 of 4 entries are infinite and should not be"),
         (RIGHT + torch.tensor([[0.0, 0.25], [0.0, 0.0]]), "value", "0.25 at index (0, 1)"),
         (RIGHT + 2e-5, "value", "4 of 4 entries differ"),
     ],
@@ -105,7 +105,7 @@ def test_nan_and_infinity_must_stand_where_they_are_due():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 def test_tolerances_are_those_of_torch_testing(dtype):
-    due = torch.tensor([1.0, 100.0, 0.001], dtype=dtype)
+    due = torch.tensor([1.0, 0.1, 0.001], dtype=dtype)
     for exponent in range(-9, 0):
         got = (due.double() * (1 + 10.0**exponent)).to(dtype)
         try:
@@ -114,6 +114,17 @@ def test_tolerances_are_those_of_torch_testing(dtype):
         except AssertionError:
             close = False
         assert (difference(got, due) is None) == close, exponent
+
+
+@pytest.mark.parametrize("width", [3, 200])
+def test_an_entry_that_cancels_has_the_rounding_of_its_row(width):
+    due = torch.zeros(2, width)
+    due[0, 0] = 100.0
+    for row, close in ((0, True), (1, False)):
+        got = due.clone()
+        got[row, 1] = 5e-4
+        assert (difference(got, due) is None) == close
+        assert (difference(got, due, brief=True) is None) == close
 
 
 def test_whole_numbers_and_booleans_are_exact():

@@ -10,7 +10,8 @@ from tolerances import FLOAT64
 from torch import nn
 from torch.testing import assert_close
 
-from attn_course.reference import RNNGradients, rnn_bptt, rnn_forward
+from attn_course.reference import rnn_bptt
+from attn_course.reference.recurrent import RNNGradients, rnn_forward
 
 NAMES = ("inputs", "hidden", "weight_ih", "weight_hh", "bias_ih", "bias_hh")
 B, L, D, H = 2, 11, 5, 7

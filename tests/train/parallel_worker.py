@@ -13,18 +13,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from attn_course.data import Batch, PairStream
+from attn_course.data import Batch
+from attn_course.data.streams import PairStream
 from attn_course.masks import padding_mask
 from attn_course.nn import vaswani_like
-from attn_course.train import (
-    History,
-    Parallel,
-    count_targets,
-    fit,
-    start_parallel,
-    teacher_forcing_loss,
-    warmup_cosine,
-)
+from attn_course.train import fit, teacher_forcing_loss, warmup_cosine
+from attn_course.train.history import History
+from attn_course.train.parallel import Parallel, count_targets, start_parallel
 
 WORDS, PAIRS, BATCH, STEPS, STOPPED = 23, 21, 4, 11, 6
 

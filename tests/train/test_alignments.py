@@ -10,13 +10,9 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from attn_course.data import translation
-from attn_course.train import (
-    Decoded,
-    alignment_error_rate,
-    alignment_mass,
-    beam_search,
-    greedy_decode,
-)
+from attn_course.train import alignment_error_rate, beam_search, greedy_decode
+from attn_course.train.decoding import Decoded
+from attn_course.train.metrics import alignment_mass
 
 VOCAB, S, EOS = 5, 3, 2
 

@@ -15,8 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from attn_course.data import Batch, BatchStream, reversal
-from attn_course.train import Decoded, History, fit, load_checkpoint, warmup_cosine
+from attn_course.train import fit, load_checkpoint, warmup_cosine
 from attn_course.train.checkpoint import write_atomic
+from attn_course.train.decoding import Decoded
+from attn_course.train.history import History
 
 
 class Tagger(nn.Module):

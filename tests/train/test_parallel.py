@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from attn_course.data import EOS, PAD, collate
-from attn_course.train import Parallel, count_targets, load_checkpoint, start_parallel
+from attn_course.train import load_checkpoint
+from attn_course.train.parallel import Parallel, count_targets, start_parallel
 
 WORKER = Path(__file__).with_name("parallel_worker.py")
 # sums over rows in another order, in float64, after eleven steps of Adam

@@ -4,11 +4,7 @@ import math
 
 import pytest
 
-from attn_course.train import constant, warmup_cosine, warmup_inverse_sqrt
-
-
-def test_constant_is_the_same_at_every_step():
-    assert [constant(0.3)(step) for step in (0, 1, 10**6)] == [0.3] * 3
+from attn_course.train import warmup_cosine, warmup_inverse_sqrt
 
 
 def test_inverse_sqrt_is_equation_3_of_vaswani():
@@ -49,8 +45,6 @@ def test_cosine_without_warmup_starts_near_the_peak_and_falls():
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (lambda: constant(0.0), "learning_rate"),
-        (lambda: constant(math.nan), "learning_rate"),
         (lambda: warmup_inverse_sqrt(embed_dim=0), "embed_dim"),
         (lambda: warmup_inverse_sqrt(embed_dim=2, warmup=0), "warmup"),
         (lambda: warmup_inverse_sqrt(embed_dim=2, factor=-1.0), "factor"),

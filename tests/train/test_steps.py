@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 from torch.testing import assert_close
 
+from attn_course import nn
 from attn_course.nn import KVCache, gpt2_like, vaswani_like
 from attn_course.train import (
     beam_search,
@@ -17,6 +18,7 @@ from attn_course.train import (
     sample_decode,
     start_from_prompt,
     start_from_source,
+    temperature,
     top_k,
     top_p,
 )
@@ -123,6 +125,58 @@ def test_padding_on_the_left_changes_nothing(language_model: Any) -> None:
     for row, text in enumerate(texts):
         alone = generate(language_model, text[None], max_length=7, filters=likeliest)
         assert torch.equal(alone.tokens[0], written.tokens[row])
+
+
+def test_one_call_is_a_chain_of_filters_with_a_seed(language_model: Any) -> None:
+    prompt = torch.randint(0, V, (B, 4))
+    chain = [partial(temperature, value=0.7), partial(top_k, k=4), partial(top_p, p=0.9)]
+    wanted = generate(
+        language_model, prompt, max_length=9, filters=chain, generator=Generator().manual_seed(3)
+    )
+    options: dict[str, Any] = {"temperature": 0.7, "top_k": 4, "top_p": 0.9, "seed": 3}
+    same(generate(language_model, prompt, max_length=9, **options), wanted)
+    greedy = generate(language_model, prompt, max_length=9, temperature=0)
+    likeliest = generate(language_model, prompt, max_length=9, filters=[partial(top_k, k=1)])
+    same(greedy, likeliest)
+
+
+def test_lists_of_any_lengths_are_prompts(language_model: Any, transformer: Any) -> None:
+    texts = [torch.randint(0, V, (n,)).tolist() for n in (2, 5, 3)]
+    for model, options in ((language_model, {}), (transformer, {"bos": BOS, "eos": EOS})):
+        together = generate(model, texts, max_length=6, temperature=0, **options)
+        for row, text in enumerate(texts):
+            for alone in (text, torch.tensor(text)):
+                found = generate(model, alone, max_length=6, temperature=0, **options)
+                length = found.tokens.shape[1]
+                assert torch.equal(found.tokens[0], together.tokens[row, :length])
+
+
+def test_recurrent_encoder_decoders_write_as_well() -> None:
+    sizes: dict[str, Any] = {"vocab_size": V, "embed_dim": 5, "hidden_size": 7}
+    model = nn.EncoderDecoder(
+        encoder=nn.Encoder(**sizes), decoder=nn.Decoder(**sizes, context_size=7)
+    )
+    source, lengths = torch.randint(0, V, (B, 6)), torch.tensor([6, 2, 4])
+    state = model.init_state(source, lengths)
+    wanted = greedy_decode(model.step, state, bos=BOS, eos=EOS, max_length=5)
+    texts = [row[:length].tolist() for row, length in zip(source, lengths, strict=True)]
+    same(generate(model, texts, max_length=5, temperature=0, bos=BOS, eos=EOS), wanted)
+
+
+def test_generate_refuses_by_name(language_model: Any, transformer: Any) -> None:
+    call = partial(generate, max_length=3)
+    for message, wrong in (
+        (r"model: expected a language .* got Linear", lambda: call(torch.nn.Linear(1, 1), [1])),
+        (r"bos: expected the id .*, got None", lambda: call(transformer, [1])),
+        (r"bos: expected none, got 1", lambda: call(language_model, [1], bos=1)),
+        (r"prompt: expected at least one token", lambda: call(language_model, [[1], []])),
+        (r"prompt: expected at least one token", lambda: call(language_model, [])),
+        (r"seed, generator: expected one", lambda: call(
+            language_model, [1], seed=1, generator=Generator())),
+        (r"temperature: expected at least 0", lambda: call(language_model, [1], temperature=-1.0)),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            wrong()
 
 
 def test_sampling_draws_each_text_as_often_as_it_is_probable() -> None:

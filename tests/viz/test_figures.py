@@ -38,7 +38,7 @@ def contrast(a: np.ndarray, b: np.ndarray) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def figure(values: np.ndarray | None = None) -> viz.Picture:
+def figure(values: np.ndarray | None = None) -> viz.svg.Picture:
     with viz.style():
         fig, ax = viz.subplots()
         series = {"RNN": np.arange(7.0), "LSTM": np.ones(7)} if values is None else {"x": values}
@@ -103,6 +103,15 @@ def test_the_drawing_follows_the_text_colour_of_the_page() -> None:
     assert INK not in svg
     assert "<style" not in svg  # it would apply to the whole page
     assert "#ffffff" not in svg
+
+
+def test_a_numbered_colour_is_of_the_palette_wherever_the_figure_is_shown() -> None:
+    with viz.style():
+        fig, ax = viz.subplots()
+        ax.plot([0.0, 1.0], [1.0, 2.0], color="C1")
+    svg = viz.picture(fig, alt="One line.").svg
+    assert viz.PALETTE[1] in svg
+    assert "#ff7f0e" not in svg
 
 
 def test_text_stays_text() -> None:

@@ -7,6 +7,11 @@ import pytest
 
 from attn_course import viz
 from attn_course.data import load_results, recorded
+from attn_course.viz.translation import (
+    translation_alignment,
+    translation_by_length,
+    translation_table,
+)
 
 PLAIN = {
     "hidden_size": 113,
@@ -55,7 +60,7 @@ RECORD = {
 
 
 def test_table_has_a_row_per_model_and_says_how_it_was_run():
-    table, caption = viz.translation_table(RECORD).strip().split("\n\n")
+    table, caption = translation_table(RECORD).strip().split("\n\n")
     header, rule, plain, dot = (
         [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()
     )
@@ -76,18 +81,18 @@ def test_table_has_a_row_per_model_and_says_how_it_was_run():
 def test_table_says_that_the_full_setting_was_not_run(monkeypatch, tmp_path):
     monkeypatch.setattr(recorded, "_CHECKOUT", tmp_path)
     (tmp_path / "translation_reduced.json").write_text(json.dumps(RECORD))
-    text = viz.translation_table()
-    assert text.startswith(viz.translation_table(RECORD).strip())
+    text = translation_table()
+    assert text.startswith(translation_table(RECORD).strip())
     assert "Setting *full*: not run, no GPU was at hand." in text
     (tmp_path / "translation_full.json").write_text(json.dumps(RECORD))
-    assert "not run, no GPU" not in viz.translation_table()
+    assert "not run, no GPU" not in translation_table()
     assert text._repr_markdown_() == text
 
 
 def test_figure_by_length_draws_the_numbers_of_the_record():
     with viz.style():
         _, ax = viz.subplots()
-        told = viz.translation_by_length(ax, RECORD, ["dot", "plain"])
+        told = translation_by_length(ax, RECORD, ["dot", "plain"])
     dot, plain = ax.get_lines()
     assert list(dot.get_ydata()) == [24.0, 22.0]
     assert list(plain.get_ydata()) == [14.04, 6.66]
@@ -101,12 +106,12 @@ def test_figure_by_length_draws_the_numbers_of_the_record():
 def test_alignment_has_output_as_rows_and_says_where_it_looked():
     with viz.style():
         _, ax = viz.subplots()
-        told = viz.translation_alignment(ax, RECORD, "dot")
+        told = translation_alignment(ax, RECORD, "dot")
     assert [text.get_text() for text in ax.get_yticklabels()] == ["▁A", "▁dog"]
     assert [text.get_text() for text in ax.get_xticklabels()] == ["▁Ein", "▁Hund", "."]
     assert "▁A from ▁Ein, ▁dog from ▁Hund." in told
     with pytest.raises(ValueError, match=r"model: .*attention, got plain"):
-        viz.translation_alignment(ax, RECORD, "plain")
+        translation_alignment(ax, RECORD, "plain")
 
 
 def test_records_are_found_by_name_and_a_path_is_refused(monkeypatch, tmp_path):

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from .common import ROOT
-from .reading import MINUTES_A_TEST
 
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 import interactive_blocks as blocks
@@ -101,8 +100,7 @@ def exercise_set(argument: str, body: list[str], context: "Context") -> str:
         rows.append(f"| `{one.name}` | {one.title} | {tests} | {blocks.points(one.points)} |")
     total = blocks.points(sum(one.points for one in items))
     where = f"[{slug}.ipynb]({context.site}_exercises/{slug}.ipynb)"
-    minutes = MINUTES_A_TEST * sum(max(1, len(one.tests)) for one in items)
-    return f"**Exercises, {total} points, about {minutes} minutes**, in {where}.\n\n" + "\n".join(
+    return f"**Exercises, {total} points** ({blocks.totals(items)}), in {where}.\n\n" + "\n".join(
         rows
     )
 

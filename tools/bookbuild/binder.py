@@ -24,7 +24,7 @@ def write_environment(book: Book) -> None:
         fail(f"there is no site in {book.html}: run 'make html' first")
     folder = book.html / "binder"
     folder.mkdir(exist_ok=True)
-    package = f"attn-course[viz,exercises] @ git+{book.repository}@{commit_of_sources()}"
+    package = f"attn-course[book,exercises] @ git+{book.repository}@{commit_of_sources()}"
     (folder / "requirements.txt").write_text(
         f"--extra-index-url https://download.pytorch.org/whl/cpu\n{package}\n", encoding="utf-8"
     )

@@ -6,6 +6,7 @@ loads, of the exact versions and of the interpreter. Prose is in none of them, s
 runs nothing, and neither does an edit of a module that no page imports.
 """
 
+import ast
 import asyncio
 import hashlib
 import json
@@ -49,6 +50,21 @@ ABOUT = ("code", "commit", "date", "reproduced", "accepted")  # of a record: not
 RECORD = re.compile(r"load_(?:results|seeds)\(\s*(?:\"(\w+)\"|'(\w+)'|[^)])")
 
 
+PROSE = ("alt", "caption")  # arguments of what shows a figure
+
+
+def bare(source: str) -> str:
+    """The syntax of a cell, without comments, captions and alternative texts."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # such as a line for IPython
+        return source
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            node.keywords = [each for each in node.keywords if each.arg not in PROSE]
+    return ast.dump(tree)
+
+
 @dataclass
 class Page:
     """One page with code, read once: its notebook, and what its outputs depend on."""
@@ -65,10 +81,17 @@ class Page:
 
     @cached_property
     def code_hash(self) -> str:
-        """Hash of the code cells and of the keys of the predict boxes: what a sweep has run."""
+        """Hash of the code cells and of the keys of the predict boxes: what a sweep has run.
+
+        Comments, captions and alternative texts are prose: they change no number.
+        """
         asked = ("id", "code", "answer", "tolerance")
         cells = [
-            [cell["source"], cell["fixed"], [[key[name] for name in asked] for key in cell["keys"]]]
+            [
+                bare(cell["source"]),
+                cell["fixed"],
+                [[key[name] for name in asked] for key in cell["keys"]],
+            ]
             for cell in self.specs
         ]
         return hashlib.sha256(json.dumps(cells).encode()).hexdigest()[:16]
@@ -78,7 +101,7 @@ class Page:
         """Hash of everything that decides the outputs."""
         digest = hashlib.sha256(sys.version.encode() + self.book.lock.read_bytes())
         digest.update(Path(in_kernel.__file__).read_bytes())
-        digest.update(self.code_hash.encode())
+        digest.update(self.code_hash.encode() + self.code.encode())
         tags = [cell.metadata.get("tags", []) for _, cell in self.code_cells]
         digest.update(json.dumps(tags).encode())
         digest.update(self.uses(self.modules).encode())

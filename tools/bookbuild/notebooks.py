@@ -37,7 +37,7 @@ def install_cell(book: Book, code: str) -> str:
         "import sys\n"
         "\n"
         'if importlib.util.find_spec("attn_course") is None:\n'
-        f'    package = "attn-course[viz] @ git+{book.repository}@{BRANCH}"\n'
+        f'    package = "attn-course[book] @ git+{book.repository}@{BRANCH}"\n'
         '    subprocess.run([sys.executable, "-m", "pip", "install", "-q", package], check=True)'
     )
     if re.search(r"^from experiments\b", code, re.M):
@@ -101,8 +101,7 @@ def source_of(page: str, dotted: str) -> str:
 
 def explorer_code(name: str) -> str:
     """Code that opens an explorer as a live widget."""
-    title = "".join(part.capitalize() for part in name.split("_"))
-    return f"from attn_course.explorers import {title}\n\n{title}()"
+    return f'from attn_course import explorers\n\nexplorers.show("{name}")'
 
 
 def to_notebook(book: Book, source: Page, cite: Citer) -> nbformat.NotebookNode:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 WORDS_A_MINUTE = 180
 MINUTES_A_CELL = 2
 MINUTES_A_QUESTION = 3
-MINUTES_A_TEST = 4  # of an exercise: read it, try, mend
 
 FENCE = re.compile(r"^\s*(?P<fence>`{3,}|~{3,}|:{3,})\s*(?P<rest>.*)$")
 DIRECTIVE = re.compile(r"^\{(?P<name>[\w:.+-]+)\}\s*(?P<argument>.*)$")

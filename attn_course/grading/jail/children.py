@@ -1,8 +1,8 @@
 """The submissions of one zygote that live: asked for their memory, ended, reported on.
 
-Each has a *life*, a socket to the grader. ``b"m"`` asks for resident and peak memory, ``b"r"`` for
-the same after the peak was reset. ``b"k"``, and a grader that is gone, kill it. The report is the
-last word on a life.
+Each has a *life*, a socket to the grader. ``b"m"`` asks for resident and peak memory, and for a
+descriptor of the process; ``b"r"`` for the same after the peak, and what was touched, were reset.
+``b"k"``, and a grader that is gone, kill it. The report is the last word on a life.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class Children:
     def add(self, pid: int, life: socket.socket, most_threads: int) -> None:
         """Look after a process that was forked just now."""
         exited = os.pidfd_open(pid)
-        child = _Child(pid, exited, life, most_threads, _number_in_proc(exited))
+        child = _Child(pid, exited, life, most_threads, number_in_proc(exited))
         self._lives[life.fileno()] = self._exits[child.exited] = child
         self._poll.register(life, select.POLLIN)
         self._poll.register(child.exited, select.POLLIN)
@@ -88,7 +88,9 @@ class Children:
             if request in (b"m", b"r"):
                 if request == b"r":
                     _reset_peak(child.number)
-                child.life.send(json.dumps(_memory(child.number)).encode())
+                socket.send_fds(
+                    child.life, [json.dumps(_memory(child.number)).encode()], [child.exited]
+                )
                 return
         self._poll.unregister(self._lives.pop(child.life.fileno()).life)
         os.kill(child.pid, signal.SIGKILL)
@@ -109,7 +111,7 @@ class Children:
             child.life.send(json.dumps(report).encode())
 
 
-def _number_in_proc(descriptor: int) -> int:
+def number_in_proc(descriptor: int) -> int:
     """The process's number where /proc was mounted, which may be outside of our namespace."""
     with open(f"/proc/self/fdinfo/{descriptor}") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("Pid:"))
@@ -125,15 +127,16 @@ def _threads(child: _Child) -> int:
 
 
 def _reset_peak(number: int) -> None:
-    with contextlib.suppress(OSError), open(f"/proc/{number}/clear_refs", "w") as file:
-        file.write("5")
+    for what in "15":  # the marks of touched pages, and the peak
+        with contextlib.suppress(OSError), open(f"/proc/{number}/clear_refs", "w") as file:
+            file.write(what)
 
 
 def _memory(number: int) -> dict[str, int]:
-    """Resident and peak resident memory of a process, in KiB."""
+    """Resident memory of a process, its peak, and the part that files have, in KiB."""
     found = {}
     with contextlib.suppress(OSError), open(f"/proc/{number}/status") as file:
         for line in file:
-            if line.startswith(("VmHWM:", "VmRSS:")):
-                found[line[2:5].lower()] = int(line.split()[1])
+            if line.startswith(("VmHWM:", "VmRSS:", "RssFile:")):
+                found[line.partition(":")[0]] = int(line.split()[1])
     return found

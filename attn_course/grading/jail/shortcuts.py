@@ -46,6 +46,7 @@ from sealed import (
 DERIVATIVES = ("aten::_backward", "aten::_make_dual", "aten::_fw_primal")
 WRITTEN_OUT = ("torch._refs", "torch._decomp")  # torch's own operators once more, in Python
 BACKENDS = ("CPU", "SparseCPU", "SparseCsrCPU", "QuantizedCPU", "NestedTensorCPU", "MkldnnCPU")
+GRAPHS = ("_jit_to_static", "parse_ir")  # their kernels are beside the dispatcher's
 SCRIPT = ("_jit_", "_create_function", "parse_ir", "import_ir", "_import_ir", "_load_for")
 
 
@@ -83,6 +84,8 @@ def remove(names: Sequence[str]) -> None:
         warnings.simplefilter("ignore")  # torch tells that an operator was replaced
         for name in names:
             _remove(name)
+        if not all(name.startswith(IMPORT) for name in names):
+            _close_scripts(GRAPHS, "a graph of operators")
 
 
 def _remove(name: str) -> None:
@@ -181,10 +184,15 @@ def _remove_autograd() -> None:
     for kind, name in nodes:  # a node can be called by itself
         _slots(kind)[name] = property(refusing(AUTOGRAD))
         ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
-    for name in [name for name in vars(torch._C) if name.startswith(SCRIPT)]:
-        setattr(torch._C, name, refusing(AUTOGRAD))  # aten::grad of TorchScript is no operator
+    _close_scripts(SCRIPT, AUTOGRAD)  # aten::grad of TorchScript is no operator
     for name in ("__init__", "define", "create_function"):
         setattr(torch._C.CompilationUnit, name, refusing(AUTOGRAD))
+
+
+def _close_scripts(starts: tuple[str, ...], word: str) -> None:
+    """Entries of TorchScript by how their names begin."""
+    for name in [name for name in vars(torch._C) if name.startswith(starts)]:
+        setattr(torch._C, name, refusing(word))
 
 
 def _slots(kind: type) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import json
 import math
 import socket
 import struct
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -400,19 +401,14 @@ def receive(
     header = take(length)
     if not strides and _more_than(MAX_ITEMS, header):
         raise WireError(f"header with more than {MAX_ITEMS} items")
-    body = take(total)
     try:
         lengths, node = _FROM_JSON.decode(header.decode())
     except (TypeError, ValueError, RecursionError):
         raise WireError("header is not JSON, or no pair") from None
-    buffers = []  # bytearrays of their own, which a tensor takes as its memory
-    place = 0
-    for size in _shape(lengths, MAX_BUFFERS):
-        buffers.append(body[place : place + size])
-        place += size
-    if place != total:
+    if sum(sizes := _shape(lengths, MAX_BUFFERS)) != total:
         raise WireError("buffers of another length than the header says")
-    return decode(node, buffers, resolve, strides=strides)
+    # bytearrays of their own, which a tensor takes as its memory: no second copy of any
+    return decode(node, [take(size) for size in sizes], resolve, strides=strides)
 
 
 def raw(value: Any) -> bytes:
@@ -421,12 +417,20 @@ def raw(value: Any) -> bytes:
     Raises:
         WireError: it is a tensor that has none, such as one on the device ``meta``.
     """
+    return bytes(_as_array(value).tobytes())
+
+
+def digest(value: Any) -> int:
+    """A number that tells whether elements were changed; a copy would count as memory."""
+    return zlib.crc32(np.ascontiguousarray(_as_array(value)).data)
+
+
+def _as_array(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
-        return bytes(value.tobytes())
+        return value
     try:
         plain = value.detach().cpu().resolve_conj().resolve_neg()
-        plain = plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain
-        return bytes(plain.numpy().tobytes())
+        return (plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain).numpy()
     except (RuntimeError, TypeError) as error:
         raise WireError(f"a tensor without elements of its own cannot cross: {error}") from None
 

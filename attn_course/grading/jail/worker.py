@@ -116,9 +116,9 @@ class Worker:
         if operation_asked := request.get("helper"):
             target = _Helped(operation_asked, target, request["options"])
         watched = wire.arrays([args, kwargs])
-        before = [wire.raw(x) for x in watched]
+        before = [wire.digest(x) for x in watched]
         result = target(*args, **kwargs)
-        changed = any(wire.raw(x) != old for x, old in zip(watched, before, strict=True))
+        changed = any(wire.digest(x) != old for x, old in zip(watched, before, strict=True))
         nan = target.watch.nan if isinstance(target, _Helped) else None
         return {"ok": result, "changed": changed, "nan": nan}
 

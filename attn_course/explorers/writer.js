@@ -1,0 +1,162 @@
+// The course's own language model writes in the page. The model itself runs in llama_worker.js (in
+// Jupyter: in the kernel); compute() gives the chances that attn_course.train.sampling gives.
+export function compute({ logits, temperature, top_p }) {
+  const order = logits.map((_, i) => i).sort((a, b) => logits[b] - logits[a] || a - b);
+  const powers = logits.map((logit) => Math.exp((logit - logits[order[0]]) / temperature));
+  const total = powers.reduce((sum, power) => sum + power, 0), kept = new Set();
+  let likelier = 0;
+  for (const i of order) {
+    if (top_p < 1 && likelier >= top_p) break;
+    kept.add(i);
+    likelier += powers[i] / total;
+  }
+  const rest = powers.reduce((sum, power, i) => sum + (kept.has(i) ? power : 0), 0);
+  return { chances: powers.map((power, i) => (kept.has(i) ? power / rest : 0)) };
+}
+
+// The worker loads the weights from beside this module when it is first asked.
+function inWorker() {
+  const beside = (name) => new URL(name + new URL(import.meta.url).search, import.meta.url).href;
+  const worker = new Worker(beside("llama_worker.js"), { type: "module" });
+  return (text, at) => new Promise((resolve, reject) => {
+    worker.onmessage = ({ data }) => (data.problem ? reject(new Error(data.problem)) : resolve(data));
+    worker.onerror = (event) => reject(new Error(event.message ?? "the model could not be loaded"));
+    worker.postMessage({ address: beside("shakespeare.safetensors"), text, at });
+  });
+}
+const inKernel = (model) => (text, at) => new Promise((resolve) => {
+  if (model.get("text") === text && model.get("at") === at) return resolve(model.get("result"));
+  const done = () => { model.off("change:result", done); resolve(model.get("result")); };
+  model.on("change:result", done);
+  model.set("text", text);
+  model.set("at", at);
+  model.save_changes();
+});
+
+const SHOWN = 6, HEADS = 6, MOST = 600, PACE = 45;
+const visible = (character) => ({ "\n": "↵", " ": "␣" })[character] ?? character;
+
+function render({ model, el }) {
+  const context = model.get("context"), alphabet = [...model.get("alphabet")], voice = announcer();
+  let text = model.get("text"), start = 0, at = text.length - 1, now = model.get("result");
+  let ask = null, writing = false, turn = 0, head = model.get("head");
+
+  const page = h("p", { class: "attn-x-page", tabindex: 0, role: "group", "aria-label": "The text: arrow keys choose a character" });
+  const rows = Array.from({ length: SHOWN }, () => {
+    const name = h("button", { type: "button" }), share = gauge();
+    const row = { name, share, character: "", node: h("tr", {}, h("td", {}, name), h("td", { class: "attn-x-weight" }, share.node)) };
+    name.addEventListener("click", () => { stop(); append(row.character); });
+    return row;
+  });
+  const title = h("caption"), note = h("p", { class: "attn-x-note" }), problem = h("p", { class: "attn-x-note", role: "status" }), left = h("p", { class: "attn-x-note", role: "status" });
+
+  function draw() {
+    const weights = now.attention[head], most = Math.max(...weights.slice(0, -1), 1e-9);
+    page.replaceChildren(...[...text].flatMap((character, i) => {
+      const j = i - start, weight = j >= 0 && i <= at ? weights[j] : null;
+      const kind = i === at ? "attn-x-asks" : j < 0 || i > at ? "attn-x-faint" : "";
+      const span = h("span", { class: kind, "data-i": i, style: `--share: ${weight === null ? 0 : (100 * Math.min(1, weight / most)).toFixed(0)}%`,
+        title: weight === null ? null : `${visible(character)}: weight ${weight.toFixed(3)}` }, character === "\n" ? "↵" : character);
+      return character === "\n" ? [span, h("br")] : [span];
+    }));
+    if (at === text.length - 1) page.scrollTop = page.scrollHeight;
+    const { chances } = compute({ logits: now.logits, temperature: model.get("temperature"), top_p: model.get("top_p") });
+    const order = chances.map((_, i) => i).sort((a, b) => chances[b] - chances[a] || a - b);
+    title.textContent = `The next character after “${visible(text[at])}”; click one to take it`;
+    rows.forEach((row, i) => {
+      row.character = alphabet[order[i]];
+      row.name.textContent = visible(row.character);
+      row.name.setAttribute("aria-label", `take ${row.character === "\n" ? "a new line" : row.character === " " ? "a space" : row.character}`);
+      row.share.set(chances[order[i]], chances[order[i]].toFixed(2));
+    });
+    const length = text.length - start;
+    note.textContent = `Cache: keys and values of ${length} characters, ${(length * 6 * 2 * 2 * 32 * 4 / 1000).toFixed(0)} kB. ` +
+      (now.computed === undefined ? "The model (2.4 MB) loads when you write." : `Computed now: ${now.computed} of ${length}, ${now.milliseconds.toFixed(0)} ms each.`);
+    return chances;
+  }
+
+  // One question at a time; an answer to an older one is dropped.
+  async function go() {
+    const mine = ++turn;
+    ask ??= model.get("kernel") ? inKernel(model) : inWorker();
+    if (text.length - start > context) start = text.length - context / 2;
+    if (at < start) at = text.length - 1;
+    try {
+      if (now.computed === undefined && !model.get("kernel")) problem.textContent = "Loading the model, 2.4 MB …";
+      const found = await ask(text.slice(start), at - start);
+      if (mine !== turn) return null;
+      problem.textContent = "";
+      now = found;
+      return draw();
+    } catch (error) {
+      stop();
+      problem.textContent = `The model could not be loaded (${error.message}).`;
+      return null;
+    }
+  }
+  const append = (character) => { text = (text + character).slice(-MOST); at = text.length - 1; return go(); };
+  function drawn(chances) {
+    let u = Math.random();
+    const i = chances.findIndex((chance) => (u -= chance) < 0);
+    return alphabet[i < 0 ? chances.indexOf(Math.max(...chances)) : i];
+  }
+  async function one() {
+    at = text.length - 1;
+    const chances = await go();
+    return chances === null ? null : append(drawn(chances));
+  }
+  function stop() { writing = false; play.textContent = "Write"; play.setAttribute("aria-pressed", "false"); }
+  const play = button("Write", async () => {
+    if (writing) { stop(); voice.say(`Written: ${text.slice(-80)}`); return; }
+    writing = true;
+    play.textContent = "Stop";
+    play.setAttribute("aria-pressed", "true");
+    let chances = (at = text.length - 1, await go());
+    while (writing && el.isConnected && chances !== null && text.length < MOST) {
+      const pause = new Promise((resolve) => setTimeout(resolve, PACE));
+      chances = await append(drawn(chances));
+      await pause;
+    }
+    stop();
+  });
+  play.setAttribute("aria-pressed", "false");
+
+  page.addEventListener("click", (event) => {
+    const i = Number(event.target.dataset?.i ?? -1);
+    if (i >= start) { stop(); at = i; go(); }
+  });
+  page.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    stop();
+    at = Math.min(text.length - 1, Math.max(start, at + step));
+    go().then(() => voice.say(`${visible(text[at])}: the likeliest next character is ${visible(rows[0].character)}`));
+  });
+  const id = unique("beginning");
+  const box = h("textarea", { id, rows: 3, spellcheck: "false", autocapitalize: "off", oninput: () => {
+    stop();
+    const known = [...box.value].filter((character) => alphabet.includes(character)).join("");
+    left.textContent = known === box.value ? "" : "The model knows letters, spaces, new lines and - , . ; : ! ? ' & $ 3; others are left out.";
+    if (!known) return;
+    text = known.slice(-context);
+    start = 0;
+    at = text.length - 1;
+    go();
+  } }, text);
+  frame(el, {
+    question: "What comes next, and which characters decide it?",
+    picture: [page, h("table", { class: "attn-x-table" }, title, h("tbody", {}, ...rows.map(({ node }) => node))), voice.node],
+    controls: [
+      h("div", { class: "attn-x-top" }, play, button("One character", () => { stop(); one(); })),
+      problem,
+      slider({ label: "Temperature", min: 0.1, max: 2, step: 0.1, value: model.get("temperature"), oninput: (value) => { model.set("temperature", value); draw(); } }).node,
+      choice({ label: "Colours show the attention of", value: String(head), oninput: (value) => { head = Number(value); draw(); },
+        options: now.attention.map((_, i) => [String(i), `layer ${Math.floor(i / HEADS) + 1}, head ${(i % HEADS) + 1}`]) }),
+      fold("More",
+        slider({ label: "Top-p: draw from the likeliest that sum to", min: 0.1, max: 1, step: 0.05, value: model.get("top_p"), oninput: (value) => { model.set("top_p", value); draw(); } }).node,
+        h("div", { class: "attn-x-choice" }, h("label", { for: id }, "Your own beginning"), box), left, note)],
+  });
+  draw();
+}
+export default { render };

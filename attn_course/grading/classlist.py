@@ -1,0 +1,50 @@
+"""Who is in the class, by a CSV of the learning platform: who hands in nothing has a row too."""
+
+import csv
+import dataclasses
+import io
+from pathlib import Path
+
+from attn_course.grading.collect import CollectError, HandIn
+
+# Canvas: gradebook export; Moodle: grading worksheet; the last: nbgrader db student import
+IDS = ("ID", "Identifier", "id")
+NAMES = (("Student",), ("Full name",), ("first_name", "last_name"))
+
+
+def read_class(path: Path) -> dict[str, str]:
+    """Names by student id, as the platform numbers its files.
+
+    Raises:
+        CollectError: the file cannot be read, or is none of the three.
+    """
+    try:
+        rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise CollectError(f"--class-list: {path}: {error}") from None
+    columns = list(rows[0]) if rows else []
+    key = next((name for name in IDS if name in columns), None)
+    parts = next((names for names in NAMES if set(names) <= set(columns)), ())
+    if key is None:
+        raise CollectError(
+            f"--class-list: expected a CSV with a column {', '.join(IDS[:-1])} or {IDS[-1]}, "
+            f"got {path.name} with {', '.join(map(str, columns)) or 'no rows'}"
+        )
+    found = {}
+    for row in rows:
+        student = (row[key] or "").strip().removeprefix("Participant ")
+        if student:  # Canvas has a row of points without one
+            found[student] = " ".join(filter(None, ((row[part] or "").strip() for part in parts)))
+    return found
+
+
+def with_class(hand_ins: list[HandIn], students: dict[str, str]) -> list[HandIn]:
+    """A hand-in for everyone of the class, with the names of the list; strangers have a note."""
+    found = {item.student: item for item in hand_ins}
+    for student, name in students.items():
+        item = found.get(student, HandIn(student=student, data=None))
+        found[student] = dataclasses.replace(item, name=name or item.name)
+    for student in found.keys() - students.keys():
+        note = "; ".join(filter(None, (found[student].note, "not on the class list")))
+        found[student] = dataclasses.replace(found[student], note=note)
+    return sorted(found.values(), key=lambda item: item.student)

@@ -1,0 +1,380 @@
+"""Slips: a right answer with one small change, made from its own text for every graded function.
+
+A term is dropped, a sign turned, an axis exchanged, a base of a logarithm mistaken, a loop ends one
+step early: such faults need no entry in a catalogue. Each is a ``Misconception`` like those written
+by hand, and is told only where it gives the learner's numbers on every input tried.
+"""
+
+import ast
+import copy
+import inspect
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from attn_course.probes.catalogue import Misconception
+
+MOST = 900  # of one function
+_TOLD = (
+    "On every input tried, what you return is what a right answer returns with this one change. "
+    "The name in brackets is that of a value or step in our solution."
+)
+_AXES = (-1, -2, 0, 1)
+_AXIS_TAKERS = frozenset(
+    [
+        *("sum", "mean", "amax", "amin", "max", "min", "argmax", "var", "std"),
+        *("softmax", "logsumexp", "cumsum", "flip", "stack", "cat"),
+    ]
+)
+_MODULES = ("torch", "F", "np", "math")
+_BASE, _OTHER = "a power or logarithm of another base", "another function"
+_INSTEAD = {
+    "log": (("log2", _BASE), ("log10", _BASE), ("log1p", _OTHER)),
+    "exp": (("exp2", _BASE), ("expm1", _OTHER)),
+    "sum": (("mean", "a mean in place of a sum"), ("amax", "the largest in place of a sum")),
+    "mean": (("sum", "a sum in place of a mean"), ("median", "a median in place of a mean")),
+    "amax": (("amin", "the smallest in place of the largest"), ("mean", _OTHER)),
+    "maximum": (("minimum", "the smallest in place of the largest"),),
+    "max": (("min", "the smallest in place of the largest"),),
+    "min": (("max", "the largest in place of the smallest"),),
+    "logsumexp": (("amax", "the largest in place of the log-sum-exp"),),
+    "softmax": (("exp", "exponentials that are not divided by their sum"),),
+    "tril": (("triu", "the wrong side of the diagonal"),),
+    "triu": (("tril", "the wrong side of the diagonal"),),
+    "sin": (("cos", "sine and cosine exchanged"),),
+    "cos": (("sin", "sine and cosine exchanged"),),
+    "elu": (("relu", _OTHER),),
+    "relu": (("gelu", _OTHER),),
+    "abs": (("square", _OTHER),),
+}
+_OPERATORS: dict[type, tuple[type, str]] = {
+    ast.Add: (ast.Sub, "plus and minus exchanged"),
+    ast.Sub: (ast.Add, "plus and minus exchanged"),
+    ast.Mult: (ast.Div, "divided in place of multiplied"),
+    ast.Div: (ast.Mult, "multiplied in place of divided"),
+    ast.FloorDiv: (ast.Mod, "quotient and remainder exchanged"),
+    ast.Mod: (ast.FloorDiv, "quotient and remainder exchanged"),
+    ast.BitAnd: (ast.BitOr, "or in place of and"),
+    ast.BitOr: (ast.BitAnd, "and in place of or"),
+}
+_EDGE: dict[type, type] = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
+_COMPLEMENT: dict[type, type] = {
+    ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq
+}  # fmt: skip
+_MISSING = {ast.Add: "a term is missing", ast.Sub: "a term is missing"}
+
+Edit = tuple[ast.AST, str]
+
+
+def _same(node: Any, **changed: Any) -> Any:
+    """A copy of a node with other fields."""
+    return type(node)(**{**dict(ast.iter_fields(node)), **changed})
+
+
+def _of_operation(node: ast.BinOp) -> Iterator[Edit]:
+    left, right, kind = node.left, node.right, type(node.op)
+    if kind in _OPERATORS:
+        other, name = _OPERATORS[kind]
+        yield _same(node, op=other()), name
+    if kind is ast.Pow:
+        yield left, "a power is missing"
+        yield _same(node, right=ast.UnaryOp(ast.USub(), right)), "another power"
+        for factor in (2, 0.5):
+            yield (
+                _same(node, right=ast.BinOp(right, ast.Mult(), ast.Constant(factor))),
+                ("another power"),
+            )
+        return
+    missing = _MISSING.get(kind, "a factor is missing")
+    if kind in (ast.BitAnd, ast.BitOr):
+        missing = "a condition is missing"
+    yield left, missing
+    if kind not in (ast.FloorDiv, ast.Mod):
+        yield right, missing
+    if kind in (ast.Mult, ast.Div):
+        yield _same(node, left=node), "a factor is applied twice"
+    if kind in (ast.Sub, ast.Div, ast.FloorDiv, ast.MatMult):
+        yield _same(node, left=right, right=left), "two operands exchanged"
+    if kind is ast.MatMult:
+        for side in ("left", "right"):
+            turned = ast.Attribute(getattr(node, side), "mT", ast.Load())
+            yield _same(node, **{side: turned}), "a matrix is transposed"
+    if kind is ast.FloorDiv:
+        negative = _same(node, left=ast.UnaryOp(ast.USub(), left))
+        yield ast.UnaryOp(ast.USub(), negative), "rounded up in place of down"
+
+
+def _of_call(node: ast.Call) -> Iterator[Edit]:
+    function, args = node.func, node.args
+    attribute = function.attr if isinstance(function, ast.Attribute) else ""
+    name = attribute or (function.id if isinstance(function, ast.Name) else "")
+    subject = function.value if isinstance(function, ast.Attribute) else None
+    if isinstance(subject, ast.Name) and subject.id in _MODULES:
+        subject = args[0] if args and not isinstance(args[0], ast.Starred) else None
+    if isinstance(function, ast.Name) and function.id not in ("range", "len", "slice"):
+        subject = args[0] if args and not isinstance(args[0], ast.Starred) else None
+    if subject is not None:
+        yield subject, f"`{name}` is missing"
+    for other, told in _INSTEAD.get(name, ()):
+        few: dict[str, Any] = {"args": [], "keywords": []} if other == "exp" and attribute else {}
+        new = _same(function, **{"attr" if attribute else "id": other})
+        yield _same(node, func=new, **few), told
+    if name in ("tril", "triu") and len(args) < 2:
+        for step in (-1, 1):
+            yield _same(node, args=[*args, ast.Constant(step)]), "off by one at the diagonal"
+    for place, keyword in enumerate(node.keywords):
+        if keyword.arg in ("dim", "axis"):
+            for axis in _AXES:
+                changed = list(node.keywords)
+                changed[place] = ast.keyword(keyword.arg, ast.Constant(axis))
+                yield _same(node, keywords=changed), "along another axis"
+    if name in _AXIS_TAKERS and args and attribute:
+        for axis in _AXES:
+            yield _same(node, args=[*args[:-1], ast.Constant(axis)]), "along another axis"
+    if name in ("range", "arange") and len(args) == 3:
+        whole = ast.BinOp(args[1], ast.FloorDiv(), args[2])
+        stop = ast.BinOp(whole, ast.Mult(), args[2])
+        yield _same(node, args=[args[0], stop, args[2]]), "the last part is dropped"
+    if name == "arange" and len(args) == 2:
+        yield ast.BinOp(node, ast.Sub(), args[0]), "positions are counted from 0 in each part"
+    if name in ("range", "arange") and args:
+        at = min(len(args) - 1, 1)
+        for step in (-1, 1):
+            moved = ast.BinOp(args[at], ast.Add(), ast.Constant(step))
+            yield _same(node, args=[*args[:at], moved, *args[at + 1 :]]), "off by one at the end"
+        if len(args) == 1:
+            shifted = [ast.Constant(1), ast.BinOp(args[0], ast.Add(), ast.Constant(1))]
+            yield _same(node, args=[ast.Constant(1), args[0]]), "the first one is skipped"
+            yield _same(node, args=shifted), "counted from 1"
+    if name in ("permute", "where", "reshape", "unflatten", "max", "min"):
+        for i, j in itertools.combinations(range(len(args)), 2):
+            order = list(args)
+            order[i], order[j] = order[j], order[i]
+            yield _same(node, args=order), "another order of arguments or axes"
+    if name in ("cat", "stack") and args and isinstance(args[0], ast.List | ast.Tuple):
+        turned = _same(args[0], elts=args[0].elts[::-1])
+        yield _same(node, args=[turned, *args[1:]]), "joined in another order"
+    if name == "stack":
+        yield _same(node, func=_same(function, attr="cat")), "joined along another axis"
+
+
+def _of_other(node: Any) -> Iterator[Edit]:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Invert | ast.Not):
+        if isinstance(node.operand, ast.Attribute) and node.operand.attr == "inf":
+            for number in (0.0, -1e9, -1e4):
+                yield ast.Constant(number), "another number in place of minus infinity"
+        else:
+            told = "a sign is wrong" if isinstance(node.op, ast.USub) else "turned round"
+            yield node.operand, told
+    elif isinstance(node, ast.Compare):
+        kind = type(node.ops[0])
+        if kind in _EDGE:
+            yield _same(node, ops=[_EDGE[kind]()]), "off by one at the edge of a condition"
+            yield _same(node, ops=[_COMPLEMENT[_EDGE[kind]]()]), "a condition is turned round"
+            for step in (-1, 1):
+                moved = ast.BinOp(node.left, ast.Add(), ast.Constant(step))
+                yield _same(node, left=moved), "off by one at the edge of a condition"
+        if kind in _COMPLEMENT:
+            yield _same(node, ops=[_COMPLEMENT[kind]()]), "a condition is turned round"
+    elif isinstance(node, ast.Constant) and type(node.value) is int:
+        for step in (1, -1):
+            yield ast.Constant(node.value + step), "a number is off by one"
+    elif isinstance(node, ast.Constant) and type(node.value) is float:
+        for factor in (-1, 0.1, 10, 0.5, 2, 0):
+            yield ast.Constant(node.value * factor), "another constant"
+    elif isinstance(node, ast.Attribute) and node.attr in ("mT", "T"):
+        yield node.value, "a matrix is transposed"
+    elif isinstance(node, ast.AugAssign):
+        yield ast.Assign([node.target], node.value), "overwritten in place of added up"
+    elif isinstance(node, ast.If | ast.IfExp):
+        for value in (True, False):
+            yield _same(node, test=ast.Constant(value)), "a condition has no effect"
+        if isinstance(node, ast.IfExp):
+            yield _same(node, test=ast.UnaryOp(ast.Not(), node.test)), "a condition is turned round"
+
+
+class _Places(ast.NodeVisitor):
+    """Every node of a function that may be changed, with the words for where it stands."""
+
+    def __init__(self, function: ast.FunctionDef) -> None:
+        self.found: list[tuple[ast.AST, str]] = []
+        named = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+        steps = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+        self.groups = [named]
+        self.bound = {*named}
+        self.where = "the result"
+        for step, default in steps:
+            if isinstance(default, ast.Lambda):
+                self.where = f"the step `{step.arg}`"
+                self.groups.append([a.arg for a in default.args.args])
+                self.visit(default.body)
+                self.groups.pop()
+        for statement in function.body:
+            self.visit(statement)
+
+    def generic_visit(self, node: ast.AST) -> None:
+        before = self.where
+        if isinstance(node, ast.Assign | ast.AugAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            names = [n.id for n in ast.walk(target) if isinstance(n, ast.Name)]
+            self.where = f"`{names[0]}`" if names else before
+            if isinstance(node, ast.Assign):
+                if isinstance(target, ast.Name) and target.id in self.bound:
+                    self.found.append((node, self.where))
+                self.bound.update(names)
+                self.groups[0] = [*self.groups[0], *(n for n in names if n not in self.groups[0])]
+        elif isinstance(node, ast.For):
+            self.where = f"the loop over `{ast.unparse(node.target)}`"
+            self.found.append((node, self.where))
+            self.visit(node.iter)
+            self.where = before
+            self.visit(node.target)
+            for statement in node.body:
+                self.visit(statement)
+            return
+        elif isinstance(node, ast.FunctionDef):
+            self.where = f"`{node.name}`"
+        elif isinstance(node, ast.Return):
+            self.where = self.where if self.where.startswith("`") else "the result"
+        if not isinstance(node, ast.Assign | ast.For):
+            self.found.append((node, self.where))
+        super().generic_visit(node)
+        self.where = before
+
+
+def _edits(node: Any, groups: list[list[str]]) -> Iterator[Edit]:
+    if isinstance(node, ast.BinOp):
+        yield from _of_operation(node)
+    elif isinstance(node, ast.Call):
+        yield from _of_call(node)
+    elif isinstance(node, ast.Assign):
+        yield ast.Pass(), "a step is left out"
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        for group in groups:
+            if node.id in group:
+                at = group.index(node.id)
+                for other in group[max(0, at - 3) : at + 4]:
+                    if other != node.id:
+                        yield ast.Name(other, ast.Load()), f"`{other}` in place of `{node.id}`"
+    else:
+        yield from _of_other(node)
+
+
+def _holders(function: ast.FunctionDef) -> dict[int, Callable[[ast.AST], None]]:
+    """For each node, what puts another one in its place."""
+    found: dict[int, Callable[[ast.AST], None]] = {}
+    for holder in ast.walk(function):
+        for field, value in ast.iter_fields(holder):
+            if isinstance(value, list):
+                for place, node in enumerate(value):
+                    found[id(node)] = partial(value.__setitem__, place)
+            else:
+                found[id(value)] = partial(setattr, holder, field)
+    return found
+
+
+def _variations(function: ast.FunctionDef) -> Iterator[str]:
+    """Change the function in one place after another; yields the name of the change each time."""
+    places = _Places(function)
+    lambdas = (node for node in ast.walk(function) if isinstance(node, ast.Lambda))
+    groups = [*places.groups, *([a.arg for a in one.args.args] for one in lambdas)]
+    holders = _holders(function)
+    for node, where in places.found:
+        for new, told in _edits(node, groups):
+            holders[id(node)](ast.fix_missing_locations(ast.copy_location(new, node)))
+            yield f"{told} ({where})"
+            holders[id(node)](node)
+
+
+def _inlined(
+    function: ast.FunctionDef, known: dict[str, ast.FunctionDef], apart: bool
+) -> ast.FunctionDef:
+    """Steps that are named functions of one line stand in the head, if each is a place of its own.
+
+    Args:
+        function: The function whose steps are meant.
+        known: All functions of its file.
+        apart: Whether a function that is used in several steps is changed in one of them alone.
+    """
+    made = copy.deepcopy(function)
+    for number, default in enumerate(made.args.kw_defaults if apart else ()):
+        step = known.get(default.id) if isinstance(default, ast.Name) else None
+        last = step.body[-1] if step else None
+        if step and len(step.body) == 1 and isinstance(last, ast.Return) and last.value:
+            made.args.kw_defaults[number] = copy.deepcopy(ast.Lambda(step.args, last.value))
+    made.decorator_list, made.returns = [], None
+    return ast.fix_missing_locations(made)
+
+
+@lru_cache(maxsize=64)
+def _functions(path: str) -> dict[str, ast.FunctionDef]:
+    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def _reached(start: str, known: dict[str, ast.FunctionDef], apart: bool) -> list[ast.FunctionDef]:
+    """A function and all those of its file that it names, in the order of the file."""
+    found = {start: _inlined(known[start], known, apart)}
+    waiting = [start]
+    while waiting:
+        for node in ast.walk(found[waiting.pop()]):
+            if isinstance(node, ast.Name) and node.id in known and node.id not in found:
+                found[node.id] = _inlined(known[node.id], known, apart)
+                waiting.append(node.id)
+    return [found[name] for name in known if name in found]
+
+
+@lru_cache(maxsize=64)
+def slips(of: str, right: Callable[..., Any]) -> tuple[Misconception, ...]:
+    """Right answers with one small change, as misconceptions; () where the text is not at hand.
+
+    Args:
+        of: The graded function.
+        right: A right answer to it, a function of a module.
+    """
+    try:
+        known = _functions(inspect.getsourcefile(right) or "")
+        both = [_reached(right.__name__, known, apart) for apart in (True, False)]
+    except (OSError, TypeError, AttributeError, KeyError):
+        return ()
+    read = [n for one in both[1] for n in ast.walk(one)]
+    if any(isinstance(node, ast.While) for node in read):
+        return ()  # one with a changed condition may never end
+    uses = Counter(node.id for node in read if isinstance(node, ast.Name))
+    names = {key: right.__globals__[key] for key in uses if key in right.__globals__}
+    names["__name__"] = right.__module__
+    shared = [one for one in both[1] if uses[one.name] > 1]
+    made = itertools.chain(
+        _made(of, right.__name__, names, both[0], both[0]),
+        _made(of, right.__name__, names, both[1], shared),
+    )
+    return tuple(itertools.islice(made, MOST))
+
+
+def _made(
+    of: str,
+    name: str,
+    names: dict[str, Any],
+    functions: list[ast.FunctionDef],
+    changed: list[ast.FunctionDef],
+) -> Iterator[Misconception]:
+    """The changes of some of these functions, each in a namespace of its own."""
+    ready = {one.name: _compiled(one) for one in functions}
+    for one in changed:
+        for told in _variations(one):
+            around = dict(names)
+            try:
+                for code in {**ready, one.name: _compiled(one)}.values():
+                    exec(code, around)
+            except Exception:  # a change that is no Python
+                continue
+            around[name].__doc__ = _TOLD
+            yield Misconception(of, told, (), around[name])
+
+
+def _compiled(function: ast.FunctionDef) -> CodeType:
+    return compile(ast.Module([function], []), "<slip>", "exec")

@@ -1,0 +1,83 @@
+"""The model in the page: its logits and weights are those of the package."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attn_course.data import load_language_model
+from attn_course.explorers import _source, writer
+from tests.explorers.conftest import find_node
+
+TEXTS = ("ROMEO:\nBut soft, what light", "ROMEO:\nBut soft", "K", "KING RICHARD III:\n" * 9)
+RUNNER = """
+import { readFileSync } from "node:fs";
+import { Llama } from "./llama_worker.mjs";
+const file = readFileSync("shakespeare.safetensors");
+const model = new Llama(file.buffer.slice(file.byteOffset, file.byteOffset + file.byteLength));
+console.log(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map((text) => {
+  const { logits, attention, computed } = model.read(text);
+  const heads = attention.at(-1).map((head) => [...head]);
+  return { logits: [...logits.at(-1)], attention: heads, computed };
+})));
+"""
+
+
+def worker(folder: Path, old: str = "", new: str = "") -> list[dict[str, Any]]:
+    """What the worker finds for each text, one after the other with one cache."""
+    for name, content in _source.assets().items():
+        (folder / name.replace(".js", ".mjs")).write_bytes(content)
+    module = folder / "llama_worker.mjs"
+    source = module.read_text(encoding="utf-8")
+    assert old in source
+    module.write_text(source.replace(old, new), encoding="utf-8")
+    (folder / "run.mjs").write_text(RUNNER, encoding="utf-8")
+    done = subprocess.run(
+        [find_node(), "run.mjs"], input=json.dumps(TEXTS), cwd=folder,
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def largest_error(found: list[dict[str, Any]]) -> float:
+    ours = [writer.read(text=text, at=-1) for text in TEXTS]
+    return max(
+        abs(a - b)
+        for page, package in zip(found, ours, strict=True)
+        for ours_, theirs in zip(
+            [package["logits"], *package["attention"]], [page["logits"], *page["attention"]],
+            strict=True,
+        )
+        for a, b in zip(ours_, theirs, strict=True)
+    )  # fmt: skip
+
+
+def test_the_worker_computes_what_the_package_computes(tmp_path: Path) -> None:
+    found = worker(tmp_path)
+    assert largest_error(found) < 1e-3
+    # the second text is the beginning of the first: its columns are in the cache
+    assert [each["computed"] for each in found] == [len(TEXTS[0]), 0, 1, len(TEXTS[3]) - 1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Math.floor(head / group)", "head % this.num_kv_heads"),
+        ("a * sine + b * cosine", "b * cosine - a * sine"),
+        ("(1 + Math.exp(-value))", "(1 + Math.exp(-1.02 * value))"),
+    ],
+)
+def test_a_fault_of_the_worker_is_seen(tmp_path: Path, old: str, new: str) -> None:
+    assert largest_error(worker(tmp_path, old, new)) > 1e-3
+
+
+def test_the_page_opens_with_what_the_model_says() -> None:
+    model, characters = load_language_model()
+    state = writer.default_state()
+    assert len(state["result"]["logits"]) == len(characters)
+    assert len(state["result"]["attention"]) == 6 * len(model.blocks)
+    with pytest.raises(ValueError, match="257"):
+        writer.read(text="a" * 257, at=-1)

@@ -1,0 +1,92 @@
+"""Small changes of a right answer: they are made from its text, and told only where they fit."""
+
+import sys
+
+import pytest
+import torch
+
+from attn_course.probes import Probe, ProbeFailure, WrongAnswers, call, witnesses
+from attn_course.probes import probe as probe_module
+from attn_course.probes.catalogue import collect
+from attn_course.probes.slips import slips
+
+
+def scaled(query, key):
+    return query @ key.mT * query.shape[-1] ** -0.5
+
+
+def mixed(weights, value):
+    return weights @ value
+
+
+def attend(query, key, value, *, score=scaled, mix=mixed):
+    weights = score(query, key).softmax(-1)
+    return mix(weights, value)
+
+
+def counted(number):
+    while number > 0:
+        number -= 1
+    return number
+
+
+attention = WrongAnswers("attend", tests=("values",), right=attend)
+attention.fault("no scale", "You leave the scale out.", score=lambda query, key: query @ key.mT)
+
+
+@witnesses(of="attend")
+def calls(draw):
+    for length in (3, 5):
+        yield call(draw.normal(length, 4), draw.normal(length, 4), draw.normal(length, 4))
+
+
+def told(answer, monkeypatch):
+    module = type(sys)("catalogue_of_the_test")
+    module.attention, module.calls = attention, calls
+    monkeypatch.setattr(probe_module, "load_catalogue", lambda slug: collect(module))
+    with pytest.raises(ProbeFailure) as caught:
+        Probe("99_test", "attend", answer, oracle=attend, seed=3).everywhere()
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [
+        (lambda q, k, v: (q @ k.mT / 4).softmax(-1) @ v, "applied twice (the step `score`)"),
+        (lambda q, k, v: (q @ q.mT / 2).softmax(-1) @ v, "`query` in place of `key`"),
+        (lambda q, k, v: (q @ k.mT / 2).softmax(-2) @ v, "along another axis (`weights`)"),
+        (lambda q, k, v: (q @ k.mT / 2).exp() @ v, "not divided by their sum (`weights`)"),
+        (lambda q, k, v: (q @ k.mT / 2).softmax(-1).mT @ v, "transposed (the step `mix`)"),
+    ],
+)
+def test_one_small_change_is_told_with_its_place(answer, name, monkeypatch):
+    assert name in (told(answer, monkeypatch).misconception or "")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda q, k, v: torch.zeros_like(q),  # a constant, which a change may give by chance
+        lambda q, k, v: (q @ k.mT / 3.1 + 0.2 * q[:, :1]).softmax(0) @ v,
+        lambda q, k, v: (q @ k.mT / 4).softmax(-1) @ v if len(q) == 3 else attend(q, k, v) + q,
+    ],
+)
+def test_what_no_single_change_gives_everywhere_has_no_name(answer, monkeypatch):
+    assert told(answer, monkeypatch).misconception is None
+
+
+def test_slips_differ_leave_the_right_answer_alone_and_never_run_for_ever():
+    inputs = [torch.randn(5, 4, generator=torch.Generator().manual_seed(s)) for s in range(3)]
+    before = attend(*inputs)
+    made = slips("attend", attend)
+    assert len(made) > 30
+    results = []
+    for one in made:
+        try:
+            results.append(one.function(*inputs))
+        except Exception:
+            continue
+    assert sum(not torch.allclose(r, before) for r in results if r.shape == before.shape) > 15
+    assert torch.equal(attend(*inputs), before)
+    assert slips("counted", counted) == ()
+    assert slips("softmax", torch.softmax) == ()
