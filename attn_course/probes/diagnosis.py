@@ -9,8 +9,9 @@ from torch import Tensor
 from attn_course.probes import properties
 from attn_course.probes.catalogue import Call, Catalogue, Misconception
 from attn_course.probes.memo import remembered
-from attn_course.probes.outcome import Outcome, agree, judge, known, quiet, run
+from attn_course.probes.outcome import Outcome, agree, judge, known, run
 from attn_course.probes.record import Record
+from attn_course.probes.student import quiet
 from attn_course.probes.values import copy, leaves, size
 
 _MOST_WITNESSES = 64

@@ -1,11 +1,8 @@
 """Run somebody's function on copies of the inputs and hold what came of it."""
 
 import contextlib
-import io
 import linecache
-import sys
 import sysconfig
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +11,7 @@ from typing import Any
 from attn_course.probes.catalogue import Call
 from attn_course.probes.compare import Difference, difference
 from attn_course.probes.memo import remembered
-from attn_course.probes.student import Gradient, GradientMissing
+from attn_course.probes.student import Gradient, GradientMissing, quiet
 from attn_course.probes.values import changed, copy, detach, freeze, show
 
 _ALREADY_QUIET = contextlib.nullcontext()  # where there are stubs the grader sees to it
@@ -133,20 +130,6 @@ def judge(outcome: Outcome, expected: Outcome, *, brief: bool = False) -> Differ
     if found is not None and outcome.mutated and not expected.mutated and not brief:
         return Difference(found.kind, f"{found.text}; and an input was changed in place")
     return found
-
-
-class quiet:
-    """Keep warnings and prints to stderr away: stock nbgrader scores any stderr text as 0."""
-
-    def __enter__(self) -> None:
-        self._warnings, self._stderr = warnings.catch_warnings(), sys.stderr
-        self._warnings.__enter__()
-        warnings.simplefilter("ignore")
-        sys.stderr = io.StringIO()
-
-    def __exit__(self, *error: Any) -> None:
-        sys.stderr = self._stderr
-        self._warnings.__exit__(*error)
 
 
 def write_call(name: str, call: Call) -> str:

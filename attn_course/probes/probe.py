@@ -19,9 +19,10 @@ from attn_course.probes.evidence import bench_of
 from attn_course.probes.failure import NotStarted, NotStartedReport, ProbeFailure, Report
 from attn_course.probes.memo import remembered
 from attn_course.probes.oracle import as_oracle
-from attn_course.probes.outcome import Outcome, judge, known, quiet, run, write_call
+from attn_course.probes.outcome import Outcome, judge, known, run, write_call
 from attn_course.probes.properties import Property, memory_below
 from attn_course.probes.record import Record
+from attn_course.probes.student import quiet
 from attn_course.probes.values import copy, describe, freeze, leaves, show, size, transform
 from attn_course.probes.watch import Watch
 

@@ -227,6 +227,18 @@ def test_launch_returns_what_a_kernel_wrote_and_leaves_the_inputs_alone():
     assert (x.tolist(), out.tolist()) == ([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
 
 
+def test_a_helper_keeps_warnings_from_stderr_where_nbgrader_would_count_them(recwarn):
+    """Stock nbgrader scores any text on stderr as 0, and Triton's interpreter warns of NaN."""
+
+    class Loud(Doubling):
+        def __getitem__(self, grid):
+            warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=1)
+            return super().__getitem__(grid)
+
+    student.launch(Loud(), (1,), torch.ones(1), torch.zeros(1), scale=2, writes=1)
+    assert not recwarn.list
+
+
 def test_source_of_an_object_is_that_of_the_function_it_keeps_and_of_a_function_its_own():
     def honest():
         return "honest"
