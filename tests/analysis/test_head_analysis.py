@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
@@ -131,8 +132,7 @@ def test_bad_arguments_are_refused() -> None:
     def plain(name: str) -> Function:
         return mutant(MODULE, name, "def ", "def ")  # without the checks of shapes
 
-    with pytest.raises(ValueError, match="weights: expected at least one layer"):
-        plain("attention_rollout")([])
+    refused("weights: expected at least one layer", plain("attention_rollout"), [])
     with pytest.raises(ValueError, match=r"residual: expected 0 to 1, got 1\.5"):
         plain("attention_rollout")([torch.ones(1, 2, 2)], residual=1.5)
     for name in ("previous_token_score", "attention_rollout"):
@@ -154,5 +154,4 @@ def test_the_spectrum_is_that_of_the_singular_values() -> None:
     assert cumulative_spectrum(torch.zeros(2, 3)).tolist() == [0.0, 0.0]
     rank_one = torch.ones(4, 1) @ torch.randn(1, 6)
     assert_close(cumulative_spectrum(rank_one), torch.ones(4))
-    with pytest.raises(ValueError, match="matrix: expected at least axes"):
-        cumulative_spectrum.__wrapped__(torch.zeros(3))
+    refused("matrix: expected at least axes", cumulative_spectrum.__wrapped__, torch.zeros(3))

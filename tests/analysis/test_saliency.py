@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -226,8 +227,7 @@ def test_inputs_are_left_alone() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(call: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
+    refused(message, call)
 
 
 def test_rows_that_mix_are_refused_and_eval_mode_is_complete() -> None:
@@ -238,8 +238,7 @@ def test_rows_that_mix_are_refused_and_eval_mode_is_complete() -> None:
         return model(z)[:, 1]
 
     for method in (input_gradient, gradient_times_input, integrated_gradients):
-        with pytest.raises(ValueError, match="function: expected numbers that depend on their own"):
-            method(score, x)
+        refused("function: expected numbers that depend on their own", method, score, x)
     model.eval()
     shares = integrated_gradients(score, x, steps=200)
     change = score(x) - score(torch.zeros_like(x))
@@ -257,8 +256,7 @@ def test_a_baseline_must_fit_and_half_precision_adds_up_in_float32() -> None:
     x = torch.randn(3, 4)
     with pytest.raises(ValueError, match="baseline: expected a shape that broadcasts to"):
         integrate(lambda z: z.sum(-1), x, torch.zeros(2, 3, 4))
-    with pytest.raises(ValueError, match="function: expected a tensor, got NoneType"):
-        integrate(lambda z: None, x)
+    refused("function: expected a tensor, got NoneType", integrate, lambda z: None, x)
     assert_close(integrate(lambda z: z.sum(-1), x, torch.zeros(4).double()), x)
     half = x.half()
     got = integrated_gradients(lambda z: z.float().pow(2).sum(-1), half, steps=500)
@@ -303,8 +301,7 @@ def test_every_pair_of_rows_that_mixes_is_found(rows: int) -> None:
 def test_mixing_after_the_first_row_is_refused(mixing: Function) -> None:
     for method in (input_gradient, gradient_times_input, integrated_gradients):
         for rows in (2, 13):
-            with pytest.raises(ValueError, match="depend on their own example alone"):
-                method(mixing, torch.rand(rows, 3) + 1)
+            refused("depend on their own example alone", method, mixing, torch.rand(rows, 3) + 1)
 
 
 def test_rows_that_do_not_mix_are_taken_even_at_an_infinite_slope() -> None:

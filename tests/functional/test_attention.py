@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import torch
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.nn import functional as F
@@ -125,16 +126,13 @@ def test_the_score_is_handed_in() -> None:
 def test_bad_arguments_are_refused() -> None:
     attention = functional.attention.__wrapped__.__wrapped__
     q, k, v = torch.zeros(L, E), torch.zeros(S, E), torch.zeros(S, EV)
-    with pytest.raises(ValueError, match=r"value: expected size 7 on axis -2, got shape \(6, 4\)"):
-        attention(q, k, v[:-1])
-    with pytest.raises(ValueError, match="attn_mask: expected a boolean mask"):
-        attention(q, k, v, attn_mask=torch.ones(L, S))
+    refused(r"value: expected size 7 on axis -2, got shape \(6, 4\)", attention, q, k, v[:-1])
+    refused("attn_mask: expected a boolean mask", attention, q, k, v, attn_mask=torch.ones(L, S))
     with pytest.raises(ValueError, match="attn_mask: expected"):
         attention(q, k, v, attn_mask=torch.ones(L, S - 1, dtype=torch.bool))
     with pytest.raises(ValueError, match=r"attn_mask: expected a shape that broadcasts to \(3, 7"):
         attention(q, k, v, attn_mask=torch.ones(L + 1, S, dtype=torch.bool))
-    with pytest.raises(ValueError, match="value: expected a floating point"):
-        attention(q, k, v.long())
+    refused("value: expected a floating point", attention, q, k, v.long())
     with pytest.raises(ValueError, match="value: expected one row per key"):
         reference.attention(q.numpy(), k.numpy(), v[:-1].numpy())
 
@@ -183,12 +181,9 @@ def test_tensors_on_two_devices_are_refused_by_name() -> None:
     attention = functional.attention.__wrapped__.__wrapped__
     query, key, value = torch.randn(L, E), torch.randn(S, E), torch.randn(S, EV)
     mask = torch.ones(L, S, dtype=torch.bool)
-    with pytest.raises(ValueError, match="key: expected device cpu, got meta"):
-        attention(query, key.to("meta"), value)
-    with pytest.raises(ValueError, match="value: expected device cpu, got meta"):
-        attention(query, key, value.to("meta"))
-    with pytest.raises(ValueError, match="attn_mask: expected device"):
-        attention(query, key, value, attn_mask=mask.to("meta"))
+    refused("key: expected device cpu, got meta", attention, query, key.to("meta"), value)
+    refused("value: expected device cpu, got meta", attention, query, key, value.to("meta"))
+    refused("attn_mask: expected device", attention, query, key, value, attn_mask=mask.to("meta"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from mutation import mutant
+from refusals import refused
 from tolerances import BFLOAT16_ROUNDING, FLOAT64
 from torch import Tensor
 from torch.nn import functional as F
@@ -139,10 +140,8 @@ def test_bad_arguments_are_refused() -> None:
         return mutant(MODULE, name, "def ", "def ")  # without the checks of shapes
 
     x, wrong = torch.zeros(2, 5), torch.zeros(7, 3)
-    with pytest.raises(ValueError, match='approximate: expected "none" or "tanh", got \'erf\''):
-        plain("gelu")(x, "erf")
-    with pytest.raises(ValueError, match="weight_in: expected size 5 on axis -1"):
-        plain("feed_forward")(x, wrong, wrong)
+    refused('approximate: expected "none" or "tanh", got \'erf\'', plain("gelu"), x, "erf")
+    refused("weight_in: expected size 5 on axis -1", plain("feed_forward"), x, wrong, wrong)
     with pytest.raises(ValueError, match="weight_out: expected size 7 on axis -1"):
         plain("feed_forward")(x, torch.zeros(7, 5), wrong)
     with pytest.raises(ValueError, match="weight_up: expected size 7 on axis -2"):

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor, nn
 from torch.testing import assert_close
@@ -122,5 +123,4 @@ def test_no_gradients_and_bad_limits() -> None:
     for bad in (-1.0, float("nan")):
         with pytest.raises(ValueError, match="max_norm: expected a number >= 0"):
             functional.clip_by_global_norm([torch.ones(2)], bad)
-        with pytest.raises(ValueError, match="max_norm: expected a number >= 0"):
-            reference.clip_by_global_norm([[1.0]], bad)
+        refused("max_norm: expected a number >= 0", reference.clip_by_global_norm, [[1.0]], bad)

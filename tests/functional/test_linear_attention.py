@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.nn import functional as F
@@ -240,8 +241,7 @@ def test_it_stands_where_torchs_attention_stands() -> None:
         linear_attention(*inputs, padding_mask=real),
     )
     for options in ({"scale": 1.0}, {"dropout_p": 0.1}, {"enable_gqa": True}):
-        with pytest.raises(ValueError, match="scale, dropout_p, enable_gqa"):
-            attend(query, key, value, **options)
+        refused("scale, dropout_p, enable_gqa", attend, query, key, value, **options)
     with pytest.raises(ValueError, match="attn_mask: expected a boolean padding mask"):
         attend(query, key, value, torch.ones(S, S, dtype=torch.bool))
 
@@ -364,5 +364,4 @@ def test_oracles_reject_a_changed_delta_rule(old: str, new: str) -> None:
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(call: Callable[..., object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call(*inputs_of(S))
+    refused(message, call, *inputs_of(S))

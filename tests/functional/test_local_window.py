@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
@@ -156,33 +157,23 @@ def test_bad_arguments_are_refused() -> None:
     position = functional.local_p_position.__wrapped__
     weights = functional.local_p_weights.__wrapped__
     steps, lengths = torch.arange(L), torch.tensor([2, 3])
-    with pytest.raises(ValueError, match="half_width: expected at least 0, got -1"):
-        mask(steps, lengths, -1, 5)
-    with pytest.raises(ValueError, match="half_width: expected at least 0, got nan"):
-        mask(steps, lengths, float("nan"), 5)
-    with pytest.raises(ValueError, match="lengths: expected values from 0 to 2, got 2 to 3"):
-        mask(steps, lengths, 1, 2)
-    with pytest.raises(ValueError, match="steps: expected size 2 on axis 0"):
-        mask(torch.zeros(3, L).long(), lengths, 1, 5)
+    refused("half_width: expected at least 0, got -1", mask, steps, lengths, -1, 5)
+    refused("half_width: expected at least 0, got nan", mask, steps, lengths, float("nan"), 5)
+    refused("lengths: expected values from 0 to 2, got 2 to 3", mask, steps, lengths, 1, 2)
+    refused("steps: expected size 2 on axis 0", mask, torch.zeros(3, L).long(), lengths, 1, 5)
     hidden, weight, v = torch.zeros(2, L, H), torch.zeros(A, H), torch.zeros(A)
     with pytest.raises(ValueError, match=r"weight: expected size 7 on axis -1, got shape \(2, 6"):
         position(hidden, weight[:, 1:], v, lengths)
-    with pytest.raises(ValueError, match="v: expected size 2 on axis 0"):
-        position(hidden, weight, torch.zeros(A + 1), lengths)
-    with pytest.raises(ValueError, match="source_lengths: expected 2 integers"):
-        position(hidden, weight, v, lengths[:1])
+    refused("v: expected size 2 on axis 0", position, hidden, weight, torch.zeros(A + 1), lengths)
+    refused("source_lengths: expected 2 integers", position, hidden, weight, v, lengths[:1])
     scores = torch.zeros(2, L, S)
     for width in (0.0, -1.0, float("nan")):
-        with pytest.raises(ValueError, match="half_width: expected more than 0"):
-            weights(scores, torch.zeros(2, L), width)
-    with pytest.raises(ValueError, match="position: expected size 5 on axis -1"):
-        weights(scores, torch.zeros(2, L + 1), 1.0)
+        refused("half_width: expected more than 0", weights, scores, torch.zeros(2, L), width)
+    refused("position: expected size 5 on axis -1", weights, scores, torch.zeros(2, L + 1), 1.0)
     with pytest.raises(ValueError, match="attn_mask: expected a boolean mask"):
         weights(scores, torch.zeros(2, L), 1.0, torch.ones(S))
-    with pytest.raises(ValueError, match="half_width: expected at least 0"):
-        reference.local_m_mask([0], [1], -1, 2)
-    with pytest.raises(ValueError, match="half_width: expected more than 0"):
-        reference.local_p_weights([[0.0]], [0.0], 0)
+    refused("half_width: expected at least 0", reference.local_m_mask, [0], [1], -1, 2)
+    refused("half_width: expected more than 0", reference.local_p_weights, [[0.0]], [0.0], 0)
     with pytest.raises(ValueError, match="weight: expected shape"):
         reference.local_p_position([[[0.0]]], [[1.0, 2.0]], [1.0], [3])
 
@@ -212,13 +203,11 @@ def test_one_row_of_scores_serves_several_centres() -> None:
     weights = functional.local_p_weights.__wrapped__
     with pytest.raises(ValueError, match="position: expected axes that broadcast"):
         weights(torch.randn(2, L, S), torch.rand(3, L), 2.0)
-    with pytest.raises(ValueError, match="scores: expected scores in rows"):
-        weights(torch.randn(S), torch.rand(1), 2.0)
+    refused("scores: expected scores in rows", weights, torch.randn(S), torch.rand(1), 2.0)
     position = functional.local_p_position.__wrapped__
     parts = torch.randn(1, L, H), torch.randn(A, H), torch.randn(A)
     for lengths in (torch.tensor([-1]), torch.tensor([2.0])):
-        with pytest.raises(ValueError, match="source_lengths: expected"):
-            position(*parts, lengths)
+        refused("source_lengths: expected", position, *parts, lengths)
 
 
 def test_a_centre_at_either_end_keeps_the_window_in_the_sentence() -> None:

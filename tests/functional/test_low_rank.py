@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
@@ -121,18 +122,15 @@ def test_memory_grows_with_the_length_only() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(mix: Tensor, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        _project_length(torch.randn(B, H, S, E), mix)
+    refused(message, _project_length, torch.randn(B, H, S, E), mix)
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_padding_and_lengths_that_do_not_fit_are_refused() -> None:
     x, mix = torch.randn(B, H, S, E), torch.randn(K, N)
     for mask in (torch.ones(B, S), torch.ones(B, S - 1).bool(), torch.ones(1, S).bool()):
-        with pytest.raises(ValueError, match="padding_mask: expected a boolean mask of shape"):
-            _project_length(x, mix, mask)
-    with pytest.raises(ValueError, match="value: expected size 7 on axis 2"):
-        linformer_attention(x, x, x[:, :, 1:], mix, mix)
+        refused("padding_mask: expected a boolean mask of shape", _project_length, x, mix, mask)
+    refused("value: expected size 7 on axis 2", linformer_attention, x, x, x[:, :, 1:], mix, mix)
     with pytest.raises(ValueError, match="projection: expected a torch tensor, got list"):
         _project_length(x, mix.tolist())  # type: ignore[arg-type]
 

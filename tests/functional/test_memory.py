@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutation import mutant
+from refusals import refused
 from tolerances import BFLOAT16_ROUNDING, FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
@@ -46,8 +47,7 @@ def check_position_encoding(function: Any) -> None:
         k = torch.arange(1, size + 1, **DOUBLE) / size
         assert_close(function(words, size, **DOUBLE), 0.5 + 2 * (j - 0.5) * (k - 0.5), **FLOAT64)
     assert function(3, 2).dtype == torch.float32
-    with pytest.raises(ValueError, match="words: expected at least 1, got 0"):
-        function(0, 3)
+    refused("words: expected at least 1, got 0", function, 0, 3)
 
 
 def check_sentence_vectors(function: Any) -> None:
@@ -245,24 +245,17 @@ def test_reference_memory_network_by_hand() -> None:
 def test_bad_arguments_are_refused() -> None:
     hop, vectors = functional.memory_hop.__wrapped__, functional.sentence_vectors.__wrapped__
     u, m = torch.randn(2, 5), torch.randn(2, 3, 5)
-    with pytest.raises(ValueError, match="memory_in: expected size 5 on axis -1"):
-        hop(u, m[..., :4], m)
-    with pytest.raises(ValueError, match="memory_out: expected size 3 on axis -2"):
-        hop(u, m, m[:, :2])
-    with pytest.raises(ValueError, match="attn_mask: expected a boolean mask"):
-        hop(u, m, m, torch.ones(2, 3))
-    with pytest.raises(ValueError, match="query: expected a floating point"):
-        hop(u.long(), m, m)
-    with pytest.raises(ValueError, match=r"word_mask: expected a boolean mask of shape \(2, 3\)"):
-        vectors(m, torch.ones(2, 3))
+    refused("memory_in: expected size 5 on axis -1", hop, u, m[..., :4], m)
+    refused("memory_out: expected size 3 on axis -2", hop, u, m, m[:, :2])
+    refused("attn_mask: expected a boolean mask", hop, u, m, m, torch.ones(2, 3))
+    refused("query: expected a floating point", hop, u.long(), m, m)
+    refused(r"word_mask: expected a boolean mask of shape \(2, 3\)", vectors, m, torch.ones(2, 3))
     with pytest.raises(ValueError, match=r"word_mask: expected a boolean mask of shape \(2, 3\)"):
         vectors(m, torch.ones(3, dtype=torch.bool))
     with pytest.raises(ValueError, match="sentence_mask: expected a boolean mask"):
         functional.sentence_ages.__wrapped__(torch.ones(2, 3))
-    with pytest.raises(ValueError, match="embed_dim: expected at least 1, got 0"):
-        functional.position_encoding(2, 0)
-    with pytest.raises(ValueError, match="expected at least 1, got 0 and 3"):
-        reference.position_encoding(0, 3)
+    refused("embed_dim: expected at least 1, got 0", functional.position_encoding, 2, 0)
+    refused("expected at least 1, got 0 and 3", reference.position_encoding, 0, 3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -295,11 +288,7 @@ def test_a_hop_widens_mixed_dtypes_and_refuses_batches_that_do_not_fit() -> None
     for mine, other in zip(ours, theirs, strict=True):
         assert_close(mine, torch.from_numpy(other), **FLOAT64)
     hop = functional.memory_hop.__wrapped__
-    with pytest.raises(ValueError, match="memory_in: expected axes that broadcast"):
-        hop(torch.randn(3, 3), into, out)
-    with pytest.raises(ValueError, match="memory_out: expected axes that broadcast"):
-        hop(query, into, torch.randn(3, 5, 4))
-    with pytest.raises(ValueError, match="memory_out: expected at least 2 axes"):
-        hop(query, into, torch.randn(5))
-    with pytest.raises(ValueError, match="memory_out: expected device cpu, got meta"):
-        hop(query, into, out.to("meta"))
+    refused("memory_in: expected axes that broadcast", hop, torch.randn(3, 3), into, out)
+    refused("memory_out: expected axes that broadcast", hop, query, into, torch.randn(3, 5, 4))
+    refused("memory_out: expected at least 2 axes", hop, query, into, torch.randn(5))
+    refused("memory_out: expected device cpu, got meta", hop, query, into, out.to("meta"))

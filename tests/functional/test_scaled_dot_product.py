@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 import torch
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
@@ -559,12 +560,10 @@ MESSAGES: list[tuple[dict[str, object], str]] = [
 def test_bad_arguments_are_refused(changed: dict[str, object], message: str) -> None:
     tensors = (torch.zeros(B, H, L, E), torch.zeros(B, H, S, E), torch.zeros(B, H, S, EV))
     arguments = dict(zip(("query", "key", "value"), tensors, strict=True)) | changed
-    with pytest.raises(ValueError, match=message):
-        scaled_dot_product_attention(**arguments)
+    refused(message, scaled_dot_product_attention, **arguments)
     arguments.pop("dropout_p", None)
     if "dropout_p" not in changed:
-        with pytest.raises(ValueError, match=message):
-            attention_with_lse(**arguments)
+        refused(message, attention_with_lse, **arguments)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -577,8 +576,7 @@ def test_blocks_that_do_not_fit_are_refused() -> None:
         ([output], [lse[:1]], r"lses\[0\]: expected shape \(2, 5\), got \(1, 5\)"),
         ([output], [[0.0]], r"lses\[0\]: expected a torch tensor, got list"),
     ):
-        with pytest.raises(ValueError, match=message):
-            merge_attention(outputs, lses)
+        refused(message, merge_attention, outputs, lses)
 
 
 def everything(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:

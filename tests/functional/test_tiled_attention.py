@@ -3,6 +3,7 @@
 import pytest
 import torch
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
@@ -129,8 +130,7 @@ def test_the_oracle_rejects_planted_mistakes(old: str, new: str) -> None:
 
 def test_bad_tiles_and_heads_are_refused() -> None:
     query, key, value = draw(1, 4, 2, 3, 3, 4, 4)
-    with pytest.raises(ValueError, match="key: expected 4 heads on axis 1, got 2"):
-        tiled_attention(query, key, value)
+    refused("key: expected 4 heads on axis 1, got 2", tiled_attention, query, key, value)
     with pytest.raises(ValueError, match="key_tile: expected at least 1, got 0"):
         tiled_attention(query, query, query, key_tile=0)
 
@@ -138,11 +138,7 @@ def test_bad_tiles_and_heads_are_refused() -> None:
 @pytest.mark.usefixtures("unchecked")
 def test_sizes_that_do_not_fit_are_refused() -> None:
     query, key, value = draw(2, 4, 4, 3, 5, 4, 6)
-    with pytest.raises(ValueError, match="key: expected size 4 on axis 3"):
-        tiled_attention(query, key[..., 1:], value)
-    with pytest.raises(ValueError, match="value: expected size 5 on axis 2"):
-        tiled_attention(query, key, value[:, :, 1:])
-    with pytest.raises(ValueError, match="value: expected size 4 on axis 1"):
-        tiled_attention(query, key, value[:, :1])
-    with pytest.raises(ValueError, match="key: expected size 2 on axis 0"):
-        tiled_attention(query, key[:1], value[:1])
+    refused("key: expected size 4 on axis 3", tiled_attention, query, key[..., 1:], value)
+    refused("value: expected size 5 on axis 2", tiled_attention, query, key, value[:, :, 1:])
+    refused("value: expected size 4 on axis 1", tiled_attention, query, key, value[:, :1])
+    refused("key: expected size 2 on axis 0", tiled_attention, query, key[:1], value[:1])

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 import torch
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor, nn
 from torch.autograd import gradcheck
@@ -228,10 +229,8 @@ def test_heads_that_look_at_shifts_are_nearly_one_hot() -> None:
 
 def test_bad_sizes_are_refused_by_name() -> None:
     images = torch.zeros(2, 3, 6, 10)
-    with pytest.raises(ValueError, match=r"images: expected sides that are multiples .*\(4, 4\)"):
-        functional.patchify(images, 4)
-    with pytest.raises(ValueError, match="patch_size: expected one or two whole numbers"):
-        functional.patchify(images, 0)
+    refused(r"images: expected sides that are multiples .*\(4, 4\)", functional.patchify, images, 4)
+    refused("patch_size: expected one or two whole numbers", functional.patchify, images, 0)
     with pytest.raises(ValueError, match=r"image_size: expected multiples"):
         functional.unpatchify(torch.zeros(2, 15, 12), (6, 9), 2)
     with pytest.raises(ValueError, match="patches: expected size 15 on axis 1"):
@@ -242,8 +241,6 @@ def test_bad_sizes_are_refused_by_name() -> None:
         functional.sinusoidal_positions_2d(3, 5, 6)
     with pytest.raises(ValueError, match="table: expected size 13 on axis 0"):
         functional.interpolate_positions(torch.zeros(12, 5), (3, 4), (5, 5), num_prefix=1)
-    with pytest.raises(ValueError, match=r"kernel_size: expected odd sides, got \(3, 2\)"):
-        functional.kernel_shifts((3, 2))
+    refused(r"kernel_size: expected odd sides, got \(3, 2\)", functional.kernel_shifts, (3, 2))
     convolution = mutant(MODULE, "convolution_as_attention", "def ", "def ")  # shapes unchecked
-    with pytest.raises(ValueError, match="weight: expected size 3 on axis 1"):
-        convolution(images, torch.zeros(5, 2, 3, 3))
+    refused("weight: expected size 3 on axis 1", convolution, images, torch.zeros(5, 2, 3, 3))

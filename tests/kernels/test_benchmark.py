@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import refused
 
 pytest.importorskip("triton", reason="no Triton here: kernels need Linux on x86-64")
 
@@ -198,8 +199,7 @@ def test_the_table_names_refusals_and_what_there_was_no_time_for() -> None:
     assert "torch math 3.00 (2.00 to 4.00)" in text
     assert "torch cudnn: refused" in text
     assert "no time" in text
-    with pytest.raises(ValueError, match="a dry run is no result"):
-        benchmark.table({**record, "parts": {"dry": part}})
+    refused("a dry run is no result", benchmark.table, {**record, "parts": {"dry": part}})
 
 
 def test_without_a_gpu_it_says_so_in_one_line_and_ends_with_2() -> None:
@@ -258,6 +258,5 @@ def test_a_comparison_puts_peers_under_ours_and_marks_what_no_chip_can_hold() ->
     assert "OutOfResources: x" in lines[4]
     assert lines[-1] == "float16, triton 3, compiled 2026-01-02 at commit abc"
     assert len(artifact.comparison(record, "a d64", arches=(80,)).splitlines()) == 4
-    with pytest.raises(ValueError, match="names: expected a recorded kernel, got 'b'"):
-        artifact.comparison(record, "b")
+    refused("names: expected a recorded kernel, got 'b'", artifact.comparison, record, "b")
     assert "has not been run" in artifact.comparison(None, "a d64")

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -477,14 +478,10 @@ def test_bad_arguments_are_refused() -> None:
         model = build(decoder)
         state = model.init_state(ids)
         forward = decoder.forward.__wrapped__.__wrapped__
-        with pytest.raises(ValueError, match="source: expected ids from 0 to 12, got 13 to 13"):
-            model(13 * ids, None, ids)
-        with pytest.raises(ValueError, match="target_in: expected ids from 0 to 10, got 11 to 11"):
-            model(ids, None, 11 * ids)
-        with pytest.raises(ValueError, match="target_in: expected size 2 on axis 0"):
-            forward(model.decoder, ids[:1], state)
-        with pytest.raises(ValueError, match="target_in: expected at least one position"):
-            model(ids, None, ids[:, :0])
+        refused("source: expected ids from 0 to 12, got 13 to 13", model, 13 * ids, None, ids)
+        refused("target_in: expected ids from 0 to 10, got 11 to 11", model, ids, None, 11 * ids)
+        refused("target_in: expected size 2 on axis 0", forward, model.decoder, ids[:1], state)
+        refused("target_in: expected at least one position", model, ids, None, ids[:, :0])
         with pytest.raises(ValueError, match="lengths: expected values from 0 to 3, got 4 to 4"):
             model(ids, torch.tensor([4, 4]), ids)
         with pytest.raises(ValueError, match=r"token: expected axes \(B\)"):
@@ -494,12 +491,9 @@ def test_bad_arguments_are_refused() -> None:
                 torch.zeros(2, 3, 5), torch.zeros(2, 3), torch.ones(2, 3, dtype=torch.bool)
             )
         sizes = {"vocab_size": 3, "embed_dim": 2, "context_size": 4, "summary_size": 2}
-        with pytest.raises(ValueError, match="hidden_size: expected at least 1, got 0"):
-            decoder(**sizes, hidden_size=0)
-    with pytest.raises(ValueError, match="half_width: expected at least 0, got -1"):
-        LocalM(half_width=-1)
-    with pytest.raises(ValueError, match="half_width: expected more than 0, got 0"):
-        LocalP(half_width=0, query_size=3)
+        refused("hidden_size: expected at least 1, got 0", decoder, **sizes, hidden_size=0)
+    refused("half_width: expected at least 0, got -1", LocalM, half_width=-1)
+    refused("half_width: expected more than 0, got 0", LocalP, half_width=0, query_size=3)
 
 
 @pytest.mark.parametrize("decoder", [BahdanauDecoder, LuongDecoder])
@@ -509,8 +503,7 @@ def test_a_source_whose_parts_do_not_fit_is_refused(decoder: Any) -> None:
     notes, summary = model.encoder(source, lengths)
     mask = torch.ones(source.shape, dtype=torch.bool)
     start = model.decoder.init_state.__func__.__wrapped__
-    with pytest.raises(ValueError, match="summary: expected size 4 on axis 0"):
-        start(model.decoder, notes, summary[:1], mask)
+    refused("summary: expected size 4 on axis 0", start, model.decoder, notes, summary[:1], mask)
     prepare = type(model.decoder.attention).prepare
     wrong = [mask[:1], mask[:, :3], mask.double(), mask[:, None]]
     for other in wrong:
@@ -622,9 +615,7 @@ def test_names_and_numbers_in_place_of_modules_are_refused_at_construction() -> 
     for window in (3, "local-m"):
         with pytest.raises(ValueError, match=f"window: expected a module .*, got '?{window}'?"):
             make(LuongDecoder, **sizes, hidden_size=5, window=window)
-    with pytest.raises(ValueError, match="score: expected a module such as DotScore"):
-        make(Attention, score="general")
+    refused("score: expected a module such as DotScore", make, Attention, score="general")
     with pytest.raises(ValueError, match="normalize: expected a function of scores and mask"):
         make(Attention, normalize="softmax")
-    with pytest.raises(ValueError, match="key_projection: expected a module or None, got 3"):
-        make(Attention, key_projection=3)
+    refused("key_projection: expected a module or None, got 3", make, Attention, key_projection=3)

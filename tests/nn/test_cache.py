@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor, nn
 from torch.testing import assert_close
@@ -172,8 +173,7 @@ def test_sinks_that_follow_stand_directly_before_the_window(position: str) -> No
         # a text of these tokens only, as if nothing had stood between
         want = module(x[:, seen], is_causal=True)[:, -1:]
         assert_close(got, want, **FLOAT64)
-    with pytest.raises(ValueError, match="one token at a time beyond 6 tokens"):
-        module(x[:, :2], is_causal=True, cache=cache)
+    refused("one token at a time beyond 6 tokens", module, x[:, :2], is_causal=True, cache=cache)
 
 
 def test_a_prompt_that_fits_may_come_at_once_where_sinks_follow() -> None:
@@ -200,8 +200,7 @@ def test_rows_can_be_chosen_and_tokens_forgotten(make: Callable[[], KVCache]) ->
         rows = x[torch.tensor([1, 1, 0])]
         got = module(rows[:, 5:], is_causal=True, cache=turned)
     assert_close(got, module(rows, is_causal=True)[:, 5:], **FLOAT64)
-    with pytest.raises(ValueError, match="length: expected 0 to 11, got 12"):
-        cache.truncate(12)
+    refused("length: expected 0 to 11, got 12", cache.truncate, 12)
 
 
 def test_rows_of_a_sliding_cache_can_be_chosen() -> None:
@@ -263,19 +262,14 @@ def test_what_a_cache_cannot_hold_is_refused() -> None:
     rows = torch.zeros(2, 3, 4, 5)
     cache = KVCache(max_length=6)
     cache.append(rows, rows)
-    with pytest.raises(ValueError, match="at most 6 tokens in all, got 8"):
-        cache.append(rows, rows)
-    with pytest.raises(ValueError, match="expected no gradients"):
-        KVCache(max_length=9).append(rows.requires_grad_(), rows)
-    with pytest.raises(ValueError, match="expected size 2 on axis 0"):
-        cache.append(rows[:1], rows[:1])
+    refused("at most 6 tokens in all, got 8", cache.append, rows, rows)
+    refused("expected no gradients", KVCache(max_length=9).append, rows.requires_grad_(), rows)
+    refused("expected size 2 on axis 0", cache.append, rows[:1], rows[:1])
     with pytest.raises(ValueError, match="positions: expected at every call"):
         cache.append(rows[:, :, :1], rows[:, :, :1], torch.zeros(2, 1, dtype=torch.long))
     for wrong in ({"window_size": 0}, {"window_size": 3, "sinks": -1}):
-        with pytest.raises(ValueError, match="window_size, sinks"):
-            SlidingCache(**wrong)
-    with pytest.raises(ValueError, match="max_length: expected at least 1"):
-        KVCache(max_length=0)
+        refused("window_size, sinks", SlidingCache, **wrong)
+    refused("max_length: expected at least 1", KVCache, max_length=0)
     module = attention("none")
     with pytest.raises(ValueError, match="attn_mask: expected none with a sliding cache"):
         module(text(), attn_mask=visible(3, 0), cache=SlidingCache(window_size=3))
@@ -322,8 +316,7 @@ def test_a_refused_call_leaves_the_cache_as_it_was(name: str, padded: bool, make
     with torch.no_grad():
         for one in (wanted, cache):
             model(ids, real, cache=one)
-        with pytest.raises(ValueError, match="expected"):
-            WRONG[name](model, cache)
+        refused("expected", WRONG[name], model, cache)
         assert cache.length == 3
         for _ in range(2):
             assert_close(model(later, cache=cache), model(later, cache=wanted))
@@ -334,6 +327,5 @@ def test_a_refused_call_leaves_the_caches_of_a_decoder_as_they_were() -> None:
     model, source = model.eval(), torch.randint(11, (2, 5))
     memory, cache = model.encode(source), model.new_cache()
     model.decoder.blocks[1].cross_attention.attn_fn = refuses
-    with pytest.raises(ValueError, match="attn_mask"):
-        model.decode(source[:, :1], memory, torch.ones(2, 5).bool(), cache=cache)
+    refused("attn_mask", model.decode, source[:, :1], memory, torch.ones(2, 5).bool(), cache=cache)
     assert (cache.length, cache.real, cache.nbytes) == (0, None, 0)

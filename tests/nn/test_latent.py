@@ -3,6 +3,7 @@
 import pytest
 import torch
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor, nn
 from torch.testing import assert_close
@@ -120,5 +121,4 @@ def test_a_window_and_padding_work_as_with_every_attention() -> None:
 
 
 def test_sizes_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="query: expected size 19"):
-        make()(torch.randn(B, L, D + 1, dtype=torch.float64))
+    refused("query: expected size 19", make(), torch.randn(B, L, D + 1, dtype=torch.float64))

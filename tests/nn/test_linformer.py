@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from refusals import refused
 from torch.nn import functional as F
 from torch.testing import assert_close
 
@@ -32,20 +33,17 @@ def test_multi_head_attention_takes_linformers_attention(heads: int | None) -> N
     got.sum().backward()
     assert first.weight.grad is not None
     assert second.weight.grad is not None
-    with pytest.raises(ValueError, match="is_causal, enable_gqa: expected False"):
-        module(x, is_causal=True)
+    refused("is_causal, enable_gqa: expected False", module, x, is_causal=True)
     with pytest.raises(ValueError, match="attn_mask: expected a boolean padding mask"):
         module(x, attn_mask=torch.ones(L, L, dtype=torch.bool))
-    with pytest.raises(ValueError, match="expected at most 11 positions"):
-        module(torch.randn(B, N + 1, D))
+    refused("expected at most 11 positions", module, torch.randn(B, N + 1, D))
 
 
 def test_shared_projections_are_one_parameter() -> None:
     one = LengthProjection(max_length=N, rank=K)
     attend = LinformerAttention(key_projection=one, value_projection=one)
     assert sum(p.numel() for p in attend.parameters()) == N * K
-    with pytest.raises(ValueError, match="max_length, rank, num_heads"):
-        LengthProjection(max_length=0, rank=K)
+    refused("max_length, rank, num_heads", LengthProjection, max_length=0, rank=K)
 
 
 def test_the_delta_layer_is_the_rule_between_its_projections_and_goes_on() -> None:
@@ -65,5 +63,4 @@ def test_the_delta_layer_is_the_rule_between_its_projections_and_goes_on() -> No
     second, last = module(x[:, 4:], middle)
     assert_close(torch.cat([first, second], dim=1), got)
     assert_close(last, state)
-    with pytest.raises(ValueError, match="embed_dim: expected a multiple"):
-        DeltaRuleAttention(embed_dim=D, num_heads=5)
+    refused("embed_dim: expected a multiple", DeltaRuleAttention, embed_dim=D, num_heads=5)

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
@@ -418,8 +419,7 @@ def test_random_noise_adds_its_share_and_repeats_with_its_generator() -> None:
     [{"random_noise": -0.1}, {"random_noise": 1.5}, {"random_noise": float("nan")}],
 )
 def test_random_noise_is_a_probability(options: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="random_noise: expected a chance from 0 to 1, got"):
-        build(**options)
+    refused("random_noise: expected a chance from 0 to 1, got", build, **options)
     with pytest.raises(ValueError, match="expected a chance 0 without temporal encoding"):
         build(random_noise=0.1, temporal_encoding=False)
 
@@ -446,18 +446,13 @@ def test_bad_arguments_are_refused() -> None:
             tying="rnn",
         )
     for name in ("vocab_size", "embed_dim", "max_sentences", "hops"):
-        with pytest.raises(ValueError, match=f"{name}: expected at least 1, got 0"):
-            build(**{name: 0})
+        refused(f"{name}: expected at least 1, got 0", build, **{name: 0})
     with pytest.raises(ValueError, match="story: expected at most 4 sentences, got 5"):
         model(torch.ones(2, 5, 3, dtype=torch.long), question)
-    with pytest.raises(ValueError, match="story: expected ids from 0 to 10, got 11 to 11"):
-        model(11 * story, question)
-    with pytest.raises(ValueError, match="question: expected ids from 0 to 10, got -1 to -1"):
-        model(story, -question)
-    with pytest.raises(ValueError, match=r"story: expected axes \(B N J\), got shape \(2, 3\)"):
-        read(model, question, question)
-    with pytest.raises(ValueError, match="question: expected size 2 on axis 0"):
-        read(model, story, question[:1])
+    refused("story: expected ids from 0 to 10, got 11 to 11", model, 11 * story, question)
+    refused("question: expected ids from 0 to 10, got -1 to -1", model, story, -question)
+    refused(r"story: expected axes \(B N J\), got shape \(2, 3\)", read, model, question, question)
+    refused("question: expected size 2 on axis 0", read, model, story, question[:1])
     # more padding than the table of ages has rows is no fault
     padded = torch.nn.functional.pad(story, (0, 0, 3, 3))
     assert_close(model(padded, question), model(story, question), **FLOAT64)

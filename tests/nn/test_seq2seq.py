@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.nn import functional as F
@@ -192,14 +193,10 @@ def test_bad_arguments_are_refused() -> None:
     ids, step = torch.ones(2, 3, dtype=torch.long), EncoderDecoder.step.__wrapped__
     encode = Encoder.forward.__wrapped__.__wrapped__
     decode = Decoder.forward.__wrapped__.__wrapped__
-    with pytest.raises(ValueError, match="source: expected ids from 0 to 4, got 5 to 5"):
-        model(5 * ids, None, ids)
-    with pytest.raises(ValueError, match="target_in: expected ids from 0 to 6, got -1 to -1"):
-        model(ids, None, -ids)
-    with pytest.raises(ValueError, match=r"source: expected integers, got torch\.float32"):
-        encode(model.encoder, ids.float())
-    with pytest.raises(ValueError, match=r"source: expected axes \(B S\), got shape \(3,\)"):
-        encode(model.encoder, ids[0])
+    refused("source: expected ids from 0 to 4, got 5 to 5", model, 5 * ids, None, ids)
+    refused("target_in: expected ids from 0 to 6, got -1 to -1", model, ids, None, -ids)
+    refused(r"source: expected integers, got torch\.float32", encode, model.encoder, ids.float())
+    refused(r"source: expected axes \(B S\), got shape \(3,\)", encode, model.encoder, ids[0])
     with pytest.raises(ValueError, match=r"target_in: expected size 2 on axis 0, got shape \(1, 3"):
         decode(model.decoder, ids[:1], model.init_state(ids))
     with pytest.raises(ValueError, match=r"token: expected axes \(B\), got shape \(2, 3\)"):

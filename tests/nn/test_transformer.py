@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor, nn
 from torch.testing import assert_close
@@ -217,17 +218,14 @@ def test_a_cache_goes_back_where_nothing_was_forgotten() -> None:
     got = model.decode(target, memory, cache=cache)
     assert_close(got, model(source, decoder_input_ids=target), **FLOAT64)
     sliding = model.new_cache(partial(SlidingCache, window_size=2))
-    with pytest.raises(ValueError, match="sliding cache has forgotten"):
-        sliding.truncate(0)
+    refused("sliding cache has forgotten", sliding.truncate, 0)
 
 
 def test_what_does_not_fit_is_refused_by_name() -> None:
     model, (source, target) = small(), sentences()
     for mask in (torch.ones(2, 6).bool(), torch.ones(2, 7)):
-        with pytest.raises(ValueError, match="padding_mask: expected a boolean mask"):
-            real_positions(mask, source)
-    with pytest.raises(ValueError, match="input_ids: expected ids from 0 to 22"):
-        model(source + V, decoder_input_ids=target)
+        refused("padding_mask: expected a boolean mask", real_positions, mask, source)
+    refused("input_ids: expected ids from 0 to 22", model, source + V, decoder_input_ids=target)
 
 
 def test_token_embedding_adds_what_it_is_given() -> None:
@@ -241,5 +239,4 @@ def test_token_embedding_adds_what_it_is_given() -> None:
     first = 2 * embedding.tokens.weight[ids] + embedding.token_types.weight[0]
     assert_close(embedding(ids), nn.functional.layer_norm(first, (D,)))
     plain = TokenEmbedding(vocab_size=V, embed_dim=D)
-    with pytest.raises(ValueError, match="token_types: expected none"):
-        plain(ids, token_types=types)
+    refused("token_types: expected none", plain, ids, token_types=types)

@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 import torch
+from refusals import refused
 from torch.testing import assert_close
 
 from attn_course.functional import attention_weights
@@ -53,10 +54,8 @@ def test_queries_and_keys_have_norms_of_their_own() -> None:
         for norm, project in zip(norms, (layer.query_projection, layer.key_projection), strict=True)
     )
     assert_close(layer.weights(x), attention_weights(query, key))
-    with pytest.raises(ValueError, match="no norms"):
-        layer.to_torch()
+    refused("no norms", layer.to_torch)
 
 
 def test_negative_windows_are_refused() -> None:
-    with pytest.raises(ValueError, match="before, after: expected at least 0, got -1 and 2"):
-        WindowPositions(before=-1, after=2)
+    refused("before, after: expected at least 0, got -1 and 2", WindowPositions, before=-1, after=2)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from mutation import mutant
+from refusals import refused
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -155,14 +156,12 @@ def test_metric_oracle_rejects_a_changed_line(old: str, new: str) -> None:
 
 def test_bad_alignments_are_refused() -> None:
     for metric in (alignment_error_rate.__wrapped__, alignment_mass.__wrapped__):
-        with pytest.raises(ValueError, match="alignment: expected one source position per target"):
-            metric(WEIGHTS, KNOWN[:, :3])
+        refused("alignment: expected one source position per target", metric, WEIGHTS, KNOWN[:, :3])
         with pytest.raises(ValueError, match="alignment: expected places from -1 to 2, got 0 to 3"):
             metric(WEIGHTS, torch.full_like(KNOWN, 3).index_fill(0, torch.tensor(0), 0))
         with pytest.raises(ValueError, match="alignment: expected at least one known position"):
             metric(WEIGHTS, torch.full_like(KNOWN, -1))
-        with pytest.raises(ValueError, match="weights: expected numbers, got NaN"):
-            metric(WEIGHTS * torch.nan, KNOWN)
+        refused("weights: expected numbers, got NaN", metric, WEIGHTS * torch.nan, KNOWN)
 
 
 def test_places_are_integers() -> None:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from mutation import mutant
+from refusals import refused
 
 from attn_course.train import RunningBaseline
 
@@ -62,8 +63,7 @@ def test_rewards_with_a_gradient_are_only_read() -> None:
 
 @pytest.mark.parametrize("decay", [-0.1, 1.0, 2.0])
 def test_a_decay_outside_is_refused(decay: float) -> None:
-    with pytest.raises(ValueError, match="decay: expected a number in"):
-        RunningBaseline(decay=decay)
+    refused("decay: expected a number in", RunningBaseline, decay=decay)
 
 
 @pytest.mark.parametrize("reward", [[], [1.0, torch.nan], [torch.inf]])

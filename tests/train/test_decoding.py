@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
@@ -334,8 +335,7 @@ def test_logits_that_cannot_be_searched_are_refused(
     def step(token: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         return logits.expand(len(token), *logits.shape[1:]), state
 
-    with pytest.raises(ValueError, match=message):
-        search(step, torch.zeros(2, 1), bos=1, eos=eos, max_length=4, **options)
+    refused(message, search, step, torch.zeros(2, 1), bos=1, eos=eos, max_length=4, **options)
 
 
 def test_greedy_ignores_what_the_model_says_of_a_row_that_has_ended() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 from torch import Tensor, nn
 
 from attn_course.data import Batch, BatchStream, reversal
@@ -358,8 +359,7 @@ def test_a_checkpoint_can_be_read_by_whom_the_umask_allows(tmp_path):
 def test_fit_refuses_checkpoints_of_other_runs(tmp_path):
     path = tmp_path / "run.pt"
     run(5, path)
-    with pytest.raises(ValueError, match="steps: expected at least 5"):
-        run(4, path, resume=True)
+    refused("steps: expected at least 5", run, 4, path, resume=True)
     model, optimizer = build()
     with pytest.raises(ValueError, match="seed: expected 7"):
         fit(
@@ -385,8 +385,7 @@ def test_fit_refuses_checkpoints_of_other_runs(tmp_path):
             seed=7,
         )
     path.write_bytes(b"no checkpoint")
-    with pytest.raises(ValueError, match="expected a file written by fit"):
-        run(6, path, resume=True)
+    refused("expected a file written by fit", run, 6, path, resume=True)
 
 
 def test_fit_starts_afresh_when_there_is_nothing_to_resume(tmp_path):
@@ -397,8 +396,7 @@ def test_fit_starts_afresh_when_there_is_nothing_to_resume(tmp_path):
 def test_fit_says_when_the_batches_run_out():
     with pytest.raises(ValueError, match="endless iterator, got one with 2 batches"):
         run(3, batches=iter([next(stream()), next(stream())]))
-    with pytest.raises(ValueError, match="at least one batch"):
-        run(3, batches=[])
+    refused("at least one batch", run, 3, batches=[])
 
 
 @pytest.mark.parametrize(
@@ -415,8 +413,7 @@ def test_fit_says_when_the_batches_run_out():
 def test_fit_refuses_arguments_that_contradict_each_other(options, name):
     model, optimizer = build()
     arguments = {"optimizer": optimizer, "steps": 2} | options
-    with pytest.raises(ValueError, match=f"^{name}: "):
-        fit(model, stream(), cross_entropy, **arguments)
+    refused(f"^{name}: ", fit, model, stream(), cross_entropy, **arguments)
 
 
 def test_fit_refuses_a_loss_that_is_no_scalar():
@@ -510,8 +507,7 @@ def test_fit_says_before_the_first_step_that_the_checkpoint_cannot_be_written(tm
     [(1.0, "loss: expected a tensor, got float"), (torch.ones(()), "loss: .*got a constant")],
 )
 def test_fit_refuses_a_loss_without_gradient(value, message):
-    with pytest.raises(ValueError, match=message):
-        run(1, loss=lambda model, batch: value)
+    refused(message, run, 1, loss=lambda model, batch: value)
 
 
 @pytest.mark.parametrize("rate", [math.nan, math.inf, -0.1])
@@ -558,8 +554,7 @@ def test_fit_refuses_another_optimizer_and_changes_nothing(tmp_path):
     assert len(run(6, path, resume=True)[2]) == 6
     del old["optimizer"]["param_groups"][0]["betas"]
     torch.save(old, path)
-    with pytest.raises(ValueError, match=r"optimizer: expected .*, without betas, got Adam"):
-        run(6, path, resume=True)
+    refused(r"optimizer: expected .*, without betas, got Adam", run, 6, path, resume=True)
 
 
 def test_fit_refuses_a_model_of_other_sizes_and_leaves_it_as_it_was(tmp_path):
@@ -593,8 +588,7 @@ def test_a_fresh_run_never_overwrites_a_checkpoint(tmp_path):
     path = tmp_path / "run.pt"
     run(3, path)
     saved = path.read_bytes()
-    with pytest.raises(ValueError, match=r"checkpoint_path: expected a file .* resume=True goes"):
-        run(3, path)
+    refused(r"checkpoint_path: expected a file .* resume=True goes", run, 3, path)
     assert path.read_bytes() == saved
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from refusals import refused
 from typer.testing import CliRunner
 
 from attn_course.cli import app
@@ -66,14 +67,10 @@ def test_recipe_resumed_is_the_recipe_run_through(tmp_path, monkeypatch):
 
 def test_recipe_refuses_to_overwrite_and_to_resume_another_run(tmp_path):
     run_recipe("reversal", folder=tmp_path, steps=2)
-    with pytest.raises(ValueError, match="holds a run"):
-        run_recipe("reversal", folder=tmp_path, steps=2)
-    with pytest.raises(ValueError, match="expected the settings"):
-        run_recipe("dates", folder=tmp_path, steps=2, resume=True)
-    with pytest.raises(ValueError, match="expected the settings"):
-        run_recipe("reversal", folder=tmp_path, steps=3, resume=True)
-    with pytest.raises(ValueError, match="found none"):
-        run_recipe("reversal", folder=tmp_path / "none", steps=3, resume=True)
+    refused("holds a run", run_recipe, "reversal", folder=tmp_path, steps=2)
+    refused("expected the settings", run_recipe, "dates", folder=tmp_path, steps=2, resume=True)
+    refused("expected the settings", run_recipe, "reversal", folder=tmp_path, steps=3, resume=True)
+    refused("found none", run_recipe, "reversal", folder=tmp_path / "none", steps=3, resume=True)
 
 
 def test_held_out_batch_is_no_training_batch():

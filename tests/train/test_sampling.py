@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import torch
 from mutation import mutant
+from refusals import refused
 from tolerances import FLOAT64
 from torch import Generator, Tensor
 from torch.testing import assert_close
@@ -157,15 +158,10 @@ def test_draws_depend_on_the_generator_and_on_nothing_else() -> None:
 
 def test_bad_arguments_are_refused() -> None:
     for bad in (0.0, -1.0, math.inf, math.nan):
-        with pytest.raises(ValueError, match="value: expected a positive number"):
-            temperature(LOGITS, bad)
-    with pytest.raises(ValueError, match="k: expected at least 1, got 0"):
-        top_k(LOGITS, 0)
+        refused("value: expected a positive number", temperature, LOGITS, bad)
+    refused("k: expected at least 1, got 0", top_k, LOGITS, 0)
     for bad in (0.0, 1.1, math.nan):
-        with pytest.raises(ValueError, match="p: expected above 0 and at most 1"):
-            top_p(LOGITS, bad)
-    with pytest.raises(ValueError, match="p: expected 0 to 1"):
-        min_p(LOGITS, -0.1)
+        refused("p: expected above 0 and at most 1", top_p, LOGITS, bad)
+    refused("p: expected 0 to 1", min_p, LOGITS, -0.1)
     for bad in (torch.full((3,), -torch.inf), torch.tensor([torch.nan, 0.0])):
-        with pytest.raises(ValueError, match="logits: expected rows that give probabilities"):
-            sample(bad)
+        refused("logits: expected rows that give probabilities", sample, bad)

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from refusals import refused
 
 from attn_course.train import warmup_cosine, warmup_inverse_sqrt
 
@@ -55,5 +56,4 @@ def test_cosine_without_warmup_starts_near_the_peak_and_falls():
     ],
 )
 def test_schedules_refuse_bad_arguments(make, name):
-    with pytest.raises(ValueError, match=f"^{name}: expected"):
-        make()
+    refused(f"^{name}: expected", make)

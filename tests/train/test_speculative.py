@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from mutation import mutant
+from refusals import refused
 from torch import Generator, Tensor
 from torch.testing import assert_close
 
@@ -219,7 +220,6 @@ def test_bad_arguments_are_refused() -> None:
         speculative_decode(table, table, prompt, max_length=0)
     with pytest.raises(ValueError, match="num_drafts: expected at least 1, got 0"):
         speculative_decode(table, table, prompt, max_length=1, num_drafts=0)
-    with pytest.raises(ValueError, match="prompt: expected one text"):
-        speculative_decode(table, table, prompt[:0], max_length=1)
+    refused("prompt: expected one text", speculative_decode, table, table, prompt[:0], max_length=1)
     with pytest.raises(ValueError, match=r"target: expected logits of shape \(1, V\)"):
         speculative_decode(lambda ids, n: torch.zeros(7, V), table, prompt, max_length=1)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import refused
 from torch import Generator, Tensor
 from torch.testing import assert_close
 
@@ -175,8 +176,7 @@ def test_generate_refuses_by_name(language_model: Any, transformer: Any) -> None
             language_model, [1], seed=1, generator=Generator())),
         (r"temperature: expected at least 0", lambda: call(language_model, [1], temperature=-1.0)),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match=message):
-            wrong()
+        refused(message, wrong)
 
 
 def test_sampling_draws_each_text_as_often_as_it_is_probable() -> None:
@@ -208,8 +208,7 @@ def test_bad_starts_are_refused(language_model: Any) -> None:
     mask = torch.tensor([True, True, False]).expand(B, 3)
     with pytest.raises(ValueError, match="padding_mask: expected padding on the left"):
         start_from_prompt(language_model, prompt, mask)
-    with pytest.raises(ValueError, match="prompt: expected at least one token"):
-        start_from_prompt(language_model, prompt[:, :0])
+    refused("prompt: expected at least one token", start_from_prompt, language_model, prompt[:, :0])
     start = start_from_prompt(language_model, prompt)
     with pytest.raises(ValueError, match="bos: expected one per row where the state is a cache"):
         greedy_decode(start.step, start.state, bos=1, eos=2, max_length=3)
