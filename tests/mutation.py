@@ -8,6 +8,8 @@ import types
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 def mutant(module: str, name: str, old: str, new: str) -> Any:
     """``name`` from a copy of ``module`` in which the text ``old`` reads ``new``."""
@@ -20,3 +22,9 @@ def mutant(module: str, name: str, old: str, new: str) -> Any:
     copy = types.ModuleType(f"{module}__mutant")
     exec(compile(source.replace(old, new), f"<mutant of {module}>", "exec"), copy.__dict__)
     return getattr(copy, name)
+
+
+def changes(**of: list[tuple[str, str]]) -> pytest.MarkDecorator:
+    """A test of ``name, old, new`` for each changed line, by the function that it changes."""
+    rows = [(name, *pair) for name, pairs in of.items() for pair in pairs]
+    return pytest.mark.parametrize(("name", "old", "new"), rows)

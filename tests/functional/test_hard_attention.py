@@ -14,7 +14,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mutation import mutant
+from mutation import changes, mutant
+from oracles import by_numpy
 from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
@@ -47,11 +48,7 @@ def each_place(size: int) -> Tensor:
     return torch.eye(size, dtype=torch.float64)
 
 
-# --- sampling ----------------------------------------------------------------------------------
-
-
 def check_sample(sample: Function) -> None:
-    """All oracles for sample_attention."""
     by_hand = torch.tensor([0.5, 0.0, 0.3, 0.2], dtype=torch.float64)
     for u, place in [(0.0, 0), (0.49, 0), (0.5, 2), (0.79, 2), (0.81, 3), (1 - 2**-53, 3)]:
         drawn = sample(by_hand, uniform=torch.tensor(u, dtype=torch.float64))
@@ -62,29 +59,10 @@ def check_sample(sample: Function) -> None:
     weights[0, 0, 6] = 0
     uniform = torch.rand(3, 5, dtype=torch.float64)
     drawn = sample(weights, uniform=uniform)
-    expected = reference.sample_attention(weights.numpy(), uniform.numpy())
-    assert_close(drawn, torch.from_numpy(expected), rtol=0, atol=0)
+    assert_close(drawn, by_numpy.sample_attention(weights, uniform), rtol=0, atol=0)
     assert (drawn[1, 2] == 0).all()
     # rows that do not sum to one are shares all the same
     assert_close(sample(4 * weights, uniform=uniform), drawn, rtol=0, atol=0)
-
-
-def test_sample_agrees_with_every_oracle() -> None:
-    check_sample(sample_attention)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("reached <= target", "reached < target"),
-        ("reached <= target", "reached <= uniform.double().unsqueeze(-1)"),
-        ("masked_fill(reached[..., -1:] == 0, 0.0)", "masked_fill(reached[..., :1] < 0, 0.0)"),
-        ("w.cumsum(-1)", "w.flip(-1).cumsum(-1)"),
-    ],
-)
-def test_sample_oracles_reject_a_changed_line(old: str, new: str) -> None:
-    with pytest.raises(AssertionError):
-        check_sample(mutant(MODULE, "sample_attention", old, new))
 
 
 def test_places_are_drawn_as_often_as_their_weights_say() -> None:
@@ -134,24 +112,15 @@ def test_an_empty_row_draws_nothing() -> None:
     assert sample_attention(weights).sum(-1).tolist() == [1.0, 0.0]
 
 
-# --- expectation, log-probability, entropy -----------------------------------------------------
-
-
 def check_expected(expected: Function) -> None:
-    """All oracles for expected_attention."""
     value = torch.tensor([[2.0], [10.0], [0.0]])
     assert_close(expected(torch.tensor([0.5, 0.3, 0.2]), value), torch.tensor([4.0]))
     assert_close(expected(torch.tensor([0.0, 1.0, 0.0]), value), torch.tensor([10.0]))
     weights, values = weights_of(2, 3, 7), torch.randn(2, 1, 7, 5, dtype=torch.float64)
-    oracle = reference.expected_attention(weights.numpy(), values.numpy())
-    assert_close(expected(weights, values), torch.from_numpy(oracle), **FLOAT64)
+    assert_close(expected(weights, values), by_numpy.expected_attention(weights, values), **FLOAT64)
     assert_close(expected(torch.zeros(7).double(), values[0, 0]), torch.zeros(5).double())
     w, v = weights[0].clone().requires_grad_(), values[0].clone().requires_grad_()
     assert torch.autograd.gradcheck(expected, (w, v))
-
-
-def test_expected_agrees_with_every_oracle() -> None:
-    check_expected(expected_attention)
 
 
 @pytest.mark.parametrize(
@@ -180,14 +149,12 @@ def test_soft_attention_is_the_mean_of_hard_attention() -> None:
 
 
 def check_log_prob(log_prob: Function) -> None:
-    """All oracles for attention_log_prob."""
     by_hand = log_prob(torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.0, 0.0, 1.0]))
     assert_close(by_hand, torch.tensor(0.2).log())
     weights = weights_of(4, 7)
     sample = sample_attention(weights)
     sample[2] = 0
-    oracle = reference.attention_log_prob(weights.numpy(), sample.numpy())
-    assert_close(log_prob(weights, sample), torch.from_numpy(oracle), **FLOAT64)
+    assert_close(log_prob(weights, sample), by_numpy.attention_log_prob(weights, sample), **FLOAT64)
     # the gradient by the scores is the one-hot sample minus the weights, also beside masked places
     scores = torch.randn(4, 7, dtype=torch.float64, requires_grad=True)
     mask = torch.rand(4, 7) < 0.6
@@ -196,10 +163,6 @@ def check_log_prob(log_prob: Function) -> None:
     drawn = sample_attention(masked)
     (grad,) = torch.autograd.grad(log_prob(masked, drawn).sum(), scores)
     assert_close(grad, drawn - masked.detach(), **FLOAT64)
-
-
-def test_log_prob_agrees_with_every_oracle() -> None:
-    check_log_prob(attention_log_prob)
 
 
 @pytest.mark.parametrize(
@@ -219,15 +182,13 @@ def test_log_prob_oracles_reject(wrong: Function) -> None:
 
 
 def check_entropy(entropy: Function) -> None:
-    """All oracles for weight_entropy."""
     by_hand = entropy(torch.tensor([[0.5, 0.25, 0.25, 0.0], [0.0, 1.0, 0.0, 0.0], [0.25] * 4]))
     assert_close(by_hand, torch.tensor([1.0397208, 0.0, 1.3862944]))
     assert_close(by_hand[0], torch.tensor(1.5 * np.log(2)).float())
     weights = weights_of(3, 5, 7, spread=4.0)
     for dim in (-1, 1, 0):
         shares = weights / weights.sum(dim, keepdim=True)
-        oracle = torch.from_numpy(reference.weight_entropy(shares.numpy(), dim))
-        assert_close(entropy(shares, dim), oracle, **FLOAT64)
+        assert_close(entropy(shares, dim), by_numpy.weight_entropy(shares, dim), **FLOAT64)
         assert_close(entropy(shares, dim), torch.special.entr(shares).sum(dim), **FLOAT64)
     scores = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda e: entropy(e.softmax(-1)), scores)
@@ -236,10 +197,6 @@ def check_entropy(entropy: Function) -> None:
     assert grad.isfinite().all()
     assert (grad[~mask] == 0).all()
     assert (grad[0][mask[0]] != 0).all()
-
-
-def test_entropy_agrees_with_every_oracle() -> None:
-    check_entropy(weight_entropy)
 
 
 @pytest.mark.parametrize(
@@ -260,6 +217,10 @@ def test_entropy_oracles_reject(wrong: Function) -> None:
         check_entropy(wrong)
 
 
+def test_entropy_agrees_with_every_oracle() -> None:
+    check_entropy(weight_entropy)
+
+
 @given(row=st.lists(st.floats(-30, 30), min_size=1, max_size=13))
 @settings(max_examples=60, deadline=None)
 def test_entropy_lies_between_zero_and_the_logarithm_of_the_places(row: list[float]) -> None:
@@ -267,9 +228,6 @@ def test_entropy_lies_between_zero_and_the_logarithm_of_the_places(row: list[flo
     entropy = float(weight_entropy(weights))
     assert -1e-12 <= entropy <= np.log(len(row)) + 1e-12
     assert entropy == pytest.approx(float(weight_entropy(weights.flip(0))), abs=1e-12)
-
-
-# --- the score-function estimator --------------------------------------------------------------
 
 
 def exact_gradient(scores: Tensor, rewards: Tensor) -> Tensor:
@@ -289,20 +247,14 @@ def check_estimator(estimate: Function) -> None:
     sample, reward = sample_attention(weights), torch.randn(3, 5, dtype=torch.float64)
     for baseline in (0.0, -2.1, torch.randn(3, 5, dtype=torch.float64)):
         plain = baseline.numpy() if isinstance(baseline, Tensor) else baseline
-        oracle = reference.score_function_gradient(
-            weights.numpy(), sample.numpy(), reward.numpy(), plain
-        )
+        oracle = by_numpy.score_function_gradient(weights, sample, reward, plain)
         ours = estimate(weights, sample, reward, baseline)
-        assert_close(ours, torch.from_numpy(oracle), **FLOAT64)
+        assert_close(ours, oracle, **FLOAT64)
     scores, rewards = torch.randn(2, 7, dtype=torch.float64) * 2
     weights = scores.softmax(-1)
     for baseline in (0.0, 3.0):
         each = estimate(weights.expand(7, 7), each_place(7), rewards, baseline)
         assert_close(weights @ each, exact_gradient(scores, rewards), **FLOAT64)
-
-
-def test_estimator_agrees_with_every_oracle() -> None:
-    check_estimator(score_function_gradient)
 
 
 ESTIMATOR_MUTANTS: dict[str, Function] = {
@@ -350,19 +302,6 @@ def test_estimator_is_unbiased(baseline: float, seed: int) -> None:
     assert ((mean - exact).abs() <= STANDARD_ERRORS * error).all()
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("torch.as_tensor(baseline, dtype=wide, device=w.device)", "torch.as_tensor(baseline)"),
-        ("(one_hot - w)", "one_hot"),
-        ("reward.detach() - subtracted", "reward.detach() + subtracted"),
-    ],
-)
-def test_estimator_oracles_reject_a_changed_line(old: str, new: str) -> None:
-    with pytest.raises(AssertionError):
-        check_estimator(mutant(MODULE, "score_function_gradient", old, new))
-
-
 @pytest.mark.parametrize("mistake", sorted(set(ESTIMATOR_MUTANTS) - {"baseline ignored"}))
 def test_a_biased_estimator_is_seen(mistake: str) -> None:
     # "baseline added" is unbiased too, whatever the sign: it is the variance that gives it away
@@ -375,8 +314,8 @@ def test_moments_and_best_baseline() -> None:
     scores, rewards = torch.randn(7, dtype=torch.float64), 20 + torch.randn(7).double()
     weights = scores.softmax(-1)
     mean, variance = score_function_moments(weights, rewards, 1.6)
-    oracle = reference.score_function_moments(weights.numpy(), rewards.numpy(), 1.6)
-    assert_close(mean, torch.from_numpy(oracle[0]), **FLOAT64)
+    oracle = by_numpy.score_function_moments(weights, rewards, 1.6)
+    assert_close(mean, oracle[0], **FLOAT64)
     assert variance == pytest.approx(oracle[1], rel=1e-11)
     assert_close(mean, exact_gradient(scores, rewards), **FLOAT64)
     # against draws
@@ -387,7 +326,7 @@ def test_moments_and_best_baseline() -> None:
     assert abs(float(spread.mean()) - variance) <= STANDARD_ERRORS * error
     # the best baseline: a parabola's vertex, from three other points
     b = best_baseline(weights, rewards)
-    assert b == pytest.approx(reference.best_baseline(weights.numpy(), rewards.numpy()), rel=1e-12)
+    assert b == pytest.approx(by_numpy.best_baseline(weights, rewards), rel=1e-12)
     v0, v1, v2 = (score_function_moments(weights, rewards, x)[1] for x in (0.0, 10.0, 20.0))
     vertex = 10 - 10 * (v2 - v0) / (2 * (v2 - 2 * v1 + v0))
     assert b == pytest.approx(vertex, rel=1e-6)
@@ -419,25 +358,6 @@ def check_loss(loss: Function) -> None:
         assert theirs is None
 
 
-def test_loss_agrees_with_the_estimator() -> None:
-    check_loss(reinforce_loss)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("-((reward", "((reward"),
-        (".detach() * log_prob", " * log_prob"),
-        ("(reward - baseline).detach()", "reward.detach() - baseline"),
-        (".mean()", ".sum()"),
-        ("reward - baseline", "reward"),
-    ],
-)
-def test_loss_oracles_reject_a_changed_line(old: str, new: str) -> None:
-    with pytest.raises(AssertionError):
-        check_loss(mutant(MODULE, "reinforce_loss", old, new))
-
-
 def test_a_reward_of_another_shape_is_refused() -> None:
     plain = reinforce_loss.__wrapped__
     with pytest.raises(ValueError, match=r"reward: expected shape \(5,\), got \(5, 1\)"):
@@ -446,39 +366,61 @@ def test_a_reward_of_another_shape_is_refused() -> None:
         plain(torch.zeros(5), torch.zeros(5), torch.zeros(3))
 
 
-# --- straight-through --------------------------------------------------------------------------
-
-
 def check_straight(straight: Function) -> None:
     """All oracles for straight_through: forward exactly one-hot, the gradient passed on."""
     weights = weights_of(3, 5).requires_grad_()
     uniform, direction = torch.rand(3, dtype=torch.float64), torch.randn(3, 5, dtype=torch.float64)
     out = straight(weights, uniform=uniform)
     (grad,) = torch.autograd.grad((out * direction).sum(), weights)
-    expected, passed = reference.straight_through(
-        weights.detach().numpy(), uniform.numpy(), direction.numpy()
-    )
-    assert_close(out.detach(), torch.from_numpy(expected), rtol=0, atol=0)
-    assert_close(grad, torch.from_numpy(passed), rtol=0, atol=0)
+    oracle = by_numpy.straight_through(weights, uniform, direction)
+    assert_close((out, grad), oracle, rtol=0, atol=0)
     single = torch.softmax(torch.randn(1000, 7), -1).requires_grad_()
     assert set(straight(single).detach().unique().tolist()) == {0.0, 1.0}
 
 
-def test_straight_through_agrees_with_every_oracle() -> None:
-    check_straight(straight_through)
+ORACLES = {
+    "sample_attention": check_sample,
+    "expected_attention": check_expected,
+    "attention_log_prob": check_log_prob,
+    "score_function_gradient": check_estimator,
+    "reinforce_loss": check_loss,
+    "straight_through": check_straight,
+}
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
+@pytest.mark.parametrize("name", ORACLES)
+def test_function_agrees_with_every_oracle(name: str) -> None:
+    ORACLES[name](getattr(functional, name))
+
+
+@changes(
+    sample_attention=[
+        ("reached <= target", "reached < target"),
+        ("reached <= target", "reached <= uniform.double().unsqueeze(-1)"),
+        ("masked_fill(reached[..., -1:] == 0, 0.0)", "masked_fill(reached[..., :1] < 0, 0.0)"),
+        ("w.cumsum(-1)", "w.flip(-1).cumsum(-1)"),
+    ],
+    score_function_gradient=[
+        ("torch.as_tensor(baseline, dtype=wide, device=w.device)", "torch.as_tensor(baseline)"),
+        ("(one_hot - w)", "one_hot"),
+        ("reward.detach() - subtracted", "reward.detach() + subtracted"),
+    ],
+    reinforce_loss=[
+        ("-((reward", "((reward"),
+        (".detach() * log_prob", " * log_prob"),
+        ("(reward - baseline).detach()", "reward.detach() - baseline"),
+        (".mean()", ".sum()"),
+        ("reward - baseline", "reward"),
+    ],
+    straight_through=[
         ("sample + (weights - weights.detach())", "weights"),
         ("sample + (weights - weights.detach())", "sample * weights / weights.detach()"),
         ("sample + (weights - weights.detach())", "sample + 2 * (weights - weights.detach())"),
     ],
 )
-def test_straight_through_oracles_reject_a_changed_line(old: str, new: str) -> None:
+def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
     with pytest.raises((AssertionError, RuntimeError)):
-        check_straight(mutant(MODULE, "straight_through", old, new))
+        ORACLES[name](mutant(MODULE, name, old, new))
 
 
 def test_straight_through_is_exact_for_linear_rewards_and_biased_for_others() -> None:
@@ -496,9 +438,6 @@ def test_straight_through_is_exact_for_linear_rewards_and_biased_for_others() ->
     assert mean_gradient(lambda x: 3 * x + 1) == pytest.approx(3.0)
     # -(x - 0.4)^2: moving mass to place 1 changes the expected reward by -0.36 + 0.16 = -0.2
     assert mean_gradient(lambda x: -((x - 0.4) ** 2)) == pytest.approx(0.4)
-
-
-# --- shapes and kinds --------------------------------------------------------------------------
 
 
 def test_half_precision_keeps_its_dtype() -> None:

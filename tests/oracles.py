@@ -1,0 +1,73 @@
+"""Oracles that several files share: NumPy's reference for tensors, and equal gradients.
+
+``by_numpy.softmax(scores)`` takes and gives tensors. Its arithmetic is that of
+``attn_course.reference``, in float64; gradients do not pass through it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from tolerances import FLOAT64
+from torch import Tensor
+from torch.testing import assert_close
+
+from attn_course import reference
+
+
+def _arrays(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().numpy()
+    return [_arrays(part) for part in value] if isinstance(value, list) else value
+
+
+def _tensors(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(value)
+    return tuple(_tensors(part) for part in value) if isinstance(value, tuple) else value
+
+
+class _Oracle:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        function = getattr(reference, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            given = {key: _arrays(value) for key, value in options.items()}
+            return _tensors(function(*(_arrays(value) for value in args), **given))
+
+        return call
+
+
+by_numpy = _Oracle()
+
+
+def same_gradients(got: Tensor, want: Tensor, leaves: Any, **tolerance: float) -> None:
+    """Both outputs give the leaves the same gradients, from one random direction."""
+    push = torch.randn_like(want)
+    found, wanted = (
+        torch.autograd.grad(output, leaves, push, retain_graph=True) for output in (got, want)
+    )
+    assert_close(found, wanted, **tolerance)
+
+
+def gradients(function: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, ...]:
+    """Of every input, from one direction that is the same for all functions."""
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    output = function(*leaves)
+    push = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
+    return torch.autograd.grad(output, leaves, push)
+
+
+def gradient(function: Callable[..., Tensor], x: Tensor, *args: Any, **options: Any) -> Tensor:
+    """Of the first input alone."""
+    return gradients(lambda leaf: function(leaf, *args, **options), x)[0]
+
+
+def agree(
+    ours: Callable[..., Tensor], theirs: Callable[..., Tensor], oracle: Any, *inputs: Tensor
+) -> None:
+    """In float64: forward like torch and the reference, every gradient like torch's."""
+    assert_close(ours(*inputs), theirs(*inputs), **FLOAT64)
+    assert_close(ours(*inputs), oracle(*inputs), **FLOAT64)
+    assert_close(gradients(ours, *inputs), gradients(theirs, *inputs), **FLOAT64)
