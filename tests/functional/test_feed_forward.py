@@ -1,13 +1,13 @@
 """Feed-forward parts: values by hand, the reference, torch forward and backward, mistakes."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from mutation import mutant
+from oracles import agree, by_numpy
 from refusals import refused
-from tolerances import BFLOAT16_ROUNDING, FLOAT64
+from tolerances import BFLOAT16_ROUNDING
 from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
@@ -19,27 +19,11 @@ Function = Callable[..., Tensor]
 B, L, D, HIDDEN, OUT = 2, 3, 5, 7, 11
 
 
-def gradients(function: Function, *inputs: Tensor) -> tuple[Tensor, ...]:
-    leaves = [x.clone().requires_grad_() for x in inputs]
-    output = function(*leaves)
-    upstream = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
-    return torch.autograd.grad(output, leaves, upstream)
-
-
-def agree(ours: Function, theirs: Function, oracle: Callable[..., Any], *inputs: Tensor) -> None:
-    """Forward against torch and the reference, every gradient against torch."""
-    assert_close(ours(*inputs), theirs(*inputs), **FLOAT64)
-    assert_close(ours(*inputs), torch.from_numpy(oracle(*(i.numpy() for i in inputs))), **FLOAT64)
-    for mine, other in zip(gradients(ours, *inputs), gradients(theirs, *inputs), strict=True):
-        assert_close(mine, other, **FLOAT64)
-
-
 def numbers(*sizes: tuple[int, ...]) -> list[Tensor]:
     return [torch.randn(size, dtype=torch.float64) for size in sizes]
 
 
 def check_gelu(function: Function) -> None:
-    """All oracles for gelu."""
     # Phi(1) = 0.8413447, and x Phi(x) = 0 at 0
     assert_close(function(torch.tensor([0.0, 1.0])), torch.tensor([0.0, 0.8413447]))
     (x,) = numbers((B, L, D))
@@ -47,18 +31,17 @@ def check_gelu(function: Function) -> None:
         agree(
             lambda x, kind=kind: function(2 * x, kind),
             lambda x, kind=kind: F.gelu(2 * x, approximate=kind),
-            lambda x, kind=kind: reference.gelu(2 * x, kind),
+            lambda x, kind=kind: by_numpy.gelu(2 * x, kind),
             x,
         )
     assert not torch.equal(function(x, "tanh"), function(x))
     half = x.bfloat16()
-    oracle = torch.from_numpy(reference.gelu(half.double().numpy()))
+    oracle = by_numpy.gelu(half.double())
     assert function(half).dtype == torch.bfloat16
     assert_close(function(half).double(), oracle, **BFLOAT16_ROUNDING)
 
 
 def check_swiglu(function: Function) -> None:
-    """All oracles for swiglu."""
     one = torch.ones(1, 1)
     assert_close(function(one, one, 3 * one), torch.tensor([[3 * 0.7310586]]))
     x, gate, up, bias_gate, bias_up = numbers(
@@ -67,14 +50,13 @@ def check_swiglu(function: Function) -> None:
     agree(
         function,
         lambda x, g, u, bg, bu: F.silu(x @ g.T + bg) * (x @ u.T + bu),
-        reference.swiglu,
+        by_numpy.swiglu,
         x, gate, up, bias_gate, bias_up,
     )  # fmt: skip
-    agree(function, lambda x, g, u: F.silu(x @ g.T) * (x @ u.T), reference.swiglu, x, gate, up)
+    agree(function, lambda x, g, u: F.silu(x @ g.T) * (x @ u.T), by_numpy.swiglu, x, gate, up)
 
 
 def check_feed_forward(function: Function) -> None:
-    """All oracles for feed_forward."""
     x = torch.tensor([[1.0, 2.0]])
     weight_in, weight_out = torch.tensor([[1.0, 1.0], [1.0, -1.0]]), torch.tensor([[2.0, 5.0]])
     bias_in, bias_out = torch.tensor([-1.0, -1.0]), torch.tensor([0.5])
@@ -84,22 +66,18 @@ def check_feed_forward(function: Function) -> None:
     agree(
         function,
         lambda x, wi, wo, bi, bo: F.linear(F.relu(F.linear(x, wi, bi)), wo, bo),
-        reference.feed_forward,
+        by_numpy.feed_forward,
         *given,
     )
     agree(
         lambda *p: function(*p, activation=functional.gelu),
         lambda x, wi, wo: F.gelu(x @ wi.T) @ wo.T,
-        lambda *p: reference.feed_forward(*p, activation=reference.gelu),
+        lambda *p: by_numpy.feed_forward(*p, activation=reference.gelu),
         *given[:3],
     )
 
 
-CHECKS = {
-    "gelu": check_gelu,
-    "swiglu": check_swiglu,
-    "feed_forward": check_feed_forward,
-}
+CHECKS = {"gelu": check_gelu, "swiglu": check_swiglu, "feed_forward": check_feed_forward}
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import torch
 from mutation import mutant
+from oracles import by_numpy, same_gradients
 from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
 
-from attn_course import functional, reference
+from attn_course import functional
 from attn_course.functional import (
     attention_with_lse,
     chunk_attention,
@@ -53,10 +54,6 @@ def cases() -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], dict[str, Any]]]:
                 )
 
 
-def as_numpy(options: dict[str, Any]) -> dict[str, Any]:
-    return {k: v.numpy() if isinstance(v, Tensor) else v for k, v in options.items()}
-
-
 def check(attention: Callable[..., Tensor]) -> None:
     """All oracles."""
     # by hand, one round: 0 and 2 share a bucket, 1 is alone; the causal first one is alone too
@@ -76,10 +73,7 @@ def check(attention: Callable[..., Tensor]) -> None:
             {"attend_across_buckets": True, "chunks_after": 1},
         ):
             got = attention(*inputs, **options, **extra)
-            want = reference.lsh_attention(
-                *(one.numpy() for one in inputs), **as_numpy(options), **extra
-            )
-            assert_close(got, torch.from_numpy(want), **FLOAT64)
+            assert_close(got, by_numpy.lsh_attention(*inputs, **options, **extra), **FLOAT64)
 
 
 def test_attention_agrees_with_the_pairs_one_by_one() -> None:
@@ -113,16 +107,11 @@ def test_it_is_full_attention_under_its_mask_with_gradients() -> None:
             one.clone().requires_grad_() if one.is_floating_point() else one for one in inputs
         )
         mask = lsh_mask(buckets, **options)
-        assert torch.equal(
-            mask, torch.from_numpy(reference.lsh_mask(buckets.numpy(), **as_numpy(options)))
-        )
+        assert torch.equal(mask, by_numpy.lsh_mask(buckets, **options))
         got = lsh_attention(query, value, buckets, **options)
         want, _ = attention_with_lse(query, unit_keys(query), value, mask, scale=1.0)
         assert_close(got, want, **FLOAT64)
-        push = torch.randn_like(got)
-        ours = torch.autograd.grad(got, (query, value), push)
-        theirs = torch.autograd.grad(want, (query, value), push)
-        assert_close(ours, theirs, **FLOAT64)
+        same_gradients(got, want, (query, value), **FLOAT64)
 
 
 def test_gradcheck_across_buckets_and_in_chunks() -> None:
@@ -135,8 +124,7 @@ def test_gradcheck_across_buckets_and_in_chunks() -> None:
         (query, value),
     )
     assert torch.autograd.gradcheck(
-        lambda q, v: chunk_attention(q, q.flip(-1), v, chunk_size=2, is_causal=True),
-        (query, value),
+        lambda q, v: chunk_attention(q, q.flip(-1), v, chunk_size=2, is_causal=True), (query, value)
     )
 
 
@@ -153,19 +141,14 @@ def test_chunk_attention_agrees_with_the_loops(length: int, causal: bool) -> Non
             options = {"chunk_size": 4, "is_causal": causal, "padding_mask": padding}
             options |= {"chunks_before": before, "chunks_after": after}
             got = chunk_attention(query, key, value, **options)
-            want = reference.chunk_attention(
-                query.numpy(), key.numpy(), value.numpy(), **as_numpy(options)
-            )
-            assert_close(got, torch.from_numpy(want), **FLOAT64)
+            assert_close(got, by_numpy.chunk_attention(query, key, value, **options), **FLOAT64)
 
 
 def test_buckets_are_the_nearest_directions() -> None:
     vectors = torch.randn(B, H, 11, E, dtype=torch.float64)
     rotations = random_rotations(H, E, n_buckets=6, n_hashes=2, dtype=torch.float64)
     found = lsh_buckets(vectors, rotations)
-    assert torch.equal(
-        found, torch.from_numpy(reference.lsh_buckets(vectors.numpy(), rotations.numpy()))
-    )
+    assert torch.equal(found, by_numpy.lsh_buckets(vectors, rotations))
     assert torch.equal(found, lsh_buckets(7 * vectors, rotations))  # length does not matter
     assert torch.equal((found + 3) % 6, lsh_buckets(-vectors, rotations))  # opposite buckets
     # by hand: the axes of a plane, and two factors

@@ -6,13 +6,13 @@ from collections.abc import Callable
 import pytest
 import torch
 from mutation import mutant
+from oracles import by_numpy, same_gradients
 from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from attn_course import reference
 from attn_course.functional import (
     AttentionFn,
     delta_rule,
@@ -46,7 +46,6 @@ def inputs_of(length: int, keys: int | None = None) -> tuple[Tensor, Tensor, Ten
 
 
 def check(attention: Callable[..., Tensor]) -> None:
-    """All oracles for linear attention, whatever the form."""
     one = torch.ones(1, 1, 2, 1)
     value = torch.tensor([[[[2.0], [4.0]]]])
     assert attention(one, one, value).flatten().tolist() == [3.0, 3.0]
@@ -59,20 +58,10 @@ def check(attention: Callable[..., Tensor]) -> None:
             real[1] = False
             for padding in (None, real):
                 got = attention(*inputs, is_causal=causal, padding_mask=padding)
-                want = reference.linear_attention(
-                    *(x.detach().numpy() for x in inputs),
-                    is_causal=causal,
-                    padding_mask=None if padding is None else padding.numpy(),
-                )
-                assert_close(got.detach(), torch.from_numpy(want), **FLOAT64)
+                want = by_numpy.linear_attention(*inputs, is_causal=causal, padding_mask=padding)
+                assert_close(got.detach(), want, **FLOAT64)
                 table = linear_attention_parallel(*inputs, is_causal=causal, padding_mask=padding)
-                push = torch.randn_like(got)
-                assert_close(
-                    torch.autograd.grad(got, inputs, push),
-                    torch.autograd.grad(table, inputs, push),
-                    rtol=1e-9,
-                    atol=1e-11,
-                )
+                same_gradients(got, table, inputs, rtol=1e-9, atol=1e-11)
 
 
 def check_with_nan(attention: Callable[..., Tensor]) -> None:
@@ -137,13 +126,7 @@ def test_the_recurrent_form_is_the_parallel_one_and_goes_on_from_its_state() -> 
         want = linear_attention_parallel(*inputs, is_causal=True)
         got, state = linear_attention_recurrent(*inputs)
         assert_close(got, want, rtol=1e-9, atol=1e-11)
-        push = torch.randn_like(got)
-        assert_close(
-            torch.autograd.grad(got, inputs, push, retain_graph=True),
-            torch.autograd.grad(want, inputs, push),
-            rtol=1e-9,
-            atol=1e-11,
-        )
+        same_gradients(got, want, inputs, rtol=1e-9, atol=1e-11)
         assert state.memory.shape == (B, H, E, EV)
         assert state.total.shape == (B, H, E)
         if length > 1:
@@ -197,7 +180,7 @@ def test_elu_features_are_positive_and_by_hand() -> None:
     found = elu_feature_map(torch.tensor([-math.log(4.0), 0.0, 2.0]))
     assert_close(found, torch.tensor([0.25, 1.0, 3.0]))
     x = torch.randn(50, dtype=torch.float64)
-    assert_close(elu_feature_map(x), torch.from_numpy(reference.elu_feature_map(x.numpy())))
+    assert_close(elu_feature_map(x), by_numpy.elu_feature_map(x))
 
 
 @pytest.mark.parametrize("orthogonal", [False, True])
@@ -207,9 +190,7 @@ def test_performer_features_are_positive_and_unbiased(orthogonal: bool) -> None:
     directions = performer_directions(40_000, size, orthogonal=orthogonal, dtype=torch.float64)
     phi_q, phi_k = performer_features(q, directions), performer_features(k, directions)
     assert (phi_q > 0).all()
-    assert_close(phi_q, torch.from_numpy(
-        reference.performer_features(q.numpy(), directions.numpy())
-    ))  # fmt: skip
+    assert_close(phi_q, by_numpy.performer_features(q, directions))  # fmt: skip
     assert_close(phi_q @ phi_k.mT, (q @ k.mT / size**0.5).exp(), rtol=0.05, atol=0.01)
 
 
@@ -237,8 +218,7 @@ def test_it_stands_where_torchs_attention_stands() -> None:
         attend(query, key, value, is_causal=True), linear_attention(*inputs, is_causal=True)
     )
     assert_close(
-        attend(query, key, value, real[:, None, None]),
-        linear_attention(*inputs, padding_mask=real),
+        attend(query, key, value, real[:, None, None]), linear_attention(*inputs, padding_mask=real)
     )
     for options in ({"scale": 1.0}, {"dropout_p": 0.1}, {"enable_gqa": True}):
         refused("scale, dropout_p, enable_gqa", attend, query, key, value, **options)
@@ -262,10 +242,7 @@ def check_delta(rule: Callable[..., tuple[Tensor, Tensor]]) -> None:
     assert state.item() == 4.0
     for length in LENGTHS:
         inputs = delta_inputs(length)
-        output, state = rule(*inputs)
-        want = reference.delta_rule(*(x.detach().numpy() for x in inputs))
-        for mine, theirs in zip((output, state), want, strict=True):
-            assert_close(mine.detach(), torch.from_numpy(theirs), rtol=1e-10, atol=1e-12)
+        assert_close(rule(*inputs), by_numpy.delta_rule(*inputs), rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 64])

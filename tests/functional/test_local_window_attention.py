@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from oracles import by_numpy
 from torch.testing import assert_close
 
-from attn_course import reference
 from attn_course.functional import local_window_attention
 from attn_course.nn import LocalM, LocalP, LuongDecoder
 from attn_course.nn.attention import AttentionMemory
@@ -20,13 +20,12 @@ def test_weights_and_output_are_those_of_numpy(gaussian: bool, half_width: float
     output, weights, places = local_window_attention(
         query, key, value, position, half_width, lengths, gaussian=gaussian
     )
-    wanted, everywhere = reference.local_window_attention(
-        query.numpy(), key.numpy(), value.numpy(), position.numpy(), half_width,
-        lengths.numpy(), gaussian=gaussian,
-    )  # fmt: skip
-    assert_close(output, torch.from_numpy(wanted))
-    assert_close(weights, torch.from_numpy(everywhere).gather(-1, places))
-    assert_close(weights.sum(-1), torch.from_numpy(everywhere.sum(-1)))
+    wanted, everywhere = by_numpy.local_window_attention(
+        query, key, value, position, half_width, lengths, gaussian=gaussian
+    )
+    assert_close(output, wanted)
+    assert_close(weights, everywhere.gather(-1, places))
+    assert_close(weights.sum(-1), everywhere.sum(-1))
 
 
 @pytest.mark.parametrize("kind", ["local-m", "local-p"])

@@ -1,37 +1,22 @@
 """Norms: values by hand, the reference, torch forward and backward, and planted mistakes."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from mutation import mutant
+from oracles import agree, by_numpy
 from refusals import refused
 from tolerances import BFLOAT16_ROUNDING, FLOAT64
 from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from attn_course import functional, reference
+from attn_course import functional
 
 MODULE = "attn_course.functional.norms"
 Function = Callable[..., Tensor]
 B, L, D = 3, 5, 7
-
-
-def gradients(function: Function, *inputs: Tensor) -> tuple[Tensor, ...]:
-    leaves = [x.clone().requires_grad_() for x in inputs]
-    output = function(*leaves)
-    upstream = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
-    return torch.autograd.grad(output, leaves, upstream)
-
-
-def agree(ours: Function, theirs: Function, oracle: Callable[..., Any], *inputs: Tensor) -> None:
-    """Forward against torch and the reference, every gradient against torch."""
-    assert_close(ours(*inputs), theirs(*inputs), **FLOAT64)
-    assert_close(ours(*inputs), torch.from_numpy(oracle(*(i.numpy() for i in inputs))), **FLOAT64)
-    for mine, other in zip(gradients(ours, *inputs), gradients(theirs, *inputs), strict=True):
-        assert_close(mine, other, **FLOAT64)
 
 
 def inputs(*sizes: tuple[int, ...]) -> list[Tensor]:
@@ -39,48 +24,43 @@ def inputs(*sizes: tuple[int, ...]) -> list[Tensor]:
 
 
 def check_layer_norm(function: Function) -> None:
-    """All oracles for layer_norm."""
     by_hand = torch.tensor([[-1.0, 1.0, -1.0, 1.0]])
     assert_close(function(torch.tensor([[3.0, 7.0, 3.0, 7.0]]), eps=0.0), by_hand)
     x, weight, bias = inputs((B, L, D), (D,), (D,))
     agree(
         lambda x, w, b: function(x, w, b, 0.03),
         lambda x, w, b: F.layer_norm(x, (D,), w, b, 0.03),
-        lambda x, w, b: reference.layer_norm(x, w, b, 0.03),
+        lambda x, w, b: by_numpy.layer_norm(x, w, b, 0.03),
         x, weight, bias,
     )  # fmt: skip
-    agree(function, lambda x: F.layer_norm(x, (D,)), reference.layer_norm, x)
+    agree(function, lambda x: F.layer_norm(x, (D,)), by_numpy.layer_norm, x)
     # a mean a thousand times the spread: squares must not be taken before the mean
     far = 1000 + torch.randn(11, 131)
-    oracle = torch.from_numpy(reference.layer_norm(far.numpy())).float()
-    assert_close(function(far), oracle, rtol=1e-4, atol=1e-4)
+    assert_close(function(far), by_numpy.layer_norm(far).float(), rtol=1e-4, atol=1e-4)
     half = (3 + torch.randn(11, 131)).bfloat16()
-    oracle = torch.from_numpy(reference.layer_norm(half.double().numpy()))
+    oracle = by_numpy.layer_norm(half.double())
     assert function(half).dtype == torch.bfloat16
     assert_close(function(half).double(), oracle, **BFLOAT16_ROUNDING)
 
 
 def check_rms_norm(function: Function) -> None:
-    """All oracles for rms_norm."""
     by_hand = torch.tensor([[0.6, 0.8]]) * 2**0.5
     assert_close(function(torch.tensor([[3.0, 4.0]]), eps=0.0), by_hand)
     x, weight = inputs((B, L, D), (D,))
     agree(
         lambda x, w: function(x, w, 0.03),
         lambda x, w: F.rms_norm(x, (D,), w, 0.03),
-        lambda x, w: reference.rms_norm(x, w, 0.03),
+        lambda x, w: by_numpy.rms_norm(x, w, 0.03),
         x, weight,
     )  # fmt: skip
-    agree(function, lambda x: F.rms_norm(x, (D,), eps=1e-6), reference.rms_norm, x)
+    agree(function, lambda x: F.rms_norm(x, (D,), eps=1e-6), by_numpy.rms_norm, x)
     half = torch.full((2, 131), 300.0, dtype=torch.float16)  # squares overflow in half precision
     assert_close(function(half), torch.ones_like(half))
     half = torch.randn(11, 131).bfloat16()
-    oracle = torch.from_numpy(reference.rms_norm(half.double().numpy()))
-    assert_close(function(half).double(), oracle, **BFLOAT16_ROUNDING)
+    assert_close(function(half).double(), by_numpy.rms_norm(half.double()), **BFLOAT16_ROUNDING)
 
 
 def check_batch_norm(function: Function) -> None:
-    """All oracles for batch_norm."""
     by_hand = torch.tensor([[[-1.0, -1.0]], [[1.0, 1.0]]])
     assert_close(function(torch.tensor([[[3.0, 5.0]], [[7.0, 5.5]]]), eps=0.0), by_hand)
 
@@ -91,7 +71,7 @@ def check_batch_norm(function: Function) -> None:
     agree(
         lambda x, w, b: function(x, w, b, 0.03),
         theirs,
-        lambda x, w, b: reference.batch_norm(x, w, b, 0.03),
+        lambda x, w, b: by_numpy.batch_norm(x, w, b, 0.03),
         x, weight, bias,
     )  # fmt: skip
     # with a mask: torch on the tokens that count, alone
@@ -104,14 +84,13 @@ def check_batch_norm(function: Function) -> None:
     agree(
         lambda x, w, b: function(x, w, b, 0.03, mask=mask),
         chosen,
-        lambda x, w, b: reference.batch_norm(x, w, b, 0.03, mask=mask.numpy()),
+        lambda x, w, b: by_numpy.batch_norm(x, w, b, 0.03, mask=mask),
         x, weight, bias,
     )  # fmt: skip
     wild = x.masked_fill(~mask.unsqueeze(-1), torch.nan)
     assert_close(function(wild, mask=mask), function(x, mask=mask), **FLOAT64)
     half = (3 + torch.randn(11, 13, 7)).bfloat16()
-    oracle = torch.from_numpy(reference.batch_norm(half.double().numpy()))
-    assert_close(function(half).double(), oracle, **BFLOAT16_ROUNDING)
+    assert_close(function(half).double(), by_numpy.batch_norm(half.double()), **BFLOAT16_ROUNDING)
 
 
 CHECKS = {
