@@ -415,8 +415,7 @@ def test_random_noise_adds_its_share_and_repeats_with_its_generator() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"random_noise": -0.1}, {"random_noise": 1.5}, {"random_noise": float("nan")}],
+    "options", [{"random_noise": -0.1}, {"random_noise": 1.5}, {"random_noise": float("nan")}]
 )
 def test_random_noise_is_a_probability(options: dict[str, float]) -> None:
     refused("random_noise: expected a chance from 0 to 1, got", build, **options)

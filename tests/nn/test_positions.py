@@ -7,15 +7,7 @@ from tolerances import FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
 
-from attn_course.functional import (
-    alibi_bias,
-    alibi_slopes,
-    apply_rope,
-    linear_scaling,
-    relative_position_bucket,
-    rope_frequencies,
-    sinusoidal_positions,
-)
+from attn_course import functional
 from attn_course.nn import (
     AlibiPositions,
     LearnedPositions,
@@ -30,7 +22,7 @@ PLACES = torch.tensor([[0, 1, 2, 3, 4], [-1, -1, 0, 1, 2]])  # the second row be
 @pytest.mark.parametrize("interleaved", [True, False])
 def test_sinusoids_are_looked_up_by_position(interleaved: bool) -> None:
     module = SinusoidalPositions(embed_dim=7, base=100.0, interleaved=interleaved)
-    table = sinusoidal_positions(11, 7, base=100.0, interleaved=interleaved)
+    table = functional.sinusoidal_positions(11, 7, base=100.0, interleaved=interleaved)
     assert not list(module.parameters())
     assert_close(module(torch.arange(4, 11), 11), table[4:])
     assert_close(module(PLACES, 5), table[torch.tensor([[0, 1, 2, 3, 4], [0, 0, 0, 1, 2]])])
@@ -55,14 +47,14 @@ def test_learned_positions_are_rows_of_a_table_and_end_with_it() -> None:
 @pytest.mark.parametrize("interleaved", [True, False])
 def test_rotations_are_those_of_the_function_row_by_row(interleaved: bool) -> None:
     def half(frequencies: Tensor) -> Tensor:
-        return linear_scaling(frequencies, factor=2.0)
+        return functional.linear_scaling(frequencies, factor=2.0)
 
     module = RotaryPositions(base=50.0, interleaved=interleaved, scaling=half)
     x = torch.randn(2, 3, 5, 6, dtype=torch.float64)
-    frequencies = rope_frequencies(6, base=50.0) / 2
+    frequencies = functional.rope_frequencies(6, base=50.0) / 2
     want = torch.stack(
         [
-            apply_rope(row, place, interleaved=interleaved, frequencies=frequencies)
+            functional.apply_rope(row, place, interleaved=interleaved, frequencies=frequencies)
             for row, place in zip(x, PLACES, strict=True)
         ]
     )
@@ -73,11 +65,11 @@ def test_rotations_are_those_of_the_function_row_by_row(interleaved: bool) -> No
 def test_alibi_is_the_function_where_keys_stand_in_order() -> None:
     module = AlibiPositions(num_heads=6)
     query, key = torch.arange(3, 8), torch.arange(8)
-    assert_close(module.bias(query, key), alibi_bias(6, 5, 8, offset=3))
+    assert_close(module.bias(query, key), functional.alibi_bias(6, 5, 8, offset=3))
     batched = module.bias(PLACES, PLACES)
-    assert_close(batched[1, :, 2:, 2:], alibi_bias(6, 3))
+    assert_close(batched[1, :, 2:, 2:], functional.alibi_bias(6, 3))
     far = module.bias(torch.tensor([9]), torch.tensor([2]))
-    assert_close(far[:, 0, 0], -7 * alibi_slopes(6))
+    assert_close(far[:, 0, 0], -7 * functional.alibi_slopes(6))
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
@@ -88,6 +80,6 @@ def test_relative_bias_is_one_number_per_head_and_bucket(bidirectional: bool) ->
     bias = module.bias(query, key)
     for i, j in ((0, 0), (4, 12), (2, 4), (3, 11)):
         distance = torch.tensor(int(key[j]) - int(query[i]))
-        row = relative_position_bucket(distance, **sizes)
+        row = functional.relative_position_bucket(distance, **sizes)
         assert_close(bias[:, i, j], module.weight[row])
     assert_close(module.bias(PLACES, PLACES)[1, :, 2:, 2:], bias[:, :3, 2:5])

@@ -1,5 +1,6 @@
 """The loop does what it says, and a resumed run is the run that was never stopped."""
 
+import itertools
 import math
 import os
 import signal
@@ -58,21 +59,41 @@ def build() -> tuple[Tagger, torch.optim.Adam]:
     return model, torch.optim.Adam(model.parameters(), lr=1.0)
 
 
-def run(steps: int, path: Path | None = None, *, batches=None, loss=cross_entropy, **options):
-    model, optimizer = build()
-    history = fit(
-        model,
-        stream() if batches is None else batches,
-        loss,
-        optimizer=optimizer,
-        steps=steps,
-        clip_norm=0.5,
-        schedule=warmup_cosine(peak=0.02, warmup=4, steps=20),
-        seed=7,
-        checkpoint_path=path,
-        **options,
-    )
+def run(
+    steps: int, path: Path | None = None, *, made=None, batches=None, loss=cross_entropy, **options
+):
+    model, optimizer = made or build()
+    settings = {"schedule": warmup_cosine(peak=0.02, warmup=4, steps=20), "seed": 7}
+    settings |= {"clip_norm": 0.5, "checkpoint_path": path} | options
+    batches = stream() if batches is None else batches
+    history = fit(model, batches, loss, optimizer=optimizer, steps=steps, **settings)
     return model, optimizer, history
+
+
+def slope_times_weight(model: nn.Module, slope: Tensor) -> Tensor:
+    return (model[0] * slope).sum()
+
+
+def loss_that(act, call: int):
+    """Cross-entropy that calls ``act`` with its value at this call, counted from 1."""
+    calls = 0
+
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        nonlocal calls
+        calls += 1
+        value = cross_entropy(model, batch)
+        return act(value) if calls == call else value
+
+    return loss
+
+
+def ctrl_c(value: Tensor) -> Tensor:
+    os.kill(os.getpid(), signal.SIGINT)
+    return value
+
+
+def interrupt(value: Tensor) -> Tensor:
+    raise KeyboardInterrupt
 
 
 def assert_same_run(first, second) -> None:
@@ -136,48 +157,28 @@ def test_fit_resumes_in_parts_as_in_one_go(tmp_path):
     assert_same_run(parts, run(20))
 
 
-def test_fit_resumes_plain_lists_by_drawing_again(tmp_path):
-    source = stream()
-    batches = [next(source) for _ in range(6)]
+@pytest.mark.parametrize(
+    "batches",
+    [lambda: list(itertools.islice(stream(), 6)), lambda: (batch for batch in stream())],
+    ids=["list", "generator"],
+)
+def test_fit_resumes_plain_iterables_by_drawing_again(tmp_path, batches):
     path = tmp_path / "run.pt"
-    run(10, path, batches=batches)
-    assert_same_run(run(20, path, batches=batches, resume=True), run(20, batches=batches))
-
-
-def test_fit_resumes_plain_generators_by_drawing_again(tmp_path):
-    def endless():
-        yield from stream()
-
-    path = tmp_path / "run.pt"
-    run(10, path, batches=endless())
-    assert_same_run(run(20, path, batches=endless(), resume=True), run(20))
+    run(10, path, batches=batches())
+    resumed = run(20, path, batches=batches(), resume=True)
+    assert_same_run(resumed, run(20, batches=batches()))
 
 
 def test_fit_saves_on_keyboard_interrupt_from_within_the_loss(tmp_path):
-    calls = 0
-
-    def interrupted(model: nn.Module, batch: Batch) -> Tensor:
-        nonlocal calls
-        calls += 1
-        value = cross_entropy(model, batch)
-        if calls == 8:
-            raise KeyboardInterrupt
-        return value
-
     # without BatchNorm's running means, which a forward pass changes before it is interrupted
-    def frozen(model: nn.Module, batch: Batch) -> Tensor:
-        model.norm.eval()
-        return interrupted(model, batch)
+    def frozen(loss):
+        return lambda model, batch: (model.norm.eval(), loss(model, batch))[1]
 
-    def reference(model: nn.Module, batch: Batch) -> Tensor:
-        model.norm.eval()
-        return cross_entropy(model, batch)
-
-    path = tmp_path / "run.pt"
+    path, through = tmp_path / "run.pt", frozen(cross_entropy)
     with pytest.raises(KeyboardInterrupt):
-        run(20, path, loss=frozen)
+        run(20, path, loss=frozen(loss_that(interrupt, 8)))
     assert load_checkpoint(path)["step"] == 7
-    assert_same_run(run(20, path, loss=reference, resume=True), run(20, loss=reference))
+    assert_same_run(run(20, path, loss=through, resume=True), run(20, loss=through))
 
 
 def test_fit_saves_on_keyboard_interrupt_from_a_callback(tmp_path):
@@ -189,37 +190,18 @@ def test_fit_saves_on_keyboard_interrupt_from_a_callback(tmp_path):
 
 
 def test_fit_finishes_the_step_on_ctrl_c(tmp_path):
-    calls = 0
-
-    def loss(model: nn.Module, batch: Batch) -> Tensor:
-        nonlocal calls
-        calls += 1
-        if calls == 6:
-            os.kill(os.getpid(), signal.SIGINT)
-        return cross_entropy(model, batch)
-
     before = signal.getsignal(signal.SIGINT)
     path = tmp_path / "run.pt"
     with pytest.raises(KeyboardInterrupt):
-        run(20, path, loss=loss)
+        run(20, path, loss=loss_that(ctrl_c, 6))
     assert signal.getsignal(signal.SIGINT) is before
     assert load_checkpoint(path)["step"] == 6
     assert_same_run(run(20, path, resume=True), run(20))
 
 
 def test_fit_interrupts_at_once_on_the_second_ctrl_c(tmp_path):
-    calls = 0
-
-    def loss(model: nn.Module, batch: Batch) -> Tensor:
-        nonlocal calls
-        calls += 1
-        if calls == 6:
-            os.kill(os.getpid(), signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGINT)
-        return cross_entropy(model, batch)
-
     with pytest.raises(KeyboardInterrupt):
-        run(20, tmp_path / "run.pt", loss=loss)
+        run(20, tmp_path / "run.pt", loss=loss_that(lambda value: ctrl_c(ctrl_c(value)), 6))
     assert load_checkpoint(tmp_path / "run.pt")["step"] == 5
 
 
@@ -233,16 +215,9 @@ def test_fit_runs_outside_the_main_thread():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_fit_names_the_step_of_a_loss_that_is_not_finite(tmp_path, bad):
-    calls = 0
-
-    def loss(model: nn.Module, batch: Batch) -> Tensor:
-        nonlocal calls
-        calls += 1
-        return cross_entropy(model, batch) * (bad if calls == 5 else 1.0)
-
     path = tmp_path / "run.pt"
     with pytest.raises(FloatingPointError, match=r"loss is (nan|inf) at step 4"):
-        run(20, path, loss=loss, checkpoint_every=2)
+        run(20, path, loss=loss_that(lambda value: value * bad, 5), checkpoint_every=2)
     saved = load_checkpoint(path)
     assert saved["step"] == 4
     assert all(torch.isfinite(value).all() for value in saved["model"].values())
@@ -257,52 +232,26 @@ def test_fit_names_the_step_of_a_gradient_that_is_not_finite():
         run(2, loss=loss)
 
 
-def test_fit_clips_to_the_norm_and_records_the_norm_before():
-    weight = nn.Parameter(torch.tensor([3.0, -1.0, 2.0]))
-    model = nn.ParameterList([weight])
+@pytest.mark.parametrize(("clip_norm", "step"), [(1.4, 0.1 * 1.4 / 7), (None, 0.1), (8.0, 0.1)])
+def test_fit_clips_to_the_norm_and_records_the_norm_before(clip_norm, step):
+    start = torch.tensor([3.0, -1.0, 2.0])
+    model = nn.ParameterList([nn.Parameter(start.clone())])
     slope = torch.tensor([6.0, -2.0, 3.0])  # norm 7
-    history = fit(
-        model,
-        [slope],
-        lambda model, batch: (model[0] * batch).sum(),
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-        steps=1,
-        clip_norm=1.4,
-    )
-    assert history.grad_norm == pytest.approx([7.0])
-    assert history.loss == pytest.approx([26.0])
-    torch.testing.assert_close(
-        weight.detach(), torch.tensor([3.0, -1.0, 2.0]) - 0.1 * slope / 7 * 1.4
-    )
-
-
-def test_fit_does_not_clip_a_small_gradient_nor_without_clip_norm():
-    for clip_norm in (None, 8.0):
-        model = nn.ParameterList([nn.Parameter(torch.zeros(3))])
-        slope = torch.tensor([6.0, -2.0, 3.0])
-        fit(
-            model,
-            [slope],
-            lambda model, batch: (model[0] * batch).sum(),
-            optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-            steps=2,
-            clip_norm=clip_norm,
-        )
-        torch.testing.assert_close(model[0].detach(), -0.2 * slope, rtol=1e-5, atol=1e-6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    options = {"optimizer": optimizer, "steps": 2, "clip_norm": clip_norm}
+    history = fit(model, [slope], slope_times_weight, **options)
+    assert history.grad_norm == pytest.approx([7.0, 7.0])
+    assert history.loss == pytest.approx([26.0, 26.0 - 49 * step])
+    torch.testing.assert_close(model[0].detach(), start - 2 * step * slope, rtol=1e-5, atol=1e-6)
 
 
 def test_fit_follows_the_schedule_in_every_group():
     model = nn.ParameterList([nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))])
     optimizer = torch.optim.SGD([{"params": [parameter]} for parameter in model], lr=9.0)
-    history = fit(
-        model,
-        [1.0],
-        lambda model, batch: (model[0] + 2 * model[1]).sum(),
-        optimizer=optimizer,
-        steps=3,
-        schedule=lambda step: [0.5, 0.25, 2.0][step],
-    )
-    assert history.lr == [0.5, 0.25, 2.0]
+    rates = [0.5, 0.25, 2.0]
+    options = {"optimizer": optimizer, "steps": 3, "schedule": rates.__getitem__}
+    history = fit(model, [1.0], lambda model, _: (model[0] + 2 * model[1]).sum(), **options)
+    assert history.lr == rates
     assert [parameter.item() for parameter in model] == [-2.75, -5.5]
 
 
@@ -323,7 +272,7 @@ def test_fit_evaluates_in_evaluation_mode_without_changing_the_training():
 def test_fit_leaves_the_mode_of_the_model_as_it_was():
     model, optimizer = build()
     model.eval()
-    fit(model, stream(), cross_entropy, optimizer=optimizer, steps=1)
+    run(1, made=(model, optimizer))
     assert not model.training
 
 
@@ -360,30 +309,10 @@ def test_fit_refuses_checkpoints_of_other_runs(tmp_path):
     path = tmp_path / "run.pt"
     run(5, path)
     refused("steps: expected at least 5", run, 4, path, resume=True)
-    model, optimizer = build()
-    with pytest.raises(ValueError, match="seed: expected 7"):
-        fit(
-            model,
-            stream(),
-            cross_entropy,
-            optimizer=optimizer,
-            steps=9,
-            checkpoint_path=path,
-            resume=True,
-            seed=8,
-        )
+    refused("seed: expected 7", run, 9, path, resume=True, seed=8)
     other = nn.Linear(2, 3)
-    with pytest.raises(ValueError, match=r"model: expected that of .*, with .*, got one without"):
-        fit(
-            other,
-            stream(),
-            cross_entropy,
-            optimizer=torch.optim.Adam(other.parameters()),
-            steps=9,
-            checkpoint_path=path,
-            resume=True,
-            seed=7,
-        )
+    made, message = (other, torch.optim.Adam(other.parameters())), "with .*, got one without"
+    refused(f"model: expected that of .*, {message}", run, 9, path, made=made, resume=True)
     path.write_bytes(b"no checkpoint")
     refused("expected a file written by fit", run, 6, path, resume=True)
 
@@ -394,8 +323,8 @@ def test_fit_starts_afresh_when_there_is_nothing_to_resume(tmp_path):
 
 
 def test_fit_says_when_the_batches_run_out():
-    with pytest.raises(ValueError, match="endless iterator, got one with 2 batches"):
-        run(3, batches=iter([next(stream()), next(stream())]))
+    two = itertools.islice(stream(), 2)
+    refused("endless iterator, got one with 2 batches", run, 3, batches=two)
     refused("at least one batch", run, 3, batches=[])
 
 
@@ -411,9 +340,7 @@ def test_fit_says_when_the_batches_run_out():
     ],
 )
 def test_fit_refuses_arguments_that_contradict_each_other(options, name):
-    model, optimizer = build()
-    arguments = {"optimizer": optimizer, "steps": 2} | options
-    refused(f"^{name}: ", fit, model, stream(), cross_entropy, **arguments)
+    refused(f"^{name}: ", run, **{"steps": 2} | options)
 
 
 def test_fit_refuses_a_loss_that_is_no_scalar():
@@ -512,14 +439,11 @@ def test_fit_refuses_a_loss_without_gradient(value, message):
 
 @pytest.mark.parametrize("rate", [math.nan, math.inf, -0.1])
 def test_fit_refuses_a_schedule_that_gives_no_rate_before_it_harms_the_model(rate):
-    model, optimizer = build()
-    before = [parameter.clone() for parameter in model.parameters()]
-    with pytest.raises(ValueError, match=r"^schedule: expected a rate >= 0 at step 0, got"):
-        fit(
-            model, stream(), cross_entropy, optimizer=optimizer, steps=2, schedule=lambda step: rate
-        )
-    for ours, theirs in zip(model.parameters(), before, strict=True):
-        assert torch.equal(ours, theirs)
+    made = build()
+    before = [parameter.clone() for parameter in made[0].parameters()]
+    message = r"^schedule: expected a rate >= 0 at step 0, got"
+    refused(message, run, 2, made=made, schedule=lambda step: rate)
+    assert all(map(torch.equal, made[0].parameters(), before))
 
 
 def test_fit_refuses_another_optimizer_and_changes_nothing(tmp_path):
@@ -534,17 +458,7 @@ def test_fit_refuses_another_optimizer_and_changes_nothing(tmp_path):
     ):  # fmt: skip
         model, _ = build()
         before = [parameter.clone() for parameter in model.parameters()]
-        with pytest.raises(ValueError, match=message):
-            fit(
-                model,
-                stream(),
-                cross_entropy,
-                optimizer=build_other(model),
-                steps=9,
-                checkpoint_path=path,
-                resume=True,
-                seed=7,
-            )
+        refused(message, run, 9, path, made=(model, build_other(model)), resume=True)
         assert all(map(torch.equal, model.parameters(), before))
         assert path.read_bytes() == saved
     # written before checkpoints named their optimizer
@@ -578,10 +492,10 @@ def test_fit_refuses_a_model_of_other_sizes_and_leaves_it_as_it_was(tmp_path):
 def test_fit_refuses_an_optimizer_of_another_model():
     model, _ = build()
     _other, optimizer = build()
-    with pytest.raises(ValueError, match=r"^optimizer: expected parameters of the model only, got"):
-        fit(model, stream(), cross_entropy, optimizer=optimizer, steps=1)
+    message = r"^optimizer: expected parameters of the model only, got"
+    refused(message, run, 1, made=(model, optimizer))
     some = torch.optim.Adam(list(model.parameters())[:2])  # a part is what fine-tuning trains
-    assert len(fit(model, stream(), cross_entropy, optimizer=some, steps=1)) == 1
+    assert len(run(1, made=(model, some))[2]) == 1
 
 
 def test_a_fresh_run_never_overwrites_a_checkpoint(tmp_path):
