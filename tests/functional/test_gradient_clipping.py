@@ -26,7 +26,6 @@ def theirs(grads: list[Tensor], max_norm: float) -> tuple[list[Tensor], Tensor]:
 
 
 def check_clip(clip: Clip) -> None:
-    """All oracles for clip_by_global_norm."""
     clipped, norm = clip([torch.tensor([3.0]), torch.tensor([[0.0, 4.0]])], 1.0)
     assert_close(norm, torch.tensor(5.0))
     assert_close(clipped, [torch.tensor([0.6]), torch.tensor([[0.0, 0.8]])])

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from mutation import mutant
+from oracles import by_numpy, same_gradients
 from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
@@ -41,22 +42,13 @@ def check(attention: Callable[..., Tensor]) -> None:
         for padding in (None, real, torch.zeros_like(real)):
             inputs = (*rows(), *mixes)
             got = attention(*inputs, padding_mask=padding, scale=0.7)
-            want = reference.linformer_attention(
-                *(x.detach().numpy() for x in inputs),
-                padding_mask=None if padding is None else padding.numpy(),
-                scale=0.7,
-            )
-            assert_close(got.detach(), torch.from_numpy(want), **FLOAT64)
+            want = by_numpy.linformer_attention(*inputs, padding_mask=padding, scale=0.7)
+            assert_close(got.detach(), want, **FLOAT64)
             # the same with the mixtures written out, and full attention to them
             keep = 1.0 if padding is None else padding[:, None, :, None].double()
             short = [mix[..., :S] @ (keep * x) for mix, x in zip(mixes, inputs[1:3], strict=True)]
             full, _ = attention_with_lse(inputs[0], *short, scale=0.7)
-            push = torch.randn_like(got)
-            assert_close(
-                torch.autograd.grad(got, inputs, push),
-                torch.autograd.grad(full, inputs, push),
-                **FLOAT64,
-            )
+            same_gradients(got, full, inputs, **FLOAT64)
 
 
 def test_attention_agrees_with_every_oracle() -> None:

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 import torch
 from mutation import mutant
+from oracles import by_numpy
 from refusals import refused
 from torch import Tensor
 from torch.testing import assert_close
 
-from attn_course import functional, masks, reference
+from attn_course import functional, masks
 from attn_course.analysis import receptive_field
 from attn_course.functional import (
     Pattern,
@@ -126,7 +127,7 @@ def test_masks_are_those_of_the_papers_walked_pair_by_pair() -> None:
     for length in (1, 6, LENGTH, 31):
         for name, options in cases:
             got = getattr(functional, name)(**options).mask(length)[0]
-            want = torch.from_numpy(getattr(reference, name)(length, **options))
+            want = getattr(by_numpy, name)(length, **options)
             assert torch.equal(got, want.expand_as(got)), (name, options, length)
 
 

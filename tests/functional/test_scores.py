@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutation import mutant
+from oracles import by_numpy
 from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
@@ -69,7 +70,6 @@ BY_HAND: dict[str, tuple[dict[str, Any], list[float]]] = {
 
 
 def check(name: str, score: Score) -> None:
-    """All oracles for one score."""
     kwargs, expected = BY_HAND[name]
     assert_close(score(QUERY, KEYS, **kwargs), torch.tensor([expected]))
 
@@ -106,8 +106,8 @@ def test_score_agrees_with_every_oracle(name: str) -> None:
 @pytest.mark.parametrize("name", SCORES)
 def test_reference_agrees_with_the_hand(name: str) -> None:
     kwargs, expected = BY_HAND[name]
-    scores = getattr(reference, name)(QUERY.numpy(), KEYS.numpy(), **kwargs)
-    assert_close(torch.from_numpy(scores), torch.tensor([expected], dtype=torch.float64),
+    scores = getattr(by_numpy, name)(QUERY, KEYS, **kwargs)
+    assert_close(scores, torch.tensor([expected], dtype=torch.float64),
                  rtol=1e-6, atol=1e-6)  # fmt: skip
 
 
@@ -320,14 +320,12 @@ def test_any_lead_and_any_dtype_gives_the_reference(
 ) -> None:
     query, key = torch.randn(queries).to(dtype), torch.randn(keys).to(dtype)
     given = {n: p.to(dtype) for n, p in parameters(name, queries[-1], keys[-1]).items()}
-    want = getattr(reference, name)(
-        query.double().numpy(),
-        key.double().numpy(),
-        **{n: p.double().numpy() for n, p in given.items()},
+    want = getattr(by_numpy, name)(
+        query.double(), key.double(), **{n: p.double() for n, p in given.items()}
     )
     got = getattr(functional, name)(query, key, **given)
     assert got.dtype == torch.float32  # nothing is rounded to half precision on the way
-    assert_close(got.double(), torch.from_numpy(want), rtol=1e-5, atol=1e-5)
+    assert_close(got.double(), want, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", SCORES)

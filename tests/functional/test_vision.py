@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 import torch
 from mutation import mutant
+from oracles import by_numpy, same_gradients
 from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor, nn
@@ -25,7 +26,6 @@ def same_as_reference(ours: Tensor, theirs: object) -> None:
 
 
 def check_patchify(function: Function) -> None:
-    """All oracles for patchify."""
     numbered = torch.arange(16.0).view(1, 1, 4, 4)
     want = [[0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]
     assert function(numbered, 2)[0].tolist() == want
@@ -42,7 +42,6 @@ def check_patchify(function: Function) -> None:
 
 
 def check_unpatchify(function: Function) -> None:
-    """All oracles for unpatchify."""
     for size in (2, (3, 5), 1):
         images = randn(2, 3, 6, 10)
         patches = functional.patchify(images, size)
@@ -56,7 +55,6 @@ def check_unpatchify(function: Function) -> None:
 
 
 def check_positions(function: Function) -> None:
-    """All oracles for sinusoidal_positions_2d."""
     for height, width, size, base in ((3, 5, 8, 10000.0), (1, 2, 4, 7.0), (4, 1, 12, 100.0)):
         table = function(height, width, size, base=base, dtype=torch.float64)
         want = reference.sinusoidal_positions_2d(height, width, size, base=base)
@@ -67,7 +65,6 @@ def check_positions(function: Function) -> None:
 
 
 def check_interpolation(function: Function) -> None:
-    """All oracles for interpolate_positions."""
     for old, new, prefix in (((3, 5), (7, 4), 1), ((2, 2), (5, 3), 0), ((4, 3), (2, 3), 2)):
         table = randn(prefix + old[0] * old[1], 7)
         want = reference.interpolate_positions(table, old, new, num_prefix=prefix)
@@ -81,7 +78,6 @@ def check_interpolation(function: Function) -> None:
 
 
 def check_shift_bias(function: Function) -> None:
-    """All oracles for shift_bias."""
     shifts = torch.tensor([[0, 0], [1, -2], [-1, 0]])
     for height, width in ((3, 5), (1, 4)):
         bias = function(height, width, shifts, sharpness=1.7, dtype=torch.float64)
@@ -90,7 +86,6 @@ def check_shift_bias(function: Function) -> None:
 
 
 def check_convolution(function: Function) -> None:
-    """All oracles for convolution_as_attention."""
     row, kernel = torch.tensor([[[[1.0, 2.0, 4.0]]]]), torch.zeros(1, 1, 3, 3)
     kernel[0, 0, 1] = torch.tensor([1.0, 0.0, 10.0])
     assert function(row, kernel).flatten().tolist() == [21, 41, 42]
@@ -103,18 +98,11 @@ def check_convolution(function: Function) -> None:
         wanted = torch.func.functional_call(plain, {"weight": weight, "bias": bias}, (images,))
         found = function(*leaves)
         assert_close(found, wanted, **FLOAT64)
-        upstream = torch.randn_like(found)
-        assert_close(
-            torch.autograd.grad(found, leaves, upstream),
-            torch.autograd.grad(wanted, leaves, upstream),
-            **FLOAT64,
-        )
-        numbers = [x.detach().numpy() for x in leaves]
-        same_as_reference(found.detach(), reference.convolution_as_attention(*numbers))
+        same_gradients(found, wanted, leaves, **FLOAT64)
+        assert_close(found, by_numpy.convolution_as_attention(*leaves), **FLOAT64)
 
 
 def check_standardized(function: Function) -> None:
-    """All oracles for _standardize_weight."""
     weight = 3 + 5 * randn(4, 3, 2, 7)
     for eps in (1e-10, 0.5):
         want = reference.vision._standardize_weight(weight, eps=eps)
