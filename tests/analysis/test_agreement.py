@@ -14,12 +14,7 @@ from tolerances import FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
 
-from attn_course.analysis import (
-    equivalent_weights,
-    kendall_tau,
-    permute_weights,
-    total_variation,
-)
+from attn_course.analysis import equivalent_weights, kendall_tau, permute_weights, total_variation
 
 Function = Callable[..., Any]
 
@@ -30,7 +25,6 @@ def with_ties(*shape: int) -> tuple[Tensor, Tensor]:
 
 
 def check_kendall(tau: Function) -> None:
-    """All oracles for kendall_tau."""
     # 2 of 3 pairs in the same order, 1 in the opposite one
     assert_close(tau(torch.tensor([1.0, 2, 3]), torch.tensor([1.0, 3, 2])), torch.tensor(1 / 3))
     a, b = with_ties(2, 5, 11)
@@ -42,7 +36,6 @@ def check_kendall(tau: Function) -> None:
 
 
 def check_distance(tv: Function) -> None:
-    """All oracles for total_variation."""
     p, q = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.5, 0.0, 0.5])
     assert_close(tv(p, q), torch.tensor(0.5))
     a, b = torch.softmax(3 * torch.randn(2, 4, 5, 11, dtype=torch.float64), -1)
@@ -101,9 +94,6 @@ def test_rankings_look_at_order_alone(row: list[int]) -> None:
     varied = float(a.std()) > 0
     assert float(kendall_tau(a, a.exp())) == pytest.approx(1.0 if varied else 0.0)
     assert float(kendall_tau(a, -a)) == pytest.approx(-1.0 if varied else 0.0)
-
-
-# --- weights at other places -------------------------------------------------------------------
 
 
 def test_permuted_weights_are_the_same_weights_elsewhere() -> None:

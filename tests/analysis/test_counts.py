@@ -176,11 +176,7 @@ def test_agrees_with_every_oracle(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        (
-            "attention_parameters",
-            "kdim * kv_heads * (e + ev) + out",
-            "kdim * self.num_heads * (e + ev) + out",
-        ),
+        ("attention_parameters", "kv_heads * (e + ev) + out", "self.num_heads * (e + ev) + out"),
         ("attention_parameters", "kdim * kv_heads * (e + ev) + out", "kv_heads * (e + ev) + out"),
         ("attention_parameters", "num_heads * ev * self", "num_heads * e * self"),
         ("attention_parameters", "+ kv_heads * (e + ev) + self.embed_dim", "+ self.embed_dim"),
@@ -217,15 +213,12 @@ def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
 def test_our_models_have_as_many_parameters_and_operations_as_counted() -> None:
     with torch.device("meta"):
         base = ours.vaswani_like(vocab_size=37000)
-        gpt2, llama = ours.gpt2_like(), ours.llama_like()
         grouped = ours.llama_like(
             vocab_size=WORDS, embed_dim=D, num_heads=HEADS, num_kv_heads=KV, num_layers=2,
             hidden_dim=HIDDEN,
         )  # fmt: skip
     paper = Sizes(embed_dim=512, num_heads=8, num_layers=6, vocab_size=37000, attention_bias=False)
     assert entries(base) == paper.transformer_parameters()
-    assert entries(gpt2) == 124_439_808
-    assert entries(llama) == 6_738_415_616
     for model in (base, grouped):
         for part in model.modules():
             if isinstance(part, ours.MultiHeadAttention):

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import torch
 from mutation import mutant
+from oracles import by_numpy
 from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
 
-from attn_course import analysis, functional, reference
+from attn_course import analysis, functional
 from attn_course.analysis import cumulative_spectrum
 
 MODULE = "attn_course.analysis.head_analysis"
@@ -30,7 +31,6 @@ def check_gradient(function: Callable[[Tensor], Tensor], at: Tensor) -> None:
 
 
 def check_rollout(function: Function) -> None:
-    """All oracles for attention_rollout."""
     look_back = torch.tensor([[[1.0, 0, 0], [1, 0, 0], [0, 1, 0]]])  # one head: the token before
     once = torch.tensor([[1.0, 0, 0], [0.5, 0.5, 0], [0, 0.5, 0.5]])
     assert_close(function([look_back]), once)
@@ -41,26 +41,23 @@ def check_rollout(function: Function) -> None:
     )
     layers = [weights(B, 5), weights(B, 5), weights(B, 5)]
     for residual in (0.5, 0.0, 0.3, 1.0):
-        oracle = reference.attention_rollout([w.numpy() for w in layers], residual=residual)
+        oracle = by_numpy.attention_rollout(layers, residual=residual)
         ours = function(layers, residual=residual)
-        assert_close(ours, torch.from_numpy(oracle), **FLOAT64)
+        assert_close(ours, oracle, **FLOAT64)
         assert_close(ours.sum(-1), torch.ones(B, 5, L, **DOUBLE), **FLOAT64)
     check_gradient(lambda w: function([w, layers[1][0, 0, :, :5, :5]]), layers[0][0, 0, :, :5, :5])
 
 
 def check_previous(function: Function) -> None:
-    """All oracles for previous_token_score."""
     by_hand = torch.tensor([[[1.0, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]]])
     assert_close(function(by_hand), torch.tensor([(0.5 + 0.25) / 2]))
     w = weights(B, 5)
-    oracle = torch.from_numpy(reference.previous_token_score(w.numpy()))
-    assert_close(function(w), oracle, **FLOAT64)
+    assert_close(function(w), by_numpy.previous_token_score(w), **FLOAT64)
     check_gradient(function, weights(2, length=5))
     assert function(torch.ones(1, 1, 1)).tolist() == [0.0]
 
 
 def check_induction(function: Function) -> None:
-    """All oracles for induction_score."""
     tokens = torch.tensor([5, 7, 5, 7])  # token 2 should look at 1, token 3 at 2
     by_hand = torch.tensor(
         [[[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.7, 0.1, 0], [0.1, 0.2, 0.3, 0.4]]]
@@ -78,8 +75,7 @@ def check_induction(function: Function) -> None:
     assert_close(function(w, repeated), expected, **FLOAT64)
     # whoever sees both sides gets no point for what is still to come
     w, ids = torch.randn(B, 5, H, L, L, **DOUBLE).softmax(-1), torch.randint(0, 4, (B, 5, L))
-    oracle = torch.from_numpy(reference.induction_score(w.numpy(), ids.numpy()))
-    assert_close(function(w, ids), oracle, **FLOAT64)
+    assert_close(function(w, ids), by_numpy.induction_score(w, ids), **FLOAT64)
     assert (function(w, torch.arange(L).expand(B, 5, L)) == 0).all()
     check_gradient(lambda w: function(w, ids[0, 0, :5]), weights(length=5))
 

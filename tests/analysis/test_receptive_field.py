@@ -3,10 +3,10 @@
 import pytest
 import torch
 from mutation import mutant
+from oracles import by_numpy
 from refusals import refused
 from torch.testing import assert_close
 
-from attn_course import reference
 from attn_course.analysis import gradient_map, receptive_field, window_reach
 from attn_course.functional import scaled_dot_product_attention, window_pattern
 
@@ -14,7 +14,7 @@ from attn_course.functional import scaled_dot_product_attention, window_pattern
 def test_reach_is_what_a_walk_finds() -> None:
     masks = [torch.rand(11, 11) < 0.2 for _ in range(3)]
     got = receptive_field(masks)
-    assert_close(got, torch.from_numpy(reference.receptive_field([m.numpy() for m in masks])))
+    assert_close(got, by_numpy.receptive_field(masks))
     assert not torch.equal(got[1], receptive_field(masks[::-1])[1])
     wrong = mutant(
         "attn_course.analysis.receptive_field", "receptive_field",

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from mutation import mutant
+from oracles import by_numpy
 from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor, nn
@@ -38,11 +39,7 @@ def smooth_numpy(x: np.ndarray) -> np.ndarray:
     return np.tanh(flat[:, 0] * flat[:, 5]) + np.sin(flat).sum(-1) + flat[:, 1] ** 3 / 3
 
 
-# --- gradients of a batch ----------------------------------------------------------------------
-
-
 def check_gradient(gradient: Function, times: Function) -> None:
-    """All oracles for input_gradient and gradient_times_input."""
     weight = torch.tensor([1.0, -2.0, 0.5])
     x = torch.tensor([[1.0, 1.0, 1.0], [2.0, 0.0, -4.0]])
     assert_close(gradient(lambda z: z @ weight, x), weight.expand(2, 3))
@@ -50,11 +47,10 @@ def check_gradient(gradient: Function, times: Function) -> None:
     # for a linear function the shares add up to the output
     assert_close(times(lambda z: z @ weight, x).sum(-1), x @ weight)
     x = torch.randn(5, 3, 2, dtype=torch.float64)
-    oracle = torch.from_numpy(reference.input_gradient(smooth_numpy, x.numpy()))
+    oracle = by_numpy.input_gradient(smooth_numpy, x)
     assert_close(gradient(smooth, x), oracle, **DIFFERENCES)
     assert_close(times(smooth, x), x * oracle, **DIFFERENCES)
-    oracle = torch.from_numpy(reference.gradient_times_input(smooth_numpy, x.numpy()))
-    assert_close(times(smooth, x), oracle, **DIFFERENCES)
+    assert_close(times(smooth, x), by_numpy.gradient_times_input(smooth_numpy, x), **DIFFERENCES)
     each = torch.stack([torch.func.grad(lambda r: smooth(r[None])[0])(row) for row in x])
     assert_close(gradient(smooth, x), each, **FLOAT64)
     assert_close(gradient(lambda z: torch.ones(5), x), torch.zeros_like(x))
@@ -81,9 +77,6 @@ def test_gradient_oracles_reject(gradient: Function, times: Function) -> None:
         check_gradient(gradient, times)
 
 
-# --- integrated gradients ----------------------------------------------------------------------
-
-
 def check_integrated(integrated: Function) -> None:
     """All oracles for integrated_gradients: by hand, NumPy, completeness, dummy inputs."""
     # f = x0 * x1 from (0, 0) to (2, 3): both shares are 3; from (1, 0): 3 * 1/2 ... by the integral
@@ -97,9 +90,9 @@ def check_integrated(integrated: Function) -> None:
     for start in (None, baseline, torch.randn(5, 3, 2, dtype=torch.float64)):
         for steps in (1, 7):
             plain = None if start is None else start.numpy()
-            oracle = reference.integrated_gradients(smooth_numpy, x.numpy(), plain, steps=steps)
+            oracle = by_numpy.integrated_gradients(smooth_numpy, x, plain, steps=steps)
             ours = integrated(smooth, x, start, steps=steps)
-            assert_close(ours, torch.from_numpy(oracle), rtol=1e-6, atol=1e-7)
+            assert_close(ours, oracle, rtol=1e-6, atol=1e-7)
         # completeness, and the midpoint rule's error of the second order
         origin = torch.zeros_like(x) if start is None else start.expand_as(x)
         due = smooth(x) - smooth(origin)
@@ -154,9 +147,6 @@ def test_too_few_steps_are_refused(steps: int) -> None:
         reference.integrated_gradients(smooth_numpy, np.zeros((1, 3, 2)), steps=steps)
 
 
-# --- Grad-CAM ----------------------------------------------------------------------------------
-
-
 def check_cam(cam: Function) -> None:
     """All oracles for grad_cam: by hand, NumPy, and the class activation map of a linear head."""
     activations = torch.tensor([[[1.0, 0.0], [0.0, 2.0]], [[0.0, 3.0], [1.0, 0.0]]])
@@ -165,8 +155,7 @@ def check_cam(cam: Function) -> None:
     assert_close(cam(activations, gradients), torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
     for shape in ((2, 3, 5, 7), (2, 1, 3, 5, 7)):
         a, g = torch.randn(2, *shape, dtype=torch.float64)
-        oracle = torch.from_numpy(reference.grad_cam(a.numpy(), g.numpy()))
-        assert_close(cam(a, g), oracle, **FLOAT64)
+        assert_close(cam(a, g), by_numpy.grad_cam(a, g), **FLOAT64)
     # Zhou and others 2016: after a global mean, CAM = sum_k w_k A_k, and Grad-CAM is CAM / Z
     features, head = torch.randn(4, 11, 3, 5).double().relu().requires_grad_(), nn.Linear(11, 6)
     head = head.double()
