@@ -274,8 +274,15 @@ def test_decoding_oracle_rejects_a_changed_line(module: str, old: str, new: str)
             check_decoding(build(mutant(module, name, old, new), window=window))
 
 
-def check_window_of_scores(window: Any) -> None:
+WINDOW_SIZES: dict[str, dict[str, int]] = {
+    "LocalM": {"half_width": 2},
+    "LocalP": {"half_width": 2, "query_size": H},
+}
+
+
+def check_window_of_scores(name: str, window: Any) -> None:
     """Given all scores, a window closes the padding, and what lies behind it changes nothing."""
+    window = window(**WINDOW_SIZES[name]).double()
     mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
     hidden = torch.randn(len(LENGTHS), L, H, dtype=torch.float64)
     steps = torch.arange(L).expand(len(LENGTHS), L)
@@ -288,12 +295,9 @@ def check_window_of_scores(window: Any) -> None:
         assert_close(alone[0], weights[row, :, :length], **FLOAT64)
 
 
-@pytest.mark.parametrize("name", ["LocalM", "LocalP"])
-def test_a_window_of_scores_closes_the_padding(name: str) -> None:
-    sizes = {"query_size": H} if name == "LocalP" else {}
-    check_window_of_scores(
-        {"LocalM": LocalM, "LocalP": LocalP}[name](half_width=2, **sizes).double()
-    )
+@pytest.mark.parametrize("window", [LocalM, LocalP])
+def test_a_window_of_scores_closes_the_padding(window: Any) -> None:
+    check_window_of_scores(window.__name__, window)
 
 
 @pytest.mark.parametrize(
@@ -305,20 +309,12 @@ def test_a_window_of_scores_closes_the_padding(name: str) -> None:
     ],
 )  # fmt: skip
 def test_padding_oracle_rejects_a_changed_window(name: str, old: str, new: str) -> None:
-    sizes = {"query_size": H} if name == "LocalP" else {}
     with pytest.raises(AssertionError):
-        check_window_of_scores(mutant(LOCAL, name, old, new)(half_width=2, **sizes).double())
+        check_window_of_scores(name, mutant(LOCAL, name, old, new))
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("memory.mask.sum(-1),", "memory.mask.sum(-1) * 0 + memory.mask.shape[-1],"),
-    ],
-)  # fmt: skip
-def test_padding_oracle_rejects_a_changed_look(
-    old: str, new: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_padding_oracle_rejects_lengths_of_the_whole_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = "memory.mask.sum(-1),", "memory.mask.sum(-1) * 0 + memory.mask.shape[-1],"
     monkeypatch.setattr(LOCAL + "._attend", mutant(LOCAL, "_attend", old, new))
     with pytest.raises(AssertionError):
         check_padding(build(window="local-m"))
@@ -434,8 +430,6 @@ def test_the_summary_is_the_backward_state_at_the_first_word() -> None:
 
 
 def test_the_toolkit_projects_only_what_it_is_given() -> None:
-    from attn_course.nn import Attention
-
     query, key, value = torch.randn(2, 3, 5), torch.randn(2, 7, 5), torch.randn(2, 7, 4)
     mask = torch.rand(2, 3, 7) < 0.7
     plain = Attention()

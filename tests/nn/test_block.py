@@ -9,14 +9,7 @@ from tolerances import FLOAT64
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from attn_course.nn import (
-    CrossCache,
-    DecoderBlock,
-    EncoderBlock,
-    KVCache,
-    LayerNorm,
-    MultiHeadAttention,
-)
+from attn_course import nn as ours
 from attn_course.nn.cache import DecoderCache
 
 B, L, S, H, D, F = 2, 7, 11, 3, 15, 23
@@ -90,7 +83,7 @@ def same_gradients(
     assert seen == len(list(mine.parameters()))
 
 
-def check_encoder(block: type[EncoderBlock], options: dict[str, Any]) -> None:
+def check_encoder(block: type[ours.EncoderBlock], options: dict[str, Any]) -> None:
     layer = theirs(nn.TransformerEncoderLayer, options)
     mine = block.from_torch(layer)
     assert not mine.training
@@ -104,10 +97,10 @@ def check_encoder(block: type[EncoderBlock], options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_encoder_block_is_that_of_torch(options: dict[str, Any]) -> None:
-    check_encoder(EncoderBlock, options)
+    check_encoder(ours.EncoderBlock, options)
 
 
-def check_decoder(block: type[DecoderBlock], options: dict[str, Any]) -> None:
+def check_decoder(block: type[ours.DecoderBlock], options: dict[str, Any]) -> None:
     layer = theirs(nn.TransformerDecoderLayer, options)
     mine = block.from_torch(layer)
     x, memory, real = leaf(B, L, D), leaf(B, S, D), torch.rand(B, S) < 0.7
@@ -121,10 +114,10 @@ def check_decoder(block: type[DecoderBlock], options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_decoder_block_is_that_of_torch(options: dict[str, Any]) -> None:
-    check_decoder(DecoderBlock, options)
+    check_decoder(ours.DecoderBlock, options)
 
 
-def check_all(encoder: type[EncoderBlock], decoder: type[DecoderBlock]) -> None:
+def check_all(encoder: type[ours.EncoderBlock], decoder: type[ours.DecoderBlock]) -> None:
     for options in OPTIONS:
         check_encoder(encoder, options)
         check_decoder(decoder, options)
@@ -152,31 +145,33 @@ def test_the_comparison_with_torch_rejects_mutants(old: str, new: str) -> None:
 
 def test_dropout_of_a_block_is_that_of_torch() -> None:
     for kind, block in (
-        (nn.TransformerEncoderLayer, EncoderBlock),
-        (nn.TransformerDecoderLayer, DecoderBlock),
+        (nn.TransformerEncoderLayer, ours.EncoderBlock),
+        (nn.TransformerDecoderLayer, ours.DecoderBlock),
     ):
         mine = block.from_torch(theirs(kind, {}).train())
         assert mine.training
         chances = {part.p for part in mine.modules() if isinstance(part, nn.Dropout)}
-        chances |= {p.dropout for p in mine.modules() if isinstance(p, MultiHeadAttention)}
+        chances |= {p.dropout for p in mine.modules() if isinstance(p, ours.MultiHeadAttention)}
         assert chances == {0.2}
 
 
 def test_without_feed_forward_a_block_is_attention_and_its_residual() -> None:
-    attention = MultiHeadAttention(embed_dim=D, num_heads=H)
-    norm = LayerNorm(embed_dim=D)
-    block = EncoderBlock(attention=attention, attention_norm=norm, norm_first=True)
+    attention = ours.MultiHeadAttention(embed_dim=D, num_heads=H)
+    norm = ours.LayerNorm(embed_dim=D)
+    block = ours.EncoderBlock(attention=attention, attention_norm=norm, norm_first=True)
     x = torch.randn(B, L, D)
     assert_close(block(x, is_causal=True), x + attention(norm(x), is_causal=True))
     with pytest.raises(ValueError, match="expected both or neither"):
-        EncoderBlock(attention=attention, attention_norm=norm, feed_forward_norm=norm)
+        ours.EncoderBlock(attention=attention, attention_norm=norm, feed_forward_norm=norm)
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_cached_decoder_block_is_the_block_at_every_step(norm_first: bool) -> None:
-    block = DecoderBlock.from_torch(theirs(nn.TransformerDecoderLayer, {"norm_first": norm_first}))
+    block = ours.DecoderBlock.from_torch(
+        theirs(nn.TransformerDecoderLayer, {"norm_first": norm_first})
+    )
     x, memory = leaf(B, L, D), leaf(B, S, D)
-    cache = DecoderCache(KVCache(), CrossCache())
+    cache = DecoderCache(ours.KVCache(), ours.CrossCache())
     steps = [block(t, memory, is_causal=True, cache=cache) for t in x.split([3, 1, 1, 2], dim=1)]
     assert_close(torch.cat(steps, dim=1), block(x, memory, is_causal=True), **FLOAT64)
     assert cache.nbytes == 2 * B * D * (L + S) * 8

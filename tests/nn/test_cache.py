@@ -13,25 +13,15 @@ from tolerances import FLOAT64
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from attn_course import nn as ours
 from attn_course.functional import scaled_dot_product_attention
-from attn_course.nn import (
-    AlibiPositions,
-    CrossCache,
-    KVCache,
-    MultiHeadAttention,
-    RelativePositions,
-    RotaryPositions,
-    SlidingCache,
-    gpt2_like,
-    vaswani_like,
-)
 
 B, L, D, H = 2, 11, 17, 6
 POSITIONS: dict[str, Callable[[], Any]] = {
     "none": lambda: None,
-    "rope": RotaryPositions,
-    "alibi": lambda: AlibiPositions(num_heads=H),
-    "t5": lambda: RelativePositions(
+    "rope": ours.RotaryPositions,
+    "alibi": lambda: ours.AlibiPositions(num_heads=H),
+    "t5": lambda: ours.RelativePositions(
         num_heads=H, bidirectional=False, num_buckets=5, max_distance=9
     ),
 }
@@ -43,8 +33,8 @@ STEPS = {
 }
 
 
-def attention(position: str) -> MultiHeadAttention:
-    module = MultiHeadAttention(
+def attention(position: str) -> ours.MultiHeadAttention:
+    module = ours.MultiHeadAttention(
         embed_dim=D, num_heads=H, num_kv_heads=3, head_dim=4, position=POSITIONS[position]()
     )
     for parameter in module.parameters():
@@ -57,9 +47,9 @@ def text() -> Tensor:
 
 
 def stepwise(
-    module: MultiHeadAttention,
+    module: ours.MultiHeadAttention,
     x: Tensor,
-    cache: KVCache | SlidingCache,
+    cache: ours.KVCache | ours.SlidingCache,
     steps: list[int],
     positions: Tensor | None = None,
 ) -> Tensor:
@@ -73,9 +63,11 @@ def stepwise(
 
 @pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS)
 @pytest.mark.parametrize("position", POSITIONS)
-@pytest.mark.parametrize("make", [KVCache, partial(KVCache, max_length=L)], ids=["grows", "fixed"])
+@pytest.mark.parametrize(
+    "make", [ours.KVCache, partial(ours.KVCache, max_length=L)], ids=["grows", "fixed"]
+)
 def test_every_step_is_full_attention(
-    make: Callable[[], KVCache], position: str, steps: list[int]
+    make: Callable[[], ours.KVCache], position: str, steps: list[int]
 ) -> None:
     module, x, cache = attention(position), text(), make()
     with torch.no_grad():
@@ -97,7 +89,7 @@ def test_every_step_of_a_sliding_cache_is_attention_with_its_mask(
     window: int, sinks: int, position: str, steps: list[int]
 ) -> None:
     module, x = attention(position), text()
-    cache = SlidingCache(window_size=window, sinks=sinks)
+    cache = ours.SlidingCache(window_size=window, sinks=sinks)
     got = stepwise(module, x, cache, steps)
     assert_close(got, module(x, attn_mask=visible(window, sinks)), **FLOAT64)
     assert cache.nbytes == 2 * B * 3 * (window + sinks) * 4 * 8
@@ -130,14 +122,14 @@ def check_window(make: Callable[..., Any]) -> None:
 
 
 def test_the_comparison_of_mutants_accepts_the_original() -> None:
-    check_window(SlidingCache)
+    check_window(ours.SlidingCache)
 
 
 def without_types(module: nn.Module) -> Callable[..., Tensor]:
     """The call without the checked annotations, which know no mutants."""
 
     def call(query: Tensor, *, is_causal: bool, cache: Any) -> Tensor:
-        output: Tensor = inspect.unwrap(MultiHeadAttention.forward)(
+        output: Tensor = inspect.unwrap(ours.MultiHeadAttention.forward)(
             module, query, is_causal=is_causal, cache=cache
         )
         return output
@@ -154,7 +146,7 @@ def test_padding_on_either_side_changes_no_step(position: str, sliding: bool) ->
     positions = torch.full((3, L), -1)
     for row, place in enumerate(places):
         positions[row, place] = torch.arange(len(place))
-    cache = SlidingCache(window_size=3, sinks=2) if sliding else KVCache()
+    cache = ours.SlidingCache(window_size=3, sinks=2) if sliding else ours.KVCache()
     got = stepwise(module, x, cache, [7] + [1] * (L - 7), positions)
     for row, place in enumerate(places):
         mask = visible(3, 2, len(place)) if sliding else visible(L, 0, len(place))
@@ -166,7 +158,7 @@ def test_padding_on_either_side_changes_no_step(position: str, sliding: bool) ->
 def test_sinks_that_follow_stand_directly_before_the_window(position: str) -> None:
     window, sinks = 4, 2
     module, x = attention(position), text()
-    cache = SlidingCache(window_size=window, sinks=sinks, sinks_follow=True)
+    cache = ours.SlidingCache(window_size=window, sinks=sinks, sinks_follow=True)
     for i, token in enumerate(x.split(1, dim=1)):
         got = module(token, is_causal=True, cache=cache)
         seen = visible(window, sinks)[i].nonzero().flatten()
@@ -178,13 +170,13 @@ def test_sinks_that_follow_stand_directly_before_the_window(position: str) -> No
 
 def test_a_prompt_that_fits_may_come_at_once_where_sinks_follow() -> None:
     module, x = attention("rope"), text()
-    caches = [SlidingCache(window_size=4, sinks=2, sinks_follow=True) for _ in range(2)]
+    caches = [ours.SlidingCache(window_size=4, sinks=2, sinks_follow=True) for _ in range(2)]
     together = stepwise(module, x, caches[0], [6] + [1] * (L - 6))
     assert_close(together, stepwise(module, x, caches[1], [1] * L), **FLOAT64)
 
 
-@pytest.mark.parametrize("make", [KVCache, partial(KVCache, max_length=L)])
-def test_rows_can_be_chosen_and_tokens_forgotten(make: Callable[[], KVCache]) -> None:
+@pytest.mark.parametrize("make", [ours.KVCache, partial(ours.KVCache, max_length=L)])
+def test_rows_can_be_chosen_and_tokens_forgotten(make: Callable[[], ours.KVCache]) -> None:
     module, x = attention("rope"), text()
     with torch.no_grad():
         cache = make()
@@ -205,7 +197,7 @@ def test_rows_can_be_chosen_and_tokens_forgotten(make: Callable[[], KVCache]) ->
 
 def test_rows_of_a_sliding_cache_can_be_chosen() -> None:
     module, x = attention("rope"), text()
-    cache = SlidingCache(window_size=3, sinks=1)
+    cache = ours.SlidingCache(window_size=3, sinks=1)
     stepwise(module, x[:, :7], cache, [7])
     rows = torch.tensor([1, 1, 0])
     turned = cache.select(rows)
@@ -218,8 +210,8 @@ def test_gradients_flow_through_a_cache_that_grows() -> None:
     module, x = attention("rope"), text().requires_grad_()
     weight = torch.randn(B, L, D, dtype=torch.float64)
     for cache, mask in (
-        (KVCache(), visible(L, 0)),
-        (SlidingCache(window_size=3, sinks=1), visible(3, 1)),
+        (ours.KVCache(), visible(L, 0)),
+        (ours.SlidingCache(window_size=3, sinks=1), visible(3, 1)),
     ):
         got = stepwise(module, x, cache, [3, 2, 1, 5])
         leaves = [x, *module.parameters()]
@@ -229,7 +221,7 @@ def test_gradients_flow_through_a_cache_that_grows() -> None:
 
 
 def test_a_mask_beside_a_cache_counts_all_keys_so_far() -> None:
-    module, x, cache = attention("alibi"), text(), KVCache()
+    module, x, cache = attention("alibi"), text(), ours.KVCache()
     mask = torch.rand(B, 1, L, L) < 0.6
     mask[..., 0] = True
     outputs = [
@@ -241,11 +233,11 @@ def test_a_mask_beside_a_cache_counts_all_keys_so_far() -> None:
 
 
 def test_a_cross_cache_projects_the_memory_once() -> None:
-    module = MultiHeadAttention(embed_dim=D, num_heads=H, head_dim=4, kdim=11).double()
+    module = ours.MultiHeadAttention(embed_dim=D, num_heads=H, head_dim=4, kdim=11).double()
     x, memory = text(), torch.randn(B, 7, 11, dtype=torch.float64)
     mask = torch.rand(B, 1, 1, 7) < 0.7
     mask[..., 0] = True
-    cache, want = CrossCache(), module(x, memory, attn_mask=mask)
+    cache, want = ours.CrossCache(), module(x, memory, attn_mask=mask)
     first = module(x[:, :5], memory, attn_mask=mask, cache=cache)
     later = module(x[:, 5:], torch.full_like(memory, torch.nan), attn_mask=mask, cache=cache)
     assert_close(torch.cat([first, later], dim=1), want, **FLOAT64)
@@ -253,26 +245,26 @@ def test_a_cross_cache_projects_the_memory_once() -> None:
     turned = cache.select(torch.tensor([1, 0]))
     got = module(x.flip(0), memory, attn_mask=mask.flip(0), cache=turned)
     assert_close(got, want.flip(0), **FLOAT64)
-    rotating = MultiHeadAttention(embed_dim=D, num_heads=1, position=RotaryPositions())
+    rotating = ours.MultiHeadAttention(embed_dim=D, num_heads=1, position=ours.RotaryPositions())
     with pytest.raises(ValueError, match="no CrossCache where the attention has positions"):
-        rotating(x.float(), memory.float(), cache=CrossCache())
+        rotating(x.float(), memory.float(), cache=ours.CrossCache())
 
 
 def test_what_a_cache_cannot_hold_is_refused() -> None:
     rows = torch.zeros(2, 3, 4, 5)
-    cache = KVCache(max_length=6)
+    cache = ours.KVCache(max_length=6)
     cache.append(rows, rows)
     refused("at most 6 tokens in all, got 8", cache.append, rows, rows)
-    refused("expected no gradients", KVCache(max_length=9).append, rows.requires_grad_(), rows)
+    refused("expected no gradients", ours.KVCache(max_length=9).append, rows.requires_grad_(), rows)
     refused("expected size 2 on axis 0", cache.append, rows[:1], rows[:1])
     with pytest.raises(ValueError, match="positions: expected at every call"):
         cache.append(rows[:, :, :1], rows[:, :, :1], torch.zeros(2, 1, dtype=torch.long))
     for wrong in ({"window_size": 0}, {"window_size": 3, "sinks": -1}):
-        refused("window_size, sinks", SlidingCache, **wrong)
-    refused("max_length: expected at least 1", KVCache, max_length=0)
+        refused("window_size, sinks", ours.SlidingCache, **wrong)
+    refused("max_length: expected at least 1", ours.KVCache, max_length=0)
     module = attention("none")
     with pytest.raises(ValueError, match="attn_mask: expected none with a sliding cache"):
-        module(text(), attn_mask=visible(3, 0), cache=SlidingCache(window_size=3))
+        module(text(), attn_mask=visible(3, 0), cache=ours.SlidingCache(window_size=3))
 
 
 def refuses(query: Tensor, *args: Any, **options: Any) -> Tensor:
@@ -306,10 +298,13 @@ def second_fails(model: Any, cache: Any) -> Any:
 @pytest.mark.parametrize("name", WRONG)
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize(
-    "make", [KVCache, partial(KVCache, max_length=9), partial(SlidingCache, window_size=4)]
+    "make",
+    [ours.KVCache, partial(ours.KVCache, max_length=9), partial(ours.SlidingCache, window_size=4)],
 )
 def test_a_refused_call_leaves_the_cache_as_it_was(name: str, padded: bool, make: Any) -> None:
-    model = gpt2_like(vocab_size=11, max_length=12, embed_dim=8, num_heads=2, num_layers=2).eval()
+    model = ours.gpt2_like(
+        vocab_size=11, max_length=12, embed_dim=8, num_heads=2, num_layers=2
+    ).eval()
     real = torch.tensor([[False, True, True], [True] * 3]) if padded else None
     wanted, cache = model.new_cache(make), model.new_cache(make)
     ids, later = torch.randint(11, (2, 3)), torch.randint(11, (2, 1))
@@ -323,7 +318,7 @@ def test_a_refused_call_leaves_the_cache_as_it_was(name: str, padded: bool, make
 
 
 def test_a_refused_call_leaves_the_caches_of_a_decoder_as_they_were() -> None:
-    model = vaswani_like(vocab_size=11, embed_dim=8, num_heads=2, num_layers=2, hidden_dim=16)
+    model = ours.vaswani_like(vocab_size=11, embed_dim=8, num_heads=2, num_layers=2, hidden_dim=16)
     model, source = model.eval(), torch.randint(11, (2, 5))
     memory, cache = model.encode(source), model.new_cache()
     model.decoder.blocks[1].cross_attention.attn_fn = refuses

@@ -11,29 +11,8 @@ from tolerances import FLOAT64
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from attn_course import nn as ours
 from attn_course.functional import gelu
-from attn_course.nn import (
-    AlibiPositions,
-    EncoderModel,
-    FeedForward,
-    GatedFeedForward,
-    KVCache,
-    LanguageModel,
-    LayerNorm,
-    LearnedPositions,
-    MultiHeadAttention,
-    MultiHeadLatentAttention,
-    RelativePositions,
-    RMSNorm,
-    RotaryPositions,
-    SinusoidalPositions,
-    SlidingCache,
-    TokenEmbedding,
-    bert_like,
-    decoder_only,
-    gpt2_like,
-    llama_like,
-)
 from attn_course.nn.encoder_model import MaskedWordHead
 
 V, D, H, L = 23, 20, 5, 11
@@ -45,7 +24,7 @@ def count(model: nn.Module) -> int:
 
 def test_published_models_have_their_number_of_parameters() -> None:
     with torch.device("meta"):
-        gpt2, bert, llama = gpt2_like(), bert_like(), llama_like()
+        gpt2, bert, llama = ours.gpt2_like(), ours.bert_like(), ours.llama_like()
     assert count(gpt2) == 124_439_808
     assert count(bert) == 109_482_240
     assert count(llama) == 6_738_415_616
@@ -61,35 +40,35 @@ def test_published_models_have_their_number_of_parameters() -> None:
 POSITIONS = ("none", "learned", "sinusoidal", "rope", "alibi", "t5")
 
 
-def small(position: str = "rope", norm_first: bool = True, tied: bool = True) -> LanguageModel:
+def small(position: str = "rope", norm_first: bool = True, tied: bool = True) -> ours.LanguageModel:
     """Together these have every part that a language model can have."""
     added = {
-        "learned": lambda: LearnedPositions(max_length=L, embed_dim=D),
-        "sinusoidal": lambda: SinusoidalPositions(embed_dim=D),
+        "learned": lambda: ours.LearnedPositions(max_length=L, embed_dim=D),
+        "sinusoidal": lambda: ours.SinusoidalPositions(embed_dim=D),
     }
     inside = {
-        "rope": RotaryPositions,
-        "alibi": lambda: AlibiPositions(num_heads=H),
-        "t5": lambda: RelativePositions(num_heads=H, bidirectional=False),
+        "rope": ours.RotaryPositions,
+        "alibi": lambda: ours.AlibiPositions(num_heads=H),
+        "t5": lambda: ours.RelativePositions(num_heads=H, bidirectional=False),
     }
-    model = decoder_only(
-        embedding=TokenEmbedding(
+    model = ours.decoder_only(
+        embedding=ours.TokenEmbedding(
             vocab_size=V, embed_dim=D, position=added.get(position, lambda: None)()
         ),
         num_layers=2,
         attention=partial(
-            MultiHeadAttention,
+            ours.MultiHeadAttention,
             embed_dim=D,
             num_heads=H,
             num_kv_heads=1,
             position=inside.get(position, lambda: None)(),
         ),
         feed_forward=(
-            partial(GatedFeedForward, embed_dim=D, hidden_dim=29)
+            partial(ours.GatedFeedForward, embed_dim=D, hidden_dim=29)
             if norm_first
-            else partial(FeedForward, embed_dim=D, hidden_dim=29, activation=gelu)
+            else partial(ours.FeedForward, embed_dim=D, hidden_dim=29, activation=gelu)
         ),
-        norm=partial(RMSNorm if norm_first else LayerNorm, embed_dim=D),
+        norm=partial(ours.RMSNorm if norm_first else ours.LayerNorm, embed_dim=D),
         norm_first=norm_first,
         tied=tied,
     )
@@ -122,7 +101,11 @@ def test_every_cached_step_gives_the_logits_of_the_whole_text(
     model, ids = small(position, norm_first), text()
     with torch.no_grad():
         want = model(ids)
-        for make in (KVCache, partial(KVCache, max_length=L), partial(SlidingCache, window_size=L)):
+        for make in (
+            ours.KVCache,
+            partial(ours.KVCache, max_length=L),
+            partial(ours.SlidingCache, window_size=L),
+        ):
             cache = model.new_cache(make)
             got = [model(part, cache=cache) for part in ids.split([4, 1, 1, 3, 1, 1], dim=1)]
             assert_close(torch.cat(got, dim=1), want, **FLOAT64)
@@ -147,7 +130,10 @@ def test_padding_changes_no_logits_with_or_without_a_cache(position: str) -> Non
     with torch.no_grad():
         whole = model(ids, real)
         parts = {}
-        for name, make in (("full", KVCache), ("window", partial(SlidingCache, window_size=L))):
+        for name, make in (
+            ("full", ours.KVCache),
+            ("window", partial(ours.SlidingCache, window_size=L)),
+        ):
             cache = model.new_cache(make)
             steps = [model(ids[:, :6], real[:, :6], cache=cache)]
             # from here on all tokens are real: the mask may be left out
@@ -198,7 +184,7 @@ def test_more_tokens_than_learned_positions_are_refused_with_a_cache_too() -> No
 
 
 def test_llama_shares_one_position_module_and_takes_grouped_heads() -> None:
-    model = llama_like(
+    model = ours.llama_like(
         vocab_size=V, embed_dim=D, num_heads=5, num_kv_heads=1, num_layers=2, hidden_dim=29
     )
     assert count(model) == 2 * V * D + 2 * (2 * D * D + 2 * D * 4 + 3 * D * 29 + 2 * D) + D
@@ -211,7 +197,7 @@ def deviation(parameter: Tensor) -> float:
 
 
 def test_weights_that_write_to_the_residual_begin_smaller() -> None:
-    model = gpt2_like(vocab_size=101, max_length=50, embed_dim=60, num_heads=5, num_layers=8)
+    model = ours.gpt2_like(vocab_size=101, max_length=50, embed_dim=60, num_heads=5, num_layers=8)
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             assert not parameter.any()
@@ -224,18 +210,18 @@ def test_weights_that_write_to_the_residual_begin_smaller() -> None:
 
 
 def test_a_model_with_latent_attention_is_cached_like_the_others() -> None:
-    model = decoder_only(
-        embedding=TokenEmbedding(vocab_size=V, embed_dim=D),
+    model = ours.decoder_only(
+        embedding=ours.TokenEmbedding(vocab_size=V, embed_dim=D),
         num_layers=2,
         attention=partial(
-            MultiHeadLatentAttention,
+            ours.MultiHeadLatentAttention,
             embed_dim=D,
             num_heads=3,
             head_dim=5,
             rope_dim=4,
             kv_rank=7,
         ),
-        norm=partial(RMSNorm, embed_dim=D),
+        norm=partial(ours.RMSNorm, embed_dim=D),
     ).double()
     ids, cache = text(), model.new_cache()
     got = [model(part, cache=cache) for part in ids.split([4, 1, 6], dim=1)]
@@ -243,15 +229,9 @@ def test_a_model_with_latent_attention_is_cached_like_the_others() -> None:
     assert cache.nbytes == 2 * 2 * L * (7 + 4) * 8
 
 
-def encoder(**options: Any) -> EncoderModel:
-    model = bert_like(
-        vocab_size=V,
-        max_length=L,
-        embed_dim=D,
-        num_heads=H,
-        num_layers=2,
-        hidden_dim=29,
-        **options,
+def encoder(**options: Any) -> ours.EncoderModel:
+    model = ours.bert_like(
+        vocab_size=V, max_length=L, embed_dim=D, num_heads=H, num_layers=2, hidden_dim=29, **options
     )
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.3)
@@ -276,7 +256,7 @@ def test_padding_changes_no_vector_of_an_encoder(side: str) -> None:
 def test_the_head_of_masked_words_shares_the_table_of_the_embedding() -> None:
     model = encoder()
     model.pooler, tokens = None, model.embedding.tokens
-    norm = LayerNorm(embed_dim=D, eps=0.1)
+    norm = ours.LayerNorm(embed_dim=D, eps=0.1)
     head = MaskedWordHead(embed_dim=D, tokens=tokens, activation=torch.tanh, norm=norm).double()
     nn.init.normal_(head.bias)
     model.head = head

@@ -91,8 +91,7 @@ def check_like_torch(
     assert_close(mine.weights(query, key, **my_mask), want_weights, **FLOAT64)
     inputs = [query, key, value] if cross else [query]
     pairs = packed(module, mine)
-    for have, wish in zip(gradients(got, inputs), gradients(want, inputs), strict=True):
-        assert_close(have, wish, **FLOAT64)
+    assert_close(gradients(got, inputs), gradients(want, inputs), **FLOAT64)
     for their_parameter, parts in pairs:
         (wish,) = gradients(want, [their_parameter])
         assert_close(torch.cat(gradients(got, parts)), wish, **FLOAT64)

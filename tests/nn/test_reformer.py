@@ -10,15 +10,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from attn_course import functional
-from attn_course.nn import (
-    ChunkSelfAttention,
-    FeedForward,
-    LayerNorm,
-    LSHSelfAttention,
-    ReformerEncoder,
-    ReversibleBlock,
-    ReversibleSequence,
-)
+from attn_course import nn as ours
 from attn_course.nn.heads import split_heads
 from attn_course.nn.reformer import AxialPositions
 from attn_course.probes import student
@@ -26,17 +18,17 @@ from attn_course.probes import student
 B, L, D = 2, 11, 6
 
 
-def lsh(**options: Any) -> LSHSelfAttention:
+def lsh(**options: Any) -> ours.LSHSelfAttention:
     sizes = {"embed_dim": D, "num_heads": 2, "chunk_size": 4, "n_buckets": 4, "n_hashes": 2}
-    return LSHSelfAttention(**(sizes | options))
+    return ours.LSHSelfAttention(**(sizes | options))
 
 
-def block(attention: nn.Module | None = None, dropout: float = 0.0) -> ReversibleBlock:
-    return ReversibleBlock(
+def block(attention: nn.Module | None = None, dropout: float = 0.0) -> ours.ReversibleBlock:
+    return ours.ReversibleBlock(
         attention=lsh(hash_seed=3) if attention is None else attention,
-        attention_norm=LayerNorm(embed_dim=D),
-        feed_forward=FeedForward(embed_dim=D, hidden_dim=13, dropout=dropout),
-        feed_forward_norm=LayerNorm(embed_dim=D),
+        attention_norm=ours.LayerNorm(embed_dim=D),
+        feed_forward=ours.FeedForward(embed_dim=D, hidden_dim=13, dropout=dropout),
+        feed_forward_norm=ours.LayerNorm(embed_dim=D),
         dropout=dropout,
     )
 
@@ -51,7 +43,7 @@ def plain(sequence: Any, x1: Tensor, x2: Tensor, real: Tensor | None) -> tuple[T
 def check(kind: Any) -> None:
     """Outputs and all gradients are those of the plain blocks."""
     shared = block()
-    local = block(ChunkSelfAttention(embed_dim=D, num_heads=2, chunk_size=4))
+    local = block(ours.ChunkSelfAttention(embed_dim=D, num_heads=2, chunk_size=4))
     parts = [shared, local, shared, block()]
     sequence = kind(blocks=parts).double()
     next(iter(sequence.parameters())).requires_grad_(False)
@@ -68,7 +60,7 @@ def check(kind: Any) -> None:
 
 
 def test_reversible_layers_have_the_gradients_of_plain_ones() -> None:
-    check(ReversibleSequence)
+    check(ours.ReversibleSequence)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +79,8 @@ def test_a_wrong_way_back_is_noticed(old: str, new: str) -> None:
 
 
 def test_second_derivatives_are_those_of_plain_layers() -> None:
-    local = ChunkSelfAttention(embed_dim=D, num_heads=2, chunk_size=4)
-    sequence = ReversibleSequence(blocks=[block(local), block(local)]).double()
+    local = ours.ChunkSelfAttention(embed_dim=D, num_heads=2, chunk_size=4)
+    sequence = ours.ReversibleSequence(blocks=[block(local), block(local)]).double()
     x = torch.randn(1, 4, D, dtype=torch.float64)
     weight = sequence.blocks[0].feed_forward.up_projection.weight
 
@@ -114,7 +106,7 @@ def test_second_derivatives_are_those_of_plain_layers() -> None:
 def test_dropout_and_random_hashes_are_the_same_on_the_way_back() -> None:
     torch.manual_seed(1)
     parts = [block(lsh(dropout=0.3), dropout=0.4) for _ in range(2)]
-    sequence = ReversibleSequence(blocks=parts).double()
+    sequence = ours.ReversibleSequence(blocks=parts).double()
     x1, x2 = (torch.randn(B, L, D, dtype=torch.float64) for _ in range(2))
     push = torch.randn(B, L, D, dtype=torch.float64)
 
@@ -135,7 +127,7 @@ def test_the_callers_random_numbers_move_by_one_draw_however_deep() -> None:
     after = []
     x = torch.randn(B, L, D)
     for depth in (1, 3):
-        sequence = ReversibleSequence(blocks=[block(dropout=0.3) for _ in range(depth)])
+        sequence = ours.ReversibleSequence(blocks=[block(dropout=0.3) for _ in range(depth)])
         torch.manual_seed(2)
         sum(sequence(x, x)).sum().backward()
         after.append(torch.rand(3))
@@ -146,7 +138,7 @@ def test_memory_is_constant_in_depth_and_without_it_is_not() -> None:
     x = torch.randn(2, 96, D)
     found: dict[bool, list[int]] = {True: [], False: []}
     for depth in (1, 6):
-        sequence = ReversibleSequence(blocks=[block() for _ in range(depth)])
+        sequence = ours.ReversibleSequence(blocks=[block() for _ in range(depth)])
 
         def back(x: Tensor, run: Any) -> Tensor:
             x = x.requires_grad_()
@@ -163,7 +155,7 @@ def test_memory_is_constant_in_depth_and_without_it_is_not() -> None:
 
 
 def test_without_gradients_nothing_is_drawn_and_the_result_is_the_same() -> None:
-    sequence = ReversibleSequence(blocks=[block()])
+    sequence = ours.ReversibleSequence(blocks=[block()])
     x = torch.randn(B, L, D)
     tracked = sequence(x, x)
     torch.manual_seed(0)
@@ -172,7 +164,7 @@ def test_without_gradients_nothing_is_drawn_and_the_result_is_the_same() -> None
         found = sequence(x, x)
     assert torch.equal(torch.get_rng_state(), state)
     assert_close(found, tuple(t.detach() for t in tracked))
-    refused("blocks: expected at least one", ReversibleSequence, blocks=[])
+    refused("blocks: expected at least one", ours.ReversibleSequence, blocks=[])
 
 
 def test_lsh_module_is_the_function_between_its_projections() -> None:
@@ -212,9 +204,9 @@ def test_hashes_are_new_in_every_call_unless_there_is_a_seed() -> None:
 
 
 def test_real_tokens_do_not_see_the_padding() -> None:
-    encoder = ReformerEncoder(
+    encoder = ours.ReformerEncoder(
         blocks=[block(lsh(attend_across_buckets=True, hash_seed=2)), block()],
-        norm=LayerNorm(embed_dim=2 * D),
+        norm=ours.LayerNorm(embed_dim=2 * D),
     )
     x = torch.randn(B, L, D)
     real = torch.arange(L) < torch.tensor([L, 7])[:, None]

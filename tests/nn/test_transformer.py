@@ -5,23 +5,13 @@ from functools import partial
 
 import pytest
 import torch
+from oracles import same_gradients
 from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from attn_course.nn import (
-    DecoderBlock,
-    EncoderBlock,
-    KVCache,
-    SinusoidalPositions,
-    SlidingCache,
-    TokenEmbedding,
-    Transformer,
-    TransformerDecoder,
-    TransformerEncoder,
-    vaswani_like,
-)
+from attn_course import nn as ours
 from attn_course.nn.embeddings import real_positions
 
 V, D, H, F, N = 23, 12, 3, 17, 2
@@ -33,7 +23,7 @@ def count(model: nn.Module) -> int:
 
 def on_paper(**sizes: int) -> int:
     with torch.device("meta"):
-        return count(vaswani_like(**sizes))
+        return count(ours.vaswani_like(**sizes))
 
 
 def test_base_model_has_the_parameters_of_the_formulas() -> None:
@@ -80,14 +70,9 @@ def test_one_number_of_words_gives_all_base_sized_rows_of_table_3() -> None:
     assert (math.ceil(fewest), math.floor(most)) == (41_004, 41_208)
 
 
-def small(norm_first: bool = False) -> Transformer:
-    model = vaswani_like(
-        vocab_size=V,
-        embed_dim=D,
-        num_heads=H,
-        num_layers=N,
-        hidden_dim=F,
-        norm_first=norm_first,
+def small(norm_first: bool = False) -> ours.Transformer:
+    model = ours.vaswani_like(
+        vocab_size=V, embed_dim=D, num_heads=H, num_layers=N, hidden_dim=F, norm_first=norm_first
     )
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.3)
@@ -112,12 +97,12 @@ def test_stacks_are_those_of_torch(norm_first: bool) -> None:
     ).eval()
     for parameter in theirs.parameters():
         nn.init.normal_(parameter, std=0.3)
-    encoder = TransformerEncoder(
-        blocks=[EncoderBlock.from_torch(layer) for layer in theirs.encoder.layers],
+    encoder = ours.TransformerEncoder(
+        blocks=[ours.EncoderBlock.from_torch(layer) for layer in theirs.encoder.layers],
         norm=theirs.encoder.norm,
     )
-    decoder = TransformerDecoder(
-        blocks=[DecoderBlock.from_torch(layer) for layer in theirs.decoder.layers],
+    decoder = ours.TransformerDecoder(
+        blocks=[ours.DecoderBlock.from_torch(layer) for layer in theirs.decoder.layers],
         norm=theirs.decoder.norm,
     )
     source = torch.randn(2, 7, D, dtype=torch.float64, requires_grad=True)
@@ -125,19 +110,14 @@ def test_stacks_are_those_of_torch(norm_first: bool) -> None:
     want = theirs(source, target, tgt_mask=torch.ones(5, 5, dtype=torch.bool).triu(1))
     got = decoder(target, encoder(source), is_causal=True)
     assert_close(got, want, **FLOAT64)
-    weight = torch.randn_like(want)
-    assert_close(
-        torch.autograd.grad((got * weight).sum(), [source, target]),
-        torch.autograd.grad((want * weight).sum(), [source, target]),
-        **FLOAT64,
-    )
+    same_gradients(got, want, [source, target], **FLOAT64)
 
 
 def test_embedding_is_scaled_and_placed_and_its_table_gives_the_logits() -> None:
     model, (source, target) = small(), sentences()
     table = model.source_embedding.tokens.weight
     assert model.target_embedding is model.source_embedding
-    place = SinusoidalPositions(embed_dim=D)(torch.arange(7), 7).double()
+    place = ours.SinusoidalPositions(embed_dim=D)(torch.arange(7), 7).double()
     x = table[source] * math.sqrt(D) + place
     memory = model.encode(source)
     assert_close(memory, model.encoder(x), **FLOAT64)
@@ -151,7 +131,7 @@ def test_logits_can_have_scale_bias_and_weights_of_their_own() -> None:
     model, (source, target) = small(), sentences()
     parts = {name: getattr(model, name) for name in ("encoder", "decoder")}
     embedding = model.source_embedding
-    other = Transformer(
+    other = ours.Transformer(
         source_embedding=embedding,
         target_embedding=embedding,
         logits_scale=0.25,
@@ -164,7 +144,7 @@ def test_logits_can_have_scale_bias_and_weights_of_their_own() -> None:
     want = model(source, decoder_input_ids=target)
     assert_close(other(source, decoder_input_ids=target), 0.25 * want + bias, **FLOAT64)
     head = nn.Linear(D, 31).double()
-    untied = Transformer(
+    untied = ours.Transformer(
         source_embedding=embedding, target_embedding=embedding, output_projection=head, **parts
     )
     assert untied(source, decoder_input_ids=target).shape == (2, 5, 31)
@@ -191,7 +171,8 @@ def test_padding_of_source_and_target_changes_no_logits(norm_first: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    "make", [KVCache, partial(KVCache, max_length=5), partial(SlidingCache, window_size=9)]
+    "make",
+    [ours.KVCache, partial(ours.KVCache, max_length=5), partial(ours.SlidingCache, window_size=9)],
 )
 def test_cached_decoding_gives_the_logits_of_the_whole_target(make: object) -> None:
     model, (source, target) = small(), sentences()
@@ -217,7 +198,7 @@ def test_a_cache_goes_back_where_nothing_was_forgotten() -> None:
     cache.truncate(0)
     got = model.decode(target, memory, cache=cache)
     assert_close(got, model(source, decoder_input_ids=target), **FLOAT64)
-    sliding = model.new_cache(partial(SlidingCache, window_size=2))
+    sliding = model.new_cache(partial(ours.SlidingCache, window_size=2))
     refused("sliding cache has forgotten", sliding.truncate, 0)
 
 
@@ -229,7 +210,7 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
 
 
 def test_token_embedding_adds_what_it_is_given() -> None:
-    embedding = TokenEmbedding(
+    embedding = ours.TokenEmbedding(
         vocab_size=V, embed_dim=D, num_token_types=3, norm=nn.LayerNorm(D), scale=2.0
     )
     ids, types = torch.randint(V, (2, 5)), torch.randint(3, (2, 5))
@@ -238,5 +219,5 @@ def test_token_embedding_adds_what_it_is_given() -> None:
     assert_close(embedding(ids, token_types=types), nn.functional.layer_norm(want, (D,)))
     first = 2 * embedding.tokens.weight[ids] + embedding.token_types.weight[0]
     assert_close(embedding(ids), nn.functional.layer_norm(first, (D,)))
-    plain = TokenEmbedding(vocab_size=V, embed_dim=D)
+    plain = ours.TokenEmbedding(vocab_size=V, embed_dim=D)
     refused("token_types: expected none", plain, ids, token_types=types)

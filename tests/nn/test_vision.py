@@ -6,26 +6,16 @@ from typing import Any
 import pytest
 import torch
 from mutation import mutant
+from oracles import same_gradients
 from refusals import refused
 from tolerances import FLOAT64
 from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from attn_course.functional import (
-    attention_weights,
-    interpolate_positions,
-    sinusoidal_positions_2d,
-)
+from attn_course import nn as ours
+from attn_course.functional import attention_weights, interpolate_positions, sinusoidal_positions_2d
 from attn_course.functional.vision import _standardize_weight
-from attn_course.nn import (
-    ResidualNetwork,
-    TransformerEncoder,
-    VisionTransformer,
-    attention_from_convolution,
-    capture,
-    vit_like,
-)
 from attn_course.nn.residual_network import PreActivationBlock, StandardizedConv2d
 from attn_course.nn.vision import (
     VIT_SIZES,
@@ -58,7 +48,7 @@ def drawn(model: nn.Module) -> Any:
 @pytest.mark.parametrize("pool", ["class", "mean"])
 @pytest.mark.parametrize("position", ["learned", "sinusoidal"])
 def test_it_is_torchs_encoder_over_strided_convolution(pool: Any, position: Any) -> None:
-    model = drawn(vit_like(**SMALL, pool=pool, position=position))
+    model = drawn(ours.vit_like(**SMALL, pool=pool, position=position))
     images = torch.randn(2, 3, 6, 10, dtype=torch.float64, requires_grad=True)
     embedding, projection = model.embedding, model.embedding.projection
     kernel = projection.weight.view(20, 3, 3, 2)
@@ -87,12 +77,7 @@ def test_it_is_torchs_encoder_over_strided_convolution(pool: Any, position: Any)
     wanted = F.linear(pooled, model.head.weight, model.head.bias)
     found = model(images)
     assert_close(found, wanted, **FLOAT64)
-    push = torch.randn_like(found)
-    assert_close(
-        torch.autograd.grad(found, images, push),
-        torch.autograd.grad(wanted, images, push),
-        **FLOAT64,
-    )
+    same_gradients(found, wanted, images, **FLOAT64)
     model.head = None
     assert_close(model(images), hidden, **FLOAT64)
 
@@ -104,8 +89,8 @@ def test_it_is_torchs_encoder_over_strided_convolution(pool: Any, position: Any)
 )
 def test_the_papers_models_have_the_papers_number_of_parameters(name: str, parameters: int) -> None:
     with torch.device("meta"):
-        model = vit_like(**VIT_SIZES[name])
-        larger = vit_like(**(VIT_SIZES[name] | {"patch_size": 32}))
+        model = ours.vit_like(**VIT_SIZES[name])
+        larger = ours.vit_like(**(VIT_SIZES[name] | {"patch_size": 32}))
     assert sum(p.numel() for p in model.parameters()) == parameters
     size = VIT_SIZES[name]
     d, f, p, n = (
@@ -122,7 +107,7 @@ def test_the_papers_models_have_the_papers_number_of_parameters(name: str, param
 
 
 def test_images_of_another_size_get_interpolated_positions() -> None:
-    model = drawn(vit_like(**SMALL))
+    model = drawn(ours.vit_like(**SMALL))
     images = torch.randn(2, 3, 9, 12, dtype=torch.float64)
     found = model(images)
     table = model.embedding.position.weight
@@ -131,14 +116,14 @@ def test_images_of_another_size_get_interpolated_positions() -> None:
     moved = interpolate_positions(table, (2, 5), (3, 6), num_prefix=1)
     other.embedding.position.weight = nn.Parameter(moved.detach())
     assert_close(found, other(images), **FLOAT64)
-    free = drawn(vit_like(**SMALL, position="sinusoidal"))
+    free = drawn(ours.vit_like(**SMALL, position="sinusoidal"))
     assert free(images).shape == (2, 7)
     assert not [name for name, _ in free.named_parameters() if "position" in name]
     assert not [name for name in free.state_dict() if "nowhere" in name]
 
 
 def test_without_positions_the_order_of_the_patches_does_not_matter() -> None:
-    model = drawn(vit_like(**SMALL, pool="mean"))
+    model = drawn(ours.vit_like(**SMALL, pool="mean"))
     images = torch.randn(2, 3, 6, 10, dtype=torch.float64)
     tiles = images.unflatten(3, (5, 2))[..., [3, 1, 4, 0, 2], :].flatten(3)  # columns of patches
     assert float((model(images) - model(tiles)).abs().max()) > 1e-3
@@ -153,9 +138,9 @@ def test_attention_is_injected_and_its_maps_can_be_captured() -> None:
         seen.append(query.shape)
         return F.scaled_dot_product_attention(query, key, value, attn_mask)
 
-    model: Any = vit_like(**SMALL, attn_fn=attn_fn).eval()
+    model: Any = ours.vit_like(**SMALL, attn_fn=attn_fn).eval()
     images = torch.randn(2, 3, 6, 10)
-    with capture(model, "encoder.blocks.*.attention.weights") as captured:
+    with ours.capture(model, "encoder.blocks.*.attention.weights") as captured:
         model(images)
     assert len(seen) >= 2
     assert seen[0] == (2, 5, 11, 4)
@@ -171,7 +156,7 @@ def test_attention_is_injected_and_its_maps_can_be_captured() -> None:
 
 
 def test_it_starts_with_a_head_of_zeros_and_tokens_that_differ() -> None:
-    model = vit_like(**SMALL)
+    model = ours.vit_like(**SMALL)
     assert not model(torch.randn(2, 3, 6, 10)).detach().any()
     hidden = model.hidden(torch.randn(2, 3, 6, 10))
     assert float(hidden.std(1).min().detach()) > 0
@@ -179,10 +164,10 @@ def test_it_starts_with_a_head_of_zeros_and_tokens_that_differ() -> None:
 
 def test_impossible_vision_transformers_are_refused() -> None:
     with pytest.raises(ValueError, match=r"image_size: expected multiples .*, got \(7, 10\)"):
-        vit_like(**(SMALL | {"image_size": (7, 10)}))
+        ours.vit_like(**(SMALL | {"image_size": (7, 10)}))
     with pytest.raises(ValueError, match="position: expected 'learned' or 'sinusoidal', got 'no'"):
         mutant(MODULE, "vit_like", "def ", "def ")(**SMALL, position="no")  # types unchecked
-    model = vit_like(**SMALL)
+    model = ours.vit_like(**SMALL)
     refused("images: expected size 3 on axis 1", model, torch.zeros(2, 1, 6, 10))
     refused("images: expected sides that are multiples", model, torch.zeros(2, 3, 6, 11))
     with pytest.raises(ValueError, match=r"images: expected torch.float32, got torch.float64"):
@@ -191,10 +176,10 @@ def test_impossible_vision_transformers_are_refused() -> None:
         assert model(torch.zeros(2, 3, 6, 10, dtype=torch.bfloat16)).isfinite().all()
     embedding = PatchEmbedding(patch_size=2, num_channels=1, embed_dim=4, class_token=False)
     with pytest.raises(ValueError, match="pool: expected 'mean' where there is no class token"):
-        VisionTransformer(embedding=embedding, encoder=TransformerEncoder(blocks=[]))
+        ours.VisionTransformer(embedding=embedding, encoder=ours.TransformerEncoder(blocks=[]))
     with pytest.raises(ValueError, match="pool: expected 'class' or 'mean', got 'last'"):
         mutant(MODULE, "VisionTransformer", "def ", "def ")(
-            embedding=embedding, encoder=TransformerEncoder(blocks=[]), pool="last"
+            embedding=embedding, encoder=ours.TransformerEncoder(blocks=[]), pool="last"
         )
     with pytest.raises(ValueError, match="embed_dim: expected a positive multiple of 4"):
         SinusoidalGridPositions(embed_dim=6)(2, 2)
@@ -203,7 +188,7 @@ def test_impossible_vision_transformers_are_refused() -> None:
 @pytest.mark.usefixtures("unchecked")
 def test_images_of_whole_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match=r"images: expected a floating point tensor, got torch.ui"):
-        vit_like(**SMALL)(torch.zeros(2, 3, 6, 10, dtype=torch.uint8))
+        ours.vit_like(**SMALL)(torch.zeros(2, 3, 6, 10, dtype=torch.uint8))
 
 
 def test_multi_head_attention_is_a_convolution() -> None:
@@ -213,26 +198,21 @@ def test_multi_head_attention_is_a_convolution() -> None:
             3, 3, sides, padding=(sides[0] // 2, sides[1] // 2), padding_mode="replicate"
         ).double()
         images = torch.randn(2, 3, 7, 4, dtype=torch.float64, requires_grad=True)
-        attention = attention_from_convolution(convolution, image_size=(7, 4))
+        attention = ours.attention_from_convolution(convolution, image_size=(7, 4))
         assert attention.num_heads == sides[0] * sides[1]
         wanted = convolution(images)
         found = attention(images.flatten(2).mT).mT.unflatten(-1, (7, 4))
         assert_close(found, wanted, **FLOAT64)
-        push = torch.randn_like(found)
-        assert_close(
-            torch.autograd.grad(found, images, push),
-            torch.autograd.grad(wanted, images, push),
-            **FLOAT64,
-        )
+        same_gradients(found, wanted, images, **FLOAT64)
 
 
 def test_other_convolutions_and_images_are_refused() -> None:
     with pytest.raises(ValueError, match=r"convolution\.padding_mode: expected 'replicate'"):
-        attention_from_convolution(nn.Conv2d(1, 1, 3, padding=1), image_size=4)
+        ours.attention_from_convolution(nn.Conv2d(1, 1, 3, padding=1), image_size=4)
     with pytest.raises(ValueError, match=r"convolution\.out_channels: expected 3, got 5"):
-        attention_from_convolution(nn.Conv2d(3, 5, 3, padding=1), image_size=4)
+        ours.attention_from_convolution(nn.Conv2d(3, 5, 3, padding=1), image_size=4)
     with pytest.raises(ValueError, match=r"convolution.stride: expected \(1, 1\), got \(2, 2\)"):
-        attention_from_convolution(
+        ours.attention_from_convolution(
             nn.Conv2d(1, 1, 3, 2, padding=1, padding_mode="replicate"), image_size=4
         )
     positions = ShiftPositions(image_size=(2, 3), kernel_size=3)
@@ -253,7 +233,9 @@ def test_a_residual_network_is_its_formula() -> None:
     plain = PreActivationBlock(in_channels=4, out_channels=4, num_groups=2)
     assert plain.shortcut is None
     assert plain(torch.randn(2, 4, 5, 7)).shape == (2, 4, 5, 7)
-    model: Any = ResidualNetwork(num_channels=3, widths=(4, 8, 12), num_classes=5, num_groups=2)
+    model: Any = ours.ResidualNetwork(
+        num_channels=3, widths=(4, 8, 12), num_classes=5, num_groups=2
+    )
     images = torch.randn(2, 3, 8, 12)
     maps = model.feature_maps(images)
     assert maps.shape == (2, 12, 2, 3)
@@ -266,7 +248,7 @@ def test_a_residual_network_is_its_formula() -> None:
 @pytest.mark.parametrize(("dilations", "sees"), [((1,), 7), ((2,), 11), ((2, 4), 27)])
 def test_what_a_residual_network_sees(dilations: tuple[int, ...], sees: int) -> None:
     """The receptive field, by gradient: norms aside, which mix all places."""
-    model = ResidualNetwork(
+    model = ours.ResidualNetwork(
         num_channels=1, widths=[4] * len(dilations), dilations=dilations, num_groups=1
     ).double()
     for name, part in list(model.named_modules()):
@@ -287,4 +269,4 @@ def test_impossible_networks_are_refused() -> None:
     with pytest.raises(ValueError, match="kernel_size: expected an odd number, got 2"):
         StandardizedConv2d(in_channels=1, out_channels=1, kernel_size=2)
     with pytest.raises(ValueError, match="dilations: expected one for each of at least one width"):
-        ResidualNetwork(widths=(8, 8), dilations=(1,))
+        ours.ResidualNetwork(widths=(8, 8), dilations=(1,))
