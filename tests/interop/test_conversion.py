@@ -17,21 +17,10 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 from transformers.models.t5.modeling_t5 import T5LayerNorm
 
+from attn_course import nn as ours
 from attn_course.functional import linear_scaling
 from attn_course.interop import _convert, from_transformers, to_transformers
 from attn_course.interop._config import ACTIVATIONS
-from attn_course.nn import (
-    EncoderModel,
-    KVCache,
-    LanguageModel,
-    RotaryPositions,
-    Transformer,
-    VisionTransformer,
-    bert_like,
-    gpt2_like,
-    llama_like,
-    vit_like,
-)
 from attn_course.nn.encoder_model import MaskedWordHead
 from attn_course.train import greedy_decode, start_from_prompt, start_from_source
 
@@ -52,9 +41,9 @@ SIDES = [
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
-    if isinstance(model, LanguageModel):
+    if isinstance(model, ours.LanguageModel):
         return list(model.blocks)
-    assert isinstance(model, EncoderModel | Transformer | VisionTransformer)
+    assert isinstance(model, ours.EncoderModel | ours.Transformer | ours.VisionTransformer)
     return [*model.encoder.blocks, *getattr(getattr(model, "decoder", None), "blocks", ())]
 
 
@@ -171,7 +160,7 @@ def test_token_types_and_the_pooler_are_the_sources(name: str) -> None:
     given["token_type_ids"] = torch.randint(3, given["input_ids"].shape)
     compare(source, made, given)
     if name == "BertModel":
-        assert isinstance(made, EncoderModel)
+        assert isinstance(made, ours.EncoderModel)
         assert made.pooler is not None
         with torch.no_grad():
             mine = made.pooler(made.hidden(**ours_of(made, given)))
@@ -211,13 +200,13 @@ def test_greedy_tokens_with_a_cache_are_those_of_generate(name: str, side: str |
     for seed in SEEDS:
         source = make_source(name, seed, scale=20.0)
         made = from_transformers(source)
-        assert isinstance(made, LanguageModel)
+        assert isinstance(made, ours.LanguageModel)
         prompt, real = torch.randint(29, (3, L)), padding(L, side)
         mask = torch.ones_like(prompt) if real is None else real.long()
         wanted = source.generate(
             prompt, attention_mask=mask, max_new_tokens=13, do_sample=False, pad_token_id=0
         )[:, L:]
-        for cache in (made.new_cache(), made.new_cache(partial(KVCache, max_length=20))):
+        for cache in (made.new_cache(), made.new_cache(partial(ours.KVCache, max_length=20))):
             start = start_from_prompt(made, prompt, real, cache=cache)
             assert start.last is not None
             found = greedy_decode(start.step, start.state, bos=start.last, eos=None, max_length=13)
@@ -271,15 +260,15 @@ def test_greedy_translations_with_a_cache_are_those_of_generate(name: str) -> No
 
 def test_models_made_here_go_to_transformers() -> None:
     sizes: dict[str, Any] = {"vocab_size": 29, "embed_dim": 18, "num_heads": 3, "num_layers": 2}
-    halves = partial(RotaryPositions, base=300.0, interleaved=False)
+    halves = partial(ours.RotaryPositions, base=300.0, interleaved=False)
     stretched = halves(scaling=partial(linear_scaling, factor=3.0))
-    bert = partial(bert_like, **sizes, max_length=17, hidden_dim=13)
+    bert = partial(ours.bert_like, **sizes, max_length=17, hidden_dim=13)
     models = [
-        gpt2_like(**sizes, max_length=17),
+        ours.gpt2_like(**sizes, max_length=17),
         bert(),
         bert(dropout=0.1),
-        llama_like(**sizes, hidden_dim=13, num_kv_heads=1, position=halves(), tied=True),
-        llama_like(**sizes, hidden_dim=13, position=stretched),
+        ours.llama_like(**sizes, hidden_dim=13, num_kv_heads=1, position=halves(), tied=True),
+        ours.llama_like(**sizes, hidden_dim=13, position=stretched),
     ]
     tied = bert()
     tied.head, tied.pooler = (
@@ -298,7 +287,7 @@ def test_images_of_another_size_give_what_the_source_gives_with_interpolated_pos
     for seed in SEEDS:
         source = make_source("ViTForImageClassification", seed, image_size=6, patch_size=2)
         made = from_transformers(source)
-        assert isinstance(made, VisionTransformer)
+        assert isinstance(made, ours.VisionTransformer)
         images = torch.randn(3, source.config.num_channels, 8, 14)
         with torch.no_grad():
             wanted = source(images, interpolate_pos_encoding=True).logits
@@ -308,7 +297,7 @@ def test_images_of_another_size_give_what_the_source_gives_with_interpolated_pos
 def test_the_pooler_of_a_vision_transformer_is_kept() -> None:
     source = make_source("ViTModel", 1)
     made = from_transformers(source)
-    assert isinstance(made, VisionTransformer)
+    assert isinstance(made, ours.VisionTransformer)
     assert made.pooler is not None
     given = sources.call(source)
     with torch.no_grad():
@@ -316,7 +305,7 @@ def test_the_pooler_of_a_vision_transformer_is_kept() -> None:
         assert_close(mine, source(**given).pooler_output, **INTEROP)
     source.pooler = None
     bare = from_transformers(source)
-    assert isinstance(bare, VisionTransformer)
+    assert isinstance(bare, ours.VisionTransformer)
     assert bare.pooler is None
     assert to_transformers(bare).pooler is None
 
@@ -327,14 +316,14 @@ def test_vision_transformers_made_here_go_to_transformers() -> None:
         "num_layers": 2, "hidden_dim": 13,
     }  # fmt: skip
     for classes in (None, 7):
-        model = vit_like(**sizes, num_classes=classes).eval()
+        model = ours.vit_like(**sizes, num_classes=classes).eval()
         source = to_transformers(model)
         compare(source, model, sources.call(source))
         assert_same_state(model, from_transformers(source))
     with pytest.raises(ValueError, match=r"position: expected LearnedGridPositions, got Sinusoid"):
-        to_transformers(vit_like(**(sizes | {"embed_dim": 12}), position="sinusoidal"))
+        to_transformers(ours.vit_like(**(sizes | {"embed_dim": 12}), position="sinusoidal"))
     with pytest.raises(ValueError, match=r"embedding\.class_token|position|pool: expected"):
-        to_transformers(vit_like(**sizes, pool="mean"))
+        to_transformers(ours.vit_like(**sizes, pool="mean"))
 
 
 def test_random_numbers_of_the_caller_are_not_used_up() -> None:

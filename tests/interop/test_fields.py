@@ -11,25 +11,10 @@ from typing import Any
 
 import pytest
 import torch
+import transformers as hf
 from interop_sources import MODELS, ROPES, make_source
 from refusals import refused
 from torch import Tensor, nn
-from transformers import (
-    BertConfig,
-    BertForTokenClassification,
-    BigBirdConfig,
-    BigBirdForMaskedLM,
-    BigBirdModel,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaModel,
-    LongformerConfig,
-    LongformerForMaskedLM,
-    LongformerModel,
-    T5Config,
-    T5Model,
-)
 
 from attn_course.interop import from_transformers, to_transformers
 from attn_course.interop._config import UNUSED
@@ -86,11 +71,7 @@ REFUSED = [
         {"position_embedding_type": "relative_key"},
         "config.position_embedding_type: expected 'absolute', got 'relative_key'",
     ),
-    (
-        "BertModel",
-        {"hidden_act": "gelu_10"},
-        r"config\.hidden_act: expected one of .*, got 'gelu",
-    ),
+    ("BertModel", {"hidden_act": "gelu_10"}, r"config\.hidden_act: expected one of .*, got 'gelu"),
     (
         "GPT2Model",
         {"add_cross_attention": True},
@@ -194,22 +175,22 @@ def test_a_stack_that_was_cut_is_refused_by_the_field_of_its_height(name: str) -
 @pytest.mark.parametrize(
     ("make", "field"),
     [
-        (lambda: LlamaModel(LlamaConfig(num_hidden_layers=0, **TINY)), "num_hidden_layers"),
-        (lambda: T5Model(T5Config(num_layers=0, d_model=6, vocab_size=7)), "num_layers"),
+        (lambda: hf.LlamaModel(hf.LlamaConfig(num_hidden_layers=0, **TINY)), "num_hidden_layers"),
+        (lambda: hf.T5Model(hf.T5Config(num_layers=0, d_model=6, vocab_size=7)), "num_layers"),
         (
-            lambda: T5Model(
-                T5Config(num_layers=1, num_decoder_layers=0, d_model=6, vocab_size=7, d_ff=5)
+            lambda: hf.T5Model(
+                hf.T5Config(num_layers=1, num_decoder_layers=0, d_model=6, vocab_size=7, d_ff=5)
             ),
             "num_decoder_layers",
         ),
         (
-            lambda: LongformerModel(
-                LongformerConfig(**SMALL | {"num_hidden_layers": 0}, attention_window=[])
+            lambda: hf.LongformerModel(
+                hf.LongformerConfig(**SMALL | {"num_hidden_layers": 0}, attention_window=[])
             ),
             "num_hidden_layers",
         ),
         (
-            lambda: BigBirdModel(BigBirdConfig(**SMALL | {"num_hidden_layers": 0})),
+            lambda: hf.BigBirdModel(hf.BigBirdConfig(**SMALL | {"num_hidden_layers": 0})),
             "num_hidden_layers",
         ),
     ],
@@ -221,7 +202,7 @@ def test_no_block_is_refused_where_only_blocks_tell_the_kind(
 
 
 def test_a_field_of_a_newer_transformers_is_refused_unless_it_is_at_its_default() -> None:
-    class Newer(GPT2Config):
+    class Newer(hf.GPT2Config):
         def to_dict(self) -> dict[str, Any]:
             return super().to_dict() | {"gate": False}
 
@@ -233,14 +214,14 @@ def test_a_field_of_a_newer_transformers_is_refused_unless_it_is_at_its_default(
 
 
 def test_other_classes_and_changed_models_are_refused() -> None:
-    small = BertConfig(
+    small = hf.BertConfig(
         hidden_size=6, num_attention_heads=2, num_hidden_layers=1, intermediate_size=5
     )
     with pytest.raises(ValueError, match=r"expected one of .*BertModel.* got BertForTokenClass"):
-        from_transformers(BertForTokenClassification(small))
+        from_transformers(hf.BertForTokenClassification(small))
     refused("got Linear", from_transformers, nn.Linear(3, 5))
 
-    class Mine(GPT2LMHeadModel):
+    class Mine(hf.GPT2LMHeadModel):
         """May compute anything."""
 
     source = make_source("GPT2LMHeadModel", 0)
@@ -263,10 +244,10 @@ def test_other_classes_and_changed_models_are_refused() -> None:
         twice.cls.predictions.bias[3] += 0.01
     refused(r"cls\.predictions\.bias: expected the values", from_transformers, twice)
     for longer in (
-        LongformerForMaskedLM(LongformerConfig(**SMALL, attention_window=2)),
-        BigBirdForMaskedLM(BigBirdConfig(**SMALL)),
+        hf.LongformerForMaskedLM(hf.LongformerConfig(**SMALL, attention_window=2)),
+        hf.BigBirdForMaskedLM(hf.BigBirdConfig(**SMALL)),
     ):
-        head = longer.lm_head if isinstance(longer, LongformerForMaskedLM) else longer.cls
+        head = longer.lm_head if isinstance(longer, hf.LongformerForMaskedLM) else longer.cls
         head = getattr(head, "predictions", head)
         from_transformers(longer)
         with torch.no_grad():
@@ -318,11 +299,13 @@ def test_a_configuration_of_another_model_is_refused() -> None:
     other = copy.deepcopy(source.config)
     other.rms_norm_eps = 0.5
     refused(r"model\..*norm\.eps: expected 0\.5, got", to_transformers, made, config=other)
-    refused("config: expected LlamaConfig, got T5Config", to_transformers, made, config=T5Config())
+    refused(
+        "config: expected LlamaConfig, got T5Config", to_transformers, made, config=hf.T5Config()
+    )
     kept = copy.deepcopy(source.config)
     kept.eos_token_id = 7
     assert to_transformers(made, config=kept).config.eos_token_id == 7
-    assert isinstance(to_transformers(made).config, LlamaConfig)
+    assert isinstance(to_transformers(made).config, hf.LlamaConfig)
     assert source.config is not to_transformers(made, config=source.config).config
 
 

@@ -172,11 +172,11 @@ def test_the_dry_run_walks_through_every_kind_of_row_and_keeps_nothing() -> None
     assert done.returncode == 0, done.stderr
     rows = [line for line in done.stdout.splitlines() if line.startswith("dry run, no result: {")]
     assert len(rows) == 1 + len(benchmark.DRY)
-    refused = {"torch cudnn", "torch efficient", "FlexAttention"}  # on a processor, or backward
+    refusers = {"torch cudnn", "torch efficient", "FlexAttention"}  # on a processor, or backward
     for case, line in zip(benchmark.DRY, rows[1:], strict=True):
         row = ast.literal_eval(line.partition(": ")[2])
         assert (row["part"], row["shape"]) == (case.part, case.shape)
-        assert set(row["refused"]) <= refused, row["refused"]
+        assert set(row["refused"]) <= refusers, row["refused"]
         assert ("FlexAttention" in row["refused"]) <= case.training
     assert (kept.read_text() if kept.exists() else None) == before
 

@@ -61,8 +61,7 @@ def test_any_number_of_pieces_gives_plain_attention(
 ) -> None:
     inputs = draw(*sizes)
     found = kernels.decode_attention(*inputs, enable_gqa=True, num_splits=num_splits)
-    for one, other in zip(found, right(*inputs), strict=True):
-        assert_close(one, other, **CLOSE)
+    assert_close(found, right(*inputs), **CLOSE)
 
 
 def test_lengths_differ_and_one_sequence_is_empty() -> None:
@@ -73,8 +72,7 @@ def test_lengths_differ_and_one_sequence_is_empty() -> None:
     output, lse = kernels.decode_attention(
         inputs[0], key, inputs[2], lengths=lengths, enable_gqa=True, num_splits=3
     )
-    for one, other in zip((output, lse), right(*inputs, lengths), strict=True):
-        assert_close(one, other, **CLOSE)
+    assert_close((output, lse), right(*inputs, lengths), **CLOSE)
     assert torch.equal(output[1], torch.zeros_like(output[1]))
     assert (lse[1] == -torch.inf).all()
 
@@ -85,8 +83,7 @@ def test_pages_in_any_order_are_the_same_sequence(P: int) -> None:
     lengths = torch.tensor([37, 8, 23], device=DEVICE)
     caches = paged(key, value, P)
     found = kernels.paged_decode_attention(query, *caches, lengths, enable_gqa=True, num_splits=2)
-    for one, other in zip(found, right(query, key, value, lengths), strict=True):
-        assert_close(one, other, **CLOSE)
+    assert_close(found, right(query, key, value, lengths), **CLOSE)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -143,8 +140,7 @@ def _oracle(whole: Decode, from_pages: Decode) -> None:
         whole(query, 4 * key, value, lengths=lengths, **options),
         from_pages(query, *paged(4 * key, value, 8), lengths, **options),
     ):
-        for one, other in zip(found, expected, strict=True):
-            assert_close(one, other, **CLOSE)
+        assert_close(found, expected, **CLOSE)
 
 
 def test_the_oracle_accepts_what_we_ship() -> None:

@@ -204,12 +204,7 @@ def test_it_compiles_without_a_break_in_the_graph() -> None:
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     one, other = model(*inputs), compiled(*inputs)
     assert_close(one, other)
-    for a, b in zip(
-        torch.autograd.grad(one.sum(), inputs),
-        torch.autograd.grad(other.sum(), inputs),
-        strict=True,
-    ):
-        assert_close(a, b)
+    assert_close(torch.autograd.grad(one.sum(), inputs), torch.autograd.grad(other.sum(), inputs))
 
 
 def test_autocast_sets_the_dtype() -> None:
@@ -255,14 +250,8 @@ MUTANTS = {
         "end = tl.minimum(tl.maximum(last + right + 1, 0), S) // BLOCK_S * BLOCK_S",
     ),
     "one key of the future": ("away <= right) & (-away", "away <= right + 1) & (-away"),
-    "tiles on the diagonal need no mask": (
-        "full_end = tl.minimum(tl.maximum(first + right + 1, 0), S)",
-        "full_end = tl.minimum(tl.maximum(last + right + 1, 0), S)",
-    ),
-    "causal is forgotten backwards": (
-        "scores = tl.where((away <= right) & (-away <= left), scores, -float",
-        "scores = tl.where(away - away == 0, scores, -float",
-    ),
+    "tiles on the diagonal need no mask": ("(tl.maximum(first + right", "(tl.maximum(last + right"),
+    "causal is forgotten backwards": ("((away <= right) & (-away <= left),", "(away - away == 0,"),
     "D is missing": ("weights * (dweights - delta[None, :])", "weights * dweights"),
     "D is missing for the queries": ("weights * (dweights - delta[:, None])", "weights * dweights"),
     "no scale in the backward": ("(dquery * scale)", "(dquery)"),

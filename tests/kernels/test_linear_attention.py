@@ -144,12 +144,7 @@ def test_it_compiles_without_a_break_in_the_graph() -> None:
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     one, other = model(*inputs), compiled(*inputs)
     assert_close(one, other)
-    for a, b in zip(
-        torch.autograd.grad(one.sum(), inputs),
-        torch.autograd.grad(other.sum(), inputs),
-        strict=True,
-    ):
-        assert_close(a, b)
+    assert_close(torch.autograd.grad(one.sum(), inputs), torch.autograd.grad(other.sum(), inputs))
 
 
 def test_what_it_cannot_do_is_refused_by_name() -> None:
@@ -166,41 +161,23 @@ def test_what_it_cannot_do_is_refused_by_name() -> None:
 
 # name: (the line, the same line with a mistake in it)
 MUTANTS = {
-    "the future counts": (
-        "table = tl.where(row[:, None] >= row[None, :], table, 0.0)",
-        "table = tl.where(row[:, None] > -1, table, 0.0)",
-    ),
+    "the future counts": ("tl.where(row[:, None] >= row[None, :],", "tl.where(row[:, None] > -1,"),
     "a query misses its own key": ("row[:, None] >= row[None, :]", "row[:, None] > row[None, :]"),
     "a key misses its own query": ("row[:, None] <= row[None, :]", "row[:, None] < row[None, :]"),
-    "only the last chunk is in the state": (
-        "state = tl.dot(tl.trans(x.to(KIND)), y.to(KIND), state, input",
-        "state = tl.dot(tl.trans(x.to(KIND)), y.to(KIND), input",
-    ),
+    "only the last chunk is in the state": ("), y.to(KIND), state, input", "), y.to(KIND), input"),
     "the state is forgotten": ("tl.dot(a.to(KIND), state", "tl.dot(a.to(KIND) * 0, state"),
     "sums behind run forwards": ("chunks - 1 - step if BACKWARDS", "step if BACKWARDS"),
     "only what stands in the chunk is counted": (
         "total += tl.sum(a.to(tl.float32) * before[None, :], axis=1)",
         "total += 0.0",
     ),
-    "D is missing for the queries": (
-        "        table = table - mean[:, None]",
-        "        table = table",
-    ),
+    "D is missing for the queries": ("table = table - mean[:, None]", "table = table"),
     "D is missing for the keys": ("(table - mean[None, :]) * inverse", "table * inverse"),
     "D is missing in the sums before": ("(output - mean[:, None] * before", "(output - 0 * before"),
     "D is missing in the sums behind": ("output = output - behind", "output = output - 0 * behind"),
-    "the values' gradient is not divided": (
-        "        table = table * inverse[None, :]",
-        "        table = table",
-    ),
-    "the sums behind are not divided": (
-        "x = x.to(tl.float32) * inverse[:, None]",
-        "x = x.to(tl.float32)",
-    ),
-    "the state lies the wrong way": (
-        "along = (1, ev) if result in (QUERY, KEY)",
-        "along = (1, ev) if result in (VALUE, KEY)",
-    ),
+    "the values' gradient is not divided": ("table = table * inverse[None, :]", "table = table"),
+    "the sums behind are not divided": ("x.to(tl.float32) * inverse[:, None]", "x.to(tl.float32)"),
+    "the state lies the wrong way": ("(1, ev) if result in (QUERY", "(1, ev) if result in (VALUE"),
     "an empty row divides": (
         "tl.where(total == 0.0, 0.0, 1.0 / tl.where(total == 0.0, 1.0, total))",
         "1.0 / total",
