@@ -62,8 +62,4 @@ def test_bad_input_is_refused_by_name() -> None:
     with pytest.raises(
         ValueError, match=r"attn_mask: expected a boolean padding mask .* got torch.float32"
     ):
-        layer(
-            torch.randn(2, 5, 6),
-            torch.ones(2, 1, 1, 5),
-            positions=torch.arange(5).expand(2, 5),
-        )
+        layer(torch.randn(2, 5, 6), torch.ones(2, 1, 1, 5), positions=torch.arange(5).expand(2, 5))

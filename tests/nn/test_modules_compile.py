@@ -10,36 +10,21 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
 
+from attn_course import nn as ours
 from attn_course.functional import sliding_window_attention
-from attn_course.nn import (
-    ChunkSelfAttention,
-    KVCache,
-    LayerNorm,
-    LongformerSelfAttention,
-    MemoryNetwork,
-    MultiHeadAttention,
-    MultiHeadLatentAttention,
-    RelativePositions,
-    ReversibleBlock,
-    ReversibleSequence,
-    RotaryPositions,
-    SlidingCache,
-    bert_like,
-    gpt2_like,
-    llama_like,
-    vaswani_like,
-)
 from attn_course.train import token_loss
 
 D, H, L, V = 12, 3, 7, 23
 
 
-def attention(**options: Any) -> MultiHeadAttention:
-    return MultiHeadAttention(embed_dim=D, num_heads=H, **options)
+def attention(**options: Any) -> ours.MultiHeadAttention:
+    return ours.MultiHeadAttention(embed_dim=D, num_heads=H, **options)
 
 
-def latent() -> MultiHeadLatentAttention:
-    return MultiHeadLatentAttention(embed_dim=D, num_heads=H, head_dim=5, rope_dim=4, kv_rank=7)
+def latent() -> ours.MultiHeadLatentAttention:
+    return ours.MultiHeadLatentAttention(
+        embed_dim=D, num_heads=H, head_dim=5, rope_dim=4, kv_rank=7
+    )
 
 
 SIZES: dict[str, Any] = {"vocab_size": V, "embed_dim": D, "num_heads": H, "num_layers": 1}
@@ -60,22 +45,25 @@ def real() -> Tensor:
 
 CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[Any, dict[str, Any]]]]] = {
     "rope, grouped": (
-        partial(attention, num_kv_heads=1, position=RotaryPositions()),
+        partial(attention, num_kv_heads=1, position=ours.RotaryPositions()),
         lambda: ((x(),), {**CAUSAL, "positions": real().long().cumsum(1) - 1}),
     ),
     "t5": (
-        partial(attention, scale=1.0, bias=False, position=RelativePositions(num_heads=H)),
+        partial(attention, scale=1.0, bias=False, position=ours.RelativePositions(num_heads=H)),
         lambda: ((x(),), {}),
     ),
     "latent attention": (latent, lambda: ((x(),), CAUSAL)),
-    "gpt2, padding": (partial(gpt2_like, max_length=L, **SIZES), lambda: ((ids(), real()), {})),
-    "llama": (partial(llama_like, hidden_dim=17, **SIZES), lambda: ((ids(),), {})),
+    "gpt2, padding": (
+        partial(ours.gpt2_like, max_length=L, **SIZES),
+        lambda: ((ids(), real()), {}),
+    ),
+    "llama": (partial(ours.llama_like, hidden_dim=17, **SIZES), lambda: ((ids(),), {})),
     "bert": (
-        partial(bert_like, max_length=L, hidden_dim=17, **SIZES),
+        partial(ours.bert_like, max_length=L, hidden_dim=17, **SIZES),
         lambda: ((ids(), real()), {"token_types": torch.zeros(2, L, dtype=torch.long)}),
     ),
     "transformer": (
-        partial(vaswani_like, hidden_dim=17, **SIZES),
+        partial(ours.vaswani_like, hidden_dim=17, **SIZES),
         lambda: ((ids(), real()), {"decoder_input_ids": ids()}),
     ),
 }
@@ -104,9 +92,9 @@ def test_can_be_exported(case: str) -> None:
 @pytest.mark.parametrize("kind", ["attention", "latent"])
 def test_a_cached_step_compiles_as_one_graph(kind: str) -> None:
     module: nn.Module = latent()
-    make: Callable[[], Any] = partial(SlidingCache, window_size=3, sinks=1)
+    make: Callable[[], Any] = partial(ours.SlidingCache, window_size=3, sinks=1)
     if kind == "attention":
-        module, make = attention(position=RotaryPositions()), KVCache
+        module, make = attention(position=ours.RotaryPositions()), ours.KVCache
     tokens, caches = x(), (make(), make())
     torch.compiler.reset()
     compiled = torch.compile(module.eval(), fullgraph=True, backend="eager")
@@ -124,24 +112,24 @@ WITHOUT_VALUES: dict[str, Callable[[], Any]] = {
     "window, global": lambda: sliding_window_attention(
         *3 * [torch.ones(2, H, L, 4)], window_size=3, global_mask=real()
     ),
-    "longformer": lambda: LongformerSelfAttention(embed_dim=D, num_heads=H, window_size=3)(
+    "longformer": lambda: ours.LongformerSelfAttention(embed_dim=D, num_heads=H, window_size=3)(
         x(), real()[:, None, None], global_mask=real()
     ),
-    "reversible": lambda: ReversibleSequence(
+    "reversible": lambda: ours.ReversibleSequence(
         blocks=[
-            ReversibleBlock(
-                attention=ChunkSelfAttention(embed_dim=D, num_heads=H, chunk_size=4),
-                attention_norm=LayerNorm(embed_dim=D),
+            ours.ReversibleBlock(
+                attention=ours.ChunkSelfAttention(embed_dim=D, num_heads=H, chunk_size=4),
+                attention_norm=ours.LayerNorm(embed_dim=D),
                 feed_forward=nn.Tanh(),
-                feed_forward_norm=LayerNorm(embed_dim=D),
+                feed_forward_norm=ours.LayerNorm(embed_dim=D),
             )
         ]
     )(x(), x())[0],
-    "memory network": lambda: MemoryNetwork(vocab_size=V, embed_dim=D, max_sentences=3)(
+    "memory network": lambda: ours.MemoryNetwork(vocab_size=V, embed_dim=D, max_sentences=3)(
         torch.ones(2, 3, 5, dtype=torch.long), ids()
     ),
     "loss": lambda: token_loss(torch.ones(2, L, V), ids()),
-    "gpt2, cache": lambda: (m := gpt2_like(max_length=L, **SIZES))(
+    "gpt2, cache": lambda: (m := ours.gpt2_like(max_length=L, **SIZES))(
         ids(), real(), cache=m.new_cache()
     ),
 }

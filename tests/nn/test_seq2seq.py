@@ -137,10 +137,7 @@ def test_padding_oracle_rejects_a_changed_line(old: str, new: str) -> None:
         ("torch.tanh(self.initial(context))", "self.initial(context)"),
         ("torch.tanh(self.initial(context))", "torch.zeros_like(self.initial(context))"),
         ("torch.cat([words, contexts], dim=-1)", "torch.cat([words, 0 * contexts], dim=-1)"),
-        (
-            "torch.cat([hiddens, words, contexts]",
-            "torch.cat([hiddens, words.roll(-1, 1), contexts]",
-        ),
+        ("torch.cat([hiddens, words, contexts", "torch.cat([hiddens, words.roll(-1, 1), contexts"),
         ("words = self.embedding(target_in)", "words = self.embedding(target_in.roll(1, 1))"),
         ("return logits, (context, after)", "return logits, (context, before)"),
         ("state_from(self.recurrent.cell, hidden)", "(hidden, hidden)"),

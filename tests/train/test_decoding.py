@@ -75,7 +75,6 @@ def hypotheses(decoded: Decoded, row: int) -> list[tuple[int, ...]]:
 
 
 def check_beam(search: Search) -> None:
-    """All oracles for beam_search."""
     torch.manual_seed(5)
     for alpha in (0.0, 1.0):
         model = Model(rows=2, vocab=4)

@@ -24,7 +24,6 @@ def gradient(function: Callable[[Tensor], Tensor], logits: Tensor) -> Tensor:
 
 
 def check(loss: Callable[..., Tensor]) -> None:
-    """All oracles for label_smoothing_loss."""
     # by hand: p = (3/4, 1/4), right is the second; 0.8 and 0.1 each, of log p
     logits = torch.tensor([[[math.log(3), 0.0]]])
     by_hand = -(0.9 * math.log(1 / 4) + 0.1 * math.log(3 / 4))

@@ -31,7 +31,6 @@ def by_loop(predictions: Tensor, target: Tensor) -> tuple[float, float]:
 
 
 def check(token: Metric, sequence: Metric) -> None:
-    """All oracles for both metrics."""
     assert (token(RIGHT, TARGET), sequence(RIGHT, TARGET)) == (1.0, 1.0)
     assert token(ONE_WRONG, TARGET) == pytest.approx(11 / 12)
     assert sequence(ONE_WRONG, TARGET) == pytest.approx(2 / 3)

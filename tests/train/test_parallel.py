@@ -67,8 +67,8 @@ def assert_close(left, right) -> None:
                 assert_close(left[key], right[key])
     elif isinstance(left, list | tuple):
         assert len(left) == len(right)
-        for mine, other in zip(left, right, strict=True):
-            assert_close(mine, other)
+        for ours, theirs in zip(left, right, strict=True):
+            assert_close(ours, theirs)
     elif isinstance(left, float):
         assert left == pytest.approx(right, rel=1e-8)
     else:
@@ -177,11 +177,11 @@ def test_a_launch_that_cannot_be_is_refused(monkeypatch):
     with start_parallel(device="cpu") as parallel:
         assert (parallel.rank, parallel.world_size) == (0, 1)
         assert not parallel.launched
-    refused = [
+    impossible = [
         (("fsdp",), "cpu", r"parallel: .*fsdp.*torchrun --nproc"),
         ((), "cuda:93", r"device: .*got cuda:93"),
     ]
-    for kind, device, message in refused:
+    for kind, device, message in impossible:
         with pytest.raises(ValueError, match=message), start_parallel(*kind, device=device):
             pass
 

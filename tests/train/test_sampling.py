@@ -12,14 +12,7 @@ from tolerances import FLOAT64
 from torch import Generator, Tensor
 from torch.testing import assert_close
 
-from attn_course.train.sampling import (
-    min_p,
-    probabilities_of,
-    sample,
-    temperature,
-    top_k,
-    top_p,
-)
+from attn_course.train.sampling import min_p, probabilities_of, sample, temperature, top_k, top_p
 
 MODULE = "attn_course.train.sampling"
 Function = Callable[..., Tensor]
@@ -39,7 +32,6 @@ def rows(filtered: Tensor, given: Tensor) -> list[list[int]]:
 
 
 def check_top_k(top_k: Function) -> None:
-    """All oracles for top_k."""
     assert [left(top_k(LOGITS, k)) for k in (1, 2, 3, 5, 9)] == [
         [1], [1, 3], [1, 2, 3], [0, 1, 2, 3, 4], [0, 1, 2, 3, 4],
     ]  # fmt: skip
@@ -55,7 +47,6 @@ def check_top_k(top_k: Function) -> None:
 
 
 def check_top_p(top_p: Function) -> None:
-    """All oracles for top_p."""
     # 0.4, 0.65, 0.85, 0.95, 1
     assert [left(top_p(LOGITS, p)) for p in (0.01, 0.39, 0.41, 0.64, 0.66, 0.86, 0.96, 1.0)] == [
         [1], [1], [1, 3], [1, 3], [1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3, 4], [0, 1, 2, 3, 4],
@@ -78,7 +69,6 @@ def check_top_p(top_p: Function) -> None:
 
 
 def check_min_p(min_p: Function) -> None:
-    """All oracles for min_p."""
     assert [left(min_p(LOGITS, p)) for p in (0.0, 0.12, 0.13, 0.24, 0.26, 0.49, 0.51, 0.7)] == [
         [0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [0, 1, 2, 3], [0, 1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 3],
         [1],
