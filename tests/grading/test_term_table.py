@@ -3,12 +3,13 @@
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from attn_course.cli import app
-from attn_course.exercises.testcell import TestResult as One
+from attn_course.exercises.assignment import TestResult as One
 from attn_course.grading import exports
 from attn_course.grading.gradebook import CHANGED
 from attn_course.grading.results import Result
@@ -16,7 +17,7 @@ from attn_course.grading.results import Result
 LIST = "Student,ID,Section\nAda L,7,\nEmmy N,8,\nGrace H,9,\nAlan T,10,\nKurt G,11,\n"
 
 
-def one(slug: str, student: str, name: str, score: float | None, most: float, **more: object):  # type: ignore[no-untyped-def]
+def one(slug: str, student: str, name: str, score: float | None, most: float, **more: Any):  # type: ignore[no-untyped-def]
     known = {"status": "graded" if score is not None else "missing", "tests": (One("f", 1.0, 1.0),)}
     who = {"student": student, "name": name, "assignment": slug}
     return Result(**who, score=score, max_score=most, **{**known, **more})  # type: ignore[arg-type]
@@ -26,7 +27,7 @@ def one(slug: str, student: str, name: str, score: float | None, most: float, **
 def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Sets a, b and c of 4, 10 and 5 points; Grace hands in one, nobody hears of Kurt."""
     lost = {"status": "unreadable", "reason": "it is not JSON"}
-    marks = {
+    marks: dict[str, Any] = {
         "a": [("7", "Ada L", 3.0, {}), ("8", "Emmy N", 4.0, {}), ("9", "Grace H", None, {})],
         "b": [("7", "Ada L", 10.0, {}), ("8", "Emmy N", 5.0, {"pending": ("b-report",)})],
         "c": [("7", "Ada L", 1.0, {}), ("8", "Emmy N", 5.0, {}), ("9", "Grace H", 5.0, {})],
