@@ -269,6 +269,26 @@ def precheck(
     )
 
 
+@app.command()
+def term(
+    tables: Annotated[list[Path], typer.Argument(help="What 'grade --csv' wrote, one a set.")],
+    weights: Annotated[str, typer.Option(help="SLUG=NUMBER,...; 1 where none is given.")] = "",
+    drop: Annotated[int, typer.Option(help="Leave out so many of each one's worst marks.")] = 0,
+    class_list: Annotated[
+        Path | None,
+        typer.Option("--class-list", "--class", help="CSV of the platform: who is missing."),
+    ] = None,
+    by: Annotated[str, typer.Option(help="Tell students apart by student or by name.")] = "student",
+    csv: Annotated[str, typer.Option(help="Write the table here; - prints it.")] = "-",
+) -> None:
+    """Put a term's tables of marks together: totals in per cent, 0 for what is missing."""
+    from attn_course.grading.command import term as put_together
+
+    raise typer.Exit(
+        put_together(tables, weights=weights, drop=drop, class_list=class_list, by=by, csv_path=csv)
+    )
+
+
 data = typer.Typer(help="Find and download the real data sets.", no_args_is_help=True)
 app.add_typer(data, name="data")
 

@@ -7,6 +7,8 @@ import json
 import re
 from typing import Any
 
+from attn_course.exercises.sealed import with_scipy
+
 LOOK = {"look": True}  # metadata of a cell that shows something, and grades nothing
 _VERSION = re.compile(r"\d[\w.+-]{0,39}")
 
@@ -44,7 +46,7 @@ class Assignment:
         locked: grade ids and sources of the instructor's own code cells that are not tests.
         solutions: names that the learner writes, each with the grade id of its cell.
         cells: type of every cell that has a grade id.
-        forbidden: library calls refused to a name while it is graded.
+        forbidden: library calls refused to a name while it is graded; a call of torch brings SciPy.
         plain: those of the names that are functions and return: what they give is plain data.
         version: of the set, as its notebook says; "" where it says none.
         more: functions and written answers that are optional.
@@ -172,7 +174,7 @@ def load_assignment(data: bytes, slug: str) -> Assignment:
         elif is_code and grade:
             tests.append(TestCell(grade_id, float(meta["points"]), source))
         elif is_code and solution:
-            refused = tuple(cell["metadata"].get("attn_course", {}).get("forbidden", ()))
+            refused = with_scipy(cell["metadata"].get("attn_course", {}).get("forbidden", ()))
             for name, returns in (defined(source) or {grade_id: False}).items():
                 found.solutions[name] = grade_id
                 found.forbidden[name] = refused

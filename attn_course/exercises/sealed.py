@@ -8,7 +8,7 @@ course.
 import importlib
 import importlib.abc
 import importlib.machinery
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -22,10 +22,13 @@ OPEN = tuple(f"{COURSE}.{part.removesuffix('.py').replace('/', '.')}" for part i
 # Forms of a name that is forbidden, and where torch keeps functions of Python.
 AUTOGRAD = "autograd"
 IMPORT = "import "
+SCIPY = f"{IMPORT}scipy"
 PYTHON_HOMES = (
     *("torch", "torch.nn.functional", "torch.nn.utils.clip_grad"),
     *("torch.functional", "torch.special", "torch.linalg"),
 )
+# Torch's libraries of kernels: what ``aten`` has under a name, others have for some tensors again.
+LIBRARIES = ("aten", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "quantized", "_quantized")
 WORDS = "this question asks you to write it yourself: using {} is not allowed here"
 
 
@@ -139,3 +142,16 @@ def operators_of(name: str) -> list[str]:
     """Torch's operators that a function's name stands for, without their overloads."""
     last = name.rpartition(".")[2]
     return [f"aten::{lead}{last}" for lead in ("", "_", "special_", "linalg_")]
+
+
+def operators_like(pattern: str) -> list[str]:
+    """The patterns that one of ``aten`` stands for: the same name in each library of kernels."""
+    library, _, rest = pattern.partition("::")
+    return [f"{one}::{rest}" for one in (LIBRARIES if library == "aten" else (library,))]
+
+
+def with_scipy(names: Iterable[str]) -> tuple[str, ...]:
+    """``names``, and SciPy where a call of torch is among them: it has most of them once more."""
+    found = tuple(names)
+    called = [name for name in found if name != AUTOGRAD and not name.startswith(IMPORT)]
+    return tuple(dict.fromkeys([*found, *([SCIPY] if called else [])]))

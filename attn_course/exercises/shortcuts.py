@@ -27,6 +27,7 @@ from attn_course.exercises.sealed import (
     ForbiddenShortcut,
     Sealed,
     SealedFinder,
+    operators_like,
     operators_of,
     refuse_in_place,
 )
@@ -108,7 +109,8 @@ def refused(names: Sequence[str], namespace: dict[str, Any]) -> Iterator[None]:
     """
     hidden = [SealedFinder(name.removeprefix(IMPORT)) for name in names if name.startswith(IMPORT)]
     called = [n for n in names if not n.startswith(IMPORT) and n != AUTOGRAD and "::" not in n]
-    patterns = [n for n in names if "::" in n] + [o for n in called for o in operators_of(n)]
+    patterns = [o for n in names if "::" in n for o in operators_like(n)]
+    patterns += [o for n in called for o in operators_of(n)]
     patterns += DERIVATIVES if AUTOGRAD in names else ()
     swapped = {
         key: value

@@ -71,12 +71,10 @@ def collect(source: Path, slug: str) -> list[HandIn]:
     Raises:
         CollectError: nothing of the kind is there, or the zip is not safe to read.
     """
-    if not source.exists():
-        raise CollectError(f"SUBMISSIONS: expected a folder, a notebook or a zip, got no {source}")
     if source.is_dir():
         students = [p for p in source.iterdir() if p.is_dir() and not p.name.startswith(".")]
         found = [_readable(student, slug) for student in sorted(students)]
-    elif source.suffix == ".ipynb":
+    elif source.suffix == ".ipynb" and source.exists():
         found = [HandIn(student=source.stem, data=_read(source))]
     elif source.is_file() and zipfile.is_zipfile(source):
         try:
@@ -88,9 +86,8 @@ def collect(source: Path, slug: str) -> list[HandIn]:
                 f"{source.name}: the zip is damaged ({error}): export it again"
             ) from None
     else:
-        raise CollectError(
-            f"SUBMISSIONS: expected a folder, a notebook or a zip, got {source.name}"
-        )
+        got = source.name if source.exists() else f"no {source}"
+        raise CollectError(f"SUBMISSIONS: expected a folder, a notebook or a zip, got {got}")
     if not found:
         raise CollectError(
             f"no submission in {source}: expected <student>/{slug}/{slug}.ipynb, "

@@ -25,6 +25,7 @@ from attn_course.grading.journal import JournalError
 from attn_course.grading.results import Result
 from attn_course.grading.run import grade_class
 from attn_course.grading.sandbox import Limits
+from attn_course.grading.term import term_table
 
 
 def instructor_notebook(slug: str, root: Path, given: Path | None) -> bytes:
@@ -193,6 +194,27 @@ def precheck(
             who = row["student"] + (f" ({row['name']})" if row["name"] else "")
             print(f"{who}: {row['status']}" + (f": {said}" if said else ""))
     return 0 if all(row["status"] == "ready" for row in rows) else 1
+
+
+def term(tables: list[Path], *, csv_path: str, **settings: Any) -> int:
+    """The tables of several assignments as one; ``settings`` are those of ``term_table``.
+
+    Returns:
+        0 when everyone has a total, 1 when somebody has none, 2 for a wrong command.
+    """
+    try:
+        found = term_table(tables, **settings)
+        _put(csv_path, exports.csv_text(found))
+    except ValueError as error:
+        _say(f"error: {error}")
+        return 2
+    except OSError as error:
+        _say(f"error: not written: {_explained(error, csv_path)}")
+        return 2
+    totals = [float(row[-2]) for row in found[1:] if row[-2]]
+    mean = f", mean {sum(totals) / len(totals):.2f} %" if totals else ""
+    _say(f"{len(totals)} of {len(found) - 1} have a total{mean}; the last column says why not")
+    return 0 if len(totals) == len(found) - 1 else 1
 
 
 def _put(target: str, text: str) -> None:

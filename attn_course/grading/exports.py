@@ -92,35 +92,42 @@ def to_csv(results: Sequence[Result], assignment: str, *, form: str = "plain") -
     """
     if form not in FORMS:
         raise ValueError(f"csv form: expected one of {', '.join(FORMS)}, got {form!r}")
-    out = io.StringIO()
-    rows = csv.writer(out, lineterminator="\n")
-    most = results[0].max_score if results else 0.0
+    titles: list[list[str]]
     if form == "plain":
         columns = ["student", "name", "assignment", "score", "max_score", "pending", "late"]
-        rows.writerow([*columns, "late_penalty", "status", "reason", "notes"])
+        titles = [[*columns, "late_penalty", "status", "reason", "notes"]]
     elif form == "canvas":
+        most = results[0].max_score if results else 0.0
         fixed = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
-        rows.writerow([*fixed, assignment])
-        rows.writerow(["    Points Possible", "", "", "", "", f"{most:g}"])
+        titles = [[*fixed, assignment], ["    Points Possible", "", "", "", "", f"{most:g}"]]
     else:  # Moodle takes no file without the column of the time
         columns = ["Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)"]
-        rows.writerow([*columns, "Feedback comments"])
-    for r in results:
-        mark = "" if r.score is None else f"{r.score:g}"
-        final = "" if r.pending else mark
-        whole, name = f"{r.max_score:g}", r.name or r.student
-        if form == "plain":
-            late = "late" if "late" in r.notes else ""
-            marks = [mark, whole, " ".join(r.pending), late, f"{r.late_penalty:g}"]
-            notes = "; ".join(note for note in r.notes if note != "late")
-            cells = [r.student, r.name, assignment, *marks, r.status, r.reason, notes]
-        elif form == "canvas":
-            cells = [name, r.student, "", "", "", final]
-        else:
-            who = f"Participant {r.student}" if r.student.isdigit() else r.student
-            said = escape(_for_student(r), quote=False)  # Moodle shows it as HTML
-            cells = [who, r.name, final, whole, "", said]
-        rows.writerow(map(_inert, cells))
+        titles = [[*columns, "Feedback comments"]]
+    return csv_text((_row(result, assignment, form) for result in results), titles)
+
+
+def _row(r: Result, assignment: str, form: str) -> list[str]:
+    mark = "" if r.score is None else f"{r.score:g}"
+    final = "" if r.pending else mark
+    whole = f"{r.max_score:g}"
+    if form == "plain":
+        late = "late" if "late" in r.notes else ""
+        marks = [mark, whole, " ".join(r.pending), late, f"{r.late_penalty:g}"]
+        notes = "; ".join(note for note in r.notes if note != "late")
+        return [r.student, r.name, assignment, *marks, r.status, r.reason, notes]
+    if form == "canvas":
+        return [r.name or r.student, r.student, "", "", "", final]
+    who = f"Participant {r.student}" if r.student.isdigit() else r.student
+    said = escape(_for_student(r), quote=False)  # Moodle shows it as HTML
+    return [who, r.name, final, whole, "", said]
+
+
+def csv_text(rows: Iterable[Sequence[str]], titles: Iterable[Sequence[str]] = ()) -> str:
+    """A table as CSV: ``titles`` as they are, and below them ``rows`` that hold no formula."""
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerows(titles)
+    table.writerows(map(inert, row) for row in rows)
     return out.getvalue()
 
 
@@ -131,7 +138,7 @@ def _for_student(result: Result) -> str:
     return " ".join(filter(None, (WORDS.get(result.status), looks)))
 
 
-def _inert(cell: str) -> str:
+def inert(cell: str) -> str:
     """A cell that a spreadsheet takes for text and never for a formula.
 
     Also where columns are separated by other marks than a comma: there a cell ends in its middle.

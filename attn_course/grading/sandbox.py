@@ -189,27 +189,25 @@ class Zygote(contextlib.AbstractContextManager["Zygote"]):
             limits: what it may use.
             forbidden: library calls that are taken out of its process before it runs.
         """
-        try:
-            return self._spawn(limits, forbidden)
-        except OSError:
-            self.close()
-            self._start()
-            return self._spawn(limits, forbidden)
-
-    def _spawn(
-        self, limits: Limits, forbidden: Sequence[str]
-    ) -> tuple[socket.socket, socket.socket]:
-        ours, theirs = socket.socketpair()
-        life, their_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         order = {
             "limits": dataclasses.asdict(limits),
             "confined": self.sandbox,
             "forbidden": list(forbidden),
         }
+        try:
+            return self._spawn(json.dumps(order).encode())
+        except OSError:
+            self.close()
+            self._start()
+            return self._spawn(json.dumps(order).encode())
+
+    def _spawn(self, order: bytes) -> tuple[socket.socket, socket.socket]:
+        ours, theirs = socket.socketpair()
+        life, their_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, their_life:
             try:
                 descriptors = [theirs.fileno(), their_life.fileno()]
-                socket.send_fds(self._control, [json.dumps(order).encode()], descriptors)
+                socket.send_fds(self._control, [order], descriptors)
             except OSError:
                 ours.close()
                 life.close()

@@ -40,7 +40,7 @@ def test_the_page_of_what_to_do_can_be_read_in_ten_minutes():
 
 def test_every_option_on_the_page_exists():
     helped = ""
-    for command in ("grade", "precheck", "check", "exercises build"):
+    for command in ("grade", "precheck", "term", "check", "exercises build"):
         helped += (
             CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"}).output
         )

@@ -52,7 +52,17 @@ GRADED = {
         "assert got[0].tolist() == [[1, first, 8, 9], [1, 5, 0, 0]]\n"
         "assert got[1].tolist() == [[first, 8, 9, 2], [5, 2, 0, 0]]",
     ),
+    "slide": (
+        ("13_vision_transformer", "convolution_as_attention"),
+        "x, w = torch.randn(1, 1, 7, 5), torch.randn(1, 1, 3, 2)\n"
+        "torch.testing.assert_close(slide(x, w), torch.conv2d(x, w))",
+    ),
+    "blocks": (
+        ("17_flash_attention", "online_logsumexp"),
+        "x = torch.randn(5)\ntorch.testing.assert_close(blocks(x), x.logsumexp(0))",
+    ),
 }
+POINTWISE = '[0, 0], [1, 1], [1, 1], 1, "none", [], ""'
 
 EVASIONS = {
     "soft": {
@@ -473,6 +483,34 @@ def shift(target, lengths, bos=1, eos=2, pad=0):
             return made.target_in, made.target_out
 """,
     },
+    "slide": {
+        "plain": "def slide(x, w):\n    return torch.conv2d(x, w)",
+        "mkldnn_tensor": "def slide(x, w):\n    return torch.conv2d(x.to_mkldnn(), w).to_dense()",
+        "mkldnn_operator": "def slide(x, w):\n"
+        f"    return torch.ops.mkldnn._convolution_pointwise(x, w, None, {POINTWISE})",
+        "static_module": """
+def slide(x, w):
+    graph = torch._C.parse_ir('''graph(%x : Tensor, %w : Tensor):
+  %n : NoneType = prim::Constant()
+  %o : int = prim::Constant[value=1]()
+  %z : int = prim::Constant[value=0]()
+  %s : int[] = prim::ListConstruct(%o, %o)
+  %p : int[] = prim::ListConstruct(%z, %z)
+  %r : Tensor = aten::conv2d(%x, %w, %n, %s, %p, %s, %o)
+  return (%r)''')
+    return torch._C._jit_to_static_module(graph)(x, w)
+""",
+        "scipy": """
+def slide(x, w):
+    from scipy.signal import correlate2d
+    return torch.from_numpy(correlate2d(x[0, 0].numpy(), w[0, 0].numpy(), "valid"))[None, None]
+""",
+    },
+    "blocks": {
+        "plain": "def blocks(x):\n    return x.logsumexp(0)",
+        "scipy": "def blocks(x):\n    from scipy.special import logsumexp\n"
+        "    return torch.tensor(logsumexp(x.numpy()))",
+    },
 }
 
 HONEST = {
@@ -561,4 +599,12 @@ def shift(target, lengths, bos=1, eos=2, pad=0):
     return first, last
 """
     },
+    "slide": {
+        "unfold": """
+def slide(x, w):
+    columns = torch.nn.functional.unfold(x, w.shape[2:])
+    return (w.flatten() @ columns[0]).view(1, 1, 5, 4)
+""",
+    },
+    "blocks": {"one_block": "def blocks(x):\n    return (x - x.max()).exp().sum().log() + x.max()"},
 }

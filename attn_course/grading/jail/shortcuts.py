@@ -7,7 +7,7 @@ their files. Forms of a name:
 
 - ``softmax``, ``torch.softmax``, ``torch.nn.functional.softmax``: all operators of torch so named,
   also with a leading underscore, and what torch has under that name in Python
-- ``aten::*softmax*``: operators, with wildcards
+- ``aten::*softmax*``: operators, with wildcards, in all of torch's libraries of kernels
 - ``numpy.exp``: a name of a module other than torch
 - ``import scipy``: a module, closed as ``attn_course.reference`` is
 - ``autograd``: all of torch's derivatives
@@ -26,6 +26,7 @@ import functools
 import gc
 import importlib
 import importlib.util
+import itertools
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
@@ -36,8 +37,10 @@ import torch
 from sealed import (
     AUTOGRAD,
     IMPORT,
+    LIBRARIES,
     PYTHON_HOMES,
     SealedFinder,
+    operators_like,
     operators_of,
     refuse_in_place,
     refusing,
@@ -94,7 +97,7 @@ def _remove(name: str) -> None:
     elif name == AUTOGRAD:
         _remove_autograd()
     elif "::" in name:
-        found = fnmatch.filter(_by_name(), name)
+        found = [base for like in operators_like(name) for base in fnmatch.filter(_by_name(), like)]
         _replace_operators([operator for base in found for operator in _by_name()[base]], name)
     elif "." in name and not name.startswith("torch."):
         module, _, attribute = name.rpartition(".")
@@ -138,14 +141,16 @@ def _remove_torch_name(name: str) -> None:
 
 def _replace_operators(operators: Iterable[str], name: str, keys: Sequence[str] = BACKENDS) -> None:
     """A kernel that refuses, in C++ tables that no Python object leads back to."""
-    operators = list(operators)
-    if not operators:
+    homes: dict[str, list[str]] = {}
+    for operator in operators:
+        home, _, rest = operator.partition("::")
+        homes.setdefault(home, []).append(rest)
+    if not homes:
         raise ValueError(f"forbidden: torch has no operator {name!r}")
-    for key in keys:
-        library = torch._C._dispatch_library("IMPL", "aten", key, __file__, 1)
-        for operator in operators:
-            if operator.startswith("aten::"):
-                library.impl(operator.removeprefix("aten::"), key, refusing(name))
+    for home, key in itertools.product(homes.keys() & set(LIBRARIES), keys):
+        library = torch._C._dispatch_library("IMPL", home, key, __file__, 1)
+        for operator in homes[home]:
+            library.impl(operator, key, refusing(name))
         # nobody may let go of it: that would bring the operators back
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
 
