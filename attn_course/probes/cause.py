@@ -191,7 +191,9 @@ def _slip(suspect: Suspect, bench: Bench, first: Sequence[Case]) -> Misconceptio
     known_cases = [*(bench.cases or ()), *first]
     wrong = [case.got or [] for case in known_cases if case.wrong and case.usable]
     # The same constant everywhere may be given by much else.
-    varied = {tuple(a.tobytes() for a in got) for got in wrong if any(a.size and np.ptp(a) for a in got)}
+    varied = {
+        tuple(a.tobytes() for a in got) for got in wrong if any(a.size and np.ptp(a) for a in got)
+    }
     if len(varied) < _VARIED:
         return None
     found = _agreeing(bench.slips, first)
@@ -291,7 +293,8 @@ def _facets(suspect: Suspect, *, named: bool) -> list[Cause]:
             )
         )
     if isinstance(outcome.error, GradientMissing) and not named:
-        found.append(_unused(suspect) or _CUT_OFF)
+        missing = _unused(suspect) or _CUT_OFF
+        found += [missing] if missing.text else []
     if wrong.kind == "dtype":
         found.append(
             Cause(
@@ -348,15 +351,26 @@ _CUT_OFF = Cause(
 
 
 def _unused(suspect: Suspect) -> Cause | None:
-    """An argument whose gradient is missing because no value depends on it."""
+    """An argument whose gradient is missing because no value depends on it.
+
+    A cause without words where a value depends on it in another call: neither is it unused, nor
+    is the result cut off.
+    """
     call, names = suspect.failing.call, parameters(suspect.right_of(suspect.name) or len)
-    plain = numbers(run(suspect.function, Call(call.args, call.kwargs)))
-    for place in map(int, re.findall(r"argument (\d+)", str(suspect.failing.outcome.error))):
-        if plain is None or place >= len(call.args) or not _floating(call.args[place]):
-            continue
+    others = [case.call for case in suspect.bench.cases or () if case.call.via is None]
+
+    def ignores(place: int, call: Call) -> bool:
         args = [*call.args]
+        plain = numbers(run(suspect.function, Call(call.args, call.kwargs)))
+        if plain is None or place >= len(args) or not _floating(args[place]):
+            return False
         args[place] = args[place].detach() * 1.5 + 0.25
-        if close(numbers(run(suspect.function, Call(tuple(args), call.kwargs))), plain):
+        return close(numbers(run(suspect.function, Call(tuple(args), call.kwargs))), plain)
+
+    for place in map(int, re.findall(r"argument (\d+)", str(suspect.failing.outcome.error))):
+        if ignores(place, call):
+            if not all(ignores(place, other) for other in others):
+                return Cause()
             title = f"{names[place] if place < len(names) else f'argument {place}'} is not used"
             text = "Other numbers in it change nothing in your result."
             return Cause(title, f"{title}. {text}")

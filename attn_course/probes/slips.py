@@ -98,6 +98,8 @@ def _of_operation(node: ast.BinOp) -> Iterator[Edit]:
         yield right, missing
     if kind in (ast.Mult, ast.Div):
         yield _same(node, left=node), "a factor is applied twice"
+    if kind in (ast.Add, ast.Sub):
+        yield _same(node, left=node), "a term is added twice"
     if kind in (ast.Sub, ast.Div, ast.FloorDiv, ast.MatMult):
         yield _same(node, left=right, right=left), "two operands exchanged"
     if kind is ast.MatMult:
@@ -124,7 +126,7 @@ def _of_call(node: ast.Call) -> Iterator[Edit]:
         yield args[1], f"`{name}` is missing"
     if name in ("sum", "mean", "amax", "amin") and subject is not None and (args or node.keywords):
         yield ast.Call(ast.Attribute(subject, name, ast.Load()), [], []), "over all axes at once"
-    if name == "log" and attribute and not args:
+    if name == "log" and isinstance(function, ast.Attribute) and not args:
         for constant in _GUARDS:
             guarded = ast.BinOp(function.value, ast.Add(), ast.Constant(constant))
             yield _same(node, func=_same(function, value=guarded)), "a constant in the logarithm"

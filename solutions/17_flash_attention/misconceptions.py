@@ -328,7 +328,9 @@ tiled.fault(
     """Your mask lets the last query see the last key and counts back from there. Here both count from the
     left: query i sees the keys 0 to i, however many there are.""",
     fails=("causal",),
-    close=lambda scores, i, j, length, keys: closed_above(scores, i + keys - length, j, length, keys),
+    close=lambda scores, i, j, length, keys: closed_above(
+        scores, i + keys - length, j, length, keys
+    ),
 )
 tiled.fault(
     "divided in every tile",

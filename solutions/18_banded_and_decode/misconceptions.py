@@ -91,6 +91,20 @@ banded.fault(
     other=lambda rows, away, length: (rows + away).clamp(0, length - 1),
 )
 banded.fault(
+    "NaN where there is no key",
+    """Columns without a key hold NaN, which spoils every softmax of the row. What has no key must get no
+    weight.""",
+    fails=BAND[:3],
+    hole=lambda: math.nan,
+)
+banded.fault(
+    "both sides in one column",
+    """Keys before and behind the query share a column: you count how far a key is away, not on which
+    side. The column grows with the position of the key.""",
+    fails=BAND,
+    column=lambda half, away: half + abs(away),
+)
+banded.fault(
     "the outer columns are empty",
     """The first and the last column hold nothing, as if the window were narrower. `half` keys on each
     side belong to it.""",
@@ -393,6 +407,27 @@ merging.fault(
     logarithm=lambda lses, shift, total: lses.amax(0),
 )
 merging.fault(
+    "the maximum is subtracted",
+    """Your output is right. In your second result the maximum has the wrong sign: it was subtracted before
+    the exponentials, and is added back after the logarithm.""",
+    fails=MERGE,
+    logarithm=lambda lses, shift, total: natural(lses, -shift, total),
+)
+merging.fault(
+    "the log-sum-exp of the first piece",
+    """Your output is right. Your second result is that of the first piece alone; the others are part of
+    the sum.""",
+    fails=MERGE,
+    logarithm=lambda lses, shift, total: lses[0],
+)
+merging.fault(
+    "the mean of the log-sum-exps",
+    """Your output is right. Your second result is the mean of the log-sum-exps of the pieces. What adds up
+    are their exponentials.""",
+    fails=MERGE,
+    logarithm=lambda lses, shift, total: lses.mean(0),
+)
+merging.fault(
     "the log-sum-exps are added up",
     """Your output is right. Your second result is the sum of the log-sum-exps. Logarithms of sums do
     not add: e^a + e^b is not e^(a + b).""",
@@ -595,7 +630,11 @@ def alike(lses, sizes):
     return torch.ones_like(lses) / len(lses)
 
 
-def split(query, key, value, pieces, *, size_of=rounded_up, shares_of=by_sums):
+def log_sum(scores):
+    return scores.logsumexp(-2)
+
+
+def split(query, key, value, pieces, *, size_of=rounded_up, shares_of=by_sums, part_sum=log_sum):
     """The right answer in steps; a fault replaces one of them."""
     size = size_of(key.shape[-2], pieces)
     outputs, lses, sizes = [], [], []
@@ -606,7 +645,7 @@ def split(query, key, value, pieces, *, size_of=rounded_up, shares_of=by_sums):
             break
         scores = keys @ query[..., None] / query.shape[-1] ** 0.5
         outputs.append((scores.softmax(-2) * value[..., part, :]).sum(-2))
-        lses.append(scores.logsumexp(-2))
+        lses.append(part_sum(scores))
         sizes.append(keys.shape[-2])
     shares = shares_of(torch.stack(lses), torch.tensor(sizes))
     return (shares * torch.stack(outputs)).sum(0)
@@ -652,6 +691,11 @@ fixed.fault(
     """Your shares are the log-sum-exps themselves, divided by their sum. They are logarithms: the
     sums are their exponentials.""",
     shares_of=lambda lses, sizes: lses / lses.sum(0),
+)
+fixed.fault(
+    "shares by the largest score",
+    """A piece counts by its largest score. All of its keys count: their log-sum-exp says how much.""",
+    part_sum=lambda scores: scores.amax(-2),
 )
 fixed.fault(
     "shares upside down",
