@@ -113,6 +113,15 @@ banded.fault(
 )
 
 
+@banded("one turn too few", fails=BAND)
+def band_short(query, key, half):
+    """Your loop over the distances ends before its last one: the furthest key behind the query is never
+    reached. A range does not contain its end.
+    """
+    most = min(half, query.shape[-2] - 1)
+    return band(query, key, half, sees=lambda away: away < most)
+
+
 @banded("queries and keys exchanged", fails=BAND)
 def band_exchanged(query, key, half):
     """Your row i holds the products of key i with the queries around it. That is the band of the
@@ -161,6 +170,7 @@ def window(
     first_key=lambda first, reach: first - reach + 1, after=nothing, score=scaled,
     seen=lambda away, reach, after: (away < reach) & (away >= -after), mix=mixed,
     logarithm=lambda scores: scores.logsumexp(-1),
+    hide=lambda scores, near: scores.masked_fill(~near, -torch.inf),
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
     length, outputs, lses = query.shape[-2], [], []
@@ -171,7 +181,7 @@ def window(
         scores = score(query[..., first:last, :], key[..., start:end, :], value)
         away = torch.arange(first, last)[:, None] - torch.arange(start, end)
         near = seen(away, reach(window_size), after(window_size))
-        lses.append(logarithm(scores.masked_fill(~near, -torch.inf)))
+        lses.append(logarithm(hide(scores, near)))
         outputs.append(mix(scores, near, value[..., start:end, :]))
     return torch.cat(outputs, -2), torch.cat(lses, -1)
 
@@ -201,6 +211,20 @@ sliding.fault(
     among them.""",
     fails=NUMBERS,
     reach=lambda size: size + 1,
+)
+sliding.fault(
+    "the window is halved before the tile",
+    """You read only half of the window before the tile. This window is causal: all W - 1 older keys lie
+    before the query.""",
+    fails=("values", "ragged", "large", "skips"),
+    first_key=lambda first, reach: first - reach // 2,
+)
+sliding.fault(
+    "the log-sum-exp of the hidden pairs too",
+    """Your output is right. Your second result counts all keys of the slice, the hidden ones too: take it
+    when they are gone.""",
+    fails=NUMBERS[1:],
+    hide=lambda scores, near: scores,
 )
 sliding.fault(
     "one key too few",
@@ -463,14 +487,16 @@ def root(size):
 
 def paged(
     query, key_cache, value_cache, block_table, lengths, *, page_of=looked_up, keys_of=exactly,
-    head_of=in_groups, value_page=None, scale=root, empty=lambda: 0.0, hides=False,
+    head_of=in_groups, value_page=None, scale=root, empty=lambda: 0.0, hides=False, skipped=lambda count: 0, slot_of=lambda slot, size: slot,
+    mix=lambda scores, value: scores.softmax(0) @ value,
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
     output = query.new_full((*query.shape[:2], value_cache.shape[-1]), empty())
     page_size, kv_heads = key_cache.shape[1:3]
     for b, length in enumerate(lengths.tolist()):
         count = keys_of(length, page_size)
-        numbers = [divmod(j, page_size) for j in range(count)]
+        numbers = [divmod(j, page_size) for j in range(skipped(count), count)]
+        numbers = [(n, slot_of(slot, page_size)) for n, slot in numbers]
         places = [(page_of(block_table, b, n), slot) for n, slot in numbers]
         of_values = [((value_page or page_of)(block_table, b, n), slot) for n, slot in numbers]
         for h in range(query.shape[1] if places else 0):
@@ -480,7 +506,7 @@ def paged(
             scores = key @ query[b, h] / scale(query.shape[-1])
             if hides:
                 scores = scores.masked_fill(torch.arange(count) >= length, -torch.inf)
-            output[b, h] = scores.softmax(0) @ value
+            output[b, h] = mix(scores, value)
     return output
 
 
@@ -585,6 +611,49 @@ pages.fault(
     length - 1.""",
     keys_of=lambda length, page_size: max(length - 1, 0),
 )
+pages.fault(
+    "the first key is missing",
+    """The first key of each text has no weight. Places are counted from 0.""",
+    skipped=lambda count: min(1, max(count - 1, 0)),
+)
+pages.fault(
+    "the slots of a page backwards",
+    """You read each page from its last slot to its first. The keys of a text stand in a page in the order of
+    the text.""",
+    fails=("by_hand", "ragged", "empty"),
+    slot_of=lambda slot, size: size - 1 - slot,
+)
+pages.fault(
+    "the mean of the weighted values",
+    """You divide the sum of the weighted values by the number of keys. The weights sum to one already.""",
+    mix=lambda scores, value: scores.softmax(0) @ value / len(value),
+)
+pages.fault(
+    "the plain mean of the values",
+    """Every key has the same weight: you average the values, and the scores have no say. The weights are
+    the softmax of the scores over the keys of a text.""",
+    mix=lambda scores, value: value.mean(0),
+)
+
+
+@pages("the pages are averaged", fails=PAGED)
+def paged_by_page(query, key_cache, value_cache, block_table, lengths):
+    """Each page has a softmax of its own, and you average what they give. The softmax of a text runs
+    over all of its keys.
+    """
+    output, size = (
+        0 * paged(query, key_cache, value_cache, block_table, lengths),
+        key_cache.shape[1],
+    )
+    for b, length in enumerate(lengths.tolist()):
+        count = -(-length // size)
+        for n in range(count):
+            part = torch.tensor([min(size, length - n * size)])
+            table = block_table[b : b + 1, n : n + 1]
+            output[b] += paged(query[b : b + 1], key_cache, value_cache, table, part)[0] / count
+    return output
+
+
 pages.fault(
     "heads are dealt out in turn",
     """Query head h looks at head h modulo G of the keys. Here neighbours share a head: the first H / G
