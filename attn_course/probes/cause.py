@@ -191,10 +191,14 @@ def _slip(suspect: Suspect, bench: Bench, first: Sequence[Case]) -> Misconceptio
     known_cases = [*(bench.cases or ()), *first]
     wrong = [case.got or [] for case in known_cases if case.wrong and case.usable]
     # The same constant everywhere may be given by much else.
-    varied = {tuple(a.tobytes() for a in got) for got in wrong if any(np.ptp(a) for a in got)}
+    varied = {
+        tuple(a.tobytes() for a in got) for got in wrong if any(a.size and np.ptp(a) for a in got)
+    }
     if len(varied) < _VARIED:
         return None
-    return next(iter(_agreeing(bench.slips, first)), None)
+    found = _agreeing(bench.slips, first)
+    # names that hold the same numbers can be exchanged: the least that can be said
+    return min(found, key=lambda slip: "` in place of `" in slip.name, default=None)
 
 
 def _agreeing(left: list[Misconception], cases: Sequence[Case]) -> list[Misconception]:
@@ -289,7 +293,8 @@ def _facets(suspect: Suspect, *, named: bool) -> list[Cause]:
             )
         )
     if isinstance(outcome.error, GradientMissing) and not named:
-        found.append(_unused(suspect) or _CUT_OFF)
+        missing = _unused(suspect) or _CUT_OFF
+        found += [missing] if missing.text else []
     if wrong.kind == "dtype":
         found.append(
             Cause(
@@ -298,14 +303,18 @@ def _facets(suspect: Suspect, *, named: bool) -> list[Cause]:
                 "tensors that you make anew, for .float(), .double() and for Python numbers.",
             )
         )
-    if not named and _overflows(suspect):
+    if not named and (source := _overflowing(suspect)):
+        text = (
+            "Your function is finite for small numbers; the exponential of a large one is infinite "
+            "(of a very negative one 0), and NaN follows. "
+        )
+        name = "exp without subtracting the maximum"
         found.append(
-            Cause(
-                "exp without subtracting the maximum",
-                "A guess: exp without subtracting the maximum. Your function is finite for small "
-                "numbers; "
-                "the exponential of a large one is infinite (of a very negative one 0), and NaN "
-                "follows. A common term can be subtracted before the exponential.",
+            Cause(None, f"A guess: an exponential overflows or vanishes. {text}{_SUBTRACTED}")
+            if re.search(r"\ba?max", source)
+            else Cause(
+                name,
+                f"A guess: {name}. {text}A common term can be subtracted before the exponential.",
             )
         )
     if not named and _rounded(suspect):
@@ -329,6 +338,10 @@ def _facets(suspect: Suspect, *, named: bool) -> list[Cause]:
     return found
 
 
+_SUBTRACTED = (
+    "You do use a maximum: print what is left in each exponential when it is subtracted. It must "
+    "not be above 0, and in each row it must be 0 somewhere."
+)
 _CUT_OFF = Cause(
     "cut off from its inputs",
     "cut off from its inputs. Your result is cut off from its inputs (detach, no_grad, item or a "
@@ -338,15 +351,26 @@ _CUT_OFF = Cause(
 
 
 def _unused(suspect: Suspect) -> Cause | None:
-    """An argument whose gradient is missing because no value depends on it."""
+    """An argument whose gradient is missing because no value depends on it.
+
+    A cause without words where a value depends on it in another call: neither is it unused, nor
+    is the result cut off.
+    """
     call, names = suspect.failing.call, parameters(suspect.right_of(suspect.name) or len)
-    plain = numbers(run(suspect.function, Call(call.args, call.kwargs)))
-    for place in map(int, re.findall(r"argument (\d+)", str(suspect.failing.outcome.error))):
-        if plain is None or place >= len(call.args) or not _floating(call.args[place]):
-            continue
+    others = [case.call for case in suspect.bench.cases or () if case.call.via is None]
+
+    def ignores(place: int, call: Call) -> bool:
         args = [*call.args]
+        plain = numbers(run(suspect.function, Call(call.args, call.kwargs)))
+        if plain is None or place >= len(args) or not _floating(args[place]):
+            return False
         args[place] = args[place].detach() * 1.5 + 0.25
-        if close(numbers(run(suspect.function, Call(tuple(args), call.kwargs))), plain):
+        return close(numbers(run(suspect.function, Call(tuple(args), call.kwargs))), plain)
+
+    for place in map(int, re.findall(r"argument (\d+)", str(suspect.failing.outcome.error))):
+        if ignores(place, call):
+            if not all(ignores(place, other) for other in others):
+                return Cause()
             title = f"{names[place] if place < len(names) else f'argument {place}'} is not used"
             text = "Other numbers in it change nothing in your result."
             return Cause(title, f"{title}. {text}")
@@ -395,32 +419,32 @@ def _guarded_by_a_constant(suspect: Suspect) -> bool:
         source = student.source(suspect.function)
     except Exception:
         return False
-    return re.search(r"(\+|min=|,)\s*(\d\.?\d*e-\d+|0\.0\d*)\b", source) is not None
+    return re.search(r"(\+|min=|,)\s*([1-9]\.?\d*e-\d+|0\.0\d*[1-9])", source) is not None
 
 
-def _overflows(suspect: Suspect) -> bool:
-    """Whether small forms of the failing input work, and the code takes an exponential."""
+def _overflowing(suspect: Suspect) -> str:
+    """The learner's code, if it takes an exponential and small forms of the input work; else ''."""
     mine, call = numbers(suspect.failing.outcome), suspect.failing.call
     due = None if suspect.right is None else numbers(suspect.right)
     if mine is None or due is None or not _any(_holes(mine)) or _any(_holes(due)):
-        return False
+        return ""
     if call.via is not None and not isinstance(call.via, Gradient):
-        return False
+        return ""
     given = [x for x in leaves((call.args, call.kwargs)) if _floating(x)]
     if not given or max(float(x.detach().abs().max()) for x in given if x.numel()) < _LARGE:
-        return False
+        return ""
 
     def shrunk(value: Any) -> Any:
         return 1e-3 * value if _floating(value) else value
 
     small = Call(transform(call.args, shrunk), transform(call.kwargs, shrunk), call.via)
     if (got := numbers(run(suspect.function, small))) is None or _any(_holes(got)):
-        return False
+        return ""
     try:
         source = student.source(suspect.function)
     except Exception:
-        return False
-    return re.search(r"\bexp_?\(|logsumexp|\*\*", source) is not None
+        return ""
+    return source if re.search(r"\bexp_?\(|logsumexp|\*\*", source) else ""
 
 
 def _floating(value: Any) -> bool:

@@ -24,6 +24,7 @@ _TOLD = (
     "The name in brackets is that of a value or step in our solution."
 )
 _AXES = (-1, -2, 0, 1)
+_GUARDS = (1e-6, 1e-8, 1e-9, 1e-10, 1e-12)
 _AXIS_TAKERS = frozenset(
     [
         *("sum", "mean", "amax", "amin", "max", "min", "argmax", "var", "std"),
@@ -97,6 +98,8 @@ def _of_operation(node: ast.BinOp) -> Iterator[Edit]:
         yield right, missing
     if kind in (ast.Mult, ast.Div):
         yield _same(node, left=node), "a factor is applied twice"
+    if kind in (ast.Add, ast.Sub):
+        yield _same(node, left=node), "a term is added twice"
     if kind in (ast.Sub, ast.Div, ast.FloorDiv, ast.MatMult):
         yield _same(node, left=right, right=left), "two operands exchanged"
     if kind is ast.MatMult:
@@ -119,6 +122,14 @@ def _of_call(node: ast.Call) -> Iterator[Edit]:
         subject = args[0] if args and not isinstance(args[0], ast.Starred) else None
     if subject is not None:
         yield subject, f"`{name}` is missing"
+    if name in ("maximum", "minimum") and len(args) == 2:
+        yield args[1], f"`{name}` is missing"
+    if name in ("sum", "mean", "amax", "amin") and subject is not None and (args or node.keywords):
+        yield ast.Call(ast.Attribute(subject, name, ast.Load()), [], []), "over all axes at once"
+    if name == "log" and isinstance(function, ast.Attribute) and not args:
+        for constant in _GUARDS:
+            guarded = ast.BinOp(function.value, ast.Add(), ast.Constant(constant))
+            yield _same(node, func=_same(function, value=guarded)), "a constant in the logarithm"
     for other, told in _INSTEAD.get(name, ()):
         few: dict[str, Any] = {"args": [], "keywords": []} if other == "exp" and attribute else {}
         new = _same(function, **{"attr" if attribute else "id": other})
@@ -139,6 +150,10 @@ def _of_call(node: ast.Call) -> Iterator[Edit]:
         whole = ast.BinOp(args[1], ast.FloorDiv(), args[2])
         stop = ast.BinOp(whole, ast.Mult(), args[2])
         yield _same(node, args=[args[0], stop, args[2]]), "the last part is dropped"
+        earlier = ast.BinOp(args[1], ast.Sub(), args[2])
+        yield _same(node, args=[args[0], earlier, args[2]]), "one turn too few"
+        later = ast.BinOp(args[0], ast.Add(), args[2])
+        yield _same(node, args=[later, args[1], args[2]]), "the first part is skipped"
     if name == "arange" and len(args) == 2:
         yield ast.BinOp(node, ast.Sub(), args[0]), "positions are counted from 0 in each part"
     if name in ("range", "arange") and args:
@@ -200,19 +215,20 @@ def _of_other(node: Any) -> Iterator[Edit]:
 class _Places(ast.NodeVisitor):
     """Every node of a function that may be changed, with the words for where it stands."""
 
-    def __init__(self, function: ast.FunctionDef) -> None:
+    def __init__(self, function: ast.FunctionDef, where: str) -> None:
         self.found: list[tuple[ast.AST, str]] = []
         named = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
         steps = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
         self.groups = [named]
         self.bound = {*named}
-        self.where = "the result"
+        self.where = self.whole = where
         for step, default in steps:
             if isinstance(default, ast.Lambda):
                 self.where = f"the step `{step.arg}`"
                 self.groups.append([a.arg for a in default.args.args])
                 self.visit(default.body)
                 self.groups.pop()
+        self.where = where
         for statement in function.body:
             self.visit(statement)
 
@@ -239,7 +255,7 @@ class _Places(ast.NodeVisitor):
         elif isinstance(node, ast.FunctionDef):
             self.where = f"`{node.name}`"
         elif isinstance(node, ast.Return):
-            self.where = self.where if self.where.startswith("`") else "the result"
+            self.where = self.where if self.where.startswith("`") else self.whole
         if not isinstance(node, ast.Assign | ast.For):
             self.found.append((node, self.where))
         super().generic_visit(node)
@@ -277,9 +293,14 @@ def _holders(function: ast.FunctionDef) -> dict[int, Callable[[ast.AST], None]]:
     return found
 
 
-def _variations(function: ast.FunctionDef) -> Iterator[str]:
-    """Change the function in one place after another; yields the name of the change each time."""
-    places = _Places(function)
+def _variations(function: ast.FunctionDef, where: str) -> Iterator[str]:
+    """Change the function in one place after another; yields the name of the change each time.
+
+    Args:
+        function: What is changed.
+        where: Words for its result.
+    """
+    places = _Places(function, where)
     lambdas = (node for node in ast.walk(function) if isinstance(node, ast.Lambda))
     groups = [*places.groups, *([a.arg for a in one.args.args] for one in lambdas)]
     holders = _holders(function)
@@ -364,8 +385,12 @@ def _made(
 ) -> Iterator[Misconception]:
     """The changes of some of these functions, each in a namespace of its own."""
     ready = {one.name: _compiled(one) for one in functions}
+    (head,) = (one.args for one in functions if one.name == name)
+    steps = zip(head.kwonlyargs, head.kw_defaults, strict=True)
+    wheres = {d.id: f"the step `{a.arg}`" for a, d in steps if isinstance(d, ast.Name)}
+    wheres[name] = "the result"
     for one in changed:
-        for told in _variations(one):
+        for told in _variations(one, wheres.get(one.name, f"`{one.name}`")):
             around = dict(names)
             try:
                 for code in {**ready, one.name: _compiled(one)}.values():

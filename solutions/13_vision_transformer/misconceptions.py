@@ -59,6 +59,19 @@ patches.fault(
     order=lambda grid: grid.permute(0, 2, 4, 3, 5, 1),
 )
 patches.fault(
+    "channel by channel",
+    """The patches of the first channel come first, then those of the next one: the channels stand in
+    front of the places. A patch holds all its channels.""",
+    fails=("channels", "gradient"),
+    order=lambda grid: grid.permute(0, 1, 2, 4, 3, 5),
+)
+patches.fault(
+    "pixels in front of the patches",
+    """The axes that count inside a patch stand in front of those that count the patches. First comes
+    which patch, then the channel, then the place in it.""",
+    order=lambda grid: grid.permute(0, 3, 5, 1, 2, 4),
+)
+patches.fault(
     "every patch turned over",
     """Inside a patch rows and columns are exchanged: you read each patch from top to bottom. Look at
     the last two axes.""",
@@ -149,6 +162,54 @@ vits.fault(
     place of the class token.""",
     take=lambda x: x.mean(1),
 )
+vits.fault(
+    "the mean of the patches is read",
+    """You average over the vectors of the patches. Some Vision Transformers do; this one reads the vector
+    at the place of the class token.""",
+    take=lambda x: x[:, 1:].mean(1),
+)
+vits.fault(
+    "the sum is read",
+    """You add up all vectors after the encoder. The class token has gathered what is needed: read the
+    vector at its place.""",
+    take=lambda x: x.sum(1),
+)
+vits.fault(
+    "the largest entries are read",
+    """You take the largest of each entry over all vectors. Read the vector at the place of the class
+    token.""",
+    take=lambda x: x.amax(1),
+)
+vits.fault(
+    "the encoder runs twice",
+    """You send the vectors through the encoder twice. Its layers are all inside of it: call it once.""",
+    encode=lambda x, encoder: encoder(encoder(x)),
+)
+vits.fault(
+    "a residual around the encoder",
+    """You add the encoder's input to its output. Its residual connections are inside of it.""",
+    encode=lambda x, encoder: x + encoder(x),
+)
+
+
+@vits("positions after the encoder")
+def vit_late(patches, projection, class_token, positions, encoder, head):
+    """You add the positions when the encoder has run. It mixes the patches without knowing where they
+    lie: the positions belong in front of it.
+    """
+    x = in_front(patches @ projection.T, class_token)
+    return (encoder(x) + positions)[:, 0] @ head.T
+
+
+@vits("positions in front of the class token")
+def vit_early(patches, projection, class_token, positions, encoder, head):
+    """You add the positions before the class token is there: the patches get the first rows, which are
+    those of their neighbours on the left, and the token gets none.
+    """
+    x = patches @ projection.T + positions[:-1]
+    return encoder(in_front(x, class_token))[:, 0] @ head.T
+
+
 vits.fault(
     "no positions",
     """You never add the positions. Without them the model cannot tell an image from one whose patches
@@ -301,17 +362,28 @@ def added(heads):
     return sum(heads)
 
 
-def convolve(images, weight, *, where=from_middle, edge=stops, kernel=as_given, join=added):
+def rows_of_pixels(images):
+    return images.flatten(2).transpose(1, 2)
+
+
+def folded(rows, height, width):
+    return rows.transpose(1, 2).unflatten(-1, (height, width))
+
+
+def convolve(
+    images, weight, *, where=from_middle, edge=stops, kernel=as_given, join=added,
+    spread=rows_of_pixels, fold=folded,
+):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
     height, width = images.shape[2:]
-    pixels = images.flatten(2).transpose(1, 2)
+    pixels = spread(images)
     weight, size = kernel(weight), weight.shape[-1]
     heads = []
     for a in range(size):
         for b in range(size):
             looks = shift(height, width, where(a, size), where(b, size), edge=edge)
             heads.append(looks.to(images.dtype) @ pixels @ weight[:, :, a, b].T)
-    return join(heads).transpose(1, 2).unflatten(-1, (height, width))
+    return fold(join(heads), height, width)
 
 
 convolutions = WrongAnswers(
@@ -357,6 +429,22 @@ convolutions.fault(
     """What leaves the image comes in again on the other side. Here the nearest pixel of the image
     stands beyond the edge.""",
     edge=lambda place, size: place % size,
+)
+convolutions.fault(
+    "reshaped to pixels",
+    """You reshape the image to rows of pixels, and the numbers stay in their order. The axis of the
+    channels has to be moved behind that of the pixels.""",
+    fails=("values", "gradient"),
+    spread=lambda images: images.flatten(2).reshape(
+        len(images), images[0, 0].numel(), images.shape[1]
+    ),
+)
+convolutions.fault(
+    "reshaped to an image",
+    """You reshape the rows of pixels to the image, and the numbers stay in their order. The axis of the
+    channels has to be moved in front of that of the pixels.""",
+    fails=("values", "gradient"),
+    fold=lambda rows, height, width: rows.reshape(len(rows), -1, height, width),
 )
 convolutions.fault(
     "the middle head only",
@@ -449,6 +537,13 @@ def embed_broken(images, patch_size, projection, class_token, positions):
     """
     x = cut(images, patch_size, order=colours_last) @ projection.T
     return last_row_first(x, class_token, positions)
+
+
+fixed.fault(
+    "positions multiplied",
+    """You multiply by the positions. They are added, so that a position of 0 changes nothing.""",
+    start=lambda x, token, positions: in_front(x, token) * positions,
+)
 
 
 @fixed("no positions", fails=("one_channel",))

@@ -52,6 +52,27 @@ def shift_by_distance(height, width, down, right):
     return (nearest[:, None] == pixel).to(torch.get_default_dtype())
 
 
+@variant(of="shift_weights")
+def shift_by_rows_and_columns(height, width, down, right):
+    pixel = torch.arange(height * width)
+    row = (pixel // width + down).clamp(0, height - 1)
+    column = (pixel % width + right).clamp(0, width - 1)
+    return F.one_hot(row * width + column, height * width).to(torch.get_default_dtype())
+
+
+@variant(of="convolution_as_attention")
+def convolution_head_by_head(images, weight):
+    (h, w), half = images.shape[2:], weight.shape[-1] // 2
+    output = torch.zeros(len(images), len(weight), h, w, dtype=images.dtype)
+    for a in range(weight.shape[2]):
+        for b in range(weight.shape[3]):
+            row = (torch.arange(h) + a - half).clamp(0, h - 1)
+            column = (torch.arange(w) + b - half).clamp(0, w - 1)
+            pixels = images[:, :, row[:, None], column]
+            output = output + torch.einsum("bchw,fc->bfhw", pixels, weight[:, :, a, b])
+    return output
+
+
 @variant(of="convolution_as_attention")
 def convolution_by_padding(images, weight):
     k, (h, w) = weight.shape[-1], images.shape[2:]

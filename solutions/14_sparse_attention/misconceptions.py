@@ -30,12 +30,12 @@ def within(away, reach):
 
 def dilated(
     length, window_size, dilation, is_global, *, reach=half_of, grid=on_grid, near=within,
-    everywhere=both_ways,
+    everywhere=both_ways, join=lambda window, everywhere: window | everywhere,
 ):  # fmt: skip
     """The right answer in four steps; a fault replaces one of them."""
     away = distance(length)
     window = near(away, reach(window_size, dilation)) & grid(away, dilation)
-    return window | everywhere(is_global)
+    return join(window, everywhere(is_global))
 
 
 dilation = WrongAnswers("dilated_mask", tests=("by_hand", "windows", "global"), right=dilated)
@@ -43,7 +43,15 @@ dilation = WrongAnswers("dilated_mask", tests=("by_hand", "windows", "global"), 
 
 @witnesses(of="dilated_mask")
 def dilated_calls(draw):
-    for length, window, step in ((5, 3, 2), (11, 5, 3), (7, 5, 1), (9, 3, 2), (6, 3, 1), (4, 1, 2)):
+    for length, window, step in (
+        (5, 3, 2),
+        (13, 9, 2),
+        (11, 5, 3),
+        (7, 5, 1),
+        (9, 3, 2),
+        (6, 3, 1),
+        (4, 1, 2),
+    ):
         yield call(length, window, step, torch.zeros(length, dtype=torch.bool))
         yield call(length, window, step, torch.arange(length) % 5 == 2)
 
@@ -79,6 +87,27 @@ dilation.fault(
     """You exclude the last key on each side: the distance may be *equal* to half of the window. A
     window of one would not even see itself.""",
     near=lambda away, reach: away.abs() < reach,
+)
+dilation.fault(
+    "the grid counts from the start",
+    """You keep the queries whose own number is a multiple of the dilation. The steps are counted from the
+    position that looks: what matters is the distance.""",
+    grid=lambda away, step: (torch.arange(len(away)) % step == 0).expand(len(away), -1),
+)
+dilation.fault(
+    "the window looks ahead only",
+    """You let a position see only what comes after it. The window has two equal sides.""",
+    near=lambda away, reach: (away <= 0) & (-away <= reach),
+)
+dilation.fault(
+    "nobody sees itself",
+    """Your positions do not see themselves. The window counts the position itself as one of its keys.""",
+    near=lambda away, reach: within(away, reach) & (away != 0),
+)
+dilation.fault(
+    "True and False exchanged",
+    """Your mask is True where nothing may be seen. True means that a position may attend.""",
+    join=lambda window, everywhere: ~(window | everywhere),
 )
 dilation.fault(
     "global positions are seen, but do not see",
@@ -277,6 +306,10 @@ def window(half_width):
     return torch.arange(-half_width, half_width + 1)
 
 
+def pushed_in(places, length):
+    return places.clamp(0, length - 1)
+
+
 def scaled(query, keys):
     return (query[:, None] * keys).sum(-1) / query.shape[-1] ** 0.5
 
@@ -294,13 +327,14 @@ def mixed(weights, values):
 
 
 def band(
-    query, key, value, half_width, *, steps=window, score=scaled, weigh=soft, mix=mixed
+    query, key, value, half_width, *, steps=window, near_of=pushed_in,
+    score=scaled, weigh=soft, mix=mixed,
 ):  # fmt: skip
     """The right answer in four steps; a fault replaces one of them."""
     length = len(query)
     places = torch.arange(length)[:, None] + steps(half_width)
     inside = real(places, length)
-    near = places.clamp(0, length - 1)
+    near = near_of(places, length)
     return mix(weigh(score(query, key[near]), inside), value[near])
 
 
@@ -352,6 +386,20 @@ bands.fault(
     "the window ends at the query",
     """Your window has only its left side. The distance counts in both directions.""",
     steps=lambda half: torch.arange(-half, 1),
+    fails=VALUES,
+)
+bands.fault(
+    "the first step is missing",
+    """Your window has one place too few on its left.""",
+    steps=lambda half: torch.arange(-half + (half > 0), half + 1),
+    fails=VALUES,
+)
+bands.fault(
+    "the text is a ring",
+    """Before the first key you find the last one again: places are counted round, and nothing outside is
+    closed. There is no key at those places.""",
+    near_of=lambda places, length: places % length,
+    weigh=lambda scores, inside: scores.softmax(-1),
     fails=VALUES,
 )
 bands.fault(

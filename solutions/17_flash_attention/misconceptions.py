@@ -19,8 +19,12 @@ def corrected(total, top, shift):
     return total * (top - shift).exp()
 
 
-def ended(total, top):
+def ended(total, top, count):
     return total.log() + open_shift(top)
+
+
+def exponentials(block, shift):
+    return (block - shift[..., None]).exp()
 
 
 def all_blocks(scores, block_size):
@@ -29,7 +33,7 @@ def all_blocks(scores, block_size):
 
 def online(
     scores, block_size, *, blocks=all_blocks, maximum=larger, rescale=corrected, shifted=open_shift,
-    finish=ended, start=lambda top: top,
+    power=exponentials, finish=ended, start=lambda top: top,
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
     top = start(scores.new_full(scores.shape[:-1], -torch.inf))
@@ -37,9 +41,9 @@ def online(
     for block in blocks(scores, block_size):
         new = maximum(top, block)
         shift = shifted(new)
-        total = rescale(total, top, shift) + (block - shift[..., None]).exp().sum(dim=-1)
+        total = rescale(total, top, shift) + power(block, shift).sum(dim=-1)
         top = new
-    return finish(total, top)
+    return finish(total, top, scores.shape[-1])
 
 
 lse = WrongAnswers(
@@ -86,14 +90,14 @@ lse.fault(
     "the maximum is not added back",
     """What you return is the logarithm of a sum of e^(s - maximum). The maximum is still missing.""",
     but=("memory",),
-    finish=lambda total, top: total.log(),
+    finish=lambda total, top, count: total.log(),
 )
 lse.fault(
     "no logarithm",
     """You return the sum itself, not its logarithm. It does not fit into a float32 where scores are
     large, which is why its logarithm is asked for.""",
     but=("memory",),
-    finish=lambda total, top: total * open_shift(top).exp(),
+    finish=lambda total, top, count: total * open_shift(top).exp(),
 )
 lse.fault(
     "the last block is dropped",
@@ -111,6 +115,20 @@ lse.fault(
     every exponential vanishes. Start with something that is smaller than any score.""",
     fails=("large",),
     start=lambda top: torch.zeros_like(top),
+)
+lse.fault(
+    "the mean of the exponentials",
+    """You divide the sum of the exponentials by the number of scores before the logarithm. Asked for
+    is the logarithm of the sum.""",
+    but=("memory",),
+    finish=lambda total, top, count: ended(total / count, top, count),
+)
+lse.fault(
+    "a block by its own maximum",
+    """You subtract the maximum of the block from the block, and scale the sum so far by the running
+    maximum. Both must be relative to the same number.""",
+    fails=("values", "ragged", "large", "closed"),
+    power=lambda block, shift: (block - block.amax(dim=-1, keepdim=True)).exp(),
 )
 lse.fault(
     "minus infinity minus minus infinity",
@@ -169,7 +187,7 @@ def natural(top, total):
 def flash(
     query, key, value, tile_size, is_causal=False, *, row_tiles=up_to, key_tiles=up_to,
     score=scaled, close=closed_above, maximum=highest, rescale_sum=shrunk, rescale_output=shrunk,
-    mix=mixed, finish=divided, logarithm=natural,
+    mix=mixed, each=lambda mixture, total: mixture, finish=divided, logarithm=natural,
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
     length, keys = query.shape[-2], key.shape[-2]
@@ -190,7 +208,7 @@ def flash(
             rescale = (top - shift).exp()
             total = rescale_sum(total, rescale) + weights.sum(dim=-1)
             mixture = rescale_output(mixture, rescale[..., None])
-            mixture = mixture + mix(weights, value[..., columns, :])
+            mixture = each(mixture + mix(weights, value[..., columns, :]), total)
             top = new
         output[..., i : i + tile_size, :] = finish(mixture, total)
         lses[..., i : i + tile_size] = logarithm(top, total)
@@ -215,7 +233,9 @@ def tiled_calls(draw):
         yield call(*parts, tile_size)
         yield call(*parts, tile_size, is_causal=True)
         yield call(30 * parts[0], *parts[1:], tile_size)
-    yield call(torch.full((2, 1), 100.0), torch.arange(5.0)[:, None], draw.normal(5, 2), 2)
+    steps = torch.arange(1.0, 6.0)[:, None]
+    for sign, order in ((100.0, steps), (-100.0, steps), (90.0, steps.flip(0)), (-120.0, steps)):
+        yield call(torch.full((2, 1), sign), order, draw.normal(5, 2), 2)
 
 
 tiled.fault(
@@ -246,6 +266,20 @@ tiled.fault(
     about 88 they overflow in float32.""",
     fails=("large",),
     maximum=lambda top, scores: torch.zeros_like(top),
+)
+tiled.fault(
+    "the maximum starts from 0",
+    """Your running maximum is never below 0. Where all scores of a row lie far below 0 every
+    exponential vanishes. Start with something that is smaller than any score.""",
+    fails=("large",),
+    maximum=lambda top, scores: highest(top, scores).clamp(min=0.0),
+)
+tiled.fault(
+    "the maximum of the last tile",
+    """Your maximum is that of the tile you read, also where an earlier tile had a larger one. The
+    correction overflows there. A running maximum never falls.""",
+    fails=("large",),
+    maximum=lambda top, scores: torch.where(scores.amax(-1) == -torch.inf, top, scores.amax(-1)),
 )
 tiled.fault(
     "no scale",
@@ -290,11 +324,28 @@ tiled.fault(
     close=lambda scores, i, j, length, keys: closed_above(scores, 0, j, length, keys),
 )
 tiled.fault(
+    "counted from the right",
+    """Your mask lets the last query see the last key and counts back from there. Here both count from the
+    left: query i sees the keys 0 to i, however many there are.""",
+    fails=("causal",),
+    close=lambda scores, i, j, length, keys: closed_above(
+        scores, i + keys - length, j, length, keys
+    ),
+)
+tiled.fault(
     "divided in every tile",
     """You divide by the sum after every tile, or the tiles' averages are averaged. Sum up first, and
     divide once, at the end.""",
     fails=NUMBERS,
     mix=lambda weights, values: mixed(weights / weights.sum(-1, keepdim=True), values),
+)
+tiled.fault(
+    "divided again in every tile",
+    """You divide what has been added up so far after every tile, so that earlier tiles are divided again
+    and again. Divide once, at the end.""",
+    fails=NUMBERS,
+    each=divided,
+    finish=lambda output, total: output,
 )
 tiled.fault(
     "never divided",
@@ -446,7 +497,7 @@ def for_query(grad_scores, scale):
 def back(
     query, key, value, output, lse, grad_output, tile_size, *, tiles_of=up_to, score=scaled,
     weigh=made_again, mean_of=from_output, softmax=through_softmax, to_query=for_query,
-    to_key=for_query, to_value=lambda weights, grad_scores, rows: weights.mT @ rows,
+    to_key=for_query, to_value=lambda weights, grad_scores, rows, scale: weights.mT @ rows,
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
     scale = query.shape[-1] ** -0.5
@@ -462,7 +513,9 @@ def back(
             grad_scores = softmax(weights, grad_weights, mean[..., rows])
             grads[0][..., rows, :] += to_query(grad_scores, scale) @ key[..., keys, :]
             grads[1][..., keys, :] += to_key(grad_scores, scale).mT @ query[..., rows, :]
-            grads[2][..., keys, :] += to_value(weights, grad_scores, grad_output[..., rows, :])
+            grads[2][..., keys, :] += to_value(
+                weights, grad_scores, grad_output[..., rows, :], scale
+            )
     return tuple(grads)
 
 
@@ -480,7 +533,7 @@ def backward_calls(draw):
     ):
         parts = draw.normal(*lead, length, size), draw.normal(*lead, keys, size)
         parts = *parts, draw.normal(*lead, keys, entries)
-        for factor in (1, 20):
+        for factor in (1, 6):
             output, sums = flash(factor * parts[0], *parts[1:], 2)
             rows = factor * parts[0], *parts[1:], output, sums
             yield call(*rows, draw.normal(*lead, length, entries), tile_size)
@@ -519,7 +572,36 @@ backward.fault(
     """You multiply the gradient of the output by dS. The values are mixed by the weights themselves,
     and so is their gradient.""",
     fails=BACK,
-    to_value=lambda weights, grad_scores, rows: grad_scores.mT @ rows,
+    to_value=lambda weights, grad_scores, rows, scale: grad_scores.mT @ rows,
+)
+backward.fault(
+    "the gradient of the value by the scaled dS",
+    """You multiply the gradient of the output by dS, with its scale. The values are mixed by the weights
+    themselves, and so is their gradient.""",
+    fails=BACK,
+    to_value=lambda weights, grad_scores, rows, scale: scale * grad_scores.mT @ rows,
+)
+backward.fault(
+    "D of a tile",
+    """Your D is the sum of P dP over the keys of one tile. D belongs to the whole row, which no tile
+    has: take it from dO and O.""",
+    fails=("by_hand", "values", "ragged", "large"),
+    softmax=lambda weights, grad_weights, mean: (
+        weights * (grad_weights - (weights * grad_weights).sum(-1, keepdim=True))
+    ),
+)
+backward.fault(
+    "D outside of the brackets",
+    """Your dS is P dP - D. The weights multiply the difference: P (dP - D).""",
+    fails=BACK,
+    softmax=lambda weights, grad_weights, mean: weights * grad_weights - mean[..., None],
+)
+backward.fault(
+    "each weight by itself",
+    """Your dS is P (1 - P) dP, the derivative of each weight by its own score. A score changes all
+    other weights of its row as well: that is what D is for.""",
+    fails=BACK,
+    softmax=lambda weights, grad_weights, mean: weights * (1 - weights) * grad_weights,
 )
 backward.fault(
     "no scale in the gradients",
@@ -612,6 +694,13 @@ fixed.fault(
     "only the output is corrected",
     """The output is corrected now, and the sum still has the weights of the old maximum.""",
     rescale_sum=lambda old, rescale: old,
+)
+fixed.fault(
+    "divided in every turn",
+    """You divide by the sum in every turn of the loop, so that earlier tiles are divided again and
+    again. Sum up first, and divide once, at the end.""",
+    each=divided,
+    finish=lambda output, total: output,
 )
 fixed.fault(
     "the correction is upside down",
@@ -758,6 +847,7 @@ def causal_calls(draw):
         parts = 2 * draw.normal(length, size), 2 * draw.normal(keys, size), draw.normal(keys, size)
         yield call(*parts)
         yield call(40 * parts[0], *parts[1:])
+        yield call(torch.full_like(parts[0], -9.0), 3 + parts[1].abs(), parts[2])
     query, key, value = draw.normal(16, 16), draw.normal(40, 16), draw.normal(40, 16)
     key[16:] = value[16:] = torch.nan
     yield call(query, key, value)

@@ -124,6 +124,15 @@ def kinds_row_by_row(query_length, key_length, query_tile, key_tile):
     return torch.tensor(table)
 
 
+@variant(of="tile_kinds")
+def kinds_by_corners(query_length, key_length, query_tile, key_tile):
+    first_query = torch.arange(0, query_length, query_tile)[:, None]
+    first_key = torch.arange(0, key_length, key_tile)
+    last_query = (first_query + query_tile - 1).clamp(max=query_length - 1)
+    last_key = (first_key + key_tile - 1).clamp(max=key_length - 1)
+    return (first_key <= last_query).long() + (last_key <= first_query).long()
+
+
 def gradient_tiles(query, key, value, output, lse, grad_output, tile_size):
     root = math.sqrt(query.shape[-1])
     mean = torch.einsum("...lv,...lv->...l", grad_output, output)

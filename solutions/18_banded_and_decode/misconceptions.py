@@ -91,12 +91,35 @@ banded.fault(
     other=lambda rows, away, length: (rows + away).clamp(0, length - 1),
 )
 banded.fault(
+    "NaN where there is no key",
+    """Columns without a key hold NaN, which spoils every softmax of the row. What has no key must get no
+    weight.""",
+    fails=BAND[:3],
+    hole=lambda: math.nan,
+)
+banded.fault(
+    "both sides in one column",
+    """Keys before and behind the query share a column: you count how far a key is away, not on which
+    side. The column grows with the position of the key.""",
+    fails=BAND,
+    column=lambda half, away: half + abs(away),
+)
+banded.fault(
     "the outer columns are empty",
     """The first and the last column hold nothing, as if the window were narrower. `half` keys on each
     side belong to it.""",
     fails=BAND,
     reach=lambda half: half - 1,
 )
+
+
+@banded("one turn too few", fails=BAND)
+def band_short(query, key, half):
+    """Your loop over the distances ends before its last one: the furthest key behind the query is never
+    reached. A range does not contain its end.
+    """
+    most = min(half, query.shape[-2] - 1)
+    return band(query, key, half, sees=lambda away: away < most)
 
 
 @banded("queries and keys exchanged", fails=BAND)
@@ -147,6 +170,7 @@ def window(
     first_key=lambda first, reach: first - reach + 1, after=nothing, score=scaled,
     seen=lambda away, reach, after: (away < reach) & (away >= -after), mix=mixed,
     logarithm=lambda scores: scores.logsumexp(-1),
+    hide=lambda scores, near: scores.masked_fill(~near, -torch.inf),
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
     length, outputs, lses = query.shape[-2], [], []
@@ -157,7 +181,7 @@ def window(
         scores = score(query[..., first:last, :], key[..., start:end, :], value)
         away = torch.arange(first, last)[:, None] - torch.arange(start, end)
         near = seen(away, reach(window_size), after(window_size))
-        lses.append(logarithm(scores.masked_fill(~near, -torch.inf)))
+        lses.append(logarithm(hide(scores, near)))
         outputs.append(mix(scores, near, value[..., start:end, :]))
     return torch.cat(outputs, -2), torch.cat(lses, -1)
 
@@ -187,6 +211,20 @@ sliding.fault(
     among them.""",
     fails=NUMBERS,
     reach=lambda size: size + 1,
+)
+sliding.fault(
+    "the window is halved before the tile",
+    """You read only half of the window before the tile. This window is causal: all W - 1 older keys lie
+    before the query.""",
+    fails=("values", "ragged", "large", "skips"),
+    first_key=lambda first, reach: first - reach // 2,
+)
+sliding.fault(
+    "the log-sum-exp of the hidden pairs too",
+    """Your output is right. Your second result counts all keys of the slice, the hidden ones too: take it
+    when they are gone.""",
+    fails=NUMBERS[1:],
+    hide=lambda scores, near: scores,
 )
 sliding.fault(
     "one key too few",
@@ -393,6 +431,27 @@ merging.fault(
     logarithm=lambda lses, shift, total: lses.amax(0),
 )
 merging.fault(
+    "the maximum is subtracted",
+    """Your output is right. In your second result the maximum has the wrong sign: it was subtracted before
+    the exponentials, and is added back after the logarithm.""",
+    fails=MERGE,
+    logarithm=lambda lses, shift, total: natural(lses, -shift, total),
+)
+merging.fault(
+    "the log-sum-exp of the first piece",
+    """Your output is right. Your second result is that of the first piece alone; the others are part of
+    the sum.""",
+    fails=MERGE,
+    logarithm=lambda lses, shift, total: lses[0],
+)
+merging.fault(
+    "the mean of the log-sum-exps",
+    """Your output is right. Your second result is the mean of the log-sum-exps of the pieces. What adds up
+    are their exponentials.""",
+    fails=MERGE,
+    logarithm=lambda lses, shift, total: lses.mean(0),
+)
+merging.fault(
     "the log-sum-exps are added up",
     """Your output is right. Your second result is the sum of the log-sum-exps. Logarithms of sums do
     not add: e^a + e^b is not e^(a + b).""",
@@ -428,14 +487,16 @@ def root(size):
 
 def paged(
     query, key_cache, value_cache, block_table, lengths, *, page_of=looked_up, keys_of=exactly,
-    head_of=in_groups, value_page=None, scale=root, empty=lambda: 0.0, hides=False,
+    head_of=in_groups, value_page=None, scale=root, empty=lambda: 0.0, hides=False, skipped=lambda count: 0, slot_of=lambda slot, size: slot,
+    mix=lambda scores, value: scores.softmax(0) @ value,
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
     output = query.new_full((*query.shape[:2], value_cache.shape[-1]), empty())
     page_size, kv_heads = key_cache.shape[1:3]
     for b, length in enumerate(lengths.tolist()):
         count = keys_of(length, page_size)
-        numbers = [divmod(j, page_size) for j in range(count)]
+        numbers = [divmod(j, page_size) for j in range(skipped(count), count)]
+        numbers = [(n, slot_of(slot, page_size)) for n, slot in numbers]
         places = [(page_of(block_table, b, n), slot) for n, slot in numbers]
         of_values = [((value_page or page_of)(block_table, b, n), slot) for n, slot in numbers]
         for h in range(query.shape[1] if places else 0):
@@ -445,7 +506,7 @@ def paged(
             scores = key @ query[b, h] / scale(query.shape[-1])
             if hides:
                 scores = scores.masked_fill(torch.arange(count) >= length, -torch.inf)
-            output[b, h] = scores.softmax(0) @ value
+            output[b, h] = mix(scores, value)
     return output
 
 
@@ -551,6 +612,49 @@ pages.fault(
     keys_of=lambda length, page_size: max(length - 1, 0),
 )
 pages.fault(
+    "the first key is missing",
+    """The first key of each text has no weight. Places are counted from 0.""",
+    skipped=lambda count: min(1, max(count - 1, 0)),
+)
+pages.fault(
+    "the slots of a page backwards",
+    """You read each page from its last slot to its first. The keys of a text stand in a page in the order of
+    the text.""",
+    fails=("by_hand", "ragged", "empty"),
+    slot_of=lambda slot, size: size - 1 - slot,
+)
+pages.fault(
+    "the mean of the weighted values",
+    """You divide the sum of the weighted values by the number of keys. The weights sum to one already.""",
+    mix=lambda scores, value: scores.softmax(0) @ value / len(value),
+)
+pages.fault(
+    "the plain mean of the values",
+    """Every key has the same weight: you average the values, and the scores have no say. The weights are
+    the softmax of the scores over the keys of a text.""",
+    mix=lambda scores, value: value.mean(0),
+)
+
+
+@pages("the pages are averaged", fails=PAGED)
+def paged_by_page(query, key_cache, value_cache, block_table, lengths):
+    """Each page has a softmax of its own, and you average what they give. The softmax of a text runs
+    over all of its keys.
+    """
+    output, size = (
+        0 * paged(query, key_cache, value_cache, block_table, lengths),
+        key_cache.shape[1],
+    )
+    for b, length in enumerate(lengths.tolist()):
+        count = -(-length // size)
+        for n in range(count):
+            part = torch.tensor([min(size, length - n * size)])
+            table = block_table[b : b + 1, n : n + 1]
+            output[b] += paged(query[b : b + 1], key_cache, value_cache, table, part)[0] / count
+    return output
+
+
+pages.fault(
     "heads are dealt out in turn",
     """Query head h looks at head h modulo G of the keys. Here neighbours share a head: the first H / G
     query heads look at head 0.""",
@@ -595,7 +699,11 @@ def alike(lses, sizes):
     return torch.ones_like(lses) / len(lses)
 
 
-def split(query, key, value, pieces, *, size_of=rounded_up, shares_of=by_sums):
+def log_sum(scores):
+    return scores.logsumexp(-2)
+
+
+def split(query, key, value, pieces, *, size_of=rounded_up, shares_of=by_sums, part_sum=log_sum):
     """The right answer in steps; a fault replaces one of them."""
     size = size_of(key.shape[-2], pieces)
     outputs, lses, sizes = [], [], []
@@ -606,7 +714,7 @@ def split(query, key, value, pieces, *, size_of=rounded_up, shares_of=by_sums):
             break
         scores = keys @ query[..., None] / query.shape[-1] ** 0.5
         outputs.append((scores.softmax(-2) * value[..., part, :]).sum(-2))
-        lses.append(scores.logsumexp(-2))
+        lses.append(part_sum(scores))
         sizes.append(keys.shape[-2])
     shares = shares_of(torch.stack(lses), torch.tensor(sizes))
     return (shares * torch.stack(outputs)).sum(0)
@@ -652,6 +760,11 @@ fixed.fault(
     """Your shares are the log-sum-exps themselves, divided by their sum. They are logarithms: the
     sums are their exponentials.""",
     shares_of=lambda lses, sizes: lses / lses.sum(0),
+)
+fixed.fault(
+    "shares by the largest score",
+    """A piece counts by its largest score. All of its keys count: their log-sum-exp says how much.""",
+    part_sum=lambda scores: scores.amax(-2),
 )
 fixed.fault(
     "shares upside down",
