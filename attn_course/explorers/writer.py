@@ -13,7 +13,7 @@ from attn_course.explorers._source import esm, stylesheet
 from attn_course.nn import LanguageModel, capture
 from attn_course.train import sampling
 
-HEIGHT, HEIGHT_NARROW = 541, 749
+HEIGHT, HEIGHT_NARROW = 541, 769
 TEXT = "ROMEO:\nBut soft, what light through yonder window "
 CONTEXT = 256
 INPUTS = ("logits", "temperature", "top_p")
