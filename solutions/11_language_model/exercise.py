@@ -633,7 +633,7 @@ probe.judges(
 # **The arguments**
 #
 # - `prompt` is `(L,)`, ids of tokens. `uniforms` is `(T,)`, numbers from 0 to 1.
-# - `parameters` is a dict. `parameters["embedding"]` is `(V, D)` and `parameters["num_heads"]` is `H`. `parameters["blocks"]` is a list of dicts of matrices: `query`, `key` and `value` are `(H * E, D)`, `output` is `(D, H * E)`, `up` is `(F, D)`, `down` is `(D, F)`.
+# - `parameters` is a dict. `parameters["embedding"]` and `parameters["output_table"]` are `(V, D)`, and `parameters["num_heads"]` is `H`. `parameters["blocks"]` is a list of dicts of matrices: `query`, `key` and `value` are `(H * E, D)`, `output` is `(D, H * E)`, `gate` and `up` are `(F, D)`, `down` is `(D, F)`.
 # - `attention(query, key, value, cache)` is a function with the contract of exercise 3: it returns the output and the new cache. Keep one cache for each block; all are `None` at the start.
 # - `choose(logits, uniform)` is a function with the contract of exercise 2: it takes logits `(V,)` and one uniform, and returns the id of the next token, an `int`.
 #
@@ -641,21 +641,20 @@ probe.judges(
 #
 # 1. $x$ = their rows of the embedding.
 # 2. For each block, in order: $x \leftarrow x + \text{output} \cdot \operatorname{attention}(q, k, v)$, where $q$, $k$ and $v$ are the products of `normed(x)` with `query`, `key` and `value`. Head `h` has the entries `h * E` to `(h + 1) * E - 1`. Turn $q$ and $k$ with `rotate` to the tokens' positions in the whole text before you call `attention`.
-# 3. In the same block: $x \leftarrow x + \text{down} \cdot \operatorname{relu}(\text{up} \cdot \operatorname{normed}(x))$.
-# 4. The logits are `normed(x)` of the last token times the transposed embedding. `choose` draws the next token from them.
+# 3. In the same block, with $y = \operatorname{normed}(x)$: $x \leftarrow x + \text{down} \cdot (\operatorname{silu}(\text{gate} \cdot y) \odot (\text{up} \cdot y))$, the SwiGLU of chapter 09.
+# 4. The logits are `normed(x)` of the last token times the transposed `output_table`. `choose` draws the next token from them.
 #
-# The tests pass right functions for `attention` and `choose`. When they succeed, pass your own: `generate(parameters, prompt, uniforms, cached_attention, sample_next)`.
-# The chapter shows how to take `parameters` from a model that it trains, with `rotate(x, positions, 30.0)`.
+# The tests pass right functions for `attention` and `choose`. When they succeed, the last cell of this exercise passes your own, and the weights of the package's Shakespeare model.
 
 
 # %% nbgrader={"grade_id": "generate", "solution": true}
 def generate(parameters, prompt, uniforms, attention, choose):
     ### BEGIN SOLUTION
-    embedding, heads = parameters["embedding"], parameters["num_heads"]
+    heads = parameters["num_heads"]
     caches = [None] * len(parameters["blocks"])
     new, past, words, rows = prompt, 0, [], []
     for uniform in uniforms.tolist():
-        x = embedding[new]
+        x = parameters["embedding"][new]
         positions = past + torch.arange(len(new))
         for i, block in enumerate(parameters["blocks"]):
             y = normed(x)
@@ -665,8 +664,10 @@ def generate(parameters, prompt, uniforms, attention, choose):
             )  # (1, H, n, E)
             found, caches[i] = attention(rotate(q, positions), rotate(k, positions), v, caches[i])
             x = x + found[0].transpose(0, 1).flatten(1) @ block["output"].T
-            x = x + (normed(x) @ block["up"].T).relu() @ block["down"].T
-        rows.append(normed(x[-1]) @ embedding.T)
+            y = normed(x)
+            hidden = torch.nn.functional.silu(y @ block["gate"].T) * (y @ block["up"].T)
+            x = x + hidden @ block["down"].T
+        rows.append(normed(x[-1]) @ parameters["output_table"].T)
         words.append(choose(rows[-1], uniform))
         past, new = past + len(new), torch.tensor(words[-1:])
     return torch.tensor(words), torch.stack(rows)
@@ -677,9 +678,11 @@ def generate(parameters, prompt, uniforms, attention, choose):
 # One word after a prompt of four.
 def tables(probe, words=7, width=6, heads=2, head=4, hidden=5, blocks=2):
     shapes = dict.fromkeys(("query", "key", "value"), (heads * head, width))
-    shapes |= {"output": (width, heads * head), "up": (hidden, width), "down": (width, hidden)}
+    shapes |= {"gate": (hidden, width), "up": (hidden, width)}
+    shapes |= {"output": (width, heads * head), "down": (width, hidden)}
     return {
         "embedding": probe.normal(words, width),
+        "output_table": probe.normal(words, width),
         "num_heads": heads,
         "blocks": [
             {name: 0.5 * probe.normal(*shape) for name, shape in shapes.items()}
@@ -710,6 +713,64 @@ probe.equals(
     *(tables(probe), torch.tensor([2, 0, 5, 6]), 0.05 + 0.9 * probe.uniform(6)),
     *(lent_attention, lent_choice),
 )
+
+# %% [markdown]
+# Now your own parts write, with the weights of the package's Shakespeare model.
+# Its norms have weights: `parameters_of` multiplies them into the matrices that read the norm. Three heads of queries share one head of keys and values, so it repeats these. It also moves the two elements of each rotated pair next to each other, as `rotate` expects them.
+
+
+# %% nbgrader={"grade_id": "parameters_of", "locked": true}
+def parameters_of(model):
+    """The weights of a Llama as this exercise takes them."""
+
+    def weight(part, norm):
+        return (part.weight * norm.weight).detach()
+
+    def paired(matrix, size):
+        return matrix.unflatten(0, (-1, 2, size // 2)).transpose(1, 2).flatten(0, 2)
+
+    def shared(matrix, size, group):
+        return matrix.unflatten(0, (-1, size)).repeat_interleave(group, 0).flatten(0, 1)
+
+    blocks = []
+    for block in model.blocks:
+        look, feed, norm = block.attention, block.feed_forward, block.feed_forward_norm
+        size, group = look.head_dim, look.num_heads // look.num_kv_heads
+        query, key, value = (
+            weight(part, block.attention_norm)
+            for part in (look.query_projection, look.key_projection, look.value_projection)
+        )
+        blocks.append(
+            {
+                "query": paired(query, size),
+                "key": shared(paired(key, size), size, group),
+                "value": shared(value, size, group),
+                "output": look.output_projection.weight.detach(),
+                "gate": weight(feed.gate_projection, norm),
+                "up": weight(feed.up_projection, norm),
+                "down": feed.down_projection.weight.detach(),
+            }
+        )
+    return {
+        "embedding": model.embedding.tokens.weight.detach(),
+        "output_table": weight(model.output_projection, model.norm),
+        "num_heads": model.blocks[0].attention.num_heads,
+        "blocks": blocks,
+    }
+
+
+# %% attn_course={"look": true}
+from attn_course.data import load_language_model
+
+shipped, characters = load_language_model()
+written, _ = generate(
+    parameters_of(shipped),
+    characters.encode("ROMEO:\n"),
+    torch.rand(240, generator=torch.Generator().manual_seed(0)),
+    cached_attention,
+    lambda logits, uniform: sample_next(logits, uniform, temperature=0.7),
+)
+print("ROMEO:\n" + characters.decode(written))
 
 # %% [markdown]
 # ## 11. Report

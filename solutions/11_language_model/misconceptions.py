@@ -1311,27 +1311,29 @@ def writing(
     slot=lambda i: i,
     first=torch.add,
     second=torch.add,
-    bend=torch.relu,
+    bend=lambda gate, up: torch.nn.functional.silu(gate) * up,
+    table="output_table",
     which=lambda x: x[-1],
     deal=lambda x, heads: x.unflatten(-1, (heads, -1)).transpose(0, 1)[None],
     finish=lambda written, prompt: written,
 ):
     """The right answer in steps; a fault replaces some of them."""
-    table, heads = parameters["embedding"], parameters["num_heads"]
+    heads = parameters["num_heads"]
     caches = [None] * len(parameters["blocks"])
     text, past, rows = prompt.tolist(), 0, []
     for uniform in uniforms.tolist():
         new = feed(text, past)
         if len(new) == len(text):
             caches = [None] * len(caches)
-        x, positions = table[new], places(len(text) - len(new), len(new))
+        x, positions = parameters["embedding"][new], places(len(text) - len(new), len(new))
         for i, block in enumerate(parameters["blocks"]):
             y = before(x)
             parts = (deal(y @ block[name].T, heads) for name in ("query", "key", "value"))
             found, caches[slot(i)] = attention(*turn(*parts, positions), caches[slot(i)])
             x = first(x, found[0].transpose(0, 1).flatten(1) @ block["output"].T)
-            x = second(x, bend(ahead(x, y) @ block["up"].T) @ block["down"].T)
-        rows.append(last(which(x)) @ table.T)
+            y = ahead(x, y)
+            x = second(x, bend(y @ block["gate"].T, y @ block["up"].T) @ block["down"].T)
+        rows.append(last(which(x)) @ parameters[table].T)
         past = len(text)
         text.append(choose(rows[-1], uniform))
     return finish(torch.tensor(text[len(prompt) :]), prompt), torch.stack(rows)
@@ -1350,11 +1352,12 @@ def kept_short(query, key, value, cache=None):
 def generate_calls(draw):
     for heads, blocks, count in ((2, 2, 1), (2, 2, 5), (1, 1, 4)):
         shapes = dict.fromkeys(("query", "key", "value"), (heads * 4, 6))
-        shapes |= {"output": (6, heads * 4), "up": (5, 6), "down": (6, 5)}
+        shapes |= {"output": (6, heads * 4), "gate": (5, 6), "up": (5, 6), "down": (6, 5)}
         tables = [
             {name: 0.5 * draw.normal(*s) for name, s in shapes.items()} for _ in range(blocks)
         ]
-        parameters = {"embedding": draw.normal(7, 6), "num_heads": heads, "blocks": tables}
+        parameters = {"embedding": draw.normal(7, 6), "output_table": draw.normal(7, 6)}
+        parameters |= {"num_heads": heads, "blocks": tables}
         given = parameters, torch.tensor([1, 4, 2]), 0.05 + 0.9 * draw.uniform(count)
         yield call(*given, kept_short, drawing)
 
@@ -1395,7 +1398,7 @@ whole.fault(
 whole.fault(
     "no norm before the logits",
     """You make logits of the last block's output as it is. Its size has grown from block to block;
-    one more norm stands before the embedding.""",
+    one more norm stands before the output table.""",
     last=lambda x: x,
 )
 whole.fault(
@@ -1416,9 +1419,19 @@ whole.fault(
     second=lambda x, y: y,
 )
 whole.fault(
-    "no ReLU",
-    """Nothing bends between `up` and `down`. Two linear maps in a row are one.""",
-    bend=lambda hidden: hidden,
+    "no SiLU",
+    """You multiply `gate` and `up` as they are. The SiLU acts on the product with `gate` first.""",
+    bend=lambda gate, up: gate * up,
+)
+whole.fault(
+    "gate and up change places",
+    """Your SiLU acts on the product with `up`. It should act on that with `gate`.""",
+    bend=lambda gate, up: gate * torch.nn.functional.silu(up),
+)
+whole.fault(
+    "the logits are made with the embedding",
+    """You make the logits with the embedding. This model has another table for its output.""",
+    table="embedding",
 )
 whole.fault(
     "the logits of the first token",

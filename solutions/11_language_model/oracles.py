@@ -100,9 +100,10 @@ def right_generate(parameters, prompt, uniforms, attention, choose):
             found, _ = right_cached(*turned, v)
             x = x + found[0].swapaxes(0, 1).reshape(len(text), -1) @ block["output"].T
             y = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6)
-            x = x + np.maximum(y @ block["up"].T, 0) @ block["down"].T
+            gate = y @ block["gate"].T
+            x = x + (gate / (1 + np.exp(-gate)) * (y @ block["up"].T)) @ block["down"].T
         last = x[-1] / np.sqrt((x[-1] ** 2).mean() + 1e-6)
-        rows.append(table @ last)
+        rows.append(parameters["output_table"] @ last)
         text.append(right_sample(rows[-1], uniform))
     return np.array(text[len(prompt) :]), np.array(rows)
 

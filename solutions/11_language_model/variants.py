@@ -203,20 +203,22 @@ def generate_block_by_block(parameters, prompt, uniforms, attention, choose):
             x = x + torch.einsum(
                 "hne,dhe->nd", out[0], block["output"].unflatten(1, (out.shape[1], -1))
             )
-            x = x + torch.relu(norm(x) @ block["up"].T) @ block["down"].T
+            y = norm(x)
+            gate = y @ block["gate"].T
+            x = x + (gate * gate.sigmoid() * (y @ block["up"].T)) @ block["down"].T
         seen = len(text)
-        rows.append(parameters["embedding"] @ norm(x)[-1])
+        rows.append(parameters["output_table"] @ norm(x)[-1])
         text.append(choose(rows[-1], float(uniform)))
     return torch.tensor(text[len(prompt) :]), torch.stack(rows)
 
 
 @variant(of="generate")
 def generate_token_by_token(parameters, prompt, uniforms, attention, choose):
-    table, heads = parameters["embedding"], parameters["num_heads"]
+    heads = parameters["num_heads"]
     caches = dict.fromkeys(range(len(parameters["blocks"])))
 
     def read(token, place):
-        x = table[token]
+        x = parameters["embedding"][token]
         for i, block in enumerate(parameters["blocks"]):
             y = x * (x.pow(2).mean() + 1e-6).rsqrt()
             q, k, v = (
@@ -226,8 +228,9 @@ def generate_token_by_token(parameters, prompt, uniforms, attention, choose):
             found, caches[i] = attention(q, k, v, caches[i])
             x = x + block["output"] @ found.flatten()
             y = x * (x.pow(2).mean() + 1e-6).rsqrt()
-            x = x + block["down"] @ (block["up"] @ y).clamp(min=0)
-        return table @ (x * (x.pow(2).mean() + 1e-6).rsqrt())
+            hidden = torch.nn.functional.silu(block["gate"] @ y) * (block["up"] @ y)
+            x = x + block["down"] @ hidden
+        return parameters["output_table"] @ (x * (x.pow(2).mean() + 1e-6).rsqrt())
 
     words, rows = [], []
     for place, token in enumerate(prompt.tolist()):

@@ -67,6 +67,25 @@ def test_the_shipped_model_predicts_plays_as_its_card_says() -> None:
     assert nats / torch.log(torch.tensor(2.0)) < 3
 
 
+def test_the_readable_card_has_the_numbers_of_the_record() -> None:
+    record = json.loads((ROOT / "experiments/results/shakespeare_model.json").read_text())
+    card, text = record["card"], WEIGHTS.with_name("README.md").read_text(encoding="utf-8")
+    bits = [*card["int8_bits"].values(), *card["float32_bits"].values()]
+    numbers = [f"{card['parameters']:,}", f"{card['cpu_seconds']} seconds"]
+    for expected in [*numbers, *(f"{value:.4f}" for value in bits), record["versions"]["torch"]]:
+        assert expected in text
+    rows = {
+        row["step"]: f"{row['train_bits']:.4f} | {row['val_bits']:.4f}" for row in record["curve"]
+    }
+    shown = [
+        line.strip("| ").split(" | ", 1)
+        for line in text.splitlines()
+        if "| 1." in line or "| 2." in line
+    ]
+    assert len(shown) == 7
+    assert all(rows[int(step)] == found for step, found in shown)
+
+
 def test_a_stream_is_what_generate_draws_and_goes_on_behind_the_context() -> None:
     model, characters = data.load_language_model()
     prompt = characters.encode("ROMEO:\n")
