@@ -1,30 +1,34 @@
-"""What the checks of a page gave, where the reader sees it.
+"""The checks of a page: out of the reading flow where they hold, listed on a page of their own.
 
-A cell that holds nothing but checks is folded behind its count. A check that came out otherwise on
-the machine that built the site stays visible, with both values. Below the title stands how many
-checks of each kind the page has and with how many seeds of the sweep they held, and
-``{sweep-table}`` lists it for all pages; ``{records-table}`` lists the recorded experiments.
+A check cell that holds leaves nothing on its page: its source is in the notebook. What came out
+otherwise on the machine that built the site is shown at its place, with both values. The foot of
+the page counts its checks by kind and links to ``checks/<page>``, which lists each one with the
+sentence below it and its value, by section. ``{sweep-table}`` counts those of all pages;
+``{records-table}`` lists the recorded experiments.
 """
 
+import ast
 import hashlib
+import html
 import json
 import re
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 from bookbuild.common import Book
-from bookbuild.reading import only_checks
-from bookbuild.sweep import KINDS, summary
+from bookbuild.reading import is_check, only_checks
+from bookbuild.sweep import KINDS, slug, summary
 
-COUNT = re.compile(r'<div class="attn-checks" data-held="(\d+)" data-of="(\d+)">')
-LINE = re.compile(r"<p>Checked: \d+ of \d+\.</p>")
+MARK = '<div class="attn-checks">'
+WORDS = {"record": "of records", "algebra": "algebra", "unswept": "not swept yet"}
 
 
 def records(app: Sphinx) -> list[Path]:
@@ -32,76 +36,170 @@ def records(app: Sphinx) -> list[Path]:
     return sorted((Path(app.srcdir) / "sweep").glob("*.json"))
 
 
-def record(app: Sphinx, slug: str) -> dict[str, Any] | None:
+def record(app: Sphinx, name: str) -> dict[str, Any] | None:
     """The sweep of a page, None where it has none yet."""
-    path = Path(app.srcdir) / "sweep" / f"{slug}.json"
+    path = Path(app.srcdir) / "sweep" / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def sentence(found: dict[str, Any]) -> str:
-    """The line below a page's title."""
-    held = summary(found)
-    n = held.kinds
-    return (
-        f"{sum(n.values())} checks: {n['seeds']} recomputed with {held.seeds} seeds, each under "
-        f"{held.sets} instruction sets (all held with {held.held} of {held.seeds}), {n['record']} "
-        f"of recorded experiments, {n['algebra']} of algebra."
-    )
+def stored_path(app: Sphinx, docname: str) -> Path:
+    """The executed page."""
+    name = f"{docname.replace('/', '__')}.ipynb"
+    return Path(app.srcdir) / "_build" / "executed" / name
 
 
-def html(text: str) -> nodes.raw:
-    return nodes.raw("", text, format="html")
+def is_of(cell: nodes.Node, element: str) -> bool:
+    """True for a part of a code cell."""
+    return isinstance(cell, nodes.container) and cell.get("nb_element") == element
 
 
-class FoldChecks(SphinxPostTransform):
-    """Put cells that only check behind one line; keep what failed in sight."""
-
-    default_priority = 150  # after myst-nb has chosen the outputs, before it folds inputs (199)
-    formats = ("html",)
-
-    def run(self, **kwargs: Any) -> None:
-        def is_cell(node: nodes.Node) -> bool:
-            return isinstance(node, nodes.container) and node.get("nb_element") == "cell_code"
-
-        for cell in list(self.document.findall(is_cell)):
-            self.fold(cell)
-
-    @staticmethod
-    def fold(cell: nodes.container) -> None:
-        raws = [node for node in cell.findall(nodes.raw) if COUNT.search(node.astext())]
-        source = next(
-            (node for node in cell.children if "cell_input" in node.get("classes", [])), None
-        )
-        if source is None or not only_checks(source.astext()) or not raws:
-            return
-        found = [COUNT.search(node.astext()) for node in raws]
-        held = sum(int(one[1]) for one in found if one)
-        total = sum(int(one[2]) for one in found if one)
-        for node in raws:
-            node.replace_self(html(LINE.sub("", node.astext())))
-        cell.attributes.pop("hide_mode", None)
-        state = " open" if held < total else ""
-        start = (
-            f'<details class="attn-checked"{state}><summary>Checked: {held} of {total}</summary>'
-        )
-        index = cell.index(source)
-        cell.insert(index, html(start))
-        cell.insert(index + 2, html("</details>"))
+def serves_checks(code: str, later: str, *, hidden: bool) -> bool:
+    """True for a cell that mostly checks, or is folded, and gives later cells no name."""
+    if only_checks(code):
+        return True
+    try:
+        body, after = ast.parse(code).body, ast.parse(later)
+    except SyntaxError:
+        return False
+    checks = sum(map(is_check, body))
+    given = {
+        name
+        for node in ast.walk(ast.Module(body, []))
+        for name in (getattr(node, "name", None), getattr(node, "id", None))
+        if name and not isinstance(getattr(node, "ctx", None), ast.Load)
+    }
+    read = {node.id for node in ast.walk(after) if isinstance(node, ast.Name)}
+    return (hidden or 2 * checks >= len(body)) and not given & read
 
 
-def show_sweep(app: Sphinx, doctree: nodes.document) -> None:
-    """Say below the title of a chapter which checks it has and with how many seeds they held."""
-    folder, _, slug = app.env.docname.rpartition("/")
-    found = record(app, slug) if folder == "chapters" else None
-    title = next(iter(doctree.findall(nodes.title)), None)
-    if found is None or title is None:
+def first_sentence(paragraph: nodes.paragraph) -> str:
+    """The first line of a paragraph, which is its first sentence, as HTML."""
+    copy = paragraph.deepcopy()
+    for formula in list(copy.findall(nodes.math)):
+        formula.replace_self(nodes.Text(f"`{formula.astext()}`"))
+    line = html.escape(copy.astext().strip().partition("\n")[0])
+    return re.sub("`([^`]+)`", r"<code>\1</code>", line)
+
+
+def settle(cell: nodes.container, code: str, later: str) -> None:
+    """Take the checks that held off the page, and their cell where it did nothing else."""
+    for bundle in list(cell.findall(lambda node: is_of(node, "mime_bundle"))):
+        if MARK in bundle.astext():
+            bundle.parent.remove(bundle)
+    output = next((one for one in cell.children if is_of(one, "cell_code_output")), None)
+    if output is not None and output.children:
         return
-    paragraph = nodes.paragraph("", "", classes=["attn-sweep"])
-    paragraph += nodes.Text(sentence(found) + " ")
-    link = nodes.reference("", "What that means", refuri="../claims.html#the-sweep")
-    paragraph += link
-    section = title.parent
-    section.insert(section.index(title) + 1, paragraph)
+    if output is not None:
+        cell.remove(output)
+    if serves_checks(code, later, hidden="hide_mode" in cell):
+        cell.parent.remove(cell)
+
+
+def kinds(found: dict[str, Any] | None) -> dict[str, list[str]]:
+    """Code of a check to its kinds, in the order of the page."""
+    result: dict[str, list[str]] = {}
+    for one in found["checks"] if found else ():
+        result.setdefault(one["code"], []).append(one["kind"])
+    return result
+
+
+def collect(app: Sphinx, doctree: nodes.document) -> None:
+    """List the checks of a page, clear it of those that held, and count them at its foot."""
+    docname = app.env.docname
+    path = stored_path(app, docname)
+    if not path.is_file():
+        return
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    sources = ["".join(one["source"]) if one["cell_type"] == "code" else "" for one in cells]
+    swept = record(app, slug(docname))
+    known = kinds(swept)
+    listed: list[dict[str, Any]] = []
+    place, waiting, settled = ("", ""), list[dict[str, Any]](), list[tuple[Any, int]]()
+    for node in doctree.findall():
+        if isinstance(node, nodes.section):
+            title = node.next_node(nodes.title)
+            place, waiting = (node["ids"][0], title.astext() if title else ""), []
+        elif isinstance(node, nodes.paragraph) and waiting:
+            text = first_sentence(node)
+            for entry in waiting:
+                entry["sentence"] = text
+            waiting = []
+        elif is_of(node, "cell_code"):
+            index = node["cell_index"]
+            checks = [
+                check
+                for output in cells[index]["outputs"]
+                for check in output.get("metadata", {}).get("attn_checks", ())
+            ]
+            if not checks:
+                continue
+            for check in checks:
+                kind = known[check["code"]].pop(0) if known.get(check["code"]) else "unswept"
+                listed.append({**check, "kind": kind, "place": place, "sentence": ""})
+            waiting += listed[-len(checks) :]
+            if all(check["held"] for check in checks):
+                settled.append((node, index))
+    for node, index in settled:
+        settle(node, sources[index], "\n".join(sources[index + 1 :]))
+    title = next(iter(doctree.findall(nodes.title)), None)
+    if not listed or title is None:
+        return
+    app.env.metadata[docname]["attn_checks"] = listed
+    link = app.builder.get_relative_uri(docname, list_of(docname))
+    foot = nodes.paragraph("", "", classes=["attn-sweep"])
+    foot += [nodes.reference("", foot_of(listed, swept), refuri=link), nodes.Text(".")]
+    title.parent += foot
+
+
+def foot_of(listed: list[dict[str, Any]], swept: dict[str, Any] | None) -> str:
+    """``67 checks: 18 under 4 seeds, 31 of records, 18 algebra``."""
+    count = Counter(one["kind"] for one in listed)
+    words = dict(WORDS)
+    if swept:
+        held = summary(swept)
+        some = "" if held.held == held.seeds else f" (all held with {held.held})"
+        words["seeds"] = f"under {held.seeds} seeds{some}"
+    parts = [f"{count[kind]} {words[kind]}" for kind in (*KINDS, "unswept") if count[kind]]
+    return f"{len(listed)} checks: {', '.join(parts)}"
+
+
+def list_of(docname: str) -> str:
+    """The page that lists the checks of another."""
+    return f"checks/{slug(docname)}"
+
+
+def list_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """One page for each that has checks: section, sentence, what was compared, value."""
+    for docname in sorted(app.env.metadata):
+        listed = app.env.metadata[docname].get("attn_checks")
+        if not listed or docname not in app.env.found_docs:
+            continue
+        here = list_of(docname)
+        page = html.escape(app.env.titles[docname].astext())
+        uri = app.builder.get_relative_uri(here, docname)
+        swept = record(app, slug(docname))
+        parts = [f"<h1>Checks: {page}</h1><p>{foot_of(listed, swept)}."]
+        if "claims" in app.env.found_docs:
+            claims = app.builder.get_relative_uri(here, "claims")
+            parts.append(f' <a href="{claims}#the-sweep">What the kinds mean</a>.')
+        parts.append("</p>")
+        place, sentence = None, ""
+        for one in listed:
+            if one["place"] != place:
+                place, sentence = one["place"], ""
+                anchor, title = place
+                parts.append(f'<h2><a href="{uri}#{anchor}">{html.escape(title)}</a></h2>')
+            if one["sentence"] != sentence:
+                sentence = one["sentence"]
+                parts.append(f"<p>{sentence}</p>")
+            value = f": <code>{html.escape(one['value'])}</code>" if one["value"] else ""
+            kind = {"seeds": "recomputed", "record": "recorded"}.get(one["kind"], one["kind"])
+            failed = "" if one["held"] else ", <strong>did not hold in this build</strong>"
+            parts.append(
+                f'<p class="attn-listed"><code>{html.escape(one["code"])}</code>{value} '
+                f"({kind}{failed})</p>"
+            )
+        yield here, {"title": f"Checks: {page}", "body": "\n".join(parts)}, "page.html"
 
 
 def show_counts(app: Sphinx, doctree: nodes.document) -> None:
@@ -115,10 +213,10 @@ def show_counts(app: Sphinx, doctree: nodes.document) -> None:
         group["cols"] = 5
         group.insert(4, nodes.colspec(colwidth=8))
         for row in table.findall(nodes.row):
-            slug = re.search(r"\d\d_[a-z0-9_]+", str(row.children[-1]))
+            page = re.search(r"\d\d_[a-z0-9_]+", str(row.children[-1]))
             if isinstance(row.parent, nodes.thead):
                 text = "checks of the page"
-            elif found := record(app, slug[0]) if slug else None:
+            elif found := record(app, page[0]) if page else None:
                 held = summary(found)
                 text = (
                     f"{held.kinds['seeds']} recomputed ({held.held} of {held.seeds} seeds), "
@@ -196,9 +294,8 @@ def stamp(app: Sphinx, docname: str) -> str:
     if docname == "claims":
         recorded = sorted(Book().records.glob("*.json"))
         parts = [path.read_text(encoding="utf-8") for path in (*records(app), *recorded)]
-    source, slug = Path(app.srcdir), docname.rpartition("/")[2]
-    executed = source / "_build" / "executed" / f"{docname.replace('/', '__')}.ipynb"
-    for path in (executed, source / "sweep" / f"{slug}.json"):
+    swept = Path(app.srcdir) / "sweep" / f"{slug(docname)}.json"
+    for path in (stored_path(app, docname), swept):
         if path.is_file():
             parts.append(path.read_text(encoding="utf-8"))
     return hashlib.sha256("".join(parts).encode()).hexdigest()
@@ -213,11 +310,11 @@ def outdated(app: Sphinx, env: Any, added: set[str], changed: set[str], removed:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register transform and directive."""
+    """Register directives; clear pages after attn_sealed (400), which looks for their cells."""
     app.add_directive("sweep-table", SweepTable)
     app.add_directive("records-table", RecordsTable)
-    app.add_post_transform(FoldChecks)
-    app.connect("doctree-read", show_sweep)
+    app.connect("doctree-read", collect, priority=450)
+    app.connect("html-collect-pages", list_pages)
     app.connect("doctree-read", show_counts)
     app.connect("env-get-outdated", outdated)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
