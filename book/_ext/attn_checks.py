@@ -95,12 +95,24 @@ def settle(cell: nodes.container, code: str, later: str) -> None:
         cell.parent.remove(cell)
 
 
-def kinds(found: dict[str, Any] | None) -> dict[str, list[str]]:
-    """Code of a check to its kinds, in the order of the page."""
-    result: dict[str, list[str]] = {}
-    for one in found["checks"] if found else ():
-        result.setdefault(one["code"], []).append(one["kind"])
-    return result
+def checks_in(cells: list[dict[str, Any]], found: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The checks of an executed page, each with the number of its cell and its kind.
+
+    A sweep lists them by cell and line. One that lists another number of them is of another page.
+    """
+    checks = [
+        {**check, "index": index}
+        for index, cell in enumerate(cells)
+        for output in cell.get("outputs", ())
+        for check in output.get("metadata", {}).get("attn_checks", ())
+    ]
+    kinds = [one["kind"] for one in found["checks"]] if found else []
+    if len(kinds) != len(checks):
+        kinds = ["unswept"] * len(checks)
+    ordered = sorted(checks, key=lambda one: (one["cell"], one["line"]))
+    for check, kind in zip(ordered, kinds, strict=True):
+        check["kind"] = kind
+    return checks
 
 
 def collect(app: Sphinx, doctree: nodes.document) -> None:
@@ -112,7 +124,7 @@ def collect(app: Sphinx, doctree: nodes.document) -> None:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     sources = ["".join(one["source"]) if one["cell_type"] == "code" else "" for one in cells]
     swept = record(app, slug(docname))
-    known = kinds(swept)
+    of_page = checks_in(cells, swept)
     listed: list[dict[str, Any]] = []
     place, waiting, settled = ("", ""), list[dict[str, Any]](), list[tuple[Any, int]]()
     for node in doctree.findall():
@@ -126,16 +138,10 @@ def collect(app: Sphinx, doctree: nodes.document) -> None:
             waiting = []
         elif is_of(node, "cell_code"):
             index = node["cell_index"]
-            checks = [
-                check
-                for output in cells[index]["outputs"]
-                for check in output.get("metadata", {}).get("attn_checks", ())
-            ]
+            checks = [check for check in of_page if check["index"] == index]
             if not checks:
                 continue
-            for check in checks:
-                kind = known[check["code"]].pop(0) if known.get(check["code"]) else "unswept"
-                listed.append({**check, "kind": kind, "place": place, "sentence": ""})
+            listed += [{**check, "place": place, "sentence": ""} for check in checks]
             waiting += listed[-len(checks) :]
             if all(check["held"] for check in checks):
                 settled.append((node, index))
