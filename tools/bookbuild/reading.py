@@ -67,10 +67,9 @@ class Reading:
         return max(5, 5 * round(exact / 5))
 
 
-def is_check(statement: ast.stmt) -> bool:
-    """True for a statement that does nothing but compare."""
+def _is_check(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.For | ast.If | ast.With):
-        return all(is_check(one) for one in statement.body)
+        return all(_is_check(one) for one in statement.body)
     call = statement.value if isinstance(statement, ast.Expr) else None
     if isinstance(call, ast.Call):
         return ast.unparse(call.func).rsplit(".", 1)[-1].startswith("assert_")
@@ -78,13 +77,13 @@ def is_check(statement: ast.stmt) -> bool:
 
 
 def only_checks(code: str) -> bool:
-    """True for a cell that holds nothing but checks and imports: shown only where one fails."""
+    """True for a cell that holds nothing but checks and imports: none to read."""
     try:
         body = ast.parse(code).body
     except SyntaxError:
         return False
     rest = [one for one in body if not isinstance(one, ast.Import | ast.ImportFrom)]
-    return bool(rest) and all(is_check(one) for one in rest)
+    return bool(rest) and all(_is_check(one) for one in rest)
 
 
 def _words(text: str) -> int:
