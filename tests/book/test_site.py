@@ -166,7 +166,7 @@ def test_the_foot_of_a_page_counts_the_checks_of_its_list(book: Book, site: Path
         foot = re.search(r'class="attn-sweep"><a[^>]*href="([^"]+)">(\d+) checks: ([^<]*)<', text)
         if foot is None:
             continue
-        parts = [int(one) for one in re.findall(r"(\d+) (?:under|of records|algebra)", foot[3])]
+        parts = [int(one) for one in re.findall(r"(\d+) (?:under|of|algebra|not swept)", foot[3])]
         listed = (site / page).parent.joinpath(foot[1]).read_text(encoding="utf-8")
         entries = listed.count('class="attn-listed"')
         assert int(foot[2]) == sum(parts) == entries, page
