@@ -1,30 +1,31 @@
-"""What the checks of a page gave, where the reader sees it.
+"""The checks of a page: out of its flow where they hold, listed on a page of their own.
 
-A cell that holds nothing but checks is folded behind its count. A check that came out otherwise on
-the machine that built the site stays visible, with both values. Below the title stands how many
-checks of each kind the page has and with how many seeds of the sweep they held, and
-``{sweep-table}`` lists it for all pages; ``{records-table}`` lists the recorded experiments.
+A cell that checks and shows nothing else leaves the page; it stays in the notebook. What came out
+otherwise on the machine that built the site is shown at its place, with both values. The foot of
+the page counts its checks by kind and links to ``checks/<page>``, which lists each with its value.
+``{sweep-table}`` counts those of all pages; ``{records-table}`` lists the recorded experiments.
 """
 
 import hashlib
+import html
 import json
 import re
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any, ClassVar
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 from bookbuild.common import Book
-from bookbuild.reading import only_checks
-from bookbuild.sweep import KINDS, summary
+from bookbuild.sweep import KINDS, slug, summary
 
-COUNT = re.compile(r'<div class="attn-checks" data-held="(\d+)" data-of="(\d+)">')
-LINE = re.compile(r"<p>Checked: \d+ of \d+\.</p>")
+MARK = '<div class="attn-checks">'
 
 
 def records(app: Sphinx) -> list[Path]:
@@ -32,76 +33,109 @@ def records(app: Sphinx) -> list[Path]:
     return sorted((Path(app.srcdir) / "sweep").glob("*.json"))
 
 
-def record(app: Sphinx, slug: str) -> dict[str, Any] | None:
+def record(app: Sphinx, name: str) -> dict[str, Any] | None:
     """The sweep of a page, None where it has none yet."""
-    path = Path(app.srcdir) / "sweep" / f"{slug}.json"
+    path = Path(app.srcdir) / "sweep" / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def sentence(found: dict[str, Any]) -> str:
-    """The line below a page's title."""
-    held = summary(found)
-    n = held.kinds
-    return (
-        f"{sum(n.values())} checks: {n['seeds']} recomputed with {held.seeds} seeds, each under "
-        f"{held.sets} instruction sets (all held with {held.held} of {held.seeds}), {n['record']} "
-        f"of recorded experiments, {n['algebra']} of algebra."
+def executed(app: Sphinx, docname: str) -> Path:
+    """The notebook of a page with its outputs."""
+    return Path(app.srcdir) / "_build" / "executed" / f"{docname.replace('/', '__')}.ipynb"
+
+
+def checks_of(app: Sphinx, docname: str) -> list[dict[str, Any]]:
+    """The checks of a page, each with the number of its cell and its kind.
+
+    A sweep lists them by cell and line; it is of another page if it lists another number of them.
+    """
+    path = executed(app, docname)
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"] if path.is_file() else []
+    checks = [
+        {**check, "index": index, "kind": "unswept"}
+        for index, cell in enumerate(cells)
+        for output in cell.get("outputs", ())
+        for check in output.get("metadata", {}).get("attn_checks", ())
+    ]
+    swept = (record(app, slug(docname)) or {"checks": []})["checks"]
+    if len(swept) == len(checks):
+        ordered = sorted(checks, key=lambda one: (one["cell"], one["line"]))
+        for check, known in zip(ordered, swept, strict=True):
+            check["kind"] = known["kind"]
+    return checks
+
+
+def is_of(node: nodes.Node, element: str) -> bool:
+    """True for a part of a code cell."""
+    return isinstance(node, nodes.container) and node.get("nb_element") == element
+
+
+def settle(app: Sphinx, doctree: nodes.document) -> None:
+    """Clear a page of the checks that held, and count all at its foot."""
+    docname = app.env.docname
+    checks = checks_of(app, docname)
+    for cell in list(doctree.findall(lambda node: is_of(node, "cell_code"))):
+        own = [one for one in checks if one["index"] == cell["cell_index"]]
+        section: nodes.Element = cell
+        while not isinstance(section, nodes.section):
+            section = section.parent
+        title = section.next_node(nodes.title)
+        for check in own:
+            check["place"] = (section["ids"][0], title.astext() if title else "")
+        if not own or not all(check["held"] for check in own):
+            continue
+        for bundle in list(cell.findall(lambda node: is_of(node, "mime_bundle"))):
+            if MARK in bundle.astext():
+                bundle.parent.remove(bundle)
+        if not any(one.children for one in cell.children if is_of(one, "cell_code_output")):
+            cell.parent.remove(cell)
+    first = doctree.next_node(nodes.section)
+    if checks and first is not None:
+        app.env.metadata[docname]["attn_checks"] = checks
+        uri = app.builder.get_relative_uri(docname, f"checks/{slug(docname)}")
+        link = nodes.reference("", count(app, docname), refuri=uri)
+        first += nodes.paragraph("", "", link, nodes.Text("."), classes=["attn-sweep"])
+
+
+def count(app: Sphinx, docname: str) -> str:
+    """``67 checks: 18 under 4 seeds, 31 of records, 18 algebra``."""
+    found = record(app, slug(docname))
+    held = summary(found) if found else None
+    words = {"record": "of records", "algebra": "algebra", "unswept": "not swept yet"}
+    if held:
+        some = "" if held.held == held.seeds else f" (all held with {held.held})"
+        words["seeds"] = f"under {held.seeds} seeds{some}"
+    number = Counter(one["kind"] for one in app.env.metadata[docname]["attn_checks"])
+    parts = ", ".join(
+        f"{number[kind]} {words[kind]}" for kind in (*KINDS, "unswept") if number[kind]
     )
+    return f"{number.total()} checks: {parts}"
 
 
-def html(text: str) -> nodes.raw:
-    return nodes.raw("", text, format="html")
-
-
-class FoldChecks(SphinxPostTransform):
-    """Put cells that only check behind one line; keep what failed in sight."""
-
-    default_priority = 150  # after myst-nb has chosen the outputs, before it folds inputs (199)
-    formats = ("html",)
-
-    def run(self, **kwargs: Any) -> None:
-        def is_cell(node: nodes.Node) -> bool:
-            return isinstance(node, nodes.container) and node.get("nb_element") == "cell_code"
-
-        for cell in list(self.document.findall(is_cell)):
-            self.fold(cell)
-
-    @staticmethod
-    def fold(cell: nodes.container) -> None:
-        raws = [node for node in cell.findall(nodes.raw) if COUNT.search(node.astext())]
-        source = next(
-            (node for node in cell.children if "cell_input" in node.get("classes", [])), None
-        )
-        if source is None or not only_checks(source.astext()) or not raws:
-            return
-        found = [COUNT.search(node.astext()) for node in raws]
-        held = sum(int(one[1]) for one in found if one)
-        total = sum(int(one[2]) for one in found if one)
-        for node in raws:
-            node.replace_self(html(LINE.sub("", node.astext())))
-        cell.attributes.pop("hide_mode", None)
-        state = " open" if held < total else ""
-        start = (
-            f'<details class="attn-checked"{state}><summary>Checked: {held} of {total}</summary>'
-        )
-        index = cell.index(source)
-        cell.insert(index, html(start))
-        cell.insert(index + 2, html("</details>"))
-
-
-def show_sweep(app: Sphinx, doctree: nodes.document) -> None:
-    """Say below the title of a chapter which checks it has and with how many seeds they held."""
-    folder, _, slug = app.env.docname.rpartition("/")
-    found = record(app, slug) if folder == "chapters" else None
-    title = next(iter(doctree.findall(nodes.title)), None)
-    if found is None or title is None:
-        return
-    paragraph = nodes.paragraph("", "", classes=["attn-sweep"])
-    paragraph += nodes.Text(sentence(found) + " ")
-    link = nodes.reference("", "What that means", refuri="../claims.html#the-sweep")
-    paragraph += link
-    section = title.parent
-    section.insert(section.index(title) + 1, paragraph)
+def list_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """For each page that checks, one that lists what was compared, by section."""
+    for docname in sorted(app.env.found_docs):
+        checks = app.env.metadata[docname].get("attn_checks")
+        if not checks:
+            continue
+        here = f"checks/{slug(docname)}"
+        title = f"Checks: {html.escape(app.env.titles[docname].astext())}"
+        uri = app.builder.get_relative_uri(here, docname)
+        claims = app.builder.get_relative_uri(here, "claims")
+        parts = [
+            f"<h1>{title}</h1><p>{count(app, docname)}. "
+            f'<a href="{claims}#the-sweep">What the kinds mean</a>.</p>'
+        ]
+        for (anchor, section), group in groupby(checks, key=lambda one: one["place"]):
+            parts.append(f'<h2><a href="{uri}#{anchor}">{html.escape(section)}</a></h2><ul>')
+            for one in group:
+                code, value = (html.escape(one[name]) for name in ("code", "value"))
+                kind = {"seeds": "recomputed", "record": "recorded"}.get(one["kind"], one["kind"])
+                kind += "" if one["held"] else ", <strong>did not hold in this build</strong>"
+                value = value and f": <code>{value}</code>"
+                parts.append(f'<li class="attn-listed"><code>{code}</code>{value} ({kind})</li>')
+            parts.append("</ul>")
+        yield here, {"title": title, "body": "\n".join(parts)}, "page.html"
 
 
 def show_counts(app: Sphinx, doctree: nodes.document) -> None:
@@ -115,18 +149,19 @@ def show_counts(app: Sphinx, doctree: nodes.document) -> None:
         group["cols"] = 5
         group.insert(4, nodes.colspec(colwidth=8))
         for row in table.findall(nodes.row):
-            slug = re.search(r"\d\d_[a-z0-9_]+", str(row.children[-1]))
+            page = re.search(r"\d\d_[a-z0-9_]+", str(row.children[-1]))
+            text: nodes.Node = nodes.Text("no sweep yet")
             if isinstance(row.parent, nodes.thead):
-                text = "checks of the page"
-            elif found := record(app, slug[0]) if slug else None:
+                text = nodes.Text("checks of the page")
+            elif page and (found := record(app, page[0])):
                 held = summary(found)
-                text = (
+                counts = (
                     f"{held.kinds['seeds']} recomputed ({held.held} of {held.seeds} seeds), "
                     f"{held.kinds['record']} recorded, {held.kinds['algebra']} algebra"
                 )
-            else:
-                text = "no sweep yet"
-            row += nodes.entry("", nodes.paragraph("", text))
+                uri = app.builder.get_relative_uri("claims", f"checks/{page[0]}")
+                text = nodes.reference("", counts, refuri=uri)
+            row += nodes.entry("", nodes.paragraph("", "", text))
 
 
 class Table(SphinxDirective):
@@ -196,9 +231,8 @@ def stamp(app: Sphinx, docname: str) -> str:
     if docname == "claims":
         recorded = sorted(Book().records.glob("*.json"))
         parts = [path.read_text(encoding="utf-8") for path in (*records(app), *recorded)]
-    source, slug = Path(app.srcdir), docname.rpartition("/")[2]
-    executed = source / "_build" / "executed" / f"{docname.replace('/', '__')}.ipynb"
-    for path in (executed, source / "sweep" / f"{slug}.json"):
+    swept = Path(app.srcdir) / "sweep" / f"{slug(docname)}.json"
+    for path in (executed(app, docname), swept):
         if path.is_file():
             parts.append(path.read_text(encoding="utf-8"))
     return hashlib.sha256("".join(parts).encode()).hexdigest()
@@ -213,11 +247,11 @@ def outdated(app: Sphinx, env: Any, added: set[str], changed: set[str], removed:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register transform and directive."""
+    """Register directives; clear pages after attn_sealed (400), which looks for their cells."""
     app.add_directive("sweep-table", SweepTable)
     app.add_directive("records-table", RecordsTable)
-    app.add_post_transform(FoldChecks)
-    app.connect("doctree-read", show_sweep)
+    app.connect("doctree-read", settle, priority=450)
+    app.connect("html-collect-pages", list_pages)
     app.connect("doctree-read", show_counts)
     app.connect("env-get-outdated", outdated)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

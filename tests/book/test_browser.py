@@ -114,8 +114,9 @@ OF_SIZE = ["scrollable-region-focusable", "meta-viewport"]
 
 
 def pages() -> list[str]:
-    """The pages that people wrote, the search page, and one page of source code."""
-    return [*Book().pages, "search", "genindex", "_modules/attn_course/functional/softmax"]
+    """The pages that people wrote, the search page, and one page each of source code and checks."""
+    made = ["search", "genindex", "_modules/attn_course/functional/softmax"]
+    return [*Book().pages, *made, "checks/07_scaled_dot_product"]
 
 
 def weight(site: Path, files: set[str]) -> int:

@@ -3,7 +3,9 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import lxml.html
 import nbformat
 import pytest
 from bookbuild.common import Book
@@ -241,7 +243,7 @@ def test_only_modules_that_a_page_imports_decide_whether_it_runs(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("code", "folded"),
+    ("code", "alone"),
     [
         ("assert x\nimport torch\ntorch.testing.assert_close(a, b)", True),
         ("for a in b:\n    assert a", True),
@@ -250,8 +252,95 @@ def test_only_modules_that_a_page_imports_decide_whether_it_runs(tmp_path: Path)
         ("print(1)", False),
     ],
 )
-def test_only_cells_that_do_nothing_but_check_are_folded(code: str, folded: bool) -> None:
-    assert only_checks(code) is folded
+def test_a_cell_that_only_checks_is_none_to_read(code: str, alone: bool) -> None:
+    assert only_checks(code) is alone
+
+
+PARTS = (
+    "## First\n\n",
+    cell("x = 0.98"),
+    cell("assert x > 0.5"),
+    "It exceeds a half.\n\n",
+    cell("print('kept')\nassert x < 1"),
+    cell("y = 2 * x\nassert y > 1\nassert y < 2"),
+    "## Second\n\n",
+    cell("assert x > 0.1 and x < 0.96"),
+    "It stays below $a$.\n\n",
+    cell("print(y)"),
+)
+
+
+# In a process of its own: Sphinx looks through all objects of the one that it runs in.
+BUILD = """import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from bookbuild.common import Book
+from bookbuild.execute import execute_book, fill_cache
+from bookbuild.render import render
+folder = Path(sys.argv[2])
+book = Book(source=folder / "book", package=folder / "attn_course", lock=folder / "lock")
+render(book, cache=fill_cache(book, execute_book(book)))
+"""
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of a page with six checks, one of which does not hold."""
+    folder = tmp_path_factory.mktemp("rendered")
+    book = tiny(folder, *PARTS)
+    (book.source / "vendor" / "katex").mkdir(parents=True)
+    extension = f"sphinx: {{local_extensions: {{attn_checks: {ROOT / 'book' / '_ext'}}}}}\n"
+    with (book.source / "_config.yml").open("a") as config:
+        config.write("parse: {myst_enable_extensions: [dollarmath]}\n" + extension)
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, ROOT / "tools", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return book.html
+
+
+def article(path: Path) -> Any:
+    (found,) = lxml.html.parse(str(path)).getroot().iterfind(".//article")
+    return found
+
+
+def test_a_check_that_holds_leaves_no_node_between_the_sentences(rendered: Path) -> None:
+    page = article(rendered / "chapters" / "00_a.html")
+    first = page.xpath('.//section[@id="first"]')[0]
+    cells = first.xpath('./div[contains(@class, "cell ")]')
+    sources = [" ".join(one.text_content().split()) for one in cells]
+    assert sources == ["x = 0.98", "print('kept') assert x < 1 kept"]
+    assert not first.xpath('.//details | .//*[contains(@class, "attn-check")]')
+
+
+def test_a_check_that_fails_is_shown_at_its_place(rendered: Path) -> None:
+    page = article(rendered / "chapters" / "00_a.html")
+    (box,) = page.xpath('.//div[@class="attn-check-failed"]')
+    assert "expected x < 0.96, got 0.98 < 0.96" in box.text_content()
+    (cell_of_box,) = box.xpath('./ancestor::div[contains(@class, "cell ")]')
+    assert "assert x > 0.1 and x < 0.96" in cell_of_box.text_content()
+    assert cell_of_box.getnext().text_content().startswith("It stays below")
+
+
+def test_the_foot_counts_what_the_list_holds_and_links_to_it(rendered: Path) -> None:
+    page = article(rendered / "chapters" / "00_a.html")
+    (foot,) = page.xpath('.//p[contains(@class, "attn-sweep")]')
+    assert foot.getnext() is None
+    assert foot.text_content() == "6 checks: 6 not swept yet."
+    (link,) = foot.xpath("./a/@href")
+    path = (rendered / "chapters" / link).resolve()
+    assert path == rendered.resolve() / "checks" / "00_a.html"
+    listed = article(path)
+    assert len(listed.xpath('.//li[@class="attn-listed"]')) == 6
+    assert listed.xpath(".//h2/a/@href") == [
+        f"../chapters/00_a.html#{one}" for one in ("first", "second")
+    ]
+    text = listed.text_content()
+    assert "x > 0.5: 0.98 > 0.5" in text
+    assert text.count("did not hold in this build") == 1
 
 
 def test_the_strict_build_fails_and_names_page_line_part_and_values(tmp_path: Path) -> None:

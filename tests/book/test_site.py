@@ -158,6 +158,22 @@ def test_every_page_with_code_offers_its_notebook(
         assert (site / path).is_file()
 
 
+def test_the_foot_of_a_page_counts_the_checks_of_its_list(book: Book, site: Path) -> None:
+    counted = 0
+    for page in book.pages:
+        text = (site / f"{page}.html").read_text(encoding="utf-8")
+        assert 'class="attn-checks"' not in text, page
+        foot = re.search(r'class="attn-sweep"><a[^>]*href="([^"]+)">(\d+) checks: ([^<]*)<', text)
+        if foot is None:
+            continue
+        parts = [int(one) for one in re.findall(r"(\d+) (?:under|of|algebra|not swept)", foot[3])]
+        listed = (site / page).parent.joinpath(foot[1]).read_text(encoding="utf-8")
+        entries = listed.count('class="attn-listed"')
+        assert int(foot[2]) == sum(parts) == entries, page
+        counted += 1
+    assert counted == sum(read_page(book, page) is not None for page in book.pages)
+
+
 def notebooks() -> Iterator[str]:
     yield from (page for page in Book().pages if page.startswith("chapters/"))
 

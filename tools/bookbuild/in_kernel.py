@@ -297,7 +297,7 @@ class Page:
             self.index, self.cell = self.waiting.pop(0)
 
     def end(self, names: dict[str, Any]) -> None:
-        """A cell has run: show what its checks gave."""
+        """A cell has run: note what its checks gave, and show what did not hold."""
         self.keys(names)
         if self.found:
             from IPython.display import display
@@ -414,13 +414,9 @@ class Rewrite(ast.NodeTransformer):
 
 
 def as_html(records: list[dict[str, Any]]) -> str:
-    """What a reader sees: one line, or what came out otherwise on this machine."""
-    held = sum(record["held"] for record in records)
-    parts = [
-        f'<div class="attn-checks" data-held="{held}" data-of="{len(records)}">',
-        f"<p>Checked: {held} of {len(records)}.</p>",
-    ]
+    """What a reader sees: what came out otherwise on this machine, else nothing."""
     failed = [record for record in records if not record["held"]]
+    parts = []
     if failed:
         parts.append(
             '<div class="attn-check-failed" role="note"><p><strong>On the machine that built this '
@@ -432,7 +428,7 @@ def as_html(records: list[dict[str, Any]]) -> str:
             for record in failed
         ]
         parts.append("</ul></div>")
-    return "".join([*parts, "</div>"])
+    return "".join(['<div class="attn-checks">', *parts, "</div>"])
 
 
 def install(path: str) -> None:

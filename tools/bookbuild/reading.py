@@ -77,7 +77,7 @@ def _is_check(statement: ast.stmt) -> bool:
 
 
 def only_checks(code: str) -> bool:
-    """True for a cell that holds nothing but checks and imports: the book folds it."""
+    """True for a cell that holds nothing but checks and imports: none to read."""
     try:
         body = ast.parse(code).body
     except SyntaxError:
