@@ -16,6 +16,7 @@ from attn_course.functional.feed_forward import (
     swiglu,
 )
 from attn_course.functional.flex import flex_attention_fn
+from attn_course.functional.gated_linear_attention import gated_linear_attention
 from attn_course.functional.gradient_clipping import clip_by_global_norm
 from attn_course.functional.hard_attention import (
     attention_log_prob,
@@ -156,6 +157,7 @@ __all__ = [
     "feed_forward",
     "fixed_pattern",
     "flex_attention_fn",
+    "gated_linear_attention",
     "gelu",
     "general_score",
     "global_pattern",
