@@ -49,8 +49,8 @@ test: setup ## everything that CI runs, and how long each part took
 	@MAKE="$(MAKE)" $(BIN)/python tools/parts.py lint types unit sets grading notebooks exercises-check html-strict site
 
 nightly: export TESTS = long
-nightly: setup ## what is too long for every push: right answers under 20 seeds, all sets in stock nbgrader
-	@MAKE="$(MAKE)" $(BIN)/python tools/parts.py sets notebooks
+nightly: setup ## what is too long for every push: right answers under 20 seeds, all sets in stock nbgrader, 20 kills
+	@MAKE="$(MAKE)" $(BIN)/python tools/parts.py sets notebooks grading
 
 lint: setup ## style and import rules
 	@echo "== lint" && $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports

@@ -1,5 +1,6 @@
 """Explorers outside the book: their JavaScript's numbers, and a bare page with one of them."""
 
+import functools
 import importlib
 import json
 import shutil
@@ -66,6 +67,7 @@ def javascript(tmp_path: Path) -> Compute:
     return run
 
 
+@functools.cache
 def files(theme: str) -> dict[str, tuple[str, str | bytes]]:
     """Everything that the bare pages load, by path: content type and content."""
     host = (ROOT / "book" / "_ext" / "explorer_host.js").read_text(encoding="utf-8")

@@ -4,7 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from nbgrader import api
+from sqlalchemy import text
+
 from attn_course.grading.collect import HandIn
+from attn_course.grading.course import tools_on_path
+from attn_course.grading.gradebook import driver_url
 from attn_course.grading.sandbox import Limits
 
 SLUG = "small"
@@ -26,6 +31,14 @@ got = squares(n)
 sum(a == i * i for i, a in enumerate(got)) / n * 3.0""",
 }
 POINTS = {"double-values": 2.0, "squares-share": 3.0}
+TABLES = ("student", "submitted_assignment", "submitted_notebook", "grade", "comment", "base_cell")
+ROWS = """SELECT sa.student_id, sn.flagged, bc.name, g.auto_score, g.manual_score,
+  g.needs_manual_grade, NULL FROM submitted_assignment sa
+  JOIN submitted_notebook sn ON sn.assignment_id = sa.id
+  JOIN grade g ON g.notebook_id = sn.id JOIN base_cell bc ON bc.id = g.cell_id
+  UNION ALL SELECT sa.student_id, sn.flagged, bc.name, NULL, NULL, NULL, c.auto_comment
+  FROM submitted_assignment sa JOIN submitted_notebook sn ON sn.assignment_id = sa.id
+  JOIN comment c ON c.notebook_id = sn.id JOIN base_cell bc ON bc.id = c.cell_id"""
 ANSWERS = {
     "right": SOLUTIONS,
     "half": {"double": "def double(x):\n    return x + x * 1.5", "squares": SOLUTIONS["squares"]},
@@ -108,3 +121,27 @@ def write_class(folder: Path, count: int) -> None:
         place.mkdir(parents=True)
         if isinstance(item.data, bytes):
             (place / f"{SLUG}.ipynb").write_bytes(item.data)
+
+
+def course(folder: Path, count: int) -> Path:
+    """The instructor's notebook and what that class handed in."""
+    source = folder / "source" / SLUG / f"{SLUG}.ipynb"
+    source.parent.mkdir(parents=True)
+    source.write_bytes(as_bytes(notebook()))
+    write_class(folder / "submitted", count)
+    return folder
+
+
+def content(url: str) -> list[tuple[Any, ...]]:
+    """Everything that the gradebook says, without its random ids."""
+    tools_on_path()
+    book = api.Gradebook(driver_url(url))
+    try:
+        rows = sorted((tuple(row) for row in book.db.execute(text(ROWS))), key=repr)
+        counts = [
+            (name, book.db.execute(text(f"SELECT COUNT(*) FROM {name}")).scalar())
+            for name in TABLES
+        ]
+    finally:
+        book.close()
+    return [*rows, *counts]

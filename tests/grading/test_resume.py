@@ -13,8 +13,6 @@ from typing import Any
 
 import classroom
 import pytest
-from nbgrader import api
-from sqlalchemy import text
 
 from attn_course.grading import command, pool
 from attn_course.grading.journal import Journal, JournalError, file_key
@@ -24,14 +22,6 @@ from attn_course.grading.run import grade_class
 COUNT = 24
 KILLS = 10  # the command itself is killed in test_kills.py
 PROGRAM = [sys.executable, "-m", "attn_course.cli"]
-
-
-def make_course(folder: Path) -> Path:
-    source = folder / "source" / classroom.SLUG / f"{classroom.SLUG}.ipynb"
-    source.parent.mkdir(parents=True)
-    source.write_bytes(classroom.as_bytes(classroom.notebook()))
-    classroom.write_class(folder / "submitted", COUNT)
-    return folder
 
 
 class Fork:
@@ -93,19 +83,9 @@ def run_grade(folder: Path) -> int:
 
 
 def start(folder: Path, *options: str) -> "subprocess.Popen[str]":
+    command = f"grade submitted --assignment {classroom.SLUG} --seed 11 --call-timeout 30"
     return subprocess.Popen(
-        [
-            *PROGRAM,
-            "grade",
-            "submitted",
-            "--assignment",
-            classroom.SLUG,
-            "--seed",
-            "11",
-            "--call-timeout",
-            "30",
-            *options,
-        ],
+        [*PROGRAM, *command.split(), *options],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -121,23 +101,7 @@ def finish(process: "subprocess.Popen[str]") -> tuple[int, str]:
 
 
 def content(folder: Path) -> list[tuple[Any, ...]]:
-    """What the gradebook says of everyone, without random ids."""
-    book = api.Gradebook(f"sqlite:///{folder}/gradebook.db")
-    query = """SELECT sa.student_id, sn.flagged, bc.name, g.auto_score, g.manual_score,
-      g.needs_manual_grade, NULL FROM submitted_assignment sa
-      JOIN submitted_notebook sn ON sn.assignment_id = sa.id
-      JOIN grade g ON g.notebook_id = sn.id JOIN base_cell bc ON bc.id = g.cell_id
-      UNION ALL SELECT sa.student_id, sn.flagged, bc.name, NULL, NULL, NULL, c.auto_comment
-      FROM submitted_assignment sa JOIN submitted_notebook sn ON sn.assignment_id = sa.id
-      JOIN comment c ON c.notebook_id = sn.id JOIN base_cell bc ON bc.id = c.cell_id"""
-    found = sorted((tuple(row) for row in book.db.execute(text(query))), key=repr)
-    tables = [
-        tuple(row)
-        for name in ("student", "submitted_assignment", "submitted_notebook", "grade", "comment")
-        for row in book.db.execute(text(f"SELECT '{name}', COUNT(*) FROM {name}"))
-    ]
-    book.close()
-    return found + tables
+    return classroom.content(f"sqlite:///{folder}/gradebook.db")
 
 
 def wait_for_line(process: "Fork | subprocess.Popen[str]", journal: Path, count: int) -> bool:
@@ -151,7 +115,7 @@ def wait_for_line(process: "Fork | subprocess.Popen[str]", journal: Path, count:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: Any) -> Path:
-    folder = make_course(tmp_path_factory.mktemp("whole"))
+    folder = classroom.course(tmp_path_factory.mktemp("whole"), COUNT)
     status, said = finish(start(folder))
     assert status == 1, said  # one submission is broken, one missing
     return folder
@@ -165,7 +129,7 @@ def test_killed_at_10_moments_and_run_again_nothing_is_lost_or_doubled(
     wanted = content(undisturbed)
     kills, finished, seen = 0, 0, set()
     while kills < KILLS:
-        folder = make_course(tmp_path / f"run{finished}")
+        folder = classroom.course(tmp_path / f"run{finished}", COUNT)
         journal = folder / ".attn-grading" / f"{classroom.SLUG}.jsonl"
         while True:
             lines = journal.read_bytes().count(b"\n") if journal.exists() else 0
@@ -190,7 +154,7 @@ def test_killed_at_10_moments_and_run_again_nothing_is_lost_or_doubled(
 
 
 def test_ctrl_c_ends_with_130_and_a_rerun_goes_on(undisturbed: Path, tmp_path: Path) -> None:
-    folder = make_course(tmp_path)
+    folder = classroom.course(tmp_path, COUNT)
     journal = folder / ".attn-grading" / f"{classroom.SLUG}.jsonl"
     process = start(folder, "--workers", "2")
     assert wait_for_line(process, journal, 3)
