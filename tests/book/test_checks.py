@@ -196,7 +196,7 @@ assert core.value() == 1
 
 def test_a_sweep_is_old_when_what_the_page_uses_has_changed(tmp_path: Path) -> None:
     book = tiny(tmp_path, cell(USES))
-    core = book.package / "core.py"
+    core, path = book.package / "core.py", book.source / "chapters/00_a.md"
     core.write_text("def value():\n    return 1\n")
     run = {"PYTHONPATH": str(book.package.parent)}
     sets = ["default", "avx2", "native"]
@@ -214,11 +214,17 @@ def test_a_sweep_is_old_when_what_the_page_uses_has_changed(tmp_path: Path) -> N
         assert not is_stale(book, page()), "a docstring changes no number"
         core.write_text("def value():\n    return 2 - 1\n")
         assert is_stale(book, page())
-        assert renewed(book, page(), workers=1), "the page gives what it gave"
+        assert renewed(book, [page()], workers=1), "the page gives what it gave"
         assert not is_stale(book, page())
         core.write_text("def value():\n    return 2\n")
-        assert not renewed(book, page(), workers=1)
+        assert not renewed(book, [page()], workers=1)
         assert is_stale(book, page())
+        core.write_text("def value():\n    return 1\n")
+        for source, same in (("drawn = 3\n" + USES, True), (USES.replace("== 1", ">= 1"), False)):
+            text = path.read_text()
+            path.write_text(text[: text.index("```{code-cell}")] + cell(source))
+            assert is_stale(book, page())
+            assert bool(renewed(book, [page()], workers=1)) == same, source
 
 
 def test_only_modules_that_a_page_imports_decide_whether_it_runs(tmp_path: Path) -> None:

@@ -188,7 +188,8 @@ def sweep(
         old = {page.name for page in pages if is_stale(book, page)}
         pages = [page for page in pages if page.name in old]
         say(f"{len(pages)} records are older than their page")
-        pages = [page for page in pages if not renewed(book, page, workers=workers)]
+        done = renewed(book, pages, workers=workers)
+        pages = [page for page in pages if page.name not in done]
     whole = set(SEEDS) <= set(seeds) and set(SETS) <= set(sets)
     bad = 0
     for page in pages:
@@ -233,25 +234,36 @@ def is_stale(book: Book, page: Page) -> bool:
     return record is None or any(record.get(name) != value for name, value in now.items())
 
 
-def renewed(book: Book, page: Page, *, workers: int) -> bool:
-    """Stamp a record anew where the page gives what it gave, though what it uses has changed.
+def renewed(book: Book, pages: list[Page], *, workers: int) -> set[str]:
+    """Stamp records anew where pages give what they gave, though their code or its imports changed.
 
-    One run, with the first seed: where every check has the value that is recorded, what changed
-    below the page (a function was renamed, a fast path added) has changed no number of it.
+    One run a page, with the first seed: where the checks and their values are those recorded, the
+    change (a function was renamed, a fast path added, a figure drawn otherwise) moved no number.
+
+    Returns:
+        The names of the pages whose records were stamped.
     """
-    record = read_record(book, page.name)
-    if record is None or record["code"] != page.code_hash or "uses" not in record:
-        return False
-    run = Run(page, page.notebook, SEEDS[0] * STEP, environment("native"))
-    run_pages(book, [run], workers=workers)
+    records = {page.name: read_record(book, page.name) for page in pages}
+    pages = [page for page in pages if "uses" in (records[page.name] or {})]
     place = f"{SEEDS[0]}/native"
-    known = [
-        value.get(place) if isinstance(value := check["value"], dict) else value
-        for check in record["checks"]
-    ]
-    if run.error or sorted(map(str, known)) != sorted(check["value"] for check in run.checks):
-        return False
-    record |= {"uses": page.decides, "renewed": {**about(), "date": today()}}
-    save(record_path(book, page.name), record)
-    say(f"{page.name}: what it uses has changed and its numbers have not; stamped anew")
-    return True
+    native = environment("native")
+    runs = [Run(page, page.notebook, SEEDS[0] * STEP, native) for page in pages]
+    run_pages(book, runs, workers=workers)
+    done = set[str]()
+    for page, run in zip(pages, runs, strict=True):
+        record = records[page.name]
+        assert record is not None
+        values = [
+            value.get(place) if isinstance(value := check["value"], dict) else value
+            for check in record["checks"]
+        ]
+        known = zip((check["code"] for check in record["checks"]), values, strict=True)
+        found = [(check["code"], check["value"]) for check in run.checks]
+        if run.error or sorted(map(str, known)) != sorted(map(str, found)):
+            continue
+        record |= {"code": page.code_hash, "uses": page.decides}
+        record |= {"renewed": {**about(), "date": today()}}
+        save(record_path(book, page.name), record)
+        say(f"{page.name}: its numbers have not changed; stamped anew")
+        done.add(page.name)
+    return done
