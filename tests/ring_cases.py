@@ -114,15 +114,14 @@ def refusal(call: Callable[[], object]) -> str:
 
 MUTANTS = {
     "the blocks are averaged": ("part.to(dtype)], [lse[rows], part_lse.to(dtype)]",
-                                "part.to(dtype)], [lse[rows], 0 * part_lse.to(dtype)]"),
+        "part.to(dtype)], [lse[rows], 0 * part_lse.to(dtype)]"),
     "the own keys always": ("held = moving.wait()\n        output",
-                            "moving.wait()\n        output"),
+        "moving.wait()\n        output"),
     "the gradients stay": ("mine += coming.wait()", "coming.wait()"),
     "the gradients do not come home": ("home = mine if coming is None else coming.wait()",
-                                       "home = mine; coming.wait()"),
+        "home = mine; coming.wait()"),
     "the mask of the wrong owner": ("tile = plan.tile(length, owner)\n            if tile is None",
-                                    "tile = plan.tile(length, plan.owner(step + 1))\n"
-                                    "            if tile is None"),
+        "tile = plan.tile(length, plan.owner(step + 1))\n" "            if tile is None"),
 }  # fmt: skip
 
 

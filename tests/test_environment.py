@@ -41,13 +41,10 @@ def lock_lines() -> list[Requirement]:
 
 def markers(python: str, platform: str) -> dict[str, str]:
     return {
-        "python_version": python,
-        "python_full_version": f"{python}.0",
-        "implementation_name": "cpython",
-        "platform_python_implementation": "CPython",
-        "sys_platform": platform,
-        **dict(zip(NAMES, PLATFORMS[platform], strict=True)),
-    }
+        "python_version": python, "python_full_version": f"{python}.0",
+        "implementation_name": "cpython", "platform_python_implementation": "CPython",
+        "sys_platform": platform, **dict(zip(NAMES, PLATFORMS[platform], strict=True)),
+    }  # fmt: skip
 
 
 def locked(python: str, platform: str) -> dict[str, list[str]]:

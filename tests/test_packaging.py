@@ -114,11 +114,9 @@ def run_alone(site: Path, code: str, folder: Path) -> str:
     start = f"import sys; sys.path.append({str(site)!r})\n"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", start + code],
-        capture_output=True,
-        text=True,
-        cwd=folder,
+        capture_output=True, text=True, cwd=folder,
         env={"HOME": str(folder), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"},
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -280,15 +278,12 @@ else:
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--help"], "train"),
-        (["data", "list"], "tinyshakespeare/input.txt"),
-        (["train"], "reversal"),
-        (["train", "reversal", "--steps", "2", "--out", "run"], "held out: "),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "expected"), [
+    (["--help"], "train"),
+    (["data", "list"], "tinyshakespeare/input.txt"),
+    (["train"], "reversal"),
+    (["train", "reversal", "--steps", "2", "--out", "run"], "held out: "),
+])  # fmt: skip
 def test_command_line_works_with_its_extras_alone(with_commands, tmp_path, arguments, expected):
     code = f"sys.argv = ['attn-course', *{arguments!r}]\nfrom attn_course.cli import app\napp()"
     assert expected in run_alone(with_commands, code, tmp_path)
@@ -305,11 +300,9 @@ def test_package_is_typed_for_its_users(core_only, tmp_path):
     mypy = [sys.executable, "-m", "mypy", "--config-file", "/dev/null", "--follow-imports=silent"]
     done = subprocess.run(
         [*mypy, "--cache-dir", tmp_path / "cache", user],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
+        capture_output=True, text=True, cwd=tmp_path,
         env={"MYPYPATH": str(only_the_package(core_only, tmp_path)), "PATH": "/usr/bin:/bin"},
-    )
+    )  # fmt: skip
     assert done.stdout.count("error:") == 1, done.stdout + done.stderr
     assert "user.py:3: error: Incompatible types in assignment (expression" in done.stdout
     assert 'has type "list[str]"' in done.stdout

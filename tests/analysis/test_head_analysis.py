@@ -92,23 +92,20 @@ def test_agrees_with_every_oracle(name: str) -> None:
     CHECKS[name](getattr(analysis, name))
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("attention_rollout", "mixed @ rollout", "rollout @ mixed"),
-        ("attention_rollout", "(1 - residual) * mean + residual", "mean + residual"),
-        ("attention_rollout", "(1 - residual) * mean", "residual * mean"),
-        ("attention_rollout", ".mean(-3)", ".amax(-3)"),
-        ("previous_token_score", "offset=-1", "offset=1"),
-        ("previous_token_score", "offset=-1", "offset=0"),
-        ("previous_token_score", "max(1, previous.shape[-1])", "weights.shape[-1]"),
-        ("induction_score", "(follows, (1, 0))", "(follows, (0, 1))"),
-        ("induction_score", "tril(-1)[..., :-1]", "tril(0)[..., :-1]"),
-        ("induction_score", "tril(-1)[..., :-1]", "tril(-2)[..., :-1]"),
-        ("induction_score", "repeats.sum(-1).clamp(min=1)", "follows.sum((-1, -2)).clamp(min=1)"),
-        ("induction_score", "repeats.sum(-1).clamp(min=1)", "repeats.sum(-1)"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "old", "new"), [
+    ("attention_rollout", "mixed @ rollout", "rollout @ mixed"),
+    ("attention_rollout", "(1 - residual) * mean + residual", "mean + residual"),
+    ("attention_rollout", "(1 - residual) * mean", "residual * mean"),
+    ("attention_rollout", ".mean(-3)", ".amax(-3)"),
+    ("previous_token_score", "offset=-1", "offset=1"),
+    ("previous_token_score", "offset=-1", "offset=0"),
+    ("previous_token_score", "max(1, previous.shape[-1])", "weights.shape[-1]"),
+    ("induction_score", "(follows, (1, 0))", "(follows, (0, 1))"),
+    ("induction_score", "tril(-1)[..., :-1]", "tril(0)[..., :-1]"),
+    ("induction_score", "tril(-1)[..., :-1]", "tril(-2)[..., :-1]"),
+    ("induction_score", "repeats.sum(-1).clamp(min=1)", "follows.sum((-1, -2)).clamp(min=1)"),
+    ("induction_score", "repeats.sum(-1).clamp(min=1)", "repeats.sum(-1)"),
+])  # fmt: skip
 def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
     with pytest.raises((AssertionError, RuntimeError)):
         CHECKS[name](mutant(MODULE, name, old, new))

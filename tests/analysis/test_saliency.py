@@ -60,18 +60,15 @@ def test_gradient_agrees_with_every_oracle() -> None:
     check_gradient(input_gradient, gradient_times_input)
 
 
-@pytest.mark.parametrize(
-    ("gradient", "times"),
-    [
-        (lambda f, x: input_gradient(f, x).abs(), gradient_times_input),
-        (lambda f, x: input_gradient(f, x) / len(x), gradient_times_input),
-        (lambda f, x: F.normalize(input_gradient(f, x), dim=-1), gradient_times_input),
-        (gradient_times_input, gradient_times_input),
-        (input_gradient, input_gradient),
-        (input_gradient, lambda f, x: (x * input_gradient(f, x)).abs()),
-        (input_gradient, lambda f, x: x * f(x).view(-1, *[1] * (x.ndim - 1))),
-    ],
-)
+@pytest.mark.parametrize(("gradient", "times"), [
+    (lambda f, x: input_gradient(f, x).abs(), gradient_times_input),
+    (lambda f, x: input_gradient(f, x) / len(x), gradient_times_input),
+    (lambda f, x: F.normalize(input_gradient(f, x), dim=-1), gradient_times_input),
+    (gradient_times_input, gradient_times_input),
+    (input_gradient, input_gradient),
+    (input_gradient, lambda f, x: (x * input_gradient(f, x)).abs()),
+    (input_gradient, lambda f, x: x * f(x).view(-1, *[1] * (x.ndim - 1))),
+])  # fmt: skip
 def test_gradient_oracles_reject(gradient: Function, times: Function) -> None:
     with pytest.raises((AssertionError, RuntimeError)):
         check_gradient(gradient, times)
@@ -114,18 +111,15 @@ def test_integrated_gradients_agree_with_every_oracle() -> None:
     check_integrated(integrated_gradients)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("(k + 0.5) / steps", "k / steps"),
-        ("(k + 0.5) / steps", "(k + 1) / steps"),
-        ("return (way * total / steps)", "return (total / steps)"),
-        ("return (way * total / steps)", "return (x * total / steps)"),
-        ("return (way * total / steps)", "return (way * total)"),
-        ("(start.to(wide) + (k + 0.5) / steps * way)", "((k + 0.5) / steps * x)"),
-        ("(start.to(wide) + (k + 0.5) / steps * way)", "(x + (k + 0.5) / steps * way)"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    ("(k + 0.5) / steps", "k / steps"),
+    ("(k + 0.5) / steps", "(k + 1) / steps"),
+    ("return (way * total / steps)", "return (total / steps)"),
+    ("return (way * total / steps)", "return (x * total / steps)"),
+    ("return (way * total / steps)", "return (way * total)"),
+    ("(start.to(wide) + (k + 0.5) / steps * way)", "((k + 0.5) / steps * x)"),
+    ("(start.to(wide) + (k + 0.5) / steps * way)", "(x + (k + 0.5) / steps * way)"),
+])  # fmt: skip
 def test_integrated_oracles_reject_a_changed_line(old: str, new: str) -> None:
     with pytest.raises((AssertionError, ValueError)):
         check_integrated(mutant(MODULE, "integrated_gradients", old, new))
@@ -202,19 +196,14 @@ def test_inputs_are_left_alone() -> None:
     assert x.grad is None
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: input_gradient(lambda z: z.sum(), torch.zeros(2, 3)), "one number per example"),
-        (lambda: input_gradient(lambda z: z, torch.zeros(2, 3)), "one number per example"),
-        (
-            lambda: grad_cam.__wrapped__(torch.zeros(2, 3, 5), torch.zeros(2, 5, 3)),
-            "gradients: expected the shape of activations",
-        ),
-        (lambda: grad_cam.__wrapped__(torch.zeros(3, 5), torch.zeros(3, 5)), "gradients: expected"),
-        (lambda: reference.grad_cam(np.zeros((3, 5)), np.zeros((3, 5))), "gradients: expected"),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: input_gradient(lambda z: z.sum(), torch.zeros(2, 3)), "one number per example"),
+    (lambda: input_gradient(lambda z: z, torch.zeros(2, 3)), "one number per example"),
+    (lambda: grad_cam.__wrapped__(torch.zeros(2, 3, 5), torch.zeros(2, 5, 3)),
+     "gradients: expected the shape of activations"),
+    (lambda: grad_cam.__wrapped__(torch.zeros(3, 5), torch.zeros(3, 5)), "gradients: expected"),
+    (lambda: reference.grad_cam(np.zeros((3, 5)), np.zeros((3, 5))), "gradients: expected"),
+])  # fmt: skip
 def test_what_does_not_fit_is_refused(call: Callable[[], object], message: str) -> None:
     refused(message, call)
 
@@ -276,17 +265,11 @@ def test_every_pair_of_rows_that_mixes_is_found(rows: int) -> None:
                     input_gradient(_one_pair(asked, by), x)
 
 
-@pytest.mark.parametrize(
-    "mixing",
-    [
-        lambda z: z.sum(-1).cumsum(0),
-        lambda z: z.sum(-1).flip(0).cumsum(0),
-        lambda z: z.sum(-1) - z.sum(-1).mean(),
-        lambda z: z.sum(-1) / z.norm(),
-        lambda z: z.sum(-1).softmax(0),
-        lambda z: z.sum(-1).roll(1),
-    ],
-)
+@pytest.mark.parametrize("mixing", [
+    lambda z: z.sum(-1).cumsum(0), lambda z: z.sum(-1).flip(0).cumsum(0),
+    lambda z: z.sum(-1) - z.sum(-1).mean(), lambda z: z.sum(-1) / z.norm(),
+    lambda z: z.sum(-1).softmax(0), lambda z: z.sum(-1).roll(1),
+])  # fmt: skip
 def test_mixing_after_the_first_row_is_refused(mixing: Function) -> None:
     for method in (input_gradient, gradient_times_input, integrated_gradients):
         for rows in (2, 13):

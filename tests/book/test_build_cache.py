@@ -151,10 +151,8 @@ def build(source: Path) -> subprocess.CompletedProcess[str]:
             *(sys.executable, str(ROOT / "tools/book.py"), "html"),
             *("--book", str(source), "--package", str(package)),
         ],
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+        capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
 
 
 def test_page_shows_new_outputs_and_new_prose_and_warnings_fail(small: Path) -> None:

@@ -24,9 +24,7 @@ def checks(book: Book) -> list[dict]:
 
 def test_an_assert_is_split_and_says_what_it_got(tmp_path: Path) -> None:
     book = tiny(
-        tmp_path,
-        cell("x, values = 0.98, [0.5, 0.1]"),
-        "Prose.\n\n",
+        tmp_path, cell("x, values = 0.98, [0.5, 0.1]"), "Prose.\n\n",
         cell(
             "assert x > 0.9 and 0.1 < x < 0.96\n"
             "assert all(v > 0.3 for v in values)\n"
@@ -35,7 +33,7 @@ def test_an_assert_is_split_and_says_what_it_got(tmp_path: Path) -> None:
             "assert not values or x == 0.98"
         ),
         cell("print('the page went on')"),
-    )
+    )  # fmt: skip
     found = checks(book)
     assert [(one["code"], one["held"], one["value"]) for one in found] == [
         ("x > 0.9", True, "0.98 > 0.9"),
@@ -242,32 +240,23 @@ def test_only_modules_that_a_page_imports_decide_whether_it_runs(tmp_path: Path)
     assert third.key != before
 
 
-@pytest.mark.parametrize(
-    ("code", "alone"),
-    [
-        ("assert x\nimport torch\ntorch.testing.assert_close(a, b)", True),
-        ("for a in b:\n    assert a", True),
-        ("x = 1\nassert x", False),
-        ("import torch", False),
-        ("print(1)", False),
-    ],
-)
+@pytest.mark.parametrize(("code", "alone"), [
+    ("assert x\nimport torch\ntorch.testing.assert_close(a, b)", True),
+    ("for a in b:\n    assert a", True),
+    ("x = 1\nassert x", False),
+    ("import torch", False),
+    ("print(1)", False),
+])  # fmt: skip
 def test_a_cell_that_only_checks_is_none_to_read(code: str, alone: bool) -> None:
     assert only_checks(code) is alone
 
 
 PARTS = (
-    "## First\n\n",
-    cell("x = 0.98"),
-    cell("assert x > 0.5"),
-    "It exceeds a half.\n\n",
-    cell("print('kept')\nassert x < 1"),
-    cell("y = 2 * x\nassert y > 1\nassert y < 2"),
-    "## Second\n\n",
-    cell("assert x > 0.1 and x < 0.96"),
-    "It stays below $a$.\n\n",
+    "## First\n\n", cell("x = 0.98"), cell("assert x > 0.5"), "It exceeds a half.\n\n",
+    cell("print('kept')\nassert x < 1"), cell("y = 2 * x\nassert y > 1\nassert y < 2"),
+    "## Second\n\n", cell("assert x > 0.1 and x < 0.96"), "It stays below $a$.\n\n",
     cell("print(y)"),
-)
+)  # fmt: skip
 
 
 # In a process of its own: Sphinx looks through all objects of the one that it runs in.
@@ -294,10 +283,8 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
         config.write("parse: {myst_enable_extensions: [dollarmath]}\n" + extension)
     done = subprocess.run(
         [sys.executable, "-c", BUILD, ROOT / "tools", folder],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return book.html
 
@@ -350,10 +337,8 @@ def test_the_strict_build_fails_and_names_page_line_part_and_values(tmp_path: Pa
             *(sys.executable, ROOT / "tools" / "book.py", "html", "--strict"),
             *("--book", book.source, "--package", book.package),
         ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 1
     assert "chapters/00_a.md:13: expected x < 0.96, got 0.98 < 0.96" in done.stdout
     assert "1 of 2 checks held" in done.stderr

@@ -28,11 +28,8 @@ def site(tmp_path: Path) -> Path:
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*TOOL, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, **environment},
-    )
+        capture_output=True, text=True, timeout=60, env={**os.environ, **environment},
+    )  # fmt: skip
 
 
 def only_line(result: subprocess.CompletedProcess[str]) -> str:
@@ -85,10 +82,8 @@ def test_page_named_but_missing_is_one_line(tmp_path: Path) -> None:
 def test_serves_the_site_prints_the_address_and_ends_on_ctrl_c(site: Path) -> None:
     server = subprocess.Popen(
         [*TOOL, "serve", "--book", str(site), "--port", "0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     try:
         assert server.stdout is not None
         found = re.search(r"http://127\.0\.0\.1:\d+", server.stdout.readline())

@@ -61,21 +61,16 @@ SOURCE = """# A
 ```
 """
 SHOWN = {
-    "diagram": figure("Two halves."),
-    "explorer": explorer("{}"),
-    "listing": LISTING,
+    "diagram": figure("Two halves."), "explorer": explorer("{}"), "listing": LISTING,
     "table": TABLE,
-}
+}  # fmt: skip
 
 
 def test_a_page_that_shows_everything_misses_nothing(tmp_path: Path) -> None:
     items = list(written(SOURCE, tmp_path / "a.md"))
     assert {item.kind: item.line for item in items} == {
-        "diagram": 3,
-        "explorer": 8,
-        "listing": 11,
-        "table": 14,
-    }
+        "diagram": 3, "explorer": 8, "listing": 11, "table": 14,
+    }  # fmt: skip
     seen = on_site(article("".join(SHOWN.values())))
     assert not list(missing(items, seen))
     assert not seen.problems
@@ -96,14 +91,11 @@ def test_an_included_table_belongs_to_the_page(tmp_path: Path) -> None:
     assert "rows.md" in item.words
 
 
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
-        (figure("Bars.", drawing=""), "without its figure: 'Bars.'"),
-        (figure("Bars.", drawing='<svg class="attn-figure"></svg>'), "drawing is empty"),
-        (explorer(""), "no state"),
-    ],
-)
+@pytest.mark.parametrize(("body", "told"), [
+    (figure("Bars.", drawing=""), "without its figure: 'Bars.'"),
+    (figure("Bars.", drawing='<svg class="attn-figure"></svg>'), "drawing is empty"),
+    (explorer(""), "no state"),
+])  # fmt: skip
 def test_an_empty_picture_is_told(body: str, told: str) -> None:
     (problem,) = on_site(article(body)).problems
     assert told in problem
@@ -128,18 +120,15 @@ def test_every_call_that_draws_must_have_its_picture(tmp_path: Path) -> None:
     assert (lost.words, page.text[lost.line - 1].strip()[:9]) == ("Never called.", "viz.show(")
 
 
-@pytest.mark.parametrize(
-    ("sentence", "told"),
-    [
-        ("As figure 1.2 shows.", "a.md:1: there is no figure 1.2"),
-        ("See figures 1.1 and 1.3.", "a.md:1: there is no figure 1.3"),
-        ("See figure 1.1; figure 3 of the paper.", None),
-        ("More in chapter 1, planned.", "a.md:1: chapter 1 is not planned"),
-        ("More in chapter 30, planned.", None),
-        ("The dashed curve falls.", "a.md:1: 'dashed curve' points at a picture"),
-        ("In the left panel it rises.", "'left panel' points at a picture"),
-    ],
-)
+@pytest.mark.parametrize(("sentence", "told"), [
+    ("As figure 1.2 shows.", "a.md:1: there is no figure 1.2"),
+    ("See figures 1.1 and 1.3.", "a.md:1: there is no figure 1.3"),
+    ("See figure 1.1; figure 3 of the paper.", None),
+    ("More in chapter 1, planned.", "a.md:1: chapter 1 is not planned"),
+    ("More in chapter 30, planned.", None),
+    ("The dashed curve falls.", "a.md:1: 'dashed curve' points at a picture"),
+    ("In the left panel it rises.", "'left panel' points at a picture"),
+])  # fmt: skip
 def test_a_sentence_that_points_at_nothing_is_told(sentence: str, told: str | None) -> None:
     body = article(f"<section><h2>One</h2><p>{sentence}</p></section>")
     found = list(pointed(sentence, body, {"1": {"1.1"}}, "a"))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import refused
 from sklearn import datasets
 
 from attn_course.data import DataError, digit_scenes, load_digits, mosaic
@@ -55,8 +56,7 @@ def test_a_mosaic_keeps_the_order_of_the_tiles() -> None:
         row, column = divmod(s, 3)
         part = picture[:, 0, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8]
         assert torch.equal(part, tiles[:, s])
-    with pytest.raises(ValueError, match="tiles: expected a square number of tiles, got 7"):
-        mosaic(tiles[:, :7])
+    refused("tiles: expected a square number of tiles, got 7", mosaic, tiles[:, :7])
 
 
 def test_scenes_depend_on_the_generator_alone() -> None:
@@ -71,8 +71,7 @@ def test_scenes_depend_on_the_generator_alone() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match="split: expected 'train' or 'test', got 'all'"):
-        load_digits("all")
+    refused("split: expected 'train' or 'test', got 'all'", load_digits, "all")
     for name in ("batch_size", "num_tiles"):
         sizes: dict[str, Any] = {"batch_size": 2, "num_tiles": 3, name: 0}
         with pytest.raises(ValueError, match=f"{name}: expected at least 1, got 0"):

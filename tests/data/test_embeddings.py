@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from refusals import refused
 
 from attn_course.data import word_vectors
 from attn_course.data.embeddings import SENSE_EXAMPLES
@@ -58,7 +59,6 @@ def test_table_is_as_documented():
 def test_unknown_words_are_named_with_those_that_are_known():
     with pytest.raises(KeyError, match=r"no vector for 'quark'; the table has: bank bat"):
         word_vectors().sentence("the quark")
-    with pytest.raises(ValueError, match="at least one word"):
-        word_vectors().sentence("")
+    refused("at least one word", word_vectors().sentence, "")
     assert "bank" in word_vectors()
     assert "quark" not in word_vectors()

@@ -132,10 +132,8 @@ def test_fetch_takes_up_a_cut_connection_in_the_same_call(serve, cache):
     assert fetch(remote(server.url)).read_bytes() == CONTENT
     half = len(CONTENT) // 2
     assert server.log == [
-        None,
-        f"bytes={half}-",
-        f"bytes={half + (len(CONTENT) - half) // 2}-",
-    ]
+        None, f"bytes={half}-", f"bytes={half + (len(CONTENT) - half) // 2}-",
+    ]  # fmt: skip
 
 
 def test_fetch_takes_up_the_part_of_an_earlier_process(serve, cache):
@@ -189,15 +187,12 @@ def test_fetch_handles_a_part_as_long_as_the_file_or_longer(serve, cache, size):
     assert fetch(remote(serve("good").url)).read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "reason"),
-    [
-        ("404", "HTTP 404 Not Found"),
-        ("503", "HTTP 503 Service Unavailable"),
-        ("short", "expected 200003 bytes, the server has 26"),
-        ("long", "expected 200003 bytes, the server sends more"),
-    ],
-)
+@pytest.mark.parametrize(("behaviour", "reason"), [
+    ("404", "HTTP 404 Not Found"),
+    ("503", "HTTP 503 Service Unavailable"),
+    ("short", "expected 200003 bytes, the server has 26"),
+    ("long", "expected 200003 bytes, the server sends more"),
+])  # fmt: skip
 def test_fetch_says_why_and_leaves_nothing_behind(serve, cache, behaviour, reason):
     server = serve(behaviour)
     with pytest.raises(DataError, match=re.escape(reason)):

@@ -7,6 +7,7 @@ import ring_cases
 import torch
 import torch.distributed as dist
 from mutation import mutant
+from refusals import refused
 from torch.testing import assert_close
 
 from attn_course.distributed import launch, ring_attention, ulysses_attention
@@ -178,15 +179,13 @@ def test_what_does_not_fit_is_named():
         ((x, x[:, :, :2], x[:, :, :2]), {"is_causal": True}, r"key: expected as many keys as"),
     ]
     for inputs, options, message in refused:
-        with pytest.raises(ValueError, match=message):
-            ring_attention(*inputs, **options)
+        refused(message, ring_attention, *inputs, **options)
 
 
 @pytest.mark.parametrize("attention", [ring_attention, ulysses_attention])
 def test_without_a_process_group_it_says_how_to_get_one(attention):
     x = torch.zeros(1, 2, 3, 4)
-    with pytest.raises(ValueError, match=r"group: expected a process group, got none: .*torchrun"):
-        attention(x, x, x)
+    refused(r"group: expected a process group, got none: .*torchrun", attention, x, x, x)
 
 
 @pytest.mark.usefixtures("alone")

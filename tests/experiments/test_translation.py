@@ -22,21 +22,10 @@ VERBS = {"sieht": "sees", "jagt": "chases", "malt": "paints"}
 ADJECTIVES = {"rote": "red", "alte": "old", "kleine": "small", "große": "large"}
 
 TINY = Setting(
-    name="tiny",
-    models=("plain", "bahdanau", "dot"),
-    vocab_size=70,
-    embed_dim=7,
-    parameters=60_000,
-    batch_size=5,
-    steps=12,
-    learning_rate=1e-2,
-    warmup=3,
-    eval_every=5,
-    checkpoint_every=4,
-    beam_size=3,
-    max_length=11,
-    device="a test",
-)
+    name="tiny", models=("plain", "bahdanau", "dot"), vocab_size=70, embed_dim=7, parameters=60_000,
+    batch_size=5, steps=12, learning_rate=1e-2, warmup=3, eval_every=5, checkpoint_every=4,
+    beam_size=3, max_length=11, device="a test",
+)  # fmt: skip
 
 
 def sentences(number: int, seed: int) -> list[tuple[str, str]]:
@@ -125,11 +114,9 @@ def test_pieces_are_trained_on_the_training_text_alone():
 def test_every_model_meets_the_budget_within_one_percent(name, setting):
     chosen = SETTINGS[setting]
     sizes = Sizes(
-        source_vocab=chosen.vocab_size,
-        target_vocab=chosen.vocab_size,
-        embed_dim=chosen.embed_dim,
+        source_vocab=chosen.vocab_size, target_vocab=chosen.vocab_size, embed_dim=chosen.embed_dim,
         max_source=71,
-    )
+    )  # fmt: skip
     hidden_size = fitted_hidden_size(name, sizes, parameters=chosen.parameters)
     with torch.device("meta"):
         parameters = count(build(name, sizes, hidden_size=hidden_size))

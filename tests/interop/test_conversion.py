@@ -264,12 +264,10 @@ def test_models_made_here_go_to_transformers() -> None:
     stretched = halves(scaling=partial(linear_scaling, factor=3.0))
     bert = partial(ours.bert_like, **sizes, max_length=17, hidden_dim=13)
     models = [
-        ours.gpt2_like(**sizes, max_length=17),
-        bert(),
-        bert(dropout=0.1),
+        ours.gpt2_like(**sizes, max_length=17), bert(), bert(dropout=0.1),
         ours.llama_like(**sizes, hidden_dim=13, num_kv_heads=1, position=halves(), tied=True),
         ours.llama_like(**sizes, hidden_dim=13, position=stretched),
-    ]
+    ]  # fmt: skip
     tied = bert()
     tied.head, tied.pooler = (
         MaskedWordHead(embed_dim=18, tokens=tied.embedding.tokens, norm=nn.LayerNorm(18)),

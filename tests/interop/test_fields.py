@@ -22,19 +22,12 @@ from attn_course.interop._convert import FAMILIES
 from attn_course.nn import RotaryPositions, gpt2_like, llama_like, vaswani_like
 
 TINY: dict[str, Any] = {
-    "vocab_size": 7,
-    "hidden_size": 6,
-    "num_attention_heads": 3,
-    "intermediate_size": 5,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
+    "vocab_size": 7, "hidden_size": 6, "num_attention_heads": 3, "intermediate_size": 5,
+    "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
 SMALL: dict[str, Any] = TINY | {
-    "num_hidden_layers": 1,
-    "sep_token_id": 2,
-    "pad_token_id": 0,
-    "tie_word_embeddings": False,
-}
+    "num_hidden_layers": 1, "sep_token_id": 2, "pad_token_id": 0, "tie_word_embeddings": False,
+}  # fmt: skip
 
 # names of sizes that the configurations have twice, and what is no field
 ALIASES = {"num_attention_heads", "num_hidden_layers", "hidden_size", "max_position_embeddings"}
@@ -151,14 +144,12 @@ def test_what_we_cannot_do_is_refused_by_name(
 
 
 HEIGHTS = {
-    "BertModel": ("num_hidden_layers", "encoder.layer"),
-    "GPT2Model": ("n_layer", "h"),
+    "BertModel": ("num_hidden_layers", "encoder.layer"), "GPT2Model": ("n_layer", "h"),
     "LlamaModel": ("num_hidden_layers", "layers"),
     "MarianModel": ("decoder_layers", "decoder.layers"),
     "ReformerModel": ("attn_layers", "encoder.layers"),
-    "T5Model": ("num_decoder_layers", "decoder.block"),
-    "ViTModel": ("num_hidden_layers", "layers"),
-}
+    "T5Model": ("num_decoder_layers", "decoder.block"), "ViTModel": ("num_hidden_layers", "layers"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HEIGHTS)
@@ -172,29 +163,24 @@ def test_a_stack_that_was_cut_is_refused_by_the_field_of_its_height(name: str) -
     refused(message, from_transformers, source)
 
 
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: hf.LlamaModel(hf.LlamaConfig(num_hidden_layers=0, **TINY)), "num_hidden_layers"),
-        (lambda: hf.T5Model(hf.T5Config(num_layers=0, d_model=6, vocab_size=7)), "num_layers"),
-        (
-            lambda: hf.T5Model(
-                hf.T5Config(num_layers=1, num_decoder_layers=0, d_model=6, vocab_size=7, d_ff=5)
-            ),
-            "num_decoder_layers",
+@pytest.mark.parametrize(("make", "field"), [
+    (lambda: hf.LlamaModel(hf.LlamaConfig(num_hidden_layers=0, **TINY)), "num_hidden_layers"),
+    (lambda: hf.T5Model(hf.T5Config(num_layers=0, d_model=6, vocab_size=7)), "num_layers"),
+    (
+        lambda: hf.T5Model(
+            hf.T5Config(num_layers=1, num_decoder_layers=0, d_model=6, vocab_size=7, d_ff=5)
         ),
-        (
-            lambda: hf.LongformerModel(
-                hf.LongformerConfig(**SMALL | {"num_hidden_layers": 0}, attention_window=[])
-            ),
-            "num_hidden_layers",
+        "num_decoder_layers",
+    ),
+    (
+        lambda: hf.LongformerModel(
+            hf.LongformerConfig(**SMALL | {"num_hidden_layers": 0}, attention_window=[])
         ),
-        (
-            lambda: hf.BigBirdModel(hf.BigBirdConfig(**SMALL | {"num_hidden_layers": 0})),
-            "num_hidden_layers",
-        ),
-    ],
-)
+        "num_hidden_layers",
+    ),
+    (lambda: hf.BigBirdModel(hf.BigBirdConfig(**SMALL | {"num_hidden_layers": 0})),
+     "num_hidden_layers"),
+])  # fmt: skip
 def test_no_block_is_refused_where_only_blocks_tell_the_kind(
     make: Callable[[], Any], field: str
 ) -> None:

@@ -24,12 +24,9 @@ def windowed(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tenso
     """Attention in a window, with every pair in memory."""
     L = query.shape[-2]
     mask = masks.window_mask(
-        L,
-        window_size=options["window_size"],
-        causal=options["is_causal"],
-        dilation=options["dilation"],
-        device=DEVICE,
-    )
+        L, window_size=options["window_size"], causal=options["is_causal"],
+        dilation=options["dilation"], device=DEVICE,
+    )  # fmt: skip
     return scaled_dot_product_attention(query, key, value, mask, scale=1.0)
 
 
@@ -81,17 +78,14 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         kernels.banded_matmul(rows, rows[:, :, :4], window_size=3)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("tl.where(inside, scores, FILL)", "tl.where(inside, scores, 0.0)"),
-        ("column - left) * dilation\n        inside", "column - left)\n        inside"),
-        ("row - away if TURNED", "row + away if TURNED"),
-        ("place = start + (other if TURNED else row)", "place = start + row"),
-        ("return window_size - 1 if is_causal", "return window_size if is_causal"),
-        ("not turned)", "turned)"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    ("tl.where(inside, scores, FILL)", "tl.where(inside, scores, 0.0)"),
+    ("column - left) * dilation\n        inside", "column - left)\n        inside"),
+    ("row - away if TURNED", "row + away if TURNED"),
+    ("place = start + (other if TURNED else row)", "place = start + row"),
+    ("return window_size - 1 if is_causal", "return window_size if is_causal"),
+    ("not turned)", "turned)"),
+])  # fmt: skip
 def test_the_oracle_rejects_planted_mistakes(old: str, new: str, tmp_path: Path) -> None:
     made = mutated(tmp_path, "banded_matmul", old, new)
     wrong = SimpleNamespace(banded_matmul=made.banded_matmul, banded_sum=made.banded_sum)

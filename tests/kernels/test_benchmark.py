@@ -249,11 +249,8 @@ def test_a_comparison_puts_peers_under_ours_and_marks_what_no_chip_can_hold() ->
     }  # fmt: skip
     lines = artifact.comparison(record, "a d64").splitlines()
     assert [line.split()[2] for line in lines[1:-1]] == [
-        "ours",
-        "tutorial",
-        "ours",
-        "flexattention",
-    ]
+        "ours", "tutorial", "ours", "flexattention",
+    ]  # fmt: skip
     assert "999999!" in lines[2]
     assert "OutOfResources: x" in lines[4]
     assert lines[-1] == "float16, triton 3, compiled 2026-01-02 at commit abc"

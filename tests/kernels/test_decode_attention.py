@@ -123,8 +123,7 @@ MUTANTS = {
     "the output is not rescaled": ("output * rescale[:, None], input", "output, input"),
     "a page is looked up by its place": (
         "page = tl.load(table_ptr + batch * table_row + column // PAGE, mask=inside, other=0)",
-        "page = column // PAGE",
-    ),
+        "page = column // PAGE"),
     "one table for all": ("table_ptr + batch * table_row", "table_ptr"),
     "heads of a group lie apart": ("head * GROUP + member)", "head + HEADS * member)"),
     "keys of the first sequence": ("key_ptr += batch * key_batch", "key_ptr += 0"),

@@ -79,19 +79,14 @@ def check(
 
 
 SIZES = {
-    "one": (1, 1, 1, 1, 1, 16, 16),
-    "primes": (2, 3, 3, 37, 41, 17, 19),
-    "fewer keys than queries": (1, 2, 2, 71, 5, 16, 32),
-    "whole tiles": (1, 1, 1, 64, 64, 32, 32),
-    "grouped": (2, 4, 2, 33, 37, 16, 16),
-    "one key head": (1, 5, 1, 7, 67, 23, 16),
-}
+    "one": (1, 1, 1, 1, 1, 16, 16), "primes": (2, 3, 3, 37, 41, 17, 19),
+    "fewer keys than queries": (1, 2, 2, 71, 5, 16, 32), "whole tiles": (1, 1, 1, 64, 64, 32, 32),
+    "grouped": (2, 4, 2, 33, 37, 16, 16), "one key head": (1, 5, 1, 7, 67, 23, 16),
+}  # fmt: skip
 PATTERNS: dict[str, dict[str, Any]] = {
-    "full": {},
-    "causal": {"is_causal": True},
-    "window": {"is_causal": True, "window_size": 19},
+    "full": {}, "causal": {"is_causal": True}, "window": {"is_causal": True, "window_size": 19},
     "both sides": {"window_size": 13},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

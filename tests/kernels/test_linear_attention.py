@@ -55,14 +55,10 @@ def check(
 
 
 SIZES = {
-    "one": (1, 1, 1, 1, 1),
-    "less than a chunk": (1, 2, 13, 16, 16),
-    "primes": (2, 3, 37, 17, 19),
-    "a chunk and one": (1, 1, 65, 16, 32),
-    "whole chunks": (1, 2, 64, 32, 16),
-    "wide features": (1, 1, 41, 67, 5),
-    "wide values": (1, 1, 41, 3, 71),
-}
+    "one": (1, 1, 1, 1, 1), "less than a chunk": (1, 2, 13, 16, 16), "primes": (2, 3, 37, 17, 19),
+    "a chunk and one": (1, 1, 65, 16, 32), "whole chunks": (1, 2, 64, 32, 16),
+    "wide features": (1, 1, 41, 67, 5), "wide values": (1, 1, 41, 3, 71),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("chunk_size", [16, 64])
@@ -168,9 +164,7 @@ MUTANTS = {
     "the state is forgotten": ("tl.dot(a.to(KIND), state", "tl.dot(a.to(KIND) * 0, state"),
     "sums behind run forwards": ("chunks - 1 - step if BACKWARDS", "step if BACKWARDS"),
     "only what stands in the chunk is counted": (
-        "total += tl.sum(a.to(tl.float32) * before[None, :], axis=1)",
-        "total += 0.0",
-    ),
+        "total += tl.sum(a.to(tl.float32) * before[None, :], axis=1)", "total += 0.0"),
     "D is missing for the queries": ("table = table - mean[:, None]", "table = table"),
     "D is missing for the keys": ("(table - mean[None, :]) * inverse", "table * inverse"),
     "D is missing in the sums before": ("(output - mean[:, None] * before", "(output - 0 * before"),
@@ -179,11 +173,9 @@ MUTANTS = {
     "the sums behind are not divided": ("x.to(tl.float32) * inverse[:, None]", "x.to(tl.float32)"),
     "the state lies the wrong way": ("(1, ev) if result in (QUERY", "(1, ev) if result in (VALUE"),
     "an empty row divides": (
-        "tl.where(total == 0.0, 0.0, 1.0 / tl.where(total == 0.0, 1.0, total))",
-        "1.0 / total",
-    ),
+        "tl.where(total == 0.0, 0.0, 1.0 / tl.where(total == 0.0, 1.0, total))", "1.0 / total"),
     "the first strip alone": ("range(0, INNER, BLOCK_INNER)", "range(0, BLOCK_INNER, BLOCK_INNER)"),
-}
+}  # fmt: skip
 
 
 def _oracle(attention: Callable[..., Tensor]) -> None:

@@ -142,25 +142,16 @@ def test_the_operators_keep_what_they_promise_to_torch(
 MUTANTS = {
     "the edge is not -inf": ("softmax", 'other=-float("inf")', "other=0.0"),
     "no maximum": ("softmax", "tl.exp(x - top)", "tl.exp(x)"),
-    "the gradient forgets the sum": (
-        "softmax",
-        "y * (dy - tl.sum(y * dy, axis=1, keep_dims=True))",
-        "y * dy",
-    ),
-    "the edge counts in the variance": (
-        "layer_norm",
-        "tl.where(inside, x - mean[:, None], 0.0)",
-        "x - mean[:, None]",
-    ),
+    "the gradient forgets the sum": ("softmax", "y * (dy - tl.sum(y * dy, axis=1, keep_dims=True))",
+        "y * dy"),
+    "the edge counts in the variance": ("layer_norm", "tl.where(inside, x - mean[:, None], 0.0)",
+        "x - mean[:, None]"),
     "the gradient forgets the mean": ("layer_norm", "[:, None] - level[:, None]", "[:, None]"),
     "the ragged end of K is read": ("matmul", "left = K - start", "left = K"),
     "the last block is left out": ("matmul", "(0, K, BLOCK_K)", "(0, K - BLOCK_K, BLOCK_K)"),
-    "a block is copied without its edge": (
-        "copy",
-        "triton.cdiv(source.numel(), block_size)",
-        "source.numel() // block_size",
-    ),
-}
+    "a block is copied without its edge": ("copy", "triton.cdiv(source.numel(), block_size)",
+        "source.numel() // block_size"),
+}  # fmt: skip
 
 
 def _copy_oracle(function: Callable[..., Tensor]) -> None:
@@ -188,11 +179,9 @@ def _matmul_oracle(function: Callable[..., Tensor]) -> None:
 
 
 ORACLES = {
-    "copy": _copy_oracle,
-    "softmax": _softmax_oracle,
-    "layer_norm": _layer_norm_oracle,
+    "copy": _copy_oracle, "softmax": _softmax_oracle, "layer_norm": _layer_norm_oracle,
     "matmul": _matmul_oracle,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ORACLES)

@@ -50,13 +50,8 @@ for arguments in json.loads(sys.argv[1]):
 def nbgrader(course, *commands):
     done = subprocess.run(
         [sys.executable, "-c", COMMANDS, json.dumps([command.split() for command in commands])],
-        cwd=course,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
+        cwd=course, env=ENVIRONMENT, capture_output=True, text=True, timeout=800, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -129,11 +124,9 @@ def graded(base, slug, students):
     build_releases(base, [slug])
     release = nbformat.read(ROOT / "exercises" / slug / f"{slug}.ipynb", as_version=4)
     cells = {
-        "right": right_cells(slug),
-        "untouched": {},
-        "wrong": wrong_cells(slug),
+        "right": right_cells(slug), "untouched": {}, "wrong": wrong_cells(slug),
         "broken": broken_cells(slug)[0],
-    }
+    }  # fmt: skip
     for student in students:
         folder = base / "submitted" / student / slug
         folder.mkdir(parents=True)

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from refusals import refused
 
 from attn_course.probes import catalogue as module
 from attn_course.probes.catalogue import load_catalogue
@@ -47,8 +48,7 @@ def test_the_wheels_copy_is_found_and_the_checkout_goes_first(places):
 
 def test_oracles_come_by_the_name_of_the_set(places):
     checkout, shipped = places
-    with pytest.raises(ValueError, match="42_new"):
-        module.load_oracles("42_new")
+    refused("42_new", module.load_oracles, "42_new")
     shipped.with_name("oracles.py").write_text("probes = 'of the wheel'\n")
     assert module.load_oracles("42_new")[1] == "of the wheel"
     checkout.with_name("oracles.py").write_text("right = abs\nprobes = 'edited'\n")
@@ -82,5 +82,4 @@ def test_a_broken_file_is_not_remembered(places):
 
 @pytest.mark.parametrize("slug", ["", "../x", "00_warm_up/..", "0_a", "00-warm", "00_Warm"])
 def test_a_slug_cannot_lead_elsewhere(slug):
-    with pytest.raises(ValueError, match="slug"):
-        load_catalogue(slug)
+    refused("slug", load_catalogue, slug)

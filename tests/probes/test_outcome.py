@@ -135,12 +135,9 @@ def test_a_difference_is_not_described_where_nobody_reads_it(monkeypatch):
 
 
 NESTS = {
-    "a tensor": lambda t: t,
-    "a list": lambda t: [1, t],
-    "a tuple": lambda t: (t, 2.5),
-    "a dict": lambda t: {"a": t, "b": "text"},
-    "deep": lambda t: [1, {"a": (0, [t])}],
-}
+    "a tensor": lambda t: t, "a list": lambda t: [1, t], "a tuple": lambda t: (t, 2.5),
+    "a dict": lambda t: {"a": t, "b": "text"}, "deep": lambda t: [1, {"a": (0, [t])}],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NESTS)

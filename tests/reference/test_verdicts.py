@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from attn_course.reference import (
     expected_best,
@@ -18,16 +19,14 @@ from attn_course.reference import (
 def test_median_and_range_by_hand() -> None:
     assert median_and_range([0.9, 0.5, 0.6]) == (0.6, 0.5, 0.9)
     assert median_and_range([1.0, 8.0, 2.0, 4.0]) == (3.0, 1.0, 8.0)
-    with pytest.raises(ValueError, match="values: expected at least one"):
-        median_and_range([])
+    refused("values: expected at least one", median_and_range, [])
 
 
 def test_the_setting_is_chosen_by_the_validation_median_alone() -> None:
     validation = [[0.9, 0.1, 0.2], [0.4, 0.5, 0.3], [0.4, 0.4, 0.4]]
     test = [[1.0, 1.0, 1.0], [0.25, 0.5, 0.75], [2.0, 2.0, 2.0]]
     assert tuned(validation, test) == (1, [0.25, 0.5, 0.75])
-    with pytest.raises(ValueError, match="test: expected 3 settings, got 1"):
-        tuned(validation, test[:1])
+    refused("test: expected 3 settings, got 1", tuned, validation, test[:1])
 
 
 def test_pairs_follow_the_seed_and_not_the_place() -> None:
@@ -54,19 +53,16 @@ def test_the_expected_best_equals_the_mean_over_all_draws() -> None:
     assert expected_best([0.0, 1.0], 2) == 0.75
 
 
-@pytest.mark.parametrize(
-    ("differences", "margin", "level", "expected"),
-    [
-        ([0.06, 0.1, 0.07, 0.2, 0.08], 0.05, 0.1, "true"),
-        ([0.02] * 5, 0.05, 0.1, "partly"),
-        ([-0.01, 0.01, -0.02, 0.02, 0.01], 0.05, 0.1, "false"),
-        ([-0.3] * 5, 0.05, 0.1, "false"),
-        ([0.3] * 4, 0.05, 0.1, "not settled"),
-        ([0.01, -0.01, 0.0, 0.02, -0.01, 0.01], -0.02, 0.1, "true"),
-        ([0.3] * 5, 0.05, 0.0625, "true"),
-        ([0.3] * 5, 0.05, 0.05, "not settled"),
-        ([0.3] * 7 + [-9.0], 0.05, 0.1, "true"),
-    ],
-)
+@pytest.mark.parametrize(("differences", "margin", "level", "expected"), [
+    ([0.06, 0.1, 0.07, 0.2, 0.08], 0.05, 0.1, "true"),
+    ([0.02] * 5, 0.05, 0.1, "partly"),
+    ([-0.01, 0.01, -0.02, 0.02, 0.01], 0.05, 0.1, "false"),
+    ([-0.3] * 5, 0.05, 0.1, "false"),
+    ([0.3] * 4, 0.05, 0.1, "not settled"),
+    ([0.01, -0.01, 0.0, 0.02, -0.01, 0.01], -0.02, 0.1, "true"),
+    ([0.3] * 5, 0.05, 0.0625, "true"),
+    ([0.3] * 5, 0.05, 0.05, "not settled"),
+    ([0.3] * 7 + [-9.0], 0.05, 0.1, "true"),
+])  # fmt: skip
 def test_the_rule(differences: list[float], margin: float, level: float, expected: str) -> None:
     assert verdict(differences, margin, level) == expected

@@ -71,18 +71,11 @@ def train(
         return teacher_forcing_loss(trained, batch)
 
     history = fit(
-        model,
-        stream(),
-        parallel.mean_loss(loss, wrapped, count_targets),
-        optimizer=torch.optim.Adam(model.parameters(), lr=0.1),
-        steps=STEPS,
-        clip_norm=0.5,
-        schedule=warmup_cosine(peak=0.02, warmup=3, steps=STEPS),
-        seed=1,
-        checkpoint_path=path,
-        resume=path is not None,
-        parallel=parallel,
-    )
+        model, stream(), parallel.mean_loss(loss, wrapped, count_targets),
+        optimizer=torch.optim.Adam(model.parameters(), lr=0.1), steps=STEPS, clip_norm=0.5,
+        schedule=warmup_cosine(peak=0.02, warmup=3, steps=STEPS), seed=1, checkpoint_path=path,
+        resume=path is not None, parallel=parallel,
+    )  # fmt: skip
     return model, history
 
 
@@ -113,16 +106,14 @@ def main() -> None:
         batch = next(stream())
         logits = alone.transformer(batch.source, decoder_input_ids=batch.target_in)
         seen = {
-            "loss": history.loss,
-            "grad_norm": history.grad_norm,
-            "stopped": stopped,
+            "loss": history.loss, "grad_norm": history.grad_norm, "stopped": stopped,
             "written": written,
             "parts": [tuple(each.shape) for each in alone.state_dict().values()],
             "logits": float(logits.sum()),
             "held": sum(
                 getattr(each, "_local_tensor", each).numel() for each in model.parameters()
             ),
-        }
+        }  # fmt: skip
         (folder / f"seen-{parallel.rank}.json").write_text(json.dumps(seen))
 
 

@@ -137,16 +137,13 @@ def test_alignment_metrics_by_hand() -> None:
     check_metrics(alignment_error_rate, alignment_mass)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("known = alignment >= 0", "known = alignment >= -1"),
-        ("linked = known & (weights != 0).any(dim=-1)", "linked = known"),
-        ("linked & (weights.argmax(dim=-1) == right)", "weights.argmax(dim=-1) == right"),
-        ("(weights.argmax(dim=-1) == right)", "(weights.argmin(dim=-1) == right)"),
-        ("mass[known].double()", "mass.double()"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    ("known = alignment >= 0", "known = alignment >= -1"),
+    ("linked = known & (weights != 0).any(dim=-1)", "linked = known"),
+    ("linked & (weights.argmax(dim=-1) == right)", "weights.argmax(dim=-1) == right"),
+    ("(weights.argmax(dim=-1) == right)", "(weights.argmin(dim=-1) == right)"),
+    ("mass[known].double()", "mass.double()"),
+])  # fmt: skip
 def test_metric_oracle_rejects_a_changed_line(old: str, new: str) -> None:
     module = "attn_course.train.metrics"
     names = ("alignment_error_rate", "alignment_mass")

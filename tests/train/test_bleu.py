@@ -65,15 +65,12 @@ def test_it_is_that_of_sacrebleu(seed: int) -> None:
     assert ours.brevity_penalty == pytest.approx(theirs.bp)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("(said & ngrams(reference, n)).total()", "sum(said[g] for g in ngrams(reference, n))"),
-        ("1 - wanted / written", "1 - written / wanted"),
-        ("/ max_order)", "/ 1)"),
-        ("range(len(tokens) - n + 1)", "range(len(tokens) - n)"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    ("(said & ngrams(reference, n)).total()", "sum(said[g] for g in ngrams(reference, n))"),
+    ("1 - wanted / written", "1 - written / wanted"),
+    ("/ max_order)", "/ 1)"),
+    ("range(len(tokens) - n + 1)", "range(len(tokens) - n)"),
+])  # fmt: skip
 def test_a_mutant_is_seen(old: str, new: str) -> None:
     wrong = mutant("attn_course.train.bleu", "bleu", old, new)
     pairs = [corpus(seed) for seed in range(3)]

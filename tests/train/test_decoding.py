@@ -143,28 +143,25 @@ def test_beam_search_agrees_with_every_oracle() -> None:
     check_beam(beam_search)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("state = _select(state, flat)", "pass"),
-        ("(rows * k + parents[rows, chosen])", "(parents[rows, chosen])"),
-        ("live_scores[:, 0] = 0.0", "live_scores[:] = 0.0"),
-        ("live_scores.unsqueeze(-1) +", "0.0 *"),
-        ("scores.masked_fill(ended, -torch.inf), k", "scores, k"),
-        ("enters = ended & open_rows & ", "enters = ended & "),
-        ("(torch.arange(width, device=device) < k)", "True"),
-        ("width = min(2 * k, k * vocab)", "width = k"),
-        ("parents, token = places // vocab", "parents, token = places * 0"),
-        ("tokens = live_tokens[rows, parents]", "tokens = live_tokens[rows, parents * 0]"),
-        ("(5.0 + length.double()) / 6.0", "length.double()"),
-        ("found.scores / length_normaliser(found.lengths, length_penalty)", "found.scores"),
-        ("torch.cat([done.scores, normalised], dim=1), done", "normalised, done"),
-        ("enters = open_rows.expand(batch, k)", "enters = open_rows.expand(batch, k) & False"),
-        ("if bool(done.finished.all()):", "if bool(done.finished.any()):"),
-        ("live_tokens, last = tokens[", "live_tokens, _ = tokens["),
-        ("possible & found.finished", "possible & True"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("old", "new"), [
+    ("state = _select(state, flat)", "pass"),
+    ("(rows * k + parents[rows, chosen])", "(parents[rows, chosen])"),
+    ("live_scores[:, 0] = 0.0", "live_scores[:] = 0.0"),
+    ("live_scores.unsqueeze(-1) +", "0.0 *"),
+    ("scores.masked_fill(ended, -torch.inf), k", "scores, k"),
+    ("enters = ended & open_rows & ", "enters = ended & "),
+    ("(torch.arange(width, device=device) < k)", "True"),
+    ("width = min(2 * k, k * vocab)", "width = k"),
+    ("parents, token = places // vocab", "parents, token = places * 0"),
+    ("tokens = live_tokens[rows, parents]", "tokens = live_tokens[rows, parents * 0]"),
+    ("(5.0 + length.double()) / 6.0", "length.double()"),
+    ("found.scores / length_normaliser(found.lengths, length_penalty)", "found.scores"),
+    ("torch.cat([done.scores, normalised], dim=1), done", "normalised, done"),
+    ("enters = open_rows.expand(batch, k)", "enters = open_rows.expand(batch, k) & False"),
+    ("if bool(done.finished.all()):", "if bool(done.finished.any()):"),
+    ("live_tokens, last = tokens[", "live_tokens, _ = tokens["),
+    ("possible & found.finished", "possible & True"),
+])  # fmt: skip
 def test_beam_oracles_reject_a_changed_line(old: str, new: str) -> None:
     with pytest.raises((AssertionError, RuntimeError, ValueError)):
         check_beam(mutant(MODULE, "beam_search", old, new))
@@ -316,16 +313,13 @@ def test_bad_arguments_are_refused() -> None:
 
 
 @pytest.mark.parametrize("search", [greedy_decode, beam_search])
-@pytest.mark.parametrize(
-    ("logits", "eos", "message"),
-    [
-        (torch.zeros(1, 5), 5, "eos: expected an id from 0 to 4, got 5"),
-        (torch.zeros(1, 5), -1, "eos: expected an id from 0 to 4, got -1"),
-        (torch.zeros(1, 1, 5), 2, r"step: expected logits of shape \(\d, V\), got \(\d, 1, 5\)"),
-        (torch.tensor([[0.0, math.nan, 0.0]]), 2, "step: expected logits that give probabilities"),
-        (torch.full((1, 3), -math.inf), 2, "step: expected logits that give probabilities"),
-    ],
-)
+@pytest.mark.parametrize(("logits", "eos", "message"), [
+    (torch.zeros(1, 5), 5, "eos: expected an id from 0 to 4, got 5"),
+    (torch.zeros(1, 5), -1, "eos: expected an id from 0 to 4, got -1"),
+    (torch.zeros(1, 1, 5), 2, r"step: expected logits of shape \(\d, V\), got \(\d, 1, 5\)"),
+    (torch.tensor([[0.0, math.nan, 0.0]]), 2, "step: expected logits that give probabilities"),
+    (torch.full((1, 3), -math.inf), 2, "step: expected logits that give probabilities"),
+])  # fmt: skip
 def test_logits_that_cannot_be_searched_are_refused(
     search: Any, logits: Tensor, eos: int, message: str
 ) -> None:

@@ -328,17 +328,14 @@ def test_fit_says_when_the_batches_run_out():
     refused("at least one batch", run, 3, batches=[])
 
 
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"steps": -1}, "steps"),
-        ({"clip_norm": 0.0}, "clip_norm"),
-        ({"checkpoint_every": 0}, "checkpoint_every"),
-        ({"checkpoint_every": 2}, "checkpoint_path"),
-        ({"resume": True}, "checkpoint_path"),
-        ({"eval_every": 2}, "evaluate"),
-    ],
-)
+@pytest.mark.parametrize(("options", "name"), [
+    ({"steps": -1}, "steps"),
+    ({"clip_norm": 0.0}, "clip_norm"),
+    ({"checkpoint_every": 0}, "checkpoint_every"),
+    ({"checkpoint_every": 2}, "checkpoint_path"),
+    ({"resume": True}, "checkpoint_path"),
+    ({"eval_every": 2}, "evaluate"),
+])  # fmt: skip
 def test_fit_refuses_arguments_that_contradict_each_other(options, name):
     refused(f"^{name}: ", run, **{"steps": 2} | options)
 

@@ -58,18 +58,15 @@ def test_agrees_with_every_oracle() -> None:
     check(label_smoothing_loss)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("smoothing * logs.mean(dim=-1)", "smoothing * logs.sum(dim=-1)"),
-        ("smoothing * logs.mean(dim=-1)", "smoothing * logs.sum(dim=-1) / (logs.shape[-1] - 1)"),
-        ("(1 - smoothing) * right", "right"),
-        ("masked_fill(~counts, 0.0).sum()", "sum()"),
-        ("/ counts.sum().clamp(min=1)", "/ counts.numel()"),
-        ("/ counts.sum().clamp(min=1)", "/ counts.sum()"),
-        ("return -mixed", "return mixed"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    ("smoothing * logs.mean(dim=-1)", "smoothing * logs.sum(dim=-1)"),
+    ("smoothing * logs.mean(dim=-1)", "smoothing * logs.sum(dim=-1) / (logs.shape[-1] - 1)"),
+    ("(1 - smoothing) * right", "right"),
+    ("masked_fill(~counts, 0.0).sum()", "sum()"),
+    ("/ counts.sum().clamp(min=1)", "/ counts.numel()"),
+    ("/ counts.sum().clamp(min=1)", "/ counts.sum()"),
+    ("return -mixed", "return mixed"),
+])  # fmt: skip
 def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
     with pytest.raises(AssertionError):
         check(mutant(MODULE, "label_smoothing_loss", old, new))

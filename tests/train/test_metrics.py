@@ -77,20 +77,17 @@ def test_agree_with_loops(number: int, rows: int, said: int, asked: int) -> None
 MODULE = "attn_course.train.metrics"
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("return right & counts, counts", "return right, counts"),
-        ("counts = target != pad", "counts = target != -1"),
-        ("counts = target != pad", "counts = target != 0"),
-        ("torch.zeros_like(counts)", "torch.ones_like(counts)"),
-        ("right.sum() / counts.sum()", "right.sum() / counts.numel()"),
-        ("(right == counts).all(dim=1)", "(right == counts).any(dim=1)"),
-        ("(right == counts).all(dim=1)", "right.all(dim=1)"),
-        ("[counts.any(dim=1)]", ""),
-        ("whole.double().mean()", "right.double().mean()"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    ("return right & counts, counts", "return right, counts"),
+    ("counts = target != pad", "counts = target != -1"),
+    ("counts = target != pad", "counts = target != 0"),
+    ("torch.zeros_like(counts)", "torch.ones_like(counts)"),
+    ("right.sum() / counts.sum()", "right.sum() / counts.numel()"),
+    ("(right == counts).all(dim=1)", "(right == counts).any(dim=1)"),
+    ("(right == counts).all(dim=1)", "right.all(dim=1)"),
+    ("[counts.any(dim=1)]", ""),
+    ("whole.double().mean()", "right.double().mean()"),
+])  # fmt: skip
 def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
     functions = [mutant(MODULE, n, old, new) for n in ("token_accuracy", "sequence_accuracy")]
     with pytest.raises(AssertionError):

@@ -43,17 +43,14 @@ def test_cosine_without_warmup_starts_near_the_peak_and_falls():
     assert rates[-1] == pytest.approx(0.0)
 
 
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        (lambda: warmup_inverse_sqrt(embed_dim=0), "embed_dim"),
-        (lambda: warmup_inverse_sqrt(embed_dim=2, warmup=0), "warmup"),
-        (lambda: warmup_inverse_sqrt(embed_dim=2, factor=-1.0), "factor"),
-        (lambda: warmup_cosine(peak=0.0, warmup=1, steps=3), "peak"),
-        (lambda: warmup_cosine(peak=1.0, warmup=3, steps=3), "warmup"),
-        (lambda: warmup_cosine(peak=1.0, warmup=-1, steps=3), "warmup"),
-        (lambda: warmup_cosine(peak=1.0, warmup=1, steps=3, floor=1.1), "floor"),
-    ],
-)
+@pytest.mark.parametrize(("make", "name"), [
+    (lambda: warmup_inverse_sqrt(embed_dim=0), "embed_dim"),
+    (lambda: warmup_inverse_sqrt(embed_dim=2, warmup=0), "warmup"),
+    (lambda: warmup_inverse_sqrt(embed_dim=2, factor=-1.0), "factor"),
+    (lambda: warmup_cosine(peak=0.0, warmup=1, steps=3), "peak"),
+    (lambda: warmup_cosine(peak=1.0, warmup=3, steps=3), "warmup"),
+    (lambda: warmup_cosine(peak=1.0, warmup=-1, steps=3), "warmup"),
+    (lambda: warmup_cosine(peak=1.0, warmup=1, steps=3, floor=1.1), "floor"),
+])  # fmt: skip
 def test_schedules_refuse_bad_arguments(make, name):
     refused(f"^{name}: expected", make)

@@ -140,21 +140,18 @@ def test_the_distribution_is_that_of_the_target(monkeypatch: pytest.MonkeyPatch)
     check(copy, copy.__wrapped__.__globals__, monkeypatch, CASES[2:])
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("take = min(1.0, float(p[word] / q[word]))", "take = min(1.0, float(p[word]))"),
-        ("take = min(1.0, float(p[word] / q[word]))", "take = 1.0"),
-        ("take = min(1.0, float(p[word] / q[word]))", "take = float(p[word] >= q[word])"),
-        ("(truth[kept] - guesses[kept]).clamp(min=0)", "truth[kept]"),
-        ("(truth[kept] - guesses[kept]).clamp(min=0)", "(truth[kept] - guesses[kept]).abs()"),
-        ("(truth[kept] - guesses[kept]).clamp(min=0)", "guesses[kept]"),
-        ("missed = truth[kept]\n", "missed = truth[kept - 1]\n"),
-        ("_distribution(\"target\", target, drafts", "_distribution(\"target\", draft, drafts"),
-        ("            if word == eos:\n                break\n", ""),
-        ("end - len(ids) - 1", "end - len(ids)"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("old", "new"), [
+    ("take = min(1.0, float(p[word] / q[word]))", "take = min(1.0, float(p[word]))"),
+    ("take = min(1.0, float(p[word] / q[word]))", "take = 1.0"),
+    ("take = min(1.0, float(p[word] / q[word]))", "take = float(p[word] >= q[word])"),
+    ("(truth[kept] - guesses[kept]).clamp(min=0)", "truth[kept]"),
+    ("(truth[kept] - guesses[kept]).clamp(min=0)", "(truth[kept] - guesses[kept]).abs()"),
+    ("(truth[kept] - guesses[kept]).clamp(min=0)", "guesses[kept]"),
+    ("missed = truth[kept]\n", "missed = truth[kept - 1]\n"),
+    ("_distribution(\"target\", target, drafts", "_distribution(\"target\", draft, drafts"),
+    ("            if word == eos:\n                break\n", ""),
+    ("end - len(ids) - 1", "end - len(ids)"),
+])  # fmt: skip
 def test_the_enumeration_rejects(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
     changed = mutant(MODULE, "speculative_decode", old, new)
     with pytest.raises((AssertionError, RuntimeError)):
