@@ -205,8 +205,7 @@ def test_additive_masks_there_and_back(dtype: torch.dtype) -> None:
         assert bias[mask].eq(0).all()
         assert bias[~mask].eq(lowest).all()
         assert torch.equal(from_additive_mask(bias), mask)
-    rows = torch.randn(2, 3, L, 4)
-    keys = torch.randn(2, 3, S, 4)
+    rows, keys = torch.randn(2, 3, L, 4), torch.randn(2, 3, S, 4)
     assert_close(
         scaled_dot_product_attention(rows, keys, keys, to_additive_mask(mask)),
         scaled_dot_product_attention(rows, keys, keys, mask),

@@ -216,8 +216,7 @@ def test_search_finds_a_term_without_network(page: Any, site: Path, address: str
     page.wait_for_selector("#search-results li a", timeout=20_000)
     links = page.eval_on_selector_all("#search-results li a", "all => all.map(a => a.href)")
     assert any("functional" in link or "warm_up" in link for link in links)
-    assert visit.foreign == []
-    assert visit.errors == []
+    assert (visit.foreign, visit.errors) == ([], [])
 
 
 def test_search_box_opens_from_the_keyboard(page: Any, site: Path, address: str) -> None:
@@ -327,5 +326,4 @@ def test_notebook_link_downloads_the_notebook(page: Any, site: Path, address: st
     page.goto(f"{address}chapters/00_warm_up.html")
     link = page.locator("a.btn-download-notebook-button").first.get_attribute("href")
     answer = page.request.get(f"{address}chapters/{link}")
-    assert answer.status == 200
-    assert answer.json()["nbformat"] == 4
+    assert (answer.status, answer.json()["nbformat"]) == (200, 4)

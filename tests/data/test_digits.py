@@ -19,8 +19,7 @@ def test_digits_are_those_of_scikit_learn() -> None:
     assert torch.equal((images * 16).double(), torch.from_numpy(theirs.images))
     assert torch.equal(torch.cat([train.labels, test.labels]), torch.from_numpy(theirs.target))
     assert images.dtype == torch.float32
-    assert float(images.min()) == 0
-    assert float(images.max()) == 1
+    assert (float(images.min()), float(images.max())) == (0, 1)
 
 
 def test_scenes_hold_one_digit_at_the_place_they_name() -> None:

@@ -35,8 +35,7 @@ def test_context_decides_the_sense(example):
 def test_without_context_an_ambiguous_word_stays_undecided():
     for word in AMBIGUOUS:
         entries = contextual(f"the {word} of the", word)
-        assert len(set(entries.values())) == 1
-        assert len(entries) == 2
+        assert (len(set(entries.values())), len(entries)) == (1, 2)
 
 
 def test_every_ambiguous_word_has_an_example_of_each_sense():

@@ -17,8 +17,7 @@ def generator(seed: int = 0) -> torch.Generator:
 def check(task) -> None:
     for size, steps in ((2, 1), (5, 4), (7, 3), (11, 2)):
         batch = task(23, generator(size), num_symbols=size, steps=steps)
-        assert batch.story.shape == (23, size, 2)
-        assert batch.question.shape == (23, 1)
+        assert (batch.story.shape, batch.question.shape) == ((23, size, 2), (23, 1))
         for row in range(23):
             told = dict(batch.story[row].tolist())
             assert sorted(told) == sorted(told.values()) == list(range(4, 4 + size))

@@ -157,8 +157,7 @@ def test_symbol_vocabulary_has_a_name_for_every_symbol():
 
 def test_dates_by_hand():
     pair = write_date(date(1987, 5, 3), "{th} of {month} {y}")
-    assert pair.source == "3rd of may 1987"
-    assert pair.target == "1987-05-03"
+    assert (pair.source, pair.target) == ("3rd of may 1987", "1987-05-03")
     assert pair.alignment == (11, 12, 13, 14, -1, 7, 7, -1, -1, 0)
     pair = write_date(date(2012, 11, 22), "{mm}/{dd}/{y}")
     assert pair.source == "11/22/2012"
@@ -168,10 +167,8 @@ def test_dates_by_hand():
 def test_ordinals_are_english():
     written = [write_date(date(2000, 1, day), "{th} {month} {y}").source for day in range(1, 32)]
     suffixes = [text.split()[0].lstrip("0123456789") for text in written]
-    assert suffixes[:4] == ["st", "nd", "rd", "th"]
-    assert suffixes[10:13] == ["th"] * 3
-    assert suffixes[20:24] == ["st", "nd", "rd", "th"]
-    assert suffixes[30] == "st"
+    assert (suffixes[:4], suffixes[10:13]) == (["st", "nd", "rd", "th"], ["th"] * 3)
+    assert (suffixes[20:24], suffixes[30]) == (["st", "nd", "rd", "th"], "st")
 
 
 def test_dates_are_read_back_from_the_text_alone():
@@ -182,8 +179,7 @@ def test_dates_are_read_back_from_the_text_alone():
             "".join(pair.source[place] for place in pair.alignment[part] if place >= 0)
             for part in (slice(0, 4), slice(5, 7), slice(8, 10))
         ]
-        assert int(digits[0]) == year
-        assert int(digits[2]) == day
+        assert (int(digits[0]), int(digits[2])) == (year, day)
         if digits[1].isdigit():
             assert int(digits[1]) == month
         else:
@@ -266,8 +262,7 @@ def test_collate_by_hand():
 
 def test_collate_allows_an_empty_target():
     batch = collate([[4]], [[]])
-    assert batch.target_in.tolist() == [[BOS]]
-    assert batch.target_out.tolist() == [[EOS]]
+    assert (batch.target_in.tolist(), batch.target_out.tolist()) == ([[BOS]], [[EOS]])
     assert batch.alignment is None
 
 

@@ -147,8 +147,7 @@ def test_every_character_but_the_first_is_predicted_once(name, number, corpus):
 def test_a_run_records_what_it_needs(finished, corpus):
     folder, result = finished
     assert json.loads((folder / "out.json").read_text()) == result
-    assert result["experiment"] == "language_model"
-    assert result["missing"] == []
+    assert (result["experiment"], result["missing"]) == ("language_model", [])
     assert list(result["models"]) == list(MODELS)
     assert [each["order"] for each in result["ngrams"]] == [1, 2, 3, 4, 5, 6, 7]
     for name in MODELS:
@@ -161,8 +160,7 @@ def test_a_run_records_what_it_needs(finished, corpus):
         assert entry["bits"] == [each["bits"] for each in entry["runs"]]
         for each in entry["runs"]:
             assert [point["step"] for point in each["curve"]] == [4, 8, 11]
-            assert each["steps"] == 11
-            assert each["characters"] == len(corpus.val) - 1
+            assert (each["steps"], each["characters"]) == (11, len(corpus.val) - 1)
             assert 0 < each["training_seconds"]["cpu"] <= each["seconds"]["cpu"]
 
 
@@ -284,8 +282,7 @@ def test_a_recorded_run_is_fair(name):
     if result is None:
         pytest.skip(f"language_model, setting {name}: not run yet")
     setting = SETTINGS[name]
-    assert result["setting"] == setting.as_json()
-    assert result["missing"] == []
+    assert (result["setting"], result["missing"]) == (setting.as_json(), [])
     assert "+changes" not in result["commit"]
     assert {"processor", "cores", "threads", "device"} <= result["machine"].keys()
     assert len(result["seeds"]) >= 3

@@ -202,8 +202,7 @@ def test_a_row_that_was_recorded_before_is_kept_if_the_protocol_is_the_same(
 def test_bleu_is_sacrebleus_and_buckets_hold_every_sentence_once(corpus):
     references = corpus.test.references
     perfect = measure.bleu(references, references)
-    assert perfect["bleu"] == 100.0
-    assert perfect["interval"] == 0.0
+    assert (perfect["bleu"], perfect["interval"]) == (100.0, 0.0)
     assert "tok:13a" in perfect["signature"]
     assert "version:" in perfect["signature"]
     wrong = [*references[:-1], "nothing of the kind"]
@@ -388,8 +387,7 @@ def test_the_tuned_runs_have_every_model_at_its_own_rate(corpus, tmp_path):
     call = {"work": tmp_path / "work", "out": tmp_path / "out.json", "seeds": (0, 4)}
     result = tuned.run(TINY, own, corpus, **call)
     assert json.loads((tmp_path / "out.json").read_text()) == result
-    assert result["missing"] == []
-    assert result["seeds"] == [0, 4]
+    assert (result["missing"], result["seeds"]) == ([], [0, 4])
     assert "learning_rate" not in result["setting"]
     for name, rate in own.items():
         entry = result["models"][name]

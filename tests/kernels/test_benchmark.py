@@ -42,8 +42,7 @@ def made_up(seconds: Mapping[str, list[float]]) -> Any:
 
 
 def test_pairs_and_operations_by_hand() -> None:
-    assert CASE.pairs == 64 * 65 // 2
-    assert CASE.flops == 2 * 2 * 2 * 4 * CASE.pairs * 16
+    assert (CASE.pairs, CASE.flops) == (64 * 65 // 2, 2 * 2 * 2 * 4 * CASE.pairs * 16)
     assert CASE.nbytes(2) == (2 * 2 * 4 * 64 + 2 * 2 * 2 * 64) * 16 * 2
     training = benchmark.Case(part="training", shape=(1, 1, 1, 4, 4, 8))
     assert (training.pairs, training.flops) == (10, 2 * 7 * 10 * 8)
@@ -139,8 +138,7 @@ def test_a_kernel_that_fails_leaves_the_other_rows(monkeypatch: pytest.MonkeyPat
     _, product, copied = benchmark.measure(cases, made_up({}), "cpu", size=16)
     assert product["left_out"] == "failed with RuntimeError: out of luck"
     assert "ms" in copied
-    assert benchmark.verdict([product, copied]) == 1
-    assert benchmark.verdict([copied]) == 0
+    assert (benchmark.verdict([product, copied]), benchmark.verdict([copied])) == (1, 0)
 
 
 def test_the_clock_of_a_device_takes_its_steps_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,9 +194,8 @@ def test_the_table_names_refusals_and_what_there_was_no_time_for() -> None:
         "repeats": 2,
     }  # fmt: skip
     text = benchmark.table(record)
-    assert "torch math 3.00 (2.00 to 4.00)" in text
-    assert "torch cudnn: refused" in text
-    assert "no time" in text
+    for part in ("torch math 3.00 (2.00 to 4.00)", "torch cudnn: refused", "no time"):
+        assert part in text
     refused("a dry run is no result", benchmark.table, {**record, "parts": {"dry": part}})
 
 
@@ -208,8 +205,7 @@ def test_without_a_gpu_it_says_so_in_one_line_and_ends_with_2() -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "0"}
     command = [sys.executable, str(BENCHMARKS / "kernels.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stdout == ""
+    assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert "CUDA" in done.stderr
 
@@ -222,10 +218,8 @@ def test_of_a_foreign_file_only_the_kernels_are_run() -> None:
         "def launcher():\n    pass\n"
     )
     text = kernel_artifacts.jitted(source)
-    assert "nothing_of_that_name" not in text
-    assert "raise" not in text
-    assert "tuned" not in text
-    assert "launcher" not in text
+    for part in ("nothing_of_that_name", "raise", "tuned", "launcher"):
+        assert part not in text
     assert "@triton.jit\ndef kernel(x):" in text
 
 

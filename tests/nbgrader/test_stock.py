@@ -180,8 +180,7 @@ def stock_generate_assignment_makes_the_committed_release(graded, slug):
 def right_submission_has_every_point_of_every_cell(graded, slug):
     course = nbformat.read(ROOT / "exercises" / slug / f"{slug}.ipynb", as_version=4)
     due = course.metadata["attn_course"]["tests"]
-    assert graded["cells"]["right"] == due
-    assert graded["marks"]["right"] == sum(due.values())
+    assert (graded["cells"]["right"], graded["marks"]["right"]) == (due, sum(due.values()))
 
 
 def untouched_submission_has_none_and_reads_not_started(graded, slug):

@@ -63,10 +63,8 @@ def test_an_edited_file_is_read_again(places):
     checkout.write_text(TEXT.format(name="second"))
     os.utime(checkout, ns=(1, 1))
     found = load_catalogue("42_new")
-    assert found.of("f")[0].name == "second"
-    assert found.of("f")[0].message == "You did\nthis."
-    assert found.of("g") == []
-    assert found.witness_calls("g") == []
+    assert (found.of("f")[0].name, found.of("f")[0].message) == ("second", "You did\nthis.")
+    assert (found.of("g"), found.witness_calls("g")) == ([], [])
     one, two = (found.witness_calls("f")[0].args[0] for _ in range(2))
     assert one.tolist() == two.tolist()
 

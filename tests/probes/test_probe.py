@@ -139,9 +139,8 @@ def test_two_that_agree_on_everything_are_both_told(small_catalogue):
     small_catalogue(wrong_answer("squares", lambda x: x * x), wrong_answer("cubes", lambda x: x**3))
     found = failure(probe_double(lambda x: x**2).equals, torch.tensor([1.0, 0.0]))
     assert found.misconception is None
-    assert "one of these" in str(found)
-    assert "squares." in str(found)
-    assert "cubes." in str(found)
+    for part in ("one of these", "squares.", "cubes."):
+        assert part in str(found)
     more = failure(probe_double(lambda x: x**2).equals, torch.tensor([1.0, 3.0]))
     assert more.misconception == "squares"
 

@@ -85,5 +85,4 @@ def test_slips_differ_leave_the_right_answer_alone_and_never_run_for_ever():
             continue
     assert sum(not torch.allclose(r, before) for r in results if r.shape == before.shape) > 15
     assert torch.equal(attend(*inputs), before)
-    assert slips("counted", counted) == ()
-    assert slips("softmax", torch.softmax) == ()
+    assert (slips("counted", counted), slips("softmax", torch.softmax)) == ((), ())

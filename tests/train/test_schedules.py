@@ -31,16 +31,14 @@ def test_cosine_by_hand():
     # rise 0.5 1 1.5 2, then 1.5 + 0.5 cos(pi k / 8)
     assert [rate(step) for step in range(4)] == [0.5, 1.0, 1.5, 2.0]
     assert rate(5) == pytest.approx(1.5 + 0.5 * math.sqrt(0.5))
-    assert rate(7) == pytest.approx(1.5)
-    assert rate(11) == pytest.approx(1.0)
+    assert (rate(7), rate(11)) == (pytest.approx(1.5), pytest.approx(1.0))
     assert rate(500) == pytest.approx(1.0)
 
 
 def test_cosine_without_warmup_starts_near_the_peak_and_falls():
     rates = [warmup_cosine(peak=1.0, warmup=0, steps=11)(step) for step in range(11)]
     assert rates[0] == pytest.approx(0.5 + 0.5 * math.cos(math.pi / 11))
-    assert rates == sorted(rates, reverse=True)
-    assert rates[-1] == pytest.approx(0.0)
+    assert (rates, rates[-1]) == (sorted(rates, reverse=True), pytest.approx(0.0))
 
 
 @pytest.mark.parametrize(("make", "name"), [

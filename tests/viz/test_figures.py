@@ -98,9 +98,8 @@ def test_the_drawing_follows_the_text_colour_of_the_page() -> None:
         fig, ax = viz.subplots()
         viz.heatmap(ax, np.array([[0.2, -0.8]]))
         svg = viz.picture(fig, alt="Two cells.").svg
-    assert "currentColor" in svg
-    assert "var(--attn-heat, " in svg
-    assert "var(--attn-heat-negative, " in svg
+    for part in ("currentColor", "var(--attn-heat, ", "var(--attn-heat-negative, "):
+        assert part in svg
     assert INK not in svg
     assert "<style" not in svg  # it would apply to the whole page
     assert "#ffffff" not in svg

@@ -59,8 +59,7 @@ def test_table_has_a_row_per_model_and_says_how_it_was_run():
     assert len(rule) == len(header)
     numbers = ["113", "600,123", "11.3 ± 0.7", "10.1", "2.35", "14.0", "6.7"]
     assert plain == ["no attention", *numbers]
-    assert dot[0] == "Luong, dot"
-    assert dot[3] == "23.0 ± 0.7"
+    assert (dot[0], dot[3]) == ("Luong, dot", "23.0 ± 0.7")
     for words in (
         "setting *reduced*", "29,000 pairs", "2,003 steps of 31 pairs (2.14 epochs)", "beam of 5",
         "nrefs:1 | tok:13a", "21 CPU minutes", "A processor, 1 thread", "torch 2.13.0", "seed 3",
@@ -85,8 +84,7 @@ def test_figure_by_length_draws_the_numbers_of_the_record():
         _, ax = viz.subplots()
         told = translation_by_length(ax, RECORD, ["dot", "plain"])
     dot, plain = ax.get_lines()
-    assert list(dot.get_ydata()) == [24.0, 22.0]
-    assert list(plain.get_ydata()) == [14.04, 6.66]
+    assert (list(dot.get_ydata()), list(plain.get_ydata())) == ([24.0, 22.0], [14.04, 6.66])
     assert [text.get_text() for text in ax.get_xticklabels()] == ["1–8", "9–31"]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
         "Luong, dot", "no attention",
