@@ -161,9 +161,7 @@ def weight(site: Path, files: set[str]) -> int:
 
 
 @pytest.mark.parametrize("name", pages())
-def test_page_is_whole_quiet_light_and_accessible(
-    chromium: Any, site: Path, address: str, name: str
-) -> None:
+def test_page_is_whole_quiet_light_and_accessible(chromium, site, address, name):
     """One visit of each page: everything in the light, colours in the dark, widths on a phone."""
     context = chromium.new_context(viewport=WIDE_SCREEN, reduced_motion="reduce")
     for key in ("mode", "theme"):
@@ -258,9 +256,7 @@ def test_focus_is_seen(page: Any, site: Path, address: str) -> None:
         assert seen, what
 
 
-def test_quiz_is_reached_and_answered_from_the_keyboard(
-    page: Any, site: Path, address: str
-) -> None:
+def test_quiz_is_reached_and_answered_from_the_keyboard(page, site, address):
     page.goto(f"{address}chapters/00_warm_up.html")
     page.wait_for_load_state("networkidle")
     page.keyboard.press("Tab")

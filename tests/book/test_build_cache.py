@@ -179,9 +179,7 @@ def test_page_shows_new_outputs_and_new_prose_and_warnings_fail(small: Path) -> 
     assert bad.stderr.strip().splitlines()[-1].startswith("book: error: Sphinx warned")
 
 
-def test_formulas_are_rendered_without_a_node_of_the_machine(
-    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_formulas_are_rendered_without_a_node_of_the_machine(small, tmp_path, monkeypatch):
     empty = tmp_path / "bin"
     empty.mkdir()
     monkeypatch.setenv("PATH", str(empty))

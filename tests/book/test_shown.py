@@ -164,9 +164,7 @@ print(json.dumps([problems, counts["figure"]]))
 
 
 @pytest.mark.parametrize("call", ["picture", "show"])
-def test_a_figure_that_a_line_below_has_swallowed_is_named_by_its_line(
-    tmp_path: Path, call: str
-) -> None:
+def test_a_figure_that_a_line_below_has_swallowed_is_named_by_its_line(tmp_path, call):
     book = tiny(tmp_path, cell(LOST.replace("picture", call)))
     (book.source / "vendor" / "katex").mkdir(parents=True)
     done = subprocess.run(

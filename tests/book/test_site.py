@@ -140,9 +140,7 @@ def test_no_page_is_heavy(book: Book, site: Path) -> None:
     assert max(weights.values()) <= LIMIT
 
 
-def test_every_page_with_code_offers_its_notebook(
-    book: Book, site: Path, pages: dict[str, Anchors]
-) -> None:
+def test_every_page_with_code_offers_its_notebook(book, site, pages):
     with_code = [page for page in book.pages if read_page(book, page) is not None]
     assert with_code
     for page in with_code:
@@ -179,9 +177,7 @@ def notebooks() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", notebooks())
-def test_notebook_is_the_page_in_words_that_jupyter_knows(
-    book: Book, site: Path, page: str
-) -> None:
+def test_notebook_is_the_page_in_words_that_jupyter_knows(book, site, page):
     path = site / "_notebooks" / f"{page.rsplit('/', 1)[-1]}.ipynb"
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)

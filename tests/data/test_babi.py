@@ -293,9 +293,7 @@ def test_generated_stories_survive_the_original_format(tmp_path: Any) -> None:
     ("1 Mary moved.\n2 Where is Mary?\ta\tone\n", 2, "an earlier sentence, got 'one'"),
     ("1 Where is Mary?\ta\t1\n", 1, "expected a sentence before the question"),
 ])  # fmt: skip
-def test_malformed_lines_are_refused_with_their_number(
-    tmp_path: Any, text: str, line: int, complaint: str
-) -> None:
+def test_malformed_lines_are_refused_with_their_number(tmp_path, text, line, complaint):
     path = tmp_path / "qa.txt"
     path.write_text(text)
     with pytest.raises(ValueError, match=re.escape(complaint)) as error:

@@ -172,9 +172,7 @@ def test_token_types_and_the_pooler_are_the_sources(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_large_weights_leave_the_rounding_of_the_source_and_nothing_else(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_weights_leave_the_rounding_of_the_source_and_nothing_else(name, monkeypatch):
     """In float64, with the norms of the source in float64 too, which takes them in float32."""
 
     def root_mean_square(self: Any, x: Tensor) -> Tensor:
@@ -460,9 +458,7 @@ MUTANTS = {
     ("name", "number"),
     [(name, number) for name, (_, _, texts) in MUTANTS.items() for number in range(len(texts))],
 )
-def test_a_wrong_conversion_is_noticed(
-    name: str, number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_conversion_is_noticed(name, number, monkeypatch):
     module, fields, texts = MUTANTS[name]
     source = make_source(name, 0, scale=4.0, **fields)
     given = sources.call(source)

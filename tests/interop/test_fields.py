@@ -5,7 +5,6 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -54,91 +53,50 @@ def test_every_field_is_followed_fixed_or_without_effect(family: Any) -> None:
 
 REFUSED = [
     ("BertModel", {"is_decoder": True}, r"config\.is_decoder: expected False, got True"),
-    (
-        "BertModel",
-        {"is_decoder": True, "add_cross_attention": True},
-        r"config\.is_decoder: expected False, got True",
-    ),
-    (
-        "BertModel",
-        {"position_embedding_type": "relative_key"},
-        "config.position_embedding_type: expected 'absolute', got 'relative_key'",
-    ),
+    ("BertModel", {"is_decoder": True, "add_cross_attention": True},
+     r"config\.is_decoder: expected False, got True"),
+    ("BertModel", {"position_embedding_type": "relative_key"},
+     "config.position_embedding_type: expected 'absolute', got 'relative_key'"),
     ("BertModel", {"hidden_act": "gelu_10"}, r"config\.hidden_act: expected one of .*, got 'gelu"),
-    (
-        "GPT2Model",
-        {"add_cross_attention": True},
-        r"config\.add_cross_attention: expected False, got True",
-    ),
+    ("GPT2Model", {"add_cross_attention": True},
+     r"config\.add_cross_attention: expected False, got True"),
     ("GPT2Model", {"is_causal": False}, r"config\.is_causal: expected True, got False"),
     ("GPT2Model", {"activation_function": "relu2"}, "config.activation_function: expected one of"),
-    (
-        "LlamaModel",
-        {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
-        "rope_type'.: expected 'default', 'linear', 'llama3' or 'yarn', got 'dynamic'",
-    ),
-    (
-        "Qwen3Model",
-        {"rope_parameters": dict(ROPES[4]), "head_dim": 2},
-        r"config\.head_dim: expected an even number of at least 4, got 2",
-    ),
+    ("LlamaModel", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
+     "rope_type'.: expected 'default', 'linear', 'llama3' or 'yarn', got 'dynamic'"),
+    ("Qwen3Model", {"rope_parameters": dict(ROPES[4]), "head_dim": 2},
+     r"config\.head_dim: expected an even number of at least 4, got 2"),
     ("MistralModel", {"sliding_window": 0}, r"config\.sliding_window: expected at least 1, got 0"),
-    (
-        "Qwen2Model",
-        {"layer_types": ["chunked_attention"], "num_hidden_layers": 1},
-        r"config\.layer_types: expected 1 of 'full_attention' and 'sliding_attention', got \['chun",
-    ),
+    ("Qwen2Model", {"layer_types": ["chunked_attention"], "num_hidden_layers": 1},
+     r"config\.layer_types: expected 1 of 'full_attention' and 'sliding_attention', got \['chun"),
     ("ModernBertModel", {"head_dim": 3}, r"config\.head_dim: expected None, got 3"),
-    (
-        "LlamaModel",
-        {"rope_parameters": dict(ROPES[0]) | {"partial_rotary_factor": 0.5}},
-        "partial_rotary_factor'.: expected 1.0, got 0.5",
-    ),
+    ("LlamaModel", {"rope_parameters": dict(ROPES[0]) | {"partial_rotary_factor": 0.5}},
+     "partial_rotary_factor'.: expected 1.0, got 0.5"),
     ("LlamaModel", {"is_causal": False}, r"config\.is_causal: expected True, got False"),
-    (
-        "LlamaModel",
-        {"head_dim": 3, "rope_parameters": dict(ROPES[0])},
-        r"config\.head_dim: expected an even number of at least 2, got 3",
-    ),
+    ("LlamaModel", {"head_dim": 3, "rope_parameters": dict(ROPES[0])},
+     r"config\.head_dim: expected an even number of at least 2, got 3"),
     ("LongformerModel", {"is_decoder": True}, r"config\.is_decoder: expected False, got True"),
     ("MarianModel", {"encoder_layerdrop": 0.1}, r"encoder_layerdrop: expected 0\.0, got 0\.1"),
     ("MarianModel", {"decoder_layerdrop": 0.1}, r"decoder_layerdrop: expected 0\.0, got 0\.1"),
-    (
-        "MarianModel",
-        {"share_encoder_decoder_embeddings": True, "tie_word_embeddings": False},
-        "config.share_encoder_decoder_embeddings: expected False .*, got True",
-    ),
+    ("MarianModel", {"share_encoder_decoder_embeddings": True, "tie_word_embeddings": False},
+     "config.share_encoder_decoder_embeddings: expected False .*, got True"),
     ("T5EncoderModel", {"is_decoder": True}, r"config\.is_decoder: expected False, got True"),
     ("ViTModel", {"pooler_act": "relu"}, r"config\.pooler_act: expected 'tanh', got 'relu'"),
-    (
-        "ViTModel",
-        {"hidden_size": 12, "num_attention_heads": 3, "pooler_output_size": 7},
-        r"config\.pooler_output_size: expected 12, got 7",
-    ),
-    (
-        "ViTModel",
-        {"image_size": 7, "patch_size": 3},
-        r"config\.image_size: expected multiples of config\.patch_size \(3, 3\), got \(7, 7\)",
-    ),
+    ("ViTModel", {"hidden_size": 12, "num_attention_heads": 3, "pooler_output_size": 7},
+     r"config\.pooler_output_size: expected 12, got 7"),
+    ("ViTModel", {"image_size": 7, "patch_size": 3},
+     r"config\.image_size: expected multiples of config\.patch_size \(3, 3\), got \(7, 7\)"),
     ("ViTModel", {"head_dim": 3}, r"config\.head_dim: expected None, got 3"),
     ("ViTForImageClassification", {"num_labels": 0}, r"config\.num_labels: expected at least 1"),
-    (
-        "T5Model",
-        {"relative_attention_num_buckets": 7},
-        "relative_attention_num_buckets: expected an even number of at least 4, got 7",
-    ),
-    (
-        "T5Model",
-        {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 16},
-        "relative_attention_max_distance: expected more than 16, half the buckets, got 16",
-    ),
-]
+    ("T5Model", {"relative_attention_num_buckets": 7},
+     "relative_attention_num_buckets: expected an even number of at least 4, got 7"),
+    ("T5Model", {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 16},
+     "relative_attention_max_distance: expected more than 16, half the buckets, got 16"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "fields", "message"), REFUSED)
-def test_what_we_cannot_do_is_refused_by_name(
-    name: str, fields: dict[str, Any], message: str
-) -> None:
+def test_what_we_cannot_do_is_refused_by_name(name, fields, message):
     source = make_source(name, 0, **fields)
     refused(message, from_transformers, source)
 
@@ -181,9 +139,7 @@ def test_a_stack_that_was_cut_is_refused_by_the_field_of_its_height(name: str) -
     (lambda: hf.BigBirdModel(hf.BigBirdConfig(**SMALL | {"num_hidden_layers": 0})),
      "num_hidden_layers"),
 ])  # fmt: skip
-def test_no_block_is_refused_where_only_blocks_tell_the_kind(
-    make: Callable[[], Any], field: str
-) -> None:
+def test_no_block_is_refused_where_only_blocks_tell_the_kind(make, field):
     refused(rf"config\.{field}: expected at least 1, got 0", from_transformers, make())
 
 

@@ -72,9 +72,7 @@ def test_on_a_hopper_only_tiles_too_short_for_its_matrix_instruction_do_without(
         (80, 32, 164 * 1024, 4, 0),
     ],
 )
-def test_how_many_warps_a_processor_holds_by_hand(
-    arch: int, registers: int, shared: int, warps: int, resident: int
-) -> None:
+def test_how_many_warps_a_processor_holds_by_hand(arch, registers, shared, warps, resident):
     from attn_course.kernels import artifact
 
     row = {"arch": arch, "registers": registers, "shared": shared, "warps": warps}

@@ -55,9 +55,7 @@ def check(module: Any, L: int, **options: Any) -> None:
 
 @pytest.mark.parametrize("is_causal", [True, False])
 @pytest.mark.parametrize(("L", "window_size", "dilation"), [(1, 1, 1), (37, 5, 1), (41, 3, 7)])
-def test_a_band_and_a_sum_are_attention_in_a_window(
-    L: int, window_size: int, dilation: int, is_causal: bool
-) -> None:
+def test_a_band_and_a_sum_are_attention_in_a_window(L, window_size, dilation, is_causal):
     check(kernels, L, window_size=window_size, is_causal=is_causal, dilation=dilation)
 
 

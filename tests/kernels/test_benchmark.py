@@ -112,9 +112,7 @@ def test_whole_cases_fit_our_kernels() -> None:
     assert len(found) == len(benchmark.CASES) - 1  # but for the copy
 
 
-def test_what_is_far_from_float64_is_no_row(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_far_from_float64_is_no_row(monkeypatch, capsys):
     right = benchmark.ours
     monkeypatch.setattr(benchmark, "ours", lambda case: lambda *x: 1.5 * right(case)(*x))
     rows = list(benchmark.measure(benchmark.DRY[:1], made_up({}), "cpu", size=16))

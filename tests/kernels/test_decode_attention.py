@@ -56,9 +56,7 @@ def paged(key: Tensor, value: Tensor, P: int) -> tuple[Tensor, Tensor, Tensor]:
 @pytest.mark.parametrize(
     "sizes", [(1, 1, 1, 1, 16, 16), (2, 6, 2, 53, 17, 19), (3, 5, 1, 32, 16, 32)]
 )
-def test_any_number_of_pieces_gives_plain_attention(
-    sizes: tuple[int, ...], num_splits: int | None
-) -> None:
+def test_any_number_of_pieces_gives_plain_attention(sizes, num_splits):
     inputs = draw(*sizes)
     found = kernels.decode_attention(*inputs, enable_gqa=True, num_splits=num_splits)
     assert_close(found, right(*inputs), **CLOSE)

@@ -228,10 +228,8 @@ def test_what_it_cannot_do_is_refused_by_name() -> None:
 
 # name: (the line, the same line with a mistake in it)
 MUTANTS = {
-    "no running maximum": (
-        "new = tl.maximum(top, tl.max(scores, axis=1) * factor)",
-        "new = tl.max(scores, axis=1) * factor",
-    ),
+    "no running maximum": ("new = tl.maximum(top, tl.max(scores, axis=1) * factor)",
+        "new = tl.max(scores, axis=1) * factor"),
     "the output is not rescaled": ("output = output * rescale[:, None]", "output = output * 1.0"),
     "the sum is not rescaled": ("total = total * rescale", "total = total"),
     "the tail is not masked": (
@@ -240,10 +238,8 @@ MUTANTS = {
         "allowed = (away <= right) & (-away <= left)\n"
         '            scores = tl.where(allowed, scores * factor, -float("inf"))',
     ),
-    "the tail is dropped": (
-        "end = tl.minimum(tl.maximum(last + right + 1, 0), S)",
-        "end = tl.minimum(tl.maximum(last + right + 1, 0), S) // BLOCK_S * BLOCK_S",
-    ),
+    "the tail is dropped": ("end = tl.minimum(tl.maximum(last + right + 1, 0), S)",
+        "end = tl.minimum(tl.maximum(last + right + 1, 0), S) // BLOCK_S * BLOCK_S"),
     "one key of the future": ("away <= right) & (-away", "away <= right + 1) & (-away"),
     "tiles on the diagonal need no mask": ("(tl.maximum(first + right", "(tl.maximum(last + right"),
     "causal is forgotten backwards": ("((away <= right) & (-away <= left),", "(away - away == 0,"),
@@ -256,10 +252,8 @@ MUTANTS = {
     "every head has keys of its own": ("kv_head = head // GROUP", "kv_head = head % GROUP"),
     "the window is one too wide": ("return (window_size - 1, 0)", "return (window_size, 0)"),
     "the gradient of the sum is lost": (
-        "delta -= tl.load(lse_grad_ptr + place, mask=row < L, other=0.0)",
-        "delta -= 0.0",
-    ),
-}
+        "delta -= tl.load(lse_grad_ptr + place, mask=row < L, other=0.0)", "delta -= 0.0"),
+}  # fmt: skip
 
 
 def _oracle(attention: Callable[..., tuple[Tensor, Tensor]]) -> None:

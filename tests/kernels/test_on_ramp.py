@@ -130,9 +130,7 @@ def test_half_precision_comes_back_as_half_precision(name: str) -> None:
     [("softmax", [(3, 5)]), ("layer_norm", [(3, 5), (5,), (5,)]), ("matmul", [(3, 5), (5, 7)])],
 )
 @pytest.mark.usefixtures("unchecked")
-def test_the_operators_keep_what_they_promise_to_torch(
-    operator: str, shapes: list[tuple[int, ...]]
-) -> None:
+def test_the_operators_keep_what_they_promise_to_torch(operator, shapes):
     torch.use_deterministic_algorithms(False)  # opcheck compares two runs
     inputs: list[Any] = [randn(*shape).requires_grad_() for shape in shapes]
     inputs += [1e-5] if operator == "layer_norm" else []

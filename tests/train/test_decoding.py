@@ -320,9 +320,7 @@ def test_bad_arguments_are_refused() -> None:
     (torch.tensor([[0.0, math.nan, 0.0]]), 2, "step: expected logits that give probabilities"),
     (torch.full((1, 3), -math.inf), 2, "step: expected logits that give probabilities"),
 ])  # fmt: skip
-def test_logits_that_cannot_be_searched_are_refused(
-    search: Any, logits: Tensor, eos: int, message: str
-) -> None:
+def test_logits_that_cannot_be_searched_are_refused(search, logits, eos, message):
     options = {"beam_size": 3} if search is beam_search else {}
 
     def step(token: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
