@@ -64,6 +64,23 @@ def gradient(function: Callable[..., Tensor], x: Tensor, *args: Any, **options: 
     return gradients(lambda leaf: function(leaf, *args, **options), x)[0]
 
 
+def same_state(left: Any, right: Any, but: tuple[str, ...] = (), **close: float) -> None:
+    """Two nested states hold the same in the same types, but for what stands under these keys."""
+    assert type(left) is type(right)
+    if isinstance(left, dict):
+        assert left.keys() == right.keys()
+        for key in left.keys() - set(but):
+            same_state(left[key], right[key], but, **close)
+    elif isinstance(left, list | tuple):
+        assert len(left) == len(right)
+        for one, other in zip(left, right, strict=True):
+            same_state(one, other, but, **close)
+    elif isinstance(left, Tensor | float):
+        assert_close(left, right, **close)
+    else:
+        assert left == right
+
+
 def agree(
     ours: Callable[..., Tensor], theirs: Callable[..., Tensor], oracle: Any, *inputs: Tensor
 ) -> None:

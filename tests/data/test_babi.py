@@ -141,9 +141,8 @@ def test_a_task_is_a_function_of_its_generator_alone(name: str) -> None:
 
 
 def test_lengths_are_equally_frequent_though_few_short_stories_can_be_asked() -> None:
-    stories = BABI_TASKS["three_supporting_facts"](
-        600, generator(), min_sentences=4, max_sentences=9
-    )
+    draw = BABI_TASKS["three_supporting_facts"]
+    stories = draw(600, generator(), min_sentences=4, max_sentences=9)
     counts = Counter(len(story.sentences) for story in stories)
     assert set(counts) == set(range(4, 10))
     assert all(60 < count < 140 for count in counts.values())  # 100, four standard deviations

@@ -30,12 +30,9 @@ def real(monkeypatch):
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
     """Files of our own in the place of the real ones."""
-    texts = {
-        "val.en": "A dog.\nTwo  men's hats.\n",
-        "val.de": " Ein Hund.\nZwei Männerhüte.\u2028\n",
-    }
+    german = " Ein Hund.\nZwei Männerhüte.\u2028\n"
     (tmp_path / "multi30k").mkdir()
-    for name, text in texts.items():
+    for name, text in {"val.en": "A dog.\nTwo  men's hats.\n", "val.de": german}.items():
         content = gzip.compress(text.encode())
         (tmp_path / "multi30k" / f"{name}.gz").write_bytes(content)
         file = RemoteFile(
@@ -49,10 +46,8 @@ def toy(tmp_path, monkeypatch):
 
 
 def test_multi30k_pairs_lines_and_nothing_else_that_looks_like_a_line_end(toy):
-    assert load_multi30k("val") == [
-        ("A dog.", "Ein Hund."),
-        ("Two  men's hats.", "Zwei Männerhüte."),
-    ]
+    pairs = [("A dog.", "Ein Hund."), ("Two  men's hats.", "Zwei Männerhüte.")]
+    assert load_multi30k("val") == pairs
 
 
 def test_multi30k_swaps_languages_and_prepares(toy):

@@ -7,6 +7,7 @@ import ring_cases
 import torch
 import torch.distributed as dist
 from mutation import mutant
+from oracles import same_gradients
 from refusals import refused
 from torch.testing import assert_close
 
@@ -127,13 +128,7 @@ def test_a_ring_of_one_is_attention_and_sends_nothing(attention, is_causal):
         output = attention(*parts, is_causal=is_causal)
     expected = scaled_dot_product_attention(*parts, is_causal=is_causal)
     assert_close(output, expected)
-    push = torch.randn_like(output)
-    for mine, theirs in zip(
-        torch.autograd.grad(output, parts, push),
-        torch.autograd.grad(expected, parts, push),
-        strict=True,
-    ):
-        assert_close(mine, theirs)
+    same_gradients(output, expected, parts)
     assert (traffic.messages, traffic.nbytes) == (0, 0)
 
 
@@ -153,20 +148,14 @@ def test_a_kernel_of_ones_own_computes_the_blocks():
     options = {"is_causal": True, "enable_gqa": True}
     output = ring_attention(*parts, **options, block=Block(flash_attention_with_lse, backward))
     expected = scaled_dot_product_attention(*parts, **options)
-    push = torch.randn_like(output)
     assert_close(output, expected)
-    for mine, theirs in zip(
-        torch.autograd.grad(output, parts, push),
-        torch.autograd.grad(expected, parts, push),
-        strict=True,
-    ):
-        assert_close(mine, theirs)
+    same_gradients(output, expected, parts)
 
 
 @pytest.mark.usefixtures("alone", "unchecked")
 def test_what_does_not_fit_is_named():
     x = torch.zeros(1, 2, 3, 4)
-    refused = [
+    for inputs, options, message in (
         ((x[0], x, x), {}, r"query: expected axes \(B H L E\), got shape \(2, 3, 4\)"),
         ((x, x[:, :, :0], x[:, :, :0]), {}, r"key: expected at least one position"),
         ((x, x, x.double()), {}, r"value: expected torch.float32 as query, got torch.float64"),
@@ -175,8 +164,7 @@ def test_what_does_not_fit_is_named():
         ((x, x, x), {"layout": "round"}, r"layout: expected one of contiguous, zigzag, striped"),
         ((x, x, x), {"layout": "zigzag", "is_causal": True}, r"query: expected an even number"),
         ((x, x[:, :, :2], x[:, :, :2]), {"is_causal": True}, r"key: expected as many keys as"),
-    ]
-    for inputs, options, message in refused:
+    ):
         refused(message, ring_attention, *inputs, **options)
 
 

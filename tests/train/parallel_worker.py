@@ -8,6 +8,7 @@ import json
 import random
 import signal
 import sys
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -61,12 +62,10 @@ def train(
     """A run of the small model; with ``stop`` the last process gets a Ctrl-C on its way."""
     model = build()
     wrapped = parallel.wrap(model)
-    calls = 0
+    calls = count(1)
 
     def loss(trained: nn.Module, batch: Batch) -> Tensor:
-        nonlocal calls
-        calls += 1
-        if stop and calls == STOPPED and parallel.rank == parallel.world_size - 1:
+        if stop and next(calls) == STOPPED and parallel.rank == parallel.world_size - 1:
             signal.raise_signal(signal.SIGINT)
         return teacher_forcing_loss(trained, batch)
 
@@ -80,7 +79,6 @@ def train(
 
 
 def main() -> None:
-    """What each process does."""
     kind, folder = sys.argv[1], Path(sys.argv[2])
     torch.set_num_threads(1)
     from attn_course.train import loop

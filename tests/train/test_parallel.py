@@ -4,10 +4,12 @@ import importlib.util
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from oracles import same_state
 from refusals import refused
 
 from attn_course.data import EOS, PAD, collate
@@ -22,8 +24,6 @@ CLOSE = {"rtol": 1e-8, "atol": 1e-10}
 def worker():
     """The script that the processes run, as a module."""
     spec = importlib.util.spec_from_file_location("parallel_worker", WORKER)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -48,31 +48,13 @@ def two(request, tmp_path_factory) -> tuple[str, Path, list[dict]]:
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
-    """The same run in this process: model, history and checkpoint."""
     path = tmp_path_factory.mktemp("one") / "whole.pt"
     model, history = worker().train(Parallel(), path)
     return model, history, load_checkpoint(path)
 
 
-def assert_close(left, right) -> None:
-    """Two checkpoints that hold the same, but for rounding, clocks, and what nothing here draws
-    from: the shape checker of the tests draws from ``random``, in this process alone."""
-    if isinstance(left, torch.Tensor):
-        assert type(left) is type(right)
-        torch.testing.assert_close(left, right, **CLOSE)
-    elif isinstance(left, dict):
-        assert left.keys() == right.keys()
-        for key in left:
-            if key not in ("seconds", "python", "numpy"):
-                assert_close(left[key], right[key])
-    elif isinstance(left, list | tuple):
-        assert len(left) == len(right)
-        for ours, theirs in zip(left, right, strict=True):
-            assert_close(ours, theirs)
-    elif isinstance(left, float):
-        assert left == pytest.approx(right, rel=1e-8)
-    else:
-        assert left == right
+# but for clocks and what nothing here draws from: the shape checker draws from ``random``
+assert_close = partial(same_state, but=("seconds", "python", "numpy"), **CLOSE)
 
 
 def test_two_processes_see_the_loss_and_gradient_of_one(one, two):
@@ -150,8 +132,8 @@ def test_a_process_without_a_row_gets_padding_that_counts_nothing():
     assert len(shards[2]) == 1
     assert (shards[2].target_out == PAD).all()
     assert (shards[0].target_out == EOS).any()
-    with pytest.raises(ValueError, match=r"batch: expected a row for each of 3 processes, got 2"):
-        Parallel(rank=2, world_size=3).shard(torch.zeros(2, 5))
+    shard = Parallel(rank=2, world_size=3).shard
+    refused(r"batch: expected a row for each of 3 processes, got 2", shard, torch.zeros(2, 5))
 
 
 def test_a_batch_that_is_not_divisible_is_refused():
@@ -177,13 +159,9 @@ def test_a_launch_that_cannot_be_is_refused(monkeypatch):
     with start_parallel(device="cpu") as parallel:
         assert (parallel.rank, parallel.world_size) == (0, 1)
         assert not parallel.launched
-    impossible = [
-        (("fsdp",), "cpu", r"parallel: .*fsdp.*torchrun --nproc"),
-        ((), "cuda:93", r"device: .*got cuda:93"),
-    ]
-    for kind, device, message in impossible:
-        with pytest.raises(ValueError, match=message), start_parallel(*kind, device=device):
-            pass
+    fsdp, missing = start_parallel("fsdp", device="cpu"), start_parallel(device="cuda:93")
+    refused(r"parallel: .*fsdp.*torchrun --nproc", fsdp.__enter__)
+    refused(r"device: .*got cuda:93", missing.__enter__)
 
 
 @pytest.mark.usefixtures("unchecked")
