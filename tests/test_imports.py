@@ -4,8 +4,10 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from processes import python
 
 import attn_course
 
@@ -41,10 +43,8 @@ for name in {names!r}:
 """
 
 
-def fresh(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=cwd, check=False
-    )
+def fresh(code: str, cwd: Path) -> Any:
+    return python("-c", code, cwd=cwd, succeeds=False)
 
 
 def test_importing_is_light_silent_and_without_effect(tmp_path: Path) -> None:
@@ -173,13 +173,5 @@ def test_the_readmes_example_runs_and_passes_the_type_checker(tmp_path: Path) ->
     engineer = readme.partition("## Engineer")[2]
     example = tmp_path / "example.py"
     example.write_text(engineer.partition("```python\n")[2].partition("```")[0], encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-W", "error::DeprecationWarning", str(example)],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    checked = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", str(example)],
-        capture_output=True, text=True, cwd=ROOT, check=False,
-    )  # fmt: skip
-    assert checked.returncode == 0, checked.stdout
+    python("-W", "error::DeprecationWarning", example, cwd=tmp_path)
+    python("-m", "mypy", "--strict", "--follow-imports=silent", example, cwd=ROOT)

@@ -1,13 +1,13 @@
 """What runs again after which edit, on a book of two pages."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bookbuild.common import Book, BookError, only_build
 from bookbuild.execute import execute_book
+from processes import python
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = """---
@@ -117,11 +117,7 @@ def test_two_builds_at_once_are_refused(tiny: Book) -> None:
             "from bookbuild.common import only_build\n"
             "with only_build(Path(sys.argv[2])): pass\n"
         )
-        second = subprocess.run(
-            [sys.executable, "-c", code, str(ROOT / "tools"), str(tiny.build)],
-            capture_output=True,
-            text=True,
-        )
+        second = python("-c", code, ROOT / "tools", tiny.build, succeeds=False)
     assert second.returncode != 0
     assert "another build is at work" in second.stderr
 
@@ -144,15 +140,10 @@ def small(tmp_path: Path) -> Path:
     return source
 
 
-def build(source: Path) -> subprocess.CompletedProcess[str]:
+def build(source: Path) -> Any:
+    command = (ROOT / "tools/book.py", "html", "--book", source)
     package = source.parent / "package"
-    return subprocess.run(
-        [
-            *(sys.executable, str(ROOT / "tools/book.py"), "html"),
-            *("--book", str(source), "--package", str(package)),
-        ],
-        capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
+    return python(*command, "--package", package, succeeds=False, timeout=200)
 
 
 def test_page_shows_new_outputs_and_new_prose_and_warnings_fail(small: Path) -> None:

@@ -1,7 +1,5 @@
 """Checks of a page: reported one by one, with values, seeds moved, the reader's build finished."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +10,14 @@ from bookbuild.common import Book
 from bookbuild.execute import Page, checks_of, execute_book, read_page
 from bookbuild.reading import only_checks
 from bookbuild.sweep import is_stale, read_record, renewed, summary, sweep
+from processes import python
 from tiny_book import cell, tiny
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def checks(book: Book) -> list[dict]:
-    executed = execute_book(book)
-    return checks_of(executed.notebooks["chapters/00_a"])
+    return checks_of(execute_book(book).notebooks["chapters/00_a"])
 
 
 def test_an_assert_is_split_and_says_what_it_got(tmp_path: Path) -> None:
@@ -114,22 +112,15 @@ def test_a_whole_sweep_is_recorded_until_the_code_changes(tmp_path: Path) -> Non
         book, ["00"], seeds=[0, 1, 2, 3], sets=["default", "avx2", "native"], workers=2, stale=False
     )
     record = read_record(book, "chapters/00_a")
-    assert record is not None
     held = summary(record)
     assert (held.held, held.seeds, held.sets) == (4, 4, 3)
     assert held.kinds == {"seeds": 0, "record": 0, "algebra": 1}
-    page = read_page(book, "chapters/00_a")
-    assert page is not None
-    assert not is_stale(book, page)
+    assert not is_stale(book, read_page(book, "chapters/00_a"))
     path = book.path("chapters/00_a")
     path.write_text(path.read_text().replace("# A", "# Another title"))
-    page = read_page(book, "chapters/00_a")
-    assert page is not None
-    assert not is_stale(book, page), "prose is not code"
+    assert not is_stale(book, read_page(book, "chapters/00_a")), "prose is not code"
     path.write_text(path.read_text().replace("assert 1", "assert 2"))
-    page = read_page(book, "chapters/00_a")
-    assert page is not None
-    assert is_stale(book, page)
+    assert is_stale(book, read_page(book, "chapters/00_a"))
 
 
 def test_every_page_was_swept_as_it_stands_and_every_check_held() -> None:
@@ -143,7 +134,6 @@ def test_every_page_was_swept_as_it_stands_and_every_check_held() -> None:
             old.append(page.name)
             continue
         record = read_record(book, name)
-        assert record is not None
         held = summary(record)
         if held.seeds < 4 or held.sets < 3 or held.held < held.seeds:
             failed.append(page.name)
@@ -174,9 +164,7 @@ def test_a_check_is_of_the_kind_of_what_it_reads(tmp_path: Path) -> None:
     book = tiny(tmp_path, cell(KINDS))
     sets = ["default", "avx2", "native"]
     sweep(book, ["00"], seeds=[0, 1, 2, 3], sets=sets, workers=2, stale=False)
-    record = read_record(book, "chapters/00_a")
-    assert record is not None
-    assert [one["kind"] for one in record["checks"]] == [
+    assert [one["kind"] for one in read_record(book, "chapters/00_a")["checks"]] == [
         *("seeds", "algebra", "record", "record", "record", "seeds", "algebra", "algebra")
     ]
 
@@ -196,16 +184,13 @@ def test_a_sweep_is_old_when_what_the_page_uses_has_changed(tmp_path: Path) -> N
     book = tiny(tmp_path, cell(USES))
     core = book.package / "core.py"
     core.write_text("def value():\n    return 1\n")
-    run = {"PYTHONPATH": str(book.package.parent)}
     sets = ["default", "avx2", "native"]
 
     def page() -> Page:
-        found = read_page(book, "chapters/00_a")
-        assert found is not None
-        return found
+        return read_page(book, "chapters/00_a")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(*next(iter(run.items())))
+        patch.setenv("PYTHONPATH", str(book.package.parent))
         sweep(book, ["00"], seeds=[0, 1, 2, 3], sets=sets, workers=2, stale=False)
         assert not is_stale(book, page())
         core.write_text('def value():\n    """One."""\n    return 1\n')
@@ -227,17 +212,11 @@ def test_only_modules_that_a_page_imports_decide_whether_it_runs(tmp_path: Path)
         ("grading", "x = 1\n"),
     ):
         (book.package / f"{name}.py").write_text(text)
-    first = read_page(book, "chapters/00_a")
+    before = read_page(book, "chapters/00_a").key
     (book.package / "grading.py").write_text("x = 2\n")
-    second = read_page(book, "chapters/00_a")
-    assert first is not None
-    assert second is not None
-    before = first.key
-    assert second.key == before
+    assert read_page(book, "chapters/00_a").key == before
     (book.package / "below.py").write_text("VALUE = 2\n")
-    third = read_page(book, "chapters/00_a")
-    assert third is not None
-    assert third.key != before
+    assert read_page(book, "chapters/00_a").key != before
 
 
 @pytest.mark.parametrize(("code", "alone"), [
@@ -281,11 +260,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     extension = f"sphinx: {{local_extensions: {{attn_checks: {ROOT / 'book' / '_ext'}}}}}\n"
     with (book.source / "_config.yml").open("a") as config:
         config.write("parse: {myst_enable_extensions: [dollarmath]}\n" + extension)
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD, ROOT / "tools", folder],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    python("-c", BUILD, ROOT / "tools", folder)
     return book.html
 
 
@@ -332,13 +307,8 @@ def test_the_foot_counts_what_the_list_holds_and_links_to_it(rendered: Path) -> 
 
 def test_the_strict_build_fails_and_names_page_line_part_and_values(tmp_path: Path) -> None:
     book = tiny(tmp_path, cell("x = 0.98"), cell("assert x > 0 and x < 0.96"))
-    done = subprocess.run(
-        [
-            *(sys.executable, ROOT / "tools" / "book.py", "html", "--strict"),
-            *("--book", book.source, "--package", book.package),
-        ],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    command = (ROOT / "tools" / "book.py", "html", "--strict", "--book", book.source)
+    done = python(*command, "--package", book.package, succeeds=False)
     assert done.returncode == 1
     assert "chapters/00_a.md:13: expected x < 0.96, got 0.98 < 0.96" in done.stdout
     assert "1 of 2 checks held" in done.stderr

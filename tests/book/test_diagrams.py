@@ -1,12 +1,12 @@
 """The diagrams of the models: what a page can ask for, what a reader and a screen reader get."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from processes import python
 from refusals import refused
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,43 +92,36 @@ def test_what_does_not_exist_is_refused() -> None:
     refused("'one' stands twice", drawing.box, "one", "h", (30, 30), "a")
 
 
-def test_the_directive_draws_or_says_page_and_line(tmp_path: Path) -> None:
-    (tmp_path / "conf.py").write_text(
+def built(folder: Path, index: str) -> tuple[str, str]:
+    """The first page as Sphinx renders it with our directives, and what it says."""
+    (folder / "conf.py").write_text(
         f"import sys\nsys.path.insert(0, {str(ROOT / 'book' / '_ext')!r})\n"
         "extensions = ['myst_parser', 'attn_diagrams']\n"
     )
+    (folder / "index.md").write_text(index)
+    done = python("-m", "sphinx", "-q", "-b", "html", folder, folder / "html", timeout=120)
+    return (folder / "html" / "index.html").read_text(encoding="utf-8"), done.stderr
+
+
+def test_the_directive_draws_or_says_page_and_line(tmp_path: Path) -> None:
     good = "```{diagram} three-steps\n:lit: scores, weights\n:caption: Two of three.\n```\n"
     bad = "```{diagram} three-steps\n:lit: scoring\n:caption: No.\n```\n"
     bare = "```{diagram} three-steps\n```\n"
-    (tmp_path / "index.md").write_text(f"# Page\n\n{good}\n{bad}\n{bare}")
-    done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-q", "-b", "html", tmp_path, tmp_path / "html"],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    page = (tmp_path / "html" / "index.html").read_text(encoding="utf-8")
+    page, said = built(tmp_path, f"# Page\n\n{good}\n{bad}\n{bare}")
     assert page.count("<svg") == 1
     assert 'data-caption="Two of three."' in page
-    assert "index.md:8: ERROR: diagram: no part 'scoring'" in done.stderr
-    assert "index.md:13: ERROR: diagram: ':caption:' is missing" in done.stderr
+    assert "index.md:8: ERROR: diagram: no part 'scoring'" in said
+    assert "index.md:13: ERROR: diagram: ':caption:' is missing" in said
 
 
 def test_the_map_links_what_there_is_and_dims_what_is_planned(tmp_path: Path) -> None:
-    (tmp_path / "conf.py").write_text(
-        f"import sys\nsys.path.insert(0, {str(ROOT / 'book' / '_ext')!r})\n"
-        "extensions = ['myst_parser', 'attn_diagrams']\n"
-    )
     (tmp_path / "chapters").mkdir()
     page = tmp_path / "chapters" / "00_warm_up.md"
     page.write_text("# Warm-up\n\n" + "word " * 1800 + "\n")
     toc = "```{toctree}\nchapters/00_warm_up\n```"
-    (tmp_path / "index.md").write_text(f"# Course\n\n```{{course-map}}\n```\n\n{toc}\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-q", "-b", "html", tmp_path, tmp_path / "html"],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.stderr == ""
-    built = (tmp_path / "html" / "index.html").read_text(encoding="utf-8")
-    stops = re.findall(r'<li class="attn-stop.*?</li>', built)
+    index, said = built(tmp_path, f"# Course\n\n```{{course-map}}\n```\n\n{toc}\n")
+    assert said == ""
+    stops = re.findall(r'<li class="attn-stop.*?</li>', index)
     assert len(stops) == 21
     assert 'href="chapters/00_warm_up.html"' in stops[0]
     assert "10 min" in stops[0]

@@ -1,14 +1,13 @@
 """What the sources show stands on the site: each kind of loss is planted and must be told."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import lxml.html
 import pytest
 from bookbuild.execute import read_page
 from bookbuild.shown import drawn, missing, on_site, pointed, written
+from processes import python
 from tiny_book import cell, tiny
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
@@ -113,7 +112,6 @@ print(n)
 
 def test_every_call_that_draws_must_have_its_picture(tmp_path: Path) -> None:
     page = read_page(tiny(tmp_path, cell(DRAWING)), "chapters/00_a")
-    assert page is not None
     items = list(drawn(page))
     seen = on_site(article(f'<div class="cell">{figure("With 3 bars.")}</div>'))
     (lost,) = missing(items, seen)
@@ -167,10 +165,7 @@ print(json.dumps([problems, counts["figure"]]))
 def test_a_figure_that_a_line_below_has_swallowed_is_named_by_its_line(tmp_path, call):
     book = tiny(tmp_path, cell(LOST.replace("picture", call)))
     (book.source / "vendor" / "katex").mkdir(parents=True)
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD, TOOLS, tmp_path], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    done = python("-c", BUILD, TOOLS, tmp_path)
     problems, figures = json.loads(done.stdout.splitlines()[-1])
     lost = "chapters/00_a.md:12: figure not on the page: 'One bar.'"
     assert problems == ([lost] if call == "picture" else [])

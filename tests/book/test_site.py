@@ -188,10 +188,9 @@ def test_notebook_is_the_page_in_words_that_jupyter_knows(book, site, page):
         "\nfrom experiments" in cell.source for cell in code
     )
     assert ('find_spec("experiments")' in code[0].source) is needed
-    read = read_page(book, page)
-    assert read is not None
-    source = read.notebook
-    of_page = [cell.source for cell in source.cells if cell.cell_type == "code"]
+    of_page = [
+        cell.source for cell in read_page(book, page).notebook.cells if cell.cell_type == "code"
+    ]
     of_notebook = iter([cell.source for cell in code])
     assert all(one in of_notebook for one in of_page), "every cell of the page, in order"
     for cell in code:

@@ -168,13 +168,11 @@ def test_without_synonyms_every_deed_has_one_verb() -> None:
 
 
 def test_batch_by_hand() -> None:
+    said = (("Mary", "left"), ("John", "went", "to"), ("Mary", "got"))
     stories = [
-        Story(
-            sentences=(("Mary", "left"), ("John", "went", "to"), ("Mary", "got")),
-            question=("Where",), answer="office", support=(0, 2),
-        ),
+        Story(sentences=said, question=("Where",), answer="office", support=(0, 2)),
         Story(sentences=(("John",),), question=("Is", "John"), answer="sofa"),
-    ]  # fmt: skip
+    ]
     words = Vocabulary(["Mary", "John", "left", "went", "to", "got", "Where", "Is", "office"])
     batch = encode_stories(stories, words)
     assert batch.story.tolist() == [
@@ -250,10 +248,7 @@ def test_original_format_by_hand(tmp_path: Any) -> None:
         path.write_bytes(text.encode())
         first, second, third = read_babi(path)
         assert first == Story(
-            sentences=(
-                ("Mary", "moved", "to", "the", "bathroom"),
-                ("John", "went", "to", "the", "hallway"),
-            ),
+            sentences=tuple(tuple(line.split()[1:]) for line in ORIGINAL.split(".\n")[:2]),
             question=("Where", "is", "Mary"), answer="bathroom", support=(0,),
         )  # fmt: skip
         assert len(second.sentences) == 3  # the first question is no sentence

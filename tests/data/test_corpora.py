@@ -35,10 +35,8 @@ def toy(tmp_path, monkeypatch):
     for name, text in {"val.en": "A dog.\nTwo  men's hats.\n", "val.de": german}.items():
         content = gzip.compress(text.encode())
         (tmp_path / "multi30k" / f"{name}.gz").write_bytes(content)
-        file = RemoteFile(
-            path=f"multi30k/{name}.gz", url="http://127.0.0.1:1/", size=len(content),
-            sha256=hashlib.sha256(content).hexdigest(),
-        )  # fmt: skip
+        kept = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        file = RemoteFile(path=f"multi30k/{name}.gz", url="http://127.0.0.1:1/", **kept)
         monkeypatch.setitem(multi30k.FILES, name, file)
     monkeypatch.setenv("ATTN_COURSE_DATA", str(tmp_path))
     monkeypatch.setattr(_fetch, "cache_folder", lambda: tmp_path / "cache")
@@ -112,9 +110,8 @@ def test_data_commands(toy):
 
 
 def test_data_fetch_without_network_says_what_to_do(toy, monkeypatch):
-    file = RemoteFile(
-        path="tinyshakespeare/input.txt", url="http://127.0.0.1:1/x", size=7, sha256="0" * 64
-    )
+    kept = {"path": "tinyshakespeare/input.txt", "size": 7, "sha256": "0" * 64}
+    file = RemoteFile(url="http://127.0.0.1:1/x", **kept)
     monkeypatch.setattr("attn_course.data.cli.DATASETS", {"tinyshakespeare": (file,)})
     monkeypatch.setattr("attn_course.data._download._PAUSE", 0.0)
     failed = CliRunner().invoke(app, ["data", "fetch", "tinyshakespeare"])

@@ -170,10 +170,9 @@ def test_translation_by_hand():
 
 
 def test_translation_looks_every_word_up_where_the_alignment_points():
-    forms = {
-        **ARTICLES, **ADJECTIVES, **{word: (noun, noun) for word, (noun, _) in NOUNS.items()},
-        **{word: (verb, verb) for word, verb in VERBS.items()},
-    }  # fmt: skip
+    forms = toy_translation.ARTICLES | toy_translation.ADJECTIVES
+    forms |= {word: (noun, noun) for word, (noun, _) in toy_translation.NOUNS.items()}
+    forms |= {word: (verb, verb) for word, verb in toy_translation.VERBS.items()}
     seen = set()
     for pair in translation_pairs(300, generator(), max_adjectives=3):
         assert sorted(pair.alignment) == list(range(len(pair.source)))

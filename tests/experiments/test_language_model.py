@@ -5,12 +5,11 @@ import json
 import math
 import random
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from processes import python
 from refusals import refused
 
 from attn_course.data import load_results
@@ -252,12 +251,8 @@ def test_two_processes_record_what_one_records(finished, tmp_path):
     here = Path(__file__)
     script = tmp_path / "worker.py"
     script.write_text(WORKER.format(root=str(here.parents[2]), tests=str(here.parent)))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*torchrun, str(script), str(tmp_path)],
-        capture_output=True, text=True, check=False, timeout=150,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    python(*torchrun, script, tmp_path, timeout=150)
     found, whole = json.loads((tmp_path / "lm.json").read_text()), finished[1]
     assert found["missing"] == ["transformer, seed 2", "lstm, seed 2"]
     for name, entry in whole["models"].items():

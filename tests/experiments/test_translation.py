@@ -311,7 +311,6 @@ def test_the_file_keeps_a_row_of_weights_in_a_line_and_loses_nothing():
 def test_the_recorded_run_is_fair_and_finds_what_the_page_says():
     """The claims of chapter 04, on the file that its page shows."""
     result = load_results("translation_reduced")
-    assert result is not None
     setting = SETTINGS["reduced"]
     assert result["setting"] == setting.as_json()
     required = {"plain", "bahdanau", "dot", "general", "concat", "location"}
@@ -339,7 +338,6 @@ def test_the_recorded_run_is_fair_and_finds_what_the_page_says():
 
 def test_the_rates_were_tried_alike_and_the_best_is_that_of_the_lowest_loss():
     result = load_results("translation_rates")
-    assert result is not None
     assert "+changes" not in result["commit"]
     losses = {name: {} for name in ("plain", "bahdanau", "transformer")}
     for each in result["runs"]:

@@ -3,7 +3,6 @@
 import copy
 import inspect
 import re
-import subprocess
 import sys
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 import torch
 import transformers as hf
 from interop_sources import MODELS, ROPES, make_source
+from processes import python
 from refusals import refused
 from torch import Tensor, nn
 
@@ -261,8 +261,6 @@ def test_every_class_is_told_where_it_is_asked_for() -> None:
 
 def test_without_transformers_it_says_what_to_install(tmp_path: Any) -> None:
     code = "import sys; sys.modules['transformers'] = None; import attn_course; attn_course.interop"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
+    done = python("-c", code, cwd=tmp_path, succeeds=False)
     assert "which is not installed: pip install transformers" in done.stderr
     assert "attn-course[interop]" in done.stderr

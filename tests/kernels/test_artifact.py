@@ -3,12 +3,11 @@
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import python
 from refusals import refused
 
 pytest.importorskip("triton", reason="no Triton here: kernels need Linux on x86-64")
@@ -16,12 +15,8 @@ pytest.importorskip("triton", reason="no Triton here: kernels need Linux on x86-
 
 def compiled(*words: str) -> list[dict[str, Any]]:
     """What the command prints; in a process of its own, as interpreted kernels do not compile."""
-    environment = {**os.environ, "TRITON_INTERPRET": "0"}
-    command = [sys.executable, "-m", "attn_course.kernels.artifact", "--json", *words]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    command = ("-m", "attn_course.kernels.artifact", "--json", *words)
+    return json.loads(python(*command, env={**os.environ, "TRITON_INTERPRET": "0"}).stdout)
 
 
 def test_flash_attention_uses_the_matrix_units_and_spills_nothing() -> None:

@@ -3,7 +3,6 @@
 import ast
 import importlib.util
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from processes import python
 from refusals import refused
 
 pytest.importorskip("triton", reason="no Triton here: kernels need Linux on x86-64")
@@ -20,9 +20,7 @@ from attn_course.kernels import artifact
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))  # scripts there import each other by name
 kernel_artifacts = importlib.import_module("kernel_artifacts")
-spec = importlib.util.spec_from_file_location("kernels_benchmark", BENCHMARKS / "kernels.py")
-assert spec is not None
-assert spec.loader is not None
+spec: Any = importlib.util.spec_from_file_location("kernels_benchmark", BENCHMARKS / "kernels.py")
 benchmark: Any = importlib.util.module_from_spec(spec)
 sys.modules["kernels_benchmark"] = benchmark
 spec.loader.exec_module(benchmark)
@@ -163,9 +161,7 @@ def test_the_clock_of_a_device_takes_its_steps_in_turn(monkeypatch: pytest.Monke
 def test_the_dry_run_walks_through_every_kind_of_row_and_keeps_nothing() -> None:
     kept = BENCHMARKS / "results" / "kernels.json"
     before = kept.read_text() if kept.exists() else None
-    command = [sys.executable, str(BENCHMARKS / "kernels.py"), "--dry-run"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = python(BENCHMARKS / "kernels.py", "--dry-run")
     rows = [line for line in done.stdout.splitlines() if line.startswith("dry run, no result: {")]
     assert len(rows) == 1 + len(benchmark.DRY)
     refusers = {"torch cudnn", "torch efficient", "FlexAttention"}  # on a processor, or backward
@@ -201,8 +197,7 @@ def test_without_a_gpu_it_says_so_in_one_line_and_ends_with_2() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     environment = {**os.environ, "TRITON_INTERPRET": "0"}
-    command = [sys.executable, str(BENCHMARKS / "kernels.py")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = python(BENCHMARKS / "kernels.py", env=environment, succeeds=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert "CUDA" in done.stderr

@@ -145,7 +145,6 @@ def test_queries_without_keys_are_zero_forward_and_backward() -> None:
     assert torch.equal(output[..., 7:, :], torch.zeros_like(output[..., 7:, :]))
     assert (lse[..., 7:] == -torch.inf).all()
     output.sum().backward()
-    assert inputs[0].grad is not None
     assert torch.equal(inputs[0].grad[..., 7:, :], torch.zeros_like(output[..., 7:, :]))
     nothing = draw(1, 2, 2, 3, 0, 16, 16)
     assert torch.equal(kernels.flash_attention(*nothing), torch.zeros(1, 2, 3, 16, device=DEVICE))

@@ -6,14 +6,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 
 import nbformat
 import pytest
 from cells import as_cell, has_a_cell
+from processes import python
 from trial import Trial
 
 from attn_course.exercises.assignment import load_assignment
@@ -48,11 +47,8 @@ for arguments in json.loads(sys.argv[1]):
 
 
 def nbgrader(course, *commands):
-    done = subprocess.run(
-        [sys.executable, "-c", COMMANDS, json.dumps([command.split() for command in commands])],
-        cwd=course, env=ENVIRONMENT, capture_output=True, text=True, timeout=800, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    lines = json.dumps([command.split() for command in commands])
+    python("-c", COMMANDS, lines, cwd=course, env=ENVIRONMENT, timeout=800)
 
 
 def answer(release, cells):

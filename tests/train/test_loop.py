@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from oracles import same_state
+from processes import python
 from refusals import refused
 from torch import Tensor, nn
 
@@ -167,13 +168,9 @@ def test_fit_saves_on_keyboard_interrupt_from_within_the_loss(tmp_path):
 @pytest.mark.parametrize("of_a_callback", [True, False])
 def test_fit_finishes_the_step_and_saves_on_ctrl_c(tmp_path, of_a_callback):
     path, before = tmp_path / "run.pt", signal.getsignal(signal.SIGINT)
-    callbacks = [killed_after(6, KeyboardInterrupt)]
+    callbacks = [killed_after(6, KeyboardInterrupt)] if of_a_callback else []
     with pytest.raises(KeyboardInterrupt):
-        run(
-            20,
-            path,
-            **{"callbacks": callbacks} if of_a_callback else {"loss": loss_that(ctrl_c, 6)},
-        )
+        run(20, path, loss=loss_that(ctrl_c, 99 if of_a_callback else 6), callbacks=callbacks)
     assert signal.getsignal(signal.SIGINT) is before
     assert load_checkpoint(path)["step"] == 6
     assert_same_run(run(20, path, resume=True), run(20))
@@ -368,7 +365,7 @@ def test_fit_resumes_bit_for_bit_in_another_process_after_sigkill(tmp_path):
     script = tmp_path / "run.py"
     script.write_text(SCRIPT)
     through, parts = tmp_path / "through.pt", tmp_path / "parts.pt"
-    subprocess.run([sys.executable, script, through, "40", "0"], check=True, timeout=120)
+    python(script, through, 40, 0, timeout=120)
 
     process = subprocess.Popen([sys.executable, script, parts, "40", "0.05"])
     while not parts.exists() and process.poll() is None:
@@ -377,7 +374,7 @@ def test_fit_resumes_bit_for_bit_in_another_process_after_sigkill(tmp_path):
     process.kill()
     process.wait()
     assert 1 <= load_checkpoint(parts)["step"] < 40
-    subprocess.run([sys.executable, script, parts, "40", "0"], check=True, timeout=120)
+    python(script, parts, 40, 0, timeout=120)
 
     first, second = load_checkpoint(through), load_checkpoint(parts)
     assert first["history"]["loss"] == second["history"]["loss"]

@@ -2,14 +2,13 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from oracles import same_state
+from processes import python
 from refusals import refused
 
 from attn_course.data import EOS, PAD, collate
@@ -33,17 +32,10 @@ def worker():
 def two(request, tmp_path_factory) -> tuple[str, Path, list[dict]]:
     """Two processes have run: which kind, their folder, what each has seen."""
     folder = tmp_path_factory.mktemp(request.param)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*torchrun, str(WORKER), request.param, str(folder)],
-        capture_output=True, text=True, check=False, timeout=200,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return (
-        request.param,
-        folder,
-        [json.loads((folder / f"seen-{rank}.json").read_text()) for rank in (0, 1)],
-    )
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    python(*torchrun, WORKER, request.param, folder, timeout=200)
+    seen = [json.loads((folder / f"seen-{rank}.json").read_text()) for rank in (0, 1)]
+    return request.param, folder, seen
 
 
 @pytest.fixture(scope="module")

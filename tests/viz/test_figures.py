@@ -2,8 +2,6 @@
 
 import gzip
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.axes import Axes
+from processes import python
 from refusals import refused
 
 from attn_course import viz
@@ -85,7 +84,6 @@ def test_numbers_can_be_read_on_every_cell_of_a_heat_map() -> None:
     dark_block = css[css.index('html[data-theme="dark"]') :]
     for name, light in (("--attn-heat", HEAT), ("--attn-heat-negative", HEAT_NEGATIVE)):
         dark = re.search(rf"{name}: (#\w{{6}})", dark_block)
-        assert dark is not None
         assert f"{name}: {light};" in css  # page and notebook agree
         for heat, page, text in ((light, LIGHT, LIGHT_TEXT), (dark[1], DARK, DARK_TEXT)):
             for share in np.linspace(0, 1, 21):
@@ -124,7 +122,6 @@ def test_a_figure_is_described() -> None:
     picture = figure()
     assert 'role="img"' in picture.svg
     name = re.search(r'aria-labelledby="([^"]+)"', picture.svg)
-    assert name is not None
     assert f'<title id="{name[1]}">Norm by lag: one line rises, one is flat.</title>' in picture.svg
     assert picture.png.startswith(b"\x89PNG")
 
@@ -164,15 +161,8 @@ def test_the_same_figure_gives_the_same_bytes_in_every_run(tmp_path: Path) -> No
         "    p = viz.picture(fig, alt='x')\n"
         "import sys; sys.stdout.write(p.svg); sys.stdout.write(p.png.hex())"
     )
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            check=True,
-            env={"PYTHONHASHSEED": seed, "PATH": "", "HOME": str(tmp_path)},
-        ).stdout
-        for seed in ("1", "2")
-    ]
+    home = {"PATH": "", "HOME": str(tmp_path)}
+    runs = [python("-c", code, env={"PYTHONHASHSEED": s, **home}).stdout for s in "12"]
     assert runs[0] == runs[1]
     assert len(runs[0]) > 1000
 
@@ -276,8 +266,7 @@ def test_show_prints_the_description_where_nothing_can_be_displayed() -> None:
         "viz.bar(ax, ['a'], [1.0])\n"
         "viz.show(fig, alt='One bar.')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "Figure: One bar.\n"
+    assert python("-c", code).stdout == "Figure: One bar.\n"
 
 
 @pytest.mark.parametrize(
