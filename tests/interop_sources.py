@@ -5,53 +5,15 @@ from functools import partial
 from typing import Any
 
 import torch
+import transformers as hf
 from torch import Tensor, nn
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    BertForSequenceClassification,
-    BertModel,
-    GPT2Config,
-    GPT2LMHeadModel,
-    GPT2Model,
-    LlamaConfig,
-    LlamaForCausalLM,
-    LlamaModel,
-    LongformerConfig,
-    LongformerForMaskedLM,
-    LongformerModel,
-    MarianConfig,
-    MarianModel,
-    MarianMTModel,
-    MistralConfig,
-    MistralForCausalLM,
-    MistralModel,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-    ModernBertModel,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen2Model,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-    Qwen3Model,
-    ReformerConfig,
-    ReformerModel,
-    T5Config,
-    T5EncoderModel,
-    T5ForConditionalGeneration,
-    T5Model,
-    ViTConfig,
-    ViTForImageClassification,
-    ViTModel,
-)
 
 B, S, L = 3, 11, 7
 NO_TOKENS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "swish", "quick_gelu", "tanh", "mish")
 
 
-def bert(draw: random.Random, **fields: Any) -> BertConfig:
+def bert(draw: random.Random, **fields: Any) -> hf.BertConfig:
     heads = draw.choice([1, 3, 5])
     made = {
         "vocab_size": draw.choice([29, 37]), "hidden_size": heads * draw.choice([3, 7]),
@@ -64,10 +26,10 @@ def bert(draw: random.Random, **fields: Any) -> BertConfig:
         "classifier_dropout": draw.choice([None, 0.4]), "num_labels": draw.choice([2, 5]),
         "tie_word_embeddings": draw.choice([True, False]),
     }  # fmt: skip
-    return BertConfig(**(made | NO_TOKENS | fields))
+    return hf.BertConfig(**(made | NO_TOKENS | fields))
 
 
-def gpt2(draw: random.Random, **fields: Any) -> GPT2Config:
+def gpt2(draw: random.Random, **fields: Any) -> hf.GPT2Config:
     heads = draw.choice([1, 3, 5])
     made = {
         "vocab_size": draw.choice([29, 37]), "n_positions": draw.choice([23, 31]),
@@ -80,7 +42,7 @@ def gpt2(draw: random.Random, **fields: Any) -> GPT2Config:
         "reorder_and_upcast_attn": draw.choice([True, False]),
         "tie_word_embeddings": draw.choice([True, False]),
     }  # fmt: skip
-    return GPT2Config(**(made | NO_TOKENS | fields))
+    return hf.GPT2Config(**(made | NO_TOKENS | fields))
 
 
 ROPES = (
@@ -103,7 +65,7 @@ ROPES = (
 )  # fmt: skip
 
 
-def llama(draw: random.Random, kind: Any = LlamaConfig, **fields: Any) -> Any:
+def llama(draw: random.Random, kind: Any = hf.LlamaConfig, **fields: Any) -> Any:
     """Also Mistral, Qwen2 and Qwen3, which differ in windows, biases and norms."""
     groups, kv = draw.choice([1, 2, 3]), draw.choice([1, 2, 3])
     layers = draw.choice([1, 2, 3])
@@ -111,27 +73,27 @@ def llama(draw: random.Random, kind: Any = LlamaConfig, **fields: Any) -> Any:
         "vocab_size": draw.choice([29, 37]), "hidden_size": groups * kv * draw.choice([4, 6]),
         "intermediate_size": draw.choice([13, 19]), "num_hidden_layers": layers,
         "num_attention_heads": groups * kv, "num_key_value_heads": kv,
-        "head_dim": draw.choice([4, 10] if kind is Qwen3Config else [None, 4, 10]),
+        "head_dim": draw.choice([4, 10] if kind is hf.Qwen3Config else [None, 4, 10]),
         "hidden_act": draw.choice(ACTIVATIONS), "rms_norm_eps": draw.choice([1e-6, 1e-3]),
         "max_position_embeddings": 64, "rope_parameters": dict(draw.choice(ROPES)),
         "attention_dropout": draw.choice([0.0, 0.2]),
         "tie_word_embeddings": draw.choice([True, False]),
     }  # fmt: skip
-    if kind in (LlamaConfig, Qwen3Config):
+    if kind in (hf.LlamaConfig, hf.Qwen3Config):
         made["attention_bias"] = draw.choice([True, False])
-    if kind is LlamaConfig:
+    if kind is hf.LlamaConfig:
         made["mlp_bias"] = draw.choice([True, False])
-    elif kind is MistralConfig:
+    elif kind is hf.MistralConfig:
         made["sliding_window"] = draw.choice([2, 3, 5, 40])  # their cache fails at 1
     else:
         made |= {"use_sliding_window": draw.choice([True, False]), "sliding_window": 3}
         made["max_window_layers"] = draw.choice([0, 1])
-    if kind is Qwen2Config and made["head_dim"] is None:
+    if kind is hf.Qwen2Config and made["head_dim"] is None:
         del made["head_dim"]
     return kind(**(made | NO_TOKENS | fields))
 
 
-def modern_bert(draw: random.Random, **fields: Any) -> ModernBertConfig:
+def modern_bert(draw: random.Random, **fields: Any) -> hf.ModernBertConfig:
     heads, layers = draw.choice([1, 3, 5]), draw.choice([1, 2, 4])
     made = {
         "vocab_size": draw.choice([29, 37]), "hidden_size": heads * draw.choice([4, 6]),
@@ -151,10 +113,10 @@ def modern_bert(draw: random.Random, **fields: Any) -> ModernBertConfig:
         made[f"{name}_bias"] = draw.choice([True, False])
     made["tie_word_embeddings"] = draw.choice([True, False])
     none = NO_TOKENS | {"cls_token_id": None, "sep_token_id": None}
-    return ModernBertConfig(**(made | none | fields))
+    return hf.ModernBertConfig(**(made | none | fields))
 
 
-def longformer(draw: random.Random, **fields: Any) -> LongformerConfig:
+def longformer(draw: random.Random, **fields: Any) -> hf.LongformerConfig:
     heads, layers = draw.choice([1, 3, 5]), draw.choice([1, 2, 3])
     made = {
         "vocab_size": draw.choice([29, 37]),
@@ -175,10 +137,10 @@ def longformer(draw: random.Random, **fields: Any) -> LongformerConfig:
         "pad_token_id": draw.choice([0, 1, 3]),
     }
     none = {"bos_token_id": None, "eos_token_id": None}
-    return LongformerConfig(**(made | none | fields))
+    return hf.LongformerConfig(**(made | none | fields))
 
 
-def marian(draw: random.Random, **fields: Any) -> MarianConfig:
+def marian(draw: random.Random, **fields: Any) -> hf.MarianConfig:
     shared = draw.choice([True, False])
     made = {
         "vocab_size": 37, "decoder_vocab_size": 37 if shared else draw.choice([29, 41]),
@@ -194,10 +156,10 @@ def marian(draw: random.Random, **fields: Any) -> MarianConfig:
         "max_position_embeddings": draw.choice([19, 31]), "decoder_start_token_id": 0,
         "forced_eos_token_id": None,
     }  # fmt: skip
-    return MarianConfig(**(made | NO_TOKENS | fields))
+    return hf.MarianConfig(**(made | NO_TOKENS | fields))
 
 
-def t5(draw: random.Random, **fields: Any) -> T5Config:
+def t5(draw: random.Random, **fields: Any) -> hf.T5Config:
     made = {
         "vocab_size": draw.choice([29, 37]),
         "d_model": draw.choice([11, 17]),
@@ -216,10 +178,10 @@ def t5(draw: random.Random, **fields: Any) -> T5Config:
         "tie_word_embeddings": draw.choice([True, False]),  # whether the logits are scaled
         "decoder_start_token_id": 0,
     }
-    return T5Config(**(made | NO_TOKENS | fields))
+    return hf.T5Config(**(made | NO_TOKENS | fields))
 
 
-def reformer(draw: random.Random, **fields: Any) -> ReformerConfig:
+def reformer(draw: random.Random, **fields: Any) -> hf.ReformerConfig:
     """One round of hashing: where a token sees only itself, theirs joins rounds in float32 at
     scores of -100,000, whose third digit is lost; more rounds are compared in float64."""
     heads, size, causal = draw.choice([1, 2, 3]), draw.choice([6, 10]), draw.choice([True, False])
@@ -242,10 +204,10 @@ def reformer(draw: random.Random, **fields: Any) -> ReformerConfig:
         "local_attention_probs_dropout_prob": draw.choice([0.0, 0.3]),
         "layer_norm_eps": draw.choice([1e-12, 1e-3]),
     }  # fmt: skip
-    return ReformerConfig(**(made | {"bos_token_id": None, "eos_token_id": None} | fields))
+    return hf.ReformerConfig(**(made | {"bos_token_id": None, "eos_token_id": None} | fields))
 
 
-def vit(draw: random.Random, **fields: Any) -> ViTConfig:
+def vit(draw: random.Random, **fields: Any) -> hf.ViTConfig:
     heads, patch = draw.choice([1, 3, 5]), draw.choice([2, (3, 2)])
     made = {
         "hidden_size": heads * draw.choice([4, 6]), "num_hidden_layers": draw.choice([1, 2, 3]),
@@ -256,30 +218,26 @@ def vit(draw: random.Random, **fields: Any) -> ViTConfig:
         "patch_size": patch, "num_channels": draw.choice([1, 3]),
         "qkv_bias": draw.choice([True, False]), "num_labels": draw.choice([2, 5]),
     }  # fmt: skip
-    return ViTConfig(**(made | NO_TOKENS | fields))
+    return hf.ViTConfig(**(made | NO_TOKENS | fields))
 
 
+MAKERS: dict[str, Any] = {
+    "BertModel BertForMaskedLM BertForSequenceClassification": bert,
+    "GPT2Model GPT2LMHeadModel": gpt2,
+    "LlamaModel LlamaForCausalLM": llama,
+    "LongformerModel LongformerForMaskedLM": longformer,
+    "MarianModel MarianMTModel": marian,
+    "MistralModel MistralForCausalLM": partial(llama, kind=hf.MistralConfig),
+    "ModernBertModel ModernBertForMaskedLM": modern_bert,
+    "Qwen2Model Qwen2ForCausalLM": partial(llama, kind=hf.Qwen2Config),
+    "Qwen3Model Qwen3ForCausalLM": partial(llama, kind=hf.Qwen3Config),
+    "ReformerModel": reformer,
+    "T5Model T5ForConditionalGeneration T5EncoderModel": t5,
+    "ViTModel ViTForImageClassification": vit,
+}
 MODELS: dict[str, tuple[Any, Any]] = {
-    "BertModel": (BertModel, bert), "BertForMaskedLM": (BertForMaskedLM, bert),
-    "BertForSequenceClassification": (BertForSequenceClassification, bert),
-    "GPT2Model": (GPT2Model, gpt2), "GPT2LMHeadModel": (GPT2LMHeadModel, gpt2),
-    "LlamaModel": (LlamaModel, llama), "LlamaForCausalLM": (LlamaForCausalLM, llama),
-    "LongformerModel": (LongformerModel, longformer),
-    "LongformerForMaskedLM": (LongformerForMaskedLM, longformer),
-    "MarianModel": (MarianModel, marian), "MarianMTModel": (MarianMTModel, marian),
-    "MistralModel": (MistralModel, partial(llama, kind=MistralConfig)),
-    "MistralForCausalLM": (MistralForCausalLM, partial(llama, kind=MistralConfig)),
-    "ModernBertModel": (ModernBertModel, modern_bert),
-    "ModernBertForMaskedLM": (ModernBertForMaskedLM, modern_bert),
-    "Qwen2Model": (Qwen2Model, partial(llama, kind=Qwen2Config)),
-    "Qwen2ForCausalLM": (Qwen2ForCausalLM, partial(llama, kind=Qwen2Config)),
-    "Qwen3Model": (Qwen3Model, partial(llama, kind=Qwen3Config)),
-    "Qwen3ForCausalLM": (Qwen3ForCausalLM, partial(llama, kind=Qwen3Config)),
-    "ReformerModel": (ReformerModel, reformer), "T5Model": (T5Model, t5),
-    "T5ForConditionalGeneration": (T5ForConditionalGeneration, t5),
-    "T5EncoderModel": (T5EncoderModel, t5), "ViTModel": (ViTModel, vit),
-    "ViTForImageClassification": (ViTForImageClassification, vit),
-}  # fmt: skip
+    name: (getattr(hf, name), make) for names, make in MAKERS.items() for name in names.split()
+}
 COUNTED = ("Bert", "GPT2", "Llama", "Mistral", "ModernBert", "Qwen")
 WITH_DECODER = ("MarianModel", "MarianMTModel", "T5Model", "T5ForConditionalGeneration")
 

@@ -59,6 +59,23 @@ def gradients(function: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor,
     return torch.autograd.grad(output, leaves, push)
 
 
+def agrees_with_float64(
+    ours: Callable[..., Tensor], right: Callable[..., Tensor], *inputs: Tensor, **close: float
+) -> None:
+    """Output and all gradients, of a push that is different everywhere."""
+    asked = [x.detach().clone().requires_grad_() for x in inputs]
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    output, expected = ours(*asked), right(*exact)
+    assert output.dtype == inputs[-1].dtype
+    assert_close(output, expected.to(output.dtype), **close)
+    push = torch.randn_like(output)
+    found = torch.autograd.grad(output, asked, push)
+    wanted = torch.autograd.grad(expected, exact, push.double())
+    for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
+        said = f"gradient of input {place}: {{}}".format
+        assert_close(one, other.to(one.dtype), **close, msg=said)
+
+
 def gradient(function: Callable[..., Tensor], x: Tensor, *args: Any, **options: Any) -> Tensor:
     """Of the first input alone."""
     return gradients(lambda leaf: function(leaf, *args, **options), x)[0]

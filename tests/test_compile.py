@@ -17,10 +17,9 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 from torch.utils import _pytree as pytree
 
-from attn_course import analysis
+from attn_course import analysis, masks
 from attn_course import functional as fn
 from attn_course import nn as ann
-from attn_course.masks import padding_mask
 from attn_course.nn import residual_network
 
 B, H, L, S, E, D, V = 2, 3, 5, 7, 4, 6, 11
@@ -28,28 +27,24 @@ B, H, L, S, E, D, V = 2, 3, 5, 7, 4, 6, 11
 
 @dataclass(frozen=True)
 class Row:
-    """How one name is called, or why it cannot be traced.
+    """How one name is called, or why it cannot be traced."""
 
-    Attributes:
-        call: Takes the module, if there is one, and the tensors.
-        tensors: Example inputs.
-        module: Whose parameters the call uses.
-        random: The result is drawn anew: only shapes are compared.
-        why: Why the name cannot be traced at all.
-        no_vmap: Why it cannot be mapped although it can be compiled.
-    """
-
-    call: Callable[..., Any] | None = None
+    call: Any = None  # takes the module, if there is one, and the tensors
     tensors: tuple[Tensor, ...] = ()
     module: nn.Module | None = None
-    random: bool = False
+    random: bool = False  # the result is drawn anew: only shapes are compared
     why: str = ""
-    no_vmap: str = ""
+    no_vmap: str = ""  # why it cannot be mapped although it can be compiled
 
 
 def of(call: Callable[..., Any], *tensors: Tensor, **options: Any) -> Row:
     """A row of a function."""
     return Row(call=call, tensors=tensors, **options)
+
+
+def untraced(why: str, names: str) -> dict[str, Callable[[], Row]]:
+    """Rows of names that cannot be traced for one reason."""
+    return dict.fromkeys(names.split(), lambda: Row(why=why))
 
 
 def made(module: nn.Module, *tensors: Tensor, call: Any = None, **options: Any) -> Row:
@@ -77,7 +72,7 @@ def ids(*shape: int) -> Tensor:
 COUNTS = "a count of plain numbers: there is no tensor to trace"
 TUPLE = "a named tuple of tensors: the decoders' rows go through it"
 lengths = torch.tensor([S, 3])
-mask = padding_mask(lengths, S)
+mask = masks.padding_mask(lengths, S)
 q, k, v = r(B, L, E), r(B, S, E), r(B, S, D)
 heads_q, heads_k, heads_v = r(B, H, L, E), r(B, H, S, E), r(B, H, S, E)
 PATTERN = fn.strided_pattern(stride=2) | fn.random_pattern(block_size=2, num_blocks=4, per_block=1)
@@ -88,6 +83,9 @@ def row_sum(z: Tensor) -> Tensor:
 
 
 FUNCTIONAL: dict[str, Callable[[], Row]] = {
+    **untraced(
+        COUNTS, "attention_bytes matmul_bytes roofline_seconds window_reach scaled_base Sizes"
+    ),
     "additive_score": lambda: of(
         lambda a, b, *w: fn.additive_score(a, b, weight_query=w[0], weight_key=w[1], v=w[2]),
         q, k, r(D, E), r(D, E), r(D),
@@ -172,9 +170,6 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
     "attention_weights": lambda: of(
         lambda a, b: fn.attention_weights(a, b, is_causal=True), heads_q, heads_k
     ),
-    "attention_bytes": lambda: Row(why=COUNTS),
-    "matmul_bytes": lambda: Row(why=COUNTS),
-    "roofline_seconds": lambda: Row(why=COUNTS),
     "tiled_attention": lambda: of(
         lambda a, b, c: fn.tiled_attention(a, b, c, is_causal=True, query_tile=2, key_tile=3),
         heads_q, heads_k, heads_v,
@@ -201,16 +196,12 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
         heads_k,
         heads_v,
     ),
-    **dict.fromkeys(
-        (
-            "Pattern", "PatternPart", "PatternTile", "blockwise_pattern", "causal_pattern",
-            "fixed_pattern", "global_pattern", "random_pattern", "strided_pattern",
-            "window_pattern",
-        ),
-        lambda: Row(why="a rule that is made before anything is traced; its mask_mod is traced"),
+    **untraced(
+        "a rule that is made before anything is traced; its mask_mod is traced",
+        "Pattern PatternPart PatternTile blockwise_pattern causal_pattern fixed_pattern "
+        "global_pattern random_pattern strided_pattern window_pattern",
     ),
     "receptive_field": lambda: of(lambda m: analysis.receptive_field(m > 0, 3), r(S, S)),
-    "window_reach": lambda: Row(why=COUNTS),
     "flex_attention_fn": lambda: Row(why="makes a function around torch's own compiled kernel"),
     "merge_attention": lambda: of(
         lambda a, b, c, d: fn.merge_attention([a, b], [c, d]),
@@ -237,7 +228,6 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
     "relative_position_bucket": lambda: of(fn.relative_position_bucket, torch.arange(-9, 9)),
     "rms_norm": lambda: of(fn.rms_norm, q, r(E)),
     "rope_frequencies": lambda: of(lambda x: x * fn.rope_frequencies(2 * E), q),
-    "scaled_base": lambda: Row(why=COUNTS),
     "sinusoidal_positions": lambda: of(lambda x: x + fn.sinusoidal_positions(L, E), q),
     "swiglu": lambda: of(fn.swiglu, q, r(D, E), r(E, D).mT),
     # vision
@@ -251,7 +241,6 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
     "sinusoidal_positions_2d": lambda: of(lambda x: x + fn.sinusoidal_positions_2d(2, 3, E),
                                           r(6, E)),
     "unpatchify": lambda: of(lambda x: fn.unpatchify(x, (4, 6), 2), r(B, 6, 12)),
-    "Sizes": lambda: Row(why=COUNTS),
     # looking inside
     "attention_rollout": lambda: of(lambda a, b: analysis.attention_rollout([a, b]), p(B, H, L, L),
                                     p(B, H, L, L).flip(-1)),
@@ -375,14 +364,16 @@ def tiny(kind: str) -> Any:
 
 
 NN: dict[str, Callable[[], Row]] = {
+    **untraced(BUILDS, "bert_like decoder_only gpt2_like vaswani_like vit_like"),
+    **untraced(HOOKS, "Captured at_positions capture patched without_heads"),
+    **untraced(CACHE, "CrossCache DecoderCache KVCache ModelCache SlidingCache"),
+    **untraced(TUPLE, "AttentionMemory BahdanauState LuongState"),
     "AdditiveScore": lambda: score("additive"),
     "Attention": lambda: made(ann.Attention(query_projection=nn.Linear(E, E)), q, k, v,
         mask.unsqueeze(1)),
     "AttentionEncoderDecoder": lambda: made(encoder_decoder(True), ids(B, 3), torch.tensor([3, 2]),
         ids(B, 2)),
-    "AttentionMemory": lambda: Row(why=TUPLE),
     "BahdanauDecoder": lambda: decoder(ann.BahdanauDecoder),
-    "BahdanauState": lambda: Row(why=TUPLE),
     "BidirectionalEncoder": lambda: made(
         ann.BidirectionalEncoder(vocab_size=V, embed_dim=E, hidden_size=D), ids(B, 3),
         torch.tensor([3, 2])),
@@ -410,7 +401,6 @@ NN: dict[str, Callable[[], Row]] = {
     "LocationScore": lambda: score("location"),
     "LuongDecoder": lambda: decoder(ann.LuongDecoder,
         window=ann.LocalP(half_width=2, query_size=D)),
-    "LuongState": lambda: Row(why=TUPLE),
     "MemoryNetwork": lambda: made(
         ann.MemoryNetwork(vocab_size=V, embed_dim=E, max_sentences=4, hops=2), ids(B, 3, 4),
         ids(B, 3)),
@@ -426,15 +416,11 @@ NN: dict[str, Callable[[], Row]] = {
     "TwoStepScore": lambda: Row(why="what the scores share: their rows go through it"),
     # the Transformer
     "AlibiPositions": lambda: made(mha(position=ann.AlibiPositions(num_heads=2)), q),
-    "Captured": lambda: Row(why=HOOKS),
-    "CrossCache": lambda: Row(why=CACHE),
     "DecoderBlock": lambda: made(tiny("vaswani").decoder.blocks[0], r(B, L, 8), r(B, S, 8)),
-    "DecoderCache": lambda: Row(why=CACHE),
     "EncoderBlock": lambda: made(tiny("vaswani").encoder.blocks[0], r(B, L, 8)),
     "EncoderModel": lambda: made(tiny("bert"), ids(B, L), mask[:, :L]),
     "FeedForward": lambda: made(ann.FeedForward(embed_dim=E, hidden_dim=D), q),
     "GatedFeedForward": lambda: made(ann.GatedFeedForward(embed_dim=E, hidden_dim=D), q),
-    "KVCache": lambda: Row(why=CACHE),
     "LanguageModel": lambda: made(tiny("gpt2"), ids(B, L)),
     "LayerNorm": lambda: made(ann.LayerNorm(embed_dim=E), q),
     "LearnedPositions": lambda: made(
@@ -453,7 +439,6 @@ NN: dict[str, Callable[[], Row]] = {
     "MaskedWordHead": lambda: made(
         ann.MaskedWordHead(embed_dim=E, tokens=nn.Embedding(V, E), norm=ann.LayerNorm(embed_dim=E)),
         q),
-    "ModelCache": lambda: Row(why=CACHE),
     "MultiHeadAttention": lambda: made(
         mha(num_kv_heads=1), q, k, v[..., :E],
         call=lambda m, a, b, c: (m(a, b, c), m.weights(a, b)),
@@ -469,7 +454,6 @@ NN: dict[str, Callable[[], Row]] = {
     "SinusoidalPositions": lambda: made(
         ann.SinusoidalPositions(embed_dim=E), torch.arange(L), call=lambda m, at: m(at, L)
     ),
-    "SlidingCache": lambda: Row(why=CACHE),
     "TokenEmbedding": lambda: made(ann.TokenEmbedding(vocab_size=V, embed_dim=E), ids(B, L)),
     "Transformer": lambda: made(
         tiny("vaswani"), ids(B, S), mask, ids(B, L),
@@ -477,16 +461,8 @@ NN: dict[str, Callable[[], Row]] = {
     ),
     "TransformerDecoder": lambda: made(tiny("vaswani").decoder, r(B, L, 8), r(B, S, 8)),
     "TransformerEncoder": lambda: made(tiny("vaswani").encoder, r(B, L, 8)),
-    "at_positions": lambda: Row(why=HOOKS),
-    "bert_like": lambda: Row(why=BUILDS),
-    "capture": lambda: Row(why=HOOKS),
-    "decoder_only": lambda: Row(why=BUILDS),
-    "gpt2_like": lambda: Row(why=BUILDS),
     "init_residual": lambda: Row(why="draws the parameters of a model in place"),
     "llama_like": lambda: made(tiny("llama"), ids(B, L)),
-    "patched": lambda: Row(why=HOOKS),
-    "vaswani_like": lambda: Row(why=BUILDS),
-    "without_heads": lambda: Row(why=HOOKS),
     "AxialPositions": lambda: made(
         ann.AxialPositions(shape=(3, 4), dims=(2, 2)), torch.arange(L), call=lambda m, at: m(at, L)
     ),
@@ -544,7 +520,6 @@ NN: dict[str, Callable[[], Row]] = {
             nn.Conv2d(H, H, 3, padding=1, padding_mode="replicate"), image_size=(2, 3)),
         r(B, 6, H),
     ),
-    "vit_like": lambda: Row(why=BUILDS),
     "make_score": lambda: Row(why="makes a module: the scores' rows go through it"),
 }  # fmt: skip
 
@@ -557,6 +532,17 @@ ROWS |= {("nn", name): row for name, row in NN.items()}
 TRACED = [key for key, row in ROWS.items() if not row().why and hasattr(PARTS[key[0]], key[1])]
 
 
+def all_masks(lengths: Tensor, ids: Tensor) -> Tensor:
+    """Every mask and converter once."""
+    size = ids.shape[-1]
+    mask = masks.padding_mask(lengths, size)[:, None] & masks.causal_mask(size)
+    mask = mask & masks.prefix_mask(size, prefix_length=lengths) | masks.document_mask(ids)
+    mask = mask & masks.window_mask(size, window_size=3, causal=False)
+    mask = mask | masks.strided_mask(size, stride=3) | masks.global_mask(ids == 0)
+    mask = masks.from_multihead_mask(masks.to_multihead_mask(mask[:, None]), num_heads=1)
+    return masks.from_additive_mask(masks.to_additive_mask(mask))
+
+
 class Called(nn.Module):
     """A row as a module, so that its parameters are seen by ``torch.export``."""
 
@@ -565,7 +551,6 @@ class Called(nn.Module):
         self.module, self._call = row.module, row.call
 
     def forward(self, *tensors: Tensor) -> Any:
-        assert self._call is not None
         return self._call(*([] if self.module is None else [self.module]), *tensors)
 
 
@@ -589,10 +574,10 @@ def agree(got: Any, want: Any, *, random: bool) -> None:
             assert_close(mine, other)
 
 
-@pytest.mark.parametrize(("part", "name"), TRACED)
+@pytest.mark.parametrize(("part", "name"), [*TRACED, ("masks", "all")])
 def test_compiled_exported_and_mapped_it_gives_what_it_gives(part: str, name: str) -> None:
     torch.manual_seed(0)
-    row = ROWS[part, name]()
+    row = of(all_masks, torch.tensor([2, 5]), ids(2, S)) if part == "masks" else ROWS[part, name]()
     plain = Called(row).eval()
     want = plain(*row.tensors)
     compiled = torch.compile(plain, fullgraph=True, backend="eager")

@@ -17,14 +17,10 @@ ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-DECLARED = sorted(
-    {*PROJECT["dependencies"], *(text for extra in EXTRAS.values() for text in extra)}
+DECLARED = sorted(set(PROJECT["dependencies"]).union(*EXTRAS.values()))
+PYTHONS = re.findall(
+    r"Programming Language :: Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"])
 )
-PYTHONS = [
-    text.rsplit(" ", 1)[1]
-    for text in PROJECT["classifiers"]
-    if text.startswith("Programming Language :: Python :: 3.")
-]
 # sys_platform: other environment markers that the lock tells apart
 NAMES = ("os_name", "platform_system", "platform_machine")
 PLATFORMS = {

@@ -63,9 +63,8 @@ def test_the_report_notices_an_effect(tmp_path: Path) -> None:
 
 
 def test_the_package_alone_imports_no_part_of_itself(tmp_path: Path) -> None:
-    code = (
-        "import sys, attn_course; print([m for m in sys.modules if m.startswith('attn_course.')])"
-    )
+    listed = "print([m for m in sys.modules if m.startswith('attn_course.')])"
+    code = f"import sys, attn_course; {listed}"
     assert fresh(code, tmp_path).stdout == "[]\n"
 
 

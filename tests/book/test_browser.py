@@ -273,9 +273,8 @@ def test_quiz_is_reached_and_answered_from_the_keyboard(page, site, address):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_buttons_show_an_icon(chromium: Any, site: Path, address: str, theme: str) -> None:
     page = chromium.new_page(viewport={"width": 1280, "height": 900})
-    page.add_init_script(
-        f"localStorage.setItem('mode', '{theme}'); localStorage.setItem('theme', '{theme}')"
-    )
+    for key in ("mode", "theme"):
+        page.add_init_script(f"localStorage.setItem('{key}', '{theme}')")
     try:
         page.goto(f"{address}chapters/00_warm_up.html")
         page.wait_for_load_state("networkidle")

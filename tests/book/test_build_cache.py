@@ -8,20 +8,13 @@ import pytest
 from bookbuild.common import Book, BookError, only_build
 from bookbuild.execute import execute_book
 from processes import python
+from tiny_book import HEADER, cell
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADER = """---
-file_format: mystnb
-kernelspec: {display_name: Python 3, language: python, name: python3}
----
-
-"""
 
 
 def page(title: str, code: str, tags: str = "") -> str:
-    options = f":tags: [{tags}]\n" if tags else ""
-    cell = f"```{{code-cell}} ipython3\n{options}{code}\n```\n"
-    return f"{HEADER}# {title}\n\nSome words.\n\n{cell}"
+    return HEADER.replace("# A", f"# {title}") + "Some words.\n\n" + cell(code, tags)
 
 
 @pytest.fixture
@@ -29,9 +22,8 @@ def tiny(tmp_path: Path) -> Book:
     """Two pages with code, one without, and a package that they import."""
     source = tmp_path / "book"
     source.mkdir()
-    (source / "_toc.yml").write_text(
-        "format: jb-book\nroot: intro\nchapters: [{file: a}, {file: b}]"
-    )
+    contents = "format: jb-book\nroot: intro\nchapters: [{file: a}, {file: b}]"
+    (source / "_toc.yml").write_text(contents)
     (source / "_config.yml").write_text("title: tiny\nexecute: {timeout: 60}\n")
     (source / "intro.md").write_text("# Intro\n")
     (source / "a.md").write_text(page("A", "print('first')"))
@@ -61,9 +53,8 @@ def test_only_what_changed_runs_again(tiny: Book) -> None:
 
 
 def test_an_imported_module_runs_its_pages_and_a_version_runs_all(tiny: Book) -> None:
-    (tiny.source / "a.md").write_text(
-        page("A", "if False:\n    import package.core\nprint('first')")
-    )
+    code = "if False:\n    import package.core\nprint('first')"
+    (tiny.source / "a.md").write_text(page("A", code))
     execute_book(tiny)
     edit(tiny.package / "core.py", "1", "2")
     assert execute_book(tiny).ran == ("a",), "only page a imports the module"

@@ -11,9 +11,14 @@ from bookbuild.execute import Page, checks_of, execute_book, read_page
 from bookbuild.reading import only_checks
 from bookbuild.sweep import is_stale, read_record, renewed, summary, sweep
 from processes import python
-from tiny_book import cell, tiny
+from tiny_book import cell, rendered, tiny
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+WHOLE: dict[str, Any] = {
+    "seeds": [0, 1, 2, 3], "sets": ["default", "avx2", "native"], "workers": 2, "stale": False,
+}  # fmt: skip
 
 
 def checks(book: Book) -> list[dict]:
@@ -108,9 +113,7 @@ def test_a_sweep_moves_every_seed_once_and_names_what_does_not_hold(tmp_path: Pa
 
 def test_a_whole_sweep_is_recorded_until_the_code_changes(tmp_path: Path) -> None:
     book = tiny(tmp_path, cell("import os\nprint(os.environ.get('ATEN_CPU_CAPABILITY'))\nassert 1"))
-    sweep(
-        book, ["00"], seeds=[0, 1, 2, 3], sets=["default", "avx2", "native"], workers=2, stale=False
-    )
+    sweep(book, ["00"], **WHOLE)
     record = read_record(book, "chapters/00_a")
     held = summary(record)
     assert (held.held, held.seeds, held.sets) == (4, 4, 3)
@@ -162,8 +165,7 @@ assert runs == [1, 2]
 
 def test_a_check_is_of_the_kind_of_what_it_reads(tmp_path: Path) -> None:
     book = tiny(tmp_path, cell(KINDS))
-    sets = ["default", "avx2", "native"]
-    sweep(book, ["00"], seeds=[0, 1, 2, 3], sets=sets, workers=2, stale=False)
+    sweep(book, ["00"], **WHOLE)
     assert [one["kind"] for one in read_record(book, "chapters/00_a")["checks"]] == [
         *("seeds", "algebra", "record", "record", "record", "seeds", "algebra", "algebra")
     ]
@@ -184,14 +186,13 @@ def test_a_sweep_is_old_when_what_the_page_uses_has_changed(tmp_path: Path) -> N
     book = tiny(tmp_path, cell(USES))
     core = book.package / "core.py"
     core.write_text("def value():\n    return 1\n")
-    sets = ["default", "avx2", "native"]
 
     def page() -> Page:
         return read_page(book, "chapters/00_a")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(book.package.parent))
-        sweep(book, ["00"], seeds=[0, 1, 2, 3], sets=sets, workers=2, stale=False)
+        sweep(book, ["00"], **WHOLE)
         assert not is_stale(book, page())
         core.write_text('def value():\n    """One."""\n    return 1\n')
         assert not is_stale(book, page()), "a docstring changes no number"
@@ -238,29 +239,13 @@ PARTS = (
 )  # fmt: skip
 
 
-# In a process of its own: Sphinx looks through all objects of the one that it runs in.
-BUILD = """import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from bookbuild.common import Book
-from bookbuild.execute import execute_book, fill_cache
-from bookbuild.render import render
-folder = Path(sys.argv[2])
-book = Book(source=folder / "book", package=folder / "attn_course", lock=folder / "lock")
-render(book, cache=fill_cache(book, execute_book(book)))
-"""
-
-
 @pytest.fixture(scope="module")
-def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site of a page with six checks, one of which does not hold."""
     folder = tmp_path_factory.mktemp("rendered")
     book = tiny(folder, *PARTS)
-    (book.source / "vendor" / "katex").mkdir(parents=True)
     extension = f"sphinx: {{local_extensions: {{attn_checks: {ROOT / 'book' / '_ext'}}}}}\n"
-    with (book.source / "_config.yml").open("a") as config:
-        config.write("parse: {myst_enable_extensions: [dollarmath]}\n" + extension)
-    python("-c", BUILD, ROOT / "tools", folder)
+    rendered(book, "parse: {myst_enable_extensions: [dollarmath]}\n" + extension)
     return book.html
 
 
@@ -269,8 +254,8 @@ def article(path: Path) -> Any:
     return found
 
 
-def test_a_check_that_holds_leaves_no_node_between_the_sentences(rendered: Path) -> None:
-    page = article(rendered / "chapters" / "00_a.html")
+def test_a_check_that_holds_leaves_no_node_between_the_sentences(site: Path) -> None:
+    page = article(site / "chapters" / "00_a.html")
     first = page.xpath('.//section[@id="first"]')[0]
     cells = first.xpath('./div[contains(@class, "cell ")]')
     sources = [" ".join(one.text_content().split()) for one in cells]
@@ -278,8 +263,8 @@ def test_a_check_that_holds_leaves_no_node_between_the_sentences(rendered: Path)
     assert not first.xpath('.//details | .//*[contains(@class, "attn-check")]')
 
 
-def test_a_check_that_fails_is_shown_at_its_place(rendered: Path) -> None:
-    page = article(rendered / "chapters" / "00_a.html")
+def test_a_check_that_fails_is_shown_at_its_place(site: Path) -> None:
+    page = article(site / "chapters" / "00_a.html")
     (box,) = page.xpath('.//div[@class="attn-check-failed"]')
     assert "expected x < 0.96, got 0.98 < 0.96" in box.text_content()
     (cell_of_box,) = box.xpath('./ancestor::div[contains(@class, "cell ")]')
@@ -287,19 +272,18 @@ def test_a_check_that_fails_is_shown_at_its_place(rendered: Path) -> None:
     assert cell_of_box.getnext().text_content().startswith("It stays below")
 
 
-def test_the_foot_counts_what_the_list_holds_and_links_to_it(rendered: Path) -> None:
-    page = article(rendered / "chapters" / "00_a.html")
+def test_the_foot_counts_what_the_list_holds_and_links_to_it(site: Path) -> None:
+    page = article(site / "chapters" / "00_a.html")
     (foot,) = page.xpath('.//p[contains(@class, "attn-sweep")]')
     assert foot.getnext() is None
     assert foot.text_content() == "6 checks: 6 not swept yet."
     (link,) = foot.xpath("./a/@href")
-    path = (rendered / "chapters" / link).resolve()
-    assert path == rendered.resolve() / "checks" / "00_a.html"
+    path = (site / "chapters" / link).resolve()
+    assert path == site.resolve() / "checks" / "00_a.html"
     listed = article(path)
     assert len(listed.xpath('.//li[@class="attn-listed"]')) == 6
-    assert listed.xpath(".//h2/a/@href") == [
-        f"../chapters/00_a.html#{one}" for one in ("first", "second")
-    ]
+    targets = [f"../chapters/00_a.html#{one}" for one in ("first", "second")]
+    assert listed.xpath(".//h2/a/@href") == targets
     text = listed.text_content()
     assert "x > 0.5: 0.98 > 0.5" in text
     assert text.count("did not hold in this build") == 1

@@ -1,16 +1,13 @@
 """What the sources show stands on the site: each kind of loss is planted and must be told."""
 
-import json
 from pathlib import Path
 
 import lxml.html
 import pytest
 from bookbuild.execute import read_page
 from bookbuild.shown import drawn, missing, on_site, pointed, written
-from processes import python
-from tiny_book import cell, tiny
+from tiny_book import cell, rendered, tiny
 
-TOOLS = Path(__file__).resolve().parents[2] / "tools"
 SVG = '<svg class="attn-figure"><title>Bars.</title><path d="M0 0"/></svg>'
 
 
@@ -33,9 +30,8 @@ def explorer(state: str) -> str:
     )
 
 
-LISTING = (
-    '<div class="attn-source docutils"><p class="attn-source-title">a.b</p><pre>code</pre></div>'
-)
+TITLE = '<p class="attn-source-title">a.b</p>'
+LISTING = f'<div class="attn-source docutils">{TITLE}<pre>code</pre></div>'
 TABLE = "<table><tr><th>a</th></tr><tr><td>1</td></tr></table>"
 SOURCE = """# A
 
@@ -144,29 +140,10 @@ print("and a line after it")
 """
 
 
-# In a process of its own: Sphinx looks through all objects of the one that it runs in.
-BUILD = """import json, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from bookbuild.common import Book
-from bookbuild.execute import execute_book, fill_cache
-from bookbuild.render import render
-from bookbuild.shown import check_shown
-folder = Path(sys.argv[2])
-book = Book(source=folder / "book", package=folder / "attn_course", lock=folder / "lock")
-executed = execute_book(book)
-render(book, cache=fill_cache(book, executed))
-problems, counts = check_shown(book, executed.pages)
-print(json.dumps([problems, counts["figure"]]))
-"""
-
-
 @pytest.mark.parametrize("call", ["picture", "show"])
 def test_a_figure_that_a_line_below_has_swallowed_is_named_by_its_line(tmp_path, call):
     book = tiny(tmp_path, cell(LOST.replace("picture", call)))
-    (book.source / "vendor" / "katex").mkdir(parents=True)
-    done = python("-c", BUILD, TOOLS, tmp_path)
-    problems, figures = json.loads(done.stdout.splitlines()[-1])
+    problems, figures = rendered(book)
     lost = "chapters/00_a.md:12: figure not on the page: 'One bar.'"
     assert problems == ([lost] if call == "picture" else [])
     assert figures == (call == "show")

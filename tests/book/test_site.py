@@ -184,13 +184,10 @@ def test_notebook_is_the_page_in_words_that_jupyter_knows(book, site, page):
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert "find_spec" in code[0].source, "the first cell installs the package where it is missing"
     assert f"attn-course[book] @ git+{book.repository}@" in code[0].source
-    needed = any(cell.source.startswith("from experiments") for cell in code) or any(
-        "\nfrom experiments" in cell.source for cell in code
-    )
+    needed = any(re.search("^from experiments", cell.source, re.M) for cell in code)
     assert ('find_spec("experiments")' in code[0].source) is needed
-    of_page = [
-        cell.source for cell in read_page(book, page).notebook.cells if cell.cell_type == "code"
-    ]
+    cells = read_page(book, page).notebook.cells
+    of_page = [cell.source for cell in cells if cell.cell_type == "code"]
     of_notebook = iter([cell.source for cell in code])
     assert all(one in of_notebook for one in of_page), "every cell of the page, in order"
     for cell in code:

@@ -64,9 +64,8 @@ def test_scenes_depend_on_the_generator_alone() -> None:
     torch.manual_seed(77)
     second = digit_scenes(digits, 3, torch.Generator().manual_seed(2))
     assert torch.equal(first.tiles, second.tiles)
-    assert not torch.equal(
-        digit_scenes(digits, 3, torch.Generator().manual_seed(3)).tiles, first.tiles
-    )
+    other = digit_scenes(digits, 3, torch.Generator().manual_seed(3))
+    assert not torch.equal(other.tiles, first.tiles)
 
 
 def test_what_does_not_fit_is_refused() -> None:

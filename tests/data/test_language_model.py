@@ -72,14 +72,10 @@ def test_the_readable_card_has_the_numbers_of_the_record() -> None:
     numbers = [f"{card['parameters']:,}", f"{card['cpu_seconds']} seconds"]
     for expected in [*numbers, *(f"{value:.4f}" for value in bits), record["versions"]["torch"]]:
         assert expected in text
-    rows = {
-        row["step"]: f"{row['train_bits']:.4f} | {row['val_bits']:.4f}" for row in record["curve"]
-    }
-    shown = [
-        line.strip("| ").split(" | ", 1)
-        for line in text.splitlines()
-        if "| 1." in line or "| 2." in line
-    ]
+    curve = record["curve"]
+    rows = {row["step"]: f"{row['train_bits']:.4f} | {row['val_bits']:.4f}" for row in curve}
+    lines = [line for line in text.splitlines() if "| 1." in line or "| 2." in line]
+    shown = [line.strip("| ").split(" | ", 1) for line in lines]
     assert len(shown) == 7
     assert all(rows[int(step)] == found for step, found in shown)
 

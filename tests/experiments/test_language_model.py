@@ -4,13 +4,13 @@ import dataclasses
 import json
 import math
 import random
-import signal
 from pathlib import Path
 
 import pytest
 import torch
 from processes import python
 from refusals import refused
+from stopped_runs import Killed, ctrl_c, kill, stopping, untimed
 
 from attn_course.data import load_results
 from attn_course.train import generate
@@ -25,7 +25,6 @@ TINY = Setting(
     batch_size=6, steps=11, warmup=2, rates=(3e-3, 1e-2), rate_steps=5, eval_every=4,
     eval_windows=7, checkpoint_every=3, seeds=(0, 2), sample_length=5, device="a test",
 )  # fmt: skip
-CLOCKS = ("training_seconds", "seconds", "date", "commit", "machine", "versions", "cpu_seconds")
 
 
 def text(number: int, seed: int) -> str:
@@ -47,13 +46,6 @@ def finished(corpus, tmp_path_factory) -> tuple[Path, dict]:
     """One whole run of the tiny setting."""
     folder = tmp_path_factory.mktemp("whole")
     return folder, run.run(TINY, corpus, work=folder / "work", out=folder / "out.json")
-
-
-def untimed(value):
-    """What must repeat: everything but clocks, dates and the machine's load."""
-    if isinstance(value, dict):
-        return {key: untimed(each) for key, each in value.items() if key not in CLOCKS}
-    return [untimed(each) for each in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -128,9 +120,8 @@ def test_every_character_but_the_first_is_predicted_once(name, number, corpus):
     """Against one window after the other, by hand."""
     model = build(name, TINY, len(corpus.alphabet)).eval()
     ids, length = corpus.val[:number], 14
-    found = measure.bits_per_character(
-        model, ids, length=length, device=torch.device("cpu"), batch_size=5
-    )
+    options = {"length": length, "device": torch.device("cpu"), "batch_size": 5}
+    found = measure.bits_per_character(model, ids, **options)
     assert found["characters"] == number - 1
     nats = []
     with torch.no_grad():
@@ -163,34 +154,17 @@ def test_a_run_records_what_it_needs(finished, corpus):
             assert 0 < each["training_seconds"]["cpu"] <= each["seconds"]["cpu"]
 
 
-class Killed(Exception):
-    """Stands for a run that ends without a word."""
-
-
-def stop_by_kill() -> None:
-    raise Killed
-
-
-@pytest.mark.parametrize(
-    ("stop", "error"),
-    [(lambda: signal.raise_signal(signal.SIGINT), KeyboardInterrupt), (stop_by_kill, Killed)],
-)
+@pytest.mark.parametrize(("stop", "error"), [(ctrl_c, KeyboardInterrupt), (kill, Killed)])
 def test_a_stopped_run_ends_like_a_whole_one(finished, corpus, tmp_path, monkeypatch, stop, error):
     """Stopped in the second of the final trainings, between two checkpoints."""
-    loss, calls = measure.next_character_loss, 0
-
-    def stopping(model, windows):
-        nonlocal calls
-        calls += 1
-        if calls == 4 * TINY.rate_steps + TINY.steps + 5:
-            stop()
-        return loss(model, windows)
+    call = 4 * TINY.rate_steps + TINY.steps + 5
+    loss = stopping(measure.next_character_loss, call, stop)
 
     def start() -> dict:
         return run.run(TINY, corpus, work=tmp_path / "work", out=tmp_path / "out.json")
 
     with monkeypatch.context() as patch:
-        patch.setattr(measure, "next_character_loss", stopping)
+        patch.setattr(measure, "next_character_loss", loss)
         with pytest.raises(error):
             start()
     missing = json.loads((tmp_path / "out.json").read_text())["missing"]
@@ -219,7 +193,7 @@ import sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-sys.path[:0] = [{root!r}, {tests!r}]
+sys.path[:0] = [{root!r}, {root!r} + "/tests", {tests!r}]
 import test_language_model as tests, test_translation as pairs
 from attn_course.train.parallel import start_parallel
 from experiments.language_model import run
@@ -310,12 +284,9 @@ def test_the_recorded_runs_find_what_the_page_says():
     counting = min(each["bits"] for each in four["ngrams"])
     assert counting < min(bits(one, "lstm"))
     assert max(bits(four, "transformer")) < counting
-    gaps = [
-        result["models"]["transformer"]["median_bits"] - result["models"]["lstm"]["median_bits"]
-        for result in (one, four)
-    ]
-    assert gaps == pytest.approx([0.18, 0.03], abs=0.006)
-    seconds = {
-        name: sum(run["seconds"]["cpu"] for run in four["models"][name]["runs"]) for name in MODELS
-    }
+    for result, gap in ((one, 0.18), (four, 0.03)):
+        lstm, transformer = (result["models"][n]["median_bits"] for n in ("lstm", "transformer"))
+        assert transformer - lstm == pytest.approx(gap, abs=0.006)
+    runs = {name: four["models"][name]["runs"] for name in MODELS}
+    seconds = {name: sum(run["seconds"]["cpu"] for run in runs[name]) for name in MODELS}
     assert 1.8 < seconds["transformer"] / seconds["lstm"] < 2.6

@@ -4,12 +4,12 @@ import dataclasses
 import json
 import math
 import random
-import signal
 from pathlib import Path
 
 import pytest
 import torch
 from oracles import same_state
+from stopped_runs import Killed, ctrl_c, kill, stopping, untimed
 
 from attn_course.data import BOS, EOS, PAD, UNK, collate, load_results
 from experiments import keeping
@@ -44,9 +44,8 @@ def sentences(number: int, seed: int) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
-    return make_corpus(
-        sentences(60, 1), sentences(11, 2), sentences(13, 3), vocab_size=TINY.vocab_size
-    )
+    parts = sentences(60, 1), sentences(11, 2), sentences(13, 3)
+    return make_corpus(*parts, vocab_size=TINY.vocab_size)
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +58,6 @@ def finished(corpus, tmp_path_factory) -> tuple[Path, dict]:
 
 def checkpoint(folder: Path, name: str) -> dict:
     return torch.load(folder / "tiny-seed3" / name / "checkpoint.pt", weights_only=True)
-
-
-def untimed(result: dict) -> dict:
-    """What must repeat: everything but clocks, dates and the machine's load."""
-    drop = ("training_seconds", "seconds", "date", "commit", "machine", "versions", "cpu_seconds")
-    kept = {key: value for key, value in result.items() if key not in drop}
-    kept["models"] = {
-        name: {key: value for key, value in entry.items() if key not in drop}
-        for name, entry in result["models"].items()
-    }
-    return kept
 
 
 def test_pieces_are_deterministic_reserve_four_ids_and_come_back():
@@ -226,41 +214,21 @@ def test_a_run_records_what_it_needs(finished):
                 assert sum(line) == pytest.approx(1, abs=5e-4 * len(line))
 
 
-class Killed(Exception):
-    """Stands for a run that ends without a word."""
-
-
-def stop_by_ctrl_c() -> None:
-    signal.raise_signal(signal.SIGINT)
-
-
-def stop_by_kill() -> None:
-    raise Killed
-
-
-@pytest.mark.parametrize(
-    ("stop", "error", "steps_kept"),
-    [(stop_by_ctrl_c, KeyboardInterrupt, 7), (stop_by_kill, Killed, 4)],
-)
+@pytest.mark.parametrize(("stop", "error", "steps_kept"), [
+    (ctrl_c, KeyboardInterrupt, 7), (kill, Killed, 4),
+])  # fmt: skip
 def test_a_stopped_run_ends_bit_for_bit_like_a_whole_one(
     finished, corpus, tmp_path, monkeypatch, stop, error, steps_kept
 ):
     """Stopped in step 7 of the second model, between two checkpoints; then the same call again."""
     folder, whole = finished
-    loss, calls = run.teacher_forcing_loss, 0
-
-    def stopping(model, batch):
-        nonlocal calls
-        calls += 1
-        if calls == TINY.steps + 7:
-            stop()
-        return loss(model, batch)
+    loss = stopping(run.teacher_forcing_loss, TINY.steps + 7, stop)
 
     def start() -> dict:
         return run.run(TINY, corpus, work=tmp_path / "work", out=tmp_path / "out.json", seed=3)
 
     with monkeypatch.context() as patch:
-        patch.setattr(run, "teacher_forcing_loss", stopping)
+        patch.setattr(run, "teacher_forcing_loss", loss)
         with pytest.raises(error):
             start()
     assert json.loads((tmp_path / "out.json").read_text())["missing"] == ["bahdanau", "dot"]
@@ -283,10 +251,9 @@ def test_a_finished_run_trains_nothing_again(finished, corpus, monkeypatch):
 
 def test_models_can_be_run_one_by_one_into_one_file(finished, corpus, tmp_path):
     _, whole = finished
+    call = {"work": tmp_path / "w", "out": tmp_path / "o.json", "seed": 3}
     for name in ("dot", "plain", "bahdanau"):
-        result = run.run(
-            TINY, corpus, work=tmp_path / "w", out=tmp_path / "o.json", seed=3, models=[name]
-        )
+        result = run.run(TINY, corpus, **call, models=[name])
     assert untimed(result) == untimed(whole)
 
 

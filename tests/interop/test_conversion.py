@@ -108,10 +108,8 @@ def test_hidden_states_and_results_are_those_of_the_source(name: str, side: str 
 def test_several_rounds_of_hashing_are_the_sources() -> None:
     """In float64: in float32 theirs loses the third digit where a token sees only itself."""
     for seed in range(6):
-        source = make_source(
-            "ReformerModel", seed, num_hashes=3, attn_layers=["lsh", "local", "lsh"]
-        )
-        source = source.double()
+        layers = ["lsh", "local", "lsh"]
+        source = make_source("ReformerModel", seed, num_hashes=3, attn_layers=layers).double()
         for side in (None, "right"):
             compare(source, from_transformers(source), sources.call(source, side))
     free = make_source("ReformerModel", 0, num_buckets=None, attn_layers=["lsh"])
@@ -178,10 +176,9 @@ def test_large_weights_leave_the_rounding_of_the_source_and_nothing_else(name, m
         monkeypatch.setattr(norm, "forward", root_mean_square)
     source = make_source(name, 2, scale=5.0).double()
     # angles and sinusoids stay in float32 there, and Longformer's softmax
-    kept = (
-        1e-4 if name.startswith(("Llama", "Longformer", "Marian", "ModernBert", "Qwen3")) else 1e-10
-    )
-    compare(source, from_transformers(source), sources.call(source), rtol=kept, atol=kept)
+    single = name.startswith(("Llama", "Longformer", "Marian", "ModernBert", "Qwen3"))
+    close = dict.fromkeys(("rtol", "atol"), 1e-4 if single else 1e-10)
+    compare(source, from_transformers(source), sources.call(source), **close)
 
 
 @pytest.mark.parametrize(
@@ -196,9 +193,8 @@ def test_greedy_tokens_with_a_cache_are_those_of_generate(name: str, side: str |
         made = from_transformers(source)
         prompt, real = torch.randint(29, (3, L)), padding(L, side)
         mask = torch.ones_like(prompt) if real is None else real.long()
-        wanted = source.generate(
-            prompt, attention_mask=mask, max_new_tokens=13, do_sample=False, pad_token_id=0
-        )[:, L:]
+        options = {"max_new_tokens": 13, "do_sample": False, "pad_token_id": 0}
+        wanted = source.generate(prompt, attention_mask=mask, **options)[:, L:]
         for cache in (made.new_cache(), made.new_cache(partial(ours.KVCache, max_length=20))):
             start = start_from_prompt(made, prompt, real, cache=cache)
             found = greedy_decode(start.step, start.state, bos=start.last, eos=None, max_length=13)

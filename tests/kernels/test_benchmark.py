@@ -58,9 +58,8 @@ def test_a_row_says_how_much_longer_the_other_takes_and_how_far_the_bound_is() -
     assert row["ratio"] == {"slow": 3.0, "fast": 0.5}
     assert row["ratio_spread"] == {"slow": [2.0, 4.0], "fast": [0.25, 1.0]}
     assert (row["of_product_rate"], row["of_bound"]) == (0.5, 0.5)
-    bound = benchmark.row(
-        CASE, "float16", times, {"flops": 1e30, "bandwidth": CASE.nbytes(2) / 1.0}
-    )
+    rate = {"flops": 1e30, "bandwidth": CASE.nbytes(2) / 1.0}
+    bound = benchmark.row(CASE, "float16", times, rate)
     assert (bound["of_copy_rate"], bound["of_bound"]) == (0.5, 0.5)
 
 

@@ -67,9 +67,8 @@ def test_lengths_differ_and_one_sequence_is_empty() -> None:
     lengths = torch.tensor([41, 0, 1, 17], device=DEVICE)
     key = inputs[1].clone()
     key[2, :, 1:] = torch.nan  # behind the end, never looked at
-    output, lse = kernels.decode_attention(
-        inputs[0], key, inputs[2], lengths=lengths, enable_gqa=True, num_splits=3
-    )
+    options = {"lengths": lengths, "enable_gqa": True, "num_splits": 3}
+    output, lse = kernels.decode_attention(inputs[0], key, inputs[2], **options)
     assert_close((output, lse), right(*inputs, lengths), **CLOSE)
     assert torch.equal(output[1], torch.zeros_like(output[1]))
     assert (lse[1] == -torch.inf).all()
@@ -89,14 +88,11 @@ def test_the_operators_keep_what_they_promise_to_torch() -> None:
     torch.use_deterministic_algorithms(False)  # opcheck compares two runs
     query, key, value = draw(2, 2, 1, 5, 16, 16)
     lengths = torch.tensor([5, 3], device=DEVICE)
-    operators = torch.ops.attn_course
-    torch.library.opcheck(
-        operators.decode_attention.default, (query[:, :, 0], key, value, lengths, 0.25, 2)
-    )
-    torch.library.opcheck(
-        operators.paged_decode_attention.default,
-        (query[:, :, 0], *paged(key, value, 4), lengths, 0.25, 2),
-    )
+    for name, rest in (
+        ("decode_attention", (key, value)), ("paged_decode_attention", paged(key, value, 4)),
+    ):  # fmt: skip
+        inputs = (query[:, :, 0], *rest, lengths, 0.25, 2)
+        torch.library.opcheck(getattr(torch.ops.attn_course, name).default, inputs)
 
 
 def test_what_it_cannot_do_is_refused_by_name() -> None:

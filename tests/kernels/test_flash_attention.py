@@ -182,9 +182,8 @@ def _gradients(module: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
 def test_the_operator_keeps_what_it_promises_to_torch() -> None:
     torch.use_deterministic_algorithms(False)  # opcheck compares two runs
     query, key, value = (x.requires_grad_() for x in draw(1, 4, 2, 5, 7, 16, 16))
-    torch.library.opcheck(
-        torch.ops.attn_course.flash_attention.default, (query, key, value, True, None, 0.25)
-    )
+    operator = torch.ops.attn_course.flash_attention.default
+    torch.library.opcheck(operator, (query, key, value, True, None, 0.25))
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from kernel_mutation import mutated
+from oracles import agrees_with_float64
 from refusals import refused
 from torch import Tensor
 from torch.testing import assert_close
@@ -36,22 +38,8 @@ def check(
     atol: float = 1e-5,
     **options: Any,
 ) -> None:
-    """Output and all gradients, of a push that is different everywhere."""
-    asked = [x.detach().clone().requires_grad_() for x in inputs]
-    exact = [x.detach().double().requires_grad_() for x in inputs]
-    output = ours(*asked, **options)
-    expected = linear_attention(*exact, feature_map=torch.positive, is_causal=True)
-    assert output.dtype == inputs[2].dtype
-    assert_close(output, expected.to(output.dtype), rtol=rtol, atol=atol)
-    push = torch.randn_like(output)
-    for name, found, want in zip(
-        ("query", "key", "value"),
-        torch.autograd.grad(output, asked, push),
-        torch.autograd.grad(expected, exact, push.double()),
-        strict=True,
-    ):
-        said = f"gradient of {name}: {{}}".format
-        assert_close(found, want.to(found.dtype), rtol=rtol, atol=atol, msg=said)
+    right = partial(linear_attention, feature_map=torch.positive, is_causal=True)
+    agrees_with_float64(partial(ours, **options), right, *inputs, rtol=rtol, atol=atol)
 
 
 SIZES = {

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import torch
 from kernel_mutation import mutated
+from oracles import agrees_with_float64
 from processes import python
+from refusals import refused
 from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
@@ -26,21 +28,6 @@ def randn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(*shape, device=DEVICE).to(dtype)
 
 
-def check_gradients(
-    ours: Callable[..., Tensor], right: Callable[..., Tensor], *inputs: Tensor, **close: Any
-) -> None:
-    """Output and all gradients, of a push that is different everywhere, against float64."""
-    asked = [x.detach().clone().requires_grad_() for x in inputs]
-    exact = [x.detach().double().requires_grad_() for x in inputs]
-    output, expected = ours(*asked), right(*exact)
-    assert_close(output, expected.to(output.dtype), **close)
-    push = torch.randn_like(output)
-    found = torch.autograd.grad(output, asked, push)
-    wanted = torch.autograd.grad(expected, exact, push.double())
-    for gradient, want in zip(found, wanted, strict=True):
-        assert_close(gradient, want.to(gradient.dtype), **close)
-
-
 @pytest.mark.parametrize("size", [0, 1, 7, 1024, 1037])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_copy_is_the_same_to_the_last_entry(size: int, dtype: torch.dtype) -> None:
@@ -55,7 +42,7 @@ def test_copy_of_a_transposed_tensor_keeps_its_places() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_softmax_and_its_gradient_are_those_of_float64(shape: tuple[int, ...]) -> None:
-    check_gradients(kernels.softmax, lambda x: x.softmax(-1), 5 * randn(*shape))
+    agrees_with_float64(kernels.softmax, lambda x: x.softmax(-1), 5 * randn(*shape))
 
 
 @pytest.mark.parametrize("shape", [(2, 0), (0, 3), (0,), (2, 0, 3)])
@@ -74,32 +61,30 @@ def test_softmax_holds_large_scores_and_empty_rows() -> None:
     assert scores.grad.isfinite().all()
 
 
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return F.layer_norm(x, x.shape[-1:], weight, bias)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_layer_norm_and_its_gradients_are_those_of_float64(shape: tuple[int, ...]) -> None:
-    def right(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return F.layer_norm(x, x.shape[-1:], weight, bias)
-
     inputs = 3 + randn(*shape), randn(shape[-1]), randn(shape[-1])
     # a mean of 3 costs two digits
-    check_gradients(kernels.layer_norm, right, *inputs, rtol=1e-4, atol=1e-4)
+    agrees_with_float64(kernels.layer_norm, layer_norm, *inputs, rtol=1e-4, atol=1e-4)
 
 
 def test_layer_norm_sums_the_gradients_of_more_rows_than_programs() -> None:
     module = sys.modules["attn_course.kernels.layer_norm"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PROGRAMS", 3)
-        check_gradients(
-            kernels.layer_norm,
-            lambda x, w, b: F.layer_norm(x, x.shape[-1:], w, b),
-            *(randn(101, 307), randn(307), randn(307)),
-            **{"rtol": 1e-4, "atol": 1e-4},
-        )
+        inputs = randn(101, 307), randn(307), randn(307)
+        agrees_with_float64(kernels.layer_norm, layer_norm, *inputs, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (37, 41, 23), (64, 16, 32), (5, 97, 130)])
 def test_matmul_and_its_gradients_are_those_of_float64(sizes: tuple[int, int, int]) -> None:
     m, k, n = sizes
-    check_gradients(kernels.matmul, torch.matmul, randn(m, k), randn(k, n), rtol=1e-5, atol=1e-5)
+    close = {"rtol": 1e-5, "atol": 1e-5}
+    agrees_with_float64(kernels.matmul, torch.matmul, randn(m, k), randn(k, n), **close)
 
 
 def test_matmul_reads_a_transposed_factor_in_place() -> None:
@@ -158,21 +143,18 @@ def _copy_oracle(function: Callable[..., Tensor]) -> None:
 
 def _softmax_oracle(function: Callable[..., Tensor]) -> None:
     for scores in (60 * randn(3, 7) + 60, randn(3, 7) - 5):
-        check_gradients(function, lambda x: x.softmax(-1), scores)
+        agrees_with_float64(function, lambda x: x.softmax(-1), scores)
 
 
 def _layer_norm_oracle(function: Callable[..., Tensor]) -> None:
-    def right(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return F.layer_norm(x, x.shape[-1:], weight, bias)
-
     inputs = 3 + randn(3, 7), randn(7), randn(7)
-    check_gradients(function, right, *inputs, rtol=1e-4, atol=1e-4)
+    agrees_with_float64(function, layer_norm, *inputs, rtol=1e-4, atol=1e-4)
 
 
 def _matmul_oracle(function: Callable[..., Tensor]) -> None:
     a, b = randn(7, 64)[:, :41], randn(64, 5)[:41]  # numbers lie behind the edge
     assert_close(function(a, b), a @ b, rtol=1e-5, atol=1e-5)
-    check_gradients(function, torch.matmul, a, b, rtol=1e-5, atol=1e-5)
+    agrees_with_float64(function, torch.matmul, a, b, rtol=1e-5, atol=1e-5)
 
 
 ORACLES = {
@@ -207,12 +189,10 @@ def test_without_gpu_and_interpreter_the_message_says_what_to_use() -> None:
 
 
 def test_what_the_kernels_cannot_do_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="scores: expected float16, bfloat16 or float32"):
-        kernels.softmax(torch.ones(3, dtype=torch.float64))
-    with pytest.raises(ValueError, match=r"b: expected size 5 on axis 0, got shape \(3, 5\)"):
-        kernels.matmul(torch.ones(3, 5), torch.ones(3, 5))
-    with pytest.raises(ValueError, match="block_size: expected a power of two, got 100"):
-        kernels.copy(torch.ones(3), block_size=100)
+    rows = torch.ones(3, 5)
+    refused("scores: expected float16, bfloat16 or float32", kernels.softmax, rows.double())
+    refused(r"b: expected size 5 on axis 0, got shape \(3, 5\)", kernels.matmul, rows, rows)
+    refused("block_size: expected a power of two, got 100", kernels.copy, rows, block_size=100)
     if DEVICE == "cpu":
-        with pytest.raises(ValueError, match=r"a: .* tl\.dot is wrong for bfloat16"):
-            kernels.matmul(*torch.ones(2, 3, 3, dtype=torch.bfloat16))
+        brain = torch.ones(2, 3, 3, dtype=torch.bfloat16)
+        refused(r"a: .* tl\.dot is wrong for bfloat16", kernels.matmul, *brain)

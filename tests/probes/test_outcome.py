@@ -124,9 +124,8 @@ def test_a_failure_is_written_once(monkeypatch):
 
 def test_a_difference_is_not_described_where_nobody_reads_it(monkeypatch):
     described = []
-    monkeypatch.setattr(
-        outcome_module.Outcome, "error_text", lambda self: described.append(1) or "x"
-    )
+    text = lambda self: described.append(1) or "x"  # noqa: E731
+    monkeypatch.setattr(outcome_module.Outcome, "error_text", text)
     broken = outcome_module.Outcome(error=KeyError("gone"))
     fine = outcome_module.Outcome(value=ROW)
     assert outcome_module.judge(broken, fine, brief=True) is not None

@@ -64,9 +64,8 @@ def test_a_value_done_by_hand_needs_no_oracle_and_names_mistakes():
     assert probe.gives(half, flat) is None
     assert probe.gives(torch.ones(1, 2), flat, dim=0) is None
     assert "entries differ" in str(failure(probe.gives, half, torch.tensor([[0.0, 1.0]])))
-    assert "expected dtype torch.float64, got torch.float32" in str(
-        failure(probe.gives, half.double(), flat)
-    )
+    wide = str(failure(probe.gives, half.double(), flat))
+    assert "expected dtype torch.float64, got torch.float32" in wide
     wrong = softmax_probe(lambda scores, dim=-1: torch.special.expit(scores), oracle=None)
     told = failure(wrong.gives, right(X), X)
     assert told.misconception == "sigmoid instead of softmax"
@@ -150,9 +149,8 @@ def test_a_witness_call_decides_between_two(small_catalogue):
     def calls(draw):
         yield call(torch.tensor([3.0]))
 
-    small_catalogue(
-        wrong_answer("squares", lambda x: x * x), wrong_answer("cubes", lambda x: x**3), calls
-    )
+    cubes = wrong_answer("cubes", lambda x: x**3)
+    small_catalogue(wrong_answer("squares", lambda x: x * x), cubes, calls)
     assert failure(probe_double(lambda x: x**3).equals, torch.ones(2)).misconception == "cubes"
 
 
@@ -394,9 +392,8 @@ def test_nan_of_a_stub_keeps_no_property_either():
 
 def test_raises_wants_the_exception_and_no_other():
     probe = Probe("00_warm_up", "f", lambda x: x)
-    assert "expected ValueError, got a result: a torch.Tensor" in str(
-        failure(probe.raises, ValueError, X)
-    )
+    said = str(failure(probe.raises, ValueError, X))
+    assert "expected ValueError, got a result: a torch.Tensor" in said
     other = Probe("00_warm_up", "f", lambda x: x["no"])
     assert "expected ValueError; raised" in str(failure(other.raises, ValueError, {"a": 1}))
 

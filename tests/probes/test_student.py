@@ -219,9 +219,8 @@ def test_launch_returns_what_a_kernel_wrote_and_leaves_the_inputs_alone():
     x, out = torch.tensor([1.0, 2.0, 3.0]), torch.zeros(3)
     found = student.launch(Doubling(), (2,), x, out, scale=2, writes=1)
     assert found.tolist() == [2.0, 4.0, 0.0]
-    one, other = student.launch(
-        Doubling(), [3], source=x, out=out, scale=3, writes=["out", "source"]
-    )
+    options = {"scale": 3, "writes": ["out", "source"]}
+    one, other = student.launch(Doubling(), [3], source=x, out=out, **options)
     assert (one.tolist(), other.tolist()) == ([3.0, 6.0, 9.0], [0.0, 0.0, 0.0])
     assert (x.tolist(), out.tolist()) == ([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
 

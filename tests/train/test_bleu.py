@@ -19,9 +19,8 @@ def corpus(seed: int) -> tuple[list[list[str]], list[list[str]]]:
     candidates = []
     for row in references:
         said = [word if rng.random() < 0.8 else rng.choice(WORDS) for word in row]
-        candidates.append(
-            said[: rng.randint(3, len(said))] + rng.choices(said, k=rng.randint(0, 2))
-        )
+        kept = said[: rng.randint(3, len(said))]
+        candidates.append(kept + rng.choices(said, k=rng.randint(0, 2)))
     return candidates, references
 
 

@@ -29,9 +29,7 @@ def check(loss: Callable[..., Tensor]) -> None:
     for smoothing in (0.0, 0.1, 0.7, 1.0):
 
         def theirs(z: Tensor, smoothing: float = smoothing) -> Tensor:
-            return F.cross_entropy(
-                z.flatten(0, 1), target.flatten(), ignore_index=0, label_smoothing=smoothing
-            )
+            return F.cross_entropy(z.mT, target, ignore_index=0, label_smoothing=smoothing)
 
         def ours(z: Tensor, smoothing: float = smoothing) -> Tensor:
             return loss(z, target, smoothing=smoothing)
@@ -39,8 +37,7 @@ def check(loss: Callable[..., Tensor]) -> None:
         assert_close(ours(logits), theirs(logits), **FLOAT64)
         assert_close(gradient(ours, logits), gradient(theirs, logits), **FLOAT64)
     assert_close(loss(logits, target, smoothing=0.0), token_loss(logits, target), **FLOAT64)
-    rows = logits.flatten(0, 1), target.flatten()
-    expected = F.cross_entropy(*rows, ignore_index=3, label_smoothing=0.1)
+    expected = F.cross_entropy(logits.mT, target, ignore_index=3, label_smoothing=0.1)
     assert_close(loss(logits, target, pad=3), expected, **FLOAT64)
     nothing = gradient(lambda z: loss(z, torch.zeros_like(target)), logits)
     assert (nothing == 0).all()

@@ -21,9 +21,8 @@ ONE_WRONG = torch.tensor([[4, 5, 9, 2, 3, 3], [7, 2, 7, 7, 7, 7], [8, 9, 4, 5, 7
 def by_loop(predictions: Tensor, target: Tensor) -> tuple[float, float]:
     tokens, sequences = [], []
     for said, asked in zip(predictions.tolist(), target.tolist(), strict=True):
-        right = [
-            t < len(said) and said[t] == token for t, token in enumerate(asked) if token != PAD
-        ]
+        padded = said + [None] * len(asked)
+        right = [padded[t] == token for t, token in enumerate(asked) if token != PAD]
         tokens += right
         if right:
             sequences.append(all(right))

@@ -87,9 +87,7 @@ def test_one_process_goes_on_where_two_stopped(two, tmp_path):
     """A checkpoint says nothing about how many wrote it."""
     (tmp_path / "again.pt").write_bytes((two[1] / "resumed.pt").read_bytes())
     _, history = worker().train(Parallel(), tmp_path / "again.pt")
-    assert history.loss == load_checkpoint(two[1] / "whole.pt")["history"]["loss"] or (
-        history.loss == pytest.approx(two[2][0]["loss"], rel=1e-9)
-    )
+    assert history.loss == pytest.approx(two[2][0]["loss"], rel=1e-9)
 
 
 def batch(*targets: int):
@@ -106,9 +104,8 @@ def test_every_row_is_in_one_shard(world_size):
     whole = batch(1, 2, 3, 5, 7, 11, 13)
     shards = [Parallel(rank=rank, world_size=world_size).shard(whole) for rank in range(world_size)]
     assert sum(map(len, shards)) == len(whole)
-    assert sorted(row for shard in shards for row in shard.source[:, 0].tolist()) == (
-        whole.source[:, 0].tolist()
-    )
+    rows = torch.cat([shard.source[:, 0] for shard in shards])
+    assert torch.equal(rows.sort().values, whole.source[:, 0])
     assert sum(map(count_targets, shards)) == count_targets(whole) == sum((2, 3, 4, 6, 8, 12, 14))
     for shard in shards:
         assert len(shard.source_lengths) == len(shard) == len(shard.target_in)
