@@ -273,7 +273,6 @@ def make_source(name: str, seed: int, *, scale: float = 1.0, **fields: Any) -> A
 
 
 def words_of(model: Any) -> tuple[int, int]:
-    """How many words source and target have."""
     config = model.config
     return config.vocab_size, getattr(config, "decoder_vocab_size", config.vocab_size)
 
@@ -287,7 +286,6 @@ def padding(length: int, side: str | None) -> Tensor | None:
 
 
 def call(model: Any, side: str | None = None) -> dict[str, Any]:
-    """Arguments of one call of a model of transformers."""
     if type(model).__name__.startswith("ViT"):
         size, channels = model.config.image_size, model.config.num_channels
         height, width = (size, size) if isinstance(size, int) else size
@@ -316,7 +314,6 @@ def call(model: Any, side: str | None = None) -> dict[str, Any]:
 
 
 def result(output: Any) -> Tensor:
-    """Logits, or the last hidden state."""
     found: Tensor = output.logits if "logits" in output else output.last_hidden_state
     return found
 

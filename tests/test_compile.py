@@ -38,7 +38,6 @@ class Row:
 
 
 def of(call: Callable[..., Any], *tensors: Tensor, **options: Any) -> Row:
-    """A row of a function."""
     return Row(call=call, tensors=tensors, **options)
 
 
@@ -48,7 +47,6 @@ def untraced(why: str, names: str) -> dict[str, Callable[[], Row]]:
 
 
 def made(module: nn.Module, *tensors: Tensor, call: Any = None, **options: Any) -> Row:
-    """A row of a module: its own call, unless another is given."""
     return Row(call=call or (lambda m, *a: m(*a)), tensors=tensors, module=module, **options)
 
 
@@ -311,13 +309,11 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
 
 
 def score(name: str) -> Row:
-    """The row of a score module."""
     sizes = {"query_size": E, "key_size": E, "hidden_size": D, "max_length": S}
     return made(ann.make_score(name, **sizes), q, k)
 
 
 def decoder(kind: Any, **options: Any) -> Row:
-    """The row of a decoder with attention: from annotations to logits and weights."""
     sizes = {"vocab_size": V, "embed_dim": E, "context_size": D, "summary_size": E}
 
     def call(module: Any, notes: Tensor, summary: Tensor, real: Tensor, target: Tensor) -> Any:
@@ -348,7 +344,6 @@ def mha(**options: Any) -> nn.Module:
 
 
 def reversible() -> Any:
-    """One reversible block."""
     return ann.ReversibleBlock(
         attention=ann.ChunkSelfAttention(embed_dim=E, num_heads=2, chunk_size=3),
         attention_norm=ann.LayerNorm(embed_dim=E),
@@ -358,7 +353,6 @@ def reversible() -> Any:
 
 
 def tiny(kind: str) -> Any:
-    """One of the models, as small as it can be."""
     sizes = {"vocab_size": V, "embed_dim": 8, "num_heads": 2, "num_layers": 1, "hidden_dim": 12}
     return getattr(ann, f"{kind}_like")(**sizes)
 

@@ -18,9 +18,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 DECLARED = sorted(set(PROJECT["dependencies"]).union(*EXTRAS.values()))
-PYTHONS = re.findall(
-    r"Programming Language :: Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"])
-)
+PYTHONS = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
 # sys_platform: other environment markers that the lock tells apart
 NAMES = ("os_name", "platform_system", "platform_machine")
 PLATFORMS = {

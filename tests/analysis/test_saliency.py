@@ -75,7 +75,6 @@ def test_gradient_oracles_reject(gradient: Function, times: Function) -> None:
 
 
 def check_integrated(integrated: Function) -> None:
-    """All oracles for integrated_gradients: by hand, NumPy, completeness, dummy inputs."""
     # f = x0 * x1 from (0, 0) to (2, 3): both shares are 3; from (1, 0): 3 * 1/2 ... by the integral
     product = lambda z: z[:, 0] * z[:, 1]  # noqa: E731
     x = torch.tensor([[2.0, 3.0]], dtype=torch.float64)
@@ -142,7 +141,6 @@ def test_too_few_steps_are_refused(steps: int) -> None:
 
 
 def check_cam(cam: Function) -> None:
-    """All oracles for grad_cam: by hand, NumPy, and the class activation map of a linear head."""
     activations = torch.tensor([[[1.0, 0.0], [0.0, 2.0]], [[0.0, 3.0], [1.0, 0.0]]])
     gradients = torch.tensor([[[1.0, 1.0], [1.0, 1.0]], [[-2.0, 0.0], [0.0, 0.0]]])
     # channel weights 1 and -1/2: 1*A1 - A2/2 = [[1, -1.5], [-0.5, 2]]

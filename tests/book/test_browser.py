@@ -202,7 +202,6 @@ def test_page_is_whole_quiet_light_and_accessible(chromium, site, address, name)
 
 @pytest.fixture
 def page(chromium: Any) -> Iterator[Any]:
-    """A fresh page of its own."""
     page = chromium.new_page(viewport={"width": 1280, "height": 900})
     yield page
     page.close()

@@ -43,7 +43,6 @@ def corpus() -> Corpus:
 
 @pytest.fixture(scope="module")
 def finished(corpus, tmp_path_factory) -> tuple[Path, dict]:
-    """One whole run of the tiny setting."""
     folder = tmp_path_factory.mktemp("whole")
     return folder, run.run(TINY, corpus, work=folder / "work", out=folder / "out.json")
 

@@ -50,7 +50,6 @@ def corpus() -> Corpus:
 
 @pytest.fixture(scope="module")
 def finished(corpus, tmp_path_factory) -> tuple[Path, dict]:
-    """One whole run of the tiny setting."""
     folder = tmp_path_factory.mktemp("whole")
     result = run.run(TINY, corpus, work=folder / "work", out=folder / "out.json", seed=3)
     return folder, result

@@ -56,7 +56,6 @@ def one_line(text: str) -> str:
 
 
 def faults(tuned: Tuned, seeds: list[list[dict[str, Any]]], pages: str) -> Iterator[str]:
-    """What is wrong with an entry."""
     found = scores(tuned, seeds)
     for side in tuned.edges.keys() - found.keys():
         yield f"{side}: has a sentence and is no side; sides are {', '.join(found)}"

@@ -87,7 +87,6 @@ RECORD = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "kerne
 
 
 def recorded(part: str) -> dict[tuple[str, int], dict[str, Any]]:
-    """What is recorded of a part, by name and architecture."""
     rows = json.loads(RECORD.read_text())["parts"][part]["measured"]
     return {(row["name"], row["arch"]): row for row in rows}
 

@@ -26,8 +26,6 @@ WORDS, PAIRS, BATCH, STEPS, STOPPED = 23, 21, 4, 11, 6
 
 
 class Translator(nn.Module):
-    """A small Transformer that takes a source with lengths."""
-
     def __init__(self) -> None:
         super().__init__()
         self.transformer = vaswani_like(

@@ -21,7 +21,6 @@ CLOSE = {"rtol": 1e-8, "atol": 1e-10}
 
 
 def worker():
-    """The script that the processes run, as a module."""
     spec = importlib.util.spec_from_file_location("parallel_worker", WORKER)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

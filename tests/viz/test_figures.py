@@ -31,8 +31,7 @@ def linear(rgb: np.ndarray) -> np.ndarray:
     return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
 
 
-def contrast(a: np.ndarray, b: np.ndarray) -> float:
-    """WCAG 2 contrast ratio."""
+def contrast(a: np.ndarray, b: np.ndarray) -> float:  # WCAG 2
     weights = np.array([0.2126, 0.7152, 0.0722])
     low, high = sorted([float(linear(a) @ weights), float(linear(b) @ weights)])
     return (high + 0.05) / (low + 0.05)
