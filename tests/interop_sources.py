@@ -223,18 +223,15 @@ def vit(draw: random.Random, **fields: Any) -> hf.ViTConfig:
 
 MAKERS: dict[str, Any] = {
     "BertModel BertForMaskedLM BertForSequenceClassification": bert,
-    "GPT2Model GPT2LMHeadModel": gpt2,
-    "LlamaModel LlamaForCausalLM": llama,
-    "LongformerModel LongformerForMaskedLM": longformer,
-    "MarianModel MarianMTModel": marian,
+    "GPT2Model GPT2LMHeadModel": gpt2, "LlamaModel LlamaForCausalLM": llama,
+    "LongformerModel LongformerForMaskedLM": longformer, "MarianModel MarianMTModel": marian,
     "MistralModel MistralForCausalLM": partial(llama, kind=hf.MistralConfig),
     "ModernBertModel ModernBertForMaskedLM": modern_bert,
     "Qwen2Model Qwen2ForCausalLM": partial(llama, kind=hf.Qwen2Config),
-    "Qwen3Model Qwen3ForCausalLM": partial(llama, kind=hf.Qwen3Config),
-    "ReformerModel": reformer,
+    "Qwen3Model Qwen3ForCausalLM": partial(llama, kind=hf.Qwen3Config), "ReformerModel": reformer,
     "T5Model T5ForConditionalGeneration T5EncoderModel": t5,
     "ViTModel ViTForImageClassification": vit,
-}
+}  # fmt: skip
 MODELS: dict[str, tuple[Any, Any]] = {
     name: (getattr(hf, name), make) for names, make in MAKERS.items() for name in names.split()
 }
