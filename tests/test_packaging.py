@@ -11,6 +11,7 @@ from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
 import pytest
+from distributions import closure
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from processes import python
@@ -81,29 +82,6 @@ def site_of(wheel: Path, site: Path, requirements: list[str]) -> Path:
             if not link.exists():
                 link.symlink_to(installed.locate_file(top))
     return site
-
-
-def closure(requirements: list[str]) -> list[str]:
-    """Names of the distributions that these requirements bring in here."""
-    names: dict[str, None] = {}
-    waiting = [Requirement(text) for text in requirements]
-    while waiting:
-        requirement = waiting.pop()
-        environments = [{"extra": extra} for extra in requirement.extras or {""}]
-        marker = requirement.marker
-        if marker is not None and not any(marker.evaluate(one) for one in environments):
-            continue
-        name = canonicalize_name(requirement.name)
-        if name not in names:
-            names[name] = None
-            for text in distribution(name).requires or ():
-                dependency = Requirement(text)
-                if dependency.marker is None or any(
-                    dependency.marker.evaluate(one) for one in environments
-                ):
-                    dependency.marker = None
-                    waiting.append(dependency)
-    return list(names)
 
 
 def run_alone(site: Path, code: str, folder: Path) -> str:

@@ -15,6 +15,7 @@ from bookbuild.execute import read_page
 from bookbuild.site import LIMIT, check_site, is_foreign, loads, local_file
 
 pytestmark = pytest.mark.book
+ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ("_static/", "_notebooks/", "_exercises/", "_explorers/", "vendor/")
 
 
@@ -214,12 +215,11 @@ def test_social_tags_name_the_page(book: Book, site: Path) -> None:
 
 
 def test_repository_address_stands_in_one_place() -> None:
-    root = Path(__file__).resolve().parents[2]
     address = Book().repository
     tracked = [
-        *(root / "book").glob("_ext/*.py"),
-        *(root / "tools").rglob("*.py"),
-        *(root / ".github").rglob("*.yml"),
+        *(ROOT / "book").glob("_ext/*.py"),
+        *(ROOT / "tools").rglob("*.py"),
+        *(ROOT / ".github").rglob("*.yml"),
     ]
     assert tracked
     assert [path.name for path in tracked if address in path.read_text(encoding="utf-8")] == []
@@ -233,11 +233,10 @@ def test_search_index_knows_the_pages(book: Book, site: Path) -> None:
 
 
 def test_notation_names_tests_that_exist() -> None:
-    root = Path(__file__).resolve().parents[2]
-    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (root / "book/notation.md").read_text())
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "book/notation.md").read_text())
     assert len(named) >= 10
     for path, test in named:
-        assert f"def {test}(" in (root / path).read_text(encoding="utf-8"), f"{path}::{test}"
+        assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{test}"
 
 
 def test_names_of_other_projects_exist() -> None:
@@ -259,7 +258,7 @@ def test_names_of_other_projects_exist() -> None:
 
         return hasattr(builtins, name)
 
-    path = Path(__file__).resolve().parents[2] / "book/vendor/inventory.yml"
+    path = ROOT / "book/vendor/inventory.yml"
     entries = yaml.safe_load(path.read_text(encoding="utf-8"))
     names = [name for entry in entries for name in entry["names"]]
     assert [name for name in names if not exists(name)] == []
@@ -272,9 +271,8 @@ def test_no_page_of_the_reference_is_long(site: Path) -> None:
 
 
 def test_reference_has_every_public_name_of_the_package(site: Path) -> None:
-    root = Path(__file__).resolve().parents[2]
     pages = "".join(one.read_text(encoding="utf-8") for one in (site / "api").glob("*.html"))
-    for path in sorted((root / "attn_course").glob("*/__init__.py")):
+    for path in sorted((ROOT / "attn_course").glob("*/__init__.py")):
         names = re.search(r"__all__ = \[(.*?)\]", path.read_text(encoding="utf-8"), re.S)
         if names is None:
             continue

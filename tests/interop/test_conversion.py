@@ -149,20 +149,25 @@ def test_every_activation_is_the_sources(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["BertModel", "BertForMaskedLM"])
-def test_token_types_and_the_pooler_are_the_sources(name: str) -> None:
+def test_token_types_are_the_sources(name: str) -> None:
     source = make_source(name, 1, type_vocab_size=3)
     made = from_transformers(source)
     given = sources.call(source, "right")
     given["token_type_ids"] = torch.randint(3, given["input_ids"].shape)
     compare(source, made, given)
-    if name == "BertModel":
-        with torch.no_grad():
-            mine = made.pooler(made.hidden(**ours_of(made, given)))
-            assert_close(mine, source(**given).pooler_output, **INTEROP)
-        source.pooler = None
-        bare = from_transformers(source)
-        assert bare.pooler is None
-        assert to_transformers(bare).pooler is None
+
+
+@pytest.mark.parametrize("name", ["BertModel", "ViTModel"])
+def test_the_pooler_is_the_sources_and_may_be_missing(name: str) -> None:
+    source = make_source(name, 1)
+    made, given = from_transformers(source), sources.call(source, "right")
+    with torch.no_grad():
+        mine = made.pooler(made.hidden(**ours_of(made, given)))
+        assert_close(mine, source(**given).pooler_output, **INTEROP)
+    source.pooler = None
+    bare = from_transformers(source)
+    assert bare.pooler is None
+    assert to_transformers(bare).pooler is None
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -276,19 +281,6 @@ def test_images_of_another_size_give_what_the_source_gives_with_interpolated_pos
         with torch.no_grad():
             wanted = source(images, interpolate_pos_encoding=True).logits
             assert_close(made(images), wanted, **INTEROP)
-
-
-def test_the_pooler_of_a_vision_transformer_is_kept() -> None:
-    source = make_source("ViTModel", 1)
-    made = from_transformers(source)
-    given = sources.call(source)
-    with torch.no_grad():
-        mine = made.pooler(made.hidden(given["pixel_values"]))
-        assert_close(mine, source(**given).pooler_output, **INTEROP)
-    source.pooler = None
-    bare = from_transformers(source)
-    assert bare.pooler is None
-    assert to_transformers(bare).pooler is None
 
 
 def test_vision_transformers_made_here_go_to_transformers() -> None:
