@@ -11,7 +11,6 @@ import pytest
 import torch
 import transformers as hf
 from interop_sources import MODELS, ROPES, make_source
-from processes import python
 from refusals import refused
 from torch import Tensor, nn
 
@@ -252,10 +251,3 @@ def test_every_class_is_told_where_it_is_asked_for() -> None:
     assert known == set(MODELS) | apart
     told = re.findall(r"``(\w+)``", from_transformers.__doc__.partition("Args:")[2])
     assert set(told) == known
-
-
-def test_without_transformers_it_says_what_to_install(tmp_path: Any) -> None:
-    code = "import sys; sys.modules['transformers'] = None; import attn_course; attn_course.interop"
-    done = python("-c", code, cwd=tmp_path, succeeds=False)
-    assert "which is not installed: pip install transformers" in done.stderr
-    assert "attn-course[interop]" in done.stderr

@@ -11,6 +11,7 @@ import pytest
 import torch
 from kernel_mutation import mutated
 from oracles import agrees_with_float64
+from refusals import refused
 from torch import Tensor
 
 pytest.importorskip("triton", reason="no Triton here: kernels need Linux on x86-64")
@@ -61,11 +62,11 @@ def test_the_operators_keep_what_they_promise_to_torch() -> None:
 
 
 def test_what_does_not_fit_is_refused_by_name() -> None:
-    rows = torch.ones(1, 1, 5, 3, device=DEVICE)
-    with pytest.raises(ValueError, match="window_size: expected an odd positive number, got 4"):
-        kernels.banded_matmul(rows, rows, window_size=4)
-    with pytest.raises(ValueError, match=r"key: expected shape \(1, 1, 5, 3\)"):
-        kernels.banded_matmul(rows, rows[:, :, :4], window_size=3)
+    rows, multiply = torch.ones(1, 1, 5, 3, device=DEVICE), kernels.banded_matmul
+    even = partial(multiply, window_size=4)
+    refused("window_size: expected an odd positive number, got 4", even, rows, rows)
+    odd = partial(multiply, window_size=3)
+    refused(r"key: expected shape \(1, 1, 5, 3\)", odd, rows, rows[:, :, :4])
 
 
 @pytest.mark.parametrize(("old", "new"), [

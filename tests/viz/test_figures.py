@@ -170,8 +170,7 @@ def test_saving_writes_the_same_svg(tmp_path: Path) -> None:
     with viz.style():
         fig, ax = viz.subplots()
         viz.bar(ax, ["a", "b"], [0.25, 0.75])
-    path = viz.save(fig, tmp_path / "bars.svg", alt="Two bars.")
-    first = path.read_text()
+    first = viz.save(fig, tmp_path / "bars.svg", alt="Two bars.").read_text()
     assert viz.save(fig, tmp_path / "bars.svg", alt="Two bars.").read_text() == first
     assert ">0.75</text>" in first
     refused(r"\.svg", viz.save, fig, tmp_path / "bars.png", alt="Two bars.")

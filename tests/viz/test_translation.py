@@ -22,21 +22,14 @@ PLAIN = {
     ],
     "examples": [{"source": ["▁Ein"], "output": ["▁A"], "weights": None}],
 }  # fmt: skip
+SEEN = {"source": ["▁Ein", "▁Hund", "."], "output": ["▁A", "▁dog"]}
 DOT = {
-    **PLAIN,
-    "bleu": 23.0,
+    **PLAIN, "bleu": 23.0, "examples": [{**SEEN, "weights": [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1]]}],
     "by_length": [
         {"words": [1, 8], "sentences": 5, "bleu": 24.0},
         {"words": [9, 31], "sentences": 3, "bleu": 22.0},
     ],
-    "examples": [
-        {
-            "source": ["▁Ein", "▁Hund", "."],
-            "output": ["▁A", "▁dog"],
-            "weights": [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1]],
-        }
-    ],
-}
+}  # fmt: skip
 RECORD = {
     "experiment": "German to English",
     "setting": {
