@@ -5,93 +5,44 @@ from functools import partial
 from typing import Any
 
 import torch
+import transformers as hf
 from torch import Tensor, nn
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    BertForSequenceClassification,
-    BertModel,
-    GPT2Config,
-    GPT2LMHeadModel,
-    GPT2Model,
-    LlamaConfig,
-    LlamaForCausalLM,
-    LlamaModel,
-    LongformerConfig,
-    LongformerForMaskedLM,
-    LongformerModel,
-    MarianConfig,
-    MarianModel,
-    MarianMTModel,
-    MistralConfig,
-    MistralForCausalLM,
-    MistralModel,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-    ModernBertModel,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen2Model,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-    Qwen3Model,
-    ReformerConfig,
-    ReformerModel,
-    T5Config,
-    T5EncoderModel,
-    T5ForConditionalGeneration,
-    T5Model,
-    ViTConfig,
-    ViTForImageClassification,
-    ViTModel,
-)
 
 B, S, L = 3, 11, 7
 NO_TOKENS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "swish", "quick_gelu", "tanh", "mish")
 
 
-def bert(draw: random.Random, **fields: Any) -> BertConfig:
+def bert(draw: random.Random, **fields: Any) -> hf.BertConfig:
     heads = draw.choice([1, 3, 5])
     made = {
-        "vocab_size": draw.choice([29, 37]),
-        "hidden_size": heads * draw.choice([3, 7]),
-        "num_hidden_layers": draw.choice([1, 2, 3]),
-        "num_attention_heads": heads,
-        "intermediate_size": draw.choice([13, 19]),
-        "hidden_act": draw.choice(ACTIVATIONS),
-        "max_position_embeddings": draw.choice([13, 17]),
-        "type_vocab_size": draw.choice([1, 2, 3]),
+        "vocab_size": draw.choice([29, 37]), "hidden_size": heads * draw.choice([3, 7]),
+        "num_hidden_layers": draw.choice([1, 2, 3]), "num_attention_heads": heads,
+        "intermediate_size": draw.choice([13, 19]), "hidden_act": draw.choice(ACTIVATIONS),
+        "max_position_embeddings": draw.choice([13, 17]), "type_vocab_size": draw.choice([1, 2, 3]),
         "layer_norm_eps": draw.choice([1e-12, 1e-3]),
         "hidden_dropout_prob": draw.choice([0.0, 0.2]),
         "attention_probs_dropout_prob": draw.choice([0.0, 0.3]),
-        "classifier_dropout": draw.choice([None, 0.4]),
-        "num_labels": draw.choice([2, 5]),
+        "classifier_dropout": draw.choice([None, 0.4]), "num_labels": draw.choice([2, 5]),
         "tie_word_embeddings": draw.choice([True, False]),
-    }
-    return BertConfig(**(made | NO_TOKENS | fields))
+    }  # fmt: skip
+    return hf.BertConfig(**(made | NO_TOKENS | fields))
 
 
-def gpt2(draw: random.Random, **fields: Any) -> GPT2Config:
+def gpt2(draw: random.Random, **fields: Any) -> hf.GPT2Config:
     heads = draw.choice([1, 3, 5])
     made = {
-        "vocab_size": draw.choice([29, 37]),
-        "n_positions": draw.choice([23, 31]),
-        "n_embd": heads * draw.choice([3, 7]),
-        "n_layer": draw.choice([1, 2, 3]),
-        "n_head": heads,
-        "n_inner": draw.choice([None, 19]),
-        "activation_function": draw.choice(ACTIVATIONS),
-        "resid_pdrop": draw.choice([0.0, 0.2]),
-        "embd_pdrop": draw.choice([0.0, 0.3]),
-        "attn_pdrop": draw.choice([0.0, 0.4]),
-        "layer_norm_epsilon": draw.choice([1e-5, 1e-3]),
+        "vocab_size": draw.choice([29, 37]), "n_positions": draw.choice([23, 31]),
+        "n_embd": heads * draw.choice([3, 7]), "n_layer": draw.choice([1, 2, 3]), "n_head": heads,
+        "n_inner": draw.choice([None, 19]), "activation_function": draw.choice(ACTIVATIONS),
+        "resid_pdrop": draw.choice([0.0, 0.2]), "embd_pdrop": draw.choice([0.0, 0.3]),
+        "attn_pdrop": draw.choice([0.0, 0.4]), "layer_norm_epsilon": draw.choice([1e-5, 1e-3]),
         "scale_attn_weights": draw.choice([True, False]),
         "scale_attn_by_inverse_layer_idx": draw.choice([True, False]),
         "reorder_and_upcast_attn": draw.choice([True, False]),
         "tie_word_embeddings": draw.choice([True, False]),
-    }
-    return GPT2Config(**(made | NO_TOKENS | fields))
+    }  # fmt: skip
+    return hf.GPT2Config(**(made | NO_TOKENS | fields))
 
 
 ROPES = (
@@ -99,95 +50,73 @@ ROPES = (
     {"rope_type": "default", "rope_theta": 500.0},
     {"rope_type": "linear", "rope_theta": 300.0, "factor": 4.0},
     {
-        "rope_type": "llama3",
-        "rope_theta": 700.0,
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 32,
+        "rope_type": "llama3", "rope_theta": 700.0, "factor": 8.0, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 32,
     },
     {
-        "rope_type": "yarn",
-        "rope_theta": 900.0,
-        "factor": 4.0,
+        "rope_type": "yarn", "rope_theta": 900.0, "factor": 4.0,
         "original_max_position_embeddings": 64,
     },
     {
-        "rope_type": "yarn",
-        "rope_theta": 10000.0,
-        "factor": 16.0,
-        "original_max_position_embeddings": 32,
-        "beta_fast": 9.0,
-        "beta_slow": 0.5,
-        "mscale": 0.7,
-        "mscale_all_dim": 0.3,
-        "truncate": False,
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 16.0,
+        "original_max_position_embeddings": 32, "beta_fast": 9.0, "beta_slow": 0.5, "mscale": 0.7,
+        "mscale_all_dim": 0.3, "truncate": False,
     },
-)
+)  # fmt: skip
 
 
-def llama(draw: random.Random, kind: Any = LlamaConfig, **fields: Any) -> Any:
+def llama(draw: random.Random, kind: Any = hf.LlamaConfig, **fields: Any) -> Any:
     """Also Mistral, Qwen2 and Qwen3, which differ in windows, biases and norms."""
     groups, kv = draw.choice([1, 2, 3]), draw.choice([1, 2, 3])
     layers = draw.choice([1, 2, 3])
     made = {
-        "vocab_size": draw.choice([29, 37]),
-        "hidden_size": groups * kv * draw.choice([4, 6]),
-        "intermediate_size": draw.choice([13, 19]),
-        "num_hidden_layers": layers,
-        "num_attention_heads": groups * kv,
-        "num_key_value_heads": kv,
-        "head_dim": draw.choice([4, 10] if kind is Qwen3Config else [None, 4, 10]),
-        "hidden_act": draw.choice(ACTIVATIONS),
-        "rms_norm_eps": draw.choice([1e-6, 1e-3]),
-        "max_position_embeddings": 64,
-        "rope_parameters": dict(draw.choice(ROPES)),
+        "vocab_size": draw.choice([29, 37]), "hidden_size": groups * kv * draw.choice([4, 6]),
+        "intermediate_size": draw.choice([13, 19]), "num_hidden_layers": layers,
+        "num_attention_heads": groups * kv, "num_key_value_heads": kv,
+        "head_dim": draw.choice([4, 10] if kind is hf.Qwen3Config else [None, 4, 10]),
+        "hidden_act": draw.choice(ACTIVATIONS), "rms_norm_eps": draw.choice([1e-6, 1e-3]),
+        "max_position_embeddings": 64, "rope_parameters": dict(draw.choice(ROPES)),
         "attention_dropout": draw.choice([0.0, 0.2]),
         "tie_word_embeddings": draw.choice([True, False]),
-    }
-    if kind in (LlamaConfig, Qwen3Config):
+    }  # fmt: skip
+    if kind in (hf.LlamaConfig, hf.Qwen3Config):
         made["attention_bias"] = draw.choice([True, False])
-    if kind is LlamaConfig:
+    if kind is hf.LlamaConfig:
         made["mlp_bias"] = draw.choice([True, False])
-    elif kind is MistralConfig:
+    elif kind is hf.MistralConfig:
         made["sliding_window"] = draw.choice([2, 3, 5, 40])  # their cache fails at 1
     else:
         made |= {"use_sliding_window": draw.choice([True, False]), "sliding_window": 3}
         made["max_window_layers"] = draw.choice([0, 1])
-    if kind is Qwen2Config and made["head_dim"] is None:
+    if kind is hf.Qwen2Config and made["head_dim"] is None:
         del made["head_dim"]
     return kind(**(made | NO_TOKENS | fields))
 
 
-def modern_bert(draw: random.Random, **fields: Any) -> ModernBertConfig:
+def modern_bert(draw: random.Random, **fields: Any) -> hf.ModernBertConfig:
     heads, layers = draw.choice([1, 3, 5]), draw.choice([1, 2, 4])
     made = {
-        "vocab_size": draw.choice([29, 37]),
-        "hidden_size": heads * draw.choice([4, 6]),
-        "intermediate_size": draw.choice([13, 19]),
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "hidden_activation": draw.choice(ACTIVATIONS),
-        "classifier_activation": draw.choice(ACTIVATIONS),
-        "norm_eps": draw.choice([1e-12, 1e-3]),
+        "vocab_size": draw.choice([29, 37]), "hidden_size": heads * draw.choice([4, 6]),
+        "intermediate_size": draw.choice([13, 19]), "num_hidden_layers": layers,
+        "num_attention_heads": heads, "hidden_activation": draw.choice(ACTIVATIONS),
+        "classifier_activation": draw.choice(ACTIVATIONS), "norm_eps": draw.choice([1e-12, 1e-3]),
         "local_attention": draw.choice([2, 4, 7]),
         "global_attn_every_n_layers": draw.choice([1, 2, 3]),
         "rope_parameters": {
             "full_attention": dict(draw.choice(ROPES[:3])),
             "sliding_attention": dict(draw.choice(ROPES[:3])),
         },
-        "embedding_dropout": draw.choice([0.0, 0.2]),
-        "attention_dropout": draw.choice([0.0, 0.3]),
+        "embedding_dropout": draw.choice([0.0, 0.2]), "attention_dropout": draw.choice([0.0, 0.3]),
         "mlp_dropout": draw.choice([0.0, 0.1]),
-    }
+    }  # fmt: skip
     for name in ("attention", "classifier", "decoder", "mlp", "norm"):
         made[f"{name}_bias"] = draw.choice([True, False])
     made["tie_word_embeddings"] = draw.choice([True, False])
     none = NO_TOKENS | {"cls_token_id": None, "sep_token_id": None}
-    return ModernBertConfig(**(made | none | fields))
+    return hf.ModernBertConfig(**(made | none | fields))
 
 
-def longformer(draw: random.Random, **fields: Any) -> LongformerConfig:
+def longformer(draw: random.Random, **fields: Any) -> hf.LongformerConfig:
     heads, layers = draw.choice([1, 3, 5]), draw.choice([1, 2, 3])
     made = {
         "vocab_size": draw.choice([29, 37]),
@@ -208,36 +137,29 @@ def longformer(draw: random.Random, **fields: Any) -> LongformerConfig:
         "pad_token_id": draw.choice([0, 1, 3]),
     }
     none = {"bos_token_id": None, "eos_token_id": None}
-    return LongformerConfig(**(made | none | fields))
+    return hf.LongformerConfig(**(made | none | fields))
 
 
-def marian(draw: random.Random, **fields: Any) -> MarianConfig:
+def marian(draw: random.Random, **fields: Any) -> hf.MarianConfig:
     shared = draw.choice([True, False])
     made = {
-        "vocab_size": 37,
-        "decoder_vocab_size": 37 if shared else draw.choice([29, 41]),
+        "vocab_size": 37, "decoder_vocab_size": 37 if shared else draw.choice([29, 41]),
         "share_encoder_decoder_embeddings": shared,
         "tie_word_embeddings": shared or draw.choice([True, False]),
-        "d_model": 15 * draw.choice([1, 2]),
-        "encoder_layers": draw.choice([1, 2]),
-        "decoder_layers": draw.choice([1, 3]),
-        "encoder_attention_heads": draw.choice([1, 3]),
-        "decoder_attention_heads": draw.choice([3, 5]),
-        "encoder_ffn_dim": draw.choice([13, 19]),
-        "decoder_ffn_dim": draw.choice([17, 23]),
-        "activation_function": draw.choice(ACTIVATIONS),
-        "dropout": draw.choice([0.0, 0.2]),
-        "attention_dropout": draw.choice([0.0, 0.3]),
+        "d_model": 15 * draw.choice([1, 2]), "encoder_layers": draw.choice([1, 2]),
+        "decoder_layers": draw.choice([1, 3]), "encoder_attention_heads": draw.choice([1, 3]),
+        "decoder_attention_heads": draw.choice([3, 5]), "encoder_ffn_dim": draw.choice([13, 19]),
+        "decoder_ffn_dim": draw.choice([17, 23]), "activation_function": draw.choice(ACTIVATIONS),
+        "dropout": draw.choice([0.0, 0.2]), "attention_dropout": draw.choice([0.0, 0.3]),
         "activation_dropout": draw.choice([0.0, 0.4]),
         "scale_embedding": draw.choice([True, False]),
-        "max_position_embeddings": draw.choice([19, 31]),
-        "decoder_start_token_id": 0,
+        "max_position_embeddings": draw.choice([19, 31]), "decoder_start_token_id": 0,
         "forced_eos_token_id": None,
-    }
-    return MarianConfig(**(made | NO_TOKENS | fields))
+    }  # fmt: skip
+    return hf.MarianConfig(**(made | NO_TOKENS | fields))
 
 
-def t5(draw: random.Random, **fields: Any) -> T5Config:
+def t5(draw: random.Random, **fields: Any) -> hf.T5Config:
     made = {
         "vocab_size": draw.choice([29, 37]),
         "d_model": draw.choice([11, 17]),
@@ -256,89 +178,62 @@ def t5(draw: random.Random, **fields: Any) -> T5Config:
         "tie_word_embeddings": draw.choice([True, False]),  # whether the logits are scaled
         "decoder_start_token_id": 0,
     }
-    return T5Config(**(made | NO_TOKENS | fields))
+    return hf.T5Config(**(made | NO_TOKENS | fields))
 
 
-def reformer(draw: random.Random, **fields: Any) -> ReformerConfig:
+def reformer(draw: random.Random, **fields: Any) -> hf.ReformerConfig:
     """One round of hashing: where a token sees only itself, theirs joins rounds in float32 at
     scores of -100,000, whose third digit is lost; more rounds are compared in float64."""
     heads, size, causal = draw.choice([1, 2, 3]), draw.choice([6, 10]), draw.choice([True, False])
     made = {
         "vocab_size": draw.choice([29, 37]),
         "attn_layers": [draw.choice(["lsh", "local"]) for _ in range(draw.choice([1, 2, 3]))],
-        "attention_head_size": draw.choice([3, 5]),
-        "num_attention_heads": heads,
-        "hidden_size": size,
-        "feed_forward_size": draw.choice([13, 19]),
-        "hidden_act": draw.choice(ACTIVATIONS),
-        "axial_pos_embds": draw.choice([True, False]),
-        "axial_pos_shape": (5, 7),
-        "axial_pos_embds_dim": (2, size - 2),
-        "max_position_embeddings": 35,
-        "is_decoder": causal,
+        "attention_head_size": draw.choice([3, 5]), "num_attention_heads": heads,
+        "hidden_size": size, "feed_forward_size": draw.choice([13, 19]),
+        "hidden_act": draw.choice(ACTIVATIONS), "axial_pos_embds": draw.choice([True, False]),
+        "axial_pos_shape": (5, 7), "axial_pos_embds_dim": (2, size - 2),
+        "max_position_embeddings": 35, "is_decoder": causal,
         "local_attn_chunk_length": draw.choice([3, 4]),
         "local_num_chunks_before": draw.choice([0, 1, 2]),
         "local_num_chunks_after": 0 if causal else draw.choice([0, 1]),
-        "lsh_attn_chunk_length": draw.choice([4, 5]),
-        "lsh_num_chunks_before": draw.choice([0, 1]),
+        "lsh_attn_chunk_length": draw.choice([4, 5]), "lsh_num_chunks_before": draw.choice([0, 1]),
         "lsh_num_chunks_after": 0 if causal else draw.choice([0, 1]),
-        "num_buckets": draw.choice([2, 4, [2, 4]]),
-        "num_hashes": 1,
-        "hash_seed": draw.choice([1, 5]),
-        "hidden_dropout_prob": draw.choice([0.0, 0.2]),
+        "num_buckets": draw.choice([2, 4, [2, 4]]), "num_hashes": 1,
+        "hash_seed": draw.choice([1, 5]), "hidden_dropout_prob": draw.choice([0.0, 0.2]),
         "lsh_attention_probs_dropout_prob": draw.choice([0.0, 0.1]),
         "local_attention_probs_dropout_prob": draw.choice([0.0, 0.3]),
         "layer_norm_eps": draw.choice([1e-12, 1e-3]),
-    }
-    return ReformerConfig(**(made | {"bos_token_id": None, "eos_token_id": None} | fields))
+    }  # fmt: skip
+    return hf.ReformerConfig(**(made | {"bos_token_id": None, "eos_token_id": None} | fields))
 
 
-def vit(draw: random.Random, **fields: Any) -> ViTConfig:
+def vit(draw: random.Random, **fields: Any) -> hf.ViTConfig:
     heads, patch = draw.choice([1, 3, 5]), draw.choice([2, (3, 2)])
     made = {
-        "hidden_size": heads * draw.choice([4, 6]),
-        "num_hidden_layers": draw.choice([1, 2, 3]),
-        "num_attention_heads": heads,
-        "intermediate_size": draw.choice([13, 19]),
-        "hidden_act": draw.choice(ACTIVATIONS),
-        "hidden_dropout_prob": draw.choice([0.0, 0.2]),
+        "hidden_size": heads * draw.choice([4, 6]), "num_hidden_layers": draw.choice([1, 2, 3]),
+        "num_attention_heads": heads, "intermediate_size": draw.choice([13, 19]),
+        "hidden_act": draw.choice(ACTIVATIONS), "hidden_dropout_prob": draw.choice([0.0, 0.2]),
         "attention_probs_dropout_prob": draw.choice([0.0, 0.3]),
-        "layer_norm_eps": draw.choice([1e-12, 1e-3]),
-        "image_size": draw.choice([(6, 10), 6]),
-        "patch_size": patch,
-        "num_channels": draw.choice([1, 3]),
-        "qkv_bias": draw.choice([True, False]),
-        "num_labels": draw.choice([2, 5]),
-    }
-    return ViTConfig(**(made | NO_TOKENS | fields))
+        "layer_norm_eps": draw.choice([1e-12, 1e-3]), "image_size": draw.choice([(6, 10), 6]),
+        "patch_size": patch, "num_channels": draw.choice([1, 3]),
+        "qkv_bias": draw.choice([True, False]), "num_labels": draw.choice([2, 5]),
+    }  # fmt: skip
+    return hf.ViTConfig(**(made | NO_TOKENS | fields))
 
 
+MAKERS: dict[str, Any] = {
+    "BertModel BertForMaskedLM BertForSequenceClassification": bert,
+    "GPT2Model GPT2LMHeadModel": gpt2, "LlamaModel LlamaForCausalLM": llama,
+    "LongformerModel LongformerForMaskedLM": longformer, "MarianModel MarianMTModel": marian,
+    "MistralModel MistralForCausalLM": partial(llama, kind=hf.MistralConfig),
+    "ModernBertModel ModernBertForMaskedLM": modern_bert,
+    "Qwen2Model Qwen2ForCausalLM": partial(llama, kind=hf.Qwen2Config),
+    "Qwen3Model Qwen3ForCausalLM": partial(llama, kind=hf.Qwen3Config), "ReformerModel": reformer,
+    "T5Model T5ForConditionalGeneration T5EncoderModel": t5,
+    "ViTModel ViTForImageClassification": vit,
+}  # fmt: skip
 MODELS: dict[str, tuple[Any, Any]] = {
-    "BertModel": (BertModel, bert),
-    "BertForMaskedLM": (BertForMaskedLM, bert),
-    "BertForSequenceClassification": (BertForSequenceClassification, bert),
-    "GPT2Model": (GPT2Model, gpt2),
-    "GPT2LMHeadModel": (GPT2LMHeadModel, gpt2),
-    "LlamaModel": (LlamaModel, llama),
-    "LlamaForCausalLM": (LlamaForCausalLM, llama),
-    "LongformerModel": (LongformerModel, longformer),
-    "LongformerForMaskedLM": (LongformerForMaskedLM, longformer),
-    "MarianModel": (MarianModel, marian),
-    "MarianMTModel": (MarianMTModel, marian),
-    "MistralModel": (MistralModel, partial(llama, kind=MistralConfig)),
-    "MistralForCausalLM": (MistralForCausalLM, partial(llama, kind=MistralConfig)),
-    "ModernBertModel": (ModernBertModel, modern_bert),
-    "ModernBertForMaskedLM": (ModernBertForMaskedLM, modern_bert),
-    "Qwen2Model": (Qwen2Model, partial(llama, kind=Qwen2Config)),
-    "Qwen2ForCausalLM": (Qwen2ForCausalLM, partial(llama, kind=Qwen2Config)),
-    "Qwen3Model": (Qwen3Model, partial(llama, kind=Qwen3Config)),
-    "Qwen3ForCausalLM": (Qwen3ForCausalLM, partial(llama, kind=Qwen3Config)),
-    "ReformerModel": (ReformerModel, reformer),
-    "T5Model": (T5Model, t5),
-    "T5ForConditionalGeneration": (T5ForConditionalGeneration, t5),
-    "T5EncoderModel": (T5EncoderModel, t5),
-    "ViTModel": (ViTModel, vit),
-    "ViTForImageClassification": (ViTForImageClassification, vit),
+    name: (getattr(hf, name), make) for names, make in MAKERS.items() for name in names.split()
 }
 COUNTED = ("Bert", "GPT2", "Llama", "Mistral", "ModernBert", "Qwen")
 WITH_DECODER = ("MarianModel", "MarianMTModel", "T5Model", "T5ForConditionalGeneration")
@@ -375,7 +270,6 @@ def make_source(name: str, seed: int, *, scale: float = 1.0, **fields: Any) -> A
 
 
 def words_of(model: Any) -> tuple[int, int]:
-    """How many words source and target have."""
     config = model.config
     return config.vocab_size, getattr(config, "decoder_vocab_size", config.vocab_size)
 
@@ -389,7 +283,6 @@ def padding(length: int, side: str | None) -> Tensor | None:
 
 
 def call(model: Any, side: str | None = None) -> dict[str, Any]:
-    """Arguments of one call of a model of transformers."""
     if type(model).__name__.startswith("ViT"):
         size, channels = model.config.image_size, model.config.num_channels
         height, width = (size, size) if isinstance(size, int) else size
@@ -418,7 +311,6 @@ def call(model: Any, side: str | None = None) -> dict[str, Any]:
 
 
 def result(output: Any) -> Tensor:
-    """Logits, or the last hidden state."""
     found: Tensor = output.logits if "logits" in output else output.last_hidden_state
     return found
 

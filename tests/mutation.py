@@ -13,9 +13,7 @@ import pytest
 
 def mutant(module: str, name: str, old: str, new: str) -> Any:
     """``name`` from a copy of ``module`` in which the text ``old`` reads ``new``."""
-    spec = importlib.util.find_spec(module)
-    assert spec is not None
-    assert spec.origin is not None
+    spec: Any = importlib.util.find_spec(module)
     source = Path(spec.origin).read_text(encoding="utf-8")
     if old not in source:  # no AssertionError: that is what a rejected mutant raises
         raise LookupError(f"{module}: the text to mutate is gone: {old!r}")

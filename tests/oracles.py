@@ -59,9 +59,43 @@ def gradients(function: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor,
     return torch.autograd.grad(output, leaves, push)
 
 
+def agrees_with_float64(
+    ours: Callable[..., Tensor], right: Callable[..., Tensor], *inputs: Tensor, **close: float
+) -> None:
+    """Output and all gradients, of a push that is different everywhere."""
+    asked = [x.detach().clone().requires_grad_() for x in inputs]
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    output, expected = ours(*asked), right(*exact)
+    assert output.dtype == inputs[-1].dtype
+    assert_close(output, expected.to(output.dtype), **close)
+    push = torch.randn_like(output)
+    found = torch.autograd.grad(output, asked, push)
+    wanted = torch.autograd.grad(expected, exact, push.double())
+    for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
+        said = f"gradient of input {place}: {{}}".format
+        assert_close(one, other.to(one.dtype), **close, msg=said)
+
+
 def gradient(function: Callable[..., Tensor], x: Tensor, *args: Any, **options: Any) -> Tensor:
     """Of the first input alone."""
     return gradients(lambda leaf: function(leaf, *args, **options), x)[0]
+
+
+def same_state(left: Any, right: Any, but: tuple[str, ...] = (), **close: float) -> None:
+    """Two nested states hold the same in the same types, but for what stands under these keys."""
+    assert type(left) is type(right)
+    if isinstance(left, dict):
+        assert left.keys() == right.keys()
+        for key in left.keys() - set(but):
+            same_state(left[key], right[key], but, **close)
+    elif isinstance(left, list | tuple):
+        assert len(left) == len(right)
+        for one, other in zip(left, right, strict=True):
+            same_state(one, other, but, **close)
+    elif isinstance(left, Tensor | float):
+        assert_close(left, right, **close)
+    else:
+        assert left == right
 
 
 def agree(

@@ -114,15 +114,14 @@ def refusal(call: Callable[[], object]) -> str:
 
 MUTANTS = {
     "the blocks are averaged": ("part.to(dtype)], [lse[rows], part_lse.to(dtype)]",
-                                "part.to(dtype)], [lse[rows], 0 * part_lse.to(dtype)]"),
+        "part.to(dtype)], [lse[rows], 0 * part_lse.to(dtype)]"),
     "the own keys always": ("held = moving.wait()\n        output",
-                            "moving.wait()\n        output"),
+        "moving.wait()\n        output"),
     "the gradients stay": ("mine += coming.wait()", "coming.wait()"),
     "the gradients do not come home": ("home = mine if coming is None else coming.wait()",
-                                       "home = mine; coming.wait()"),
+        "home = mine; coming.wait()"),
     "the mask of the wrong owner": ("tile = plan.tile(length, owner)\n            if tile is None",
-                                    "tile = plan.tile(length, plan.owner(step + 1))\n"
-                                    "            if tile is None"),
+        "tile = plan.tile(length, plan.owner(step + 1))\n" "            if tile is None"),
 }  # fmt: skip
 
 
@@ -137,16 +136,14 @@ def run_all() -> dict[str, Any]:
             found[f"float64 {name}"] = gaps(draw(L, L), **same)
             found[f"float32 {name}"] = gaps(draw(L, L), **same, dtype=torch.float32)
             found[f"bfloat16 {name}"] = gaps(draw(L, L), **same, dtype=torch.bfloat16)
-            found[f"float64 gqa {name}"] = gaps(
-                draw(L, L, H=6, G=2, E=3), **same, enable_gqa=True, scale=0.7
-            )
+            grouped = draw(L, L, H=6, G=2, E=3)
+            found[f"float64 gqa {name}"] = gaps(grouped, **same, enable_gqa=True, scale=0.7)
             short = 2 * P if layout == "zigzag" else P
             found[f"float64 shortest {name}"] = gaps(draw(short, short, E=1, Ev=1), **same)
             found[f"float64 large {name}"] = gaps(draw(L, L, size=30.0), **same)
         cases = P * (P + 1) // 2 * 3
-        found[f"float64 uneven {is_causal}"] = gaps(
-            draw(cases, cases), split=uneven, is_causal=is_causal
-        )
+        shards = gaps(draw(cases, cases), split=uneven, is_causal=is_causal)
+        found[f"float64 uneven {is_causal}"] = shards
         for H, G in ((P, P), (2 * P, P)):
             for dtype in ("float64", "float32", "bfloat16"):
                 found[f"{dtype} ulysses {H // G} {is_causal}"] = gaps(
@@ -212,13 +209,10 @@ def together(L: int) -> dict[str, Any]:
     found["refused mask"] = refusal(lambda: ring_attention(x, x, x, is_causal=odd))
     found["refused scale"] = refusal(lambda: ring_attention(x, x, x, scale=0.5 if odd else None))
     z = torch.zeros(1, 2, 2 if odd else 4, 3)
-    found["refused lengths"] = refusal(
-        lambda: ring_attention(z, z, z, is_causal=True, layout="zigzag")
-    )
-    found["refused ulysses lengths"] = refusal(
-        lambda: ulysses_attention(*[t.repeat(1, 2, 1, 1) for t in (z, z, z)])
-    )
-    three = torch.zeros(1, 3, 4, 3)
+    same = {"is_causal": True, "layout": "zigzag"}
+    found["refused lengths"] = refusal(lambda: ring_attention(z, z, z, **same))
+    four, three = z.repeat(1, 2, 1, 1), torch.zeros(1, 3, 4, 3)
+    found["refused ulysses lengths"] = refusal(lambda: ulysses_attention(four, four, four))
     found["refused ulysses"] = refusal(lambda: ulysses_attention(three, three, three))
     found["float64 after all that"] = gaps(draw(L, L), is_causal=True)
 

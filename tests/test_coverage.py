@@ -15,12 +15,10 @@ SLUG = re.compile(r"\d\d_[a-z0-9_]+")
 
 
 def toc_slugs(text: str) -> set[str]:
-    """Slugs of the chapters that the table of contents names."""
     return set(re.findall(rf"chapters/({SLUG.pattern})\b", yaml.safe_dump(yaml.safe_load(text))))
 
 
 def claim_slugs(text: str) -> set[str]:
-    """Slugs that a row of the claims table links to."""
     rows = [line for line in text.splitlines() if line.lstrip().startswith("|")]
     return set(re.findall(rf"chapters/({SLUG.pattern})\b", "\n".join(rows)))
 

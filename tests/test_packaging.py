@@ -2,8 +2,6 @@
 
 import ast
 import re
-import subprocess
-import sys
 import tarfile
 import tomllib
 import zipfile
@@ -13,8 +11,10 @@ from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
 import pytest
+from distributions import closure
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from processes import python
 
 from experiments.sources import imported_by
 
@@ -42,9 +42,7 @@ pytestmark = pytest.mark.timeout(240)
 def built(tmp_path_factory) -> Path:
     """A folder with sdist and wheel; the wheel is built from the sdist."""
     folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
-    assert done.returncode == 0, done.stdout + done.stderr
+    python("-m", "build", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
     return folder
 
 
@@ -75,8 +73,8 @@ def with_commands(wheel, tmp_path_factory) -> Path:
 
 
 def site_of(wheel: Path, site: Path, requirements: list[str]) -> Path:
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
-    subprocess.run([*install, "--target", site, wheel], check=True)
+    install = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index")
+    python(*install, "--target", site, wheel)
     for name in closure(requirements):
         installed = distribution(name)
         for top in {Path(file).parts[0] for file in installed.files or ()} - {"..", "__pycache__"}:
@@ -86,41 +84,11 @@ def site_of(wheel: Path, site: Path, requirements: list[str]) -> Path:
     return site
 
 
-def closure(requirements: list[str]) -> list[str]:
-    """Names of the distributions that these requirements bring in here."""
-    names: dict[str, None] = {}
-    waiting = [Requirement(text) for text in requirements]
-    while waiting:
-        requirement = waiting.pop()
-        environments = [{"extra": extra} for extra in requirement.extras or {""}]
-        marker = requirement.marker
-        if marker is not None and not any(marker.evaluate(one) for one in environments):
-            continue
-        name = canonicalize_name(requirement.name)
-        if name not in names:
-            names[name] = None
-            for text in distribution(name).requires or ():
-                dependency = Requirement(text)
-                if dependency.marker is None or any(
-                    dependency.marker.evaluate(one) for one in environments
-                ):
-                    dependency.marker = None
-                    waiting.append(dependency)
-    return list(names)
-
-
 def run_alone(site: Path, code: str, folder: Path) -> str:
     """Run code with the standard library and ``site`` only: no user site, no .pth, no checkout."""
     start = f"import sys; sys.path.append({str(site)!r})\n"
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", start + code],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={"HOME": str(folder), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    environment = {"HOME": str(folder), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
+    return python("-I", "-S", "-c", start + code, cwd=folder, env=environment).stdout
 
 
 def test_wheel_holds_the_whole_package(wheel_files):
@@ -280,15 +248,12 @@ else:
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--help"], "train"),
-        (["data", "list"], "tinyshakespeare/input.txt"),
-        (["train"], "reversal"),
-        (["train", "reversal", "--steps", "2", "--out", "run"], "held out: "),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "expected"), [
+    (["--help"], "train"),
+    (["data", "list"], "tinyshakespeare/input.txt"),
+    (["train"], "reversal"),
+    (["train", "reversal", "--steps", "2", "--out", "run"], "held out: "),
+])  # fmt: skip
 def test_command_line_works_with_its_extras_alone(with_commands, tmp_path, arguments, expected):
     code = f"sys.argv = ['attn-course', *{arguments!r}]\nfrom attn_course.cli import app\napp()"
     assert expected in run_alone(with_commands, code, tmp_path)
@@ -302,25 +267,16 @@ def test_package_is_typed_for_its_users(core_only, tmp_path):
         "ids: list[int] = Vocabulary('ab').encode('ab')\n"
         "wrong: int = Vocabulary('ab').decode([4])\n"
     )
-    mypy = [sys.executable, "-m", "mypy", "--config-file", "/dev/null", "--follow-imports=silent"]
-    done = subprocess.run(
-        [*mypy, "--cache-dir", tmp_path / "cache", user],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={"MYPYPATH": str(only_the_package(core_only, tmp_path)), "PATH": "/usr/bin:/bin"},
-    )
+    alone = tmp_path / "alone"  # so that mypy does not read torch from its sources
+    alone.mkdir()
+    (alone / "attn_course").symlink_to(core_only / "attn_course")
+    mypy = ("-m", "mypy", "--config-file", "/dev/null", "--follow-imports=silent", "--cache-dir")
+    environment = {"MYPYPATH": str(alone), "PATH": "/usr/bin:/bin"}
+    options = {"cwd": tmp_path, "env": environment, "succeeds": False}
+    done = python(*mypy, tmp_path / "cache", user, **options)
     assert done.stdout.count("error:") == 1, done.stdout + done.stderr
     assert "user.py:3: error: Incompatible types in assignment (expression" in done.stdout
     assert 'has type "list[str]"' in done.stdout
-
-
-def only_the_package(site: Path, folder: Path) -> Path:
-    """A folder with our package alone, so that mypy does not read torch from its sources."""
-    alone = folder / "alone"
-    alone.mkdir()
-    (alone / "attn_course").symlink_to(site / "attn_course")
-    return alone
 
 
 def test_build_hook_leaves_editable_installs_alone(tmp_path):

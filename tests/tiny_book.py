@@ -1,8 +1,13 @@
 """A book of one chapter, for tests of the build."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 from bookbuild.common import Book
+from processes import python
+
+TOOLS = Path(__file__).resolve().parents[1] / "tools"
 
 HEADER = """---
 file_format: mystnb
@@ -23,9 +28,8 @@ def tiny(folder: Path, *parts: str) -> Book:
     """A book whose chapter consists of these parts."""
     source = folder / "book"
     (source / "chapters").mkdir(parents=True)
-    (source / "_toc.yml").write_text(
-        "format: jb-book\nroot: intro\nchapters: [{file: chapters/00_a}]"
-    )
+    contents = "format: jb-book\nroot: intro\nchapters: [{file: chapters/00_a}]"
+    (source / "_toc.yml").write_text(contents)
     (source / "_config.yml").write_text("title: tiny\nexecute: {timeout: 60}\n")
     (source / "intro.md").write_text("# Intro\n")
     (source / "chapters" / "00_a.md").write_text(HEADER + "".join(parts))
@@ -34,3 +38,28 @@ def tiny(folder: Path, *parts: str) -> Book:
     (package / "__init__.py").write_text("")
     (folder / "lock").write_text("numpy==1\n")
     return Book(source=source, package=package, lock=folder / "lock")
+
+
+# In a process of its own: Sphinx looks through all objects of the one that it runs in.
+BUILD = """import json, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from bookbuild.common import Book
+from bookbuild.execute import execute_book, fill_cache
+from bookbuild.render import render
+from bookbuild.shown import check_shown
+folder = Path(sys.argv[2])
+book = Book(source=folder / "book", package=folder / "attn_course", lock=folder / "lock")
+executed = execute_book(book)
+render(book, cache=fill_cache(book, executed))
+problems, counts = check_shown(book, executed.pages)
+print(json.dumps([problems, counts["figure"]]))
+"""
+
+
+def rendered(book: Book, config: str = "") -> Any:
+    """Build the site; return what its pages lack of their sources, and how many figures it has."""
+    (book.source / "vendor" / "katex").mkdir(parents=True)
+    with (book.source / "_config.yml").open("a") as file:
+        file.write(config)
+    return json.loads(python("-c", BUILD, TOOLS, book.source.parent).stdout.splitlines()[-1])

@@ -32,17 +32,14 @@ class Result:
 
     @property
     def full(self) -> bool:
-        """Whether the cell earned all its points."""
         return self.score == self.points
 
     @property
     def not_started(self) -> bool:
-        """Whether the cell met an untouched stub."""
         return isinstance(self.error, NotStarted)
 
     @property
     def misconception(self) -> str | None:
-        """The misconception that the failure names."""
         return self.error.misconception if isinstance(self.error, ProbeFailure) else None
 
 

@@ -155,22 +155,15 @@ def test_equivalent_weights_give_the_same_output(places: int, size: int) -> None
         assert least - 1e-9 <= float(found[top]) <= least + 0.05
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: kendall_tau.__wrapped__(torch.ones(3), torch.ones(4)), "b: expected shape"),
-        (lambda: total_variation.__wrapped__(torch.ones(3), torch.ones(4)), "q: expected shape"),
-        (lambda: permute_weights.__wrapped__(torch.arange(3)), "weights: expected a floating"),
-        (
-            lambda: permute_weights.__wrapped__(torch.ones(3), attn_mask=torch.ones(3)),
-            "attn_mask: expected a boolean",
-        ),
-        (
-            lambda: equivalent_weights.__wrapped__(torch.ones(3), torch.ones(4, 2)),
-            "value: expected size 3",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: kendall_tau.__wrapped__(torch.ones(3), torch.ones(4)), "b: expected shape"),
+    (lambda: total_variation.__wrapped__(torch.ones(3), torch.ones(4)), "q: expected shape"),
+    (lambda: permute_weights.__wrapped__(torch.arange(3)), "weights: expected a floating"),
+    (lambda: permute_weights.__wrapped__(torch.ones(3), attn_mask=torch.ones(3)),
+     "attn_mask: expected a boolean"),
+    (lambda: equivalent_weights.__wrapped__(torch.ones(3), torch.ones(4, 2)),
+     "value: expected size 3"),
+])  # fmt: skip
 def test_what_does_not_fit_is_refused(call: Callable[[], object], message: str) -> None:
     refused(message, call)
 

@@ -158,14 +158,11 @@ def check_cache(sizes: Made) -> None:
 
 
 CHECKS = {
-    "attention_parameters": check_attention_parameters,
-    "attention_flops": check_attention_flops,
-    "feed_forward": check_feed_forward,
-    "block": check_block,
+    "attention_parameters": check_attention_parameters, "attention_flops": check_attention_flops,
+    "feed_forward": check_feed_forward, "block": check_block,
     "transformer_parameters": check_transformer_parameters,
-    "language_model_parameters": check_language_model_parameters,
-    "cache": check_cache,
-}
+    "language_model_parameters": check_language_model_parameters, "cache": check_cache,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -173,38 +170,32 @@ def test_agrees_with_every_oracle(name: str) -> None:
     CHECKS[name](partial(Sizes, **OURS))
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("attention_parameters", "kv_heads * (e + ev) + out", "self.num_heads * (e + ev) + out"),
-        ("attention_parameters", "kdim * kv_heads * (e + ev) + out", "kv_heads * (e + ev) + out"),
-        ("attention_parameters", "num_heads * ev * self", "num_heads * e * self"),
-        ("attention_parameters", "+ kv_heads * (e + ev) + self.embed_dim", "+ self.embed_dim"),
-        ("attention_flops", "return 2 * (projected", "return (projected"),
-        ("attention_flops", "(key_length - cached_length)", "key_length"),
-        ("attention_flops", "pairs * self.num_heads", "pairs * kv_heads"),
-        ("attention_flops", "query_length * key_length if", "query_length * query_length if"),
-        ("feed_forward", "inward * hidden_dim + self", "hidden_dim + self"),
-        ("feed_forward", "(3 if self.gated else 2)", "2"),
-        ("feed_forward", '"hidden_dim": 4 * d', '"hidden_dim": 2 * d'),
-        ("block", "(attentions + 1) * self", "2 * self"),
-        ("block", "(2 if self.norm_bias else 1)", "2"),
-        ("block", "self.attention_flops(length, memory_length)", "self.attention_flops(length)"),
-        ("block", "cached_length=cached_length, pairs=pairs)\n        if", ")\n        if"),
-        ("transformer_parameters", "cross_attention=True)\n", "cross_attention=False)\n"),
-        ("transformer_parameters", "(1 if tied else 3)", "(1 if tied else 2)"),
-        ("transformer_parameters", "last_norms * 2", "last_norms"),
-        ("language_model_parameters", "(1 if tied else 2) + positions", "(1 if tied else 2)"),
-        ("language_model_parameters", "(1 if tied else 2)", "1"),
-        ("language_model_parameters", " + last_norm * self._norm", ""),
-        (
-            "cache",
-            "kv_heads * (e + ev)\n        return length",
-            "2 * kv_heads * e\n        return length",
-        ),
-        ("cache", "self.kv_rank + self.rope_dim if", "self.kv_rank if"),
-    ],
-)
+@pytest.mark.parametrize(("name", "old", "new"), [
+    ("attention_parameters", "kv_heads * (e + ev) + out", "self.num_heads * (e + ev) + out"),
+    ("attention_parameters", "kdim * kv_heads * (e + ev) + out", "kv_heads * (e + ev) + out"),
+    ("attention_parameters", "num_heads * ev * self", "num_heads * e * self"),
+    ("attention_parameters", "+ kv_heads * (e + ev) + self.embed_dim", "+ self.embed_dim"),
+    ("attention_flops", "return 2 * (projected", "return (projected"),
+    ("attention_flops", "(key_length - cached_length)", "key_length"),
+    ("attention_flops", "pairs * self.num_heads", "pairs * kv_heads"),
+    ("attention_flops", "query_length * key_length if", "query_length * query_length if"),
+    ("feed_forward", "inward * hidden_dim + self", "hidden_dim + self"),
+    ("feed_forward", "(3 if self.gated else 2)", "2"),
+    ("feed_forward", '"hidden_dim": 4 * d', '"hidden_dim": 2 * d'),
+    ("block", "(attentions + 1) * self", "2 * self"),
+    ("block", "(2 if self.norm_bias else 1)", "2"),
+    ("block", "self.attention_flops(length, memory_length)", "self.attention_flops(length)"),
+    ("block", "cached_length=cached_length, pairs=pairs)\n        if", ")\n        if"),
+    ("transformer_parameters", "cross_attention=True)\n", "cross_attention=False)\n"),
+    ("transformer_parameters", "(1 if tied else 3)", "(1 if tied else 2)"),
+    ("transformer_parameters", "last_norms * 2", "last_norms"),
+    ("language_model_parameters", "(1 if tied else 2) + positions", "(1 if tied else 2)"),
+    ("language_model_parameters", "(1 if tied else 2)", "1"),
+    ("language_model_parameters", " + last_norm * self._norm", ""),
+    ("cache", "kv_heads * (e + ev)\n        return length",
+     "2 * kv_heads * e\n        return length"),
+    ("cache", "self.kv_rank + self.rope_dim if", "self.kv_rank if"),
+])  # fmt: skip
 def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
     with pytest.raises(AssertionError):
         CHECKS[name](partial(mutant(MODULE, "Sizes", old, new), **OURS))
@@ -238,26 +229,17 @@ def test_heads_cost_nothing_and_half_of_the_pairs_half_of_the_square() -> None:
     assert one.block_flops(L) - causal == 4 * D * L * (L - 1) // 2
 
 
-@pytest.mark.parametrize(
-    ("message", "call"),
-    [
-        (
-            "embed_dim: expected a multiple of num_heads = 7 where head_dim is not given, got 60",
-            lambda: Sizes(embed_dim=D, num_heads=7),
-        ),
-        (
-            "num_kv_heads: expected a divisor of 6, got 4",
-            lambda: Sizes(embed_dim=D, num_heads=6, num_kv_heads=4),
-        ),
-        (
-            "cached_length: expected 0 to 3, got 5",
-            lambda: Sizes(**OURS).attention_flops(1, 3, cached_length=5),
-        ),
-        ("length: expected at least 1, got 0", lambda: Sizes(**OURS).feed_forward_flops(0)),
-        ("num_layers: expected at least 1", lambda: Sizes(**OURS, num_layers=0)),
-        ("kdim: expected at least 1", lambda: Sizes(**OURS, kdim=0)),
-        ("kv_rank: expected at least 0", lambda: Sizes(**OURS, kv_rank=-1)),
-    ],
-)
+@pytest.mark.parametrize(("message", "call"), [
+    ("embed_dim: expected a multiple of num_heads = 7 where head_dim is not given, got 60",
+     lambda: Sizes(embed_dim=D, num_heads=7)),
+    ("num_kv_heads: expected a divisor of 6, got 4",
+     lambda: Sizes(embed_dim=D, num_heads=6, num_kv_heads=4)),
+    ("cached_length: expected 0 to 3, got 5",
+     lambda: Sizes(**OURS).attention_flops(1, 3, cached_length=5)),
+    ("length: expected at least 1, got 0", lambda: Sizes(**OURS).feed_forward_flops(0)),
+    ("num_layers: expected at least 1", lambda: Sizes(**OURS, num_layers=0)),
+    ("kdim: expected at least 1", lambda: Sizes(**OURS, kdim=0)),
+    ("kv_rank: expected at least 0", lambda: Sizes(**OURS, kv_rank=-1)),
+])  # fmt: skip
 def test_bad_sizes_are_refused(message: str, call: Callable[[], object]) -> None:
     refused(message, call)

@@ -211,16 +211,13 @@ def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
         ORACLES[name](mutant(MODULE, name, old, new))
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("enumerate(operations, start=1)", "enumerate(operations)"),
-        ("grad[:, source]", "grad"),
-        ("state[:, target]", "state[:, -1]"),
-        ("state = operation(state)", "state = operation(x)"),
-        ("torch.zeros_like(hidden[:, :1]), hidden[:, :-1]", "hidden"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    ("enumerate(operations, start=1)", "enumerate(operations)"),
+    ("grad[:, source]", "grad"),
+    ("state[:, target]", "state[:, -1]"),
+    ("state = operation(state)", "state = operation(x)"),
+    ("torch.zeros_like(hidden[:, :1]), hidden[:, :-1]", "hidden"),
+])  # fmt: skip
 def test_path_oracles_reject_a_changed_line(old: str, new: str) -> None:
     with pytest.raises((AssertionError, RuntimeError)):
         check_short(old, new)

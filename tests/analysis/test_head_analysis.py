@@ -36,9 +36,8 @@ def check_rollout(function: Function) -> None:
     assert_close(function([look_back]), once)
     assert_close(function([look_back, look_back]), once @ once)
     all_mixed = torch.full((2, 3, 3), 1 / 3)
-    assert_close(
-        function([look_back, all_mixed], residual=0.0), torch.tensor([[2 / 3, 1 / 3, 0]] * 3)
-    )
+    expected = torch.tensor([[2 / 3, 1 / 3, 0]] * 3)
+    assert_close(function([look_back, all_mixed], residual=0.0), expected)
     layers = [weights(B, 5), weights(B, 5), weights(B, 5)]
     for residual in (0.5, 0.0, 0.3, 1.0):
         oracle = by_numpy.attention_rollout(layers, residual=residual)
@@ -59,9 +58,8 @@ def check_previous(function: Function) -> None:
 
 def check_induction(function: Function) -> None:
     tokens = torch.tensor([5, 7, 5, 7])  # token 2 should look at 1, token 3 at 2
-    by_hand = torch.tensor(
-        [[[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.7, 0.1, 0], [0.1, 0.2, 0.3, 0.4]]]
-    )
+    rows = [[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.7, 0.1, 0], [0.1, 0.2, 0.3, 0.4]]
+    by_hand = torch.tensor([rows])
     assert_close(function(by_hand, tokens), torch.tensor([(0.7 + 0.3) / 2]))
     # three of a kind: the second has one place to look, itself; the third two
     again = torch.tensor([5, 5, 5, 7])
@@ -92,23 +90,20 @@ def test_agrees_with_every_oracle(name: str) -> None:
     CHECKS[name](getattr(analysis, name))
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("attention_rollout", "mixed @ rollout", "rollout @ mixed"),
-        ("attention_rollout", "(1 - residual) * mean + residual", "mean + residual"),
-        ("attention_rollout", "(1 - residual) * mean", "residual * mean"),
-        ("attention_rollout", ".mean(-3)", ".amax(-3)"),
-        ("previous_token_score", "offset=-1", "offset=1"),
-        ("previous_token_score", "offset=-1", "offset=0"),
-        ("previous_token_score", "max(1, previous.shape[-1])", "weights.shape[-1]"),
-        ("induction_score", "(follows, (1, 0))", "(follows, (0, 1))"),
-        ("induction_score", "tril(-1)[..., :-1]", "tril(0)[..., :-1]"),
-        ("induction_score", "tril(-1)[..., :-1]", "tril(-2)[..., :-1]"),
-        ("induction_score", "repeats.sum(-1).clamp(min=1)", "follows.sum((-1, -2)).clamp(min=1)"),
-        ("induction_score", "repeats.sum(-1).clamp(min=1)", "repeats.sum(-1)"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "old", "new"), [
+    ("attention_rollout", "mixed @ rollout", "rollout @ mixed"),
+    ("attention_rollout", "(1 - residual) * mean + residual", "mean + residual"),
+    ("attention_rollout", "(1 - residual) * mean", "residual * mean"),
+    ("attention_rollout", ".mean(-3)", ".amax(-3)"),
+    ("previous_token_score", "offset=-1", "offset=1"),
+    ("previous_token_score", "offset=-1", "offset=0"),
+    ("previous_token_score", "max(1, previous.shape[-1])", "weights.shape[-1]"),
+    ("induction_score", "(follows, (1, 0))", "(follows, (0, 1))"),
+    ("induction_score", "tril(-1)[..., :-1]", "tril(0)[..., :-1]"),
+    ("induction_score", "tril(-1)[..., :-1]", "tril(-2)[..., :-1]"),
+    ("induction_score", "repeats.sum(-1).clamp(min=1)", "follows.sum((-1, -2)).clamp(min=1)"),
+    ("induction_score", "repeats.sum(-1).clamp(min=1)", "repeats.sum(-1)"),
+])  # fmt: skip
 def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
     with pytest.raises((AssertionError, RuntimeError)):
         CHECKS[name](mutant(MODULE, name, old, new))

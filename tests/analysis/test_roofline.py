@@ -31,15 +31,12 @@ def test_attention_by_hand() -> None:
     assert unfused == 2 * (6 + 15 + 20 + 8 + 40)
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: matmul_bytes(0, 1, 1, itemsize=2), "M: expected at least 1, got 0"),
-        (lambda: attention_bytes(1, 1, 0, itemsize=2, fused=True), "E: expected at least 1"),
-        (lambda: roofline_seconds(1, 1, peak_flops=0, bandwidth=1), "peak_flops: expected a pos"),
-        (lambda: roofline_seconds(-1, 1, peak_flops=1, bandwidth=1), "flops: expected at least 0"),
-    ],
-)
+@pytest.mark.parametrize(("call", "said"), [
+    (lambda: matmul_bytes(0, 1, 1, itemsize=2), "M: expected at least 1, got 0"),
+    (lambda: attention_bytes(1, 1, 0, itemsize=2, fused=True), "E: expected at least 1"),
+    (lambda: roofline_seconds(1, 1, peak_flops=0, bandwidth=1), "peak_flops: expected a pos"),
+    (lambda: roofline_seconds(-1, 1, peak_flops=1, bandwidth=1), "flops: expected at least 0"),
+])  # fmt: skip
 def test_bad_sizes_are_refused(call: object, said: str) -> None:
     assert callable(call)
     refused(said, call)

@@ -60,25 +60,21 @@ def test_gradient_agrees_with_every_oracle() -> None:
     check_gradient(input_gradient, gradient_times_input)
 
 
-@pytest.mark.parametrize(
-    ("gradient", "times"),
-    [
-        (lambda f, x: input_gradient(f, x).abs(), gradient_times_input),
-        (lambda f, x: input_gradient(f, x) / len(x), gradient_times_input),
-        (lambda f, x: F.normalize(input_gradient(f, x), dim=-1), gradient_times_input),
-        (gradient_times_input, gradient_times_input),
-        (input_gradient, input_gradient),
-        (input_gradient, lambda f, x: (x * input_gradient(f, x)).abs()),
-        (input_gradient, lambda f, x: x * f(x).view(-1, *[1] * (x.ndim - 1))),
-    ],
-)
+@pytest.mark.parametrize(("gradient", "times"), [
+    (lambda f, x: input_gradient(f, x).abs(), gradient_times_input),
+    (lambda f, x: input_gradient(f, x) / len(x), gradient_times_input),
+    (lambda f, x: F.normalize(input_gradient(f, x), dim=-1), gradient_times_input),
+    (gradient_times_input, gradient_times_input),
+    (input_gradient, input_gradient),
+    (input_gradient, lambda f, x: (x * input_gradient(f, x)).abs()),
+    (input_gradient, lambda f, x: x * f(x).view(-1, *[1] * (x.ndim - 1))),
+])  # fmt: skip
 def test_gradient_oracles_reject(gradient: Function, times: Function) -> None:
     with pytest.raises((AssertionError, RuntimeError)):
         check_gradient(gradient, times)
 
 
 def check_integrated(integrated: Function) -> None:
-    """All oracles for integrated_gradients: by hand, NumPy, completeness, dummy inputs."""
     # f = x0 * x1 from (0, 0) to (2, 3): both shares are 3; from (1, 0): 3 * 1/2 ... by the integral
     product = lambda z: z[:, 0] * z[:, 1]  # noqa: E731
     x = torch.tensor([[2.0, 3.0]], dtype=torch.float64)
@@ -114,18 +110,15 @@ def test_integrated_gradients_agree_with_every_oracle() -> None:
     check_integrated(integrated_gradients)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("(k + 0.5) / steps", "k / steps"),
-        ("(k + 0.5) / steps", "(k + 1) / steps"),
-        ("return (way * total / steps)", "return (total / steps)"),
-        ("return (way * total / steps)", "return (x * total / steps)"),
-        ("return (way * total / steps)", "return (way * total)"),
-        ("(start.to(wide) + (k + 0.5) / steps * way)", "((k + 0.5) / steps * x)"),
-        ("(start.to(wide) + (k + 0.5) / steps * way)", "(x + (k + 0.5) / steps * way)"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    ("(k + 0.5) / steps", "k / steps"),
+    ("(k + 0.5) / steps", "(k + 1) / steps"),
+    ("return (way * total / steps)", "return (total / steps)"),
+    ("return (way * total / steps)", "return (x * total / steps)"),
+    ("return (way * total / steps)", "return (way * total)"),
+    ("(start.to(wide) + (k + 0.5) / steps * way)", "((k + 0.5) / steps * x)"),
+    ("(start.to(wide) + (k + 0.5) / steps * way)", "(x + (k + 0.5) / steps * way)"),
+])  # fmt: skip
 def test_integrated_oracles_reject_a_changed_line(old: str, new: str) -> None:
     with pytest.raises((AssertionError, ValueError)):
         check_integrated(mutant(MODULE, "integrated_gradients", old, new))
@@ -148,7 +141,6 @@ def test_too_few_steps_are_refused(steps: int) -> None:
 
 
 def check_cam(cam: Function) -> None:
-    """All oracles for grad_cam: by hand, NumPy, and the class activation map of a linear head."""
     activations = torch.tensor([[[1.0, 0.0], [0.0, 2.0]], [[0.0, 3.0], [1.0, 0.0]]])
     gradients = torch.tensor([[[1.0, 1.0], [1.0, 1.0]], [[-2.0, 0.0], [0.0, 0.0]]])
     # channel weights 1 and -1/2: 1*A1 - A2/2 = [[1, -1.5], [-0.5, 2]]
@@ -202,19 +194,14 @@ def test_inputs_are_left_alone() -> None:
     assert x.grad is None
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: input_gradient(lambda z: z.sum(), torch.zeros(2, 3)), "one number per example"),
-        (lambda: input_gradient(lambda z: z, torch.zeros(2, 3)), "one number per example"),
-        (
-            lambda: grad_cam.__wrapped__(torch.zeros(2, 3, 5), torch.zeros(2, 5, 3)),
-            "gradients: expected the shape of activations",
-        ),
-        (lambda: grad_cam.__wrapped__(torch.zeros(3, 5), torch.zeros(3, 5)), "gradients: expected"),
-        (lambda: reference.grad_cam(np.zeros((3, 5)), np.zeros((3, 5))), "gradients: expected"),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: input_gradient(lambda z: z.sum(), torch.zeros(2, 3)), "one number per example"),
+    (lambda: input_gradient(lambda z: z, torch.zeros(2, 3)), "one number per example"),
+    (lambda: grad_cam.__wrapped__(torch.zeros(2, 3, 5), torch.zeros(2, 5, 3)),
+     "gradients: expected the shape of activations"),
+    (lambda: grad_cam.__wrapped__(torch.zeros(3, 5), torch.zeros(3, 5)), "gradients: expected"),
+    (lambda: reference.grad_cam(np.zeros((3, 5)), np.zeros((3, 5))), "gradients: expected"),
+])  # fmt: skip
 def test_what_does_not_fit_is_refused(call: Callable[[], object], message: str) -> None:
     refused(message, call)
 
@@ -276,17 +263,11 @@ def test_every_pair_of_rows_that_mixes_is_found(rows: int) -> None:
                     input_gradient(_one_pair(asked, by), x)
 
 
-@pytest.mark.parametrize(
-    "mixing",
-    [
-        lambda z: z.sum(-1).cumsum(0),
-        lambda z: z.sum(-1).flip(0).cumsum(0),
-        lambda z: z.sum(-1) - z.sum(-1).mean(),
-        lambda z: z.sum(-1) / z.norm(),
-        lambda z: z.sum(-1).softmax(0),
-        lambda z: z.sum(-1).roll(1),
-    ],
-)
+@pytest.mark.parametrize("mixing", [
+    lambda z: z.sum(-1).cumsum(0), lambda z: z.sum(-1).flip(0).cumsum(0),
+    lambda z: z.sum(-1) - z.sum(-1).mean(), lambda z: z.sum(-1) / z.norm(),
+    lambda z: z.sum(-1).softmax(0), lambda z: z.sum(-1).roll(1),
+])  # fmt: skip
 def test_mixing_after_the_first_row_is_refused(mixing: Function) -> None:
     for method in (input_gradient, gradient_times_input, integrated_gradients):
         for rows in (2, 13):

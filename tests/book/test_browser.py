@@ -161,9 +161,7 @@ def weight(site: Path, files: set[str]) -> int:
 
 
 @pytest.mark.parametrize("name", pages())
-def test_page_is_whole_quiet_light_and_accessible(
-    chromium: Any, site: Path, address: str, name: str
-) -> None:
+def test_page_is_whole_quiet_light_and_accessible(chromium, site, address, name):
     """One visit of each page: everything in the light, colours in the dark, widths on a phone."""
     context = chromium.new_context(viewport=WIDE_SCREEN, reduced_motion="reduce")
     for key in ("mode", "theme"):
@@ -204,7 +202,6 @@ def test_page_is_whole_quiet_light_and_accessible(
 
 @pytest.fixture
 def page(chromium: Any) -> Iterator[Any]:
-    """A fresh page of its own."""
     page = chromium.new_page(viewport={"width": 1280, "height": 900})
     yield page
     page.close()
@@ -216,8 +213,7 @@ def test_search_finds_a_term_without_network(page: Any, site: Path, address: str
     page.wait_for_selector("#search-results li a", timeout=20_000)
     links = page.eval_on_selector_all("#search-results li a", "all => all.map(a => a.href)")
     assert any("functional" in link or "warm_up" in link for link in links)
-    assert visit.foreign == []
-    assert visit.errors == []
+    assert (visit.foreign, visit.errors) == ([], [])
 
 
 def test_search_box_opens_from_the_keyboard(page: Any, site: Path, address: str) -> None:
@@ -259,9 +255,7 @@ def test_focus_is_seen(page: Any, site: Path, address: str) -> None:
         assert seen, what
 
 
-def test_quiz_is_reached_and_answered_from_the_keyboard(
-    page: Any, site: Path, address: str
-) -> None:
+def test_quiz_is_reached_and_answered_from_the_keyboard(page, site, address):
     page.goto(f"{address}chapters/00_warm_up.html")
     page.wait_for_load_state("networkidle")
     page.keyboard.press("Tab")
@@ -278,9 +272,8 @@ def test_quiz_is_reached_and_answered_from_the_keyboard(
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_buttons_show_an_icon(chromium: Any, site: Path, address: str, theme: str) -> None:
     page = chromium.new_page(viewport={"width": 1280, "height": 900})
-    page.add_init_script(
-        f"localStorage.setItem('mode', '{theme}'); localStorage.setItem('theme', '{theme}')"
-    )
+    for key in ("mode", "theme"):
+        page.add_init_script(f"localStorage.setItem('{key}', '{theme}')")
     try:
         page.goto(f"{address}chapters/00_warm_up.html")
         page.wait_for_load_state("networkidle")
@@ -327,5 +320,4 @@ def test_notebook_link_downloads_the_notebook(page: Any, site: Path, address: st
     page.goto(f"{address}chapters/00_warm_up.html")
     link = page.locator("a.btn-download-notebook-button").first.get_attribute("href")
     answer = page.request.get(f"{address}chapters/{link}")
-    assert answer.status == 200
-    assert answer.json()["nbformat"] == 4
+    assert (answer.status, answer.json()["nbformat"]) == (200, 4)

@@ -1,27 +1,20 @@
 """What runs again after which edit, on a book of two pages."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bookbuild.common import Book, BookError, only_build
 from bookbuild.execute import execute_book
+from processes import python
+from tiny_book import HEADER, cell
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADER = """---
-file_format: mystnb
-kernelspec: {display_name: Python 3, language: python, name: python3}
----
-
-"""
 
 
 def page(title: str, code: str, tags: str = "") -> str:
-    options = f":tags: [{tags}]\n" if tags else ""
-    cell = f"```{{code-cell}} ipython3\n{options}{code}\n```\n"
-    return f"{HEADER}# {title}\n\nSome words.\n\n{cell}"
+    return HEADER.replace("# A", f"# {title}") + "Some words.\n\n" + cell(code, tags)
 
 
 @pytest.fixture
@@ -29,9 +22,8 @@ def tiny(tmp_path: Path) -> Book:
     """Two pages with code, one without, and a package that they import."""
     source = tmp_path / "book"
     source.mkdir()
-    (source / "_toc.yml").write_text(
-        "format: jb-book\nroot: intro\nchapters: [{file: a}, {file: b}]"
-    )
+    contents = "format: jb-book\nroot: intro\nchapters: [{file: a}, {file: b}]"
+    (source / "_toc.yml").write_text(contents)
     (source / "_config.yml").write_text("title: tiny\nexecute: {timeout: 60}\n")
     (source / "intro.md").write_text("# Intro\n")
     (source / "a.md").write_text(page("A", "print('first')"))
@@ -61,9 +53,8 @@ def test_only_what_changed_runs_again(tiny: Book) -> None:
 
 
 def test_an_imported_module_runs_its_pages_and_a_version_runs_all(tiny: Book) -> None:
-    (tiny.source / "a.md").write_text(
-        page("A", "if False:\n    import package.core\nprint('first')")
-    )
+    code = "if False:\n    import package.core\nprint('first')"
+    (tiny.source / "a.md").write_text(page("A", code))
     execute_book(tiny)
     edit(tiny.package / "core.py", "1", "2")
     assert execute_book(tiny).ran == ("a",), "only page a imports the module"
@@ -117,11 +108,7 @@ def test_two_builds_at_once_are_refused(tiny: Book) -> None:
             "from bookbuild.common import only_build\n"
             "with only_build(Path(sys.argv[2])): pass\n"
         )
-        second = subprocess.run(
-            [sys.executable, "-c", code, str(ROOT / "tools"), str(tiny.build)],
-            capture_output=True,
-            text=True,
-        )
+        second = python("-c", code, ROOT / "tools", tiny.build, succeeds=False)
     assert second.returncode != 0
     assert "another build is at work" in second.stderr
 
@@ -144,17 +131,10 @@ def small(tmp_path: Path) -> Path:
     return source
 
 
-def build(source: Path) -> subprocess.CompletedProcess[str]:
+def build(source: Path) -> Any:
+    command = (ROOT / "tools/book.py", "html", "--book", source)
     package = source.parent / "package"
-    return subprocess.run(
-        [
-            *(sys.executable, str(ROOT / "tools/book.py"), "html"),
-            *("--book", str(source), "--package", str(package)),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    return python(*command, "--package", package, succeeds=False, timeout=200)
 
 
 def test_page_shows_new_outputs_and_new_prose_and_warnings_fail(small: Path) -> None:
@@ -181,9 +161,7 @@ def test_page_shows_new_outputs_and_new_prose_and_warnings_fail(small: Path) -> 
     assert bad.stderr.strip().splitlines()[-1].startswith("book: error: Sphinx warned")
 
 
-def test_formulas_are_rendered_without_a_node_of_the_machine(
-    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_formulas_are_rendered_without_a_node_of_the_machine(small, tmp_path, monkeypatch):
     empty = tmp_path / "bin"
     empty.mkdir()
     monkeypatch.setenv("PATH", str(empty))

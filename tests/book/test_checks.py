@@ -1,7 +1,5 @@
 """Checks of a page: reported one by one, with values, seeds moved, the reader's build finished."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +10,24 @@ from bookbuild.common import Book
 from bookbuild.execute import Page, checks_of, execute_book, read_page
 from bookbuild.reading import only_checks
 from bookbuild.sweep import is_stale, read_record, renewed, summary, sweep
-from tiny_book import cell, tiny
+from processes import python
+from tiny_book import cell, rendered, tiny
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+WHOLE: dict[str, Any] = {
+    "seeds": [0, 1, 2, 3], "sets": ["default", "avx2", "native"], "workers": 2, "stale": False,
+}  # fmt: skip
+
+
 def checks(book: Book) -> list[dict]:
-    executed = execute_book(book)
-    return checks_of(executed.notebooks["chapters/00_a"])
+    return checks_of(execute_book(book).notebooks["chapters/00_a"])
 
 
 def test_an_assert_is_split_and_says_what_it_got(tmp_path: Path) -> None:
     book = tiny(
-        tmp_path,
-        cell("x, values = 0.98, [0.5, 0.1]"),
-        "Prose.\n\n",
+        tmp_path, cell("x, values = 0.98, [0.5, 0.1]"), "Prose.\n\n",
         cell(
             "assert x > 0.9 and 0.1 < x < 0.96\n"
             "assert all(v > 0.3 for v in values)\n"
@@ -35,7 +36,7 @@ def test_an_assert_is_split_and_says_what_it_got(tmp_path: Path) -> None:
             "assert not values or x == 0.98"
         ),
         cell("print('the page went on')"),
-    )
+    )  # fmt: skip
     found = checks(book)
     assert [(one["code"], one["held"], one["value"]) for one in found] == [
         ("x > 0.9", True, "0.98 > 0.9"),
@@ -112,26 +113,17 @@ def test_a_sweep_moves_every_seed_once_and_names_what_does_not_hold(tmp_path: Pa
 
 def test_a_whole_sweep_is_recorded_until_the_code_changes(tmp_path: Path) -> None:
     book = tiny(tmp_path, cell("import os\nprint(os.environ.get('ATEN_CPU_CAPABILITY'))\nassert 1"))
-    sweep(
-        book, ["00"], seeds=[0, 1, 2, 3], sets=["default", "avx2", "native"], workers=2, stale=False
-    )
+    sweep(book, ["00"], **WHOLE)
     record = read_record(book, "chapters/00_a")
-    assert record is not None
     held = summary(record)
     assert (held.held, held.seeds, held.sets) == (4, 4, 3)
     assert held.kinds == {"seeds": 0, "record": 0, "algebra": 1}
-    page = read_page(book, "chapters/00_a")
-    assert page is not None
-    assert not is_stale(book, page)
+    assert not is_stale(book, read_page(book, "chapters/00_a"))
     path = book.path("chapters/00_a")
     path.write_text(path.read_text().replace("# A", "# Another title"))
-    page = read_page(book, "chapters/00_a")
-    assert page is not None
-    assert not is_stale(book, page), "prose is not code"
+    assert not is_stale(book, read_page(book, "chapters/00_a")), "prose is not code"
     path.write_text(path.read_text().replace("assert 1", "assert 2"))
-    page = read_page(book, "chapters/00_a")
-    assert page is not None
-    assert is_stale(book, page)
+    assert is_stale(book, read_page(book, "chapters/00_a"))
 
 
 def test_every_page_was_swept_as_it_stands_and_every_check_held() -> None:
@@ -145,7 +137,6 @@ def test_every_page_was_swept_as_it_stands_and_every_check_held() -> None:
             old.append(page.name)
             continue
         record = read_record(book, name)
-        assert record is not None
         held = summary(record)
         if held.seeds < 4 or held.sets < 3 or held.held < held.seeds:
             failed.append(page.name)
@@ -174,11 +165,8 @@ assert runs == [1, 2]
 
 def test_a_check_is_of_the_kind_of_what_it_reads(tmp_path: Path) -> None:
     book = tiny(tmp_path, cell(KINDS))
-    sets = ["default", "avx2", "native"]
-    sweep(book, ["00"], seeds=[0, 1, 2, 3], sets=sets, workers=2, stale=False)
-    record = read_record(book, "chapters/00_a")
-    assert record is not None
-    assert [one["kind"] for one in record["checks"]] == [
+    sweep(book, ["00"], **WHOLE)
+    assert [one["kind"] for one in read_record(book, "chapters/00_a")["checks"]] == [
         *("seeds", "algebra", "record", "record", "record", "seeds", "algebra", "algebra")
     ]
 
@@ -198,17 +186,13 @@ def test_a_sweep_is_old_when_what_the_page_uses_has_changed(tmp_path: Path) -> N
     book = tiny(tmp_path, cell(USES))
     core, path = book.package / "core.py", book.source / "chapters/00_a.md"
     core.write_text("def value():\n    return 1\n")
-    run = {"PYTHONPATH": str(book.package.parent)}
-    sets = ["default", "avx2", "native"]
 
     def page() -> Page:
-        found = read_page(book, "chapters/00_a")
-        assert found is not None
-        return found
+        return read_page(book, "chapters/00_a")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(*next(iter(run.items())))
-        sweep(book, ["00"], seeds=[0, 1, 2, 3], sets=sets, workers=2, stale=False)
+        patch.setenv("PYTHONPATH", str(book.package.parent))
+        sweep(book, ["00"], **WHOLE)
         assert not is_stale(book, page())
         core.write_text('def value():\n    """One."""\n    return 1\n')
         assert not is_stale(book, page()), "a docstring changes no number"
@@ -235,76 +219,39 @@ def test_only_modules_that_a_page_imports_decide_whether_it_runs(tmp_path: Path)
         ("grading", "x = 1\n"),
     ):
         (book.package / f"{name}.py").write_text(text)
-    first = read_page(book, "chapters/00_a")
+    before = read_page(book, "chapters/00_a").key
     (book.package / "grading.py").write_text("x = 2\n")
-    second = read_page(book, "chapters/00_a")
-    assert first is not None
-    assert second is not None
-    before = first.key
-    assert second.key == before
+    assert read_page(book, "chapters/00_a").key == before
     (book.package / "below.py").write_text("VALUE = 2\n")
-    third = read_page(book, "chapters/00_a")
-    assert third is not None
-    assert third.key != before
+    assert read_page(book, "chapters/00_a").key != before
 
 
-@pytest.mark.parametrize(
-    ("code", "alone"),
-    [
-        ("assert x\nimport torch\ntorch.testing.assert_close(a, b)", True),
-        ("for a in b:\n    assert a", True),
-        ("x = 1\nassert x", False),
-        ("import torch", False),
-        ("print(1)", False),
-    ],
-)
+@pytest.mark.parametrize(("code", "alone"), [
+    ("assert x\nimport torch\ntorch.testing.assert_close(a, b)", True),
+    ("for a in b:\n    assert a", True),
+    ("x = 1\nassert x", False),
+    ("import torch", False),
+    ("print(1)", False),
+])  # fmt: skip
 def test_a_cell_that_only_checks_is_none_to_read(code: str, alone: bool) -> None:
     assert only_checks(code) is alone
 
 
 PARTS = (
-    "## First\n\n",
-    cell("x = 0.98"),
-    cell("assert x > 0.5"),
-    "It exceeds a half.\n\n",
-    cell("print('kept')\nassert x < 1"),
-    cell("y = 2 * x\nassert y > 1\nassert y < 2"),
-    "## Second\n\n",
-    cell("assert x > 0.1 and x < 0.96"),
-    "It stays below $a$.\n\n",
+    "## First\n\n", cell("x = 0.98"), cell("assert x > 0.5"), "It exceeds a half.\n\n",
+    cell("print('kept')\nassert x < 1"), cell("y = 2 * x\nassert y > 1\nassert y < 2"),
+    "## Second\n\n", cell("assert x > 0.1 and x < 0.96"), "It stays below $a$.\n\n",
     cell("print(y)"),
-)
-
-
-# In a process of its own: Sphinx looks through all objects of the one that it runs in.
-BUILD = """import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from bookbuild.common import Book
-from bookbuild.execute import execute_book, fill_cache
-from bookbuild.render import render
-folder = Path(sys.argv[2])
-book = Book(source=folder / "book", package=folder / "attn_course", lock=folder / "lock")
-render(book, cache=fill_cache(book, execute_book(book)))
-"""
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site of a page with six checks, one of which does not hold."""
     folder = tmp_path_factory.mktemp("rendered")
     book = tiny(folder, *PARTS)
-    (book.source / "vendor" / "katex").mkdir(parents=True)
     extension = f"sphinx: {{local_extensions: {{attn_checks: {ROOT / 'book' / '_ext'}}}}}\n"
-    with (book.source / "_config.yml").open("a") as config:
-        config.write("parse: {myst_enable_extensions: [dollarmath]}\n" + extension)
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD, ROOT / "tools", folder],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    rendered(book, "parse: {myst_enable_extensions: [dollarmath]}\n" + extension)
     return book.html
 
 
@@ -313,8 +260,8 @@ def article(path: Path) -> Any:
     return found
 
 
-def test_a_check_that_holds_leaves_no_node_between_the_sentences(rendered: Path) -> None:
-    page = article(rendered / "chapters" / "00_a.html")
+def test_a_check_that_holds_leaves_no_node_between_the_sentences(site: Path) -> None:
+    page = article(site / "chapters" / "00_a.html")
     first = page.xpath('.//section[@id="first"]')[0]
     cells = first.xpath('./div[contains(@class, "cell ")]')
     sources = [" ".join(one.text_content().split()) for one in cells]
@@ -322,8 +269,8 @@ def test_a_check_that_holds_leaves_no_node_between_the_sentences(rendered: Path)
     assert not first.xpath('.//details | .//*[contains(@class, "attn-check")]')
 
 
-def test_a_check_that_fails_is_shown_at_its_place(rendered: Path) -> None:
-    page = article(rendered / "chapters" / "00_a.html")
+def test_a_check_that_fails_is_shown_at_its_place(site: Path) -> None:
+    page = article(site / "chapters" / "00_a.html")
     (box,) = page.xpath('.//div[@class="attn-check-failed"]')
     assert "expected x < 0.96, got 0.98 < 0.96" in box.text_content()
     (cell_of_box,) = box.xpath('./ancestor::div[contains(@class, "cell ")]')
@@ -331,19 +278,18 @@ def test_a_check_that_fails_is_shown_at_its_place(rendered: Path) -> None:
     assert cell_of_box.getnext().text_content().startswith("It stays below")
 
 
-def test_the_foot_counts_what_the_list_holds_and_links_to_it(rendered: Path) -> None:
-    page = article(rendered / "chapters" / "00_a.html")
+def test_the_foot_counts_what_the_list_holds_and_links_to_it(site: Path) -> None:
+    page = article(site / "chapters" / "00_a.html")
     (foot,) = page.xpath('.//p[contains(@class, "attn-sweep")]')
     assert foot.getnext() is None
     assert foot.text_content() == "6 checks: 6 not swept yet."
     (link,) = foot.xpath("./a/@href")
-    path = (rendered / "chapters" / link).resolve()
-    assert path == rendered.resolve() / "checks" / "00_a.html"
+    path = (site / "chapters" / link).resolve()
+    assert path == site.resolve() / "checks" / "00_a.html"
     listed = article(path)
     assert len(listed.xpath('.//li[@class="attn-listed"]')) == 6
-    assert listed.xpath(".//h2/a/@href") == [
-        f"../chapters/00_a.html#{one}" for one in ("first", "second")
-    ]
+    targets = [f"../chapters/00_a.html#{one}" for one in ("first", "second")]
+    assert listed.xpath(".//h2/a/@href") == targets
     text = listed.text_content()
     assert "x > 0.5: 0.98 > 0.5" in text
     assert text.count("did not hold in this build") == 1
@@ -351,15 +297,8 @@ def test_the_foot_counts_what_the_list_holds_and_links_to_it(rendered: Path) -> 
 
 def test_the_strict_build_fails_and_names_page_line_part_and_values(tmp_path: Path) -> None:
     book = tiny(tmp_path, cell("x = 0.98"), cell("assert x > 0 and x < 0.96"))
-    done = subprocess.run(
-        [
-            *(sys.executable, ROOT / "tools" / "book.py", "html", "--strict"),
-            *("--book", book.source, "--package", book.package),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = (ROOT / "tools" / "book.py", "html", "--strict", "--book", book.source)
+    done = python(*command, "--package", book.package, succeeds=False)
     assert done.returncode == 1
     assert "chapters/00_a.md:13: expected x < 0.96, got 0.98 < 0.96" in done.stdout
     assert "1 of 2 checks held" in done.stderr

@@ -1,12 +1,13 @@
 """The diagrams of the models: what a page can ask for, what a reader and a screen reader get."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from processes import python
+from refusals import refused
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
@@ -38,11 +39,8 @@ def test_no_label_is_smaller_than_eleven_pixels_on_a_phone_or_leaves_the_drawing
     _, _, width, height = map(float, root.attrib["viewBox"].split())
     assert width == WIDTH <= 358  # what a screen of 390 leaves: a unit is at least a pixel
     for text in root.iter(f"{SVG}text"):
-        sizes = [
-            float(part.attrib["font-size"]) for part in text.iter() if "font-size" in part.attrib
-        ]
-        assert sizes
-        assert min(sizes) >= 11
+        sizes = [float(part.attrib.get("font-size", "inf")) for part in text.iter()]
+        assert 11 <= min(sizes) < float("inf")
         assert 0 <= float(text.attrib["x"]) <= width
         assert 8 <= float(text.attrib["y"]) <= height
     for rect in root.iter(f"{SVG}rect"):
@@ -61,9 +59,8 @@ def test_colours_follow_the_page(name: str) -> None:
 def test_the_description_says_what_is_lit_and_can_be_replaced() -> None:
     drawing = diagram_source.draw("additive-attention")
     root = ElementTree.fromstring(drawing.svg(["scores", "weights"], caption='A "look" & <more>.'))
-    assert root.attrib["aria-label"].endswith(
-        "Highlighted: the scores, the softmax and the weights."
-    )
+    lit = "Highlighted: the scores, the softmax and the weights."
+    assert root.attrib["aria-label"].endswith(lit)
     assert root.attrib["data-caption"] == 'A "look" & <more>.'
     assert root.attrib["role"] == "img"
     assert "attn-figure" in root.attrib["class"].split()
@@ -82,59 +79,45 @@ def test_symbols_are_set_as_in_formulas() -> None:
 
 
 def test_what_does_not_exist_is_refused() -> None:
-    with pytest.raises(ValueError, match="no diagram 'attention'"):
-        diagram_source.draw("attention")
+    refused("no diagram 'attention'", diagram_source.draw, "attention")
     with pytest.raises(ValueError, match="no part 'score' in additive-attention"):
         diagram_source.draw("additive-attention").svg(["score"])
     drawing = Drawing("x", 10, "X.", {"a": "a"})
-    with pytest.raises(ValueError, match="x: no part b"):
-        drawing.say("word", (1, 9), "b")
+    refused("x: no part b", drawing.say, "word", (1, 9), "b")
     drawing.box("one", "h", (30, 30), "a")
-    with pytest.raises(ValueError, match="'one' stands twice"):
-        drawing.box("one", "h", (30, 30), "a")
+    refused("'one' stands twice", drawing.box, "one", "h", (30, 30), "a")
+
+
+def built(folder: Path, index: str) -> tuple[str, str]:
+    """The first page as Sphinx renders it with our directives, and what it says."""
+    (folder / "conf.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT / 'book' / '_ext')!r})\n"
+        "extensions = ['myst_parser', 'attn_diagrams']\n"
+    )
+    (folder / "index.md").write_text(index)
+    done = python("-m", "sphinx", "-q", "-b", "html", folder, folder / "html", timeout=120)
+    return (folder / "html" / "index.html").read_text(encoding="utf-8"), done.stderr
 
 
 def test_the_directive_draws_or_says_page_and_line(tmp_path: Path) -> None:
-    (tmp_path / "conf.py").write_text(
-        f"import sys\nsys.path.insert(0, {str(ROOT / 'book' / '_ext')!r})\n"
-        "extensions = ['myst_parser', 'attn_diagrams']\n"
-    )
     good = "```{diagram} three-steps\n:lit: scores, weights\n:caption: Two of three.\n```\n"
     bad = "```{diagram} three-steps\n:lit: scoring\n:caption: No.\n```\n"
     bare = "```{diagram} three-steps\n```\n"
-    (tmp_path / "index.md").write_text(f"# Page\n\n{good}\n{bad}\n{bare}")
-    done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-q", "-b", "html", tmp_path, tmp_path / "html"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    page = (tmp_path / "html" / "index.html").read_text(encoding="utf-8")
+    page, said = built(tmp_path, f"# Page\n\n{good}\n{bad}\n{bare}")
     assert page.count("<svg") == 1
     assert 'data-caption="Two of three."' in page
-    assert "index.md:8: ERROR: diagram: no part 'scoring'" in done.stderr
-    assert "index.md:13: ERROR: diagram: ':caption:' is missing" in done.stderr
+    assert "index.md:8: ERROR: diagram: no part 'scoring'" in said
+    assert "index.md:13: ERROR: diagram: ':caption:' is missing" in said
 
 
 def test_the_map_links_what_there_is_and_dims_what_is_planned(tmp_path: Path) -> None:
-    (tmp_path / "conf.py").write_text(
-        f"import sys\nsys.path.insert(0, {str(ROOT / 'book' / '_ext')!r})\n"
-        "extensions = ['myst_parser', 'attn_diagrams']\n"
-    )
     (tmp_path / "chapters").mkdir()
     page = tmp_path / "chapters" / "00_warm_up.md"
     page.write_text("# Warm-up\n\n" + "word " * 1800 + "\n")
     toc = "```{toctree}\nchapters/00_warm_up\n```"
-    (tmp_path / "index.md").write_text(f"# Course\n\n```{{course-map}}\n```\n\n{toc}\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-q", "-b", "html", tmp_path, tmp_path / "html"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.stderr == ""
-    built = (tmp_path / "html" / "index.html").read_text(encoding="utf-8")
-    stops = re.findall(r'<li class="attn-stop.*?</li>', built)
+    index, said = built(tmp_path, f"# Course\n\n```{{course-map}}\n```\n\n{toc}\n")
+    assert said == ""
+    stops = re.findall(r'<li class="attn-stop.*?</li>', index)
     assert len(stops) == 21
     assert 'href="chapters/00_warm_up.html"' in stops[0]
     assert "10 min" in stops[0]

@@ -24,23 +24,20 @@ def context() -> Context:
     )
 
 
-@pytest.mark.parametrize(
-    ("myst", "markdown"),
-    [
-        ("{cite:t}`a2015` and {cite:p}`b,c`", "<a2015|True> and <b,c|False>"),
-        ("{py:func}`~torch.nn.Module` and {func}`x.y`", "`Module` and `x.y`"),
-        ("[notes](../notation.md#axes)", "[notes](https://site/notation.html#axes)"),
-        ("[](../notation.md)", "[title of notation](https://site/notation.html)"),
-        ("[here](#part)", "[here](https://site/chapters/00_warm_up.html#part)"),
-        ("[out](https://other/)", "[out](https://other/)"),
-        ("{doc}`text <../claims>`", "[text](https://site/claims.html)"),
-        ("{ref}`the part <sec-part>`", "the part"),
-        ("![seen](fig/a.png)", "![seen](https://source/chapters/fig/a.png)"),
-        ("(a-label)=\n## Heading", "## Heading"),
-        ("% a remark\nkept", "kept"),
-        ("H{sub}`2`O", "H<sub>2</sub>O"),
-    ],
-)
+@pytest.mark.parametrize(("myst", "markdown"), [
+    ("{cite:t}`a2015` and {cite:p}`b,c`", "<a2015|True> and <b,c|False>"),
+    ("{py:func}`~torch.nn.Module` and {func}`x.y`", "`Module` and `x.y`"),
+    ("[notes](../notation.md#axes)", "[notes](https://site/notation.html#axes)"),
+    ("[](../notation.md)", "[title of notation](https://site/notation.html)"),
+    ("[here](#part)", "[here](https://site/chapters/00_warm_up.html#part)"),
+    ("[out](https://other/)", "[out](https://other/)"),
+    ("{doc}`text <../claims>`", "[text](https://site/claims.html)"),
+    ("{ref}`the part <sec-part>`", "the part"),
+    ("![seen](fig/a.png)", "![seen](https://source/chapters/fig/a.png)"),
+    ("(a-label)=\n## Heading", "## Heading"),
+    ("% a remark\nkept", "kept"),
+    ("H{sub}`2`O", "H<sub>2</sub>O"),
+])  # fmt: skip
 def test_running_text(context: Context, myst: str, markdown: str) -> None:
     assert convert(myst, context) == [("markdown", markdown)]
 

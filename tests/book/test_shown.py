@@ -1,17 +1,13 @@
 """What the sources show stands on the site: each kind of loss is planted and must be told."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import lxml.html
 import pytest
 from bookbuild.execute import read_page
 from bookbuild.shown import drawn, missing, on_site, pointed, written
-from tiny_book import cell, tiny
+from tiny_book import cell, rendered, tiny
 
-TOOLS = Path(__file__).resolve().parents[2] / "tools"
 SVG = '<svg class="attn-figure"><title>Bars.</title><path d="M0 0"/></svg>'
 
 
@@ -34,9 +30,8 @@ def explorer(state: str) -> str:
     )
 
 
-LISTING = (
-    '<div class="attn-source docutils"><p class="attn-source-title">a.b</p><pre>code</pre></div>'
-)
+TITLE = '<p class="attn-source-title">a.b</p>'
+LISTING = f'<div class="attn-source docutils">{TITLE}<pre>code</pre></div>'
 TABLE = "<table><tr><th>a</th></tr><tr><td>1</td></tr></table>"
 SOURCE = """# A
 
@@ -61,21 +56,16 @@ SOURCE = """# A
 ```
 """
 SHOWN = {
-    "diagram": figure("Two halves."),
-    "explorer": explorer("{}"),
-    "listing": LISTING,
+    "diagram": figure("Two halves."), "explorer": explorer("{}"), "listing": LISTING,
     "table": TABLE,
-}
+}  # fmt: skip
 
 
 def test_a_page_that_shows_everything_misses_nothing(tmp_path: Path) -> None:
     items = list(written(SOURCE, tmp_path / "a.md"))
     assert {item.kind: item.line for item in items} == {
-        "diagram": 3,
-        "explorer": 8,
-        "listing": 11,
-        "table": 14,
-    }
+        "diagram": 3, "explorer": 8, "listing": 11, "table": 14,
+    }  # fmt: skip
     seen = on_site(article("".join(SHOWN.values())))
     assert not list(missing(items, seen))
     assert not seen.problems
@@ -96,14 +86,11 @@ def test_an_included_table_belongs_to_the_page(tmp_path: Path) -> None:
     assert "rows.md" in item.words
 
 
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
-        (figure("Bars.", drawing=""), "without its figure: 'Bars.'"),
-        (figure("Bars.", drawing='<svg class="attn-figure"></svg>'), "drawing is empty"),
-        (explorer(""), "no state"),
-    ],
-)
+@pytest.mark.parametrize(("body", "told"), [
+    (figure("Bars.", drawing=""), "without its figure: 'Bars.'"),
+    (figure("Bars.", drawing='<svg class="attn-figure"></svg>'), "drawing is empty"),
+    (explorer(""), "no state"),
+])  # fmt: skip
 def test_an_empty_picture_is_told(body: str, told: str) -> None:
     (problem,) = on_site(article(body)).problems
     assert told in problem
@@ -121,25 +108,21 @@ print(n)
 
 def test_every_call_that_draws_must_have_its_picture(tmp_path: Path) -> None:
     page = read_page(tiny(tmp_path, cell(DRAWING)), "chapters/00_a")
-    assert page is not None
     items = list(drawn(page))
     seen = on_site(article(f'<div class="cell">{figure("With 3 bars.")}</div>'))
     (lost,) = missing(items, seen)
     assert (lost.words, page.text[lost.line - 1].strip()[:9]) == ("Never called.", "viz.show(")
 
 
-@pytest.mark.parametrize(
-    ("sentence", "told"),
-    [
-        ("As figure 1.2 shows.", "a.md:1: there is no figure 1.2"),
-        ("See figures 1.1 and 1.3.", "a.md:1: there is no figure 1.3"),
-        ("See figure 1.1; figure 3 of the paper.", None),
-        ("More in chapter 1, planned.", "a.md:1: chapter 1 is not planned"),
-        ("More in chapter 30, planned.", None),
-        ("The dashed curve falls.", "a.md:1: 'dashed curve' points at a picture"),
-        ("In the left panel it rises.", "'left panel' points at a picture"),
-    ],
-)
+@pytest.mark.parametrize(("sentence", "told"), [
+    ("As figure 1.2 shows.", "a.md:1: there is no figure 1.2"),
+    ("See figures 1.1 and 1.3.", "a.md:1: there is no figure 1.3"),
+    ("See figure 1.1; figure 3 of the paper.", None),
+    ("More in chapter 1, planned.", "a.md:1: chapter 1 is not planned"),
+    ("More in chapter 30, planned.", None),
+    ("The dashed curve falls.", "a.md:1: 'dashed curve' points at a picture"),
+    ("In the left panel it rises.", "'left panel' points at a picture"),
+])  # fmt: skip
 def test_a_sentence_that_points_at_nothing_is_told(sentence: str, told: str | None) -> None:
     body = article(f"<section><h2>One</h2><p>{sentence}</p></section>")
     found = list(pointed(sentence, body, {"1": {"1.1"}}, "a"))
@@ -157,34 +140,10 @@ print("and a line after it")
 """
 
 
-# In a process of its own: Sphinx looks through all objects of the one that it runs in.
-BUILD = """import json, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from bookbuild.common import Book
-from bookbuild.execute import execute_book, fill_cache
-from bookbuild.render import render
-from bookbuild.shown import check_shown
-folder = Path(sys.argv[2])
-book = Book(source=folder / "book", package=folder / "attn_course", lock=folder / "lock")
-executed = execute_book(book)
-render(book, cache=fill_cache(book, executed))
-problems, counts = check_shown(book, executed.pages)
-print(json.dumps([problems, counts["figure"]]))
-"""
-
-
 @pytest.mark.parametrize("call", ["picture", "show"])
-def test_a_figure_that_a_line_below_has_swallowed_is_named_by_its_line(
-    tmp_path: Path, call: str
-) -> None:
+def test_a_figure_that_a_line_below_has_swallowed_is_named_by_its_line(tmp_path, call):
     book = tiny(tmp_path, cell(LOST.replace("picture", call)))
-    (book.source / "vendor" / "katex").mkdir(parents=True)
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD, TOOLS, tmp_path], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    problems, figures = json.loads(done.stdout.splitlines()[-1])
+    problems, figures = rendered(book)
     lost = "chapters/00_a.md:12: figure not on the page: 'One bar.'"
     assert problems == ([lost] if call == "picture" else [])
     assert figures == (call == "show")

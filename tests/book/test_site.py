@@ -15,6 +15,7 @@ from bookbuild.execute import read_page
 from bookbuild.site import LIMIT, check_site, is_foreign, loads, local_file
 
 pytestmark = pytest.mark.book
+ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ("_static/", "_notebooks/", "_exercises/", "_explorers/", "vendor/")
 
 
@@ -140,9 +141,7 @@ def test_no_page_is_heavy(book: Book, site: Path) -> None:
     assert max(weights.values()) <= LIMIT
 
 
-def test_every_page_with_code_offers_its_notebook(
-    book: Book, site: Path, pages: dict[str, Anchors]
-) -> None:
+def test_every_page_with_code_offers_its_notebook(book, site, pages):
     with_code = [page for page in book.pages if read_page(book, page) is not None]
     assert with_code
     for page in with_code:
@@ -179,23 +178,17 @@ def notebooks() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", notebooks())
-def test_notebook_is_the_page_in_words_that_jupyter_knows(
-    book: Book, site: Path, page: str
-) -> None:
+def test_notebook_is_the_page_in_words_that_jupyter_knows(book, site, page):
     path = site / "_notebooks" / f"{page.rsplit('/', 1)[-1]}.ipynb"
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert "find_spec" in code[0].source, "the first cell installs the package where it is missing"
     assert f"attn-course[book] @ git+{book.repository}@" in code[0].source
-    needed = any(cell.source.startswith("from experiments") for cell in code) or any(
-        "\nfrom experiments" in cell.source for cell in code
-    )
+    needed = any(re.search("^from experiments", cell.source, re.M) for cell in code)
     assert ('find_spec("experiments")' in code[0].source) is needed
-    read = read_page(book, page)
-    assert read is not None
-    source = read.notebook
-    of_page = [cell.source for cell in source.cells if cell.cell_type == "code"]
+    cells = read_page(book, page).notebook.cells
+    of_page = [cell.source for cell in cells if cell.cell_type == "code"]
     of_notebook = iter([cell.source for cell in code])
     assert all(one in of_notebook for one in of_page), "every cell of the page, in order"
     for cell in code:
@@ -222,12 +215,11 @@ def test_social_tags_name_the_page(book: Book, site: Path) -> None:
 
 
 def test_repository_address_stands_in_one_place() -> None:
-    root = Path(__file__).resolve().parents[2]
     address = Book().repository
     tracked = [
-        *(root / "book").glob("_ext/*.py"),
-        *(root / "tools").rglob("*.py"),
-        *(root / ".github").rglob("*.yml"),
+        *(ROOT / "book").glob("_ext/*.py"),
+        *(ROOT / "tools").rglob("*.py"),
+        *(ROOT / ".github").rglob("*.yml"),
     ]
     assert tracked
     assert [path.name for path in tracked if address in path.read_text(encoding="utf-8")] == []
@@ -241,11 +233,10 @@ def test_search_index_knows_the_pages(book: Book, site: Path) -> None:
 
 
 def test_notation_names_tests_that_exist() -> None:
-    root = Path(__file__).resolve().parents[2]
-    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (root / "book/notation.md").read_text())
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "book/notation.md").read_text())
     assert len(named) >= 10
     for path, test in named:
-        assert f"def {test}(" in (root / path).read_text(encoding="utf-8"), f"{path}::{test}"
+        assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{test}"
 
 
 def test_names_of_other_projects_exist() -> None:
@@ -267,7 +258,7 @@ def test_names_of_other_projects_exist() -> None:
 
         return hasattr(builtins, name)
 
-    path = Path(__file__).resolve().parents[2] / "book/vendor/inventory.yml"
+    path = ROOT / "book/vendor/inventory.yml"
     entries = yaml.safe_load(path.read_text(encoding="utf-8"))
     names = [name for entry in entries for name in entry["names"]]
     assert [name for name in names if not exists(name)] == []
@@ -280,9 +271,8 @@ def test_no_page_of_the_reference_is_long(site: Path) -> None:
 
 
 def test_reference_has_every_public_name_of_the_package(site: Path) -> None:
-    root = Path(__file__).resolve().parents[2]
     pages = "".join(one.read_text(encoding="utf-8") for one in (site / "api").glob("*.html"))
-    for path in sorted((root / "attn_course").glob("*/__init__.py")):
+    for path in sorted((ROOT / "attn_course").glob("*/__init__.py")):
         names = re.search(r"__all__ = \[(.*?)\]", path.read_text(encoding="utf-8"), re.S)
         if names is None:
             continue

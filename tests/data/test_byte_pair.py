@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from refusals import refused
 
 from attn_course.data import BytePairs, load_python_manual
 
@@ -77,7 +78,5 @@ def test_a_broken_character_is_replaced_not_raised():
 
 
 def test_bad_arguments_are_named():
-    with pytest.raises(ValueError, match="vocab_size: expected at least 256, got 255"):
-        BytePairs.train("x", vocab_size=255)
-    with pytest.raises(ValueError, match=r"merges: expected ids below 256, got \(97, 256\)"):
-        BytePairs([(97, 256)])
+    refused("vocab_size: expected at least 256, got 255", BytePairs.train, "x", vocab_size=255)
+    refused(r"merges: expected ids below 256, got \(97, 256\)", BytePairs, [(97, 256)])

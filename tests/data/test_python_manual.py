@@ -1,6 +1,6 @@
 """The manual that comes with Python: two parts with nothing in common, the same every time."""
 
-import pytest
+from refusals import refused
 
 from attn_course.data import load_python_manual
 
@@ -25,5 +25,4 @@ def test_there_is_enough_prose_in_plain_ascii() -> None:
 
 
 def test_an_unknown_part_is_refused() -> None:
-    with pytest.raises(ValueError, match="split: expected 'train' or 'val', got 'all'"):
-        load_python_manual("all")
+    refused("split: expected 'train' or 'val', got 'all'", load_python_manual, "all")

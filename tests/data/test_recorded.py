@@ -10,7 +10,6 @@ from attn_course.data import load_results, load_seeds
 
 def test_runs_are_grouped_by_seed() -> None:
     record = load_results("alignment")
-    assert record is not None
     seeds = load_seeds("alignment")
     assert len(seeds) == len({run["seed"] for run in record["runs"]})
     assert sum(map(len, seeds)) == len(record["runs"])

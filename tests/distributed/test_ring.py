@@ -7,6 +7,8 @@ import ring_cases
 import torch
 import torch.distributed as dist
 from mutation import mutant
+from oracles import same_gradients
+from refusals import refused
 from torch.testing import assert_close
 
 from attn_course.distributed import launch, ring_attention, ulysses_attention
@@ -47,8 +49,7 @@ def test_messages_and_bytes_are_those_of_the_schedule(found):
     for one in found:
         for layout in ("contiguous", "zigzag", "striped"):
             forward, both = one[f"counts {layout}"]
-            assert forward["messages"] == P - 1
-            assert forward["nbytes"] == (P - 1) * shard
+            assert (forward["messages"], forward["nbytes"]) == (P - 1, (P - 1) * shard)
             assert both["messages"] == P - 1 + 2 * P - 1
             # keys and values once more, and their gradients until they are home again
             assert both["nbytes"] == (P - 1) * shard + (P - 1) * shard + P * shard
@@ -74,8 +75,7 @@ def test_an_exchange_sends_all_but_the_own_part_and_comes_back(found):
     P = len(found)
     for one in found:
         traffic, shape = one["counts exchange"]
-        assert traffic["messages"] == P - 1
-        assert traffic["nbytes"] == (P - 1) * 3 * 5 * 4
+        assert (traffic["messages"], traffic["nbytes"]) == (P - 1, (P - 1) * 3 * 5 * 4)
         assert shape == (1, 1, 3 * P, 5)
         assert one["exchange comes back"]
 
@@ -128,13 +128,7 @@ def test_a_ring_of_one_is_attention_and_sends_nothing(attention, is_causal):
         output = attention(*parts, is_causal=is_causal)
     expected = scaled_dot_product_attention(*parts, is_causal=is_causal)
     assert_close(output, expected)
-    push = torch.randn_like(output)
-    for mine, theirs in zip(
-        torch.autograd.grad(output, parts, push),
-        torch.autograd.grad(expected, parts, push),
-        strict=True,
-    ):
-        assert_close(mine, theirs)
+    same_gradients(output, expected, parts)
     assert (traffic.messages, traffic.nbytes) == (0, 0)
 
 
@@ -154,20 +148,14 @@ def test_a_kernel_of_ones_own_computes_the_blocks():
     options = {"is_causal": True, "enable_gqa": True}
     output = ring_attention(*parts, **options, block=Block(flash_attention_with_lse, backward))
     expected = scaled_dot_product_attention(*parts, **options)
-    push = torch.randn_like(output)
     assert_close(output, expected)
-    for mine, theirs in zip(
-        torch.autograd.grad(output, parts, push),
-        torch.autograd.grad(expected, parts, push),
-        strict=True,
-    ):
-        assert_close(mine, theirs)
+    same_gradients(output, expected, parts)
 
 
 @pytest.mark.usefixtures("alone", "unchecked")
 def test_what_does_not_fit_is_named():
     x = torch.zeros(1, 2, 3, 4)
-    refused = [
+    for inputs, options, message in (
         ((x[0], x, x), {}, r"query: expected axes \(B H L E\), got shape \(2, 3, 4\)"),
         ((x, x[:, :, :0], x[:, :, :0]), {}, r"key: expected at least one position"),
         ((x, x, x.double()), {}, r"value: expected torch.float32 as query, got torch.float64"),
@@ -176,17 +164,14 @@ def test_what_does_not_fit_is_named():
         ((x, x, x), {"layout": "round"}, r"layout: expected one of contiguous, zigzag, striped"),
         ((x, x, x), {"layout": "zigzag", "is_causal": True}, r"query: expected an even number"),
         ((x, x[:, :, :2], x[:, :, :2]), {"is_causal": True}, r"key: expected as many keys as"),
-    ]
-    for inputs, options, message in refused:
-        with pytest.raises(ValueError, match=message):
-            ring_attention(*inputs, **options)
+    ):
+        refused(message, ring_attention, *inputs, **options)
 
 
 @pytest.mark.parametrize("attention", [ring_attention, ulysses_attention])
 def test_without_a_process_group_it_says_how_to_get_one(attention):
     x = torch.zeros(1, 2, 3, 4)
-    with pytest.raises(ValueError, match=r"group: expected a process group, got none: .*torchrun"):
-        attention(x, x, x)
+    refused(r"group: expected a process group, got none: .*torchrun", attention, x, x, x)
 
 
 @pytest.mark.usefixtures("alone")

@@ -4,13 +4,13 @@ import dataclasses
 import json
 import math
 import random
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from processes import python
+from refusals import refused
+from stopped_runs import Killed, ctrl_c, kill, stopping, untimed
 
 from attn_course.data import load_results
 from attn_course.train import generate
@@ -21,26 +21,10 @@ from experiments.language_model.models import MODELS, build, count
 from experiments.language_model.settings import SETTINGS, Setting
 
 TINY = Setting(
-    name="tiny",
-    embed_dim=12,
-    num_heads=2,
-    num_layers=2,
-    lstm_layers=1,
-    hidden_dim=23,
-    length=13,
-    batch_size=6,
-    steps=11,
-    warmup=2,
-    rates=(3e-3, 1e-2),
-    rate_steps=5,
-    eval_every=4,
-    eval_windows=7,
-    checkpoint_every=3,
-    seeds=(0, 2),
-    sample_length=5,
-    device="a test",
-)
-CLOCKS = ("training_seconds", "seconds", "date", "commit", "machine", "versions", "cpu_seconds")
+    name="tiny", embed_dim=12, num_heads=2, num_layers=2, lstm_layers=1, hidden_dim=23, length=13,
+    batch_size=6, steps=11, warmup=2, rates=(3e-3, 1e-2), rate_steps=5, eval_every=4,
+    eval_windows=7, checkpoint_every=3, seeds=(0, 2), sample_length=5, device="a test",
+)  # fmt: skip
 
 
 def text(number: int, seed: int) -> str:
@@ -59,16 +43,8 @@ def corpus() -> Corpus:
 
 @pytest.fixture(scope="module")
 def finished(corpus, tmp_path_factory) -> tuple[Path, dict]:
-    """One whole run of the tiny setting."""
     folder = tmp_path_factory.mktemp("whole")
     return folder, run.run(TINY, corpus, work=folder / "work", out=folder / "out.json")
-
-
-def untimed(value):
-    """What must repeat: everything but clocks, dates and the machine's load."""
-    if isinstance(value, dict):
-        return {key: untimed(each) for key, each in value.items() if key not in CLOCKS}
-    return [untimed(each) for each in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -101,8 +77,7 @@ def test_the_lstm_writes_from_its_state_what_it_writes_from_the_whole_text(corpu
     assert [part.shape[1] for part in cache.select(rows).state] == [2, 2]
     options = {"max_length": 9, "generator": torch.Generator().manual_seed(3)}
     assert generate(model, prompt, **options).tokens.shape == (3, 9)
-    with pytest.raises(ValueError, match="padding_mask"):
-        model(prompt, torch.ones(3, 7, dtype=torch.bool))
+    refused("padding_mask", model, prompt, torch.ones(3, 7, dtype=torch.bool))
 
 
 def test_windows_repeat_from_their_state_and_differ_by_seed(corpus):
@@ -144,9 +119,8 @@ def test_every_character_but_the_first_is_predicted_once(name, number, corpus):
     """Against one window after the other, by hand."""
     model = build(name, TINY, len(corpus.alphabet)).eval()
     ids, length = corpus.val[:number], 14
-    found = measure.bits_per_character(
-        model, ids, length=length, device=torch.device("cpu"), batch_size=5
-    )
+    options = {"length": length, "device": torch.device("cpu"), "batch_size": 5}
+    found = measure.bits_per_character(model, ids, **options)
     assert found["characters"] == number - 1
     nats = []
     with torch.no_grad():
@@ -162,8 +136,7 @@ def test_every_character_but_the_first_is_predicted_once(name, number, corpus):
 def test_a_run_records_what_it_needs(finished, corpus):
     folder, result = finished
     assert json.loads((folder / "out.json").read_text()) == result
-    assert result["experiment"] == "language_model"
-    assert result["missing"] == []
+    assert (result["experiment"], result["missing"]) == ("language_model", [])
     assert list(result["models"]) == list(MODELS)
     assert [each["order"] for each in result["ngrams"]] == [1, 2, 3, 4, 5, 6, 7]
     for name in MODELS:
@@ -176,39 +149,21 @@ def test_a_run_records_what_it_needs(finished, corpus):
         assert entry["bits"] == [each["bits"] for each in entry["runs"]]
         for each in entry["runs"]:
             assert [point["step"] for point in each["curve"]] == [4, 8, 11]
-            assert each["steps"] == 11
-            assert each["characters"] == len(corpus.val) - 1
+            assert (each["steps"], each["characters"]) == (11, len(corpus.val) - 1)
             assert 0 < each["training_seconds"]["cpu"] <= each["seconds"]["cpu"]
 
 
-class Killed(Exception):
-    """Stands for a run that ends without a word."""
-
-
-def stop_by_kill() -> None:
-    raise Killed
-
-
-@pytest.mark.parametrize(
-    ("stop", "error"),
-    [(lambda: signal.raise_signal(signal.SIGINT), KeyboardInterrupt), (stop_by_kill, Killed)],
-)
+@pytest.mark.parametrize(("stop", "error"), [(ctrl_c, KeyboardInterrupt), (kill, Killed)])
 def test_a_stopped_run_ends_like_a_whole_one(finished, corpus, tmp_path, monkeypatch, stop, error):
     """Stopped in the second of the final trainings, between two checkpoints."""
-    loss, calls = measure.next_character_loss, 0
-
-    def stopping(model, windows):
-        nonlocal calls
-        calls += 1
-        if calls == 4 * TINY.rate_steps + TINY.steps + 5:
-            stop()
-        return loss(model, windows)
+    call = 4 * TINY.rate_steps + TINY.steps + 5
+    loss = stopping(measure.next_character_loss, call, stop)
 
     def start() -> dict:
         return run.run(TINY, corpus, work=tmp_path / "work", out=tmp_path / "out.json")
 
     with monkeypatch.context() as patch:
-        patch.setattr(measure, "next_character_loss", stopping)
+        patch.setattr(measure, "next_character_loss", loss)
         with pytest.raises(error):
             start()
     missing = json.loads((tmp_path / "out.json").read_text())["missing"]
@@ -227,11 +182,9 @@ def test_what_cannot_be_run_is_refused(finished, corpus):
     call = {"work": folder / "work", "out": folder / "refused.json"}
     with pytest.raises(ValueError, match=r"models: expected some of transformer, lstm, got gru"):
         run.run(TINY, corpus, models=["gru"], **call)
-    with pytest.raises(ValueError, match=r"seeds: expected some of 0, 2, got 1"):
-        run.run(TINY, corpus, seeds=[1], **call)
+    refused(r"seeds: expected some of 0, 2, got 1", run.run, TINY, corpus, seeds=[1], **call)
     other = dataclasses.replace(TINY, batch_size=4)
-    with pytest.raises(ValueError, match=r"work: .*other settings.*--work"):
-        run.run(other, corpus, **call)
+    refused(r"work: .*other settings.*--work", run.run, other, corpus, **call)
 
 
 WORKER = """
@@ -239,7 +192,7 @@ import sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-sys.path[:0] = [{root!r}, {tests!r}]
+sys.path[:0] = [{root!r}, {root!r} + "/tests", {tests!r}]
 import test_language_model as tests, test_translation as pairs
 from attn_course.train.parallel import start_parallel
 from experiments.language_model import run
@@ -271,12 +224,8 @@ def test_two_processes_record_what_one_records(finished, tmp_path):
     here = Path(__file__)
     script = tmp_path / "worker.py"
     script.write_text(WORKER.format(root=str(here.parents[2]), tests=str(here.parent)))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*torchrun, str(script), str(tmp_path)],
-        capture_output=True, text=True, check=False, timeout=150,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    python(*torchrun, script, tmp_path, timeout=150)
     found, whole = json.loads((tmp_path / "lm.json").read_text()), finished[1]
     assert found["missing"] == ["transformer, seed 2", "lstm, seed 2"]
     for name, entry in whole["models"].items():
@@ -301,8 +250,7 @@ def test_a_recorded_run_is_fair(name):
     if result is None:
         pytest.skip(f"language_model, setting {name}: not run yet")
     setting = SETTINGS[name]
-    assert result["setting"] == setting.as_json()
-    assert result["missing"] == []
+    assert (result["setting"], result["missing"]) == (setting.as_json(), [])
     assert "+changes" not in result["commit"]
     assert {"processor", "cores", "threads", "device"} <= result["machine"].keys()
     assert len(result["seeds"]) >= 3
@@ -335,12 +283,9 @@ def test_the_recorded_runs_find_what_the_page_says():
     counting = min(each["bits"] for each in four["ngrams"])
     assert counting < min(bits(one, "lstm"))
     assert max(bits(four, "transformer")) < counting
-    gaps = [
-        result["models"]["transformer"]["median_bits"] - result["models"]["lstm"]["median_bits"]
-        for result in (one, four)
-    ]
-    assert gaps == pytest.approx([0.18, 0.03], abs=0.006)
-    seconds = {
-        name: sum(run["seconds"]["cpu"] for run in four["models"][name]["runs"]) for name in MODELS
-    }
+    for result, gap in ((one, 0.18), (four, 0.03)):
+        lstm, transformer = (result["models"][n]["median_bits"] for n in ("lstm", "transformer"))
+        assert transformer - lstm == pytest.approx(gap, abs=0.006)
+    runs = {name: four["models"][name]["runs"] for name in MODELS}
+    seconds = {name: sum(run["seconds"]["cpu"] for run in runs[name]) for name in MODELS}
     assert 1.8 < seconds["transformer"] / seconds["lstm"] < 2.6

@@ -1,12 +1,12 @@
 """Records: whose code they are of, and when a run that is made once more agrees with them."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import python
 
 from experiments import records, repeat
 from experiments.repeat import agreement, leaves
@@ -103,11 +103,8 @@ def course(tmp_path: Path) -> Path:
 
 
 def run(course: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.tried", *arguments],
-        cwd=course, env={"PYTHONPATH": str(course)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    environment = {"PYTHONPATH": str(course)}
+    done = python("-m", "experiments.tried", *arguments, cwd=course, env=environment)
     return done.stdout, json.loads((course / "experiments/results/tried.json").read_text())
 
 

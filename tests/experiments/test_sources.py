@@ -41,24 +41,21 @@ def names(paths: set[Path], root: Path) -> set[str]:
     return {path.relative_to(root).as_posix().removeprefix("pack/") for path in paths}
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("import numpy", set()),
-        ("from pack import f", {"left.py", "base.py"}),
-        ("from pack import f as other", {"left.py", "base.py"}),
-        ("from pack.right import g", {"right.py", "right_numbers.json"}),
-        ("import pack.right", {"right.py", "right_numbers.json"}),
-        ("from pack import right\nright.g()", {"right.py", "right_numbers.json"}),
-        ("from pack import deep", {"inner/well.py", "base.py"}),
-        ("from pack import inner\ninner.deep()", {"inner/well.py", "base.py"}),
-        ("import pack as p\np.f()", {"left.py", "base.py"}),
-        ("from pack import FLAG", WHOLE),
-        ("import pack as p\nprint(p)", WHOLE),
-        ("import pack.late", {"late/__init__.py", "late/one.py"}),
-        ("%matplotlib inline\nfrom pack import base", {"base.py"}),
-    ],
-)
+@pytest.mark.parametrize(("code", "expected"), [
+    ("import numpy", set()),
+    ("from pack import f", {"left.py", "base.py"}),
+    ("from pack import f as other", {"left.py", "base.py"}),
+    ("from pack.right import g", {"right.py", "right_numbers.json"}),
+    ("import pack.right", {"right.py", "right_numbers.json"}),
+    ("from pack import right\nright.g()", {"right.py", "right_numbers.json"}),
+    ("from pack import deep", {"inner/well.py", "base.py"}),
+    ("from pack import inner\ninner.deep()", {"inner/well.py", "base.py"}),
+    ("import pack as p\np.f()", {"left.py", "base.py"}),
+    ("from pack import FLAG", WHOLE),
+    ("import pack as p\nprint(p)", WHOLE),
+    ("import pack.late", {"late/__init__.py", "late/one.py"}),
+    ("%matplotlib inline\nfrom pack import base", {"base.py"}),
+])  # fmt: skip
 def test_a_name_leads_to_the_file_that_defines_it(root, code, expected):
     assert names(imported_by(code, root), root) == expected
 
@@ -68,17 +65,14 @@ def test_what_repeats_an_experiment_is_no_part_of_it(root):
     assert names(found, root) == {"experiments/tried.py", "left.py", "base.py"}
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new", "counts"),
-    [
-        ("pack/left.py", "Text.", "Other text.", False),
-        ("pack/left.py", "return ONE", "return (\n        ONE  # the same\n    )", False),
-        ("pack/left.py", "return ONE", "return ONE + 0", True),
-        ("pack/base.py", "1", "1.0", True),
-        ("pack/base.py", "1", "True", True),
-        ("pack/right.py", "2", "3", False),
-    ],
-)
+@pytest.mark.parametrize(("name", "old", "new", "counts"), [
+    ("pack/left.py", "Text.", "Other text.", False),
+    ("pack/left.py", "return ONE", "return (\n        ONE  # the same\n    )", False),
+    ("pack/left.py", "return ONE", "return ONE + 0", True),
+    ("pack/base.py", "1", "1.0", True),
+    ("pack/base.py", "1", "True", True),
+    ("pack/right.py", "2", "3", False),
+])  # fmt: skip
 def test_an_edit_counts_where_it_can_change_a_number(root, name, old, new, counts):
     path = root / "experiments/tried.py"
     before = source_hash(imported_files(path, root))

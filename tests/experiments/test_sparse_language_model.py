@@ -15,9 +15,7 @@ WITH_FAR_PAIRS = ("window 4, global positions", "window 4, one long head")
 
 @pytest.fixture(scope="module")
 def record() -> dict[str, Any]:
-    found = load_results("sparse_language_model")
-    assert found is not None
-    return found
+    return load_results("sparse_language_model")
 
 
 def test_the_record_holds_every_model_at_every_rate(record: dict[str, Any]) -> None:

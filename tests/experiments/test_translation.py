@@ -4,11 +4,12 @@ import dataclasses
 import json
 import math
 import random
-import signal
 from pathlib import Path
 
 import pytest
 import torch
+from oracles import same_state
+from stopped_runs import Killed, ctrl_c, kill, stopping, untimed
 
 from attn_course.data import BOS, EOS, PAD, UNK, collate, load_results
 from experiments import keeping
@@ -22,21 +23,10 @@ VERBS = {"sieht": "sees", "jagt": "chases", "malt": "paints"}
 ADJECTIVES = {"rote": "red", "alte": "old", "kleine": "small", "große": "large"}
 
 TINY = Setting(
-    name="tiny",
-    models=("plain", "bahdanau", "dot"),
-    vocab_size=70,
-    embed_dim=7,
-    parameters=60_000,
-    batch_size=5,
-    steps=12,
-    learning_rate=1e-2,
-    warmup=3,
-    eval_every=5,
-    checkpoint_every=4,
-    beam_size=3,
-    max_length=11,
-    device="a test",
-)
+    name="tiny", models=("plain", "bahdanau", "dot"), vocab_size=70, embed_dim=7, parameters=60_000,
+    batch_size=5, steps=12, learning_rate=1e-2, warmup=3, eval_every=5, checkpoint_every=4,
+    beam_size=3, max_length=11, device="a test",
+)  # fmt: skip
 
 
 def sentences(number: int, seed: int) -> list[tuple[str, str]]:
@@ -54,14 +44,12 @@ def sentences(number: int, seed: int) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
-    return make_corpus(
-        sentences(60, 1), sentences(11, 2), sentences(13, 3), vocab_size=TINY.vocab_size
-    )
+    parts = sentences(60, 1), sentences(11, 2), sentences(13, 3)
+    return make_corpus(*parts, vocab_size=TINY.vocab_size)
 
 
 @pytest.fixture(scope="module")
 def finished(corpus, tmp_path_factory) -> tuple[Path, dict]:
-    """One whole run of the tiny setting."""
     folder = tmp_path_factory.mktemp("whole")
     result = run.run(TINY, corpus, work=folder / "work", out=folder / "out.json", seed=3)
     return folder, result
@@ -69,33 +57,6 @@ def finished(corpus, tmp_path_factory) -> tuple[Path, dict]:
 
 def checkpoint(folder: Path, name: str) -> dict:
     return torch.load(folder / "tiny-seed3" / name / "checkpoint.pt", weights_only=True)
-
-
-def untimed(result: dict) -> dict:
-    """What must repeat: everything but clocks, dates and the machine's load."""
-    drop = ("training_seconds", "seconds", "date", "commit", "machine", "versions", "cpu_seconds")
-    kept = {key: value for key, value in result.items() if key not in drop}
-    kept["models"] = {
-        name: {key: value for key, value in entry.items() if key not in drop}
-        for name, entry in result["models"].items()
-    }
-    return kept
-
-
-def assert_equal_state(left, right) -> None:
-    assert type(left) is type(right)
-    if isinstance(left, torch.Tensor):
-        torch.testing.assert_close(left, right, rtol=0, atol=0)
-    elif isinstance(left, dict):
-        assert left.keys() == right.keys()
-        for key in left:
-            assert_equal_state(left[key], right[key])
-    elif isinstance(left, list | tuple):
-        assert len(left) == len(right)
-        for one, other in zip(left, right, strict=True):
-            assert_equal_state(one, other)
-    else:
-        assert left == right
 
 
 def test_pieces_are_deterministic_reserve_four_ids_and_come_back():
@@ -125,11 +86,9 @@ def test_pieces_are_trained_on_the_training_text_alone():
 def test_every_model_meets_the_budget_within_one_percent(name, setting):
     chosen = SETTINGS[setting]
     sizes = Sizes(
-        source_vocab=chosen.vocab_size,
-        target_vocab=chosen.vocab_size,
-        embed_dim=chosen.embed_dim,
+        source_vocab=chosen.vocab_size, target_vocab=chosen.vocab_size, embed_dim=chosen.embed_dim,
         max_source=71,
-    )
+    )  # fmt: skip
     hidden_size = fitted_hidden_size(name, sizes, parameters=chosen.parameters)
     with torch.device("meta"):
         parameters = count(build(name, sizes, hidden_size=hidden_size))
@@ -215,8 +174,7 @@ def test_a_row_that_was_recorded_before_is_kept_if_the_protocol_is_the_same(
 def test_bleu_is_sacrebleus_and_buckets_hold_every_sentence_once(corpus):
     references = corpus.test.references
     perfect = measure.bleu(references, references)
-    assert perfect["bleu"] == 100.0
-    assert perfect["interval"] == 0.0
+    assert (perfect["bleu"], perfect["interval"]) == (100.0, 0.0)
     assert "tok:13a" in perfect["signature"]
     assert "version:" in perfect["signature"]
     wrong = [*references[:-1], "nothing of the kind"]
@@ -255,41 +213,21 @@ def test_a_run_records_what_it_needs(finished):
                 assert sum(line) == pytest.approx(1, abs=5e-4 * len(line))
 
 
-class Killed(Exception):
-    """Stands for a run that ends without a word."""
-
-
-def stop_by_ctrl_c() -> None:
-    signal.raise_signal(signal.SIGINT)
-
-
-def stop_by_kill() -> None:
-    raise Killed
-
-
-@pytest.mark.parametrize(
-    ("stop", "error", "steps_kept"),
-    [(stop_by_ctrl_c, KeyboardInterrupt, 7), (stop_by_kill, Killed, 4)],
-)
+@pytest.mark.parametrize(("stop", "error", "steps_kept"), [
+    (ctrl_c, KeyboardInterrupt, 7), (kill, Killed, 4),
+])  # fmt: skip
 def test_a_stopped_run_ends_bit_for_bit_like_a_whole_one(
     finished, corpus, tmp_path, monkeypatch, stop, error, steps_kept
 ):
     """Stopped in step 7 of the second model, between two checkpoints; then the same call again."""
     folder, whole = finished
-    loss, calls = run.teacher_forcing_loss, 0
-
-    def stopping(model, batch):
-        nonlocal calls
-        calls += 1
-        if calls == TINY.steps + 7:
-            stop()
-        return loss(model, batch)
+    loss = stopping(run.teacher_forcing_loss, TINY.steps + 7, stop)
 
     def start() -> dict:
         return run.run(TINY, corpus, work=tmp_path / "work", out=tmp_path / "out.json", seed=3)
 
     with monkeypatch.context() as patch:
-        patch.setattr(run, "teacher_forcing_loss", stopping)
+        patch.setattr(run, "teacher_forcing_loss", loss)
         with pytest.raises(error):
             start()
     assert json.loads((tmp_path / "out.json").read_text())["missing"] == ["bahdanau", "dot"]
@@ -299,11 +237,8 @@ def test_a_stopped_run_ends_bit_for_bit_like_a_whole_one(
     assert untimed(start()) == untimed(whole)
     for name in TINY.models:
         one, other = checkpoint(tmp_path / "work", name), checkpoint(folder / "work", name)
-        for state in (one, other):
-            state["history"].pop("seconds")
-            # sacrebleu draws from them between two models, training does not
-            state["random"].pop("numpy"), state["random"].pop("python")
-        assert_equal_state(one, other)
+        # sacrebleu draws random numbers between two models, training does not
+        same_state(one, other, ("seconds", "numpy", "python"), rtol=0, atol=0)
 
 
 def test_a_finished_run_trains_nothing_again(finished, corpus, monkeypatch):
@@ -315,10 +250,9 @@ def test_a_finished_run_trains_nothing_again(finished, corpus, monkeypatch):
 
 def test_models_can_be_run_one_by_one_into_one_file(finished, corpus, tmp_path):
     _, whole = finished
+    call = {"work": tmp_path / "w", "out": tmp_path / "o.json", "seed": 3}
     for name in ("dot", "plain", "bahdanau"):
-        result = run.run(
-            TINY, corpus, work=tmp_path / "w", out=tmp_path / "o.json", seed=3, models=[name]
-        )
+        result = run.run(TINY, corpus, **call, models=[name])
     assert untimed(result) == untimed(whole)
 
 
@@ -343,7 +277,6 @@ def test_the_file_keeps_a_row_of_weights_in_a_line_and_loses_nothing():
 def test_the_recorded_run_is_fair_and_finds_what_the_page_says():
     """The claims of chapter 04, on the file that its page shows."""
     result = load_results("translation_reduced")
-    assert result is not None
     setting = SETTINGS["reduced"]
     assert result["setting"] == setting.as_json()
     required = {"plain", "bahdanau", "dot", "general", "concat", "location"}
@@ -371,7 +304,6 @@ def test_the_recorded_run_is_fair_and_finds_what_the_page_says():
 
 def test_the_rates_were_tried_alike_and_the_best_is_that_of_the_lowest_loss():
     result = load_results("translation_rates")
-    assert result is not None
     assert "+changes" not in result["commit"]
     losses = {name: {} for name in ("plain", "bahdanau", "transformer")}
     for each in result["runs"]:
@@ -401,8 +333,7 @@ def test_the_tuned_runs_have_every_model_at_its_own_rate(corpus, tmp_path):
     call = {"work": tmp_path / "work", "out": tmp_path / "out.json", "seeds": (0, 4)}
     result = tuned.run(TINY, own, corpus, **call)
     assert json.loads((tmp_path / "out.json").read_text()) == result
-    assert result["missing"] == []
-    assert result["seeds"] == [0, 4]
+    assert (result["missing"], result["seeds"]) == ([], [0, 4])
     assert "learning_rate" not in result["setting"]
     for name, rate in own.items():
         entry = result["models"][name]

@@ -56,7 +56,6 @@ def one_line(text: str) -> str:
 
 
 def faults(tuned: Tuned, seeds: list[list[dict[str, Any]]], pages: str) -> Iterator[str]:
-    """What is wrong with an entry."""
     found = scores(tuned, seeds)
     for side in tuned.edges.keys() - found.keys():
         yield f"{side}: has a sentence and is no side; sides are {', '.join(found)}"
@@ -135,38 +134,32 @@ def seed(a: list[float], b: list[float]) -> list[dict[str, Any]]:
 INSIDE, LAST = [1.0, 3.0, 2.0], [1.0, 2.0, 3.0]
 
 
-@pytest.mark.parametrize(
-    ("tuned", "seeds", "said"),
-    [
-        (entry(), [seed(INSIDE, INSIDE)], []),
-        (entry(), [seed(INSIDE, [3.0, 3.0, 3.0])], []),
-        (entry(), [seed(INSIDE, INSIDE), seed(INSIDE, INSIDE), seed(LAST, LAST)], []),
-        (entry(), [seed(INSIDE, LAST)], ["b: the best of {0.1: 1, 0.2: 2, 0.3: 3} is at an edge"]),
-        (entry(), [seed([1.0, 2.0], INSIDE)], ["a: the best of {0.1: 1, 0.2: 2} is at an edge"]),
-        (entry(b="The last is\nbest."), [seed(INSIDE, LAST)], []),
-        (entry(b="The first is best."), [seed(INSIDE, LAST)], ["b: on no page stands"]),
-        (entry(a="The last is best."), [seed(INSIDE, INSIDE)], ["a: the best is inside"]),
-        (entry(c="The last is best."), [seed(INSIDE, INSIDE)], ["c: has a sentence and is no"]),
-    ],
-)
+@pytest.mark.parametrize(("tuned", "seeds", "said"), [
+    (entry(), [seed(INSIDE, INSIDE)], []),
+    (entry(), [seed(INSIDE, [3.0, 3.0, 3.0])], []),
+    (entry(), [seed(INSIDE, INSIDE), seed(INSIDE, INSIDE), seed(LAST, LAST)], []),
+    (entry(), [seed(INSIDE, LAST)], ["b: the best of {0.1: 1, 0.2: 2, 0.3: 3} is at an edge"]),
+    (entry(), [seed([1.0, 2.0], INSIDE)], ["a: the best of {0.1: 1, 0.2: 2} is at an edge"]),
+    (entry(b="The last is\nbest."), [seed(INSIDE, LAST)], []),
+    (entry(b="The first is best."), [seed(INSIDE, LAST)], ["b: on no page stands"]),
+    (entry(a="The last is best."), [seed(INSIDE, INSIDE)], ["a: the best is inside"]),
+    (entry(c="The last is best."), [seed(INSIDE, INSIDE)], ["c: has a sentence and is no"]),
+])  # fmt: skip
 def test_an_edge_needs_its_sentence(tuned, seeds, said):
     found = list(faults(tuned, seeds, "Words. The last is best. More words."))
     assert len(found) == len(said)
     assert all(part in each for part, each in zip(said, found, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("source", "values", "several"),
-    [
-        ("RATES = (1, 2)", {}, True),
-        ("a, RATES = 1, (1, 2)", {}, True),
-        ("[f(lr) for lr in (1, 2)]", {}, True),
-        ("for i, rate in enumerate(x): pass", {}, True),
-        ("RATE = 0.1", {"error rate": [1, 2]}, False),
-        ("", {"side": {"at rates": [1, 2]}}, True),
-        ("", {"rates": [1]}, False),
-        ("for side in integrated: pass", {}, False),
-    ],
-)
+@pytest.mark.parametrize(("source", "values", "several"), [
+    ("RATES = (1, 2)", {}, True),
+    ("a, RATES = 1, (1, 2)", {}, True),
+    ("[f(lr) for lr in (1, 2)]", {}, True),
+    ("for i, rate in enumerate(x): pass", {}, True),
+    ("RATE = 0.1", {"error rate": [1, 2]}, False),
+    ("", {"side": {"at rates": [1, 2]}}, True),
+    ("", {"rates": [1]}, False),
+    ("for side in integrated: pass", {}, False),
+])  # fmt: skip
 def test_several_rates_are_seen(source, values, several):
     assert tries_rates(source, values) is several

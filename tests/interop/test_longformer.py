@@ -22,11 +22,9 @@ def test_results_are_those_of_the_source_at_any_length(seed: int) -> None:
     places = (real.long().cumsum(-1) - 1).clamp(min=0) + source.config.pad_token_id + 1
     with torch.no_grad():
         found = source(
-            input_ids=tokens,
-            attention_mask=real.long(),
-            position_ids=places,
+            input_ids=tokens, attention_mask=real.long(), position_ids=places,
             global_attention_mask=None if chosen is None else chosen.long(),
-        )
+        )  # fmt: skip
         wanted = found.logits if "logits" in found else found.last_hidden_state
         got = made(tokens, real, global_mask=chosen)
     assert_close(got[real], wanted[real], **INTEROP)

@@ -3,12 +3,11 @@
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import python
 from refusals import refused
 
 pytest.importorskip("triton", reason="no Triton here: kernels need Linux on x86-64")
@@ -16,12 +15,8 @@ pytest.importorskip("triton", reason="no Triton here: kernels need Linux on x86-
 
 def compiled(*words: str) -> list[dict[str, Any]]:
     """What the command prints; in a process of its own, as interpreted kernels do not compile."""
-    environment = {**os.environ, "TRITON_INTERPRET": "0"}
-    command = [sys.executable, "-m", "attn_course.kernels.artifact", "--json", *words]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    command = ("-m", "attn_course.kernels.artifact", "--json", *words)
+    return json.loads(python(*command, env={**os.environ, "TRITON_INTERPRET": "0"}).stdout)
 
 
 def test_flash_attention_uses_the_matrix_units_and_spills_nothing() -> None:
@@ -72,9 +67,7 @@ def test_on_a_hopper_only_tiles_too_short_for_its_matrix_instruction_do_without(
         (80, 32, 164 * 1024, 4, 0),
     ],
 )
-def test_how_many_warps_a_processor_holds_by_hand(
-    arch: int, registers: int, shared: int, warps: int, resident: int
-) -> None:
+def test_how_many_warps_a_processor_holds_by_hand(arch, registers, shared, warps, resident):
     from attn_course.kernels import artifact
 
     row = {"arch": arch, "registers": registers, "shared": shared, "warps": warps}
@@ -94,7 +87,6 @@ RECORD = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "kerne
 
 
 def recorded(part: str) -> dict[tuple[str, int], dict[str, Any]]:
-    """What is recorded of a part, by name and architecture."""
     rows = json.loads(RECORD.read_text())["parts"][part]["measured"]
     return {(row["name"], row["arch"]): row for row in rows}
 

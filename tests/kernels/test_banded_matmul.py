@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 from kernel_mutation import mutated
+from oracles import agrees_with_float64
+from refusals import refused
 from torch import Tensor
-from torch.testing import assert_close
 
 pytest.importorskip("triton", reason="no Triton here: kernels need Linux on x86-64")
 
@@ -24,12 +26,9 @@ def windowed(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tenso
     """Attention in a window, with every pair in memory."""
     L = query.shape[-2]
     mask = masks.window_mask(
-        L,
-        window_size=options["window_size"],
-        causal=options["is_causal"],
-        dilation=options["dilation"],
-        device=DEVICE,
-    )
+        L, window_size=options["window_size"], causal=options["is_causal"],
+        dilation=options["dilation"], device=DEVICE,
+    )  # fmt: skip
     return scaled_dot_product_attention(query, key, value, mask, scale=1.0)
 
 
@@ -43,24 +42,13 @@ def check(module: Any, L: int, **options: Any) -> None:
         return summed
 
     sizes = (2, 1, L, 5), (2, 1, L, 5), (2, 1, L, 7)
-    asked = [torch.randn(*size, device=DEVICE).requires_grad_() for size in sizes]
-    exact = [x.detach().double().requires_grad_() for x in asked]
-    output, expected = banded(*asked), windowed(*exact, **options)
-    assert_close(output, expected.float(), rtol=1e-5, atol=1e-5)
-    push = torch.randn_like(output)
-    for one, other in zip(
-        torch.autograd.grad(output, asked, push),
-        torch.autograd.grad(expected, exact, push.double()),
-        strict=True,
-    ):
-        assert_close(one, other.float(), rtol=1e-5, atol=1e-5)
+    inputs = [torch.randn(*size, device=DEVICE) for size in sizes]
+    agrees_with_float64(banded, partial(windowed, **options), *inputs, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("is_causal", [True, False])
 @pytest.mark.parametrize(("L", "window_size", "dilation"), [(1, 1, 1), (37, 5, 1), (41, 3, 7)])
-def test_a_band_and_a_sum_are_attention_in_a_window(
-    L: int, window_size: int, dilation: int, is_causal: bool
-) -> None:
+def test_a_band_and_a_sum_are_attention_in_a_window(L, window_size, dilation, is_causal):
     check(kernels, L, window_size=window_size, is_causal=is_causal, dilation=dilation)
 
 
@@ -74,24 +62,21 @@ def test_the_operators_keep_what_they_promise_to_torch() -> None:
 
 
 def test_what_does_not_fit_is_refused_by_name() -> None:
-    rows = torch.ones(1, 1, 5, 3, device=DEVICE)
-    with pytest.raises(ValueError, match="window_size: expected an odd positive number, got 4"):
-        kernels.banded_matmul(rows, rows, window_size=4)
-    with pytest.raises(ValueError, match=r"key: expected shape \(1, 1, 5, 3\)"):
-        kernels.banded_matmul(rows, rows[:, :, :4], window_size=3)
+    rows, multiply = torch.ones(1, 1, 5, 3, device=DEVICE), kernels.banded_matmul
+    even = partial(multiply, window_size=4)
+    refused("window_size: expected an odd positive number, got 4", even, rows, rows)
+    odd = partial(multiply, window_size=3)
+    refused(r"key: expected shape \(1, 1, 5, 3\)", odd, rows, rows[:, :, :4])
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("tl.where(inside, scores, FILL)", "tl.where(inside, scores, 0.0)"),
-        ("column - left) * dilation\n        inside", "column - left)\n        inside"),
-        ("row - away if TURNED", "row + away if TURNED"),
-        ("place = start + (other if TURNED else row)", "place = start + row"),
-        ("return window_size - 1 if is_causal", "return window_size if is_causal"),
-        ("not turned)", "turned)"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    ("tl.where(inside, scores, FILL)", "tl.where(inside, scores, 0.0)"),
+    ("column - left) * dilation\n        inside", "column - left)\n        inside"),
+    ("row - away if TURNED", "row + away if TURNED"),
+    ("place = start + (other if TURNED else row)", "place = start + row"),
+    ("return window_size - 1 if is_causal", "return window_size if is_causal"),
+    ("not turned)", "turned)"),
+])  # fmt: skip
 def test_the_oracle_rejects_planted_mistakes(old: str, new: str, tmp_path: Path) -> None:
     made = mutated(tmp_path, "banded_matmul", old, new)
     wrong = SimpleNamespace(banded_matmul=made.banded_matmul, banded_sum=made.banded_sum)

@@ -3,7 +3,6 @@
 import ast
 import importlib.util
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from processes import python
 from refusals import refused
 
 pytest.importorskip("triton", reason="no Triton here: kernels need Linux on x86-64")
@@ -20,9 +20,7 @@ from attn_course.kernels import artifact
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))  # scripts there import each other by name
 kernel_artifacts = importlib.import_module("kernel_artifacts")
-spec = importlib.util.spec_from_file_location("kernels_benchmark", BENCHMARKS / "kernels.py")
-assert spec is not None
-assert spec.loader is not None
+spec: Any = importlib.util.spec_from_file_location("kernels_benchmark", BENCHMARKS / "kernels.py")
 benchmark: Any = importlib.util.module_from_spec(spec)
 sys.modules["kernels_benchmark"] = benchmark
 spec.loader.exec_module(benchmark)
@@ -42,8 +40,7 @@ def made_up(seconds: Mapping[str, list[float]]) -> Any:
 
 
 def test_pairs_and_operations_by_hand() -> None:
-    assert CASE.pairs == 64 * 65 // 2
-    assert CASE.flops == 2 * 2 * 2 * 4 * CASE.pairs * 16
+    assert (CASE.pairs, CASE.flops) == (64 * 65 // 2, 2 * 2 * 2 * 4 * CASE.pairs * 16)
     assert CASE.nbytes(2) == (2 * 2 * 4 * 64 + 2 * 2 * 2 * 64) * 16 * 2
     training = benchmark.Case(part="training", shape=(1, 1, 1, 4, 4, 8))
     assert (training.pairs, training.flops) == (10, 2 * 7 * 10 * 8)
@@ -61,9 +58,8 @@ def test_a_row_says_how_much_longer_the_other_takes_and_how_far_the_bound_is() -
     assert row["ratio"] == {"slow": 3.0, "fast": 0.5}
     assert row["ratio_spread"] == {"slow": [2.0, 4.0], "fast": [0.25, 1.0]}
     assert (row["of_product_rate"], row["of_bound"]) == (0.5, 0.5)
-    bound = benchmark.row(
-        CASE, "float16", times, {"flops": 1e30, "bandwidth": CASE.nbytes(2) / 1.0}
-    )
+    rate = {"flops": 1e30, "bandwidth": CASE.nbytes(2) / 1.0}
+    bound = benchmark.row(CASE, "float16", times, rate)
     assert (bound["of_copy_rate"], bound["of_bound"]) == (0.5, 0.5)
 
 
@@ -113,9 +109,7 @@ def test_whole_cases_fit_our_kernels() -> None:
     assert len(found) == len(benchmark.CASES) - 1  # but for the copy
 
 
-def test_what_is_far_from_float64_is_no_row(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_far_from_float64_is_no_row(monkeypatch, capsys):
     right = benchmark.ours
     monkeypatch.setattr(benchmark, "ours", lambda case: lambda *x: 1.5 * right(case)(*x))
     rows = list(benchmark.measure(benchmark.DRY[:1], made_up({}), "cpu", size=16))
@@ -139,8 +133,7 @@ def test_a_kernel_that_fails_leaves_the_other_rows(monkeypatch: pytest.MonkeyPat
     _, product, copied = benchmark.measure(cases, made_up({}), "cpu", size=16)
     assert product["left_out"] == "failed with RuntimeError: out of luck"
     assert "ms" in copied
-    assert benchmark.verdict([product, copied]) == 1
-    assert benchmark.verdict([copied]) == 0
+    assert (benchmark.verdict([product, copied]), benchmark.verdict([copied])) == (1, 0)
 
 
 def test_the_clock_of_a_device_takes_its_steps_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,9 +160,7 @@ def test_the_clock_of_a_device_takes_its_steps_in_turn(monkeypatch: pytest.Monke
 def test_the_dry_run_walks_through_every_kind_of_row_and_keeps_nothing() -> None:
     kept = BENCHMARKS / "results" / "kernels.json"
     before = kept.read_text() if kept.exists() else None
-    command = [sys.executable, str(BENCHMARKS / "kernels.py"), "--dry-run"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = python(BENCHMARKS / "kernels.py", "--dry-run")
     rows = [line for line in done.stdout.splitlines() if line.startswith("dry run, no result: {")]
     assert len(rows) == 1 + len(benchmark.DRY)
     refusers = {"torch cudnn", "torch efficient", "FlexAttention"}  # on a processor, or backward
@@ -196,9 +187,8 @@ def test_the_table_names_refusals_and_what_there_was_no_time_for() -> None:
         "repeats": 2,
     }  # fmt: skip
     text = benchmark.table(record)
-    assert "torch math 3.00 (2.00 to 4.00)" in text
-    assert "torch cudnn: refused" in text
-    assert "no time" in text
+    for part in ("torch math 3.00 (2.00 to 4.00)", "torch cudnn: refused", "no time"):
+        assert part in text
     refused("a dry run is no result", benchmark.table, {**record, "parts": {"dry": part}})
 
 
@@ -206,10 +196,8 @@ def test_without_a_gpu_it_says_so_in_one_line_and_ends_with_2() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     environment = {**os.environ, "TRITON_INTERPRET": "0"}
-    command = [sys.executable, str(BENCHMARKS / "kernels.py")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stdout == ""
+    done = python(BENCHMARKS / "kernels.py", env=environment, succeeds=False)
+    assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert "CUDA" in done.stderr
 
@@ -222,10 +210,8 @@ def test_of_a_foreign_file_only_the_kernels_are_run() -> None:
         "def launcher():\n    pass\n"
     )
     text = kernel_artifacts.jitted(source)
-    assert "nothing_of_that_name" not in text
-    assert "raise" not in text
-    assert "tuned" not in text
-    assert "launcher" not in text
+    for part in ("nothing_of_that_name", "raise", "tuned", "launcher"):
+        assert part not in text
     assert "@triton.jit\ndef kernel(x):" in text
 
 
@@ -249,11 +235,8 @@ def test_a_comparison_puts_peers_under_ours_and_marks_what_no_chip_can_hold() ->
     }  # fmt: skip
     lines = artifact.comparison(record, "a d64").splitlines()
     assert [line.split()[2] for line in lines[1:-1]] == [
-        "ours",
-        "tutorial",
-        "ours",
-        "flexattention",
-    ]
+        "ours", "tutorial", "ours", "flexattention",
+    ]  # fmt: skip
     assert "999999!" in lines[2]
     assert "OutOfResources: x" in lines[4]
     assert lines[-1] == "float16, triton 3, compiled 2026-01-02 at commit abc"

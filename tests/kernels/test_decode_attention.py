@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,9 +57,7 @@ def paged(key: Tensor, value: Tensor, P: int) -> tuple[Tensor, Tensor, Tensor]:
 @pytest.mark.parametrize(
     "sizes", [(1, 1, 1, 1, 16, 16), (2, 6, 2, 53, 17, 19), (3, 5, 1, 32, 16, 32)]
 )
-def test_any_number_of_pieces_gives_plain_attention(
-    sizes: tuple[int, ...], num_splits: int | None
-) -> None:
+def test_any_number_of_pieces_gives_plain_attention(sizes, num_splits):
     inputs = draw(*sizes)
     found = kernels.decode_attention(*inputs, enable_gqa=True, num_splits=num_splits)
     assert_close(found, right(*inputs), **CLOSE)
@@ -69,9 +68,8 @@ def test_lengths_differ_and_one_sequence_is_empty() -> None:
     lengths = torch.tensor([41, 0, 1, 17], device=DEVICE)
     key = inputs[1].clone()
     key[2, :, 1:] = torch.nan  # behind the end, never looked at
-    output, lse = kernels.decode_attention(
-        inputs[0], key, inputs[2], lengths=lengths, enable_gqa=True, num_splits=3
-    )
+    options = {"lengths": lengths, "enable_gqa": True, "num_splits": 3}
+    output, lse = kernels.decode_attention(inputs[0], key, inputs[2], **options)
     assert_close((output, lse), right(*inputs, lengths), **CLOSE)
     assert torch.equal(output[1], torch.zeros_like(output[1]))
     assert (lse[1] == -torch.inf).all()
@@ -91,30 +89,25 @@ def test_the_operators_keep_what_they_promise_to_torch() -> None:
     torch.use_deterministic_algorithms(False)  # opcheck compares two runs
     query, key, value = draw(2, 2, 1, 5, 16, 16)
     lengths = torch.tensor([5, 3], device=DEVICE)
-    operators = torch.ops.attn_course
-    torch.library.opcheck(
-        operators.decode_attention.default, (query[:, :, 0], key, value, lengths, 0.25, 2)
-    )
-    torch.library.opcheck(
-        operators.paged_decode_attention.default,
-        (query[:, :, 0], *paged(key, value, 4), lengths, 0.25, 2),
-    )
+    for name, rest in (
+        ("decode_attention", (key, value)), ("paged_decode_attention", paged(key, value, 4)),
+    ):  # fmt: skip
+        inputs = (query[:, :, 0], *rest, lengths, 0.25, 2)
+        torch.library.opcheck(getattr(torch.ops.attn_course, name).default, inputs)
 
 
 def test_what_it_cannot_do_is_refused_by_name() -> None:
     query, key, value = draw(2, 4, 2, 5, 16, 16)
     refused("key: expected 4 heads, got 2", kernels.decode_attention, query, key, value)
     refused(r"query: expected size 1 on axis 2", kernels.decode_attention, key, key, value)
-    with pytest.raises(ValueError, match=r"lengths: expected integers of shape \(2,\)"):
-        kernels.decode_attention(query, key, value, lengths=torch.ones(2), enable_gqa=True)
-    with pytest.raises(ValueError, match="num_splits: expected at least 1, got 0"):
-        kernels.decode_attention(query, key, value, enable_gqa=True, num_splits=0)
+    decode = partial(kernels.decode_attention, query, key, value, enable_gqa=True)
+    refused(r"lengths: expected integers of shape \(2,\)", decode, lengths=torch.ones(2))
+    refused("num_splits: expected at least 1, got 0", decode, num_splits=0)
     pool = key.transpose(1, 2)  # (pages, P, heads, E)
     table, lengths = torch.zeros(2, 1).int(), torch.ones(2).int()
-    with pytest.raises(ValueError, match="value_cache: expected shape"):
-        kernels.paged_decode_attention(query, pool, pool[:1], table, lengths, enable_gqa=True)
-    with pytest.raises(ValueError, match="block_table: expected integers"):
-        kernels.paged_decode_attention(query, pool, pool, 1.0 * table, lengths, enable_gqa=True)
+    decode = partial(kernels.paged_decode_attention, query, pool, enable_gqa=True)
+    refused("value_cache: expected shape", decode, pool[:1], table, lengths)
+    refused("block_table: expected integers", decode, pool, 1.0 * table, lengths)
 
 
 MUTANTS = {
@@ -123,8 +116,7 @@ MUTANTS = {
     "the output is not rescaled": ("output * rescale[:, None], input", "output, input"),
     "a page is looked up by its place": (
         "page = tl.load(table_ptr + batch * table_row + column // PAGE, mask=inside, other=0)",
-        "page = column // PAGE",
-    ),
+        "page = column // PAGE"),
     "one table for all": ("table_ptr + batch * table_row", "table_ptr"),
     "heads of a group lie apart": ("head * GROUP + member)", "head + HEADS * member)"),
     "keys of the first sequence": ("key_ptr += batch * key_batch", "key_ptr += 0"),

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from kernel_mutation import mutated
+from oracles import agrees_with_float64
 from refusals import refused
 from torch import Tensor
 from torch.testing import assert_close
@@ -36,33 +38,15 @@ def check(
     atol: float = 1e-5,
     **options: Any,
 ) -> None:
-    """Output and all gradients, of a push that is different everywhere."""
-    asked = [x.detach().clone().requires_grad_() for x in inputs]
-    exact = [x.detach().double().requires_grad_() for x in inputs]
-    output = ours(*asked, **options)
-    expected = linear_attention(*exact, feature_map=torch.positive, is_causal=True)
-    assert output.dtype == inputs[2].dtype
-    assert_close(output, expected.to(output.dtype), rtol=rtol, atol=atol)
-    push = torch.randn_like(output)
-    for name, found, want in zip(
-        ("query", "key", "value"),
-        torch.autograd.grad(output, asked, push),
-        torch.autograd.grad(expected, exact, push.double()),
-        strict=True,
-    ):
-        said = f"gradient of {name}: {{}}".format
-        assert_close(found, want.to(found.dtype), rtol=rtol, atol=atol, msg=said)
+    right = partial(linear_attention, feature_map=torch.positive, is_causal=True)
+    agrees_with_float64(partial(ours, **options), right, *inputs, rtol=rtol, atol=atol)
 
 
 SIZES = {
-    "one": (1, 1, 1, 1, 1),
-    "less than a chunk": (1, 2, 13, 16, 16),
-    "primes": (2, 3, 37, 17, 19),
-    "a chunk and one": (1, 1, 65, 16, 32),
-    "whole chunks": (1, 2, 64, 32, 16),
-    "wide features": (1, 1, 41, 67, 5),
-    "wide values": (1, 1, 41, 3, 71),
-}
+    "one": (1, 1, 1, 1, 1), "less than a chunk": (1, 2, 13, 16, 16), "primes": (2, 3, 37, 17, 19),
+    "a chunk and one": (1, 1, 65, 16, 32), "whole chunks": (1, 2, 64, 32, 16),
+    "wide features": (1, 1, 41, 67, 5), "wide values": (1, 1, 41, 3, 71),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("chunk_size", [16, 64])
@@ -168,9 +152,7 @@ MUTANTS = {
     "the state is forgotten": ("tl.dot(a.to(KIND), state", "tl.dot(a.to(KIND) * 0, state"),
     "sums behind run forwards": ("chunks - 1 - step if BACKWARDS", "step if BACKWARDS"),
     "only what stands in the chunk is counted": (
-        "total += tl.sum(a.to(tl.float32) * before[None, :], axis=1)",
-        "total += 0.0",
-    ),
+        "total += tl.sum(a.to(tl.float32) * before[None, :], axis=1)", "total += 0.0"),
     "D is missing for the queries": ("table = table - mean[:, None]", "table = table"),
     "D is missing for the keys": ("(table - mean[None, :]) * inverse", "table * inverse"),
     "D is missing in the sums before": ("(output - mean[:, None] * before", "(output - 0 * before"),
@@ -179,11 +161,9 @@ MUTANTS = {
     "the sums behind are not divided": ("x.to(tl.float32) * inverse[:, None]", "x.to(tl.float32)"),
     "the state lies the wrong way": ("(1, ev) if result in (QUERY", "(1, ev) if result in (VALUE"),
     "an empty row divides": (
-        "tl.where(total == 0.0, 0.0, 1.0 / tl.where(total == 0.0, 1.0, total))",
-        "1.0 / total",
-    ),
+        "tl.where(total == 0.0, 0.0, 1.0 / tl.where(total == 0.0, 1.0, total))", "1.0 / total"),
     "the first strip alone": ("range(0, INNER, BLOCK_INNER)", "range(0, BLOCK_INNER, BLOCK_INNER)"),
-}
+}  # fmt: skip
 
 
 def _oracle(attention: Callable[..., Tensor]) -> None:

@@ -1,7 +1,6 @@
 """Copy, softmax, layer norm, matmul: the interpreter against float64, at ragged sizes."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,9 @@ from typing import Any
 import pytest
 import torch
 from kernel_mutation import mutated
+from oracles import agrees_with_float64
+from processes import python
+from refusals import refused
 from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
@@ -26,21 +28,6 @@ def randn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(*shape, device=DEVICE).to(dtype)
 
 
-def check_gradients(
-    ours: Callable[..., Tensor], right: Callable[..., Tensor], *inputs: Tensor, **close: Any
-) -> None:
-    """Output and all gradients, of a push that is different everywhere, against float64."""
-    asked = [x.detach().clone().requires_grad_() for x in inputs]
-    exact = [x.detach().double().requires_grad_() for x in inputs]
-    output, expected = ours(*asked), right(*exact)
-    assert_close(output, expected.to(output.dtype), **close)
-    push = torch.randn_like(output)
-    found = torch.autograd.grad(output, asked, push)
-    wanted = torch.autograd.grad(expected, exact, push.double())
-    for gradient, want in zip(found, wanted, strict=True):
-        assert_close(gradient, want.to(gradient.dtype), **close)
-
-
 @pytest.mark.parametrize("size", [0, 1, 7, 1024, 1037])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_copy_is_the_same_to_the_last_entry(size: int, dtype: torch.dtype) -> None:
@@ -55,7 +42,7 @@ def test_copy_of_a_transposed_tensor_keeps_its_places() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_softmax_and_its_gradient_are_those_of_float64(shape: tuple[int, ...]) -> None:
-    check_gradients(kernels.softmax, lambda x: x.softmax(-1), 5 * randn(*shape))
+    agrees_with_float64(kernels.softmax, lambda x: x.softmax(-1), 5 * randn(*shape))
 
 
 @pytest.mark.parametrize("shape", [(2, 0), (0, 3), (0,), (2, 0, 3)])
@@ -70,37 +57,34 @@ def test_softmax_holds_large_scores_and_empty_rows() -> None:
     expected = scores.detach().double().softmax(-1).nan_to_num(0.0).float()
     assert_close(weights, expected)
     (weights * torch.arange(3, device=DEVICE)).sum().backward()
-    assert scores.grad is not None
     assert torch.equal(scores.grad[1], torch.zeros(3, device=DEVICE))
     assert scores.grad.isfinite().all()
 
 
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return F.layer_norm(x, x.shape[-1:], weight, bias)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_layer_norm_and_its_gradients_are_those_of_float64(shape: tuple[int, ...]) -> None:
-    def right(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return F.layer_norm(x, x.shape[-1:], weight, bias)
-
     inputs = 3 + randn(*shape), randn(shape[-1]), randn(shape[-1])
     # a mean of 3 costs two digits
-    check_gradients(kernels.layer_norm, right, *inputs, rtol=1e-4, atol=1e-4)
+    agrees_with_float64(kernels.layer_norm, layer_norm, *inputs, rtol=1e-4, atol=1e-4)
 
 
 def test_layer_norm_sums_the_gradients_of_more_rows_than_programs() -> None:
     module = sys.modules["attn_course.kernels.layer_norm"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PROGRAMS", 3)
-        check_gradients(
-            kernels.layer_norm,
-            lambda x, w, b: F.layer_norm(x, x.shape[-1:], w, b),
-            *(randn(101, 307), randn(307), randn(307)),
-            **{"rtol": 1e-4, "atol": 1e-4},
-        )
+        inputs = randn(101, 307), randn(307), randn(307)
+        agrees_with_float64(kernels.layer_norm, layer_norm, *inputs, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (37, 41, 23), (64, 16, 32), (5, 97, 130)])
 def test_matmul_and_its_gradients_are_those_of_float64(sizes: tuple[int, int, int]) -> None:
     m, k, n = sizes
-    check_gradients(kernels.matmul, torch.matmul, randn(m, k), randn(k, n), rtol=1e-5, atol=1e-5)
+    close = {"rtol": 1e-5, "atol": 1e-5}
+    agrees_with_float64(kernels.matmul, torch.matmul, randn(m, k), randn(k, n), **close)
 
 
 def test_matmul_reads_a_transposed_factor_in_place() -> None:
@@ -130,9 +114,7 @@ def test_half_precision_comes_back_as_half_precision(name: str) -> None:
     [("softmax", [(3, 5)]), ("layer_norm", [(3, 5), (5,), (5,)]), ("matmul", [(3, 5), (5, 7)])],
 )
 @pytest.mark.usefixtures("unchecked")
-def test_the_operators_keep_what_they_promise_to_torch(
-    operator: str, shapes: list[tuple[int, ...]]
-) -> None:
+def test_the_operators_keep_what_they_promise_to_torch(operator, shapes):
     torch.use_deterministic_algorithms(False)  # opcheck compares two runs
     inputs: list[Any] = [randn(*shape).requires_grad_() for shape in shapes]
     inputs += [1e-5] if operator == "layer_norm" else []
@@ -142,25 +124,16 @@ def test_the_operators_keep_what_they_promise_to_torch(
 MUTANTS = {
     "the edge is not -inf": ("softmax", 'other=-float("inf")', "other=0.0"),
     "no maximum": ("softmax", "tl.exp(x - top)", "tl.exp(x)"),
-    "the gradient forgets the sum": (
-        "softmax",
-        "y * (dy - tl.sum(y * dy, axis=1, keep_dims=True))",
-        "y * dy",
-    ),
-    "the edge counts in the variance": (
-        "layer_norm",
-        "tl.where(inside, x - mean[:, None], 0.0)",
-        "x - mean[:, None]",
-    ),
+    "the gradient forgets the sum": ("softmax", "y * (dy - tl.sum(y * dy, axis=1, keep_dims=True))",
+        "y * dy"),
+    "the edge counts in the variance": ("layer_norm", "tl.where(inside, x - mean[:, None], 0.0)",
+        "x - mean[:, None]"),
     "the gradient forgets the mean": ("layer_norm", "[:, None] - level[:, None]", "[:, None]"),
     "the ragged end of K is read": ("matmul", "left = K - start", "left = K"),
     "the last block is left out": ("matmul", "(0, K, BLOCK_K)", "(0, K - BLOCK_K, BLOCK_K)"),
-    "a block is copied without its edge": (
-        "copy",
-        "triton.cdiv(source.numel(), block_size)",
-        "source.numel() // block_size",
-    ),
-}
+    "a block is copied without its edge": ("copy", "triton.cdiv(source.numel(), block_size)",
+        "source.numel() // block_size"),
+}  # fmt: skip
 
 
 def _copy_oracle(function: Callable[..., Tensor]) -> None:
@@ -170,29 +143,24 @@ def _copy_oracle(function: Callable[..., Tensor]) -> None:
 
 def _softmax_oracle(function: Callable[..., Tensor]) -> None:
     for scores in (60 * randn(3, 7) + 60, randn(3, 7) - 5):
-        check_gradients(function, lambda x: x.softmax(-1), scores)
+        agrees_with_float64(function, lambda x: x.softmax(-1), scores)
 
 
 def _layer_norm_oracle(function: Callable[..., Tensor]) -> None:
-    def right(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return F.layer_norm(x, x.shape[-1:], weight, bias)
-
     inputs = 3 + randn(3, 7), randn(7), randn(7)
-    check_gradients(function, right, *inputs, rtol=1e-4, atol=1e-4)
+    agrees_with_float64(function, layer_norm, *inputs, rtol=1e-4, atol=1e-4)
 
 
 def _matmul_oracle(function: Callable[..., Tensor]) -> None:
     a, b = randn(7, 64)[:, :41], randn(64, 5)[:41]  # numbers lie behind the edge
     assert_close(function(a, b), a @ b, rtol=1e-5, atol=1e-5)
-    check_gradients(function, torch.matmul, a, b, rtol=1e-5, atol=1e-5)
+    agrees_with_float64(function, torch.matmul, a, b, rtol=1e-5, atol=1e-5)
 
 
 ORACLES = {
-    "copy": _copy_oracle,
-    "softmax": _softmax_oracle,
-    "layer_norm": _layer_norm_oracle,
+    "copy": _copy_oracle, "softmax": _softmax_oracle, "layer_norm": _layer_norm_oracle,
     "matmul": _matmul_oracle,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ORACLES)
@@ -215,21 +183,16 @@ def test_without_gpu_and_interpreter_the_message_says_what_to_use() -> None:
         "try: kernels.softmax(torch.ones(2, 3))\n"
         "except ValueError as error: print(error)"
     )
-    environment = {**os.environ, "TRITON_INTERPRET": "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    done = python("-c", code, env={**os.environ, "TRITON_INTERPRET": "0"})
     assert "attn_course.functional.softmax" in done.stdout
     assert "TRITON_INTERPRET=1" in done.stdout
 
 
 def test_what_the_kernels_cannot_do_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="scores: expected float16, bfloat16 or float32"):
-        kernels.softmax(torch.ones(3, dtype=torch.float64))
-    with pytest.raises(ValueError, match=r"b: expected size 5 on axis 0, got shape \(3, 5\)"):
-        kernels.matmul(torch.ones(3, 5), torch.ones(3, 5))
-    with pytest.raises(ValueError, match="block_size: expected a power of two, got 100"):
-        kernels.copy(torch.ones(3), block_size=100)
+    rows = torch.ones(3, 5)
+    refused("scores: expected float16, bfloat16 or float32", kernels.softmax, rows.double())
+    refused(r"b: expected size 5 on axis 0, got shape \(3, 5\)", kernels.matmul, rows, rows)
+    refused("block_size: expected a power of two, got 100", kernels.copy, rows, block_size=100)
     if DEVICE == "cpu":
-        with pytest.raises(ValueError, match=r"a: .* tl\.dot is wrong for bfloat16"):
-            kernels.matmul(*torch.ones(2, 3, 3, dtype=torch.bfloat16))
+        brain = torch.ones(2, 3, 3, dtype=torch.bfloat16)
+        refused(r"a: .* tl\.dot is wrong for bfloat16", kernels.matmul, *brain)

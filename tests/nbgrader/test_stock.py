@@ -6,14 +6,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 
 import nbformat
 import pytest
 from cells import as_cell, has_a_cell
+from processes import python
 from trial import Trial
 
 from attn_course.exercises.assignment import load_assignment
@@ -48,16 +47,8 @@ for arguments in json.loads(sys.argv[1]):
 
 
 def nbgrader(course, *commands):
-    done = subprocess.run(
-        [sys.executable, "-c", COMMANDS, json.dumps([command.split() for command in commands])],
-        cwd=course,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    lines = json.dumps([command.split() for command in commands])
+    python("-c", COMMANDS, lines, cwd=course, env=ENVIRONMENT, timeout=800)
 
 
 def answer(release, cells):
@@ -129,11 +120,9 @@ def graded(base, slug, students):
     build_releases(base, [slug])
     release = nbformat.read(ROOT / "exercises" / slug / f"{slug}.ipynb", as_version=4)
     cells = {
-        "right": right_cells(slug),
-        "untouched": {},
-        "wrong": wrong_cells(slug),
+        "right": right_cells(slug), "untouched": {}, "wrong": wrong_cells(slug),
         "broken": broken_cells(slug)[0],
-    }
+    }  # fmt: skip
     for student in students:
         folder = base / "submitted" / student / slug
         folder.mkdir(parents=True)
@@ -187,8 +176,7 @@ def stock_generate_assignment_makes_the_committed_release(graded, slug):
 def right_submission_has_every_point_of_every_cell(graded, slug):
     course = nbformat.read(ROOT / "exercises" / slug / f"{slug}.ipynb", as_version=4)
     due = course.metadata["attn_course"]["tests"]
-    assert graded["cells"]["right"] == due
-    assert graded["marks"]["right"] == sum(due.values())
+    assert (graded["cells"]["right"], graded["marks"]["right"]) == (due, sum(due.values()))
 
 
 def untouched_submission_has_none_and_reads_not_started(graded, slug):

@@ -122,35 +122,29 @@ def means(scores, mask):
     return powers / total.masked_fill(total == 0, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("answer", "names"),
-    [
-        (after, ["the mask comes after"]),
-        (turned, ["the mask comes after", "two axes are exchanged"]),
-        (negative, ["the sign is wrong"]),
-        (inverted, ["mask is turned round"]),
-        (inverted_and_after, ["the mask comes after", "mask is turned round"]),
-        (halved, ["every number is multiplied by one factor"]),
-        (without_mask, ["mask is ignored"]),
-        (lambda scores, mask: after(scores, mask).double(), ["the mask comes after"]),
-        (lambda scores, mask: None, ["the return is missing"]),
-    ],
-)
+@pytest.mark.parametrize(("answer", "names"), [
+    (after, ["the mask comes after"]),
+    (turned, ["the mask comes after", "two axes are exchanged"]),
+    (negative, ["the sign is wrong"]),
+    (inverted, ["mask is turned round"]),
+    (inverted_and_after, ["the mask comes after", "mask is turned round"]),
+    (halved, ["every number is multiplied by one factor"]),
+    (without_mask, ["mask is ignored"]),
+    (lambda scores, mask: after(scores, mask).double(), ["the mask comes after"]),
+    (lambda scores, mask: None, ["the return is missing"]),
+])  # fmt: skip
 def test_one_fault_or_two_are_named(answer, names):
     found = told(answer)
     for name in names:
         assert name in (found.misconception or ""), found
 
 
-@pytest.mark.parametrize(
-    ("answer", "name"),
-    [
-        (lambda x: (5 * x) ** 2, None),
-        (lambda x: 3 * x + 1, "scaled by 3 and not reversed"),
-        (lambda x: (3 * x).square().flip(-1), "scaled by 3 and squared"),
-        (lambda x: (5 * x + 1).flip(-1), "scaled by 5"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "name"), [
+    (lambda x: (5 * x) ** 2, None),
+    (lambda x: 3 * x + 1, "scaled by 3 and not reversed"),
+    (lambda x: (3 * x).square().flip(-1), "scaled by 3 and squared"),
+    (lambda x: (5 * x + 1).flip(-1), "scaled by 5"),
+])  # fmt: skip
 def test_two_mistakes_in_different_steps_are_named_together(answer, name):
     found = told(answer, "in_steps", in_steps)
     assert found.misconception == (name or found.misconception)

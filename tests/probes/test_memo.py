@@ -107,18 +107,13 @@ def test_what_a_test_cell_defines_is_computed_each_time() -> None:
 
 
 OTHERS = {
-    "another value": ROW + 1,
-    "one bit": torch.tensor([1.0, 2.0, 3.0000002]),
-    "another dtype": ROW.double(),
-    "another shape": ROW[None],
-    "whole numbers": ROW.long(),
+    "another value": ROW + 1, "one bit": torch.tensor([1.0, 2.0, 3.0000002]),
+    "another dtype": ROW.double(), "another shape": ROW[None], "whole numbers": ROW.long(),
     "wants a gradient": ROW.clone().requires_grad_(),
-    "another layout": torch.stack([ROW, ROW], dim=1)[:, 0],
-    "a list": ROW.tolist(),
-    "an array": ROW.numpy(),
-    "minus zero": torch.tensor([1.0, 2.0, -0.0]),
+    "another layout": torch.stack([ROW, ROW], dim=1)[:, 0], "a list": ROW.tolist(),
+    "an array": ROW.numpy(), "minus zero": torch.tensor([1.0, 2.0, -0.0]),
     "zero": torch.tensor([1.0, 2.0, 0.0]),
-}
+}  # fmt: skip
 
 
 def test_inputs_that_differ_in_anything_have_keys_that_differ() -> None:

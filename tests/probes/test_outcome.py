@@ -124,9 +124,8 @@ def test_a_failure_is_written_once(monkeypatch):
 
 def test_a_difference_is_not_described_where_nobody_reads_it(monkeypatch):
     described = []
-    monkeypatch.setattr(
-        outcome_module.Outcome, "error_text", lambda self: described.append(1) or "x"
-    )
+    text = lambda self: described.append(1) or "x"  # noqa: E731
+    monkeypatch.setattr(outcome_module.Outcome, "error_text", text)
     broken = outcome_module.Outcome(error=KeyError("gone"))
     fine = outcome_module.Outcome(value=ROW)
     assert outcome_module.judge(broken, fine, brief=True) is not None
@@ -135,12 +134,9 @@ def test_a_difference_is_not_described_where_nobody_reads_it(monkeypatch):
 
 
 NESTS = {
-    "a tensor": lambda t: t,
-    "a list": lambda t: [1, t],
-    "a tuple": lambda t: (t, 2.5),
-    "a dict": lambda t: {"a": t, "b": "text"},
-    "deep": lambda t: [1, {"a": (0, [t])}],
-}
+    "a tensor": lambda t: t, "a list": lambda t: [1, t], "a tuple": lambda t: (t, 2.5),
+    "a dict": lambda t: {"a": t, "b": "text"}, "deep": lambda t: [1, {"a": (0, [t])}],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NESTS)

@@ -20,22 +20,19 @@ def softmax(x: np.ndarray) -> np.ndarray:
     return powers / powers.sum(-1, keepdims=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "got", "base"),
-    [
-        ("the sign is wrong", -NUMBERS, NUMBERS),
-        ("two axes are exchanged", NUMBERS.T, NUMBERS),
-        ("reversed along the last axis", NUMBERS[:, ::-1], NUMBERS),
-        ("shifted by one along the second axis from the end", np.roll(NUMBERS, 1, 0), NUMBERS),
-        ("a softmax too many", softmax(NUMBERS), NUMBERS),
-        ("the softmax is missing", NUMBERS, softmax(NUMBERS)),
-        ("not divided by the sum", POSITIVE, POSITIVE / POSITIVE.sum(-1, keepdims=True)),
-        ("the logarithm is missing", np.exp(NUMBERS), NUMBERS),
-        ("a square root too many", np.sqrt(POSITIVE), POSITIVE),
-        ("one minus the result", 1 - NUMBERS, NUMBERS),
-        ("the tanh is missing", NUMBERS, np.tanh(NUMBERS)),
-    ],
-)
+@pytest.mark.parametrize(("name", "got", "base"), [
+    ("the sign is wrong", -NUMBERS, NUMBERS),
+    ("two axes are exchanged", NUMBERS.T, NUMBERS),
+    ("reversed along the last axis", NUMBERS[:, ::-1], NUMBERS),
+    ("shifted by one along the second axis from the end", np.roll(NUMBERS, 1, 0), NUMBERS),
+    ("a softmax too many", softmax(NUMBERS), NUMBERS),
+    ("the softmax is missing", NUMBERS, softmax(NUMBERS)),
+    ("not divided by the sum", POSITIVE, POSITIVE / POSITIVE.sum(-1, keepdims=True)),
+    ("the logarithm is missing", np.exp(NUMBERS), NUMBERS),
+    ("a square root too many", np.sqrt(POSITIVE), POSITIVE),
+    ("one minus the result", 1 - NUMBERS, NUMBERS),
+    ("the tanh is missing", NUMBERS, np.tanh(NUMBERS)),
+])  # fmt: skip
 def test_a_mistake_is_recognised(name: str, got: np.ndarray, base: np.ndarray) -> None:
     assert name in holding(got, base)
 

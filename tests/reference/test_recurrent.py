@@ -90,25 +90,20 @@ def test_bptt_agrees_with_finite_differences(rng: np.random.Generator) -> None:
         np.testing.assert_allclose((getattr(ours, name) * direction).sum(), slope, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("grad_outputs[..., t, :] + carried", "grad_outputs[..., t, :]"),
-        ("(1 - hiddens[..., t, :] ** 2) * grad_hidden", "grad_hidden"),
-        ("(1 - hiddens[..., t, :] ** 2)", "(1 - before[..., t, :] ** 2)"),
-        ("carried = deltas[..., t, :] @ weight_hh", "carried = deltas[..., t, :] @ weight_hh.T"),
-        ("in reversed(range(steps))", "in range(steps)"),
-        ("rows.T @ before", "rows.T @ hiddens"),
-        ("inputs=deltas @ weight_ih", "inputs=grad_outputs @ weight_ih"),
-        ("hidden=carried", "hidden=deltas[..., 0, :]"),
-        (
-            "weight_hh=rows.T @ before.reshape(len(rows), before.shape[-1])",
-            "weight_hh=before.reshape(len(rows), before.shape[-1]).T @ rows",
-        ),
-        ("bias_hh=bias.copy()", "bias_hh=0 * bias"),
-        (".sum(axis=0)", ".mean(axis=0)"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    ("grad_outputs[..., t, :] + carried", "grad_outputs[..., t, :]"),
+    ("(1 - hiddens[..., t, :] ** 2) * grad_hidden", "grad_hidden"),
+    ("(1 - hiddens[..., t, :] ** 2)", "(1 - before[..., t, :] ** 2)"),
+    ("carried = deltas[..., t, :] @ weight_hh", "carried = deltas[..., t, :] @ weight_hh.T"),
+    ("in reversed(range(steps))", "in range(steps)"),
+    ("rows.T @ before", "rows.T @ hiddens"),
+    ("inputs=deltas @ weight_ih", "inputs=grad_outputs @ weight_ih"),
+    ("hidden=carried", "hidden=deltas[..., 0, :]"),
+    ("weight_hh=rows.T @ before.reshape(len(rows), before.shape[-1])",
+     "weight_hh=before.reshape(len(rows), before.shape[-1]).T @ rows"),
+    ("bias_hh=bias.copy()", "bias_hh=0 * bias"),
+    (".sum(axis=0)", ".mean(axis=0)"),
+])  # fmt: skip
 def test_bptt_oracles_reject_a_changed_line(old: str, new: str, rng: np.random.Generator) -> None:
     with pytest.raises(AssertionError):
         check_bptt(mutant("attn_course.reference.recurrent", "rnn_bptt", old, new), rng)

@@ -8,6 +8,7 @@ import json
 import random
 import signal
 import sys
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -25,8 +26,6 @@ WORDS, PAIRS, BATCH, STEPS, STOPPED = 23, 21, 4, 11, 6
 
 
 class Translator(nn.Module):
-    """A small Transformer that takes a source with lengths."""
-
     def __init__(self) -> None:
         super().__init__()
         self.transformer = vaswani_like(
@@ -61,33 +60,23 @@ def train(
     """A run of the small model; with ``stop`` the last process gets a Ctrl-C on its way."""
     model = build()
     wrapped = parallel.wrap(model)
-    calls = 0
+    calls = count(1)
 
     def loss(trained: nn.Module, batch: Batch) -> Tensor:
-        nonlocal calls
-        calls += 1
-        if stop and calls == STOPPED and parallel.rank == parallel.world_size - 1:
+        if stop and next(calls) == STOPPED and parallel.rank == parallel.world_size - 1:
             signal.raise_signal(signal.SIGINT)
         return teacher_forcing_loss(trained, batch)
 
     history = fit(
-        model,
-        stream(),
-        parallel.mean_loss(loss, wrapped, count_targets),
-        optimizer=torch.optim.Adam(model.parameters(), lr=0.1),
-        steps=STEPS,
-        clip_norm=0.5,
-        schedule=warmup_cosine(peak=0.02, warmup=3, steps=STEPS),
-        seed=1,
-        checkpoint_path=path,
-        resume=path is not None,
-        parallel=parallel,
-    )
+        model, stream(), parallel.mean_loss(loss, wrapped, count_targets),
+        optimizer=torch.optim.Adam(model.parameters(), lr=0.1), steps=STEPS, clip_norm=0.5,
+        schedule=warmup_cosine(peak=0.02, warmup=3, steps=STEPS), seed=1, checkpoint_path=path,
+        resume=path is not None, parallel=parallel,
+    )  # fmt: skip
     return model, history
 
 
 def main() -> None:
-    """What each process does."""
     kind, folder = sys.argv[1], Path(sys.argv[2])
     torch.set_num_threads(1)
     from attn_course.train import loop
@@ -113,16 +102,14 @@ def main() -> None:
         batch = next(stream())
         logits = alone.transformer(batch.source, decoder_input_ids=batch.target_in)
         seen = {
-            "loss": history.loss,
-            "grad_norm": history.grad_norm,
-            "stopped": stopped,
+            "loss": history.loss, "grad_norm": history.grad_norm, "stopped": stopped,
             "written": written,
             "parts": [tuple(each.shape) for each in alone.state_dict().values()],
             "logits": float(logits.sum()),
             "held": sum(
                 getattr(each, "_local_tensor", each).numel() for each in model.parameters()
             ),
-        }
+        }  # fmt: skip
         (folder / f"seen-{parallel.rank}.json").write_text(json.dumps(seen))
 
 

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -143,28 +144,25 @@ def test_beam_search_agrees_with_every_oracle() -> None:
     check_beam(beam_search)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("state = _select(state, flat)", "pass"),
-        ("(rows * k + parents[rows, chosen])", "(parents[rows, chosen])"),
-        ("live_scores[:, 0] = 0.0", "live_scores[:] = 0.0"),
-        ("live_scores.unsqueeze(-1) +", "0.0 *"),
-        ("scores.masked_fill(ended, -torch.inf), k", "scores, k"),
-        ("enters = ended & open_rows & ", "enters = ended & "),
-        ("(torch.arange(width, device=device) < k)", "True"),
-        ("width = min(2 * k, k * vocab)", "width = k"),
-        ("parents, token = places // vocab", "parents, token = places * 0"),
-        ("tokens = live_tokens[rows, parents]", "tokens = live_tokens[rows, parents * 0]"),
-        ("(5.0 + length.double()) / 6.0", "length.double()"),
-        ("found.scores / length_normaliser(found.lengths, length_penalty)", "found.scores"),
-        ("torch.cat([done.scores, normalised], dim=1), done", "normalised, done"),
-        ("enters = open_rows.expand(batch, k)", "enters = open_rows.expand(batch, k) & False"),
-        ("if bool(done.finished.all()):", "if bool(done.finished.any()):"),
-        ("live_tokens, last = tokens[", "live_tokens, _ = tokens["),
-        ("possible & found.finished", "possible & True"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("old", "new"), [
+    ("state = _select(state, flat)", "pass"),
+    ("(rows * k + parents[rows, chosen])", "(parents[rows, chosen])"),
+    ("live_scores[:, 0] = 0.0", "live_scores[:] = 0.0"),
+    ("live_scores.unsqueeze(-1) +", "0.0 *"),
+    ("scores.masked_fill(ended, -torch.inf), k", "scores, k"),
+    ("enters = ended & open_rows & ", "enters = ended & "),
+    ("(torch.arange(width, device=device) < k)", "True"),
+    ("width = min(2 * k, k * vocab)", "width = k"),
+    ("parents, token = places // vocab", "parents, token = places * 0"),
+    ("tokens = live_tokens[rows, parents]", "tokens = live_tokens[rows, parents * 0]"),
+    ("(5.0 + length.double()) / 6.0", "length.double()"),
+    ("found.scores / length_normaliser(found.lengths, length_penalty)", "found.scores"),
+    ("torch.cat([done.scores, normalised], dim=1), done", "normalised, done"),
+    ("enters = open_rows.expand(batch, k)", "enters = open_rows.expand(batch, k) & False"),
+    ("if bool(done.finished.all()):", "if bool(done.finished.any()):"),
+    ("live_tokens, last = tokens[", "live_tokens, _ = tokens["),
+    ("possible & found.finished", "possible & True"),
+])  # fmt: skip
 def test_beam_oracles_reject_a_changed_line(old: str, new: str) -> None:
     with pytest.raises((AssertionError, RuntimeError, ValueError)):
         check_beam(mutant(MODULE, "beam_search", old, new))
@@ -209,10 +207,9 @@ def test_by_hand_the_length_penalty_lets_a_longer_one_win() -> None:
         keys = [tuple(t for t in row if t >= 0) for row in said.tolist()]
         return torch.tensor([table.get(k, [0, 0, 1.0, 0, 0]) for k in keys]).double().log(), said
 
+    options = {"bos": BOS, "eos": EOS, "beam_size": 2, "max_length": 3}
     for alpha, tokens in names.items():
-        beam = beam_search(
-            step, start, bos=BOS, eos=EOS, beam_size=2, max_length=3, length_penalty=alpha
-        )
+        beam = beam_search(step, start, **options, length_penalty=alpha)
         assert hypotheses(beam, 0)[0] == tuple(tokens)
     assert_close(length_normaliser(torch.tensor([1, 7]), 2.0), torch.tensor([1.0, 4.0]).double())
 
@@ -294,9 +291,8 @@ def test_a_real_model_decodes_and_scores_what_teacher_forcing_scores() -> None:
         decoder=Decoder(vocab_size=7, embed_dim=3, context_size=5, hidden_size=6, cell=LSTMCell),
     ).double()
     source, lengths = torch.randint(3, 9, (4, 6)), torch.tensor([6, 1, 3, 5])
-    beam = beam_search(
-        model.step, model.init_state(source, lengths), bos=BOS, eos=EOS, beam_size=3, max_length=5
-    )
+    options = {"bos": BOS, "eos": EOS, "beam_size": 3, "max_length": 5}
+    beam = beam_search(model.step, model.init_state(source, lengths), **options)
     assert not beam.scores.requires_grad
     best = beam.tokens[:, 0]
     target_in = torch.cat([torch.full((4, 1), BOS), best[:, :-1]], dim=1)
@@ -307,28 +303,23 @@ def test_a_real_model_decodes_and_scores_what_teacher_forcing_scores() -> None:
 
 def test_bad_arguments_are_refused() -> None:
     model = Model(rows=2)
-    with pytest.raises(ValueError, match="max_length: expected at least 1, got 0"):
-        greedy_decode(model.step, model.init(), bos=BOS, eos=EOS, max_length=0)
-    with pytest.raises(ValueError, match="beam_size: expected at least 1, got 0"):
-        beam_search(model.step, model.init(), bos=BOS, eos=EOS, beam_size=0, max_length=3)
-    with pytest.raises(ValueError, match="state: expected a tensor or a nested tuple"):
-        greedy_decode(model.step, {"hidden": 1}, bos=BOS, eos=EOS, max_length=3)
+    for message, search, state, options in (
+        ("max_length: expected at least 1, got 0", greedy_decode, model.init(), {"max_length": 0}),
+        ("beam_size: expected at least 1, got 0", beam_search, model.init(), {"beam_size": 0}),
+        ("state: expected a tensor or a nested tuple", greedy_decode, {"hidden": 1}, {}),
+    ):
+        refused(message, search, model.step, state, bos=BOS, eos=EOS, **{"max_length": 3} | options)
 
 
 @pytest.mark.parametrize("search", [greedy_decode, beam_search])
-@pytest.mark.parametrize(
-    ("logits", "eos", "message"),
-    [
-        (torch.zeros(1, 5), 5, "eos: expected an id from 0 to 4, got 5"),
-        (torch.zeros(1, 5), -1, "eos: expected an id from 0 to 4, got -1"),
-        (torch.zeros(1, 1, 5), 2, r"step: expected logits of shape \(\d, V\), got \(\d, 1, 5\)"),
-        (torch.tensor([[0.0, math.nan, 0.0]]), 2, "step: expected logits that give probabilities"),
-        (torch.full((1, 3), -math.inf), 2, "step: expected logits that give probabilities"),
-    ],
-)
-def test_logits_that_cannot_be_searched_are_refused(
-    search: Any, logits: Tensor, eos: int, message: str
-) -> None:
+@pytest.mark.parametrize(("logits", "eos", "message"), [
+    (torch.zeros(1, 5), 5, "eos: expected an id from 0 to 4, got 5"),
+    (torch.zeros(1, 5), -1, "eos: expected an id from 0 to 4, got -1"),
+    (torch.zeros(1, 1, 5), 2, r"step: expected logits of shape \(\d, V\), got \(\d, 1, 5\)"),
+    (torch.tensor([[0.0, math.nan, 0.0]]), 2, "step: expected logits that give probabilities"),
+    (torch.full((1, 3), -math.inf), 2, "step: expected logits that give probabilities"),
+])  # fmt: skip
+def test_logits_that_cannot_be_searched_are_refused(search, logits, eos, message):
     options = {"beam_size": 3} if search is beam_search else {}
 
     def step(token: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -351,12 +342,11 @@ def test_greedy_ignores_what_the_model_says_of_a_row_that_has_ended() -> None:
 
 def test_other_states_and_penalties_are_refused() -> None:
     options = {"bos": BOS, "eos": EOS, "beam_size": 2, "max_length": 3}
-    with pytest.raises(ValueError, match=r"state: expected one batch size on axis 0, got \[2, 3\]"):
-        beam_search(table_step, (torch.zeros(2, 1), torch.zeros(3, 1)), **options)
-    with pytest.raises(ValueError, match="state: expected the batch on axis 0"):
-        beam_search(table_step, torch.tensor(0.0), **options)
-    with pytest.raises(ValueError, match="length_penalty: expected a finite number, got nan"):
-        beam_search(table_step, torch.zeros(2, 1), length_penalty=math.nan, **options)
+    two, search = torch.zeros(2, 1), partial(beam_search, table_step, **options)
+    refused(r"one batch size on axis 0, got \[2, 3\]", search, (two, torch.zeros(3, 1)))
+    refused("state: expected the batch on axis 0", search, torch.tensor(0.0))
+    message = "length_penalty: expected a finite number, got nan"
+    refused(message, search, two, length_penalty=math.nan)
 
 
 def test_an_empty_batch_decodes_to_nothing() -> None:

@@ -21,9 +21,8 @@ ONE_WRONG = torch.tensor([[4, 5, 9, 2, 3, 3], [7, 2, 7, 7, 7, 7], [8, 9, 4, 5, 7
 def by_loop(predictions: Tensor, target: Tensor) -> tuple[float, float]:
     tokens, sequences = [], []
     for said, asked in zip(predictions.tolist(), target.tolist(), strict=True):
-        right = [
-            t < len(said) and said[t] == token for t, token in enumerate(asked) if token != PAD
-        ]
+        padded = said + [None] * len(asked)
+        right = [padded[t] == token for t, token in enumerate(asked) if token != PAD]
         tokens += right
         if right:
             sequences.append(all(right))
@@ -77,20 +76,17 @@ def test_agree_with_loops(number: int, rows: int, said: int, asked: int) -> None
 MODULE = "attn_course.train.metrics"
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("return right & counts, counts", "return right, counts"),
-        ("counts = target != pad", "counts = target != -1"),
-        ("counts = target != pad", "counts = target != 0"),
-        ("torch.zeros_like(counts)", "torch.ones_like(counts)"),
-        ("right.sum() / counts.sum()", "right.sum() / counts.numel()"),
-        ("(right == counts).all(dim=1)", "(right == counts).any(dim=1)"),
-        ("(right == counts).all(dim=1)", "right.all(dim=1)"),
-        ("[counts.any(dim=1)]", ""),
-        ("whole.double().mean()", "right.double().mean()"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    ("return right & counts, counts", "return right, counts"),
+    ("counts = target != pad", "counts = target != -1"),
+    ("counts = target != pad", "counts = target != 0"),
+    ("torch.zeros_like(counts)", "torch.ones_like(counts)"),
+    ("right.sum() / counts.sum()", "right.sum() / counts.numel()"),
+    ("(right == counts).all(dim=1)", "(right == counts).any(dim=1)"),
+    ("(right == counts).all(dim=1)", "right.all(dim=1)"),
+    ("[counts.any(dim=1)]", ""),
+    ("whole.double().mean()", "right.double().mean()"),
+])  # fmt: skip
 def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
     functions = [mutant(MODULE, n, old, new) for n in ("token_accuracy", "sequence_accuracy")]
     with pytest.raises(AssertionError):

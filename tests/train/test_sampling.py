@@ -92,22 +92,19 @@ def test_agrees_with_every_oracle(name: str, function: Function) -> None:
     CHECKS[name](function)
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("top_k", "rank) < k", "rank) <= k"),
-        ("top_k", "descending=True, stable=True)\n    rank", "descending=False)\n    rank"),
-        ("top_k", ".scatter(-1, order, rank) < k", ".copy_(order) < k"),
-        ("top_p", "cumsum(dim=-1) - ordered", "cumsum(dim=-1)"),
-        ("top_p", "likelier < p))", "likelier < p)[..., :]).roll(1)"),
-        ("top_p", "scatter(-1, order, likelier < p)", "scatter(-1, order, ordered > 1 - p)"),
-        ("top_p", "return _kept(logits,", "return _kept(probabilities.log(),"),
-        ("min_p", "+ math.log(p)", "+ p"),
-        ("min_p", "+ math.log(p)", "* p"),
-        ("min_p", "wide.amax(dim=-1, keepdim=True)", "wide.amax()"),
-        ("min_p", "wide >=", "wide >"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "old", "new"), [
+    ("top_k", "rank) < k", "rank) <= k"),
+    ("top_k", "descending=True, stable=True)\n    rank", "descending=False)\n    rank"),
+    ("top_k", ".scatter(-1, order, rank) < k", ".copy_(order) < k"),
+    ("top_p", "cumsum(dim=-1) - ordered", "cumsum(dim=-1)"),
+    ("top_p", "likelier < p))", "likelier < p)[..., :]).roll(1)"),
+    ("top_p", "scatter(-1, order, likelier < p)", "scatter(-1, order, ordered > 1 - p)"),
+    ("top_p", "return _kept(logits,", "return _kept(probabilities.log(),"),
+    ("min_p", "+ math.log(p)", "+ p"),
+    ("min_p", "+ math.log(p)", "* p"),
+    ("min_p", "wide.amax(dim=-1, keepdim=True)", "wide.amax()"),
+    ("min_p", "wide >=", "wide >"),
+])  # fmt: skip
 def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
     with pytest.raises((AssertionError, RuntimeError)):
         CHECKS[name](mutant(MODULE, name, old, new))

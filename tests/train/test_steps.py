@@ -12,17 +12,9 @@ from torch.testing import assert_close
 
 from attn_course import nn
 from attn_course.nn import KVCache, gpt2_like, vaswani_like
-from attn_course.train import (
-    beam_search,
-    generate,
-    greedy_decode,
-    sample_decode,
-    start_from_prompt,
-    start_from_source,
-    temperature,
-    top_k,
-    top_p,
-)
+from attn_course.train import beam_search, generate, greedy_decode, sample_decode
+from attn_course.train.sampling import temperature, top_k, top_p
+from attn_course.train.steps import start_from_prompt, start_from_source
 
 V, B, BOS, EOS = 13, 3, 1, 2
 
@@ -127,9 +119,8 @@ def test_padding_on_the_left_changes_nothing(language_model: Any) -> None:
 def test_one_call_is_a_chain_of_filters_with_a_seed(language_model: Any) -> None:
     prompt = torch.randint(0, V, (B, 4))
     chain = [partial(temperature, value=0.7), partial(top_k, k=4), partial(top_p, p=0.9)]
-    wanted = generate(
-        language_model, prompt, max_length=9, filters=chain, generator=Generator().manual_seed(3)
-    )
+    seeded = Generator().manual_seed(3)
+    wanted = generate(language_model, prompt, max_length=9, filters=chain, generator=seeded)
     options: dict[str, Any] = {"temperature": 0.7, "top_k": 4, "top_p": 0.9, "seed": 3}
     same(generate(language_model, prompt, max_length=9, **options), wanted)
     greedy = generate(language_model, prompt, max_length=9, temperature=0)
@@ -150,9 +141,8 @@ def test_lists_of_any_lengths_are_prompts(language_model: Any, transformer: Any)
 
 def test_recurrent_encoder_decoders_write_as_well() -> None:
     sizes: dict[str, Any] = {"vocab_size": V, "embed_dim": 5, "hidden_size": 7}
-    model = nn.EncoderDecoder(
-        encoder=nn.Encoder(**sizes), decoder=nn.Decoder(**sizes, context_size=7)
-    )
+    decoder = nn.Decoder(**sizes, context_size=7)
+    model = nn.EncoderDecoder(encoder=nn.Encoder(**sizes), decoder=decoder)
     source, lengths = torch.randint(0, V, (B, 6)), torch.tensor([6, 2, 4])
     state = model.init_state(source, lengths)
     wanted = greedy_decode(model.step, state, bos=BOS, eos=EOS, max_length=5)
@@ -194,19 +184,17 @@ def test_sampling_draws_each_text_as_often_as_it_is_probable() -> None:
     assert torch.equal(drawn.finished & (drawn.lengths == 1), ended)
     assert (drawn.tokens[ended, 1] == 0).all()
     both = drawn.tokens[~ended]
-    assert_close(
-        drawn.scores[~ended], (table[0, both[:, 0]] + table[both[:, 0], both[:, 1]]).double()
-    )
+    due = table[0, both[:, 0]] + table[both[:, 0], both[:, 1]]
+    assert_close(drawn.scores[~ended], due.double())
 
 
 def test_bad_starts_are_refused(language_model: Any) -> None:
     prompt = torch.zeros(B, 3, dtype=torch.long)
     mask = torch.tensor([True, True, False]).expand(B, 3)
-    with pytest.raises(ValueError, match="padding_mask: expected padding on the left"):
-        start_from_prompt(language_model, prompt, mask)
+    start = partial(start_from_prompt, language_model, prompt)
+    refused("padding_mask: expected padding on the left", start, mask)
     refused("prompt: expected at least one token", start_from_prompt, language_model, prompt[:, :0])
     start = start_from_prompt(language_model, prompt)
-    with pytest.raises(ValueError, match="bos: expected one per row where the state is a cache"):
-        greedy_decode(start.step, start.state, bos=1, eos=2, max_length=3)
-    with pytest.raises(ValueError, match=r"state: expected one batch size on axis 0, got \[2, 3\]"):
-        greedy_decode(start.step, (prompt,), bos=prompt[:2, 0], eos=2, max_length=3)
+    decode = partial(greedy_decode, start.step, eos=2, max_length=3)
+    refused("bos: expected one per row where the state is a cache", decode, start.state, bos=1)
+    refused(r"one batch size on axis 0, got \[2, 3\]", decode, (prompt,), bos=prompt[:2, 0])

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-import pytest
+from refusals import refused
 
 from attn_course import viz
 from attn_course.data import load_results, recorded
@@ -14,48 +14,32 @@ from attn_course.viz.translation import (
 )
 
 PLAIN = {
-    "hidden_size": 113,
-    "parameters": 600_123,
-    "bleu": 11.26,
-    "interval": 0.74,
-    "greedy_bleu": 10.13,
-    "val_loss": [{"step": 3, "loss": 4.5}, {"step": 7, "loss": 2.347}],
+    "hidden_size": 113, "parameters": 600_123, "bleu": 11.26, "interval": 0.74,
+    "greedy_bleu": 10.13, "val_loss": [{"step": 3, "loss": 4.5}, {"step": 7, "loss": 2.347}],
     "by_length": [
         {"words": [1, 8], "sentences": 5, "bleu": 14.04},
         {"words": [9, 31], "sentences": 3, "bleu": 6.66},
     ],
     "examples": [{"source": ["▁Ein"], "output": ["▁A"], "weights": None}],
-}
+}  # fmt: skip
+SEEN = {"source": ["▁Ein", "▁Hund", "."], "output": ["▁A", "▁dog"]}
 DOT = {
-    **PLAIN,
-    "bleu": 23.0,
+    **PLAIN, "bleu": 23.0, "examples": [{**SEEN, "weights": [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1]]}],
     "by_length": [
         {"words": [1, 8], "sentences": 5, "bleu": 24.0},
         {"words": [9, 31], "sentences": 3, "bleu": 22.0},
     ],
-    "examples": [
-        {
-            "source": ["▁Ein", "▁Hund", "."],
-            "output": ["▁A", "▁dog"],
-            "weights": [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1]],
-        }
-    ],
-}
+}  # fmt: skip
 RECORD = {
     "experiment": "German to English",
     "setting": {
         "name": "reduced", "vocab_size": 1009, "steps": 2003, "batch_size": 31, "beam_size": 5,
     },
-    "seed": 3,
-    "signature": "nrefs:1|tok:13a",
-    "missing": ["cosine"],
-    "date": "2026-11-21 02:00 UTC",
-    "commit": "abc1234",
+    "seed": 3, "signature": "nrefs:1|tok:13a", "missing": ["cosine"],
+    "date": "2026-11-21 02:00 UTC", "commit": "abc1234",
     "machine": {"processor": "A processor", "device": "cpu", "threads": 1},
-    "versions": {"torch": "2.13.0"},
-    "cpu_seconds": 1234,
-    "corpus": {"train_pairs": 29_000, "epochs": 2.14},
-    "models": {"plain": PLAIN, "dot": DOT},
+    "versions": {"torch": "2.13.0"}, "cpu_seconds": 1234,
+    "corpus": {"train_pairs": 29_000, "epochs": 2.14}, "models": {"plain": PLAIN, "dot": DOT},
 }  # fmt: skip
 
 
@@ -68,8 +52,7 @@ def test_table_has_a_row_per_model_and_says_how_it_was_run():
     assert len(rule) == len(header)
     numbers = ["113", "600,123", "11.3 ± 0.7", "10.1", "2.35", "14.0", "6.7"]
     assert plain == ["no attention", *numbers]
-    assert dot[0] == "Luong, dot"
-    assert dot[3] == "23.0 ± 0.7"
+    assert (dot[0], dot[3]) == ("Luong, dot", "23.0 ± 0.7")
     for words in (
         "setting *reduced*", "29,000 pairs", "2,003 steps of 31 pairs (2.14 epochs)", "beam of 5",
         "nrefs:1 | tok:13a", "21 CPU minutes", "A processor, 1 thread", "torch 2.13.0", "seed 3",
@@ -94,8 +77,7 @@ def test_figure_by_length_draws_the_numbers_of_the_record():
         _, ax = viz.subplots()
         told = translation_by_length(ax, RECORD, ["dot", "plain"])
     dot, plain = ax.get_lines()
-    assert list(dot.get_ydata()) == [24.0, 22.0]
-    assert list(plain.get_ydata()) == [14.04, 6.66]
+    assert (list(dot.get_ydata()), list(plain.get_ydata())) == ([24.0, 22.0], [14.04, 6.66])
     assert [text.get_text() for text in ax.get_xticklabels()] == ["1–8", "9–31"]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
         "Luong, dot", "no attention",
@@ -110,8 +92,7 @@ def test_alignment_has_output_as_rows_and_says_where_it_looked():
     assert [text.get_text() for text in ax.get_yticklabels()] == ["▁A", "▁dog"]
     assert [text.get_text() for text in ax.get_xticklabels()] == ["▁Ein", "▁Hund", "."]
     assert "▁A from ▁Ein, ▁dog from ▁Hund." in told
-    with pytest.raises(ValueError, match=r"model: .*attention, got plain"):
-        translation_alignment(ax, RECORD, "plain")
+    refused(r"model: .*attention, got plain", translation_alignment, ax, RECORD, "plain")
 
 
 def test_records_are_found_by_name_and_a_path_is_refused(monkeypatch, tmp_path):
@@ -120,8 +101,7 @@ def test_records_are_found_by_name_and_a_path_is_refused(monkeypatch, tmp_path):
     (tmp_path / "one.json").write_text('{"bleu": 7}')
     assert load_results("one") == {"bleu": 7}
     for name in ("../one", "one.json", ""):
-        with pytest.raises(ValueError, match="name"):
-            load_results(name)
+        refused("name", load_results, name)
 
 
 def test_the_checkout_is_where_the_experiments_write():
