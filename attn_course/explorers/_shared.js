@@ -53,13 +53,71 @@ const digits = (number, places = 3) => {
   return number.toFixed(places);
 };
 
+// A range without a number box: what it is set to stands beside its label.
+function knob({ label, min, max, step, value, oninput, text = String }) {
+  const id = unique("knob"), said = h("output", { for: id }, text(value));
+  const range = h("input", { type: "range", id, min, max, step, value, oninput: () => { said.textContent = text(Number(range.value)); oninput(Number(range.value)); } });
+  return { node: h("div", { class: "attn-x-knob" }, h("label", { for: id }, label), said, range), set(number) { range.value = number; said.textContent = text(number); } };
+}
+
+// A button that moves something: `run` gets the share of the way, from 0 to 1; `auto` does it once by
+// itself when it is seen. Who wants less motion sees the end at once, and nothing moves by itself.
+function player(text, seconds, run, auto = false) {
+  let began = null;
+  const stop = () => { began = null; node.textContent = text; };
+  const less = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const node = button(text, () => {
+    if (began !== null) return stop();
+    run(0);
+    if (less) return run(1);
+    const mine = began = performance.now();
+    node.textContent = "Stop";
+    const frame = (now) => {
+      if (began !== mine || !node.isConnected) return;
+      const share = Math.max(0, Math.min(1, (now - mine) / (1000 * seconds)));
+      run(share);
+      if (share < 1) requestAnimationFrame(frame); else stop();
+    };
+    requestAnimationFrame(frame);
+  });
+  const seen = new IntersectionObserver(([entry]) => { if (entry.isIntersecting) { seen.disconnect(); node.click(); } }, { rootMargin: "-20% 0px" });
+  if (auto && !less) seen.observe(node);
+  // a reader who takes the picture in hand is not to be pushed aside
+  for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, ({ target }) => {
+    if (!node.contains(target) && node.closest(".attn-x")?.contains(target)) { seen.disconnect(); stop(); }
+  });
+  return node;
+}
+
+// A part of a drawing that slides along one axis: mouse, finger or keys. `at` makes a value of a
+// point of the drawing; `down` is for one whose values grow downwards.
+function sliding(grip, { label, max, at, get, onmove, far = 8, down = false }) {
+  const drawing = grip.ownerSVGElement, ahead = down ? -1 : 1;
+  put(grip, { class: "attn-x-grip", tabindex: 0, role: "slider", "aria-label": label, "aria-valuemin": 0, "aria-valuemax": max }, []);
+  const to = (value) => onmove(Math.min(max, Math.max(0, Math.round(value))));
+  const value = (event) => {
+    const box = drawing.getBoundingClientRect(), scale = drawing.viewBox.baseVal.width / box.width;
+    return at((event.clientX - box.left) * scale, (event.clientY - box.top) * scale);
+  };
+  let from = 0, was = 0;
+  draggable(grip, { start(event) { from = value(event); was = get(); }, move(event) { to(was + value(event) - from); }, cancel() { to(was); } });
+  grip.addEventListener("keydown", (event) => {
+    const by = event.shiftKey ? far : 1, now = get();
+    const next = { ArrowLeft: now - by, ArrowRight: now + by, ArrowUp: now + ahead * by, ArrowDown: now - ahead * by, PageUp: now + far, PageDown: now - far, Home: 0, End: max }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    to(next);
+  });
+  return (number, text) => put(grip, { "aria-valuenow": number, "aria-valuetext": text }, []);
+}
+
 // The common frame: one question, the picture, its controls beside it (below it where there is no
-// room), and below them what is folded.
-function frame(el, { question, picture, controls, more = [] }) {
+// room), and below them what is folded. In a `large` one the picture has two thirds.
+function frame(el, { question, picture, controls, more = [], large = false }) {
   el.classList.add("attn-x");
   el.append(
     h("p", { class: "attn-x-question" }, question),
-    h("div", { class: "attn-x-stage" },
+    h("div", { class: large ? "attn-x-stage attn-x-large" : "attn-x-stage" },
       h("div", { class: "attn-x-picture" }, ...picture),
       h("div", { class: "attn-x-controls" }, ...controls)),
     ...more);

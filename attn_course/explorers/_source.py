@@ -46,6 +46,13 @@ def esm(name: str) -> str:
     return _read("_shared.js") + "\n" + _read(f"{name}.js")
 
 
+def still(name: str) -> str:
+    """The opening picture of an explorer, for paper and where no script runs; empty without one."""
+    check_name(name)
+    path = files(__package__).joinpath(f"{name}.html")
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
 def stylesheet() -> str:
     """The style that all explorers share."""
     return _read("explorers.css")

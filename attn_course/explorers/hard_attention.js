@@ -1,121 +1,94 @@
-// Draws from weights, and what they say about the gradient. compute() is the same arithmetic, in
-// float64, as attn_course.functional.hard_attention; a test compares the two.
+// Estimates of a gradient, each from draws of its own: they come together as draws fall. compute() is
+// the arithmetic, in float64, of attn_course.functional.hard_attention; a test compares the two.
+const RUNS = 60, LEVELS = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const total = (values) => values.reduce((sum, value) => sum + value, 0);
 const dot = (a, b) => total(a.map((value, i) => value * b[i]));
 
-export function compute({ scores, rewards, baseline, draws, uniforms }) {
-  const top = Math.max(...scores);
-  const exps = scores.map((score) => Math.exp(score - top));
-  const weights = exps.map((value) => value / total(exps));
-  const places = weights.map((_, i) => i);
-  // what each place would give if it were drawn: (reward - baseline) * (one-hot - weights)
-  const estimates = (b) => places.map((s) => places.map((i) => (rewards[s] - b) * (Number(i === s) - weights[i])));
-  const spread = (each, share) => {
-    const mean = places.map((i) => dot(share, each.map((row) => row[i])));
-    return [mean, places.map((i) => dot(share, each.map((row) => (row[i] - mean[i]) ** 2)))];
-  };
+export function compute({ scores, rewards, baseline, place, seed }) {
+  const top = Math.max(...scores), exps = scores.map((score) => Math.exp(score - top));
+  const weights = exps.map((value) => value / total(exps)), places = weights.map((_, i) => i);
+  // what each place gives if it is drawn: (reward - baseline) * (one-hot - weights)
+  const estimate = (b, drawn, i) => (rewards[drawn] - b) * (Number(i === drawn) - weights[i]);
+  const mean = (b, i) => dot(weights, places.map((drawn) => estimate(b, drawn, i)));
+  const variance = (b) => total(places.map((i) => dot(weights, places.map((drawn) => (estimate(b, drawn, i) - mean(b, i)) ** 2))));
+  const lengths = places.map((drawn) => weights[drawn] * total(places.map((i) => (Number(i === drawn) - weights[i]) ** 2)));
   const reached = [];
   weights.reduce((sum, weight) => { reached.push(sum + weight); return sum + weight; }, 0);
-  const counts = places.map(() => 0);
-  for (const u of uniforms.slice(0, draws)) {
-    counts[Math.min(reached.filter((edge) => edge <= u * reached[reached.length - 1]).length, weights.length - 1)] += 1;
+  const value = places.map((drawn) => estimate(baseline, drawn, place)), estimates = LEVELS.map(() => []);
+  let state = seed; // of Park and Miller's generator, in whole numbers
+  for (let run = 0; run < RUNS; run += 1) {
+    let sum = 0;
+    for (let n = 1; n <= LEVELS[LEVELS.length - 1]; n += 1) {
+      state = (state * 48271) % 2147483647;
+      const u = state / 2147483647;
+      sum += value[Math.min(reached.filter((edge) => edge <= u * reached[reached.length - 1]).length, weights.length - 1)];
+      if (LEVELS.includes(n)) estimates[LEVELS.indexOf(n)].push(sum / n);
+    }
   }
-  const each = estimates(baseline);
-  const [exact, variances] = spread(each, weights);
-  const [mean, found] = spread(each, counts.map((count) => count / draws));
-  const lengths = places.map((s) => weights[s] * total(places.map((i) => (Number(i === s) - weights[i]) ** 2)));
+  const middle = estimates.map((row) => row[0] + total(row.map((one) => one - row[0])) / RUNS);
   return {
-    weights,
-    exact,
-    mean,
-    error: found.map((variance) => Math.sqrt(variance / draws)),
-    counts,
-    variance: total(variances),
-    variance_without: total(spread(estimates(0), weights)[1]),
-    mean_reward: dot(weights, rewards),
-    best: dot(lengths, rewards) / total(lengths),
-  };
-}
-
-function bars(size) {
-  const [width, height, left, top, bottom] = [340, 230, 44, 10, 26];
-  const frame = s("g"), marks = s("g");
-  const node = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "attn-x-chart", "aria-label": "Gradient by place: the exact value as a bar, the mean of the draws as a dot with one standard error" }, frame, marks);
-  return {
-    node,
-    draw({ exact, mean, error }) {
-      const extent = Math.max(...exact.map(Math.abs), ...mean.map((value, i) => Math.abs(value) + error[i]), 1e-9);
-      // steps of two, so that the axis does not tremble with the slider
-      const most = 2 ** Math.ceil(Math.log2(extent));
-      const y = (value) => top + ((height - top - bottom) * (most - value)) / (2 * most);
-      const x = (i) => left + ((width - left - 8) * (i + 0.5)) / size;
-      frame.replaceChildren(...[-most, 0, most].flatMap((value) => [
-        s("path", { class: value === 0 ? "attn-x-axis" : "attn-x-grid", d: `M${left} ${y(value)}H${width - 8}` }),
-        s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, digits(value, most < 2 ? 2 : 0)),
-      ]));
-      marks.replaceChildren(...exact.flatMap((value, i) => [
-        s("rect", { x: x(i) - 20, width: 40, y: Math.min(y(0), y(value)), height: Math.abs(y(value) - y(0)), class: value < 0 ? "attn-x-minus" : "attn-x-plus", opacity: 0.55 }),
-        s("path", { class: "attn-x-axis", "stroke-width": 2, d: `M${x(i)} ${y(mean[i] - error[i])}V${y(mean[i] + error[i])}` }),
-        s("circle", { cx: x(i), cy: y(mean[i]), r: 4.5, class: "attn-x-dot" }),
-        s("text", { x: x(i), y: height - 6, "text-anchor": "middle" }, `place ${i + 1}`),
-      ]));
-    },
+    weights, estimates,
+    exact: mean(0, place),
+    spread: estimates.map((row, i) => Math.sqrt(total(row.map((one) => (one - middle[i]) ** 2)) / RUNS)),
+    variance: variance(baseline), variance_without: variance(0),
+    mean_reward: dot(weights, rewards), best: dot(lengths, rewards) / total(lengths),
   };
 }
 
 function render({ model, el }) {
-  const numbers = results(model, compute, ["scores", "rewards", "baseline", "draws", "uniforms"]);
-  const voice = announcer(), size = model.get("scores").length, plot = bars(size);
+  const inputs = ["scores", "rewards", "baseline", "place", "seed"];
+  const numbers = results(model, compute, inputs), voice = announcer(), last = LEVELS.length - 1;
   const change = (values) => numbers.change(values, draw);
-  const at = (key, i) => (value) => change({ [key]: model.get(key).map((old, j) => (j === i ? value : old)) });
-  const rows = Array.from({ length: size }, (_, i) => ({
-    score: slider({ label: `score ${i + 1}`, min: -3, max: 3, step: 0.1, value: model.get("scores")[i], short: true, oninput: at("scores", i) }),
-    reward: slider({ label: `pays ${i + 1}`, min: -40, max: 40, step: 1, value: model.get("rewards")[i], short: true, oninput: at("rewards", i) }),
-    weight: gauge(), drawn: h("td"),
-  }));
-  const baseline = slider({ label: "Baseline", min: -40, max: 40, step: 0.1, value: model.get("baseline"), oninput: (value) => change({ baseline: value }) });
-  const draws = slider({ label: "Draws", min: 1, max: model.get("uniforms").length, step: 1, value: model.get("draws"), oninput: (value) => change({ draws: value }) });
-  const set = (value) => { const kept = Math.round(10 * Math.min(40, Math.max(-40, value))) / 10; baseline.set(kept); change({ baseline: kept }); };
-  const fresh = () => change({ uniforms: model.get("uniforms").map(() => Math.round(1e6 * Math.random()) / 1e6 % 1) });
-  const start = { scores: model.get("scores"), rewards: model.get("rewards"), baseline: model.get("baseline"), draws: model.get("draws"), uniforms: model.get("uniforms") };
-  const reset = () => {
-    rows.forEach(({ score, reward }, i) => { score.set(start.scores[i]); reward.set(start.rewards[i]); });
-    baseline.set(start.baseline);
-    draws.set(start.draws);
-    change({ ...start });
-  };
-  const facts = [["total variance", h("dd")], ["without baseline", h("dd")], ["ratio", h("dd")]];
+  const start = Object.fromEntries([...inputs, "level"].map((name) => [name, model.get(name)]));
+  const [top, step, middle] = [34, 31, 180], y = (level) => top + step * level;
+  const threads = s("g"), drops = s("g"), said = s("text", { class: "attn-x-tiptext", "text-anchor": "middle", x: 338 });
+  const grip = s("g", {}, s("rect", { x: 36, y: -14, width: 340, height: 28, fill: "transparent" }), s("path", { class: "attn-x-axis", "stroke-dasharray": "3 4", d: "M36 0H300" }),
+    s("rect", { x: 298, y: -13, width: 80, height: 26, rx: 13, class: "attn-x-tip attn-x-query" }), said);
+  const node = s("svg", { viewBox: "0 0 380 316", role: "group", "aria-label": `${RUNS} estimates of a gradient: with more draws each, they come closer to the exact value` },
+    s("text", { x: middle, y: 13, "text-anchor": "middle", class: "attn-x-strong" }, "exact gradient"), s("text", { x: 0, y: 13, class: "attn-x-faint" }, "draws"), s("path", { class: "attn-x-axis", d: `M${middle} 20V${y(last) + 10}` }),
+    ...LEVELS.flatMap((draws, level) => (level % 2 ? [] : [s("text", { x: 28, y: y(level) + 4, "text-anchor": "end", class: "attn-x-faint" }, String(draws))])),
+    s("text", { x: 36, y: 312 }, "← too low"), s("text", { x: 324, y: 312, "text-anchor": "end" }, "too high →"), threads, drops, grip);
+  const tell = sliding(grip, { label: "draws for each estimate", max: last, at: (_, pixel) => (pixel - top) / step, get: () => Math.round(model.get("level")), onmove: (level) => change({ level }), far: 2, down: true });
+  const baseline = knob({ label: "Baseline", min: -40, max: 40, step: 0.1, value: start.baseline, oninput: (value) => change({ baseline: value }) });
+  const set = (value) => { const kept = Math.round(10 * value) / 10; baseline.set(kept); change({ baseline: kept }); };
+  const each = (key, label, min, max, by) => start[key].map((value, i) => knob({ label: `${label} ${i + 1}`, min, max, step: by, value, oninput: (now) => change({ [key]: model.get(key).map((old, j) => (j === i ? now : old)) }) }));
+  const facts = ["spread of the cloud", "variance of one draw", "without a baseline", "mean reward", "best baseline"].map((name) => [name, h("dd")]);
 
   function draw() {
-    const result = numbers.now();
-    plot.draw(result);
-    rows.forEach(({ weight, drawn }, i) => {
-      weight.set(result.weights[i], digits(result.weights[i], 2));
-      drawn.textContent = `${result.counts[i]}×`;
-    });
-    const { variance, variance_without: without } = result;
-    facts[0][1].textContent = digits(variance, 1);
-    facts[1][1].textContent = digits(without, 1);
-    facts[2][1].textContent = variance > 1e-9 ? digits(without / variance, 2) : "no noise";
-    const off = Math.max(...result.mean.map((value, i) => Math.abs(value - result.exact[i])));
-    voice.say(`After ${model.get("draws")} draws the mean is off by at most ${digits(off, 2)}. Total variance ${digits(variance, 1)}, without a baseline ${digits(without, 1)}. The best baseline is ${digits(result.best, 1)}, the mean reward ${digits(result.mean_reward, 1)}.`);
+    const result = numbers.now(), level = model.get("level"), below = Math.floor(level), draws = LEVELS[Math.round(level)];
+    // as wide as one draw without a baseline; what is outside stays at the edge
+    const reach = Math.max(...model.get("rewards").flatMap((reward, i) => [Math.abs(reward * (Number(i === model.get("place")) - result.weights[model.get("place")]) - result.exact)]), 1e-9);
+    const x = (value) => middle + 138 * Math.max(-1, Math.min(1, (value - result.exact) / reach));
+    const at = (run, here) => { const low = Math.floor(here), part = here - low, rows = result.estimates; return part ? x(rows[low][run]) * (1 - part) + x(rows[low + 1][run]) * part : x(rows[low][run]); };
+    const runs = result.estimates[0].map((_, run) => run);
+    threads.replaceChildren(...runs.map((run) => s("path", { class: "attn-x-thread", d: Array.from({ length: below + 1 }, (_, i) => `${i ? "L" : "M"}${at(run, i).toFixed(1)} ${y(i)}`).join("") + `L${at(run, level).toFixed(1)} ${y(level).toFixed(1)}` })));
+    // a little up and down, so that they do not cover each other
+    drops.replaceChildren(...runs.map((run) => s("circle", { class: "attn-x-drop", r: 3.5, cx: at(run, level).toFixed(1), cy: (y(level) + ((run * 7) % 23) - 11).toFixed(1) })));
+    grip.setAttribute("transform", `translate(0 ${y(level).toFixed(1)})`);
+    said.textContent = draws === 1 ? "1 draw" : `${draws} draws`;
+    tell(Math.round(level), `${draws} draws`);
+    const values = [result.spread[Math.round(level)], result.variance, result.variance_without, result.mean_reward, result.best];
+    facts.forEach(([, cell], i) => { cell.textContent = digits(values[i], i ? 1 : 2); });
+    voice.say(`${draws} draws for each estimate: the cloud has a spread of ${digits(values[0], 2)}.`);
   }
-
+  const rows = { scores: each("scores", "Score", -3, 3, 0.1), rewards: each("rewards", "Reward", -40, 40, 1) };
+  const reset = () => {
+    baseline.set(start.baseline);
+    for (const key of ["scores", "rewards"]) rows[key].forEach((one, i) => one.set(start[key][i]));
+    change({ ...start });
+  };
   frame(el, {
-    question: "How noisy is the gradient of a draw, and what does a baseline change?",
-    picture: [
-      plot.node,
-      h("p", { class: "attn-x-note" }, "Bars: the exact gradient by the scores. Dots: the mean of the draws, with one standard error up and down."),
-      h("table", { class: "attn-x-table" }, header("place", "probability", "drawn"),
-        h("tbody", {}, ...rows.map(({ weight, drawn }, i) => h("tr", {}, h("th", { scope: "row" }, String(i + 1)), h("td", { class: "attn-x-weight" }, weight.node), drawn))))],
+    large: true,
+    question: "How many draws until the gradient can be trusted?",
+    picture: [node],
     controls: [
-      h("div", { class: "attn-x-top" },
-        button("No baseline", () => set(0)), button("Mean reward", () => set(numbers.now().mean_reward)), button("Best", () => set(numbers.now().best)),
-        button("Draw again", fresh), button("Reset", reset)),
-      baseline.node, draws.node,
+      h("div", { class: "attn-x-top" }, player("Let draws fall", 8, (share) => change({ level: share * last }))),
+      h("p", { class: "attn-x-note" }, `Or drag the cloud. Each of its ${RUNS} dots is an estimate of the gradient from draws of its own.`),
+      baseline.node, voice.node],
+    more: [fold("More",
+      h("div", { class: "attn-x-top" }, button("Other draws", () => change({ seed: (model.get("seed") * 48271) % 2147483647 })), button("Mean reward as baseline", () => set(numbers.now().mean_reward)), button("Best baseline", () => set(numbers.now().best)), button("Reset", reset)),
       h("dl", { class: "attn-x-pairs" }, ...facts.flatMap(([name, value]) => [h("dt", {}, name), value])),
-      voice.node],
-    more: [fold("Change what the places score and pay", h("div", { class: "attn-x-stage" }, ...["score", "reward"].map((kind) => h("div", {}, ...rows.map((row) => row[kind].node)))))],
+      h("div", { class: "attn-x-stage" }, ...Object.values(rows).map((list) => h("div", {}, ...list.map((row) => row.node)))))],
   });
   numbers.watch(draw);
   draw();

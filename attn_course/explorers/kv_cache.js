@@ -1,92 +1,67 @@
-// A text that grows token by token, and what a cache saves. compute() gives the numbers of
-// attn_course.functional.cache_bytes and language_model_flops; a test compares the two.
+// A text that grows word by word: the work for each word with and without a cache. compute() gives
+// the numbers of attn_course.functional.cache_bytes and language_model_flops; a test compares the two.
 const total = (values) => values.reduce((sum, value) => sum + value, 0);
 
-export function compute({ step, keep, window: width, sinks, model }) {
-  const state = (i, j) => {
-    if (keep === "sliding" && j >= sinks && i - j >= width) return "gone";
-    return keep === "none" || i === j ? "new" : "held";
-  };
-  const rows = Array.from({ length: step }, (_, i) => Array.from({ length: i + 1 }, (_, j) => state(i, j)));
-  const { vocab_size, embed_dim, hidden_dim, num_layers, num_heads, head_dim } = model;
+export function compute({ step, model }) {
+  const { vocab_size, embed_dim, hidden_dim, num_layers, num_heads, num_groups, head_dim, kv_rank, rope_dim } = model;
   // projections, feed-forward part and logits of each token; scores and sums of each pair
   const token = num_layers * (8 * embed_dim * num_heads * head_dim + 4 * embed_dim * hidden_dim) + 2 * embed_dim * vocab_size;
   const pair = 4 * num_layers * num_heads * head_dim;
-  const seen = rows.map((row) => row.filter((one) => one !== "gone").length);
-  const without = rows.map((_, i) => (i + 1) * token + ((i + 1) * (i + 2)) / 2 * pair);
-  const kept = rows.map((_, i) => (keep === "none" ? without[i] : token + seen[i] * pair));
-  const held = keep === "none" ? 0 : seen[step - 1];
-  const row = (numbers) => held * num_layers * numbers * 2; // half precision
+  const steps = Array.from({ length: step }, (_, i) => i + 1), row = (numbers) => step * num_layers * numbers * 2; // half precision
+  const work = { with: steps.map((n) => token + n * pair), without: steps.map((n) => n * token + (n * (n + 1)) / 2 * pair) };
   return {
-    rows,
-    bytes: { MHA: row(2 * num_heads * head_dim), GQA: row(2 * model.num_groups * head_dim), MQA: row(2 * head_dim), MLA: row(model.kv_rank + model.rope_dim) },
-    flops: { with: kept[step - 1], without: without[step - 1] },
-    total: { with: total(kept), without: total(without) },
+    work,
+    total: { with: total(work.with), without: total(work.without) },
+    bytes: { MHA: row(2 * num_heads * head_dim), GQA: row(2 * num_groups * head_dim), MQA: row(2 * head_dim), MLA: row(kv_rank + rope_dim) },
   };
 }
 
-const kilobytes = (bytes) => `${(bytes / 1000).toFixed(0)} kB`;
-const giga = (flops) => `${(flops / 1e9).toFixed(1)}`;
-
 function render({ model, el }) {
-  const inputs = ["step", "keep", "window", "sinks", "model"];
-  const numbers = results(model, compute, inputs), voice = announcer();
-  const letters = [...model.get("text")], shown = (letter) => (letter === " " ? "␣" : letter);
-  const most = letters.length, table = h("table", { class: "attn-x-heat attn-x-fine" });
-  const kinds = ["MHA", "GQA", "MQA", "MLA"], gauges = Object.fromEntries(kinds.map((kind) => [kind, gauge()]));
-  const costs = h("tbody", {});
-  const marks = { new: ["●", "computed", 100], held: ["○", "read from the cache", 30], gone: ["×", "dropped", 0] };
-  const change = (values) => numbers.change(values, draw);
-  let timer = 0;
+  const numbers = results(model, compute, ["step", "model"]), voice = announcer();
+  const words = model.get("text").split(" "), most = words.length, spans = words.map((word) => h("span", {}, word));
+  const whole = compute({ step: most, model: model.get("model") });
+  const [left, right, top, bottom] = [2, 370, 34, 214], wide = (right - left) / most;
+  const x = (n) => left + n * wide, y = (flops) => bottom - ((bottom - top) * flops) / whole.work.without[most - 1];
+  const area = (flops) => `M${left} ${bottom}${flops.map((one, i) => `V${y(one).toFixed(1)}H${x(i + 1).toFixed(1)}`).join("")}V${bottom}Z`;
+  const again = s("path", { class: "attn-x-takes" }), kept = s("path", { class: "attn-x-plus" });
+  const edge = s("path", { class: "attn-x-hand attn-x-key" }), ring = s("circle", { r: 9, class: "attn-x-tip attn-x-key" });
+  const grip = s("g", {}, s("rect", { x: -22, y: top - 22, width: 44, height: bottom - top + 34, fill: "transparent" }), edge, ring);
+  const node = s("svg", { viewBox: "0 0 380 240", role: "group", "aria-label": "Work for each word: without a cache it grows with the text, with a cache it stays flat" },
+    s("text", { x: left, y: 13 }, "work for each word"),
+    s("text", { x: left, y: 33, class: "attn-x-red" }, "no cache: the whole text again"), s("text", { x: left, y: 52, class: "attn-x-strong" }, "cache: only the new word"),
+    again, kept, s("path", { class: "attn-x-axis", d: `M${left} ${bottom}H${right}` }), s("text", { x: right, y: 234, "text-anchor": "end" }, "words written"), grip);
+  const tell = sliding(grip, { label: "words written", max: most, at: (pixel) => (pixel - left) / wide, get: () => model.get("step"), onmove: (step) => go(step) });
+  const go = (step) => numbers.change({ step: Math.max(1, step) }, draw);
+  const ratio = h("b"), kinds = ["MHA", "GQA", "MQA", "MLA"], gauges = Object.fromEntries(kinds.map((kind) => [kind, gauge("attn-x-bytes")])), costs = h("tbody");
 
   function draw() {
-    const step = model.get("step"), { rows, bytes, flops, total: all } = numbers.now();
-    table.replaceChildren(
-      h("caption", {}, "One row for each token as it came; columns are the keys. ● computed, ○ read from the cache, × dropped."),
-      h("thead", {}, h("tr", {}, h("td"), ...letters.map((letter, j) => h("th", { scope: "col" }, j < step ? shown(letter) : "·")))),
-      h("tbody", {}, ...letters.map((letter, i) => h("tr", {}, h("th", { scope: "row" }, i < step ? shown(letter) : "·"),
-        ...letters.map((_, j) => {
-          if (i >= step || j > i) return h("td", { style: "--share: 0%" });
-          const [mark, , share] = marks[rows[i][j]];
-          return h("td", { style: `--share: ${share}%`, class: i === step - 1 ? "attn-x-true" : "" }, mark);
-        })))));
-    const full = 2 * most * model.get("model").num_layers * 2 * model.get("model").num_heads * model.get("model").head_dim;
-    for (const kind of kinds) gauges[kind].set(bytes[kind] / full, kilobytes(bytes[kind]));
-    costs.replaceChildren(
-      h("tr", {}, h("th", { scope: "row" }, "this token"), h("td", {}, giga(flops.with)), h("td", {}, giga(flops.without))),
-      h("tr", {}, h("th", { scope: "row" }, "text so far"), h("td", {}, giga(all.with)), h("td", {}, giga(all.without))));
-    const last = rows[step - 1], count = (word) => last.filter((one) => one === word).length;
-    voice.say(`Token ${step}: ${count("new")} computed, ${count("held")} read, ${count("gone")} dropped.`);
+    const { work, total: all, bytes } = numbers.now(), step = model.get("step"), last = (flops) => flops[flops.length - 1];
+    spans.forEach((span, i) => { span.className = i < step - 1 ? "" : i < step ? "attn-x-newest" : "attn-x-later"; });
+    again.setAttribute("d", area(work.without));
+    kept.setAttribute("d", area(work.with));
+    edge.setAttribute("d", `M0 ${bottom}V${y(last(work.without)).toFixed(1)}`);
+    ring.setAttribute("cy", y(last(work.without)).toFixed(1));
+    grip.setAttribute("transform", `translate(${x(step).toFixed(1)} 0)`);
+    tell(step, `${step} of ${most}`);
+    ratio.textContent = `${digits(all.without / all.with, 1)}×`;
+    for (const kind of kinds) gauges[kind].set(bytes[kind] / whole.bytes.MHA, `${(bytes[kind] / 1e6).toFixed(1)} MB`);
+    const tera = (flops) => h("td", {}, (flops / 1e12).toFixed(2));
+    costs.replaceChildren(...[["this word", last(work.with), last(work.without)], ["text so far", all.with, all.without]].map(([name, ...flops]) => h("tr", {}, h("th", { scope: "row" }, name), ...flops.map(tera))));
+    voice.say(`${step} of ${most} words.`);
   }
-
-  const stepper = slider({ label: "Tokens so far", min: 1, max: most, step: 1, value: model.get("step"), oninput: (value) => go(Math.round(value)) });
-  const go = (step) => { stepper.set(step); change({ step }); };
-  const stop = () => { clearInterval(timer); timer = 0; play.textContent = "Play"; play.setAttribute("aria-pressed", "false"); };
-  const next = () => go(Math.min(most, model.get("step") + 1));
-  const play = button("Play", () => {
-    if (timer) return stop();
-    if (model.get("step") === most) go(1);
-    play.textContent = "Stop";
-    play.setAttribute("aria-pressed", "true");
-    timer = setInterval(() => {
-      if (!el.isConnected || model.get("step") >= most) return stop();
-      next();
-    }, 700);
-  });
-  play.setAttribute("aria-pressed", "false");
   frame(el, {
-    question: "When does a sliding cache stop growing, and what do the first tokens cost?",
-    picture: [wide("Keys of each token", table), voice.node],
+    large: true,
+    question: "How much work does a cache save while a text grows?",
+    picture: [h("p", { class: "attn-x-text" }, ...spans.flatMap((span) => [span, " "])), node],
     controls: [
-      h("div", { class: "attn-x-top" }, button("Next token", next), play),
-      stepper.node,
-      choice({ label: "What is kept", value: model.get("keep"), oninput: (keep) => change({ keep }),
-        options: [["none", "nothing: all anew"], ["all", "all keys and values"], ["sliding", "a window and the first few"]] }),
-      slider({ label: "Window: tokens, the newest included", min: 1, max: 12, step: 1, value: model.get("window"), oninput: (value) => change({ window: Math.round(value) }) }).node,
-      slider({ label: "First tokens that stay", min: 0, max: 4, step: 1, value: model.get("sinks"), oninput: (value) => change({ sinks: Math.round(value) }) }).node,
-      h("table", { class: "attn-x-table" }, h("caption", {}, "Bytes of the cache, by kind of heads"),
+      h("div", { class: "attn-x-top" }, player("Write the text", 8, (share) => go(Math.round(share * most)))),
+      h("p", { class: "attn-x-note" }, "Or drag the edge of the area. Without a cache all red words are computed again for the blue one."),
+      h("p", { class: "attn-x-big" }, ratio, "the work without a cache, for the text so far"),
+      voice.node],
+    more: [fold("More", h("div", { class: "attn-x-stage" },
+      h("table", { class: "attn-x-table" }, h("caption", {}, "Memory of the cache, by kind of heads"),
         h("tbody", {}, ...kinds.map((kind) => h("tr", {}, h("th", { scope: "row" }, kind), h("td", {}, gauges[kind].node))))),
-      h("table", { class: "attn-x-table" }, h("caption", {}, "Operations, in billions (MHA)"), header("", "as chosen", "all anew"), costs)],
+      h("table", { class: "attn-x-table" }, h("caption", {}, "10¹² operations, MHA, about 8 billion parameters"), header("", "cache", "no cache"), costs)))],
   });
   numbers.watch(draw);
   draw();

@@ -1,6 +1,8 @@
-// Two tokens on a line. compute() is the arithmetic of rope_frequencies, apply_rope and alibi_bias in
+// A clock for each pair of numbers: position turns its hands, and the distance is the angle between
+// them. compute() is the arithmetic of rope_frequencies, apply_rope and alibi_bias in
 // attn_course.functional, in float64; a test compares the two.
 const LONGEST = 64;
+const minus = (value, places) => digits(value, places).replace("-", "−");
 const total = (values) => values.reduce((sum, value) => sum + value, 0);
 
 export function compute({ query, key, query_place, key_place, head_dim, base, heads, head }) {
@@ -14,153 +16,123 @@ export function compute({ query, key, query_place, key_place, head_dim, base, he
   const query_turned = turned(q, query_place), key_turned = turned(k, key_place);
   const parts = pairs(query_turned, key_turned), none = total(q.map((value, i) => value * k[i])) / root;
   // a power of two below, then every other slope of the power of two above
-  const below = 2 ** Math.floor(Math.log2(heads));
-  const slopes = Array.from({ length: heads }, (_, h) => (h < below ? 2 ** (-8 * (h + 1) / below) : 2 ** (-4 * (2 * (h - below) + 1) / below)));
+  const below = 2 ** Math.floor(Math.log2(heads)), h = head - 1;
+  const slope = h < below ? 2 ** (-8 * (h + 1) / below) : 2 ** (-4 * (2 * (h - below) + 1) / below);
   const away = Array.from({ length: LONGEST }, (_, distance) => distance);
   return {
-    frequencies, query_turned, key_turned, parts, none,
-    rope: total(parts),
-    alibi: none - slopes[head - 1] * Math.abs(query_place - key_place),
-    slopes,
+    frequencies, query_turned, key_turned, parts, slope, rope: total(parts),
     curve_rope: away.map((distance) => total(pairs(turned(q, 0), turned(k, -distance)))),
-    curve_alibi: away.map((distance) => none - slopes[head - 1] * distance),
+    curve_alibi: away.map((distance) => none - slope * distance),
   };
 }
 
-function line(longest, { onmove }) {
-  const [width, left, y] = [380, 16, 44], step = (width - 2 * left) / (longest - 1);
-  const x = (place) => left + place * step;
-  const span = s("path", { class: "attn-x-link", "stroke-width": 3 });
-  const said = s("text", { y: 84, "text-anchor": "middle" });
-  const node = s("svg", { viewBox: `0 0 ${width} 92`, class: "attn-x-chart attn-x-line", role: "group", "aria-label": "A line of places with a query and a key" },
-    s("path", { class: "attn-x-axis", d: `M${left} ${y}H${width - left}` }),
-    ...[0, 16, 32, 48, longest - 1].flatMap((place) => [
-      s("path", { class: "attn-x-axis", d: `M${x(place)} ${y - 3}V${y + 3}` }),
-      s("text", { x: x(place), y: 12, "text-anchor": "middle", class: "attn-x-faint" }, String(place))]),
-    span, said);
-  const clip = (place) => Math.min(longest - 1, Math.max(0, Math.round(place)));
-  const grips = ["query", "key"].map((name) => {
-    const tip = s("circle", { r: 13, class: name === "query" ? "attn-x-tip attn-x-own" : "attn-x-tip" });
-    const grip = s("g", { class: "attn-x-grip", tabindex: 0, role: "slider", "aria-label": `place of the ${name}`, "aria-valuemin": 0, "aria-valuemax": longest - 1 },
-      s("circle", { r: 22, fill: "transparent" }), tip, s("text", { class: "attn-x-tiptext", "text-anchor": "middle" }, name === "query" ? "q" : "k"));
-    let from = 0, was = 0, now = 0;
-    const place = (event) => ((event.clientX - node.getBoundingClientRect().left) * width) / node.getBoundingClientRect().width / step;
-    node.append(grip);
-    draggable(grip, {
-      start(event) { from = place(event); was = now; },
-      move(event) { onmove(name, clip(was + place(event) - from)); },
-      cancel() { onmove(name, was); },
-    });
-    grip.addEventListener("keydown", (event) => {
-      const far = event.shiftKey ? 8 : 1;
-      const to = { ArrowLeft: now - far, ArrowDown: now - far, ArrowRight: now + far, ArrowUp: now + far, PageUp: now + 8, PageDown: now - 8, Home: 0, End: longest - 1 }[event.key];
-      if (to === undefined) return;
-      event.preventDefault();
-      onmove(name, clip(to));
-    });
-    return { set(at) {
-      now = at;
-      // where both stand at one place, the key stands a little lower
-      grip.setAttribute("transform", `translate(${x(at)} ${y + (name === "key" ? 9 : -3)})`);
-      grip.setAttribute("aria-valuenow", at);
-      grip.setAttribute("aria-valuetext", `place ${at}`);
-    } };
-  });
-  return { node, draw(query, key) {
-    grips[0].set(query);
-    grips[1].set(key);
-    span.setAttribute("d", `M${x(query)} ${y}H${x(key)}`);
-    said.setAttribute("x", Math.min(width - 50, Math.max(50, (x(query) + x(key)) / 2)));
-    said.textContent = `distance ${Math.abs(query - key)}`;
-  } };
-}
-
-function dials() {
-  const node = s("svg", { class: "attn-x-chart", role: "img" });
-  return { node, draw({ query_turned: query, key_turned: key, parts, frequencies }) {
-    // the slow pairs hardly move: four are shown, from the fastest to the slowest
-    const count = Math.min(4, query.length), picked = Array.from({ length: count }, (_, i) => Math.round((i * (query.length - 1)) / Math.max(1, count - 1)));
-    const most = Math.max(...query.flat(), ...key.flat().map(Math.abs), 1);
-    node.setAttribute("viewBox", "0 0 380 128");
-    node.setAttribute("aria-label", `Rotating pairs; they add ${picked.map((i) => digits(parts[i], 2)).join(", ")} to the score`);
-    node.replaceChildren(...picked.flatMap((i, place) => {
-      const cx = 48 + 94 * place, reach = ([a, b]) => [cx + (32 * a) / most, 50 - (32 * b) / most];
-      const ray = (vector, own) => { const [a, b] = reach(vector); return s("path", { class: `attn-x-ray${own ? " attn-x-own" : ""}`, d: `M${cx} 50L${a} ${b}` }); };
-      const tip = (vector) => reach([vector[0] * 1.25, vector[1] * 1.25]);
-      const label = ([a, b], name) => s("text", { x: a, y: b + 4, "text-anchor": "middle", class: name === "k" ? "" : "attn-x-strong" }, name);
-      const [k, q] = [tip(key[i]), tip(query[i])], near = Math.hypot(k[0] - q[0], k[1] - q[1]) < 14;
-      const names = near ? [label(q, "q, k")] : [label(k, "k"), label(q, "q")];
-      return [s("circle", { cx, cy: 50, r: 36, class: "attn-x-grid" }), ray(key[i], false), ray(query[i], true), ...names,
-        s("text", { x: cx, y: 106, "text-anchor": "middle" }, `θ ${digits(frequencies[i], 3)}`),
-        s("text", { x: cx, y: 124, "text-anchor": "middle" }, `adds ${digits(parts[i], 2)}`)];
-    }));
-  } };
-}
-
-function curves(longest) {
-  const [width, height, left, top, bottom] = [380, 190, 46, 14, 36];
-  const node = s("svg", { viewBox: `0 0 ${width} ${height}`, class: "attn-x-chart", role: "img" });
-  const x = (distance) => left + ((width - left - 10) * distance) / (longest - 1);
-  return { node, draw(result, distance) {
-    const all = [...result.curve_rope, ...result.curve_alibi, result.none, 0];
-    const high = Math.ceil(Math.max(...all) + 0.2), low = Math.max(-8, Math.floor(Math.min(...all)));
-    const y = (score) => top + ((height - top - bottom) * (high - Math.max(low, score))) / (high - low);
-    const path = (scores) => scores.map((score, i) => `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(score).toFixed(1)}`).join("");
-    node.setAttribute("aria-label", `Scores at distances 0 to ${longest - 1}; at distance ${distance} RoPE gives ${digits(result.curve_rope[distance], 2)}, ALiBi ${digits(result.curve_alibi[distance], 2)}, no positions ${digits(result.none, 2)}`);
+// Scores by distance on a scale of their own; those not yet visited are left out.
+function chart() {
+  const [width, left, top, bottom] = [380, 44, 22, 104], x = (distance) => left + ((width - left - 12) * distance) / (LONGEST - 1);
+  const node = s("g");
+  return { node, draw(name, scores, distance, score, seen = null) {
+    const high = Math.ceil(Math.max(...scores, 0)), low = Math.min(0, Math.floor(Math.min(...scores)));
+    const y = (value) => top + ((bottom - top) * (high - value)) / (high - low);
     node.replaceChildren(
-      ...[high, 0, low].filter((score, i, list) => list.indexOf(score) === i).flatMap((score) => [
-        s("path", { class: score === 0 ? "attn-x-axis" : "attn-x-grid", d: `M${left} ${y(score)}H${width - 10}` }),
-        s("text", { x: left - 6, y: y(score) + 4, "text-anchor": "end" }, String(score).replace("-", "−"))]),
-      ...[0, 16, 32, 48, longest - 1].map((place) => s("text", { x: x(place), y: height - 20, "text-anchor": "middle" }, String(place))),
-      s("text", { x: (left + width) / 2, y: height - 3, "text-anchor": "middle" }, "distance"),
-      s("path", { class: "attn-x-trace", "stroke-width": 2, d: path(result.curve_rope.map(() => result.none)) }),
-      s("path", { class: "attn-x-bell", d: path(result.curve_alibi) }),
-      s("path", { class: "attn-x-curve", d: path(result.curve_rope) }),
-      s("path", { class: "attn-x-axis", d: `M${x(distance)} ${top}V${height - bottom}` }),
-      s("circle", { cx: x(distance), cy: y(result.curve_alibi[distance]), r: 4, class: "attn-x-minus" }),
-      s("circle", { cx: x(distance), cy: y(result.curve_rope[distance]), r: 4.5, class: "attn-x-mean" }));
+      s("text", { x: left, y: 12 }, name),
+      ...[high, 0, low].filter((value, i, list) => list.indexOf(value) === i).flatMap((value) => [
+        s("path", { class: value === 0 ? "attn-x-axis" : "attn-x-grid", d: `M${left} ${y(value)}H${width - 12}` }),
+        s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, String(value).replace("-", "−"))]),
+      ...[0, 16, 32, 48].map((at) => s("text", { x: x(at), y: bottom + 18, "text-anchor": "middle" }, String(at))),
+      s("text", { x: width - 12, y: bottom + 18, "text-anchor": "end" }, "distance"),
+      ...scores.flatMap((value, at) => (seen && !seen.has(at) ? [] : [s("circle", { cx: x(at).toFixed(1), cy: y(value).toFixed(1), r: 2, class: "attn-x-drop" })])),
+      s("circle", { cx: x(distance).toFixed(1), cy: y(score).toFixed(1), r: 6, class: "attn-x-mean" }));
+  } };
+}
+
+function clocks() {
+  const node = s("g");
+  return { node, draw({ query_turned: query, key_turned: key, parts, frequencies }) {
+    // four of them, from the fastest to the slowest
+    const count = Math.min(4, parts.length), picked = Array.from({ length: count }, (_, i) => Math.round((i * (parts.length - 1)) / Math.max(1, count - 1)));
+    node.replaceChildren(...picked.flatMap((i, place) => {
+      const cx = 48 + 95 * place, end = ([a, b], r) => { const size = Math.hypot(a, b) || 1; return `${(cx + (r * a) / size).toFixed(1)} ${(40 - (r * b) / size).toFixed(1)}`; };
+      const ahead = key[i][0] * query[i][1] > key[i][1] * query[i][0];
+      return [
+        s("circle", { cx, cy: 40, r: 38, class: "attn-x-grid" }),
+        s("path", { class: parts[i] < 0 ? "attn-x-takes" : "attn-x-adds", d: `M${cx} 40L${end(key[i], 38)}A38 38 0 0 ${ahead ? 0 : 1} ${end(query[i], 38)}Z` }),
+        s("path", { class: "attn-x-hand attn-x-key", d: `M${cx} 40L${end(key[i], 27)}` }),
+        s("path", { class: "attn-x-hand attn-x-query", d: `M${cx} 40L${end(query[i], 36)}` }),
+        s("text", { x: cx, y: 96, "text-anchor": "middle" }, `${digits((2 * Math.PI) / frequencies[i], 0)} places`)];
+    }));
   } };
 }
 
 function render({ model, el }) {
   const inputs = ["query", "key", "query_place", "key_place", "head_dim", "base", "heads", "head"];
-  const numbers = results(model, compute, inputs), voice = announcer(), longest = model.get("longest");
+  const numbers = results(model, compute, inputs), voice = announcer(), most = LONGEST - 1;
   const start = Object.fromEntries(inputs.map((name) => [name, model.get(name)]));
-  const change = (values) => numbers.change(values, draw);
-  const tokens = line(longest, { onmove: (name, place) => change({ [`${name}_place`]: place }) });
-  const pairs = dials(), plot = curves(longest);
-  const cells = Array.from({ length: 3 }, () => h("td"));
-  const both = (by) => {
-    const [q, k] = [model.get("query_place"), model.get("key_place")];
-    const kept = Math.min(longest - 1 - Math.max(q, k), Math.max(-Math.min(q, k), by));
-    change({ query_place: q + kept, key_place: k + kept });
+  const places = () => [model.get("query_place"), model.get("key_place")], gap = () => Math.round(Math.abs(places()[0] - places()[1]));
+  let seen = new Set(), before = gap(), from = 0;
+  const change = (values) => {
+    numbers.change(values, draw);
+    if (!("query_place" in values || "key_place" in values)) seen = new Set();
+    // a fast hand skips some distances
+    for (let at = Math.min(before, gap()); at <= Math.max(before, gap()); at += 1) seen.add(at);
+    before = gap();
   };
-  const exponent = slider({ label: "Base, as a power of ten", min: 1, max: 6, step: 0.1, value: Math.log10(start.base), oninput: (value) => change({ base: 10 ** value }) });
-  const head = slider({ label: "ALiBi: which of the 8 heads", min: 1, max: start.heads, step: 1, value: start.head, oninput: (value) => change({ head: Math.round(value) }) });
-  const size = choice({ label: "Entries of a head", value: start.head_dim, options: [2, 4, 8, 16].map((n) => [n, String(n)]), oninput: (value) => change({ head_dim: Number(value) }) });
-  const reset = () => { exponent.set(Math.log10(start.base)); head.set(start.head); size.querySelector("select").value = start.head_dim; change({ ...start }); };
+  const both = (low) => { const [q, k] = places(), kept = Math.min(most - Math.abs(q - k), low) - Math.min(q, k); change({ query_place: q + kept, key_place: k + kept }); };
+  // to the end of the line, or again from its beginning
+  const walk = (share) => {
+    const low = Math.min(...places()), end = most - Math.abs(places()[0] - places()[1]);
+    if (share === 0) from = low < end ? low : 0;
+    both(from + share * (end - from));
+  };
+
+  const left = 20, step = (380 - 2 * left) / most, x = (place) => (left + place * step).toFixed(1), at = (pixel) => (pixel - left) / step;
+  const pair = clocks(), rope = chart(), alibi = chart();
+  const rod = s("path", { "stroke-width": 8, class: "attn-x-link" }), hit = s("path", { "stroke-width": 26, stroke: "transparent" });
+  const bar = s("g", {}, hit, rod);
+  const pin = (name, y) => s("g", {},
+    s("circle", { cy: y, r: 21, fill: "transparent" }), s("path", { class: `attn-x-hand attn-x-${name}`, d: `M0 46V${y}` }),
+    s("rect", { x: -27, y: y - 11, width: 54, height: 22, rx: 11, class: `attn-x-tip attn-x-${name}` }), s("text", { class: "attn-x-tiptext", "text-anchor": "middle", y }, name));
+  const pins = { query: pin("query", 16), key: pin("key", 76) };
+  const under = (y, part) => s("g", { transform: `translate(0 ${y})` }, part.node);
+  const node = s("svg", { viewBox: "0 0 380 336", role: "group", "aria-label": "Two words on a line, a clock for each pair of their numbers, and the score by distance" },
+    s("path", { class: "attn-x-axis", d: `M${left} 46H${380 - left}` }), bar, pins.query, pins.key, under(104, pair), under(212, rope));
+  const tell = {
+    both: sliding(bar, { label: "both words", max: most, at, get: () => Math.min(...places()), onmove: both }),
+    ...Object.fromEntries(["query", "key"].map((name) => [name, sliding(pins[name], { label: `place of the ${name}`, max: most, at, get: () => Math.round(model.get(`${name}_place`)), onmove: (place) => change({ [`${name}_place`]: place }) })])),
+  };
+  const rows = h("tbody");
+  const base = knob({ label: "Base (models: 10,000 up)", min: 1, max: 6, step: 0.1, value: Math.log10(start.base), text: (value) => Math.round(10 ** value).toLocaleString("en"), oninput: (value) => change({ base: 10 ** value }) });
+  const size = choice({ label: "Numbers of a head", value: start.head_dim, options: [2, 4, 8, 16].map((n) => [n, String(n)]), oninput: (value) => change({ head_dim: Number(value) }) });
+  const head = knob({ label: "ALiBi: which head", min: 1, max: start.heads, step: 1, value: start.head, oninput: (value) => change({ head: value }) });
 
   function draw() {
-    const result = numbers.now(), [q, k] = [model.get("query_place"), model.get("key_place")];
-    tokens.draw(q, k);
-    pairs.draw(result);
-    plot.draw(result, Math.abs(q - k));
-    [result.rope, result.alibi, result.none].forEach((score, i) => { cells[i].textContent = digits(score, 3).replace("-", "−"); });
-    voice.say(`Query at ${q}, key at ${k}. Score with RoPE ${digits(result.rope, 3)}, with ALiBi ${digits(result.alibi, 3)}, with neither ${digits(result.none, 3)}. Slope of this head: ${digits(result.slopes[model.get("head") - 1], 3)}.`);
+    const result = numbers.now(), [q, k] = places(), distance = Math.abs(q - k);
+    for (const [name, place] of [["query", q], ["key", k]]) {
+      pins[name].setAttribute("transform", `translate(${x(place)} 0)`);
+      tell[name](Math.round(place), `position ${Math.round(place)}`);
+    }
+    tell.both(Math.round(Math.min(q, k)), `query at ${Math.round(q)}, key at ${Math.round(k)}`);
+    for (const path of [rod, hit]) path.setAttribute("d", `M${x(q)} 46H${x(k)}`);
+    pair.draw(result);
+    rope.draw(`score at distance ${gap()}: ${minus(result.rope, 2)}`, result.curve_rope, distance, result.rope, seen);
+    alibi.draw("score with ALiBi, on a scale of its own", result.curve_alibi, distance, result.curve_alibi[gap()]);
+    rows.replaceChildren(...result.parts.map((part, i) => h("tr", {}, h("th", { scope: "row" }, String(i + 1)), h("td", {}, digits(result.frequencies[i])), h("td", {}, minus(part, 3)))));
+    voice.say(`Query at ${Math.round(q)}, key at ${Math.round(k)}: distance ${gap()}, score ${digits(result.rope, 2)}.`);
   }
+  change({});
   frame(el, {
-    question: "Which movements of the two tokens leave the scores as they are?",
-    picture: [tokens.node, pairs.node, plot.node,
-      h("p", { class: "attn-x-note" }, "Blue: RoPE, with the key before the query. Red dashes: ALiBi. Grey dots: no positions.")],
+    large: true,
+    question: "Both words move on together: what stays the same?",
+    picture: [node],
     controls: [
-      h("div", { class: "attn-x-top" }, button("Both ← 5", () => both(-5)), button("Both → 5", () => both(5)), button("Reset", reset)),
-      exponent.node, head.node,
-      h("div", { class: "attn-x-top" }, size),
-      h("table", { class: "attn-x-table" }, header("", "score now"),
-        h("tbody", {}, ...["RoPE", "ALiBi", "none"].map((name, i) => h("tr", {}, h("th", { scope: "row" }, name), cells[i])))),
+      h("div", { class: "attn-x-top" }, player("Move both words", 4.5, walk, true)),
+      h("p", { class: "attn-x-note" }, "Or drag a word, or the bar between the two."),
+      h("p", { class: "attn-x-note" }, "One clock for each pair of numbers. Its blue hand turns with the query, its dark hand with the key; below it, the places for a full turn."),
+      h("p", { class: "attn-x-note" }, "The angle between the hands gives the pair's part of the score: blue adds, red subtracts."),
       voice.node],
+    more: [fold("More", h("div", { class: "attn-x-stage attn-x-large" },
+      h("div", {}, head.node, s("svg", { viewBox: "0 0 380 126", role: "img", "aria-label": "Scores with ALiBi by distance: a falling line" }, alibi.node)),
+      h("div", {}, base.node, size, h("table", { class: "attn-x-table" }, header("pair", "radians per place", "adds"), rows))))],
   });
   numbers.watch(draw);
-  draw();
 }
 export default { render };

@@ -1,4 +1,4 @@
-"""Two tokens on a line: what RoPE, ALiBi and no positions make of the score between them."""
+"""A clock for each pair of numbers: RoPE turns its hands, the score depends on the distance."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from attn_course.explorers._result import Number, follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional import alibi_bias, alibi_slopes, apply_rope, rope_frequencies
 
-HEIGHT, HEIGHT_NARROW = 510, 925
+HEIGHT, HEIGHT_NARROW = 502, 655
 LONGEST = 64  # places on the line
 INPUTS = ("query", "key", "query_place", "key_place", "head_dim", "base", "heads", "head")
 
@@ -20,8 +20,8 @@ def compute(
     *,
     query: Sequence[Number],
     key: Sequence[Number],
-    query_place: int,
-    key_place: int,
+    query_place: Number,
+    key_place: Number,
     head_dim: int,
     base: Number,
     heads: int,
@@ -41,9 +41,9 @@ def compute(
 
     Returns:
         ``frequencies`` of the pairs; ``query_turned`` and ``key_turned``, the turned vectors, pair
-        by pair; ``parts``, what each pair adds to the score; ``none``, ``rope`` and ``alibi``, the
-        three scores; ``slopes`` of the heads; ``curve_rope`` and ``curve_alibi``, the scores at
-        every distance from 0 on with the key before the query.
+        by pair; ``parts``, what each pair adds to the score; ``rope``, the score; ``slope`` of the
+        head; ``curve_rope`` and ``curve_alibi``, the scores at every distance from 0 on with the
+        key before the query.
 
     Raises:
         ValueError: If a vector is too short, a place is off the line, or there is no such head.
@@ -52,7 +52,7 @@ def compute(
         raise ValueError(f"query, key: expected {head_dim} entries or more")
     if not 1 <= head <= heads:
         raise ValueError(f"head: expected 1 to {heads}, got {head}")
-    if not (0 <= query_place < LONGEST and 0 <= key_place < LONGEST):
+    if not all(0 <= place < LONGEST for place in (query_place, key_place)):
         raise ValueError(f"places: expected 0 to {LONGEST - 1}, got {query_place} and {key_place}")
     q = torch.tensor(query[:head_dim], dtype=torch.float64)
     k = torch.tensor(key[:head_dim], dtype=torch.float64)
@@ -64,22 +64,18 @@ def compute(
     q_turned = turned(q, torch.tensor([query_place]))[0]
     k_turned = turned(k, torch.tensor([key_place]))[0]
     parts = (q_turned * k_turned).unflatten(0, (-1, 2)).sum(-1) / head_dim**0.5
-    plainly = (q @ k) / head_dim**0.5
-    bias = alibi_bias(heads, LONGEST, dtype=torch.float64)[head - 1]
     # the query at the far end, so that row LONGEST - 1 holds every distance
-    distances = torch.arange(LONGEST)
-    far = turned(k, -distances) @ q / head_dim**0.5
+    bias = alibi_bias(heads, LONGEST, dtype=torch.float64)[head - 1, LONGEST - 1].flip(0)
+    far = turned(k, -torch.arange(LONGEST)) @ q / head_dim**0.5
     return {
         "frequencies": plain(frequencies),
         "query_turned": plain(q_turned.unflatten(0, (-1, 2))),
         "key_turned": plain(k_turned.unflatten(0, (-1, 2))),
         "parts": plain(parts),
-        "none": plain(plainly),
         "rope": plain(parts.sum()),
-        "alibi": plain(plainly + bias[query_place, key_place]),
-        "slopes": plain(alibi_slopes(heads, dtype=torch.float64)),
+        "slope": plain(alibi_slopes(heads, dtype=torch.float64)[head - 1]),
         "curve_rope": plain(far),
-        "curve_alibi": plain(plainly + bias[LONGEST - 1].flip(0)),
+        "curve_alibi": plain((q @ k) / head_dim**0.5 + bias),
     }
 
 
@@ -90,13 +86,12 @@ def default_state() -> dict[str, Any]:
     query = [round(one, 2) for one in both.tolist()]
     return {
         "kernel": False,
-        "longest": LONGEST,
         "query": query,
         "key": list(query),
         "query_place": 19,
         "key_place": 12,
         "head_dim": 8,
-        "base": 10000,
+        "base": 100,
         "heads": 8,
         "head": 3,
     }
@@ -113,11 +108,10 @@ class RopeDistances(anywidget.AnyWidget):
     _css = stylesheet()
 
     kernel = traitlets.Bool(True).tag(sync=True)
-    longest = traitlets.Int().tag(sync=True)
     query = traitlets.List().tag(sync=True)
     key = traitlets.List().tag(sync=True)
-    query_place = traitlets.Int().tag(sync=True)
-    key_place = traitlets.Int().tag(sync=True)
+    query_place = traitlets.Float().tag(sync=True)
+    key_place = traitlets.Float().tag(sync=True)
     head_dim = traitlets.Int().tag(sync=True)
     base = traitlets.Float().tag(sync=True)
     heads = traitlets.Int().tag(sync=True)

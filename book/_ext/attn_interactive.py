@@ -487,6 +487,8 @@ def explorer_files() -> dict[str, bytes]:
 
 
 def visit_explorer(self: Any, node: explorer_node) -> None:
+    from attn_course.explorers import _source
+
     page = self.builder.get_target_uri(self.builder.current_docname)
     stamp = hashlib.sha256(b"".join(explorer_files().values())).hexdigest()[:8]
 
@@ -496,11 +498,15 @@ def visit_explorer(self: Any, node: explorer_node) -> None:
     # '<' would let a string in the state end the script element.
     state = json.dumps(node["state"], separators=(",", ":")).replace("<", "\\u003c")
     name, (wide, narrow) = node["name"], node["heights"]
+    still = _source.still(name)
+    wait = (
+        "It moves where JavaScript runs." if still else "JavaScript in the page draws this picture."
+    )
     self.body.append(
         f'{targets(node)}<link rel="stylesheet" href="{url("explorers.css")}">'
         f'<figure class="attn-explorer" id="explorer-{name}" data-module="{url(name + ".js")}">'
         f'<div class="attn-explorer-host" style="--tall: {wide}px; --tall-narrow: {narrow}px">'
-        '<p class="attn-explorer-wait">This picture is drawn by JavaScript in the page.</p></div>'
+        f'{still}<p class="attn-explorer-wait">{wait}</p></div>'
         f'<script type="application/json">{state}</script>'
         f'<script type="module" src="{url("host.js")}"></script>'
     )

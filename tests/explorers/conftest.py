@@ -30,7 +30,7 @@ main {{ max-width: 728px; margin: 0 auto; padding: 16px }} figure {{ margin: 24p
 <link rel="stylesheet" href="/explorers.css"></head>
 <body><main><h1>Explorer</h1><p style="height: 300px">Before.</p>
 <figure class="attn-explorer" id="explorer-{name}" data-module="/{name}.js">
-<div class="attn-explorer-host" style="--tall: {tall}px; --tall-narrow: {narrow}px"></div>
+<div class="attn-explorer-host" style="--tall: {tall}px; --tall-narrow: {narrow}px">{still}</div>
 <script type="application/json">{state}</script>
 <script type="module" src="/host.js"></script><figcaption>Caption.</figcaption></figure>
 <p style="height: 1500px">After.</p></main></body></html>"""
@@ -83,7 +83,8 @@ def files(theme: str) -> dict[str, tuple[str, str | bytes]]:
         module = importlib.import_module(f"attn_course.explorers.{name}")
         text = json.dumps(module.default_state()).replace("<", "\\u003c")
         heights = {"tall": module.HEIGHT, "narrow": module.HEIGHT_NARROW}
-        page = PAGE.format(theme=theme, style=style, name=name, state=text, **heights)
+        still = explorers._source.still(name)
+        page = PAGE.format(theme=theme, style=style, name=name, state=text, still=still, **heights)
         served[name] = ("text/html", page)
         served[f"{name}.js"] = ("text/javascript", explorers._source.esm(name))
     return served

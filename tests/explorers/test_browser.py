@@ -195,7 +195,7 @@ def test_the_frame_is_the_same_for_all(opened: Any, name: str, width: int) -> No
 
 
 def test_digits_stand_beside_their_bars(opened: Any) -> None:
-    for name in ("softmax_temperature", "score_playground", "memory_hops", "hard_attention"):
+    for name in ("softmax_temperature", "score_playground", "memory_hops"):
         page, figure = opened(name)
         assert figure.evaluate(TOUCHING) == 0
         assert figure.locator(".attn-x-gauge").count() >= 3
@@ -530,42 +530,173 @@ def test_the_decoding_tree_answers_to_the_keyboard(opened: Any) -> None:
     )
 
 
-def test_two_tokens_move_together_and_the_scores_stay(opened: Any) -> None:
-    page, figure = opened("rope_distances")
-    cells = figure.locator("td")
-    before = cells.all_inner_texts()
-    figure.get_by_role("button", name="Both → 5").click()
-    page.wait_for_timeout(300)
-    assert "Query at 24, key at 17" in figure.locator("[aria-live]").inner_text()
-    assert cells.all_inner_texts() == before
-    query = figure.get_by_role("slider", name="place of the query")
-    query.focus()
-    page.keyboard.press("Shift+ArrowRight")
-    page.keyboard.press("ArrowRight")
-    page.wait_for_timeout(300)
-    assert query.get_attribute("aria-valuenow") == "33"
-    after = cells.all_inner_texts()
-    assert [old == new for old, new in zip(before, after, strict=True)] == [False, False, True]
-    page.keyboard.press("End")
-    figure.get_by_role("button", name="Both → 5").click()  # the query stands at the end already
-    page.wait_for_timeout(200)
-    assert query.get_attribute("aria-valuenow") == "63"
-    figure.get_by_role("button", name="Reset").click()
-    page.wait_for_timeout(200)
-    assert cells.all_inner_texts() == before
+STILLS = ("hard_attention", "kv_cache", "rope_distances")
+CALM = {"reduced_motion": "reduce"}
+# The opening picture without what only a script could answer to.
+STILL = """node => {
+  const copy = node.querySelector('.attn-x-picture').cloneNode(true);
+  copy.querySelector('svg').setAttribute('role', 'img');
+  for (const grip of copy.querySelectorAll('.attn-x-grip'))
+    for (const { name } of [...grip.attributes])
+      if (name !== 'transform') grip.removeAttribute(name);
+  const question = node.querySelector('.attn-x-question').outerHTML;
+  return `<div class="attn-x">${question}${copy.innerHTML}</div>\\n`;
+}"""
+# Texts of a drawing that lie over each other.
+COLLIDING = """node => {
+  const texts = [...node.querySelectorAll('.attn-x-picture svg text')];
+  const boxes = texts.map((one) => one.getBoundingClientRect());
+  return boxes.flatMap((a, i) => boxes.slice(0, i).flatMap((b, j) =>
+    a.left < b.right && b.left < a.right && a.top + 3 < b.bottom && b.top + 3 < a.bottom
+      ? [texts[i].textContent + ' / ' + texts[j].textContent] : []));
+}"""
+
+
+@pytest.mark.parametrize("name", STILLS)
+def test_the_still_is_the_opening_picture(opened: Any, name: str, tmp_path: Any) -> None:
+    _, figure = opened(name, **CALM)
+    now = figure.evaluate(STILL)
+    (tmp_path / f"{name}.html").write_text(now, encoding="utf-8")
+    assert explorers._source.still(name) == now, f"the new one is {tmp_path / name}.html"
+    _, figure = opened(name, java_script_enabled=False)
+    assert figure.locator("svg").bounding_box()["height"] > 200
+    assert figure.locator(".attn-x-question").is_visible()
+    assert figure.locator("[tabindex], button, input").count() == 0
+
+
+@pytest.mark.parametrize("name", STILLS)
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_picture_has_two_thirds_and_its_labels_their_own_place(
+    opened: Any, name: str, width: int
+) -> None:
+    page, figure = opened(name, viewport={"width": width, "height": 844}, **CALM)
+    assert figure.locator("input[type=number]").count() == 0
+    frame, picture = (figure.locator(f".attn-x{part}").bounding_box() for part in ("", "-picture"))
+    assert picture["width"] > (0.62 if width == 1280 else 0.9) * frame["width"]
+    for key in ("Home", "End"):
+        assert figure.evaluate(COLLIDING) == []
+        for grip in figure.get_by_role("slider").all():
+            if grip.evaluate("node => node.matches('g')"):
+                grip.focus()
+                page.keyboard.press(key)
+        page.wait_for_timeout(60)
+    assert figure.evaluate(COLLIDING) == []
     assert page.errors == []
 
 
-def test_a_finger_drags_a_token_along_the_line(opened: Any) -> None:
-    page, figure = opened("rope_distances", **PHONE)
-    key, line = (
-        figure.get_by_role("slider", name="place of the key"),
-        figure.locator(".attn-x-line"),
+def test_two_words_move_together_and_the_score_stays(opened: Any) -> None:
+    page, figure = opened("rope_distances", **CALM)
+    query = figure.get_by_role("slider", name="place of the query")
+    hands = figure.locator(".attn-x-hand")
+
+    def now() -> tuple[str, str | None]:
+        page.wait_for_timeout(100)
+        return figure.get_by_text("score at").text_content(), query.get_attribute("aria-valuenow")
+
+    text, place = now()
+    assert (text[:19], place) == ("score at distance 7", "19")
+    turned = [hands.nth(i).get_attribute("d") for i in range(hands.count())]
+    figure.get_by_role("slider", name="both words").focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    assert now() == (text, "24")
+    assert turned != [hands.nth(i).get_attribute("d") for i in range(hands.count())]
+    figure.get_by_role("button", name="Move both words").click()
+    assert now() == (text, "63")
+    visited = figure.locator(".attn-x-picture .attn-x-drop")
+    assert visited.count() == 1  # the scores at other distances are the reader's to find
+    query.focus()
+    page.keyboard.press("PageDown")
+    page.keyboard.press("PageUp")
+    assert now() == (text, "63")
+    assert visited.count() > 5
+    page.keyboard.press("ArrowLeft")
+    assert now()[0] != text
+    assert page.errors == []
+
+
+def test_the_words_move_by_themselves_until_a_hand_takes_one(opened: Any) -> None:
+    page, figure = opened("rope_distances")
+    query = figure.get_by_role("slider", name="place of the query")
+    text = figure.get_by_text("score at").text_content()
+    show(page, figure)
+    page.wait_for_function(
+        "Number(document.querySelectorAll('.attn-x-grip')[1].getAttribute('aria-valuenow')) > 24"
     )
-    show(page, line)
-    before, box = scrolled(page), line.bounding_box()
-    x, y = centre(key)
-    Finger(page).drag((x, y), (x + 20 * box["width"] * (348 / 63) / 380, y + 4))
+    assert figure.get_by_text("score at").text_content() == text
+    query.focus()
+    page.keyboard.press("Home")
+    page.wait_for_timeout(300)
+    assert query.get_attribute("aria-valuenow") == "0"
+    assert figure.get_by_role("button", name="Move both words").is_visible()
+    assert page.errors == []
+
+
+@pytest.mark.parametrize(
+    ("name", "grip", "by", "expected"),
+    [
+        ("rope_distances", "place of the key", (20 * 340 / 63, 4), 32),
+        ("rope_distances", "both words", (10 * 340 / 63, 2), 22),
+        ("kv_cache", "words written", (20 * 368 / 83, 3), 60),
+        ("hard_attention", "draws for each estimate", (0, 4 * 31), 7),
+    ],
+)
+def test_a_finger_drags_the_thing_itself(
+    opened: Any, name: str, grip: str, by: tuple[float, float], expected: int
+) -> None:
+    page, figure = opened(name, **PHONE, **CALM)
+    thing, drawing = figure.get_by_role("slider", name=grip), figure.locator("svg").first
+    show(page, drawing)
+    before, scale = scrolled(page), drawing.bounding_box()["width"] / 380
+    x, y = centre(thing)
+    Finger(page).drag((x, y), (x + by[0] * scale, y + by[1] * scale))
     assert scrolled(page) == before
-    assert int(key.get_attribute("aria-valuenow")) == pytest.approx(32, abs=1)
+    assert int(thing.get_attribute("aria-valuenow")) == pytest.approx(expected, abs=1)
+    assert page.errors == []
+
+
+def test_a_longer_text_saves_more(opened: Any) -> None:
+    page, figure = opened("kv_cache", **CALM)
+    ratio, edge = figure.locator("b"), figure.get_by_role("slider", name="words written")
+
+    def saved() -> float:
+        page.wait_for_timeout(60)
+        return float(ratio.inner_text().rstrip("×"))
+
+    half = saved()
+    figure.get_by_role("button", name="Write the text").click()
+    assert saved() == pytest.approx(2 * half, rel=0.05)
+    assert edge.get_attribute("aria-valuetext") == "83 of 83"
+    edge.focus()
+    page.keyboard.press("Home")
+    assert saved() == 1
+    figure.get_by_text("More", exact=True).click()
+    assert figure.get_by_role("row", name="MHA").inner_text().split() == ["MHA", "0.5", "MB"]
+    assert page.errors == []
+
+
+def test_the_cloud_shrinks_with_draws_and_with_a_baseline(opened: Any) -> None:
+    page, figure = opened("hard_attention", **CALM)
+    cloud = figure.locator(".attn-x-drop")
+    assert cloud.count() == 60
+
+    def width() -> float:
+        page.wait_for_timeout(60)
+        places = [float(one.get_attribute("cx")) for one in cloud.all()]
+        return max(places) - min(places)
+
+    wide = width()
+    assert wide > 100  # of 380
+    figure.get_by_role("slider", name="Baseline").fill("16")
+    assert width() < 0.7 * wide
+    figure.get_by_role("button", name="Let draws fall").click()
+    assert width() < 0.25 * wide
+    grip = figure.get_by_role("slider", name="draws for each estimate")
+    assert grip.get_attribute("aria-valuetext") == "256 draws"
+    grip.focus()
+    page.keyboard.press("ArrowUp")
+    assert grip.get_attribute("aria-valuetext") == "128 draws"
+    figure.get_by_text("More", exact=True).click()
+    figure.get_by_role("button", name="Reset").click()
+    assert width() == pytest.approx(wide)
     assert page.errors == []

@@ -178,15 +178,14 @@ def memory_states() -> list[dict[str, Any]]:
 
 
 def hard_states() -> list[dict[str, Any]]:
-    state = import_module("attn_course.explorers.hard_attention").default_state()
+    module = import_module("attn_course.explorers.hard_attention")
     rng = random.Random(7)
-    states = [{key: state[key] for key in state if key != "kernel"}]
-    for draws, baseline in ((1, 0.0), (2, 16.0), (40, 18.2), (317, -3.5), (1000, 40.0)):
+    states = [{key: module.default_state()[key] for key in module.INPUTS}]
+    for place, baseline in ((0, 0.0), (1, 16.0), (2, 18.2), (3, -3.5), (1, 40.0)):
         scores = [round(rng.uniform(-3, 3), 1) for _ in range(4)]
         rewards = [float(rng.randint(-40, 40)) for _ in range(4)]
-        drawn = [round(rng.uniform(0, 0.9999), 4) for _ in range(1000)]
-        changed = {"scores": scores, "rewards": rewards, "baseline": baseline, "draws": draws}
-        states.append(changed | {"uniforms": drawn})
+        changed = {"scores": scores, "rewards": rewards, "baseline": baseline, "place": place}
+        states.append(changed | {"seed": rng.randint(1, 2**31 - 2)})
     return states
 
 
@@ -240,18 +239,9 @@ def painter_states() -> list[dict[str, Any]]:
 
 def cache_states() -> list[dict[str, Any]]:
     module = import_module("attn_course.explorers.kv_cache")
-    rng = random.Random(23)
     sizes = {name: 2 + 3 * i for i, name in enumerate(sorted(module.MODEL))} | {"num_groups": 1}
     return [
-        {
-            "step": step,
-            "keep": keep,
-            "window": rng.randint(1, 12),
-            "sinks": rng.randint(0, 4),
-            "model": module.MODEL if step % 2 else sizes,
-        }
-        for keep in module.KEEPS
-        for step in (1, 2, 7, 10, 16)
+        {"step": step, "model": module.MODEL if step % 2 else sizes} for step in (1, 2, 7, 10, 80)
     ]
 
 
@@ -287,7 +277,7 @@ def rope_states() -> list[dict[str, Any]]:
             name: [round(rng.uniform(-2, 2), 2) for _ in range(16)] for name in ("query", "key")
         }
         # the key before the query, and after it
-        for places in ((63, 0), (3, 41)):
+        for places in ((63, 0), (3.25, 41)):
             names = ("query_place", "key_place")
             states.append(own | dict(zip(names, places, strict=True)))
     return states
@@ -423,7 +413,7 @@ FAULTS = {
     "word_sense": ("dot(vectors[place], vector)", "dot(vectors[0], vector)"),
     "mask_composer": ("i - j < width", "i - j <= width"),
     "pattern_painter": ("away % dilation === 0", "away % dilation !== 1"),
-    "kv_cache": ("i - j >= width", "i - j > width"),
+    "kv_cache": ("n * (n + 1)", "n * n"),
     "decoding_tree": ("rank < beam", "rank <= beam"),
     "memory_trace": ("ever[0].has(tensor) !== ever[1].has(tensor)", "ever[0].has(tensor)"),
     "online_softmax": ("mixture = mixture * factor", "mixture = mixture"),
