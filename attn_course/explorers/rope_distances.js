@@ -58,7 +58,7 @@ function clocks() {
         s("path", { class: parts[i] < 0 ? "attn-x-takes" : "attn-x-adds", d: `M${cx} 40L${end(key[i], 38)}A38 38 0 0 ${ahead ? 0 : 1} ${end(query[i], 38)}Z` }),
         s("path", { class: "attn-x-hand attn-x-key", d: `M${cx} 40L${end(key[i], 27)}` }),
         s("path", { class: "attn-x-hand attn-x-query", d: `M${cx} 40L${end(query[i], 36)}` }),
-        s("text", { x: cx, y: 96, "text-anchor": "middle" }, `${digits((2 * Math.PI) / frequencies[i], 0)} positions`)];
+        s("text", { x: cx, y: 96, "text-anchor": "middle" }, `${((2 * Math.PI) / frequencies[i]).toLocaleString("en", { notation: "compact", maximumFractionDigits: 0 })} positions`)];
     }));
   } };
 }

@@ -580,6 +580,12 @@ def test_the_picture_has_two_thirds_and_its_labels_their_own_place(
                 grip.focus()
                 page.keyboard.press(key)
         page.wait_for_timeout(60)
+    for summary in figure.locator("summary").all():
+        summary.click()
+    for knob in figure.locator("details input[type=range]").all():
+        knob.focus()
+        page.keyboard.press("End")
+    page.wait_for_timeout(60)
     assert figure.evaluate(COLLIDING) == []
     assert page.errors == []
 
