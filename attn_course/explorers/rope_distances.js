@@ -58,7 +58,7 @@ function clocks() {
         s("path", { class: parts[i] < 0 ? "attn-x-takes" : "attn-x-adds", d: `M${cx} 40L${end(key[i], 38)}A38 38 0 0 ${ahead ? 0 : 1} ${end(query[i], 38)}Z` }),
         s("path", { class: "attn-x-hand attn-x-key", d: `M${cx} 40L${end(key[i], 27)}` }),
         s("path", { class: "attn-x-hand attn-x-query", d: `M${cx} 40L${end(query[i], 36)}` }),
-        s("text", { x: cx, y: 96, "text-anchor": "middle" }, `${digits((2 * Math.PI) / frequencies[i], 0)} places`)];
+        s("text", { x: cx, y: 96, "text-anchor": "middle" }, `${((2 * Math.PI) / frequencies[i]).toLocaleString("en", { notation: "compact", maximumFractionDigits: 0 })} positions`)];
     }));
   } };
 }
@@ -93,14 +93,14 @@ function render({ model, el }) {
     s("rect", { x: -27, y: y - 11, width: 54, height: 22, rx: 11, class: `attn-x-tip attn-x-${name}` }), s("text", { class: "attn-x-tiptext", "text-anchor": "middle", y }, name));
   const pins = { query: pin("query", 16), key: pin("key", 76) };
   const under = (y, part) => s("g", { transform: `translate(0 ${y})` }, part.node);
-  const node = s("svg", { viewBox: "0 0 380 336", role: "group", "aria-label": "Two words on a line, a clock for each pair of their numbers, and the score by distance" },
+  const node = s("svg", { viewBox: "0 0 380 336", role: "group", "aria-label": "Two tokens on a line, a clock for each pair of their numbers, and the score by distance" },
     s("path", { class: "attn-x-axis", d: `M${left} 46H${380 - left}` }), bar, pins.query, pins.key, under(104, pair), under(212, rope));
   const tell = {
-    both: sliding(bar, { label: "both words", max: most, at, get: () => Math.min(...places()), onmove: both }),
+    both: sliding(bar, { label: "both tokens", max: most, at, get: () => Math.min(...places()), onmove: both }),
     ...Object.fromEntries(["query", "key"].map((name) => [name, sliding(pins[name], { label: `place of the ${name}`, max: most, at, get: () => Math.round(model.get(`${name}_place`)), onmove: (place) => change({ [`${name}_place`]: place }) })])),
   };
   const rows = h("tbody");
-  const base = knob({ label: "Base (models: 10,000 up)", min: 1, max: 6, step: 0.1, value: Math.log10(start.base), text: (value) => Math.round(10 ** value).toLocaleString("en"), oninput: (value) => change({ base: 10 ** value }) });
+  const base = knob({ label: "Base (often 10,000)", min: 1, max: 6, step: 0.1, value: Math.log10(start.base), text: (value) => Math.round(10 ** value).toLocaleString("en"), oninput: (value) => change({ base: 10 ** value }) });
   const size = choice({ label: "Numbers of a head", value: start.head_dim, options: [2, 4, 8, 16].map((n) => [n, String(n)]), oninput: (value) => change({ head_dim: Number(value) }) });
   const head = knob({ label: "ALiBi: which head", min: 1, max: start.heads, step: 1, value: start.head, oninput: (value) => change({ head: value }) });
 
@@ -121,17 +121,17 @@ function render({ model, el }) {
   change({});
   frame(el, {
     large: true,
-    question: "Both words move on together: what stays the same?",
+    question: "Both tokens move on together: what stays the same?",
     picture: [node],
     controls: [
-      h("div", { class: "attn-x-top" }, player("Move both words", 4.5, walk, true)),
-      h("p", { class: "attn-x-note" }, "Or drag a word, or the bar between the two."),
-      h("p", { class: "attn-x-note" }, "One clock for each pair of numbers. Its blue hand turns with the query, its dark hand with the key; below it, the places for a full turn."),
+      h("div", { class: "attn-x-top" }, player("Move both tokens", 4.5, walk, true)),
+      h("p", { class: "attn-x-note" }, "Or drag a token, or the bar between the two."),
+      h("p", { class: "attn-x-note" }, "One clock for each pair of numbers. Its blue hand turns with the query, its other hand with the key. Below it: positions for a full turn."),
       h("p", { class: "attn-x-note" }, "The angle between the hands gives the pair's part of the score: blue adds, red subtracts."),
       voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage attn-x-large" },
       h("div", {}, head.node, s("svg", { viewBox: "0 0 380 126", role: "img", "aria-label": "Scores with ALiBi by distance: a falling line" }, alibi.node)),
-      h("div", {}, base.node, size, h("table", { class: "attn-x-table" }, header("pair", "radians per place", "adds"), rows))))],
+      h("div", {}, base.node, size, h("table", { class: "attn-x-table" }, header("pair", "radians per position", "adds"), rows))))],
   });
   numbers.watch(draw);
 }

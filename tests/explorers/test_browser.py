@@ -580,11 +580,17 @@ def test_the_picture_has_two_thirds_and_its_labels_their_own_place(
                 grip.focus()
                 page.keyboard.press(key)
         page.wait_for_timeout(60)
+    for summary in figure.locator("summary").all():
+        summary.click()
+    for knob in figure.locator("details input[type=range]").all():
+        knob.focus()
+        page.keyboard.press("End")
+    page.wait_for_timeout(60)
     assert figure.evaluate(COLLIDING) == []
     assert page.errors == []
 
 
-def test_two_words_move_together_and_the_score_stays(opened: Any) -> None:
+def test_two_tokens_move_together_and_the_score_stays(opened: Any) -> None:
     page, figure = opened("rope_distances", **CALM)
     query = figure.get_by_role("slider", name="place of the query")
     hands = figure.locator(".attn-x-hand")
@@ -596,12 +602,12 @@ def test_two_words_move_together_and_the_score_stays(opened: Any) -> None:
     text, place = now()
     assert (text[:19], place) == ("score at distance 7", "19")
     turned = [hands.nth(i).get_attribute("d") for i in range(hands.count())]
-    figure.get_by_role("slider", name="both words").focus()
+    figure.get_by_role("slider", name="both tokens").focus()
     for _ in range(5):
         page.keyboard.press("ArrowRight")
     assert now() == (text, "24")
     assert turned != [hands.nth(i).get_attribute("d") for i in range(hands.count())]
-    figure.get_by_role("button", name="Move both words").click()
+    figure.get_by_role("button", name="Move both tokens").click()
     assert now() == (text, "63")
     visited = figure.locator(".attn-x-picture .attn-x-drop")
     assert visited.count() == 1  # the scores at other distances are the reader's to find
@@ -615,7 +621,7 @@ def test_two_words_move_together_and_the_score_stays(opened: Any) -> None:
     assert page.errors == []
 
 
-def test_the_words_move_by_themselves_until_a_hand_takes_one(opened: Any) -> None:
+def test_the_tokens_move_by_themselves_until_a_hand_takes_one(opened: Any) -> None:
     page, figure = opened("rope_distances")
     query = figure.get_by_role("slider", name="place of the query")
     text = figure.get_by_text("score at").text_content()
@@ -628,7 +634,7 @@ def test_the_words_move_by_themselves_until_a_hand_takes_one(opened: Any) -> Non
     page.keyboard.press("Home")
     page.wait_for_timeout(300)
     assert query.get_attribute("aria-valuenow") == "0"
-    assert figure.get_by_role("button", name="Move both words").is_visible()
+    assert figure.get_by_role("button", name="Move both tokens").is_visible()
     assert page.errors == []
 
 
@@ -636,7 +642,7 @@ def test_the_words_move_by_themselves_until_a_hand_takes_one(opened: Any) -> Non
     ("name", "grip", "by", "expected"),
     [
         ("rope_distances", "place of the key", (20 * 340 / 63, 4), 32),
-        ("rope_distances", "both words", (10 * 340 / 63, 2), 22),
+        ("rope_distances", "both tokens", (10 * 340 / 63, 2), 22),
         ("kv_cache", "words written", (20 * 368 / 83, 3), 60),
         ("hard_attention", "draws for each estimate", (0, 4 * 31), 7),
     ],
