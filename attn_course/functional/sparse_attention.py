@@ -19,10 +19,7 @@ from attn_course._checks import compiling, transformed, widest
 from attn_course.functional._fast import second_order
 from attn_course.functional._windows import check_heads, for_each_head, padding_alone
 from attn_course.functional.patterns import Pattern, PatternPart, PatternTile, _positions
-from attn_course.functional.scaled_dot_product import (
-    merge_attention,
-    scaled_dot_product_attention,
-)
+from attn_course.functional.scaled_dot_product import merge_attention, scaled_dot_product_attention
 
 
 @explained
