@@ -108,8 +108,7 @@ def unit_keys(query: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
     if not query.ndim:
         raise ValueError("query: expected at least one axis, got shape ()")
     size = query.shape[-1]
-    keys: Tensor = query * torch.rsqrt(query.square().mean(-1, keepdim=True) + 1e-6) / size**0.5
-    return keys
+    return query * torch.rsqrt(query.square().mean(-1, keepdim=True) + 1e-6) / size**0.5
 
 
 def lsh_attention(
@@ -323,8 +322,7 @@ def chunk_attention(
     if dropout_p:
         weights = F.dropout(weights, dropout_p)
     output = (weights @ _around(v, offsets).to(weights.dtype)).flatten(2, 3)
-    rows: Tensor = output[:, :, :length].to(query.dtype)
-    return rows
+    return output[:, :, :length].to(query.dtype)
 
 
 def _factors(n_buckets: int | Sequence[int]) -> list[int]:

@@ -92,8 +92,7 @@ def sparse_attention(
     parts = pattern.parts(query.shape[2])
     if compiling():
         return _forward(query, key, value, parts, what)[0].to(query.dtype)
-    output: Tensor = _Sparse.apply(query, key, value, parts, what)
-    return output
+    return _Sparse.apply(query, key, value, parts, what)
 
 
 class _What(NamedTuple):
@@ -111,8 +110,7 @@ def _equation(what: _What, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     mask = mask.tril() if what.is_causal else mask
     mask = mask if what.real is None else mask & what.real[:, None, None]
     attend = scaled_dot_product_attention.__wrapped__  # type: ignore[attr-defined]
-    output: Tensor = attend(query, key, value, mask, scale=what.scale)
-    return output
+    return attend(query, key, value, mask, scale=what.scale)
 
 
 def _shown(

@@ -275,8 +275,7 @@ def convolution_as_attention(
     nothing = value.new_zeros(*value.shape[:3], 1)
     heads = attn_fn(nothing, nothing, value, attn_mask=scores)  # (B, H, N, F)
     output = heads.sum(1) if bias is None else heads.sum(1) + bias
-    pictures: Tensor = output.mT.unflatten(-1, (height, width))
-    return pictures
+    return output.mT.unflatten(-1, (height, width))
 
 
 def _standardize_weight(

@@ -223,8 +223,7 @@ class AttentionEncoderDecoder(nn.Module):
         target_in: Int[Tensor, "B L"],
     ) -> Float[Tensor, "B L V"]:
         """Logits of a known target (teacher forcing); as :meth:`EncoderDecoder.forward`."""
-        logits: Tensor = self.decoder(target_in, self.init_state(source, source_lengths))[0]
-        return logits
+        return self.decoder(target_in, self.init_state(source, source_lengths))[0]
 
     def align(
         self,
@@ -233,8 +232,7 @@ class AttentionEncoderDecoder(nn.Module):
         target_in: Int[Tensor, "B L"],
     ) -> Float[Tensor, "B L S"]:
         """The soft alignment: weights for every position of a known target, 0 at padding."""
-        weights: Tensor = self.decoder(target_in, self.init_state(source, source_lengths))[1]
-        return weights
+        return self.decoder(target_in, self.init_state(source, source_lengths))[1]
 
     def init_state(
         self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None

@@ -110,8 +110,7 @@ class BigBirdSelfAttention(nn.Module):
         else:
             found = self._in_blocks(query, key, value, real)
         found = found * real[:, None, :, None]
-        output: Tensor = self.output_projection(join_heads(found))
-        return output
+        return self.output_projection(join_heads(found))
 
     def _in_blocks(
         self,
@@ -151,8 +150,7 @@ def _listed(
     """For each middle block the rows of the blocks in its list, joined."""
     size = rows.shape[2] // (blocks.shape[1] + 2)
     head = torch.arange(rows.shape[1], device=rows.device)[:, None, None]
-    found: Tensor = rows.unflatten(2, (-1, size))[:, head, blocks].flatten(3, 4)
-    return found
+    return rows.unflatten(2, (-1, size))[:, head, blocks].flatten(3, 4)
 
 
 def _plan(

@@ -48,5 +48,4 @@ def embed_target(
     if target_in.shape[1] == 0:
         raise ValueError(f"target_in: expected at least one position, got {tuple(target_in.shape)}")
     check_ids("target_in", target_in, embedding.num_embeddings)
-    words: Tensor = embedding(target_in)
-    return words
+    return embedding(target_in)

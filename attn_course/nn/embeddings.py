@@ -100,8 +100,7 @@ class TokenEmbedding(nn.Module):
         elif token_types is not None:
             raise ValueError("token_types: expected none, as the model has none")
         x = x if self.norm is None else self.norm(x)
-        output: Tensor = self.dropout(x)
-        return output
+        return self.dropout(x)
 
     def logits(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "B L V"]:
         """The output projection, tied to the input (Press and Wolf, 2017)."""

@@ -8,8 +8,7 @@ from attn_course._checks import check_whole
 
 def split_heads(x: Float[Tensor, "B L D"], num_heads: int) -> Float[Tensor, "B H L E"]:
     """The features of each position in heads: the first E in head 0, the next in head 1, ..."""
-    heads: Tensor = x.unflatten(-1, (num_heads, -1)).transpose(1, 2)  # (B, H, L, E)
-    return heads
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)  # (B, H, L, E)
 
 
 def join_heads(heads: Float[Tensor, "B H L E"]) -> Float[Tensor, "B L D"]:

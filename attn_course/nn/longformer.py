@@ -140,8 +140,7 @@ class LongformerSelfAttention(nn.Module):
         )
         if global_mask is not None:
             heads = self._globally(heads, x, global_mask, real, is_causal)
-        output: Tensor = self.output_projection(join_heads(heads))  # (B, L, D)
-        return output
+        return self.output_projection(join_heads(heads))  # (B, L, D)
 
     def _globally(
         self,

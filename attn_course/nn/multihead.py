@@ -200,8 +200,7 @@ class MultiHeadAttention(nn.Module):
         heads = self.attn_fn(
             q, k, v, attn_mask=mask, is_causal=is_causal, dropout_p=dropout, **self._score_options
         )
-        output: Tensor = self.output_projection(join_heads(heads))  # (B, L, D)
-        return output
+        return self.output_projection(join_heads(heads))  # (B, L, D)
 
     def weights(
         self,

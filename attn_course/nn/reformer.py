@@ -103,8 +103,7 @@ class LSHSelfAttention(nn.Module):
             attend_across_buckets=self.attend_across_buckets,
             dropout_p=self.dropout if self.training else 0.0,
         )
-        output: Tensor = self.output_projection(join_heads(heads))
-        return output
+        return self.output_projection(join_heads(heads))
 
     def buckets(self, query_key: Float[Tensor, "B H L E"]) -> Int[Tensor, "B H R L"]:
         """Which bucket each position falls into, in every round.
@@ -181,8 +180,7 @@ class ChunkSelfAttention(nn.Module):
             padding_mask=padding_mask,
             dropout_p=self.dropout if self.training else 0.0,
         )
-        output: Tensor = self.output_projection(join_heads(heads))
-        return output
+        return self.output_projection(join_heads(heads))
 
 
 class ReversibleBlock(nn.Module):
@@ -232,13 +230,11 @@ class ReversibleBlock(nn.Module):
     ) -> Float[Tensor, "B L D"]:
         """What is added to the first stream: :math:`F` of the second one."""
         masks = {} if padding_mask is None else {"padding_mask": padding_mask}
-        output: Tensor = self.dropout(self.attention(self.attention_norm(x), **masks))
-        return output
+        return self.dropout(self.attention(self.attention_norm(x), **masks))
 
     def fed(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "B L D"]:
         """What is added to the second stream: :math:`G` of the first one, after its change."""
-        output: Tensor = self.dropout(self.feed_forward(self.feed_forward_norm(x)))
-        return output
+        return self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
     def forward(
         self,
@@ -420,8 +416,7 @@ class ReformerEncoder(nn.Module):
                 real = nn.functional.pad(real, (0, fill))
                 x = nn.functional.pad(x, (0, 0, 0, fill))
         y1, y2 = self.sequence(x, x, real)
-        output: Tensor = self.dropout(self.norm(torch.cat([y1, y2], dim=-1)[:, :length]))
-        return output
+        return self.dropout(self.norm(torch.cat([y1, y2], dim=-1)[:, :length]))
 
 
 class AxialPositions(nn.Module):

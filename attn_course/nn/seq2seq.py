@@ -193,8 +193,7 @@ class EncoderDecoder(nn.Module):
             target_in: Target ids shifted right, starting with ``BOS``; padding at the end needs no
                 lengths, because no position looks ahead. Leave padded positions out of the loss.
         """
-        logits: Tensor = self.decoder(target_in, self.init_state(source, source_lengths))[0]
-        return logits
+        return self.decoder(target_in, self.init_state(source, source_lengths))[0]
 
     def init_state(
         self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None

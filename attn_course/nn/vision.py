@@ -164,8 +164,7 @@ class PatchEmbedding(nn.Module):
         if self.position is not None:
             down, across = (s // p for s, p in zip(images.shape[2:], self.patch_size, strict=True))
             x = x + self.position(down, across)
-        embedded: Tensor = self.dropout(x)
-        return embedded
+        return self.dropout(x)
 
 
 class VisionTransformer(nn.Module):
@@ -214,8 +213,7 @@ class VisionTransformer(nn.Module):
 
     def hidden(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B L D"]:
         """One vector per token, after the last norm."""
-        output: Tensor = self.encoder(self.embedding(images))
-        return output
+        return self.encoder(self.embedding(images))
 
     def pooled(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
         """One vector per image, from one vector per token."""

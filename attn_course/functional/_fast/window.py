@@ -184,8 +184,7 @@ def _every(
     """Every step-th position as a sequence of its own, all filled up to the same length."""
     if rest := -rows.shape[2] % step:
         rows = F.pad(rows, (0, 0, 0, rest), value=filler)
-    every: Tensor = rows.unflatten(2, (-1, step)).transpose(2, 3).flatten(0, 2)
-    return every
+    return rows.unflatten(2, (-1, step)).transpose(2, 3).flatten(0, 2)
 
 
 def _empty(
@@ -244,8 +243,7 @@ def _mixed(
 
 def _each(weights: Float[Tensor, "G Q XK"], parts: list[slice]) -> tuple[Tensor, ...]:
     """The columns of each part."""
-    each: tuple[Tensor, ...] = weights.split([part.stop - part.start for part in parts], dim=-1)
-    return each
+    return weights.split([part.stop - part.start for part in parts], dim=-1)
 
 
 def _forward(
@@ -309,5 +307,4 @@ def _equation(
     if window.since is not None:
         mask = torch.cat([window.since[:, None] <= at[:, None], mask], -1)
     attend = scaled_dot_product_attention.__wrapped__  # type: ignore[attr-defined]
-    output: Tensor = attend(query, key, value, mask, scale=window.scale)
-    return output
+    return attend(query, key, value, mask, scale=window.scale)
