@@ -60,8 +60,7 @@ def sinusoidal_positions(
     angles = position.unsqueeze(1) * base ** (-pair / embed_dim)  # (L, ceil(D / 2))
     sine, cosine = angles.sin(), angles[:, : embed_dim // 2].cos()
     if interleaved:
-        both = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (L, ceil(D / 2), 2)
-        table = both.flatten(1)[:, :embed_dim]  # (L, D)
+        table = torch.stack([sine, angles.cos()], dim=-1).flatten(1)[:, :embed_dim]  # (L, D)
     else:
         table = torch.cat([sine, cosine], dim=1)
     return table.to(dtype or torch.get_default_dtype())

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from attn_course.functional.scaled_dot_product import scaled_dot_product_attention
 from attn_course.nn.feed_forward import xavier_
-from attn_course.nn.heads import head_size, join_heads, split_heads
+from attn_course.nn.heads import head_size, join_heads, project_heads
 from attn_course.nn.masking import real_tokens
 from attn_course.nn.parameters import check_input
 
@@ -101,10 +101,8 @@ class BigBirdSelfAttention(nn.Module):
         real = real_tokens(attn_mask, positions, x.shape[:2])
         if real is None:
             real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
-        query, key, value = (
-            split_heads(project(x), self.num_heads)
-            for project in (self.query_projection, self.key_projection, self.value_projection)
-        )
+        projections = (self.query_projection, self.key_projection, self.value_projection)
+        query, key, value = project_heads(x, self.num_heads, *projections)
         if x.shape[1] <= (5 + 2 * self.num_random_blocks) * self.block_size:
             found = scaled_dot_product_attention(query, key, value, real[:, None, None])
         else:

@@ -1,7 +1,7 @@
 """Features of heads, and heads joined again."""
 
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from attn_course._checks import check_whole
 
@@ -9,6 +9,13 @@ from attn_course._checks import check_whole
 def split_heads(x: Float[Tensor, "B L D"], num_heads: int) -> Float[Tensor, "B H L E"]:
     """The features of each position in heads: the first E in head 0, the next in head 1, ..."""
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)  # (B, H, L, E)
+
+
+def project_heads(
+    x: Float[Tensor, "B L D"], num_heads: int, *projections: nn.Module
+) -> tuple[Float[Tensor, "B H L E"], ...]:
+    """Queries, keys and values of the heads, each by its projection."""
+    return tuple(split_heads(project(x), num_heads) for project in projections)
 
 
 def join_heads(heads: Float[Tensor, "B H L E"]) -> Float[Tensor, "B L D"]:

@@ -19,7 +19,7 @@ from attn_course.functional.hashing import (
     random_rotations,
 )
 from attn_course.nn.feed_forward import xavier_
-from attn_course.nn.heads import head_size, join_heads, split_heads
+from attn_course.nn.heads import head_size, join_heads, project_heads, split_heads
 from attn_course.nn.parameters import check_input
 
 
@@ -31,17 +31,12 @@ class LSHSelfAttention(nn.Module):
     Kitaev et al. (2020); see :func:`~attn_course.functional.lsh_attention`. No biases, Xavier
     uniform weights.
 
+    Further arguments as of the function and of :func:`~attn_course.functional.random_rotations`.
+
     Args:
         embed_dim: Size of input and output.
         num_heads: Heads.
         head_dim: Size of a head; ``embed_dim / num_heads`` if not given.
-        chunk_size: Positions per chunk.
-        n_buckets: An even number of buckets, or even factors of it.
-        n_hashes: Rounds.
-        chunks_before: How many earlier chunks are attended to.
-        chunks_after: How many later ones.
-        is_causal: Only positions up to the own one.
-        attend_across_buckets: As in the authors' code, see the function.
         hash_seed: The same directions in every call; new ones in every call if not given.
         dropout: Chance that a weight is dropped, in training mode.
 
@@ -168,11 +163,12 @@ class ChunkSelfAttention(nn.Module):
     ) -> Float[Tensor, "B L D"]:
         """The output at each position; ``padding_mask`` is True at real tokens."""
         check_input("x", x, "B L D", self.embed_dim, self.value_projection)
+        projections = (self.query_projection, self.key_projection, self.value_projection)
+        query, key, value = project_heads(x, self.num_heads, *projections)
         heads = chunk_attention(
-            *(
-                split_heads(part(x), self.num_heads)
-                for part in (self.query_projection, self.key_projection, self.value_projection)
-            ),
+            query,
+            key,
+            value,
             chunk_size=self.chunk_size,
             chunks_before=self.chunks_before,
             chunks_after=self.chunks_after,
