@@ -71,15 +71,12 @@ def linformer_attention(
     A mixture contains something of every position, the last one included, so that there is no
     causal form.
 
+    The rest as of :func:`scaled_dot_product_attention`.
+
     Args:
-        query: Queries.
-        key: Keys.
-        value: Values.
         key_projection: :math:`E`, (K, N) or one per head (H, K, N).
         value_projection: :math:`F`, likewise.
         padding_mask: True = a real key; padding counts as 0 in the mixtures.
-        scale: What the dot products are multiplied with; 1/sqrt(E) if not given.
-        dropout_p: Chance that a weight is set to 0.
 
     Returns:
         One row for each query; 0 where all keys are padding.

@@ -90,16 +90,14 @@ class BahdanauDecoder(nn.Module):
     appendix writes :math:`s_{i-1}`; :math:`s_0` and the alignment model have biases; and the GRU
     resets after the product, as torch's does (:func:`attn_course.functional.gru_cell`).
 
+    Arguments as of :class:`Decoder`, and:
+
     Args:
-        vocab_size: Number of target ids.
-        embed_dim: Size of an embedding.
         context_size: Size of an annotation, which is that of the context vector.
         summary_size: Size of the encoder's summary, from which the first state is made.
-        hidden_size: Size of the decoder's state.
         score: The alignment model :math:`a`, with the methods of
             :class:`attn_course.nn.scores.Score`; additive, with
             ``hidden_size`` units, if ``None``.
-        cell: Class of the cell, called as ``cell(input_size=..., hidden_size=...)``.
 
     Raises:
         ValueError: If a size is below 1, or ``score`` is no such module.

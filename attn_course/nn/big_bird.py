@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
+from attn_course._checks import check_at_least
 from attn_course.functional.scaled_dot_product import scaled_dot_product_attention
 from attn_course.nn.feed_forward import xavier_
 from attn_course.nn.heads import head_size, join_heads, project_heads
@@ -64,8 +65,7 @@ class BigBirdSelfAttention(nn.Module):
         head_size(embed_dim, num_heads)  # does it divide?
         if block_size < 1:
             raise ValueError(f"block_size: expected a positive number, got {block_size}")
-        if num_random_blocks < 0:
-            raise ValueError(f"num_random_blocks: expected at least 0, got {num_random_blocks}")
+        check_at_least(0, num_random_blocks=num_random_blocks)
         self.embed_dim, self.num_heads = embed_dim, num_heads
         self.block_size, self.num_random_blocks, self.seed = block_size, num_random_blocks, seed
         self.query_projection = nn.Linear(embed_dim, embed_dim, bias=bias)
@@ -85,15 +85,8 @@ class BigBirdSelfAttention(nn.Module):
     ) -> Float[Tensor, "B L D"]:
         """The output at each position; 0 before the output projection at padding.
 
-        Args:
-            x: One vector per position.
-            attn_mask: Padding, ``(B or 1, 1, 1, L)``: True = a real key.
-            is_causal: Refused unless False.
-            positions: Negative at padding, which is masked; nothing else is used.
-            cache: Refused unless None.
-
-        Raises:
-            ValueError: If shapes do not fit, or a mask is more than padding.
+        Arguments and errors as of :meth:`LongformerSelfAttention.forward`; ``is_causal`` is refused
+        unless False.
         """
         check_input("x", x, "B L D", self.embed_dim, self.query_projection)
         if is_causal or cache is not None:
