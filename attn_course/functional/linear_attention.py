@@ -335,13 +335,10 @@ def _as_padding(attn_mask: Tensor | None, key: Tensor) -> Tensor | None:
     if attn_mask is None:
         return None
     batch, length = key.shape[0], key.shape[2]
-    fits = attn_mask.dtype == torch.bool and attn_mask.shape in (
-        (batch, 1, 1, length),
-        (1, 1, 1, length),
-    )
-    if not fits:
+    padding = (batch, 1, 1, length)
+    if attn_mask.dtype != torch.bool or attn_mask.shape not in (padding, (1, *padding[1:])):
         raise ValueError(
-            f"attn_mask: expected a boolean padding mask of shape {(batch, 1, 1, length)}, "
+            f"attn_mask: expected a boolean padding mask of shape {padding}, "
             f"got {attn_mask.dtype} of shape {tuple(attn_mask.shape)}"
         )
     return attn_mask[:, 0, 0].expand(batch, length)

@@ -21,14 +21,7 @@ def _project_length(
 ) -> Float[Tensor, "B H K E"]:
     r"""Mix S positions into K of them: :math:`x' = P x`, along the sequence.
 
-    Args:
-        x: Keys or values.
-        projection: :math:`P`, one for all heads (K, N) or one for each (H, K, N); of a shorter
-            sequence the first S columns count.
-        padding_mask: True = real; what is padding counts as 0.
-
-    Raises:
-        ValueError: If the sequence is longer than the projection, or heads do not fit.
+    Of a shorter sequence the first S columns of :math:`P` count; what is padding counts as 0.
     """
     check_floating("x", x)
     check_axes("x", x, "B H S E")

@@ -113,11 +113,7 @@ def real_positions(
     *,
     past: Int[Tensor, " B"] | None = None,
 ) -> Int[Tensor, "B L"]:
-    """Position of each token among the real ones of its row, ``past`` in a cache; -1 at padding.
-
-    Raises:
-        ValueError: If the mask is not boolean with one element per token.
-    """
+    """Position of each token among the real ones of its row, ``past`` in a cache; -1 at padding."""
     check_padding_mask(padding_mask, input_ids.shape[0], input_ids.shape[1], input_ids)
     place = padding_mask.long().cumsum(-1) - 1
     if past is not None:

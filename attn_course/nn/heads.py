@@ -24,11 +24,7 @@ def join_heads(heads: Float[Tensor, "B H L E"]) -> Float[Tensor, "B L D"]:
 
 
 def head_size(embed_dim: int, num_heads: int, head_dim: int | None = None) -> int:
-    """The size of a head: ``head_dim``, or an equal share of ``embed_dim`` if it is None.
-
-    Raises:
-        ValueError: If there is no head, or ``embed_dim`` has no equal shares.
-    """
+    """The size of a head: ``head_dim``, or an equal share of ``embed_dim`` if it is None."""
     check_whole(embed_dim=embed_dim, num_heads=num_heads, head_dim=head_dim or 0)
     if num_heads < 1:
         raise ValueError(f"num_heads: expected at least 1, got {num_heads}")

@@ -232,9 +232,6 @@ def cached_positions(
     """Positions of new tokens in a batch with padding; None where there is none.
 
     The cache counts the real tokens of each row from the first padding mask on.
-
-    Raises:
-        ValueError: If a padding mask comes after tokens without one.
     """
     real = None if cache is None else cache.real
     if real is not None:

@@ -88,15 +88,10 @@ class SinusoidalGridPositions(nn.Module):
     def forward(self, height: int, width: int) -> Float[Tensor, "N D"]:
         """One vector for each token of an image of ``height`` times ``width`` patches."""
         nowhere = self.get_buffer("nowhere")
-        table = sinusoidal_positions_2d(
-            height,
-            width,
-            self.embed_dim,
-            base=self.base,
-            dtype=nowhere.dtype,
-            device=nowhere.device,
+        options: Any = {"base": self.base, "dtype": nowhere.dtype, "device": nowhere.device}
+        return torch.cat(
+            [nowhere, sinusoidal_positions_2d(height, width, self.embed_dim, **options)]
         )
-        return torch.cat([nowhere, table])
 
 
 class PatchEmbedding(nn.Module):
@@ -396,16 +391,14 @@ def attention_from_convolution(
             raise ValueError(
                 f"convolution.{name}: expected {value!r}, got {getattr(convolution, name)!r}"
             )
-    channels = convolution.in_channels
-    heads = kernel[0] * kernel[1]
+    channels, heads = convolution.in_channels, kernel[0] * kernel[1]
     made = MultiHeadAttention(
         embed_dim=channels,
         num_heads=heads,
         head_dim=1,
         value_head_dim=channels,
         position=ShiftPositions(image_size=image_size, kernel_size=kernel, sharpness=sharpness),
-    )
-    made = made.to(convolution.weight)
+    ).to(convolution.weight)
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.zero_()
