@@ -56,7 +56,7 @@ def test_sinusoids_agree_with_every_oracle() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("torch.stack([angles.sin(), angles.cos()]", "torch.stack([angles.cos(), angles.sin()]"),
+        ("torch.stack([sine, angles.cos()]", "torch.stack([angles.cos(), sine]"),
         ("base ** (-pair / embed_dim)", "base ** (-pair / 2 / embed_dim)"),
         ("base ** (-pair / embed_dim)", "base ** (-pair / (embed_dim + embed_dim % 2))"),
         ("torch.arange(offset, offset + length", "torch.arange(0, length"),

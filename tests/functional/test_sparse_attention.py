@@ -146,7 +146,7 @@ def test_parts_hold_every_pair_of_the_pattern_once(name: str) -> None:
             "_every(stride, first, 0, stop - 1)",
             "_every(stride, first, 0, max(1, stop - 2))",
         ),
-        ("patterns", "*window_parts(length),", ""),
+        ("patterns", "in (near, far)", "in (far,)"),
     ],
 )
 def test_a_wrong_path_is_noticed(module: str, old: str, new: str) -> None:
