@@ -287,6 +287,10 @@ FUNCTIONAL: dict[str, Callable[[], Row]] = {
         fn.delta_rule_step, r(B, H, E), r(H, B, E).mT.reshape(B, H, E), r(B, H, D), p(B, H)
     ),
     "elu_feature_map": lambda: of(fn.elu_feature_map, q),
+    "gated_linear_attention": lambda: of(
+        lambda a, b, c, d: fn.gated_linear_attention(a, b, c, -d, chunk_size=3),
+        heads_k, heads_v / 3, heads_v.flip(-1), p(B, H, S, E),
+    ),
     "linear_attention": lambda: of(
         lambda a, b, c, m: (
             fn.linear_attention(a, b, c, is_causal=True, chunk_size=3),

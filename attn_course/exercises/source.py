@@ -15,7 +15,7 @@ from attn_course.exercises.assignment import LOOK, grade_metadata, statements
 from attn_course.exercises.plan import is_more, read_plan, say_minutes
 
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-INSTALL = '%pip install "attn-course @ git+https://github.com/attn-course/attn-course"'
+INSTALL = '%pip install "attn-course[book] @ git+https://github.com/attn-course/attn-course"'
 INSTALLED = """# Is the course installed, with everything that this notebook uses?
 try:
     import torch

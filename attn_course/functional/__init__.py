@@ -10,6 +10,7 @@ from attn_course.functional.feature_maps import (
 )
 from attn_course.functional.feed_forward import feed_forward, gelu, swiglu
 from attn_course.functional.flex import flex_attention_fn
+from attn_course.functional.gated_linear_attention import gated_linear_attention
 from attn_course.functional.gradient_clipping import clip_by_global_norm
 from attn_course.functional.hard_attention import (
     attention_log_prob,
@@ -120,18 +121,19 @@ __all__ = [
     "clip_by_global_norm", "concat_score", "convolution_as_attention", "cosine_score",
     "cosine_similarity", "delta_rule", "delta_rule_recurrent", "delta_rule_step", "dot_score",
     "elu_feature_map", "expected_attention", "feed_forward", "fixed_pattern", "flex_attention_fn",
-    "gelu", "general_score", "global_pattern", "gru_cell", "interpolate_positions",
-    "jacobian_product", "kernel_shifts", "layer_norm", "linear_attention", "linear_attention_fn",
-    "linear_attention_parallel", "linear_attention_recurrent", "linear_attention_step",
-    "linear_scaling", "linformer_attention", "llama3_scaling", "local_m_mask", "local_p_position",
-    "local_p_weights", "local_window_attention", "location_score", "log_softmax", "logsumexp",
-    "lsh_attention", "lsh_buckets", "lsh_mask", "lstm_cell", "masked_softmax", "memory_hop",
-    "merge_attention", "patchify", "performer_directions", "performer_features",
-    "position_encoding", "random_pattern", "random_rotations", "reinforce_loss",
-    "relative_position_bucket", "rms_norm", "rnn_cell", "rnn_jacobian", "rope_frequencies",
-    "sample_attention", "scaled_base", "scaled_dot_product_attention", "scaled_dot_score",
-    "score_function_gradient", "score_function_moments", "sentence_ages", "sentence_vectors",
-    "shift_bias", "sinusoidal_positions", "sinusoidal_positions_2d", "sliding_window_attention",
-    "softmax", "sparse_attention", "straight_through", "strided_pattern", "swiglu", "tanh_score",
+    "gated_linear_attention", "gelu", "general_score", "global_pattern", "gru_cell",
+    "interpolate_positions", "jacobian_product", "kernel_shifts", "layer_norm", "linear_attention",
+    "linear_attention_fn", "linear_attention_parallel", "linear_attention_recurrent",
+    "linear_attention_step", "linear_scaling", "linformer_attention", "llama3_scaling",
+    "local_m_mask", "local_p_position", "local_p_weights", "local_window_attention",
+    "location_score", "log_softmax", "logsumexp", "lsh_attention", "lsh_buckets", "lsh_mask",
+    "lstm_cell", "masked_softmax", "memory_hop", "merge_attention", "patchify",
+    "performer_directions", "performer_features", "position_encoding", "random_pattern",
+    "random_rotations", "reinforce_loss", "relative_position_bucket", "rms_norm", "rnn_cell",
+    "rnn_jacobian", "rope_frequencies", "sample_attention", "scaled_base",
+    "scaled_dot_product_attention", "scaled_dot_score", "score_function_gradient",
+    "score_function_moments", "sentence_ages", "sentence_vectors", "shift_bias",
+    "sinusoidal_positions", "sinusoidal_positions_2d", "sliding_window_attention", "softmax",
+    "sparse_attention", "straight_through", "strided_pattern", "swiglu", "tanh_score",
     "tiled_attention", "unit_keys", "unpatchify", "weighted_mean", "window_pattern", "yarn_scaling",
 ]  # fmt: skip

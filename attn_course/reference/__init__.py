@@ -36,6 +36,7 @@ from attn_course.reference.head_analysis import (
 from attn_course.reference.linear_attention import (
     delta_rule,
     elu_feature_map,
+    gated_linear_attention,
     linear_attention,
     performer_features,
 )
@@ -154,6 +155,7 @@ __all__ = [
     "expected_best",
     "feed_forward",
     "fixed_pattern",
+    "gated_linear_attention",
     "gelu",
     "general_score",
     "grad_cam",

@@ -1,4 +1,4 @@
-"""Linear attention and the delta rule, number by number."""
+"""Linear attention, the delta rule and the gate, number by number."""
 
 from collections.abc import Callable
 
@@ -89,5 +89,30 @@ def delta_rule(
     for b, h, t in np.ndindex(batch, heads, length):
         keep = np.eye(size) - share[b, h, t] * np.outer(k[b, h, t], k[b, h, t])
         states[b, h] = states[b, h] @ keep + share[b, h, t] * np.outer(v[b, h, t], k[b, h, t])
+        output[b, h, t] = states[b, h] @ q[b, h, t]
+    return output, states
+
+
+def gated_linear_attention(
+    query: ArrayLike, key: ArrayLike, value: ArrayLike, log_gate: ArrayLike
+) -> tuple[Float[np.ndarray, "B H L Ev"], Float[np.ndarray, "B H Ev E"]]:
+    r"""Step by step: :math:`S_t = S_{t-1}\,\mathrm{diag}(\alpha_t) + v_t k_t^\top`, read by q.
+
+    Args:
+        query: ``(B, H, L, E)``.
+        key: ``(B, H, L, E)``.
+        value: ``(B, H, L, Ev)``.
+        log_gate: ``(B, H, L, E)``, or ``(B, H, L, 1)`` for one gate per head.
+
+    Returns:
+        Outputs and the last state.
+    """
+    q, k, v, g = (np.asarray(x, dtype=np.float64) for x in (query, key, value, log_gate))
+    batch, heads, length, size = q.shape
+    output = np.zeros((batch, heads, length, v.shape[-1]))
+    states = np.zeros((batch, heads, v.shape[-1], size))
+    for b, h, t in np.ndindex(batch, heads, length):
+        kept = states[b, h] * np.exp(g[b, h, t])
+        states[b, h] = kept + np.outer(v[b, h, t], k[b, h, t])
         output[b, h, t] = states[b, h] @ q[b, h, t]
     return output, states

@@ -1,5 +1,5 @@
 // Boxes that scroll sideways can be reached and scrolled by keyboard.
-const SCROLLING = "pre, .katex-display, .pst-scrollable-table-container, .output";
+const SCROLLING = "pre, .katex-display, .pst-scrollable-table-container, .attn-scroll, .output";
 // They are measured when they come near: to ask all of them would lay out the whole page at once.
 const measure = (box) => {
   const style = getComputedStyle(box);
