@@ -38,10 +38,9 @@ def sliding_window_attention(
     is that of :func:`attn_course.masks.window_mask`. Time grows with L·W, not with L²; the backward
     pass computes the weights again, so that memory grows with L alone.
 
+    The rest as of :func:`scaled_dot_product_attention`.
+
     Args:
-        query: Queries, one row per position.
-        key: Keys.
-        value: Values.
         attn_mask: Padding: True = a key that counts, with axes ``(B or 1, 1, 1, L)``. Other masks
             are refused.
         window_size: How many keys a query attends to, itself included; odd if not causal.
@@ -49,9 +48,7 @@ def sliding_window_attention(
         is_causal: Whether a query attends only to keys up to its own, global ones included.
         global_mask: Positions that attend to all and that all attend to; padding does not count.
         symmetric: False: all attend to global positions, which attend to their window only.
-        scale: Factor of the dot products; 1/sqrt(E) if not given.
         dropout_p: Only 0.
-        enable_gqa: Query heads are a multiple of the key heads.
 
     Returns:
         One row for each query, 0 where all its keys are padding. Padding does not matter, NaN

@@ -84,5 +84,4 @@ def performer_features(
         raise ValueError("directions: expected at least one, got none")
     scaled = x * x.shape[-1] ** -0.25
     exponents = scaled @ directions.to(x.dtype).mT - scaled.square().sum(-1, keepdim=True) / 2
-    features: Tensor = exponents.exp() * directions.shape[0] ** -0.5
-    return features
+    return exponents.exp() * directions.shape[0] ** -0.5

@@ -215,15 +215,10 @@ def best_baseline(weights: Float[Tensor, " S"], rewards: Float[Tensor, " S"]) ->
     It is not the mean reward :math:`\sum_s \alpha_s r_s`: rare places count for more, because their
     gradient is longer.
 
-    Args:
-        weights: Probabilities.
-        rewards: The reward of each place.
+    Arguments and errors as of :func:`score_function_moments`.
 
     Returns:
         The baseline; the reward of the only place where there is no choice.
-
-    Raises:
-        ValueError: If an argument is not floating point, or the shapes do not fit.
     """
     w, r = _distribution(weights, rewards)
     one_hot = torch.eye(len(w), dtype=w.dtype, device=w.device)
@@ -282,16 +277,10 @@ def straight_through(
     Bengio, Léonard and Courville 2013. Cheap and of low variance, but biased wherever
     what follows is not linear in :math:`y`.
 
-    Args:
-        weights: Probabilities.
-        generator: As for :func:`sample_attention`.
-        uniform: As for :func:`sample_attention`.
+    Arguments and errors as of :func:`sample_attention`.
 
     Returns:
         One-hot rows, exactly, with the gradient of the weights.
-
-    Raises:
-        ValueError: As for :func:`sample_attention`.
     """
     sample = sample_attention(weights, generator, uniform=uniform)
     # the bracket is exactly 0, so the forward value is exactly 0 or 1

@@ -230,18 +230,10 @@ def delta_rule_step(
     Schlag et al. (2021). :math:`S_{t-1} k_t` is what the memory says for this key; the step
     moves it towards :math:`v_t` by the share :math:`\beta_t`, for a key of length 1.
 
-    Args:
-        query: This position's query.
-        key: Its key; length 1 keeps the memory from growing.
-        value: Its value.
-        beta: How much is replaced, from 0 to 1.
-        state: After the position before; zeros if not given.
+    Arguments and errors as of :func:`delta_rule`, for one position.
 
     Returns:
         The output, and the state after this position.
-
-    Raises:
-        ValueError: If sizes, dtypes or devices do not fit.
     """
     _check_delta(query, key, value, beta, state)
     if state is None:
@@ -309,7 +301,7 @@ def delta_rule(
         One row for each position, and the last state.
 
     Raises:
-        ValueError: If sizes do not fit.
+        ValueError: If sizes, dtypes or devices do not fit.
     """
     _check_delta(query, key, value, beta, state)
     check_at_least(1, chunk_size=chunk_size)
@@ -343,13 +335,10 @@ def _as_padding(attn_mask: Tensor | None, key: Tensor) -> Tensor | None:
     if attn_mask is None:
         return None
     batch, length = key.shape[0], key.shape[2]
-    fits = attn_mask.dtype == torch.bool and attn_mask.shape in (
-        (batch, 1, 1, length),
-        (1, 1, 1, length),
-    )
-    if not fits:
+    padding = (batch, 1, 1, length)
+    if attn_mask.dtype != torch.bool or attn_mask.shape not in (padding, (1, *padding[1:])):
         raise ValueError(
-            f"attn_mask: expected a boolean padding mask of shape {(batch, 1, 1, length)}, "
+            f"attn_mask: expected a boolean padding mask of shape {padding}, "
             f"got {attn_mask.dtype} of shape {tuple(attn_mask.shape)}"
         )
     return attn_mask[:, 0, 0].expand(batch, length)

@@ -12,12 +12,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attn_course._checks import (
+    check_at_least,
     check_attn_mask,
     check_axes,
     check_broadcast,
     check_device,
     check_floating,
     check_lengths,
+    check_positive,
     check_size,
     widest,
 )
@@ -49,8 +51,7 @@ def local_m_mask(
         ValueError: If ``half_width`` is negative, a length is out of range, or ``steps`` does not
             have one or two axes.
     """
-    if not half_width >= 0:
-        raise ValueError(f"half_width: expected at least 0, got {half_width}")
+    check_at_least(0, half_width=half_width)
     real = padding_mask(source_lengths, longest)  # (B, S)
     if steps.ndim != 1:
         check_axes("steps", steps, "B L")
@@ -127,8 +128,7 @@ def local_p_weights(
         ValueError: If ``half_width`` is not positive, there is not one centre per row of scores, or
             the mask is not boolean or does not broadcast to the scores.
     """
-    if not half_width > 0:
-        raise ValueError(f"half_width: expected more than 0, got {half_width}")
+    check_positive(half_width=half_width)
     check_floating("scores", scores)
     check_floating("position", position)
     if scores.ndim < 2:

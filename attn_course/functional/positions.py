@@ -60,8 +60,7 @@ def sinusoidal_positions(
     angles = position.unsqueeze(1) * base ** (-pair / embed_dim)  # (L, ceil(D / 2))
     sine, cosine = angles.sin(), angles[:, : embed_dim // 2].cos()
     if interleaved:
-        both = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (L, ceil(D / 2), 2)
-        table = both.flatten(1)[:, :embed_dim]  # (L, D)
+        table = torch.stack([sine, angles.cos()], dim=-1).flatten(1)[:, :embed_dim]  # (L, D)
     else:
         table = torch.cat([sine, cosine], dim=1)
     return table.to(dtype or torch.get_default_dtype())
@@ -160,9 +159,9 @@ def llama3_scaling(
     with fewer than :math:`a` turns are slow, those with more than :math:`b` fast. This is the rule
     of the released Llama 3.1 code.
 
+    The rest as of :func:`linear_scaling`.
+
     Args:
-        frequencies: As trained.
-        factor: How many times longer the text may become.
         low_freq_factor: :math:`a`.
         high_freq_factor: :math:`b`.
         original_length: :math:`L_0`, in tokens.
@@ -203,7 +202,7 @@ def yarn_scaling(
 
     Args:
         frequencies: As trained, at least two: a geometric sequence.
-        factor: How many times longer the text may become.
+        factor: As of :func:`linear_scaling`.
         original_length: :math:`L_0`, in tokens.
         beta_fast: Turns from which on a pair is fast.
         beta_slow: Turns up to which a pair is slow.
@@ -344,14 +343,13 @@ def alibi_bias(
     causal model adds :math:`-\infty` for the keys to come. The paper is about such models; the
     absolute value is ours, so that a model without a causal mask can use it too.
 
+    The rest as of :func:`alibi_slopes`.
+
     Args:
-        num_heads: Number of heads.
         query_length: Number of queries.
         key_length: Number of keys, which stand at 0, 1, ...; ``offset + query_length`` if none is
             given.
         offset: Position of the first query, such as the number of tokens in a cache.
-        dtype: Of the result; torch's default when not given.
-        device: Of the result.
 
     Raises:
         ValueError: If ``num_heads`` is below 1, or a length or ``offset`` is negative.

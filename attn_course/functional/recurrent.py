@@ -18,13 +18,8 @@ def rnn_cell(
 
     .. math:: h_t = \tanh(W_{ih} x_t + b_{ih} + W_{hh} h_{t-1} + b_{hh})
 
-    Args:
-        input: :math:`x_t`.
-        hidden: :math:`h_{t-1}`.
-        weight_ih: :math:`W_{ih}`.
-        weight_hh: :math:`W_{hh}`.
-        bias_ih: :math:`b_{ih}`.
-        bias_hh: :math:`b_{hh}`.
+    Weights and biases are named as in the formula; ``input`` is :math:`x_t`, ``hidden``
+    :math:`h_{t-1}`.
 
     Returns:
         The next hidden state :math:`h_t`.
@@ -50,14 +45,8 @@ def lstm_cell(
     The cell :math:`c` is carried on by a product with the forget gate alone, not through a matrix
     and a tanh: that is what lets the gradient reach further back.
 
-    Args:
-        input: :math:`x_t`.
-        state: :math:`(h_{t-1}, c_{t-1})`.
-        weight_ih: Four stacked matrices, in the order input, forget, cell, output; so
-            :math:`G = 4H`.
-        weight_hh: Four stacked matrices in the same order.
-        bias_ih: Four stacked biases in the same order.
-        bias_hh: Four stacked biases in the same order.
+    Arguments as of :func:`rnn_cell`, with ``state`` :math:`(h_{t-1}, c_{t-1})`. Weights and biases
+    are four stacked ones, in the order input, forget, cell, output; so :math:`G = 4H`.
 
     Returns:
         :math:`(h_t, c_t)`.
@@ -89,13 +78,8 @@ def gru_cell(
     As in torch the reset gate acts *after* the product with :math:`W_{hn}`; the paper has
     :math:`W_{hn} (r \odot h_{t-1})`.
 
-    Args:
-        input: :math:`x_t`.
-        hidden: :math:`h_{t-1}`.
-        weight_ih: Three stacked matrices, in the order reset, update, new; so :math:`G = 3H`.
-        weight_hh: Three stacked matrices in the same order.
-        bias_ih: Three stacked biases in the same order.
-        bias_hh: Three stacked biases in the same order.
+    Arguments as of :func:`rnn_cell`. Weights and biases are three stacked ones, in the order reset,
+    update, new; so :math:`G = 3H`.
 
     Returns:
         The next hidden state :math:`h_t`.

@@ -91,7 +91,7 @@ def scaled_dot_product_attention(
 
     Raises:
         ValueError: If ``attn_mask`` and ``is_causal`` are both given, or sizes, head counts,
-            dtypes or devices do not fit.
+            dtypes or devices do not fit; or, in a second derivative, if the fused kernel ran.
 
     Note:
         What runs is a fused kernel that agrees with this equation; the equation itself, which has

@@ -86,15 +86,10 @@ def log_softmax(scores: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor,
     The right-hand form is the one computed: :math:`s_i - \mathrm{lse}(s)` subtracts two numbers
     that agree in their first digits when all scores are large.
 
-    Args:
-        scores: Any real numbers.
-        dim: Axis whose exponentials sum to one.
+    Arguments and errors as of :func:`softmax`.
 
     Returns:
         Log-weights of the same shape and dtype, finite even where the weight underflows to 0.
-
-    Raises:
-        ValueError: If ``scores`` is not floating point or has no axis ``dim``.
     """
     wide = _widen(scores, dim)
     shifted = wide - _maximum(wide, dim)

@@ -19,10 +19,7 @@ from attn_course._checks import compiling, transformed, widest
 from attn_course.functional._fast import second_order
 from attn_course.functional._windows import check_heads, for_each_head, padding_alone
 from attn_course.functional.patterns import Pattern, PatternPart, PatternTile, _positions
-from attn_course.functional.scaled_dot_product import (
-    merge_attention,
-    scaled_dot_product_attention,
-)
+from attn_course.functional.scaled_dot_product import merge_attention, scaled_dot_product_attention
 
 
 @explained
@@ -95,8 +92,7 @@ def sparse_attention(
     parts = pattern.parts(query.shape[2])
     if compiling():
         return _forward(query, key, value, parts, what)[0].to(query.dtype)
-    output: Tensor = _Sparse.apply(query, key, value, parts, what)
-    return output
+    return _Sparse.apply(query, key, value, parts, what)
 
 
 class _What(NamedTuple):
@@ -114,8 +110,7 @@ def _equation(what: _What, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     mask = mask.tril() if what.is_causal else mask
     mask = mask if what.real is None else mask & what.real[:, None, None]
     attend = scaled_dot_product_attention.__wrapped__  # type: ignore[attr-defined]
-    output: Tensor = attend(query, key, value, mask, scale=what.scale)
-    return output
+    return attend(query, key, value, mask, scale=what.scale)
 
 
 def _shown(

@@ -38,13 +38,10 @@ def tiled_attention(
     and at the end :math:`O / \ell` and :math:`m + \log \ell`. Milakov and Gimelshein (2018); Dao et
     al. (2022), algorithm 1, with the loop over queries outside as in Dao (2023).
 
+    The rest as of :func:`scaled_dot_product_attention`.
+
     Args:
-        query: Queries.
-        key: Keys.
-        value: Values, one row per key.
         is_causal: Query i attends to keys 0 to i; tiles above the diagonal are skipped.
-        scale: Factor of the dot products; 1/sqrt(E) if not given.
-        enable_gqa: Query heads are a multiple of the key heads; head h uses key head h // (H / G).
         query_tile: Queries of a tile.
         key_tile: Keys of a tile. The result does not depend on either beyond rounding.
 

@@ -13,15 +13,7 @@ Size = int | tuple[int, int]
 
 
 def _pair_of(name: str, size: Size) -> tuple[int, int]:
-    """Height and width of a size; one number is both.
-
-    Args:
-        name: Of the argument, for the message.
-        size: One number, or two.
-
-    Raises:
-        ValueError: If these are not one or two whole numbers of at least 1.
-    """
+    """Height and width of a size, the argument ``name``; one number is both."""
     sides = (size, size) if isinstance(size, int) else tuple(size)
     if len(sides) != 2 or any(not isinstance(side, int) or side < 1 for side in sides):
         raise ValueError(f"{name}: expected one or two whole numbers of at least 1, got {size}")
@@ -115,17 +107,14 @@ def sinusoidal_positions_2d(
        s_{i, 2k} = \sin(i\, \mathrm{base}^{-4k/D}), \quad
        s_{i, 2k+1} = \cos(i\, \mathrm{base}^{-4k/D})
 
-    :func:`sinusoidal_positions`, once for each direction. Dosovitskiy et al. (2021), appendix D.4,
-    compare learned tables of one and of two directions; fixed sinusoids need no parameters and fit
-    images of any size.
+    :func:`sinusoidal_positions`, once for each direction, with its further arguments. Dosovitskiy
+    et al. (2021), appendix D.4, compare learned tables of one and of two directions; fixed
+    sinusoids need no parameters and fit images of any size.
 
     Args:
         height: Rows of the grid.
         width: Its columns.
         embed_dim: :math:`D`, a multiple of 4.
-        base: Ratio of the longest wavelength to the shortest.
-        dtype: Of the result; torch's default when not given.
-        device: Of the result.
 
     Returns:
         One row per place, in the order of reading.
@@ -254,7 +243,7 @@ def convolution_as_attention(
         images: One vector of C features per pixel.
         weight: The kernel, in the layout of ``torch.nn.Conv2d``, with odd sides.
         bias: :math:`b`; 0 if none is given.
-        sharpness: :math:`\alpha`.
+        sharpness: :math:`\alpha`, as of :func:`shift_bias`.
         attn_fn: The attention itself.
 
     Raises:
@@ -275,8 +264,7 @@ def convolution_as_attention(
     nothing = value.new_zeros(*value.shape[:3], 1)
     heads = attn_fn(nothing, nothing, value, attn_mask=scores)  # (B, H, N, F)
     output = heads.sum(1) if bias is None else heads.sum(1) + bias
-    pictures: Tensor = output.mT.unflatten(-1, (height, width))
-    return pictures
+    return output.mT.unflatten(-1, (height, width))
 
 
 def _standardize_weight(
@@ -288,10 +276,6 @@ def _standardize_weight(
 
     Qiao et al. (2019), as in the code of BiT (Kolesnikov et al., 2020), with the variance that
     divides by the number of entries.
-
-    Args:
-        weight: Of a convolution or a linear map; the output channels come first.
-        eps: :math:`\epsilon`.
     """
     check_floating("weight", weight)
     if weight.ndim < 2:

@@ -90,16 +90,14 @@ class BahdanauDecoder(nn.Module):
     appendix writes :math:`s_{i-1}`; :math:`s_0` and the alignment model have biases; and the GRU
     resets after the product, as torch's does (:func:`attn_course.functional.gru_cell`).
 
+    Arguments as of :class:`Decoder`, and:
+
     Args:
-        vocab_size: Number of target ids.
-        embed_dim: Size of an embedding.
         context_size: Size of an annotation, which is that of the context vector.
         summary_size: Size of the encoder's summary, from which the first state is made.
-        hidden_size: Size of the decoder's state.
         score: The alignment model :math:`a`, with the methods of
             :class:`attn_course.nn.scores.Score`; additive, with
             ``hidden_size`` units, if ``None``.
-        cell: Class of the cell, called as ``cell(input_size=..., hidden_size=...)``.
 
     Raises:
         ValueError: If a size is below 1, or ``score`` is no such module.
@@ -223,8 +221,7 @@ class AttentionEncoderDecoder(nn.Module):
         target_in: Int[Tensor, "B L"],
     ) -> Float[Tensor, "B L V"]:
         """Logits of a known target (teacher forcing); as :meth:`EncoderDecoder.forward`."""
-        logits: Tensor = self.decoder(target_in, self.init_state(source, source_lengths))[0]
-        return logits
+        return self.decoder(target_in, self.init_state(source, source_lengths))[0]
 
     def align(
         self,
@@ -233,8 +230,7 @@ class AttentionEncoderDecoder(nn.Module):
         target_in: Int[Tensor, "B L"],
     ) -> Float[Tensor, "B L S"]:
         """The soft alignment: weights for every position of a known target, 0 at padding."""
-        weights: Tensor = self.decoder(target_in, self.init_state(source, source_lengths))[1]
-        return weights
+        return self.decoder(target_in, self.init_state(source, source_lengths))[1]
 
     def init_state(
         self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from attn_course.functional.linear_attention import delta_rule
 from attn_course.nn.feed_forward import xavier_
-from attn_course.nn.heads import head_size, join_heads, split_heads
+from attn_course.nn.heads import head_size, join_heads, project_heads
 from attn_course.nn.parameters import check_input
 
 
@@ -61,10 +61,8 @@ class DeltaRuleAttention(nn.Module):
             state: The memory before the first one; empty if not given.
         """
         check_input("x", x, "B L D", self.embed_dim, self.query_projection)
-        query, key, value = (
-            split_heads(part(x), self.num_heads)
-            for part in (self.query_projection, self.key_projection, self.value_projection)
-        )
+        projections = (self.query_projection, self.key_projection, self.value_projection)
+        query, key, value = project_heads(x, self.num_heads, *projections)
         heads, state = delta_rule(
             F.normalize(query, dim=-1),
             F.normalize(key, dim=-1),

@@ -63,8 +63,7 @@ class EncoderModel(nn.Module):
         """One vector per token; arguments as in :meth:`forward`."""
         positions = None if padding_mask is None else real_positions(padding_mask, input_ids)
         x = self.embedding(input_ids, positions, token_types)
-        output: Tensor = self.encoder(x, positions=positions, **options)
-        return output
+        return self.encoder(x, positions=positions, **options)
 
     def forward(
         self,

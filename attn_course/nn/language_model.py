@@ -92,8 +92,7 @@ class LanguageModel(nn.Module):
         """
         hidden = self.hidden(input_ids, padding_mask, cache=cache)
         project = self.output_projection or self.embedding.logits
-        logits: Tensor = project(hidden)
-        return logits
+        return project(hidden)
 
     def new_cache(self, make: Callable[[], KVCache | SlidingCache] = KVCache) -> ModelCache:
         """An empty cache for one batch.

@@ -144,8 +144,7 @@ class MultiHeadLatentAttention(nn.Module):
             mixed = self._attend(q, k, None, attn_mask, is_causal, positions, cache)
             up = self.value_up.weight.unflatten(0, (self.num_heads, -1))  # (H, Ev, kv_rank)
             heads = mixed @ up.mT  # (B, H, L, Ev)
-        output: Tensor = self.output_projection(join_heads(heads))
-        return output
+        return self.output_projection(join_heads(heads))
 
     def _attend(
         self,

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attn_course._checks import check_at_least
+from attn_course._checks import check_at_least, check_positive
 from attn_course.functional.local_window import (
     local_m_mask,
     local_p_position,
@@ -39,8 +39,7 @@ class LocalM(nn.Module):
 
     def __init__(self, *, half_width: float) -> None:
         super().__init__()
-        if not half_width >= 0:
-            raise ValueError(f"half_width: expected at least 0, got {half_width}")
+        check_at_least(0, half_width=half_width)
         self.half_width = half_width
 
     def attend(
@@ -96,8 +95,7 @@ class LocalP(nn.Module):
         self, *, half_width: float, query_size: int, hidden_size: int | None = None
     ) -> None:
         super().__init__()
-        if not half_width > 0:
-            raise ValueError(f"half_width: expected more than 0, got {half_width}")
+        check_positive(half_width=half_width)
         hidden_size = query_size if hidden_size is None else hidden_size
         check_at_least(1, query_size=query_size, hidden_size=hidden_size)
         self.half_width = half_width

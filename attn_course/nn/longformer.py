@@ -17,7 +17,7 @@ from attn_course.functional._windows import window_sides
 from attn_course.functional.banded_attention import sliding_window_attention
 from attn_course.functional.scaled_dot_product import scaled_dot_product_attention
 from attn_course.nn.feed_forward import xavier_
-from attn_course.nn.heads import head_size, join_heads, split_heads
+from attn_course.nn.heads import head_size, join_heads, project_heads, split_heads
 from attn_course.nn.masking import real_tokens
 from attn_course.nn.parameters import check_input
 
@@ -121,10 +121,8 @@ class LongformerSelfAttention(nn.Module):
         if cache is not None:
             raise ValueError("cache: expected None, windows with global positions have no cache")
         real = real_tokens(attn_mask, positions, x.shape[:2])
-        query, key, value = (
-            split_heads(project(x), self.num_heads)
-            for project in (self.query_projection, self.key_projection, self.value_projection)
-        )
+        projections = (self.query_projection, self.key_projection, self.value_projection)
+        query, key, value = project_heads(x, self.num_heads, *projections)
         if global_mask is not None:
             check_global_mask(global_mask, query)
         heads = sliding_window_attention(
@@ -140,8 +138,7 @@ class LongformerSelfAttention(nn.Module):
         )
         if global_mask is not None:
             heads = self._globally(heads, x, global_mask, real, is_causal)
-        output: Tensor = self.output_projection(join_heads(heads))  # (B, L, D)
-        return output
+        return self.output_projection(join_heads(heads))  # (B, L, D)
 
     def _globally(
         self,

@@ -138,14 +138,11 @@ class MultiHeadAttention(nn.Module):
         self.scale, self.dropout = scale, dropout
         self.query_projection = nn.Linear(embed_dim, num_heads * head_dim, bias=bias)
         self.key_projection = nn.Linear(kdim, num_kv_heads * head_dim, bias=bias)
-        self.value_projection: nn.Module | None = (
-            nn.Linear(vdim, num_kv_heads * value_head_dim, bias=bias)
-            if value_projection == "linear"
-            else value_projection
-        )
-        self.output_projection = nn.Linear(
-            num_heads * value_head_dim, embed_dim, bias=bias if output_bias is None else output_bias
-        )
+        if value_projection == "linear":
+            value_projection = nn.Linear(vdim, num_kv_heads * value_head_dim, bias=bias)
+        self.value_projection: nn.Module | None = value_projection
+        output_bias = bias if output_bias is None else output_bias
+        self.output_projection = nn.Linear(num_heads * value_head_dim, embed_dim, bias=output_bias)
         linears = (self.query_projection, self.key_projection, self.output_projection)
         for linear in (*linears, self.value_projection):
             if isinstance(linear, nn.Linear):
@@ -200,8 +197,7 @@ class MultiHeadAttention(nn.Module):
         heads = self.attn_fn(
             q, k, v, attn_mask=mask, is_causal=is_causal, dropout_p=dropout, **self._score_options
         )
-        output: Tensor = self.output_projection(join_heads(heads))  # (B, L, D)
-        return output
+        return self.output_projection(join_heads(heads))  # (B, L, D)
 
     def weights(
         self,

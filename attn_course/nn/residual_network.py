@@ -121,8 +121,7 @@ class PreActivationBlock(nn.Module):
         """The feature maps after this block."""
         bent = relu(self.norm1(x))
         beside = x if self.shortcut is None else self.shortcut(bent)
-        output: Tensor = beside + self.conv2(relu(self.norm2(self.conv1(bent))))
-        return output
+        return beside + self.conv2(relu(self.norm2(self.conv1(bent))))
 
 
 class ResidualNetwork(nn.Module):
@@ -199,10 +198,8 @@ class ResidualNetwork(nn.Module):
         self, images: Float[Tensor, "B C height width"]
     ) -> Float[Tensor, "B F rows columns"]:
         """The maps before the global mean, such as for Grad-CAM."""
-        maps: Tensor = relu(self.norm(self.blocks(self.stem(images))))
-        return maps
+        return relu(self.norm(self.blocks(self.stem(images))))
 
     def forward(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B K"]:
         """Logits of each image."""
-        logits: Tensor = self.head(self.feature_maps(images).mean((2, 3)))
-        return logits
+        return self.head(self.feature_maps(images).mean((2, 3)))

@@ -14,7 +14,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attn_course._checks import check_at_least, check_device, check_floating, check_size
+from attn_course._checks import (
+    check_at_least,
+    check_device,
+    check_floating,
+    check_positive,
+    check_size,
+)
 from attn_course.functional.scores import dot_score, location_score, scaled_dot_score, tanh_score
 from attn_course.functional.similarity import _unit
 from attn_course.nn.parameters import uniform_parameter
@@ -254,8 +260,7 @@ class CosineScore(TwoStepScore):
 
     def __init__(self, *, sharpness: float = 1.0) -> None:
         super().__init__()
-        if not sharpness > 0:
-            raise ValueError(f"sharpness: expected more than 0, got {sharpness}")
+        check_positive(sharpness=sharpness)
         self.log_sharpness = nn.Parameter(torch.tensor(math.log(sharpness)))
 
     def prepare(self, key: Float[Tensor, "*#B S E"]) -> Float[Tensor, "*#B S E"]:

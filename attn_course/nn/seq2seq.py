@@ -80,12 +80,11 @@ class Decoder(nn.Module):
     way through the decoder and the context vector is the only bottleneck. Sutskever et al. (2014)
     give it as the initial state only. The output is one linear layer in place of Cho's maxout.
 
+    Arguments as of :class:`Encoder`, with ``vocab_size`` of the target, and:
+
     Args:
-        vocab_size: Number of target ids.
-        embed_dim: Size of an embedding.
         context_size: Size of the context vector.
         hidden_size: Size of the decoder's state.
-        cell: Class of the cell, called as ``cell(input_size=..., hidden_size=...)``.
 
     Example:
         >>> decoder = Decoder(vocab_size=13, embed_dim=4, context_size=3, hidden_size=5)
@@ -193,8 +192,7 @@ class EncoderDecoder(nn.Module):
             target_in: Target ids shifted right, starting with ``BOS``; padding at the end needs no
                 lengths, because no position looks ahead. Leave padded positions out of the loss.
         """
-        logits: Tensor = self.decoder(target_in, self.init_state(source, source_lengths))[0]
-        return logits
+        return self.decoder(target_in, self.init_state(source, source_lengths))[0]
 
     def init_state(
         self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None

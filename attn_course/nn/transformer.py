@@ -161,8 +161,7 @@ class Transformer(nn.Module):
         """The memory: one vector per token of the source; arguments as in :meth:`forward`."""
         positions = None if padding_mask is None else real_positions(padding_mask, input_ids)
         x = self.source_embedding(input_ids, positions)
-        memory: Tensor = self.encoder(x, positions=positions)
-        return memory
+        return self.encoder(x, positions=positions)
 
     @takes_cache("layers", "model.new_cache()")
     def decode(
@@ -233,9 +232,6 @@ def cached_positions(
     """Positions of new tokens in a batch with padding; None where there is none.
 
     The cache counts the real tokens of each row from the first padding mask on.
-
-    Raises:
-        ValueError: If a padding mask comes after tokens without one.
     """
     real = None if cache is None else cache.real
     if real is not None:

@@ -88,15 +88,10 @@ class SinusoidalGridPositions(nn.Module):
     def forward(self, height: int, width: int) -> Float[Tensor, "N D"]:
         """One vector for each token of an image of ``height`` times ``width`` patches."""
         nowhere = self.get_buffer("nowhere")
-        table = sinusoidal_positions_2d(
-            height,
-            width,
-            self.embed_dim,
-            base=self.base,
-            dtype=nowhere.dtype,
-            device=nowhere.device,
+        options: Any = {"base": self.base, "dtype": nowhere.dtype, "device": nowhere.device}
+        return torch.cat(
+            [nowhere, sinusoidal_positions_2d(height, width, self.embed_dim, **options)]
         )
-        return torch.cat([nowhere, table])
 
 
 class PatchEmbedding(nn.Module):
@@ -164,8 +159,7 @@ class PatchEmbedding(nn.Module):
         if self.position is not None:
             down, across = (s // p for s, p in zip(images.shape[2:], self.patch_size, strict=True))
             x = x + self.position(down, across)
-        embedded: Tensor = self.dropout(x)
-        return embedded
+        return self.dropout(x)
 
 
 class VisionTransformer(nn.Module):
@@ -214,8 +208,7 @@ class VisionTransformer(nn.Module):
 
     def hidden(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B L D"]:
         """One vector per token, after the last norm."""
-        output: Tensor = self.encoder(self.embedding(images))
-        return output
+        return self.encoder(self.embedding(images))
 
     def pooled(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
         """One vector per image, from one vector per token."""
@@ -398,16 +391,14 @@ def attention_from_convolution(
             raise ValueError(
                 f"convolution.{name}: expected {value!r}, got {getattr(convolution, name)!r}"
             )
-    channels = convolution.in_channels
-    heads = kernel[0] * kernel[1]
+    channels, heads = convolution.in_channels, kernel[0] * kernel[1]
     made = MultiHeadAttention(
         embed_dim=channels,
         num_heads=heads,
         head_dim=1,
         value_head_dim=channels,
         position=ShiftPositions(image_size=image_size, kernel_size=kernel, sharpness=sharpness),
-    )
-    made = made.to(convolution.weight)
+    ).to(convolution.weight)
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.zero_()

@@ -105,5 +105,4 @@ class _CausalProduct(torch.autograd.Function):
 
 
 def _causal_product(a: Tensor, b: Tensor, c: Tensor, chunk_size: int) -> Tensor:
-    product: Tensor = _CausalProduct.apply(a, b, c, chunk_size, False)
-    return product
+    return _CausalProduct.apply(a, b, c, chunk_size, False)
