@@ -1,4 +1,7 @@
-"""Stateless functions on torch tensors, with the names of :mod:`attn_course.reference`."""
+"""Stateless functions on torch tensors, with the names of :mod:`attn_course.reference`.
+
+What does not fit (type, shape, range) is refused by a ``ValueError``: name, expected, got.
+"""
 
 from attn_course.functional.attention import attention
 from attn_course.functional.banded_attention import sliding_window_attention

@@ -55,8 +55,7 @@ def sliding_window_attention(
         included.
 
     Raises:
-        ValueError: If the window is empty or, where not causal, even; if a dilation is not
-            positive, sizes do not fit, or something is asked for that only a full mask can do.
+        ValueError: If something is asked for that only a full mask can do, or an argument is wrong.
 
     Note:
         What runs takes the window block by block and agrees with this equation. The equation, with

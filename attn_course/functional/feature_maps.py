@@ -41,9 +41,6 @@ def performer_directions(
         generator: Where the numbers come from.
         dtype: Of the result.
         device: Of the result.
-
-    Raises:
-        ValueError: If a number is below 1.
     """
     check_at_least(1, num_features=num_features, head_dim=head_dim)
     groups = -(-num_features // head_dim)
@@ -73,9 +70,6 @@ def performer_features(
     Args:
         x: Queries or keys.
         directions: :math:`\omega`, as :func:`performer_directions` draws them.
-
-    Raises:
-        ValueError: If sizes do not fit.
     """
     check_floating("x", x)
     check_axes("directions", directions, "F E")

@@ -26,9 +26,6 @@ def gelu(
     Args:
         x: Any real numbers.
         approximate: ``"none"`` for the left form, ``"tanh"`` for the right; as torch names them.
-
-    Raises:
-        ValueError: If ``x`` is not floating point or ``approximate`` is another word.
     """
     wide = widen("x", x)
     if approximate == "none":
@@ -61,9 +58,6 @@ def swiglu(
         weight_up: :math:`W_u`.
         bias_gate: :math:`b_g`; 0 if none is given.
         bias_up: :math:`b_u`; 0 if none is given.
-
-    Raises:
-        ValueError: If ``x`` is not floating point or the sizes do not fit each other.
     """
     check_floating("x", x)
     check_size("weight_gate", weight_gate, -1, x.shape[-1])
@@ -94,9 +88,6 @@ def feed_forward(
         bias_in: :math:`b_1`; 0 if none is given.
         bias_out: :math:`b_2`; 0 if none is given.
         activation: The bend; :func:`gelu` in BERT and GPT-2.
-
-    Raises:
-        ValueError: If ``x`` is not floating point or the sizes do not fit each other.
     """
     check_floating("x", x)
     check_size("weight_in", weight_in, -1, x.shape[-1])

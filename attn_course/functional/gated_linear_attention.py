@@ -38,9 +38,6 @@ def gated_linear_attention(
     Returns:
         One row for each position, and the last state.
 
-    Raises:
-        ValueError: If sizes, dtypes or devices do not fit.
-
     Example:
         >>> query, key, value = torch.randn(3, 1, 2, 50, 8)
         >>> log_gate = torch.nn.functional.logsigmoid(torch.randn(1, 2, 50, 8))

@@ -41,9 +41,6 @@ def random_rotations(
         generator: Where the numbers come from; torch's own if not given.
         dtype: Of the result.
         device: Of the result.
-
-    Raises:
-        ValueError: If a number of buckets is odd, or a number is below 1.
     """
     if min(num_heads, head_dim, n_hashes) < 1:
         raise ValueError(
@@ -73,9 +70,6 @@ def lsh_buckets(
         rotations: As :func:`random_rotations` makes them, :math:`R`.
         n_buckets: Twice the directions if not given. Factors: each takes its share of the
             directions, and the bucket is :math:`h_1 + b_1 (h_2 + b_2 (\ldots))`.
-
-    Raises:
-        ValueError: If sizes do not fit.
     """
     check_floating("vectors", vectors)
     check_axes("vectors", vectors, "B H L E")
@@ -100,9 +94,6 @@ def unit_keys(query: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
 
     Args:
         query: Queries, which are the keys as well.
-
-    Raises:
-        ValueError: If ``query`` is not floating point.
     """
     check_floating("query", query)
     if not query.ndim:
@@ -157,9 +148,6 @@ def lsh_attention(
 
     Returns:
         One row for each position; a position that is padding gets 0.
-
-    Raises:
-        ValueError: If sizes do not fit.
     """
     check_floating("query_key", query_key)
     _check_rows(query_key, value, buckets)
@@ -236,9 +224,6 @@ def lsh_mask(
 
     Returns:
         True where query i attends to key j; to itself only where it has no other key.
-
-    Raises:
-        ValueError: If sizes do not fit.
     """
     check_axes("buckets", buckets, "B H R L")
     length = buckets.shape[-1]
@@ -281,9 +266,6 @@ def chunk_attention(
 
     Returns:
         One row for each position; 0 where it may attend to nothing.
-
-    Raises:
-        ValueError: If sizes do not fit.
     """
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         check_floating(name, tensor)

@@ -93,9 +93,6 @@ def linear_attention(
 
     Returns:
         One row for each query, 0 where it may attend to nothing.
-
-    Raises:
-        ValueError: If sizes do not fit.
     """
     q, k, v = linear_inputs(query, key, value, feature_map, is_causal, padding_mask)
     pairs = k.unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, S, F, Ev)
@@ -132,9 +129,6 @@ def linear_attention_step(
 
     Returns:
         The output, and the state after this position.
-
-    Raises:
-        ValueError: If sizes, dtypes or devices do not fit.
     """
     _check_step(query, key, value)
     q, k = feature_map(query), feature_map(key)  # (B, H, F)
@@ -299,9 +293,6 @@ def delta_rule(
 
     Returns:
         One row for each position, and the last state.
-
-    Raises:
-        ValueError: If sizes, dtypes or devices do not fit.
     """
     _check_delta(query, key, value, beta, state)
     check_at_least(1, chunk_size=chunk_size)

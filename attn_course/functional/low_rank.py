@@ -67,15 +67,12 @@ def linformer_attention(
     The rest as of :func:`scaled_dot_product_attention`.
 
     Args:
-        key_projection: :math:`E`, (K, N) or one per head (H, K, N).
+        key_projection: :math:`E`, (K, N) or one per head (H, K, N), for at most N positions.
         value_projection: :math:`F`, likewise.
         padding_mask: True = a real key; padding counts as 0 in the mixtures.
 
     Returns:
         One row for each query; 0 where all keys are padding.
-
-    Raises:
-        ValueError: If the sequence is longer than the projections, or sizes do not fit.
     """
     check_axes("key", key, "B H S E")
     check_axes("value", value, "B H S E")

@@ -25,9 +25,6 @@ def layer_norm(
         weight: Gain :math:`g`; 1 if none is given.
         bias: :math:`b`; 0 if none is given.
         eps: Keeps the root of a constant row away from 0.
-
-    Raises:
-        ValueError: If ``x`` is not floating point or weight or bias has another size.
     """
     wide = _wide(x, weight=weight, bias=bias)
     centred = wide - wide.mean(-1, keepdim=True)
@@ -74,9 +71,6 @@ def batch_norm(
 
     Args:
         mask: True where a token counts, all :math:`N` of them; the result is 0 elsewhere.
-
-    Raises:
-        ValueError: Also if the mask is not boolean with one entry per token.
     """
     wide = _wide(x, weight=weight, bias=bias)
     if mask is None:

@@ -166,9 +166,6 @@ def window_pattern(
         window_size: :math:`W`, how many keys a query sees, itself included; odd if not causal.
         dilation: :math:`d`, the distance of neighbours in the window; a list has one for each head.
         is_causal: Whether the window ends at the query.
-
-    Raises:
-        ValueError: If the window is empty or, where not causal, even, or a dilation not positive.
     """
     left, right = window_sides(window_size, is_causal)
     each = [dilation] if isinstance(dilation, int) else list(dilation)
@@ -244,10 +241,7 @@ def strided_pattern(*, stride: int) -> Pattern:
     two steps away. With :math:`\ell \approx \sqrt N` a row has about :math:`2 \sqrt N` keys.
 
     Args:
-        stride: :math:`\ell`.
-
-    Raises:
-        ValueError: If the stride is not positive.
+        stride: :math:`\ell`, at least 1.
     """
     check_at_least(1, stride=stride)
     far = _of_one_part(
@@ -283,10 +277,7 @@ def fixed_pattern(*, stride: int, summary: int = 1) -> Pattern:
 
     Args:
         stride: Size :math:`\ell` of a block.
-        summary: How many places :math:`c` of it everybody sees later.
-
-    Raises:
-        ValueError: If ``stride`` is not positive or ``summary`` not between 1 and it.
+        summary: How many places :math:`c` of it everybody sees later, from 1 to all.
     """
     check_at_least(1, stride=stride)
     if not 1 <= summary <= stride:
@@ -325,9 +316,6 @@ def blockwise_pattern(
         block_size: :math:`s`.
         shifts: One for each head.
         num_blocks: How many blocks the text has; needed for shifts other than 0.
-
-    Raises:
-        ValueError: If a number is not positive, or there is no head.
     """
     check_at_least(1, block_size=block_size, num_blocks=num_blocks)
     if not len(shifts):
@@ -373,12 +361,9 @@ def random_pattern(
     Args:
         block_size: :math:`s`.
         num_blocks: Blocks of the text.
-        per_block: How many each block of queries attends to.
+        per_block: How many each block of queries attends to, from 1 to all.
         num_heads: Each draws for itself.
         seed: Of the draw.
-
-    Raises:
-        ValueError: If a number is not positive, or more blocks are asked for than there are.
     """
     check_at_least(1, block_size=block_size, num_blocks=num_blocks, num_heads=num_heads)
     if not 1 <= per_block <= num_blocks:
@@ -424,9 +409,6 @@ def global_pattern(is_global: Shaped[Tensor, "*B L"]) -> Pattern:
 
     Args:
         is_global: The chosen positions, the same for all examples or one row for each.
-
-    Raises:
-        ValueError: If they are not boolean with one or two axes.
     """
     check_tensor("is_global", is_global)
     if is_global.dtype != torch.bool or is_global.ndim not in (1, 2):

@@ -47,10 +47,6 @@ def sinusoidal_positions(
 
     Returns:
         One row per position. Angles, which reach the number of positions, are taken in float64.
-
-    Raises:
-        ValueError: If ``length`` or ``offset`` is negative, ``embed_dim`` is below 1 or ``base`` is
-            not positive.
     """
     check_at_least(0, length=length, offset=offset)
     check_at_least(1, embed_dim=embed_dim)
@@ -88,9 +84,6 @@ def rope_frequencies(
 
     Returns:
         :math:`E/2` frequencies in float64, fastest first.
-
-    Raises:
-        ValueError: If ``head_dim`` is not a positive even number or ``base`` is not positive.
     """
     _even(head_dim=head_dim)
     check_positive(base=base)
@@ -111,11 +104,7 @@ def scaled_base(base: float, factor: float, head_dim: int) -> float:
     Args:
         base: The trained base.
         factor: How many times longer the text may become.
-        head_dim: Number :math:`E` of entries that turn.
-
-    Raises:
-        ValueError: If ``base`` or ``factor`` is not positive or ``head_dim`` is not an even number
-            above 2.
+        head_dim: Number :math:`E` of entries that turn, even and above 2.
     """
     check_positive(base=base, factor=factor)
     _even(head_dim=head_dim)
@@ -134,9 +123,6 @@ def linear_scaling(frequencies: Float[Tensor, " F"], *, factor: float) -> Float[
     Args:
         frequencies: As trained.
         factor: How many times longer the text may become.
-
-    Raises:
-        ValueError: If ``factor`` is not positive.
     """
     check_positive(factor=factor)
     return frequencies / factor
@@ -163,11 +149,8 @@ def llama3_scaling(
 
     Args:
         low_freq_factor: :math:`a`.
-        high_freq_factor: :math:`b`.
+        high_freq_factor: :math:`b`, above :math:`a`.
         original_length: :math:`L_0`, in tokens.
-
-    Raises:
-        ValueError: If a number is not positive or :math:`a \ge b`.
     """
     check_positive(factor=factor, low_freq_factor=low_freq_factor, original_length=original_length)
     if not high_freq_factor > low_freq_factor:
@@ -207,9 +190,6 @@ def yarn_scaling(
         beta_fast: Turns from which on a pair is fast.
         beta_slow: Turns up to which a pair is slow.
         truncate: Whether :math:`a` and :math:`b` are rounded outwards to whole numbers.
-
-    Raises:
-        ValueError: If a number is not positive or there are fewer than two frequencies.
     """
     check_positive(
         factor=factor, original_length=original_length, beta_fast=beta_fast, beta_slow=beta_slow
@@ -259,10 +239,6 @@ def apply_rope(
 
     Returns:
         The turned vectors in the dtype of ``x``; computed in float32 at least, angles in float64.
-
-    Raises:
-        ValueError: If the number of entries is odd, there are more frequencies than pairs, or
-            ``positions`` does not fit ``x``.
     """
     check_floating("x", x)
     check_device("positions", positions, x)
@@ -315,9 +291,6 @@ def alibi_slopes(
         num_heads: Number :math:`H` of heads.
         dtype: Of the result; torch's default when not given.
         device: Of the result.
-
-    Raises:
-        ValueError: If ``num_heads`` is below 1.
     """
     check_at_least(1, num_heads=num_heads)
     below = 2 ** (num_heads.bit_length() - 1)  # the largest power of two that is not above
@@ -350,9 +323,6 @@ def alibi_bias(
         key_length: Number of keys, which stand at 0, 1, ...; ``offset + query_length`` if none is
             given.
         offset: Position of the first query, such as the number of tokens in a cache.
-
-    Raises:
-        ValueError: If ``num_heads`` is below 1, or a length or ``offset`` is negative.
     """
     key_length = offset + query_length if key_length is None else key_length
     check_at_least(0, offset=offset, query_length=query_length, key_length=key_length)
@@ -387,16 +357,11 @@ def relative_position_bucket(
     Args:
         relative_position: Position of the key minus that of the query.
         bidirectional: Keys ahead have buckets of their own, as in T5's encoder.
-        num_buckets: Number of learned numbers per head.
-        max_distance: From here on all distances share the last bucket.
+        num_buckets: Number of learned numbers per head, at least 2; on both sides even, at least 4.
+        max_distance: From here on all distances share the last bucket; above :math:`e`.
 
     Returns:
         Bucket of each distance, 0 to ``num_buckets - 1``.
-
-    Raises:
-        ValueError: If ``relative_position`` is no integer tensor, there are fewer than 2 buckets (4
-            with ``bidirectional``, and an even number), or ``max_distance`` is not larger than
-            :math:`e`.
     """
     if relative_position.is_floating_point() or relative_position.dtype == torch.bool:
         raise ValueError(f"relative_position: expected integers, got {relative_position.dtype}")

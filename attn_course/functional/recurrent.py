@@ -125,13 +125,10 @@ def jacobian_product(
         hiddens: Hidden states :math:`h_0, \ldots, h_{L-1}`.
         weight_hh: :math:`W_{hh}`.
         first: Index of the early state.
-        last: Index of the late state; if it equals ``first`` the product is the identity.
+        last: Index of the late state; if it is ``first``, the earliest, the identity results.
 
     Returns:
         The Jacobian, rows belong to the late state.
-
-    Raises:
-        ValueError: Unless ``0 <= first <= last < L``.
     """
     if not 0 <= first <= last < hiddens.shape[-2]:
         raise ValueError(

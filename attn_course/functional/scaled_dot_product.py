@@ -131,9 +131,6 @@ def attention_with_lse(
     Returns:
         Output, and its log-sum-exp (natural logarithm) in float32 or better, ``-inf`` where a query
         may attend to nothing. Both carry gradients.
-
-    Raises:
-        ValueError: As :func:`scaled_dot_product_attention`.
     """
     q, k, v, mask = _inputs(query, key, value, attn_mask, is_causal, enable_gqa)
     scores = masked(q @ k.mT * default_scale(query, scale), mask)  # (B, Hq, L, S)
@@ -158,9 +155,6 @@ def attention_weights(
 
     Returns:
         Weights in the dtype of the query. A row sums to one, or is 0 if it may attend to nothing.
-
-    Raises:
-        ValueError: As :func:`scaled_dot_product_attention`.
     """
     q, k, _, mask = _inputs(query, key, key, attn_mask, is_causal, enable_gqa)
     scores = masked(q @ k.mT * default_scale(query, scale), mask)  # (B, Hq, L, S)
@@ -179,15 +173,12 @@ def merge_attention(
     split keys and rings: Milakov and Gimelshein (2018), Dao et al. (2022).
 
     Args:
-        outputs: One for each block of keys.
+        outputs: One for each block of keys, at least one.
         lses: Their log-sum-exps, as :func:`attention_with_lse` gives them.
 
     Returns:
         Output and log-sum-exp of all keys together, 0 and ``-inf`` for a query that may attend to
         nothing in any block.
-
-    Raises:
-        ValueError: If there is no block, their numbers differ, or their shapes do.
     """
     if len(outputs) != len(lses) or not len(outputs):
         raise ValueError(

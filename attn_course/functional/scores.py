@@ -58,10 +58,6 @@ def dot_score(
 
     Returns:
         One score per query and key.
-
-    Raises:
-        ValueError: If the sizes, or those of a score's parameters, do not fit, the other axes do
-            not broadcast, or a tensor is not floating point.
     """
     query, key = _checked(query, key)
     check_size("key", key, -1, query.shape[-1])
@@ -223,14 +219,10 @@ def location_score(
     Args:
         query: What decides.
         key: Only its number of rows counts.
-        weight: :math:`W`, one row per place; the first ``S`` rows are used.
+        weight: :math:`W`, one row per place, or more; the first ``S`` rows are used.
 
     Returns:
         One score per query and place.
-
-    Raises:
-        ValueError: If there are more keys than rows of ``weight``, these do not have the query's
-            size, the other axes do not broadcast, or a tensor is not floating point.
     """
     query, key = _checked(query, key)
     check_size("weight", weight, -1, query.shape[-1])

@@ -55,9 +55,8 @@ def sparse_attention(
         included.
 
     Raises:
-        ValueError: If the pattern has no tiles, such as ``causal_pattern`` alone, or is for other
-            heads or examples; if sizes do not fit; or if something is asked for that only a full
-            mask can do.
+        ValueError: If the pattern has no tiles, such as ``causal_pattern`` alone, is for other
+            heads or examples, or if something is asked for that only a full mask can do.
 
     Note:
         For windows :func:`sliding_window_attention` is quicker, as its blocks need no mask.

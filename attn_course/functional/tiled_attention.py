@@ -48,9 +48,6 @@ def tiled_attention(
     Returns:
         Output in the dtype of the query, 0 for a query without keys; log-sum-exp in float32 or
         better, ``-inf`` there. Both carry gradients.
-
-    Raises:
-        ValueError: If sizes, head counts or dtypes do not fit, or a tile is empty.
     """
     check_same_heads(query, key, value, enable_gqa=enable_gqa)
     check_at_least(1, query_tile=query_tile, key_tile=key_tile)

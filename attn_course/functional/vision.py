@@ -32,13 +32,10 @@ def patchify(images: Shaped[Tensor, "B C height width"], patch_size: Size) -> Sh
 
     Args:
         images: One image per row of the batch.
-        patch_size: Height and width of a patch.
+        patch_size: Height and width of a patch, divisors of the image's.
 
     Returns:
         Patches, ``(B, N, C * P * P')``, in the order of reading.
-
-    Raises:
-        ValueError: If the sides of the images are no multiples of those of a patch.
     """
     check_axes("images", images, "B C height width")
     rows, columns = _pair_of("patch_size", patch_size)
@@ -68,9 +65,6 @@ def unpatchify(
 
     Returns:
         Images, ``(B, C, height, width)``.
-
-    Raises:
-        ValueError: If the sizes do not fit each other.
     """
     check_axes("patches", patches, "B N P")
     rows, columns = _pair_of("patch_size", patch_size)
@@ -118,9 +112,6 @@ def sinusoidal_positions_2d(
 
     Returns:
         One row per place, in the order of reading.
-
-    Raises:
-        ValueError: If ``embed_dim`` is no positive multiple of 4.
     """
     if embed_dim < 4 or embed_dim % 4:
         raise ValueError(f"embed_dim: expected a positive multiple of 4, got {embed_dim}")
@@ -154,9 +145,6 @@ def interpolate_positions(
 
     Returns:
         The prefix rows as they are, then one row for each place of the new grid.
-
-    Raises:
-        ValueError: If the table has another number of rows than prefix and old grid.
     """
     check_floating("table", table)
     check_axes("table", table, "N D")
@@ -208,9 +196,6 @@ def kernel_shifts(kernel_size: Size) -> Shaped[Tensor, "H 2"]:
 
     Args:
         kernel_size: Height and width, both odd.
-
-    Raises:
-        ValueError: If a side is even: such a kernel has no middle.
     """
     sides = _pair_of("kernel_size", kernel_size)
     if not all(side % 2 for side in sides):
@@ -245,9 +230,6 @@ def convolution_as_attention(
         bias: :math:`b`; 0 if none is given.
         sharpness: :math:`\alpha`, as of :func:`shift_bias`.
         attn_fn: The attention itself.
-
-    Raises:
-        ValueError: If sizes do not fit, or a side of the kernel is even.
     """
     check_floating("images", images)
     check_axes("images", images, "B C height width")

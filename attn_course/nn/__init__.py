@@ -1,4 +1,4 @@
-"""Modules: parameters around the functions of :mod:`attn_course.functional`."""
+"""Modules: parameters around the functions of :mod:`attn_course.functional`, same refusals."""
 
 from attn_course._calls import explained
 from attn_course.nn.attention import Attention

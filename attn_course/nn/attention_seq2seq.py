@@ -49,9 +49,6 @@ class BidirectionalEncoder(nn.Module):
         self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None
     ) -> tuple[Float[Tensor, "B S C"], Float[Tensor, "B H"]]:
         r"""Annotations, 0 at padding, and the summary :math:`\overleftarrow h_1` (appendix A.2.2).
-
-        Raises:
-            ValueError: If an id or a length is out of range, or the source is empty.
         """
         check_axes("source", source, "B S")
         check_ids("source", source, self.embedding.num_embeddings)
@@ -98,9 +95,6 @@ class BahdanauDecoder(nn.Module):
         score: The alignment model :math:`a`, with the methods of
             :class:`attn_course.nn.scores.Score`; additive, with
             ``hidden_size`` units, if ``None``.
-
-    Raises:
-        ValueError: If a size is below 1, or ``score`` is no such module.
 
     Example:
         >>> decoder = BahdanauDecoder(
@@ -151,12 +145,7 @@ class BahdanauDecoder(nn.Module):
         summary: Float[Tensor, "B Z"],
         source_mask: Bool[Tensor, "B S"],
     ) -> BahdanauState:
-        """The state before the first step; the keys are projected here, once per sentence.
-
-        Raises:
-            ValueError: If annotations or summary have another size than the decoder expects, the
-                numbers of rows differ, or the mask is not boolean with one element per position.
-        """
+        """The state before the first step; the keys are projected here, once per sentence."""
         hidden, memory, alignment = read_source(self, annotations, summary, source_mask)
         return BahdanauState(state_from(self.cell, hidden), memory, alignment)
 
@@ -167,10 +156,6 @@ class BahdanauDecoder(nn.Module):
 
         The target is shifted right, starting with ``BOS``: logits and weights at ``t`` depend on
         the positions up to ``t`` only. The state is from :meth:`init_state` or an earlier call.
-
-        Raises:
-            ValueError: If there is no position, an id is out of range, or the state is one of
-                another number of rows.
         """
         words = embed_target(self.embedding, target_in, state.alignment)
         recurrent, memory = state.recurrent, state.memory

@@ -42,9 +42,6 @@ class BigBirdSelfAttention(nn.Module):
         seed: Of the draw; None counts the first block again instead.
         bias: Whether the projections of query, key and value have a bias.
 
-    Raises:
-        ValueError: If ``embed_dim`` is no multiple of ``num_heads``, or a size is not positive.
-
     Example:
         >>> attention = BigBirdSelfAttention(embed_dim=8, num_heads=2, block_size=2)
         >>> attention(torch.randn(1, 40, 8)).shape

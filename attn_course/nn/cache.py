@@ -160,11 +160,7 @@ class KVCache:
         return new
 
     def truncate(self, length: int) -> None:
-        """Forget all tokens from ``length`` on, for speculative decoding.
-
-        Raises:
-            ValueError: If there are fewer tokens.
-        """
+        """Forget all tokens from ``length`` on, for speculative decoding."""
         if not 0 <= length <= self.length:
             raise ValueError(f"length: expected 0 to {self.length}, got {length}")
         self.length = length
@@ -382,11 +378,7 @@ class ModelCache:
         return new
 
     def truncate(self, length: int) -> None:
-        """Forget all tokens from ``length`` on; see :meth:`KVCache.truncate`.
-
-        Raises:
-            ValueError: If there are fewer tokens, or the batch has padding.
-        """
+        """As :meth:`KVCache.truncate`, for a batch without padding."""
         if self.real is not None:
             raise ValueError("length: expected a batch without padding to truncate")
         for layer in self.layers:

@@ -28,9 +28,6 @@ class DeltaRuleAttention(nn.Module):
             given.
         chunk_size: How many positions are computed together.
 
-    Raises:
-        ValueError: If the heads do not divide ``embed_dim``.
-
     Example:
         >>> layer = DeltaRuleAttention(embed_dim=8, num_heads=2)
         >>> output, state = layer(torch.randn(1, 5, 8))

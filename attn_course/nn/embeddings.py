@@ -79,9 +79,6 @@ class TokenEmbedding(nn.Module):
             positions: Position of each token in its text; ``past``, ``past + 1``, ... if not given.
             token_types: 0 for all if not given.
             past: How many tokens a cache has.
-
-        Raises:
-            ValueError: If an id is out of range, or there are more positions than vectors for them.
         """
         check_axes("input_ids", input_ids, "B L")
         check_ids("input_ids", input_ids, self.tokens.num_embeddings)

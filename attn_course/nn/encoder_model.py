@@ -81,9 +81,6 @@ class EncoderModel(nn.Module):
             token_types: Which sentence each belongs to; 0 if not given.
             **options: Further arguments of the attention, such as ``global_mask`` of
                 :class:`~attn_course.nn.LongformerSelfAttention`.
-
-        Raises:
-            ValueError: If an id is out of range or shapes do not fit.
         """
         hidden = self.hidden(input_ids, padding_mask, token_types=token_types, **options)
         return hidden if self.head is None else self.head(hidden)

@@ -124,9 +124,6 @@ class MultiHeadLatentAttention(nn.Module):
         """The output at each position; arguments as in :meth:`MultiHeadAttention.forward`.
 
         The cache takes the latent vectors as keys of one head, whose values are empty.
-
-        Raises:
-            ValueError: If shapes or dtypes do not fit.
         """
         check_input("query", query, "B L D", self.embed_dim, self.latent_projection)
         q = split_heads(self.query_projection(self.query_down(query)), self.num_heads)

@@ -25,10 +25,7 @@ class LocalM(nn.Module):
     source has weights and a context of 0.
 
     Args:
-        half_width: :math:`D`.
-
-    Raises:
-        ValueError: If ``half_width`` is negative.
+        half_width: :math:`D`, not negative.
 
     Example:
         >>> steps, mask = torch.tensor([[0, 3]]), torch.ones(1, 5, dtype=torch.bool)
@@ -78,12 +75,9 @@ class LocalP(nn.Module):
     :func:`attn_course.functional.local_p_weights`.
 
     Args:
-        half_width: :math:`D`.
+        half_width: :math:`D`, above 0.
         query_size: Size :math:`H` of the decoder's state.
         hidden_size: Size :math:`A` of the predictor's hidden layer; ``query_size``, if ``None``.
-
-    Raises:
-        ValueError: If a size is below 1 or ``half_width`` is not positive.
 
     Example:
         >>> window, mask = LocalP(half_width=2.0, query_size=4), torch.ones(1, 9, dtype=torch.bool)

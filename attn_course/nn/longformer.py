@@ -49,9 +49,6 @@ class LongformerSelfAttention(nn.Module):
         dilation: Distance of neighbours in the window; a list has one for each head.
         bias: Whether the projections have a bias.
 
-    Raises:
-        ValueError: If sizes do not divide, or the window is even.
-
     Example:
         >>> attention = LongformerSelfAttention(embed_dim=8, num_heads=2, window_size=3)
         >>> is_global = torch.tensor([[True, False, False, False, False]])
@@ -113,9 +110,6 @@ class LongformerSelfAttention(nn.Module):
             is_causal: Whether later positions are masked, for global ones too.
             positions: Negative at padding, which is masked; nothing else is used.
             cache: Refused unless None.
-
-        Raises:
-            ValueError: If shapes do not fit, or a mask is more than padding.
         """
         check_input("x", x, "B L D", self.embed_dim, self.query_projection)
         if cache is not None:

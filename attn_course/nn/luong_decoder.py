@@ -57,9 +57,6 @@ class LuongDecoder(nn.Module):
             if ``None``.
         input_feeding: Whether the attentional vector enters the next step.
 
-    Raises:
-        ValueError: If a size is below 1, or ``score`` or ``window`` is no such module.
-
     Example:
         >>> encoder = BidirectionalEncoder(vocab_size=11, embed_dim=4, hidden_size=3)
         >>> decoder = LuongDecoder(

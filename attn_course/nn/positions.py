@@ -122,11 +122,7 @@ class SinusoidalPositions(nn.Module):
         self.max_length = max_length
 
     def forward(self, positions: Int[Tensor, "*B L"], length: int) -> Float[Tensor, "*B L D"]:
-        """One vector per position, of ``length`` in all; those below 0 count as 0.
-
-        Raises:
-            ValueError: If there are more than ``max_length``.
-        """
+        """One vector per position, of ``length`` in all; those below 0 count as 0."""
         if self.max_length is not None and length > self.max_length:
             raise ValueError(f"length: expected at most {self.max_length}, got {length}")
         table = sinusoidal_positions(
@@ -162,11 +158,7 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, positions: Int[Tensor, "*B L"], length: int) -> Float[Tensor, "*B L D"]:
-        """One vector per position, of ``length`` in all; those below 0 count as 0.
-
-        Raises:
-            ValueError: If there are more positions than vectors.
-        """
+        """One vector per position, of ``length`` in all; those below 0 count as 0."""
         longest = self.weight.shape[0] - self.offset
         if length > longest:
             raise ValueError(f"length: expected at most {longest}, got {length}")

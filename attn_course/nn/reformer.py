@@ -40,9 +40,6 @@ class LSHSelfAttention(nn.Module):
         hash_seed: The same directions in every call; new ones in every call if not given.
         dropout: Chance that a weight is dropped, in training mode.
 
-    Raises:
-        ValueError: If sizes do not divide, or a number of buckets is odd.
-
     Example:
         >>> attention = LSHSelfAttention(embed_dim=8, num_heads=2, chunk_size=4, n_buckets=4)
         >>> attention(torch.randn(1, 16, 8)).shape
@@ -257,9 +254,6 @@ class ReversibleSequence(nn.Module):
     Args:
         blocks: At least one.
 
-    Raises:
-        ValueError: If there is no block.
-
     Example:
         >>> norms = {"attention_norm": nn.Identity(), "feed_forward_norm": nn.Identity()}
         >>> block = ReversibleBlock(attention=nn.Linear(8, 8), feed_forward=nn.Tanh(), **norms)
@@ -440,11 +434,7 @@ class AxialPositions(nn.Module):
         self.columns = nn.Parameter(torch.randn(shape[1], dims[1]) * std)
 
     def forward(self, positions: Int[Tensor, "*B L"], length: int) -> Float[Tensor, "*B L D"]:
-        """One vector per position, of ``length`` in all; those below 0 count as 0.
-
-        Raises:
-            ValueError: If there are more positions than cells.
-        """
+        """One vector per position, of ``length`` in all; those below 0 count as 0."""
         cells = self.rows.shape[0] * self.columns.shape[0]
         if length > cells:
             raise ValueError(f"length: expected at most {cells}, got {length}")

@@ -27,9 +27,6 @@ class StandardizedConv2d(nn.Module):
         dilation: Distance of the kernel's elements.
         bias: Whether there is :math:`b`.
 
-    Raises:
-        ValueError: If the kernel's side is even.
-
     Example:
         >>> layer = StandardizedConv2d(in_channels=3, out_channels=4, kernel_size=3, stride=2)
         >>> layer(torch.randn(1, 3, 8, 8)).shape
@@ -141,9 +138,6 @@ class ResidualNetwork(nn.Module):
         num_groups: Of the norms; divides all widths.
         head: From the means of the feature maps to logits; a linear map with weights 0 if not
             given.
-
-    Raises:
-        ValueError: If there is no width, or not one dilation for each.
 
     Example:
         >>> model = ResidualNetwork(widths=(8, 16), num_classes=5)

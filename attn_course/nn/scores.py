@@ -247,10 +247,7 @@ class CosineScore(TwoStepScore):
     (2014) a controller emits :math:`\beta` anew at every step; here it is one number.
 
     Args:
-        sharpness: :math:`\beta` at the start.
-
-    Raises:
-        ValueError: If the sharpness is not positive.
+        sharpness: :math:`\beta` at the start, above 0.
 
     Example:
         >>> score = CosineScore(sharpness=2.0)
@@ -296,10 +293,6 @@ def make_score(
         key_size: Size of a key; dot products and the cosine need it to be that of the query.
         hidden_size: Of the hidden layer of additive and concat.
         max_length: Most keys there can be, for location.
-
-    Raises:
-        ValueError: If there is no such score, a size is below 1, or a score that compares query
-            and key directly would get vectors of two sizes.
     """
     if name not in SCORES:
         raise ValueError(f"name: expected one of {', '.join(SCORES)}, got {name}")

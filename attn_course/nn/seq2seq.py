@@ -57,9 +57,6 @@ class Encoder(nn.Module):
         self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None
     ) -> tuple[Float[Tensor, "B S H"], Float[Tensor, "B H"]]:
         """All hidden states, 0 at padding, which this model does not use, and the context vector.
-
-        Raises:
-            ValueError: If an id or a length is out of range, or the source is empty.
         """
         check_axes("source", source, "B S")
         check_ids("source", source, self.embedding.num_embeddings)
@@ -122,9 +119,6 @@ class Decoder(nn.Module):
         """The state before the first step: the context, and the state of the cell.
 
         An LSTM starts with :math:`s_0` as its hidden state and with an empty cell.
-
-        Raises:
-            ValueError: If the context has another size than ``context_size``.
         """
         check_axes("context", context, "B C")
         check_size("context", context, -1, self.initial.in_features)
@@ -138,9 +132,6 @@ class Decoder(nn.Module):
 
         The target is shifted right: position ``t`` is :math:`y_{t-1}`, the first one ``BOS``. The
         logits at ``t`` depend on the positions up to ``t`` only.
-
-        Raises:
-            ValueError: If an id is out of range, or the state is one of another number of rows.
         """
         context, before = state
         check_axes("target_in", target_in, "B L")

@@ -177,9 +177,6 @@ class Transformer(nn.Module):
 
         With a cache from :meth:`new_cache`, ``decoder_input_ids`` are the new tokens only, and
         ``memory`` (from :meth:`encode`) is always the same.
-
-        Raises:
-            ValueError: If shapes do not fit.
         """
         check_size("memory", memory, 0, decoder_input_ids.shape[0])
         past = 0 if cache is None else cache.length

@@ -143,12 +143,7 @@ class PatchEmbedding(nn.Module):
         nn.init.zeros_(self.projection.bias)
 
     def forward(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B L D"]:
-        """One vector per token: the class token, if there is one, then the patches.
-
-        Raises:
-            ValueError: If the images have other channels, no whole number of patches, or another
-                dtype than the weights.
-        """
+        """One vector per token: the class token, if there is one, then the patches."""
         check_axes("images", images, "B C height width")
         check_size("images", images, 1, self.num_channels)
         check_floating("images", images)
@@ -178,9 +173,6 @@ class VisionTransformer(nn.Module):
         pool: ``"class"`` takes the class token's vector, ``"mean"`` the mean of the patches'.
         pooler: From all vectors to one per image, such as :class:`~attn_course.nn.Pooler`; it is
             kept for weights that come with one, and :meth:`forward` does not use it.
-
-    Raises:
-        ValueError: If ``pool`` is another word, or needs a class token that is not there.
 
     Example:
         >>> sizes = {"embed_dim": 8, "num_heads": 2, "num_layers": 2, "hidden_dim": 16}
@@ -217,11 +209,7 @@ class VisionTransformer(nn.Module):
         return hidden[:, 0 if self.embedding.class_token is None else 1 :].mean(1)
 
     def forward(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B ..."]:
-        """Logits of the head; one vector per token if there is none.
-
-        Raises:
-            ValueError: If the images do not fit the patches.
-        """
+        """Logits of the head; one vector per token if there is none."""
         hidden = self.hidden(images)
         return hidden if self.head is None else self.head(self.pooled(hidden))
 
@@ -255,7 +243,7 @@ def vit_like(
 
     Args:
         image_size: Height and width of the images for which there are learned positions; others
-            get interpolated ones.
+            get interpolated ones. Multiples of those of a patch.
         patch_size: :math:`P, P'`; ``num_channels`` is :math:`C`, ``embed_dim`` :math:`D`,
             ``num_layers`` :math:`L`, ``hidden_dim`` :math:`F`.
         num_classes: :math:`K`; None leaves the head out.
@@ -263,9 +251,6 @@ def vit_like(
         position: Learned table, or sinusoids in two directions without parameters.
         attn_fn: The attention itself.
         dropout: Of the embedding, the weights and what each sub-layer adds.
-
-    Raises:
-        ValueError: If the image is no whole number of patches.
     """
     rows, columns = _pair_of("patch_size", patch_size)
     height, width = _pair_of("image_size", image_size)
@@ -345,11 +330,7 @@ class ShiftPositions(nn.Module):
     def bias(
         self, query_positions: Int[Tensor, "..."], key_positions: Int[Tensor, "..."]
     ) -> Float[Tensor, "H N N"]:
-        """What is added to the score of each pair of pixels.
-
-        Raises:
-            ValueError: If the positions are not all pixels of one image.
-        """
+        """What is added to the score of each pair of pixels."""
         pixels = self.image_size[0] * self.image_size[1]
         check_size("query_positions", query_positions, -1, pixels)
         check_size("key_positions", key_positions, -1, pixels)
@@ -373,9 +354,6 @@ def attention_from_convolution(
 
     Returns:
         An attention that takes the pixels in reading order, ``(B, height * width, C)``.
-
-    Raises:
-        ValueError: If the convolution is of another kind.
     """
     kernel = _pair_of("kernel_size", (convolution.kernel_size[0], convolution.kernel_size[1]))
     wanted = {
