@@ -36,9 +36,8 @@ def sliding_window_attention(
 
     Beltagy et al. (2020): sliding window, dilated sliding window and global attention. The window
     is that of :func:`attn_course.masks.window_mask`. Time grows with L·W, not with L²; the backward
-    pass computes the weights again, so that memory grows with L alone.
-
-    The rest as of :func:`scaled_dot_product_attention`.
+    pass computes the weights again, so that memory grows with L alone. The rest as of
+    :func:`scaled_dot_product_attention`.
 
     Args:
         attn_mask: Padding: True = a key that counts, with axes ``(B or 1, 1, 1, L)``. Other masks

@@ -39,8 +39,7 @@ def performer_directions(
         orthogonal: Groups of E directions at right angles, with the lengths of normal vectors:
             still unbiased, and less noise (Choromanski et al., 2021).
         generator: Where the numbers come from.
-        dtype: Of the result.
-        device: Of the result.
+        dtype, device: Of the result.
     """
     check_at_least(1, num_features=num_features, head_dim=head_dim)
     groups = -(-num_features // head_dim)

@@ -27,9 +27,7 @@ def gated_linear_attention(
     exponential overflows. Work grows with L, memory in a chunk with ``chunk_size**2 * G``.
 
     Args:
-        query: Queries.
-        key: Keys.
-        value: Values.
+        query, key, value: One row for each position.
         log_gate: :math:`\log \alpha_t`, finite and at most 0, such as ``logsigmoid(...)``; G is E
             or 1.
         state: What came before, :math:`S_0`; zeros if not given.

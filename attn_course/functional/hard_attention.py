@@ -197,9 +197,7 @@ def best_baseline(weights: Float[Tensor, " S"], rewards: Float[Tensor, " S"]) ->
        {\sum_s \alpha_s \lVert \mathbf 1_s - \alpha \rVert^2}
 
     It is not the mean reward :math:`\sum_s \alpha_s r_s`: rare places count for more, because their
-    gradient is longer.
-
-    Arguments and errors as of :func:`score_function_moments`.
+    gradient is longer. Arguments and errors as of :func:`score_function_moments`.
 
     Returns:
         The baseline; the reward of the only place where there is no choice.
@@ -254,10 +252,8 @@ def straight_through(
 
     .. math:: y = \mathbf 1_s, \qquad \frac{\partial y}{\partial \alpha} := I
 
-    Bengio, Léonard and Courville 2013. Cheap and of low variance, but biased wherever
-    what follows is not linear in :math:`y`.
-
-    Arguments and errors as of :func:`sample_attention`.
+    Bengio, Léonard and Courville 2013. Cheap and of low variance, but biased wherever what follows
+    is not linear in :math:`y`. Arguments and errors as of :func:`sample_attention`.
 
     Returns:
         One-hot rows, exactly, with the gradient of the weights.

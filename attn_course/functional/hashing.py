@@ -39,8 +39,7 @@ def random_rotations(
             buckets from 96 directions.
         n_hashes: Rounds.
         generator: Where the numbers come from; torch's own if not given.
-        dtype: Of the result.
-        device: Of the result.
+        dtype, device: Of the result.
     """
     if min(num_heads, head_dim, n_hashes) < 1:
         raise ValueError(
@@ -260,9 +259,8 @@ def chunk_attention(
 
     The local layers of Reformer's released code: scaled dot products, and chunks in a ring, so that
     without ``is_causal`` the first chunk attends to the last one. Scores are
-    :math:`L \cdot m \cdot (1 + \mathrm{before} + \mathrm{after})`.
-
-    Arguments as of :func:`lsh_attention`; a query has a key of its own.
+    :math:`L \cdot m \cdot (1 + \mathrm{before} + \mathrm{after})`. Arguments as of
+    :func:`lsh_attention`; a query has a key of its own.
 
     Returns:
         One row for each position; 0 where it may attend to nothing.

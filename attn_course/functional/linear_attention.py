@@ -83,9 +83,7 @@ def linear_attention(
     is in :math:`S`, and no copy of :math:`S` is kept for every position.
 
     Args:
-        query: Queries.
-        key: Keys.
-        value: Values.
+        query, key, value: One row for each position.
         feature_map: :math:`\phi`, of queries and of keys, not negative.
         is_causal: Query i attends to keys 0 to i.
         padding_mask: True = a real key.
@@ -221,13 +219,9 @@ def delta_rule_step(
 
     .. math:: S_t = S_{t-1} (I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top, \qquad o_t = S_t q_t
 
-    Schlag et al. (2021). :math:`S_{t-1} k_t` is what the memory says for this key; the step
-    moves it towards :math:`v_t` by the share :math:`\beta_t`, for a key of length 1.
-
-    Arguments and errors as of :func:`delta_rule`, for one position.
-
-    Returns:
-        The output, and the state after this position.
+    Schlag et al. (2021). :math:`S_{t-1} k_t` is what the memory says for this key; the step moves
+    it towards :math:`v_t` by the share :math:`\beta_t`, for a key of length 1. Arguments, result
+    and errors as of :func:`delta_rule`, for one position.
     """
     _check_delta(query, key, value, beta, state)
     if state is None:

@@ -60,10 +60,8 @@ def linformer_attention(
     .. math:: O = \mathrm{softmax}\!\left(\frac{Q (E K)^\top}{\sqrt{d}}\right) F V
 
     Wang et al. (2020), equation 7; :math:`E` is our ``key_projection``, :math:`F` our
-    ``value_projection``, their :math:`k` is K, their :math:`d` our E. Scores are L × K.
-    A mixture contains something of every position, the last one included, so that there is no
-    causal form.
-
+    ``value_projection``, their :math:`k` is K, their :math:`d` our E. Scores are L × K. A mixture
+    contains something of every position, the last one included, so that there is no causal form.
     The rest as of :func:`scaled_dot_product_attention`.
 
     Args:

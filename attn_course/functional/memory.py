@@ -37,11 +37,7 @@ def position_encoding(
     Args:
         words: Words of the sentence, :math:`J`.
         embed_dim: Entries of a word vector, :math:`d`.
-        dtype: Of the result; torch's default when not given.
-        device: Of the result.
-
-    Returns:
-        One row per word, one column per entry.
+        dtype, device: Of the result; torch's defaults when not given.
     """
     check_at_least(1, words=words, embed_dim=embed_dim)
     dtype = dtype or torch.get_default_dtype()

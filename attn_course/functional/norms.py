@@ -42,9 +42,8 @@ def rms_norm(
     .. math:: y = \frac{x}{\sqrt{\frac1D \sum_d x_d^2 + \epsilon}} \odot g
 
     Zhang and Sennrich (2019), section 4; the :math:`\epsilon` is of the implementations. Differs
-    from torch, where ``eps`` is the machine epsilon of the dtype unless given.
-
-    Arguments and errors as of :func:`layer_norm`.
+    from torch, where ``eps`` is the machine epsilon of the dtype unless given. Arguments and errors
+    as of :func:`layer_norm`.
     """
     wide = _wide(x, weight=weight)
     mean_square = wide.square().mean(-1, keepdim=True)

@@ -42,8 +42,7 @@ def sinusoidal_positions(
         offset: First position, such as the number of tokens in a cache.
         interleaved: Sine and cosine alternate, as in the paper. Otherwise all sines stand before
             all cosines, as in Tensor2Tensor and in Marian's weights.
-        dtype: Of the result; torch's default when not given.
-        device: Of the result.
+        dtype, device: Of the result; torch's defaults when not given.
 
     Returns:
         One row per position. Angles, which reach the number of positions, are taken in float64.
@@ -143,9 +142,7 @@ def llama3_scaling(
 
     :math:`L_0 \theta / 2\pi` is the number of full turns in the trained length :math:`L_0`; pairs
     with fewer than :math:`a` turns are slow, those with more than :math:`b` fast. This is the rule
-    of the released Llama 3.1 code.
-
-    The rest as of :func:`linear_scaling`.
+    of the released Llama 3.1 code. The rest as of :func:`linear_scaling`.
 
     Args:
         low_freq_factor: :math:`a`.
@@ -289,8 +286,7 @@ def alibi_slopes(
 
     Args:
         num_heads: Number :math:`H` of heads.
-        dtype: Of the result; torch's default when not given.
-        device: Of the result.
+        dtype, device: Of the result; torch's defaults when not given.
     """
     check_at_least(1, num_heads=num_heads)
     below = 2 ** (num_heads.bit_length() - 1)  # the largest power of two that is not above
@@ -314,9 +310,8 @@ def alibi_bias(
 
     Press et al. (2022), section 3, with the slopes of :func:`alibi_slopes`. It masks nothing: a
     causal model adds :math:`-\infty` for the keys to come. The paper is about such models; the
-    absolute value is ours, so that a model without a causal mask can use it too.
-
-    The rest as of :func:`alibi_slopes`.
+    absolute value is ours, so that a model without a causal mask can use it too. The rest as of
+    :func:`alibi_slopes`.
 
     Args:
         query_length: Number of queries.

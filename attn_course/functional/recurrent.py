@@ -20,9 +20,6 @@ def rnn_cell(
 
     Weights and biases are named as in the formula; ``input`` is :math:`x_t`, ``hidden``
     :math:`h_{t-1}`.
-
-    Returns:
-        The next hidden state :math:`h_t`.
     """
     return torch.tanh(linear(input, weight_ih, bias_ih) + linear(hidden, weight_hh, bias_hh))
 
@@ -43,13 +40,9 @@ def lstm_cell(
        h_t &= \sigma(o) \odot \tanh(c_t)
 
     The cell :math:`c` is carried on by a product with the forget gate alone, not through a matrix
-    and a tanh: that is what lets the gradient reach further back.
-
-    Arguments as of :func:`rnn_cell`, with ``state`` :math:`(h_{t-1}, c_{t-1})`. Weights and biases
-    are four stacked ones, in the order input, forget, cell, output; so :math:`G = 4H`.
-
-    Returns:
-        :math:`(h_t, c_t)`.
+    and a tanh: that is what lets the gradient reach further back. Arguments as of :func:`rnn_cell`;
+    ``state`` is :math:`(h_{t-1}, c_{t-1})`, the result :math:`(h_t, c_t)`. Weights and biases are
+    four stacked ones, in the order input, forget, cell, output; so :math:`G = 4H`.
     """
     hidden, cell = state
     gates = linear(input, weight_ih, bias_ih) + linear(hidden, weight_hh, bias_hh)
@@ -76,13 +69,8 @@ def gru_cell(
        h_t &= (1 - z) \odot n + z \odot h_{t-1}
 
     As in torch the reset gate acts *after* the product with :math:`W_{hn}`; the paper has
-    :math:`W_{hn} (r \odot h_{t-1})`.
-
-    Arguments as of :func:`rnn_cell`. Weights and biases are three stacked ones, in the order reset,
-    update, new; so :math:`G = 3H`.
-
-    Returns:
-        The next hidden state :math:`h_t`.
+    :math:`W_{hn} (r \odot h_{t-1})`. Arguments as of :func:`rnn_cell`. Weights and biases are three
+    stacked ones, in the order reset, update, new; so :math:`G = 3H`.
     """
     # torch's order: reset, update, new
     input_r, input_z, input_n = linear(input, weight_ih, bias_ih).chunk(3, dim=-1)

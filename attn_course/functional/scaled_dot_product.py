@@ -124,9 +124,8 @@ def attention_with_lse(
        s = \frac{Q K^\top}{\sqrt{E}} + M
 
     With it, attention to one block of keys can be joined with attention to others, see
-    :func:`merge_attention`. All L × S scores are kept in memory.
-
-    Arguments as of :func:`scaled_dot_product_attention`.
+    :func:`merge_attention`. All L × S scores are kept in memory. Arguments as of
+    :func:`scaled_dot_product_attention`.
 
     Returns:
         Output, and its log-sum-exp (natural logarithm) in float32 or better, ``-inf`` where a query
@@ -219,15 +218,7 @@ def _inputs(
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """All checked, in float32 or better: a key for each query head, 0 in padding, and one mask."""
-    shape = check_attention(
-        query,
-        key,
-        value,
-        attn_mask,
-        is_causal=is_causal,
-        dropout_p=dropout_p,
-        enable_gqa=enable_gqa,
-    )
+    shape = check_attention(query, key, value, attn_mask, is_causal, dropout_p, enable_gqa)
     if is_causal:
         attn_mask = causal_mask(*shape[-2:], device=query.device)
     if attn_mask is not None:

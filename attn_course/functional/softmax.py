@@ -78,9 +78,8 @@ def log_softmax(scores: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor,
        \qquad m = \max_j s_j
 
     The right-hand form is the one computed: :math:`s_i - \mathrm{lse}(s)` subtracts two numbers
-    that agree in their first digits when all scores are large.
-
-    Arguments and errors as of :func:`softmax`.
+    that agree in their first digits when all scores are large. Arguments and errors as of
+    :func:`softmax`.
 
     Returns:
         Log-weights of the same shape and dtype, finite even where the weight underflows to 0.

@@ -36,9 +36,8 @@ def tiled_attention(
        O' = e^{m - m'} O + e^{S_b - m'} V_b
 
     and at the end :math:`O / \ell` and :math:`m + \log \ell`. Milakov and Gimelshein (2018); Dao et
-    al. (2022), algorithm 1, with the loop over queries outside as in Dao (2023).
-
-    The rest as of :func:`scaled_dot_product_attention`.
+    al. (2022), algorithm 1, with the loop over queries outside as in Dao (2023). The rest as of
+    :func:`scaled_dot_product_attention`.
 
     Args:
         is_causal: Query i attends to keys 0 to i; tiles above the diagonal are skipped.

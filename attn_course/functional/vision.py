@@ -20,6 +20,15 @@ def _pair_of(name: str, size: Size) -> tuple[int, int]:
     return sides[0], sides[1]
 
 
+def _grid_of(name: str, sides: tuple[int, int], patch: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of patches in an image; refuses an image that is cut by its edge."""
+    if any(not side or side % part for side, part in zip(sides, patch, strict=True)):
+        raise ValueError(
+            f"{name}: expected sides that are multiples of the patch size {patch}, got {sides}"
+        )
+    return sides[0] // patch[0], sides[1] // patch[1]
+
+
 def patchify(images: Shaped[Tensor, "B C height width"], patch_size: Size) -> Shaped[Tensor, "..."]:
     r"""Cut images into patches that do not overlap, row by row.
 
@@ -40,12 +49,7 @@ def patchify(images: Shaped[Tensor, "B C height width"], patch_size: Size) -> Sh
     check_axes("images", images, "B C height width")
     rows, columns = _pair_of("patch_size", patch_size)
     _, channels, height, width = images.shape
-    if height % rows or width % columns or not height or not width:
-        raise ValueError(
-            f"images: expected sides that are multiples of the patch size {(rows, columns)}, "
-            f"got {(height, width)}"
-        )
-    down, across = height // rows, width // columns
+    down, across = _grid_of("images", (height, width), (rows, columns))
     grid = images.reshape(-1, channels, down, rows, across, columns)
     # (B, down, across, C, rows, columns)
     return grid.permute(0, 2, 4, 1, 3, 5).reshape(
@@ -56,25 +60,16 @@ def patchify(images: Shaped[Tensor, "B C height width"], patch_size: Size) -> Sh
 def unpatchify(
     patches: Shaped[Tensor, "B N P"], image_size: Size, patch_size: Size
 ) -> Shaped[Tensor, "..."]:
-    """Put patches together to images: the inverse of :func:`patchify`.
+    """Put patches together to images, (B, C, height, width): the inverse of :func:`patchify`.
 
     Args:
         patches: In the order of reading, features in the order (channel, row, column).
-        image_size: Height and width of an image.
-        patch_size: Height and width of a patch.
-
-    Returns:
-        Images, ``(B, C, height, width)``.
+        image_size, patch_size: Height and width of an image and of a patch.
     """
     check_axes("patches", patches, "B N P")
     rows, columns = _pair_of("patch_size", patch_size)
     height, width = _pair_of("image_size", image_size)
-    if height % rows or width % columns:
-        raise ValueError(
-            f"image_size: expected multiples of the patch size {(rows, columns)}, "
-            f"got {(height, width)}"
-        )
-    down, across = height // rows, width // columns
+    down, across = _grid_of("image_size", (height, width), (rows, columns))
     check_size("patches", patches, 1, down * across)
     channels, rest = divmod(patches.shape[2], rows * columns)
     if rest:
@@ -106,8 +101,7 @@ def sinusoidal_positions_2d(
     sinusoids need no parameters and fit images of any size.
 
     Args:
-        height: Rows of the grid.
-        width: Its columns.
+        height, width: Rows and columns of the grid.
         embed_dim: :math:`D`, a multiple of 4.
 
     Returns:
@@ -176,8 +170,7 @@ def shift_bias(
     its edge.
 
     Args:
-        height: Rows of the image.
-        width: Its columns.
+        height, width: Rows and columns of the image.
         shifts: :math:`\Delta_h`, rows and columns, one pair per head.
         sharpness: :math:`\alpha`.
         dtype: Of the result; torch's default when not given.

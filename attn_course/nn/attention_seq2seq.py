@@ -21,10 +21,8 @@ class BidirectionalEncoder(nn.Module):
 
     .. math:: h_j = [\overrightarrow h_j; \overleftarrow h_j]
 
-    Bahdanau, Cho and Bengio (2015), section 3.2 and appendix A.2.1.
-
-    Arguments as of :class:`Encoder`; ``hidden_size`` is that of each direction, half of an
-    annotation's.
+    Bahdanau, Cho and Bengio (2015), section 3.2 and appendix A.2.1. Arguments as of
+    :class:`Encoder`; ``hidden_size`` is that of each direction, half of an annotation's.
 
     Example:
         >>> encoder = BidirectionalEncoder(vocab_size=11, embed_dim=4, hidden_size=3)
@@ -48,8 +46,7 @@ class BidirectionalEncoder(nn.Module):
     def forward(
         self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None
     ) -> tuple[Float[Tensor, "B S C"], Float[Tensor, "B H"]]:
-        r"""Annotations, 0 at padding, and the summary :math:`\overleftarrow h_1` (appendix A.2.2).
-        """
+        r"""Annotations, 0 at padding, and the summary :math:`\overleftarrow h_1` (appendix A.2.2)."""
         check_axes("source", source, "B S")
         check_ids("source", source, self.embedding.num_embeddings)
         words = self.embedding(source)
@@ -81,13 +78,12 @@ class BahdanauDecoder(nn.Module):
        s_i &= f(s_{i-1}, [y_{i-1}; c_i]) \\
        p(y_i \mid y_{<i}, x) &= \mathrm{softmax}(W_o [s_i; y_{i-1}; c_i] + b_o)
 
-    Bahdanau, Cho and Bengio (2015), equations 4 to 6 and appendix A.2.2, with
-    :math:`s_0 = \tanh(W_s \overleftarrow h_1 + b_s)`. Differs from the paper: the output is one
-    linear layer in place of the maxout layer, and takes :math:`s_i` as in equation 4, where the
-    appendix writes :math:`s_{i-1}`; :math:`s_0` and the alignment model have biases; and the GRU
-    resets after the product, as torch's does (:func:`attn_course.functional.gru_cell`).
-
-    Arguments as of :class:`Decoder`, and:
+    Bahdanau, Cho and Bengio (2015), equations 4 to 6 and appendix A.2.2, with :math:`s_0 =
+    \tanh(W_s \overleftarrow h_1 + b_s)`. Differs from the paper: the output is one linear layer in
+    place of the maxout layer, and takes :math:`s_i` as in equation 4, where the appendix writes
+    :math:`s_{i-1}`; :math:`s_0` and the alignment model have biases; and the GRU resets after the
+    product, as torch's does (:func:`attn_course.functional.gru_cell`). Arguments as of
+    :class:`Decoder`, and:
 
     Args:
         context_size: Size of an annotation, which is that of the context vector.
@@ -119,14 +115,8 @@ class BahdanauDecoder(nn.Module):
         cell: CellFactory = GRUCell,
     ) -> None:
         super().__init__()
-        check_at_least(
-            1,
-            vocab_size=vocab_size,
-            embed_dim=embed_dim,
-            context_size=context_size,
-            summary_size=summary_size,
-            hidden_size=hidden_size,
-        )
+        check_at_least(1, vocab_size=vocab_size, embed_dim=embed_dim, hidden_size=hidden_size)
+        check_at_least(1, context_size=context_size, summary_size=summary_size)
         if score is None:
             score = AdditiveScore(
                 query_size=hidden_size, key_size=context_size, hidden_size=hidden_size

@@ -74,13 +74,8 @@ class MemoryNetwork(nn.Module):
         random_noise: float = 0.0,
     ) -> None:
         super().__init__()
-        sizes = {
-            "vocab_size": vocab_size,
-            "embed_dim": embed_dim,
-            "max_sentences": max_sentences,
-            "hops": hops,
-        }
-        check_at_least(1, **sizes)
+        check_at_least(1, vocab_size=vocab_size, embed_dim=embed_dim)
+        check_at_least(1, max_sentences=max_sentences, hops=hops)
         if tying not in TYINGS:
             raise ValueError(f"tying: expected one of {', '.join(TYINGS)}, got {tying!r}")
         if not 0 <= random_noise <= 1 or (random_noise and not temporal_encoding):

@@ -97,9 +97,8 @@ class SinusoidalPositions(nn.Module):
     .. math:: p_{i, 2k} = \sin(i\, \theta_k), \qquad p_{i, 2k+1} = \cos(i\, \theta_k), \qquad
        \theta_k = \mathrm{base}^{-2k/D}
 
-    Vaswani et al. (2017), section 3.5. No parameters.
-
-    The rest as of :func:`attn_course.functional.sinusoidal_positions`.
+    Vaswani et al. (2017), section 3.5. No parameters. The rest as of
+    :func:`attn_course.functional.sinusoidal_positions`.
 
     Args:
         max_length: Largest number of positions, such as that of training; any if not given.

@@ -29,9 +29,8 @@ class LSHSelfAttention(nn.Module):
     .. math:: q_j = k_j = x_j W_{QK}, \qquad h(x) = \operatorname{argmax}\,[x R;\, -x R]
 
     Kitaev et al. (2020); see :func:`~attn_course.functional.lsh_attention`. No biases, Xavier
-    uniform weights.
-
-    Further arguments as of the function and of :func:`~attn_course.functional.random_rotations`.
+    uniform weights. Further arguments as of the function and of
+    :func:`~attn_course.functional.random_rotations`.
 
     Args:
         embed_dim: Size of input and output.
@@ -122,7 +121,6 @@ class ChunkSelfAttention(nn.Module):
     """Multi-head attention inside chunks of neighbours: Reformer's local layers.
 
     See :func:`~attn_course.functional.chunk_attention`. No biases, Xavier uniform weights.
-
     Arguments as of :class:`LSHSelfAttention`.
 
     Example:

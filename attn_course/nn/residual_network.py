@@ -74,7 +74,6 @@ class PreActivationBlock(nn.Module):
     the input itself; where sizes change, a 1×1 convolution of :math:`\phi(\mathrm{GN}(x))`.
 
     Differs from BiT: two 3×3 convolutions rather than a bottleneck of three, for small networks.
-
     Arguments as of :class:`StandardizedConv2d`; ``stride`` is that of the first convolution.
 
     Example:

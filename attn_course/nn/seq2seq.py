@@ -56,8 +56,7 @@ class Encoder(nn.Module):
     def forward(
         self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None
     ) -> tuple[Float[Tensor, "B S H"], Float[Tensor, "B H"]]:
-        """All hidden states, 0 at padding, which this model does not use, and the context vector.
-        """
+        """All hidden states, 0 at padding, not used by this model, and the context vector."""
         check_axes("source", source, "B S")
         check_ids("source", source, self.embedding.num_embeddings)
         outputs, state = self.recurrent(self.embedding(source), lengths=source_lengths)
@@ -76,7 +75,6 @@ class Decoder(nn.Module):
     call RNNencdec: the context enters *every* step and every output, so that nothing is lost on the
     way through the decoder and the context vector is the only bottleneck. Sutskever et al. (2014)
     give it as the initial state only. The output is one linear layer in place of Cho's maxout.
-
     Arguments as of :class:`Encoder`, with ``vocab_size`` of the target, and:
 
     Args:
@@ -101,13 +99,8 @@ class Decoder(nn.Module):
         cell: CellFactory = GRUCell,
     ) -> None:
         super().__init__()
-        check_at_least(
-            1,
-            vocab_size=vocab_size,
-            embed_dim=embed_dim,
-            context_size=context_size,
-            hidden_size=hidden_size,
-        )
+        check_at_least(1, vocab_size=vocab_size, embed_dim=embed_dim)
+        check_at_least(1, context_size=context_size, hidden_size=hidden_size)
         self.embedding = nn.Embedding(vocab_size, embed_dim)
         self.initial = nn.Linear(context_size, hidden_size)
         self.recurrent = Recurrent(

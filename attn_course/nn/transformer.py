@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -280,21 +281,16 @@ def vaswani_like(
         value_head_dim: The paper's :math:`d_v`; ``head_dim`` if not given.
         norm_first: Pre-norm, with a last norm on both stacks.
     """
-
-    def attention() -> MultiHeadAttention:
-        return MultiHeadAttention(
-            embed_dim=embed_dim,
-            num_heads=num_heads,
-            head_dim=head_dim,
-            value_head_dim=value_head_dim,
-            bias=False,
-        )
-
-    def feed_forward() -> FeedForward:
-        return FeedForward(embed_dim=embed_dim, hidden_dim=hidden_dim)
-
-    def norm() -> LayerNorm:
-        return LayerNorm(embed_dim=embed_dim)
+    attention = partial(
+        MultiHeadAttention,
+        embed_dim=embed_dim,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        value_head_dim=value_head_dim,
+        bias=False,
+    )
+    feed_forward = partial(FeedForward, embed_dim=embed_dim, hidden_dim=hidden_dim)
+    norm = partial(LayerNorm, embed_dim=embed_dim)
 
     def encoder_block() -> EncoderBlock:
         return EncoderBlock(

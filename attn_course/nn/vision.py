@@ -13,6 +13,7 @@ from attn_course.functional.feed_forward import gelu
 from attn_course.functional.scaled_dot_product import AttentionFn, scaled_dot_product_attention
 from attn_course.functional.vision import (
     Size,
+    _grid_of,
     _pair_of,
     interpolate_positions,
     kernel_shifts,
@@ -70,9 +71,8 @@ class LearnedGridPositions(nn.Module):
 class SinusoidalGridPositions(nn.Module):
     r"""Fixed sinusoids of row and column: :func:`attn_course.functional.sinusoidal_positions_2d`.
 
-    No parameters, any size. Tokens before the patches get 0.
-
-    Arguments as of :class:`LearnedGridPositions`; ``embed_dim`` is a multiple of 4.
+    No parameters, any size. Tokens before the patches get 0. Arguments as of
+    :class:`LearnedGridPositions`; ``embed_dim`` is a multiple of 4.
 
     Example:
         >>> SinusoidalGridPositions(embed_dim=8, num_prefix=1)(2, 3).shape
@@ -252,19 +252,12 @@ def vit_like(
         attn_fn: The attention itself.
         dropout: Of the embedding, the weights and what each sub-layer adds.
     """
-    rows, columns = _pair_of("patch_size", patch_size)
-    height, width = _pair_of("image_size", image_size)
-    if height % rows or width % columns:
-        raise ValueError(
-            f"image_size: expected multiples of the patch size {(rows, columns)}, "
-            f"got {(height, width)}"
-        )
+    patch_size, image_size = _pair_of("patch_size", patch_size), _pair_of("image_size", image_size)
+    grid = _grid_of("image_size", image_size, patch_size)
     prefix = int(pool == "class")
     places: nn.Module
     if position == "learned":
-        places = LearnedGridPositions(
-            grid_size=(height // rows, width // columns), embed_dim=embed_dim, num_prefix=prefix
-        )
+        places = LearnedGridPositions(grid_size=grid, embed_dim=embed_dim, num_prefix=prefix)
     elif position == "sinusoidal":
         places = SinusoidalGridPositions(embed_dim=embed_dim, num_prefix=prefix)
     else:
@@ -285,7 +278,7 @@ def vit_like(
     ]
     model = VisionTransformer(
         embedding=PatchEmbedding(
-            patch_size=(rows, columns),
+            patch_size=patch_size,
             num_channels=num_channels,
             embed_dim=embed_dim,
             class_token=bool(prefix),

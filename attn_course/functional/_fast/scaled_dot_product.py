@@ -47,15 +47,7 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Float[Tensor, "*D L Ev"]:
     """The same by fused kernels."""
-    shape = check_attention(
-        query,
-        key,
-        value,
-        attn_mask,
-        is_causal=is_causal,
-        dropout_p=dropout_p,
-        enable_gqa=enable_gqa,
-    )
+    shape = check_attention(query, key, value, attn_mask, is_causal, dropout_p, enable_gqa)
     length, keys = shape[-2:]
     if is_causal:
         if keys > length:  # top-left: no query attends to the keys after the last one
