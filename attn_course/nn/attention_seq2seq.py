@@ -46,7 +46,7 @@ class BidirectionalEncoder(nn.Module):
     def forward(
         self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None
     ) -> tuple[Float[Tensor, "B S C"], Float[Tensor, "B H"]]:
-        r"""Annotations, 0 at padding, and the summary :math:`\overleftarrow h_1` (appendix A.2.2)."""
+        r"""Annotations, 0 at padding; the summary :math:`\overleftarrow h_1` (appendix A.2.2)."""
         check_axes("source", source, "B S")
         check_ids("source", source, self.embedding.num_embeddings)
         words = self.embedding(source)

@@ -125,7 +125,7 @@ REFUSED = [
     (
         "ViTModel",
         {"image_size": 7, "patch_size": 3},
-        r"config\.image_size: expected sides that are multiples of config\.patch_size \(3, 3\), got \(7, 7\)",
+        r"config\.image_size: expected multiples of config\.patch_size \(3, 3\), got \(7, 7\)",
     ),
     ("ViTModel", {"head_dim": 3}, r"config\.head_dim: expected None, got 3"),
     ("ViTForImageClassification", {"num_labels": 0}, r"config\.num_labels: expected at least 1"),
