@@ -93,13 +93,15 @@ def explained(call: Called) -> Called:
     @functools.wraps(call)
     def run(*args: Any, **options: Any) -> Any:
         try:
-            if passes_on and options:
+            if passes_on and set(options) - known:
                 _refuse_foreign(call, args, options)
             return call(*args, **options)
         except TypeError as error:
             raise advice(call, args, options, error) from error.__cause__
 
-    passes_on = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(call).parameters.values())
+    # once, not in every call: a signature takes longer than the attention of one token
+    names = inspect.signature(call).parameters
+    known, passes_on = frozenset(names), any(p.kind is p.VAR_KEYWORD for p in names.values())
     return run  # type: ignore[return-value]
 
 

@@ -223,11 +223,10 @@ def check_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attn_mask: Tensor | None = None,
-    *,
-    is_causal: bool = False,
-    dropout_p: float = 0.0,
-    enable_gqa: bool = False,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    dropout_p: float,
+    enable_gqa: bool,
 ) -> tuple[int, ...]:
     """Refuse what scaled dot-product attention can't take; the shape of its scores."""
     check_floating("query", query)

@@ -29,20 +29,6 @@ __all__ = [
     "window_mask",
 ]
 
-__all__ = [
-    "causal_mask",
-    "document_mask",
-    "from_additive_mask",
-    "from_multihead_mask",
-    "global_mask",
-    "padding_mask",
-    "prefix_mask",
-    "strided_mask",
-    "to_additive_mask",
-    "to_multihead_mask",
-    "window_mask",
-]
-
 
 def padding_mask(lengths: Int[Tensor, " B"], longest: int) -> Bool[Tensor, "B S"]:
     r"""Which positions of a padded batch hold a real token.

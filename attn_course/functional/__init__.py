@@ -1,20 +1,17 @@
-"""Stateless functions on torch tensors, with the names of :mod:`attn_course.reference`."""
+"""Stateless functions on torch tensors, with the names of :mod:`attn_course.reference`.
+
+What does not fit (type, shape, range) is refused by a ``ValueError``: name, expected, got.
+"""
 
 from attn_course.functional.attention import attention
 from attn_course.functional.banded_attention import sliding_window_attention
-from attn_course.functional.convolution import (
-    causal_convolution,
-)
+from attn_course.functional.convolution import causal_convolution
 from attn_course.functional.feature_maps import (
     elu_feature_map,
     performer_directions,
     performer_features,
 )
-from attn_course.functional.feed_forward import (
-    feed_forward,
-    gelu,
-    swiglu,
-)
+from attn_course.functional.feed_forward import feed_forward, gelu, swiglu
 from attn_course.functional.flex import flex_attention_fn
 from attn_course.functional.gated_linear_attention import gated_linear_attention
 from attn_course.functional.gradient_clipping import clip_by_global_norm
@@ -52,20 +49,14 @@ from attn_course.functional.local_window import (
     local_p_weights,
     local_window_attention,
 )
-from attn_course.functional.low_rank import (
-    linformer_attention,
-)
+from attn_course.functional.low_rank import linformer_attention
 from attn_course.functional.memory import (
     memory_hop,
     position_encoding,
     sentence_ages,
     sentence_vectors,
 )
-from attn_course.functional.norms import (
-    batch_norm,
-    layer_norm,
-    rms_norm,
-)
+from attn_course.functional.norms import batch_norm, layer_norm, rms_norm
 from attn_course.functional.patterns import (
     Pattern,
     blockwise_pattern,
@@ -127,101 +118,25 @@ from attn_course.functional.vision import (
 )
 
 __all__ = [
-    "AttentionFn",
-    "Pattern",
-    "additive_score",
-    "alibi_bias",
-    "alibi_slopes",
-    "apply_rope",
-    "attention",
-    "attention_log_prob",
-    "attention_weights",
-    "attention_with_lse",
-    "batch_norm",
-    "best_baseline",
-    "blockwise_pattern",
-    "causal_convolution",
-    "causal_pattern",
-    "chunk_attention",
-    "clip_by_global_norm",
-    "concat_score",
-    "convolution_as_attention",
-    "cosine_score",
-    "cosine_similarity",
-    "delta_rule",
-    "delta_rule_recurrent",
-    "delta_rule_step",
-    "dot_score",
-    "elu_feature_map",
-    "expected_attention",
-    "feed_forward",
-    "fixed_pattern",
-    "flex_attention_fn",
-    "gated_linear_attention",
-    "gelu",
-    "general_score",
-    "global_pattern",
-    "gru_cell",
-    "interpolate_positions",
-    "jacobian_product",
-    "kernel_shifts",
-    "layer_norm",
-    "linear_attention",
-    "linear_attention_fn",
-    "linear_attention_parallel",
-    "linear_attention_recurrent",
-    "linear_attention_step",
-    "linear_scaling",
-    "linformer_attention",
-    "llama3_scaling",
-    "local_m_mask",
-    "local_p_position",
-    "local_p_weights",
-    "local_window_attention",
-    "location_score",
-    "log_softmax",
-    "logsumexp",
-    "lsh_attention",
-    "lsh_buckets",
-    "lsh_mask",
-    "lstm_cell",
-    "masked_softmax",
-    "memory_hop",
-    "merge_attention",
-    "patchify",
-    "performer_directions",
-    "performer_features",
-    "position_encoding",
-    "random_pattern",
-    "random_rotations",
-    "reinforce_loss",
-    "relative_position_bucket",
-    "rms_norm",
-    "rnn_cell",
-    "rnn_jacobian",
-    "rope_frequencies",
-    "sample_attention",
-    "scaled_base",
-    "scaled_dot_product_attention",
-    "scaled_dot_score",
-    "score_function_gradient",
-    "score_function_moments",
-    "sentence_ages",
-    "sentence_vectors",
-    "shift_bias",
-    "sinusoidal_positions",
-    "sinusoidal_positions_2d",
-    "sliding_window_attention",
-    "softmax",
-    "sparse_attention",
-    "straight_through",
-    "strided_pattern",
-    "swiglu",
-    "tanh_score",
-    "tiled_attention",
-    "unit_keys",
-    "unpatchify",
-    "weighted_mean",
-    "window_pattern",
-    "yarn_scaling",
-]
+    "AttentionFn", "Pattern", "additive_score", "alibi_bias", "alibi_slopes", "apply_rope",
+    "attention", "attention_log_prob", "attention_weights", "attention_with_lse", "batch_norm",
+    "best_baseline", "blockwise_pattern", "causal_convolution", "causal_pattern", "chunk_attention",
+    "clip_by_global_norm", "concat_score", "convolution_as_attention", "cosine_score",
+    "cosine_similarity", "delta_rule", "delta_rule_recurrent", "delta_rule_step", "dot_score",
+    "elu_feature_map", "expected_attention", "feed_forward", "fixed_pattern", "flex_attention_fn",
+    "gated_linear_attention", "gelu", "general_score", "global_pattern", "gru_cell",
+    "interpolate_positions", "jacobian_product", "kernel_shifts", "layer_norm", "linear_attention",
+    "linear_attention_fn", "linear_attention_parallel", "linear_attention_recurrent",
+    "linear_attention_step", "linear_scaling", "linformer_attention", "llama3_scaling",
+    "local_m_mask", "local_p_position", "local_p_weights", "local_window_attention",
+    "location_score", "log_softmax", "logsumexp", "lsh_attention", "lsh_buckets", "lsh_mask",
+    "lstm_cell", "masked_softmax", "memory_hop", "merge_attention", "patchify",
+    "performer_directions", "performer_features", "position_encoding", "random_pattern",
+    "random_rotations", "reinforce_loss", "relative_position_bucket", "rms_norm", "rnn_cell",
+    "rnn_jacobian", "rope_frequencies", "sample_attention", "scaled_base",
+    "scaled_dot_product_attention", "scaled_dot_score", "score_function_gradient",
+    "score_function_moments", "sentence_ages", "sentence_vectors", "shift_bias",
+    "sinusoidal_positions", "sinusoidal_positions_2d", "sliding_window_attention", "softmax",
+    "sparse_attention", "straight_through", "strided_pattern", "swiglu", "tanh_score",
+    "tiled_attention", "unit_keys", "unpatchify", "weighted_mean", "window_pattern", "yarn_scaling",
+]  # fmt: skip

@@ -63,8 +63,7 @@ def attend_globally(
         mask = past[:, None] if mask is None else mask & past[:, None]  # (B, 1, G, L)
     # the equation, as it has second derivatives
     attend = scaled_dot_product_attention.__wrapped__  # type: ignore[attr-defined]
-    output: Tensor = attend(query, key, value, mask, scale=scale)
-    return output
+    return attend(query, key, value, mask, scale=scale)
 
 
 def check_global_mask(global_mask: object, query: Shaped[Tensor, "B H L E"]) -> None:

@@ -36,11 +36,7 @@ def check_window(
 
 
 def window_sides(window_size: int, is_causal: bool) -> tuple[int, int]:
-    """How many keys a query attends to before itself, and how many after.
-
-    Raises:
-        ValueError: If the window is empty or, where not causal, even.
-    """
+    """How many keys a query attends to before itself, and how many after."""
     check_whole(window_size=window_size)
     if window_size < 1 or not (is_causal or window_size % 2):
         kind = "a positive number" if is_causal else "an odd positive number"

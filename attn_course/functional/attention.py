@@ -53,11 +53,6 @@ def attention(
         Output and weights, computed in float32 at least and rounded once, to the dtype of query and
         key (the output: of query, key and value). Keys and values that no query may attend to do
         not matter, NaN included, neither forward nor backward.
-
-    Raises:
-        ValueError: If the numbers of keys and of values differ, the leading axes do not broadcast,
-            a tensor is not floating point or on another device, or the mask is not boolean or does
-            not broadcast to the scores.
     """
     key, value, mask = _inputs(query, key, value, attn_mask)
     scores = score(query, key)  # (..., L, S)

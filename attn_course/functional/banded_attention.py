@@ -36,12 +36,10 @@ def sliding_window_attention(
 
     Beltagy et al. (2020): sliding window, dilated sliding window and global attention. The window
     is that of :func:`attn_course.masks.window_mask`. Time grows with L·W, not with L²; the backward
-    pass computes the weights again, so that memory grows with L alone.
+    pass computes the weights again, so that memory grows with L alone. The rest as of
+    :func:`scaled_dot_product_attention`.
 
     Args:
-        query: Queries, one row per position.
-        key: Keys.
-        value: Values.
         attn_mask: Padding: True = a key that counts, with axes ``(B or 1, 1, 1, L)``. Other masks
             are refused.
         window_size: How many keys a query attends to, itself included; odd if not causal.
@@ -49,17 +47,14 @@ def sliding_window_attention(
         is_causal: Whether a query attends only to keys up to its own, global ones included.
         global_mask: Positions that attend to all and that all attend to; padding does not count.
         symmetric: False: all attend to global positions, which attend to their window only.
-        scale: Factor of the dot products; 1/sqrt(E) if not given.
         dropout_p: Only 0.
-        enable_gqa: Query heads are a multiple of the key heads.
 
     Returns:
         One row for each query, 0 where all its keys are padding. Padding does not matter, NaN
         included.
 
     Raises:
-        ValueError: If the window is empty or, where not causal, even; if a dilation is not
-            positive, sizes do not fit, or something is asked for that only a full mask can do.
+        ValueError: If something is asked for that only a full mask can do, or an argument is wrong.
 
     Note:
         What runs takes the window block by block and agrees with this equation. The equation, with

@@ -28,11 +28,7 @@ def causal_convolution(
         weight: One matrix per place of the kernel, in the layout of ``torch.nn.Conv1d``; the last
             place is the position itself.
         bias: :math:`b`; 0 if none is given.
-        dilation: Distance of the places.
-
-    Raises:
-        ValueError: If ``x`` is not floating point, the sizes do not fit each other, or ``dilation``
-            is below 1.
+        dilation: Distance of the places, at least 1.
     """
     check_floating("x", x)
     check_axes("x", x, "B L D")

@@ -39,11 +39,7 @@ def performer_directions(
         orthogonal: Groups of E directions at right angles, with the lengths of normal vectors:
             still unbiased, and less noise (Choromanski et al., 2021).
         generator: Where the numbers come from.
-        dtype: Of the result.
-        device: Of the result.
-
-    Raises:
-        ValueError: If a number is below 1.
+        dtype, device: Of the result.
     """
     check_at_least(1, num_features=num_features, head_dim=head_dim)
     groups = -(-num_features // head_dim)
@@ -73,9 +69,6 @@ def performer_features(
     Args:
         x: Queries or keys.
         directions: :math:`\omega`, as :func:`performer_directions` draws them.
-
-    Raises:
-        ValueError: If sizes do not fit.
     """
     check_floating("x", x)
     check_axes("directions", directions, "F E")
@@ -84,5 +77,4 @@ def performer_features(
         raise ValueError("directions: expected at least one, got none")
     scaled = x * x.shape[-1] ** -0.25
     exponents = scaled @ directions.to(x.dtype).mT - scaled.square().sum(-1, keepdim=True) / 2
-    features: Tensor = exponents.exp() * directions.shape[0] ** -0.5
-    return features
+    return exponents.exp() * directions.shape[0] ** -0.5

@@ -26,9 +26,6 @@ def gelu(
     Args:
         x: Any real numbers.
         approximate: ``"none"`` for the left form, ``"tanh"`` for the right; as torch names them.
-
-    Raises:
-        ValueError: If ``x`` is not floating point or ``approximate`` is another word.
     """
     wide = widen("x", x)
     if approximate == "none":
@@ -59,11 +56,7 @@ def swiglu(
         x: Tokens.
         weight_gate: :math:`W_g`, in the layout of ``torch.nn.Linear``.
         weight_up: :math:`W_u`.
-        bias_gate: :math:`b_g`; 0 if none is given.
-        bias_up: :math:`b_u`; 0 if none is given.
-
-    Raises:
-        ValueError: If ``x`` is not floating point or the sizes do not fit each other.
+        bias_gate, bias_up: :math:`b_g` and :math:`b_u`; 0 where none is given.
     """
     check_floating("x", x)
     check_size("weight_gate", weight_gate, -1, x.shape[-1])
@@ -91,12 +84,8 @@ def feed_forward(
         x: Tokens.
         weight_in: :math:`W_1^\top`, in the layout of ``torch.nn.Linear``.
         weight_out: :math:`W_2^\top`.
-        bias_in: :math:`b_1`; 0 if none is given.
-        bias_out: :math:`b_2`; 0 if none is given.
+        bias_in, bias_out: :math:`b_1` and :math:`b_2`; 0 where none is given.
         activation: The bend; :func:`gelu` in BERT and GPT-2.
-
-    Raises:
-        ValueError: If ``x`` is not floating point or the sizes do not fit each other.
     """
     check_floating("x", x)
     check_size("weight_in", weight_in, -1, x.shape[-1])

@@ -27,9 +27,7 @@ def gated_linear_attention(
     exponential overflows. Work grows with L, memory in a chunk with ``chunk_size**2 * G``.
 
     Args:
-        query: Queries.
-        key: Keys.
-        value: Values.
+        query, key, value: One row for each position.
         log_gate: :math:`\log \alpha_t`, finite and at most 0, such as ``logsigmoid(...)``; G is E
             or 1.
         state: What came before, :math:`S_0`; zeros if not given.
@@ -37,9 +35,6 @@ def gated_linear_attention(
 
     Returns:
         One row for each position, and the last state.
-
-    Raises:
-        ValueError: If sizes, dtypes or devices do not fit.
 
     Example:
         >>> query, key, value = torch.randn(3, 1, 2, 50, 8)

@@ -22,14 +22,11 @@ def clip_by_global_norm(
 
     Args:
         grads: Gradients of any shapes; they are not changed.
-        max_norm: Largest norm allowed.
+        max_norm: Largest norm allowed, not negative.
 
     Returns:
         The clipped gradients, and the norm :math:`N` before clipping. Differs from
         ``torch.nn.utils.clip_grad_norm_``, which writes into the ``grad`` of parameters.
-
-    Raises:
-        ValueError: If ``max_norm`` is negative.
     """
     if not max_norm >= 0:
         raise ValueError(f"max_norm: expected a number >= 0, got {max_norm}")

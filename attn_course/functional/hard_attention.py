@@ -58,9 +58,6 @@ def expected_attention(
 
     Returns:
         One vector per row; 0 where all weights are 0.
-
-    Raises:
-        ValueError: If an argument is not floating point, or the shapes do not fit.
     """
     w, v = _pair("value", value, weights, -2)
     dtype = torch.promote_types(weights.dtype, value.dtype)
@@ -81,17 +78,13 @@ def sample_attention(
     Xu and others 2015, section 4.1. A place of weight 0 is never drawn.
 
     Args:
-        weights: Not negative; rows need not sum to one.
+        weights: Finite and not negative; rows need not sum to one.
         generator: Source of the randomness; torch's own when None.
-        uniform: The numbers :math:`u` themselves, in place of a generator.
+        uniform: The numbers :math:`u` themselves, one per row, in place of a generator.
 
     Returns:
         A single 1 in every row, in the dtype of ``weights``, without gradient; zeros where all
         weights are 0, as for a fully masked row of soft attention.
-
-    Raises:
-        ValueError: If a weight is negative or not finite, or ``uniform`` does not have one number
-            in :math:`[0, 1)` per row.
     """
     check_floating("weights", weights)
     check_dim(weights, -1)
@@ -130,9 +123,6 @@ def attention_log_prob(
 
     Returns:
         One number per row; 0 (gradient 0) for a row that drew nothing.
-
-    Raises:
-        ValueError: If an argument is not floating point, or the shapes do not fit.
     """
     w, one_hot = _pair("sample", sample.detach(), weights, -1)
     # only the drawn weight enters: log 0 elsewhere would be 0 * -inf = NaN in the backward pass
@@ -164,9 +154,6 @@ def score_function_gradient(
 
     Returns:
         One estimate per row, without gradient.
-
-    Raises:
-        ValueError: If an argument is not floating point, or the shapes do not fit.
     """
     w, one_hot = _pair("sample", sample.detach(), weights.detach(), -1)
     # as_tensor alone would round a plain number to float32
@@ -195,9 +182,6 @@ def score_function_moments(
 
     Returns:
         The mean, and the variances of its entries added up.
-
-    Raises:
-        ValueError: If an argument is not floating point, or the shapes do not fit.
     """
     w, r = _distribution(weights, rewards)
     one_hot = torch.eye(len(w), dtype=w.dtype, device=w.device)
@@ -213,17 +197,10 @@ def best_baseline(weights: Float[Tensor, " S"], rewards: Float[Tensor, " S"]) ->
        {\sum_s \alpha_s \lVert \mathbf 1_s - \alpha \rVert^2}
 
     It is not the mean reward :math:`\sum_s \alpha_s r_s`: rare places count for more, because their
-    gradient is longer.
-
-    Args:
-        weights: Probabilities.
-        rewards: The reward of each place.
+    gradient is longer. Arguments and errors as of :func:`score_function_moments`.
 
     Returns:
         The baseline; the reward of the only place where there is no choice.
-
-    Raises:
-        ValueError: If an argument is not floating point, or the shapes do not fit.
     """
     w, r = _distribution(weights, rewards)
     one_hot = torch.eye(len(w), dtype=w.dtype, device=w.device)
@@ -246,15 +223,11 @@ def reinforce_loss(
 
     Args:
         log_prob: Log-probability of what was drawn; several draws of one example are added up.
-        reward: One per row.
+        reward: One per row; another shape, which would broadcast, is refused.
         baseline: A number, or one per row; it must not depend on the sample.
 
     Returns:
         A scalar to call ``backward`` on.
-
-    Raises:
-        ValueError: If there is no row, or the shapes do not fit; a reward or a baseline of another
-            shape would silently broadcast.
     """
     check_floating("log_prob", log_prob)
     check_floating("reward", reward)
@@ -279,19 +252,11 @@ def straight_through(
 
     .. math:: y = \mathbf 1_s, \qquad \frac{\partial y}{\partial \alpha} := I
 
-    Bengio, Léonard and Courville 2013. Cheap and of low variance, but biased wherever
-    what follows is not linear in :math:`y`.
-
-    Args:
-        weights: Probabilities.
-        generator: As for :func:`sample_attention`.
-        uniform: As for :func:`sample_attention`.
+    Bengio, Léonard and Courville 2013. Cheap and of low variance, but biased wherever what follows
+    is not linear in :math:`y`. Arguments and errors as of :func:`sample_attention`.
 
     Returns:
         One-hot rows, exactly, with the gradient of the weights.
-
-    Raises:
-        ValueError: As for :func:`sample_attention`.
     """
     sample = sample_attention(weights, generator, uniform=uniform)
     # the bracket is exactly 0, so the forward value is exactly 0 or 1

@@ -39,11 +39,7 @@ def random_rotations(
             buckets from 96 directions.
         n_hashes: Rounds.
         generator: Where the numbers come from; torch's own if not given.
-        dtype: Of the result.
-        device: Of the result.
-
-    Raises:
-        ValueError: If a number of buckets is odd, or a number is below 1.
+        dtype, device: Of the result.
     """
     if min(num_heads, head_dim, n_hashes) < 1:
         raise ValueError(
@@ -73,9 +69,6 @@ def lsh_buckets(
         rotations: As :func:`random_rotations` makes them, :math:`R`.
         n_buckets: Twice the directions if not given. Factors: each takes its share of the
             directions, and the bucket is :math:`h_1 + b_1 (h_2 + b_2 (\ldots))`.
-
-    Raises:
-        ValueError: If sizes do not fit.
     """
     check_floating("vectors", vectors)
     check_axes("vectors", vectors, "B H L E")
@@ -100,16 +93,12 @@ def unit_keys(query: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
 
     Args:
         query: Queries, which are the keys as well.
-
-    Raises:
-        ValueError: If ``query`` is not floating point.
     """
     check_floating("query", query)
     if not query.ndim:
         raise ValueError("query: expected at least one axis, got shape ()")
     size = query.shape[-1]
-    keys: Tensor = query * torch.rsqrt(query.square().mean(-1, keepdim=True) + 1e-6) / size**0.5
-    return keys
+    return query * torch.rsqrt(query.square().mean(-1, keepdim=True) + 1e-6) / size**0.5
 
 
 def lsh_attention(
@@ -158,18 +147,13 @@ def lsh_attention(
 
     Returns:
         One row for each position; a position that is padding gets 0.
-
-    Raises:
-        ValueError: If sizes do not fit.
     """
     check_floating("query_key", query_key)
-    _check_rows(query_key, value, buckets, padding_mask)
+    _check_rows(query_key, value, buckets)
     _check_chunks(chunk_size, chunks_before, chunks_after)
     batch, heads, length, _ = query_key.shape
     fill = -length % chunk_size
-    real = query_key.new_ones((batch, length), dtype=torch.bool)
-    real = real if padding_mask is None else padding_mask
-    buckets, real = _padded(buckets, real, fill)
+    buckets, real = _padded(buckets, _real(padding_mask, query_key, length), fill)
     query_key = F.pad(query_key, (0, 0, 0, fill))
     mixed = torch.where(real[:, None, :, None], F.pad(value, (0, 0, 0, fill)), 0.0)
 
@@ -234,24 +218,17 @@ def lsh_mask(
 
     Args:
         buckets: As :func:`lsh_buckets` finds them.
-        chunk_size: Size of a chunk, with one chunk before it; no limit if not given.
-        is_causal: Only positions up to the own one.
-        padding_mask: True = real.
+        chunk_size: Size of a chunk, with one chunk before it; no limit if not given. The rest as of
+            :func:`lsh_attention`.
 
     Returns:
         True where query i attends to key j; to itself only where it has no other key.
-
-    Raises:
-        ValueError: If sizes do not fit.
     """
     check_axes("buckets", buckets, "B H R L")
     length = buckets.shape[-1]
-    if padding_mask is not None:
-        check_padding_mask(padding_mask, buckets.shape[0], length, buckets)
     if chunk_size is not None:
         _check_chunks(chunk_size, 1, 0)
-    real = torch.ones((buckets.shape[0], length), dtype=torch.bool, device=buckets.device)
-    real = real if padding_mask is None else padding_mask
+    real = _real(padding_mask, buckets, length)
     buckets, _ = _padded(buckets, real, 0)
     kept = buckets.unsqueeze(-1) == buckets.unsqueeze(-2)  # (B, H, R, L, L)
     if chunk_size is not None:
@@ -282,15 +259,11 @@ def chunk_attention(
 
     The local layers of Reformer's released code: scaled dot products, and chunks in a ring, so that
     without ``is_causal`` the first chunk attends to the last one. Scores are
-    :math:`L \cdot m \cdot (1 + \mathrm{before} + \mathrm{after})`.
-
-    Arguments as of :func:`lsh_attention`; a query has a key of its own.
+    :math:`L \cdot m \cdot (1 + \mathrm{before} + \mathrm{after})`. Arguments as of
+    :func:`lsh_attention`; a query has a key of its own.
 
     Returns:
         One row for each position; 0 where it may attend to nothing.
-
-    Raises:
-        ValueError: If sizes do not fit.
     """
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         check_floating(name, tensor)
@@ -298,12 +271,9 @@ def chunk_attention(
     check_like("key", key, query.shape, query)
     check_like("value", value, (*query.shape[:3], value.shape[-1]), query)
     _check_chunks(chunk_size, chunks_before, chunks_after)
-    if padding_mask is not None:
-        check_padding_mask(padding_mask, query.shape[0], query.shape[2], query)
     batch, _, length, size = query.shape
     fill = -length % chunk_size
-    real = query.new_ones((batch, length), dtype=torch.bool)
-    real = F.pad(real if padding_mask is None else padding_mask, (0, fill))
+    real = F.pad(_real(padding_mask, query, length), (0, fill))
     places = torch.arange(length + fill, device=query.device).view(1, 1, -1, chunk_size)
     offsets = range(-chunks_before, chunks_after + 1)
     if length <= chunk_size:
@@ -323,8 +293,7 @@ def chunk_attention(
     if dropout_p:
         weights = F.dropout(weights, dropout_p)
     output = (weights @ _around(v, offsets).to(weights.dtype)).flatten(2, 3)
-    rows: Tensor = output[:, :, :length].to(query.dtype)
-    return rows
+    return output[:, :, :length].to(query.dtype)
 
 
 def _factors(n_buckets: int | Sequence[int]) -> list[int]:
@@ -334,9 +303,15 @@ def _factors(n_buckets: int | Sequence[int]) -> list[int]:
     return factors
 
 
-def _check_rows(
-    query_key: Tensor, value: Tensor, buckets: Tensor, padding_mask: Tensor | None
-) -> None:
+def _real(padding_mask: Tensor | None, rows: Tensor, length: int) -> Bool[Tensor, "B L"]:
+    """Which positions are real: all, if there is no mask."""
+    if padding_mask is None:
+        return rows.new_ones((rows.shape[0], length), dtype=torch.bool)
+    check_padding_mask(padding_mask, rows.shape[0], length, rows)
+    return padding_mask
+
+
+def _check_rows(query_key: Tensor, value: Tensor, buckets: Tensor) -> None:
     check_axes("query_key", query_key, "B H L E")
     check_axes("value", value, "B H L E")
     check_axes("buckets", buckets, "B H R L")
@@ -347,8 +322,6 @@ def _check_rows(
     check_device("value", value, query_key)
     check_device("buckets", buckets, query_key)
     check_size("buckets", buckets, 3, query_key.shape[2])
-    if padding_mask is not None:
-        check_padding_mask(padding_mask, query_key.shape[0], query_key.shape[2], query_key)
 
 
 def _check_chunks(chunk_size: int, chunks_before: int, chunks_after: int) -> None:

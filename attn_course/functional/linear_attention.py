@@ -83,9 +83,7 @@ def linear_attention(
     is in :math:`S`, and no copy of :math:`S` is kept for every position.
 
     Args:
-        query: Queries.
-        key: Keys.
-        value: Values.
+        query, key, value: One row for each position.
         feature_map: :math:`\phi`, of queries and of keys, not negative.
         is_causal: Query i attends to keys 0 to i.
         padding_mask: True = a real key.
@@ -93,9 +91,6 @@ def linear_attention(
 
     Returns:
         One row for each query, 0 where it may attend to nothing.
-
-    Raises:
-        ValueError: If sizes do not fit.
     """
     q, k, v = linear_inputs(query, key, value, feature_map, is_causal, padding_mask)
     pairs = k.unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, S, F, Ev)
@@ -132,9 +127,6 @@ def linear_attention_step(
 
     Returns:
         The output, and the state after this position.
-
-    Raises:
-        ValueError: If sizes, dtypes or devices do not fit.
     """
     _check_step(query, key, value)
     q, k = feature_map(query), feature_map(key)  # (B, H, F)
@@ -227,21 +219,9 @@ def delta_rule_step(
 
     .. math:: S_t = S_{t-1} (I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top, \qquad o_t = S_t q_t
 
-    Schlag et al. (2021). :math:`S_{t-1} k_t` is what the memory says for this key; the step
-    moves it towards :math:`v_t` by the share :math:`\beta_t`, for a key of length 1.
-
-    Args:
-        query: This position's query.
-        key: Its key; length 1 keeps the memory from growing.
-        value: Its value.
-        beta: How much is replaced, from 0 to 1.
-        state: After the position before; zeros if not given.
-
-    Returns:
-        The output, and the state after this position.
-
-    Raises:
-        ValueError: If sizes, dtypes or devices do not fit.
+    Schlag et al. (2021). :math:`S_{t-1} k_t` is what the memory says for this key; the step moves
+    it towards :math:`v_t` by the share :math:`\beta_t`, for a key of length 1. Arguments, result
+    and errors as of :func:`delta_rule`, for one position.
     """
     _check_delta(query, key, value, beta, state)
     if state is None:
@@ -307,9 +287,6 @@ def delta_rule(
 
     Returns:
         One row for each position, and the last state.
-
-    Raises:
-        ValueError: If sizes do not fit.
     """
     _check_delta(query, key, value, beta, state)
     check_at_least(1, chunk_size=chunk_size)
@@ -343,13 +320,10 @@ def _as_padding(attn_mask: Tensor | None, key: Tensor) -> Tensor | None:
     if attn_mask is None:
         return None
     batch, length = key.shape[0], key.shape[2]
-    fits = attn_mask.dtype == torch.bool and attn_mask.shape in (
-        (batch, 1, 1, length),
-        (1, 1, 1, length),
-    )
-    if not fits:
+    padding = (batch, 1, 1, length)
+    if attn_mask.dtype != torch.bool or attn_mask.shape not in (padding, (1, *padding[1:])):
         raise ValueError(
-            f"attn_mask: expected a boolean padding mask of shape {(batch, 1, 1, length)}, "
+            f"attn_mask: expected a boolean padding mask of shape {padding}, "
             f"got {attn_mask.dtype} of shape {tuple(attn_mask.shape)}"
         )
     return attn_mask[:, 0, 0].expand(batch, length)

@@ -12,12 +12,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attn_course._checks import (
+    check_at_least,
     check_attn_mask,
     check_axes,
     check_broadcast,
     check_device,
     check_floating,
     check_lengths,
+    check_positive,
     check_size,
     widest,
 )
@@ -39,18 +41,13 @@ def local_m_mask(
     Args:
         steps: Numbers of the target steps, from 0: the same for all rows, or row by row.
         source_lengths: How many places of each row count.
-        half_width: :math:`D`; the window has at most :math:`2 D + 1` places.
+        half_width: :math:`D`, not negative; the window has at most :math:`2 D + 1` places.
         longest: Width :math:`S` of the padded batch.
 
     Returns:
         True where a step may attend.
-
-    Raises:
-        ValueError: If ``half_width`` is negative, a length is out of range, or ``steps`` does not
-            have one or two axes.
     """
-    if not half_width >= 0:
-        raise ValueError(f"half_width: expected at least 0, got {half_width}")
+    check_at_least(0, half_width=half_width)
     real = padding_mask(source_lengths, longest)  # (B, S)
     if steps.ndim != 1:
         check_axes("steps", steps, "B L")
@@ -80,10 +77,6 @@ def local_p_position(
 
     Returns:
         Places from 0 to :math:`S_b`, in float32 at least; differentiable.
-
-    Raises:
-        ValueError: If the sizes of ``hidden``, ``weight`` and ``v`` do not fit, or there is not one
-            length of at least 0 per row.
     """
     check_floating("hidden", hidden)
     check_axes("hidden", hidden, "B L H")
@@ -122,13 +115,8 @@ def local_p_weights(
 
     Returns:
         Weights; a row sums to at most 1, and to 0 where no place lies in the window.
-
-    Raises:
-        ValueError: If ``half_width`` is not positive, there is not one centre per row of scores, or
-            the mask is not boolean or does not broadcast to the scores.
     """
-    if not half_width > 0:
-        raise ValueError(f"half_width: expected more than 0, got {half_width}")
+    check_positive(half_width=half_width)
     check_floating("scores", scores)
     check_floating("position", position)
     if scores.ndim < 2:
@@ -174,7 +162,7 @@ def local_window_attention(
         key: What it is compared with, one per place.
         value: What is mixed.
         position: The centre :math:`p` of each step's window.
-        half_width: :math:`D`; more than 0 with ``gaussian``.
+        half_width: :math:`D`, not negative; more than 0 with ``gaussian``.
         source_lengths: How many places of each row count.
         score: Maps queries (B, L, 1, Eq) and keys (B, L, K, Ek) to scores (B, L, 1, K).
         gaussian: Whether weights fall with the distance from the centre.
@@ -182,9 +170,6 @@ def local_window_attention(
     Returns:
         Output; weights of the positions in the window, 0 outside of the window; and the numbers
         of these places.
-
-    Raises:
-        ValueError: If ``half_width`` is negative, or 0 with ``gaussian``; or sizes do not fit.
     """
     if not (half_width > 0 or (half_width == 0 and not gaussian)):
         raise ValueError(f"half_width: expected more than 0, got {half_width}")

@@ -21,14 +21,7 @@ def _project_length(
 ) -> Float[Tensor, "B H K E"]:
     r"""Mix S positions into K of them: :math:`x' = P x`, along the sequence.
 
-    Args:
-        x: Keys or values.
-        projection: :math:`P`, one for all heads (K, N) or one for each (H, K, N); of a shorter
-            sequence the first S columns count.
-        padding_mask: True = real; what is padding counts as 0.
-
-    Raises:
-        ValueError: If the sequence is longer than the projection, or heads do not fit.
+    Of a shorter sequence the first S columns of :math:`P` count; what is padding counts as 0.
     """
     check_floating("x", x)
     check_axes("x", x, "B H S E")
@@ -67,25 +60,17 @@ def linformer_attention(
     .. math:: O = \mathrm{softmax}\!\left(\frac{Q (E K)^\top}{\sqrt{d}}\right) F V
 
     Wang et al. (2020), equation 7; :math:`E` is our ``key_projection``, :math:`F` our
-    ``value_projection``, their :math:`k` is K, their :math:`d` our E. Scores are L × K.
-    A mixture contains something of every position, the last one included, so that there is no
-    causal form.
+    ``value_projection``, their :math:`k` is K, their :math:`d` our E. Scores are L × K. A mixture
+    contains something of every position, the last one included, so that there is no causal form.
+    The rest as of :func:`scaled_dot_product_attention`.
 
     Args:
-        query: Queries.
-        key: Keys.
-        value: Values.
-        key_projection: :math:`E`, (K, N) or one per head (H, K, N).
+        key_projection: :math:`E`, (K, N) or one per head (H, K, N), for at most N positions.
         value_projection: :math:`F`, likewise.
         padding_mask: True = a real key; padding counts as 0 in the mixtures.
-        scale: What the dot products are multiplied with; 1/sqrt(E) if not given.
-        dropout_p: Chance that a weight is set to 0.
 
     Returns:
         One row for each query; 0 where all keys are padding.
-
-    Raises:
-        ValueError: If the sequence is longer than the projections, or sizes do not fit.
     """
     check_axes("key", key, "B H S E")
     check_axes("value", value, "B H S E")

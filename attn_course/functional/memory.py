@@ -37,14 +37,7 @@ def position_encoding(
     Args:
         words: Words of the sentence, :math:`J`.
         embed_dim: Entries of a word vector, :math:`d`.
-        dtype: Of the result; torch's default when not given.
-        device: Of the result.
-
-    Returns:
-        One row per word, one column per entry.
-
-    Raises:
-        ValueError: If a size is below 1, or ``dtype`` is not floating point.
+        dtype, device: Of the result; torch's defaults when not given.
     """
     check_at_least(1, words=words, embed_dim=embed_dim)
     dtype = dtype or torch.get_default_dtype()
@@ -87,10 +80,6 @@ def sentence_vectors(
 
     Returns:
         One vector per sentence; 0 (gradient 0) for a sentence without words.
-
-    Raises:
-        ValueError: If ``embedded`` is not floating point, or the mask is not boolean or has another
-            shape than the words.
     """
     check_floating("embedded", embedded)
     check_device("word_mask", word_mask, embedded)
@@ -124,9 +113,6 @@ def sentence_ages(sentence_mask: Bool[Tensor, "*B N"]) -> Int[Tensor, "*B N"]:
 
     Returns:
         Ages; -1 where there is no sentence.
-
-    Raises:
-        ValueError: If the mask is not boolean.
     """
     if sentence_mask.dtype != torch.bool:
         raise ValueError(f"sentence_mask: expected a boolean mask, got {sentence_mask.dtype}")
@@ -162,10 +148,6 @@ def memory_hop(
     Returns:
         The output :math:`o` and the weights :math:`p`; both 0 where no memory counts. The next
         query, :math:`u + o`, is left to the caller.
-
-    Raises:
-        ValueError: If the sizes do not fit each other, a tensor is not floating point, or the mask
-            is not boolean.
     """
     tensors = {"query": query, "memory_in": memory_in, "memory_out": memory_out}
     for name, tensor in tensors.items():

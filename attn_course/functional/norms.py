@@ -25,9 +25,6 @@ def layer_norm(
         weight: Gain :math:`g`; 1 if none is given.
         bias: :math:`b`; 0 if none is given.
         eps: Keeps the root of a constant row away from 0.
-
-    Raises:
-        ValueError: If ``x`` is not floating point or weight or bias has another size.
     """
     wide = _wide(x, weight=weight, bias=bias)
     centred = wide - wide.mean(-1, keepdim=True)
@@ -45,15 +42,8 @@ def rms_norm(
     .. math:: y = \frac{x}{\sqrt{\frac1D \sum_d x_d^2 + \epsilon}} \odot g
 
     Zhang and Sennrich (2019), section 4; the :math:`\epsilon` is of the implementations. Differs
-    from torch, where ``eps`` is the machine epsilon of the dtype unless given.
-
-    Args:
-        x: Features on the last axis.
-        weight: Gain :math:`g`; 1 if none is given.
-        eps: Keeps the root of a row of zeros away from 0.
-
-    Raises:
-        ValueError: If ``x`` is not floating point or weight has another size.
+    from torch, where ``eps`` is the machine epsilon of the dtype unless given. Arguments and errors
+    as of :func:`layer_norm`.
     """
     wide = _wide(x, weight=weight)
     mean_square = wide.square().mean(-1, keepdim=True)
@@ -76,16 +66,10 @@ def batch_norm(
     Ioffe and Szegedy (2015), algorithm 1, in training. It is the control for :func:`layer_norm`:
     here a token's result depends on every other token of the batch, those to come included.
 
-    Args:
-        x: Tokens in rows, features on the last axis.
-        weight: Gain :math:`g`; 1 if none is given.
-        bias: :math:`b`; 0 if none is given.
-        eps: Keeps the root of a constant feature away from 0.
-        mask: True where a token counts, all :math:`N` of them; the result is 0 elsewhere.
+    The rest as of :func:`layer_norm`.
 
-    Raises:
-        ValueError: If ``x`` is not floating point, weight or bias has another size, or the mask is
-            not boolean with one entry per token.
+    Args:
+        mask: True where a token counts, all :math:`N` of them; the result is 0 elsewhere.
     """
     wide = _wide(x, weight=weight, bias=bias)
     if mask is None:

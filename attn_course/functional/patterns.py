@@ -102,28 +102,21 @@ class Pattern:
         given = tiled.parts
 
         def parts(length: int) -> list[PatternPart]:
-            assert given is not None
-            return [
-                PatternPart(_both(part.mask_mod, more.mask_mod), part.tiles)
-                for part in given(length)
-            ]
+            each = given(length) if given else []
+            return [PatternPart(_both(one.mask_mod, more.mask_mod), one.tiles) for one in each]
 
-        return self._joined(other, torch.logical_and, parts if given is not None else None)
+        return self._joined(other, torch.logical_and, parts if given else None)
 
     def __or__(self, other: "Pattern") -> "Pattern":
         first, second = self.parts, other.parts
 
         def parts(length: int) -> list[PatternPart]:
-            assert first is not None
-            assert second is not None
-            return first(length) + [
-                # what the first pattern has is not counted again
-                PatternPart(_both(part.mask_mod, _not(self.mask_mod)), part.tiles)
-                for part in second(length)
-            ]
+            found, more = (given(length) if given else [] for given in (first, second))
+            # what the first pattern has is not counted again
+            new = _not(self.mask_mod)
+            return found + [PatternPart(_both(one.mask_mod, new), one.tiles) for one in more]
 
-        tiled = first is not None and second is not None
-        return self._joined(other, torch.logical_or, parts if tiled else None)
+        return self._joined(other, torch.logical_or, parts if first and second else None)
 
     def _joined(
         self,
@@ -173,28 +166,15 @@ def window_pattern(
         window_size: :math:`W`, how many keys a query sees, itself included; odd if not causal.
         dilation: :math:`d`, the distance of neighbours in the window; a list has one for each head.
         is_causal: Whether the window ends at the query.
-
-    Raises:
-        ValueError: If the window is empty or, where not causal, even, or a dilation not positive.
     """
     left, right = window_sides(window_size, is_causal)
     each = [dilation] if isinstance(dilation, int) else list(dilation)
     if not each or min(each) < 1:
         raise ValueError(f"dilation: expected positive numbers, got {dilation}")
-    if len(each) == 1:
-        step = each[0]
-        return _of_one_part(
-            lambda b, h, i, j: (
-                (i - j <= left * step) & (j - i <= right * step) & ((i - j) % step == 0)
-            ),
-            lambda length: _window_tiles(length, left, right, [(EVERY_HEAD, step)]),
-        )
-    table = torch.tensor(each)
+    step = _by_head(each)
     return _of_one_part(
         lambda b, h, i, j: (
-            (i - j <= left * table.to(h.device)[h])
-            & (j - i <= right * table.to(h.device)[h])
-            & ((i - j) % table.to(h.device)[h] == 0)
+            (i - j <= left * step(h)) & (j - i <= right * step(h)) & ((i - j) % step(h) == 0)
         ),
         lambda length: _window_tiles(length, left, right, list(_runs(each))),
         heads=len(each),
@@ -210,8 +190,17 @@ def _of_one_part(
     )
 
 
+def _by_head(values: Sequence[int]) -> Callable[[Tensor], Tensor | int]:
+    """From heads to their numbers; the only one is that of every head."""
+    table = torch.tensor(values)
+    return lambda h: values[0] if len(values) == 1 else table.to(h.device)[h]
+
+
 def _runs(values: Sequence[int]) -> Iterator[tuple[slice, int]]:
-    """Neighbouring heads that have the same number."""
+    """Neighbouring heads that have the same number; all heads share a single one."""
+    if len(values) == 1:
+        yield EVERY_HEAD, values[0]
+        return
     start = 0
     for value, run in itertools.groupby(values):
         stop = start + len(list(run))
@@ -252,23 +241,18 @@ def strided_pattern(*, stride: int) -> Pattern:
     two steps away. With :math:`\ell \approx \sqrt N` a row has about :math:`2 \sqrt N` keys.
 
     Args:
-        stride: :math:`\ell`.
-
-    Raises:
-        ValueError: If the stride is not positive.
+        stride: :math:`\ell`, at least 1.
     """
     check_at_least(1, stride=stride)
-    window = window_pattern(window_size=stride, is_causal=True)
-    assert window.parts is not None
-    window_parts = window.parts
+    far = _of_one_part(
+        lambda b, h, i, j: (i - j >= stride) & ((i - j) % stride == 0),
+        lambda length: _far_tiles(length, stride),
+    )
+    near = window_pattern(window_size=stride, is_causal=True)
     return Pattern(
         lambda b, h, i, j: (j <= i) & ((i - j < stride) | ((i - j) % stride == 0)),
         parts=lambda length: [
-            *window_parts(length),
-            PatternPart(
-                lambda b, h, i, j: (i - j >= stride) & ((i - j) % stride == 0),
-                lambda: _far_tiles(length, stride),
-            ),
+            part for one in (near, far) if one.parts for part in one.parts(length)
         ],
     )
 
@@ -293,10 +277,7 @@ def fixed_pattern(*, stride: int, summary: int = 1) -> Pattern:
 
     Args:
         stride: Size :math:`\ell` of a block.
-        summary: How many places :math:`c` of it everybody sees later.
-
-    Raises:
-        ValueError: If ``stride`` is not positive or ``summary`` not between 1 and it.
+        summary: How many places :math:`c` of it everybody sees later, from 1 to all.
     """
     check_at_least(1, stride=stride)
     if not 1 <= summary <= stride:
@@ -335,9 +316,6 @@ def blockwise_pattern(
         block_size: :math:`s`.
         shifts: One for each head.
         num_blocks: How many blocks the text has; needed for shifts other than 0.
-
-    Raises:
-        ValueError: If a number is not positive, or there is no head.
     """
     check_at_least(1, block_size=block_size, num_blocks=num_blocks)
     if not len(shifts):
@@ -383,12 +361,9 @@ def random_pattern(
     Args:
         block_size: :math:`s`.
         num_blocks: Blocks of the text.
-        per_block: How many each block of queries attends to.
+        per_block: How many each block of queries attends to, from 1 to all.
         num_heads: Each draws for itself.
         seed: Of the draw.
-
-    Raises:
-        ValueError: If a number is not positive, or more blocks are asked for than there are.
     """
     check_at_least(1, block_size=block_size, num_blocks=num_blocks, num_heads=num_heads)
     if not 1 <= per_block <= num_blocks:
@@ -434,9 +409,6 @@ def global_pattern(is_global: Shaped[Tensor, "*B L"]) -> Pattern:
 
     Args:
         is_global: The chosen positions, the same for all examples or one row for each.
-
-    Raises:
-        ValueError: If they are not boolean with one or two axes.
     """
     check_tensor("is_global", is_global)
     if is_global.dtype != torch.bool or is_global.ndim not in (1, 2):
@@ -450,24 +422,23 @@ def global_pattern(is_global: Shaped[Tensor, "*B L"]) -> Pattern:
         lambda b, h, i, j: rows[b % len(rows), i] | rows[b % len(rows), j],
         batch=len(rows),
         parts=lambda length: [
-            PatternPart(lambda b, h, i, j: rows[b % len(rows), i], lambda: _rows(some, length)),
+            PatternPart(
+                lambda b, h, i, j: rows[b % len(rows), i],
+                lambda: _global_tiles(some, length, keys=False),
+            ),
             PatternPart(
                 lambda b, h, i, j: rows[b % len(rows), j] & ~rows[b % len(rows), i],
-                lambda: _columns(some, length),
+                lambda: _global_tiles(some, length, keys=True),
             ),
         ],
     )
 
 
-def _rows(chosen: Sequence[int], length: int) -> Iterator[PatternTile]:
-    """The chosen queries, and all keys."""
+def _global_tiles(chosen: Sequence[int], length: int, *, keys: bool) -> Iterator[PatternTile]:
+    """The chosen queries and all keys, or all queries and the chosen keys."""
     here = torch.tensor([n for n in chosen if n < length]).long()
-    for start, stop in _cut(0, len(here)):
-        yield PatternTile(EVERY_HEAD, here[start:stop], slice(0, length))
-
-
-def _columns(chosen: Sequence[int], length: int) -> Iterator[PatternTile]:
-    """All queries, and the chosen keys."""
-    here = torch.tensor([n for n in chosen if n < length]).long()
-    for start, stop in _cut(0, length if len(here) else 0):
-        yield PatternTile(EVERY_HEAD, slice(start, stop), here)
+    for start, stop in _cut(0, len(here) if not keys else length * bool(len(here))):
+        if keys:
+            yield PatternTile(EVERY_HEAD, slice(start, stop), here)
+        else:
+            yield PatternTile(EVERY_HEAD, here[start:stop], slice(0, length))

@@ -42,15 +42,10 @@ def sinusoidal_positions(
         offset: First position, such as the number of tokens in a cache.
         interleaved: Sine and cosine alternate, as in the paper. Otherwise all sines stand before
             all cosines, as in Tensor2Tensor and in Marian's weights.
-        dtype: Of the result; torch's default when not given.
-        device: Of the result.
+        dtype, device: Of the result; torch's defaults when not given.
 
     Returns:
         One row per position. Angles, which reach the number of positions, are taken in float64.
-
-    Raises:
-        ValueError: If ``length`` or ``offset`` is negative, ``embed_dim`` is below 1 or ``base`` is
-            not positive.
     """
     check_at_least(0, length=length, offset=offset)
     check_at_least(1, embed_dim=embed_dim)
@@ -60,8 +55,7 @@ def sinusoidal_positions(
     angles = position.unsqueeze(1) * base ** (-pair / embed_dim)  # (L, ceil(D / 2))
     sine, cosine = angles.sin(), angles[:, : embed_dim // 2].cos()
     if interleaved:
-        both = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (L, ceil(D / 2), 2)
-        table = both.flatten(1)[:, :embed_dim]  # (L, D)
+        table = torch.stack([sine, angles.cos()], dim=-1).flatten(1)[:, :embed_dim]  # (L, D)
     else:
         table = torch.cat([sine, cosine], dim=1)
     return table.to(dtype or torch.get_default_dtype())
@@ -89,9 +83,6 @@ def rope_frequencies(
 
     Returns:
         :math:`E/2` frequencies in float64, fastest first.
-
-    Raises:
-        ValueError: If ``head_dim`` is not a positive even number or ``base`` is not positive.
     """
     _even(head_dim=head_dim)
     check_positive(base=base)
@@ -112,11 +103,7 @@ def scaled_base(base: float, factor: float, head_dim: int) -> float:
     Args:
         base: The trained base.
         factor: How many times longer the text may become.
-        head_dim: Number :math:`E` of entries that turn.
-
-    Raises:
-        ValueError: If ``base`` or ``factor`` is not positive or ``head_dim`` is not an even number
-            above 2.
+        head_dim: Number :math:`E` of entries that turn, even and above 2.
     """
     check_positive(base=base, factor=factor)
     _even(head_dim=head_dim)
@@ -135,9 +122,6 @@ def linear_scaling(frequencies: Float[Tensor, " F"], *, factor: float) -> Float[
     Args:
         frequencies: As trained.
         factor: How many times longer the text may become.
-
-    Raises:
-        ValueError: If ``factor`` is not positive.
     """
     check_positive(factor=factor)
     return frequencies / factor
@@ -158,17 +142,12 @@ def llama3_scaling(
 
     :math:`L_0 \theta / 2\pi` is the number of full turns in the trained length :math:`L_0`; pairs
     with fewer than :math:`a` turns are slow, those with more than :math:`b` fast. This is the rule
-    of the released Llama 3.1 code.
+    of the released Llama 3.1 code. The rest as of :func:`linear_scaling`.
 
     Args:
-        frequencies: As trained.
-        factor: How many times longer the text may become.
         low_freq_factor: :math:`a`.
-        high_freq_factor: :math:`b`.
+        high_freq_factor: :math:`b`, above :math:`a`.
         original_length: :math:`L_0`, in tokens.
-
-    Raises:
-        ValueError: If a number is not positive or :math:`a \ge b`.
     """
     check_positive(factor=factor, low_freq_factor=low_freq_factor, original_length=original_length)
     if not high_freq_factor > low_freq_factor:
@@ -203,14 +182,11 @@ def yarn_scaling(
 
     Args:
         frequencies: As trained, at least two: a geometric sequence.
-        factor: How many times longer the text may become.
+        factor: As of :func:`linear_scaling`.
         original_length: :math:`L_0`, in tokens.
         beta_fast: Turns from which on a pair is fast.
         beta_slow: Turns up to which a pair is slow.
         truncate: Whether :math:`a` and :math:`b` are rounded outwards to whole numbers.
-
-    Raises:
-        ValueError: If a number is not positive or there are fewer than two frequencies.
     """
     check_positive(
         factor=factor, original_length=original_length, beta_fast=beta_fast, beta_slow=beta_slow
@@ -260,10 +236,6 @@ def apply_rope(
 
     Returns:
         The turned vectors in the dtype of ``x``; computed in float32 at least, angles in float64.
-
-    Raises:
-        ValueError: If the number of entries is odd, there are more frequencies than pairs, or
-            ``positions`` does not fit ``x``.
     """
     check_floating("x", x)
     check_device("positions", positions, x)
@@ -314,11 +286,7 @@ def alibi_slopes(
 
     Args:
         num_heads: Number :math:`H` of heads.
-        dtype: Of the result; torch's default when not given.
-        device: Of the result.
-
-    Raises:
-        ValueError: If ``num_heads`` is below 1.
+        dtype, device: Of the result; torch's defaults when not given.
     """
     check_at_least(1, num_heads=num_heads)
     below = 2 ** (num_heads.bit_length() - 1)  # the largest power of two that is not above
@@ -342,19 +310,14 @@ def alibi_bias(
 
     Press et al. (2022), section 3, with the slopes of :func:`alibi_slopes`. It masks nothing: a
     causal model adds :math:`-\infty` for the keys to come. The paper is about such models; the
-    absolute value is ours, so that a model without a causal mask can use it too.
+    absolute value is ours, so that a model without a causal mask can use it too. The rest as of
+    :func:`alibi_slopes`.
 
     Args:
-        num_heads: Number of heads.
         query_length: Number of queries.
         key_length: Number of keys, which stand at 0, 1, ...; ``offset + query_length`` if none is
             given.
         offset: Position of the first query, such as the number of tokens in a cache.
-        dtype: Of the result; torch's default when not given.
-        device: Of the result.
-
-    Raises:
-        ValueError: If ``num_heads`` is below 1, or a length or ``offset`` is negative.
     """
     key_length = offset + query_length if key_length is None else key_length
     check_at_least(0, offset=offset, query_length=query_length, key_length=key_length)
@@ -389,16 +352,11 @@ def relative_position_bucket(
     Args:
         relative_position: Position of the key minus that of the query.
         bidirectional: Keys ahead have buckets of their own, as in T5's encoder.
-        num_buckets: Number of learned numbers per head.
-        max_distance: From here on all distances share the last bucket.
+        num_buckets: Number of learned numbers per head, at least 2; on both sides even, at least 4.
+        max_distance: From here on all distances share the last bucket; above :math:`e`.
 
     Returns:
         Bucket of each distance, 0 to ``num_buckets - 1``.
-
-    Raises:
-        ValueError: If ``relative_position`` is no integer tensor, there are fewer than 2 buckets (4
-            with ``bidirectional``, and an even number), or ``max_distance`` is not larger than
-            :math:`e`.
     """
     if relative_position.is_floating_point() or relative_position.dtype == torch.bool:
         raise ValueError(f"relative_position: expected integers, got {relative_position.dtype}")

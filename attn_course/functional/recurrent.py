@@ -18,16 +18,8 @@ def rnn_cell(
 
     .. math:: h_t = \tanh(W_{ih} x_t + b_{ih} + W_{hh} h_{t-1} + b_{hh})
 
-    Args:
-        input: :math:`x_t`.
-        hidden: :math:`h_{t-1}`.
-        weight_ih: :math:`W_{ih}`.
-        weight_hh: :math:`W_{hh}`.
-        bias_ih: :math:`b_{ih}`.
-        bias_hh: :math:`b_{hh}`.
-
-    Returns:
-        The next hidden state :math:`h_t`.
+    Weights and biases are named as in the formula; ``input`` is :math:`x_t`, ``hidden``
+    :math:`h_{t-1}`.
     """
     return torch.tanh(linear(input, weight_ih, bias_ih) + linear(hidden, weight_hh, bias_hh))
 
@@ -48,19 +40,9 @@ def lstm_cell(
        h_t &= \sigma(o) \odot \tanh(c_t)
 
     The cell :math:`c` is carried on by a product with the forget gate alone, not through a matrix
-    and a tanh: that is what lets the gradient reach further back.
-
-    Args:
-        input: :math:`x_t`.
-        state: :math:`(h_{t-1}, c_{t-1})`.
-        weight_ih: Four stacked matrices, in the order input, forget, cell, output; so
-            :math:`G = 4H`.
-        weight_hh: Four stacked matrices in the same order.
-        bias_ih: Four stacked biases in the same order.
-        bias_hh: Four stacked biases in the same order.
-
-    Returns:
-        :math:`(h_t, c_t)`.
+    and a tanh: that is what lets the gradient reach further back. Arguments as of :func:`rnn_cell`;
+    ``state`` is :math:`(h_{t-1}, c_{t-1})`, the result :math:`(h_t, c_t)`. Weights and biases are
+    four stacked ones, in the order input, forget, cell, output; so :math:`G = 4H`.
     """
     hidden, cell = state
     gates = linear(input, weight_ih, bias_ih) + linear(hidden, weight_hh, bias_hh)
@@ -87,18 +69,8 @@ def gru_cell(
        h_t &= (1 - z) \odot n + z \odot h_{t-1}
 
     As in torch the reset gate acts *after* the product with :math:`W_{hn}`; the paper has
-    :math:`W_{hn} (r \odot h_{t-1})`.
-
-    Args:
-        input: :math:`x_t`.
-        hidden: :math:`h_{t-1}`.
-        weight_ih: Three stacked matrices, in the order reset, update, new; so :math:`G = 3H`.
-        weight_hh: Three stacked matrices in the same order.
-        bias_ih: Three stacked biases in the same order.
-        bias_hh: Three stacked biases in the same order.
-
-    Returns:
-        The next hidden state :math:`h_t`.
+    :math:`W_{hn} (r \odot h_{t-1})`. Arguments as of :func:`rnn_cell`. Weights and biases are three
+    stacked ones, in the order reset, update, new; so :math:`G = 3H`.
     """
     # torch's order: reset, update, new
     input_r, input_z, input_n = linear(input, weight_ih, bias_ih).chunk(3, dim=-1)
@@ -141,13 +113,10 @@ def jacobian_product(
         hiddens: Hidden states :math:`h_0, \ldots, h_{L-1}`.
         weight_hh: :math:`W_{hh}`.
         first: Index of the early state.
-        last: Index of the late state; if it equals ``first`` the product is the identity.
+        last: Index of the late state; if it is ``first``, the earliest, the identity results.
 
     Returns:
         The Jacobian, rows belong to the late state.
-
-    Raises:
-        ValueError: Unless ``0 <= first <= last < L``.
     """
     if not 0 <= first <= last < hiddens.shape[-2]:
         raise ValueError(

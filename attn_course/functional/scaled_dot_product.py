@@ -91,7 +91,7 @@ def scaled_dot_product_attention(
 
     Raises:
         ValueError: If ``attn_mask`` and ``is_causal`` are both given, or sizes, head counts,
-            dtypes or devices do not fit.
+            dtypes or devices do not fit; or, in a second derivative, if the fused kernel ran.
 
     Note:
         What runs is a fused kernel that agrees with this equation; the equation itself, which has
@@ -124,16 +124,12 @@ def attention_with_lse(
        s = \frac{Q K^\top}{\sqrt{E}} + M
 
     With it, attention to one block of keys can be joined with attention to others, see
-    :func:`merge_attention`. All L × S scores are kept in memory.
-
-    Arguments as of :func:`scaled_dot_product_attention`.
+    :func:`merge_attention`. All L × S scores are kept in memory. Arguments as of
+    :func:`scaled_dot_product_attention`.
 
     Returns:
         Output, and its log-sum-exp (natural logarithm) in float32 or better, ``-inf`` where a query
         may attend to nothing. Both carry gradients.
-
-    Raises:
-        ValueError: As :func:`scaled_dot_product_attention`.
     """
     q, k, v, mask = _inputs(query, key, value, attn_mask, is_causal, enable_gqa)
     scores = masked(q @ k.mT * default_scale(query, scale), mask)  # (B, Hq, L, S)
@@ -158,9 +154,6 @@ def attention_weights(
 
     Returns:
         Weights in the dtype of the query. A row sums to one, or is 0 if it may attend to nothing.
-
-    Raises:
-        ValueError: As :func:`scaled_dot_product_attention`.
     """
     q, k, _, mask = _inputs(query, key, key, attn_mask, is_causal, enable_gqa)
     scores = masked(q @ k.mT * default_scale(query, scale), mask)  # (B, Hq, L, S)
@@ -179,15 +172,12 @@ def merge_attention(
     split keys and rings: Milakov and Gimelshein (2018), Dao et al. (2022).
 
     Args:
-        outputs: One for each block of keys.
+        outputs: One for each block of keys, at least one.
         lses: Their log-sum-exps, as :func:`attention_with_lse` gives them.
 
     Returns:
         Output and log-sum-exp of all keys together, 0 and ``-inf`` for a query that may attend to
         nothing in any block.
-
-    Raises:
-        ValueError: If there is no block, their numbers differ, or their shapes do.
     """
     if len(outputs) != len(lses) or not len(outputs):
         raise ValueError(
@@ -228,15 +218,7 @@ def _inputs(
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """All checked, in float32 or better: a key for each query head, 0 in padding, and one mask."""
-    shape = check_attention(
-        query,
-        key,
-        value,
-        attn_mask,
-        is_causal=is_causal,
-        dropout_p=dropout_p,
-        enable_gqa=enable_gqa,
-    )
+    shape = check_attention(query, key, value, attn_mask, is_causal, dropout_p, enable_gqa)
     if is_causal:
         attn_mask = causal_mask(*shape[-2:], device=query.device)
     if attn_mask is not None:

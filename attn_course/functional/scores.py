@@ -55,13 +55,6 @@ def dot_score(
     Args:
         query: Queries.
         key: What it is compared with, of the same size.
-
-    Returns:
-        One score per query and key.
-
-    Raises:
-        ValueError: If the sizes, or those of a score's parameters, do not fit, the other axes do
-            not broadcast, or a tensor is not floating point.
     """
     query, key = _checked(query, key)
     check_size("key", key, -1, query.shape[-1])
@@ -75,9 +68,8 @@ def scaled_dot_score(
 
     .. math:: s_{ij} = \frac{q_i \cdot k_j}{\sqrt{E}}
 
-    Vaswani et al. (2017), equation 1; :math:`E` is their :math:`d_k`.
-
-    The rest as of :func:`dot_score`; vectors of size 0 need a scale.
+    Vaswani et al. (2017), equation 1; :math:`E` is their :math:`d_k`. The rest as of
+    :func:`dot_score`; vectors of size 0 need a scale.
 
     Args:
         scale: Factor in place of :math:`1/\sqrt{E}`.
@@ -102,9 +94,7 @@ def general_score(
 
     .. math:: s_{ij} = q_i^\top W k_j
 
-    Luong et al. (2015), section 3.1, *general*.
-
-    The rest as of :func:`dot_score`.
+    Luong et al. (2015), section 3.1, *general*. The rest as of :func:`dot_score`.
 
     Args:
         weight: :math:`W`; the identity makes this :func:`dot_score`.
@@ -124,10 +114,9 @@ def tanh_score(
     .. math:: s_{ij} = v^\top \tanh(\tilde q_i + \tilde k_j)
 
     A decoder projects its keys once per sentence (as Bahdanau et al., 2015, advise in appendix
-    A.1.2) and comes here at every step. This is where the additive score is slower than a
-    product: it holds :math:`L S A` numbers at once and takes as many hyperbolic tangents.
-
-    The rest as of :func:`dot_score`.
+    A.1.2) and comes here at every step. This is where the additive score is slower than a product:
+    it holds :math:`L S A` numbers at once and takes as many hyperbolic tangents. The rest as of
+    :func:`dot_score`.
 
     Args:
         projected_query: :math:`W q_i`.
@@ -156,9 +145,7 @@ def additive_score(
     .. math:: s_{ij} = v^\top \tanh(W q_i + U k_j + b)
 
     Bahdanau et al. (2015), appendix A.1.2. Differs from the paper: its formula of the score has no
-    bias; here :math:`b` is an option.
-
-    The rest as of :func:`dot_score`.
+    bias; here :math:`b` is an option. The rest as of :func:`dot_score`.
 
     Args:
         weight_query: :math:`W`, their :math:`W_a`.
@@ -191,7 +178,6 @@ def concat_score(
 
     Luong et al. (2015), section 3.1, *concat*. The right-hand form is the one computed: no pair is
     ever concatenated, and the projections are made once for each query and key, not for each pair.
-
     The rest as of :func:`dot_score`.
 
     Args:
@@ -223,14 +209,7 @@ def location_score(
     Args:
         query: What decides.
         key: Only its number of rows counts.
-        weight: :math:`W`, one row per place; the first ``S`` rows are used.
-
-    Returns:
-        One score per query and place.
-
-    Raises:
-        ValueError: If there are more keys than rows of ``weight``, these do not have the query's
-            size, the other axes do not broadcast, or a tensor is not floating point.
+        weight: :math:`W`, one row per place, or more; the first ``S`` rows are used.
     """
     query, key = _checked(query, key)
     check_size("weight", weight, -1, query.shape[-1])
@@ -255,9 +234,8 @@ def cosine_score(
     .. math:: s_{ij} = \beta\, \frac{q_i \cdot k_j}{\lVert q_i \rVert \lVert k_j \rVert}
 
     Graves et al. (2014), equations 5 and 6. A cosine is at most 1, so without :math:`\beta` a
-    softmax over many keys stays flat whatever the vectors are. A vector of zeros scores 0.
-
-    The rest as of :func:`dot_score`.
+    softmax over many keys stays flat whatever the vectors are. A vector of zeros scores 0. The rest
+    as of :func:`dot_score`.
 
     Args:
         sharpness: :math:`\beta`, a number or one for each query; Graves's controller emits it.

@@ -32,9 +32,6 @@ def cosine_similarity(a: Float[Tensor, "*#A E"], b: Float[Tensor, "*#A E"]) -> F
     Returns:
         Numbers from -1 to 1; 0 where a vector is zero, since it points nowhere. Differs from torch,
         which divides by at least ``eps = 1e-8``: there very short vectors are similar to none.
-
-    Raises:
-        ValueError: If the vectors are not floating point, differ in size or do not broadcast.
     """
     check_dim(a, -1)
     check_size("b", b, -1, a.shape[-1])
@@ -58,10 +55,6 @@ def weighted_mean(
 
     Returns:
         One vector per row of weights; 0 (gradient 0) where the weights sum to 0.
-
-    Raises:
-        ValueError: If an argument is not floating point, the numbers of weights and of vectors
-            differ, or the other axes do not broadcast.
     """
     check_floating("weights", weights)
     check_floating("value", value)

@@ -41,9 +41,6 @@ def softmax(scores: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*s
     Returns:
         Weights of the same shape and dtype. A row of ``-inf`` only is NaN, as in torch: it has no
         weights; see :func:`masked_softmax` for rows that may be empty.
-
-    Raises:
-        ValueError: If ``scores`` is not floating point or has no axis ``dim``.
     """
     wide = _widen(scores, dim)
     exponentials = torch.exp(wide - _maximum(wide, dim))
@@ -64,9 +61,6 @@ def logsumexp(scores: Float[Tensor, "..."], dim: int = -1) -> Float[Tensor, "...
 
     Returns:
         One number per row; ``-inf`` (gradient 0) for a row of ``-inf`` and for an empty row.
-
-    Raises:
-        ValueError: If ``scores`` is not floating point or has no axis ``dim``.
     """
     wide = _widen(scores, dim)
     shift = _finite_maximum(wide, dim)
@@ -84,17 +78,11 @@ def log_softmax(scores: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor,
        \qquad m = \max_j s_j
 
     The right-hand form is the one computed: :math:`s_i - \mathrm{lse}(s)` subtracts two numbers
-    that agree in their first digits when all scores are large.
-
-    Args:
-        scores: Any real numbers.
-        dim: Axis whose exponentials sum to one.
+    that agree in their first digits when all scores are large. Arguments and errors as of
+    :func:`softmax`.
 
     Returns:
         Log-weights of the same shape and dtype, finite even where the weight underflows to 0.
-
-    Raises:
-        ValueError: If ``scores`` is not floating point or has no axis ``dim``.
     """
     wide = _widen(scores, dim)
     shifted = wide - _maximum(wide, dim)
@@ -120,10 +108,6 @@ def masked_softmax(
     Returns:
         Weights of the same shape and dtype. A fully masked row is 0 and its gradient is 0. Differs
         from torch, where such a row is NaN and poisons every parameter in the backward pass.
-
-    Raises:
-        ValueError: If ``scores`` is not floating point or has no axis ``dim``, or the mask is not
-            boolean or does not broadcast to the shape of ``scores``.
     """
     check_attn_mask(attn_mask, scores.shape, scores)
     wide = _widen(scores, dim).masked_fill(~attn_mask, -torch.inf)

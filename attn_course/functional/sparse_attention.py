@@ -19,10 +19,7 @@ from attn_course._checks import compiling, transformed, widest
 from attn_course.functional._fast import second_order
 from attn_course.functional._windows import check_heads, for_each_head, padding_alone
 from attn_course.functional.patterns import Pattern, PatternPart, PatternTile, _positions
-from attn_course.functional.scaled_dot_product import (
-    merge_attention,
-    scaled_dot_product_attention,
-)
+from attn_course.functional.scaled_dot_product import merge_attention, scaled_dot_product_attention
 
 
 @explained
@@ -58,9 +55,8 @@ def sparse_attention(
         included.
 
     Raises:
-        ValueError: If the pattern has no tiles, such as ``causal_pattern`` alone, or is for other
-            heads or examples; if sizes do not fit; or if something is asked for that only a full
-            mask can do.
+        ValueError: If the pattern has no tiles, such as ``causal_pattern`` alone, is for other
+            heads or examples, or if something is asked for that only a full mask can do.
 
     Note:
         For windows :func:`sliding_window_attention` is quicker, as its blocks need no mask.
@@ -95,8 +91,7 @@ def sparse_attention(
     parts = pattern.parts(query.shape[2])
     if compiling():
         return _forward(query, key, value, parts, what)[0].to(query.dtype)
-    output: Tensor = _Sparse.apply(query, key, value, parts, what)
-    return output
+    return _Sparse.apply(query, key, value, parts, what)
 
 
 class _What(NamedTuple):
@@ -114,8 +109,7 @@ def _equation(what: _What, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     mask = mask.tril() if what.is_causal else mask
     mask = mask if what.real is None else mask & what.real[:, None, None]
     attend = scaled_dot_product_attention.__wrapped__  # type: ignore[attr-defined]
-    output: Tensor = attend(query, key, value, mask, scale=what.scale)
-    return output
+    return attend(query, key, value, mask, scale=what.scale)
 
 
 def _shown(

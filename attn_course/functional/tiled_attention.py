@@ -36,24 +36,17 @@ def tiled_attention(
        O' = e^{m - m'} O + e^{S_b - m'} V_b
 
     and at the end :math:`O / \ell` and :math:`m + \log \ell`. Milakov and Gimelshein (2018); Dao et
-    al. (2022), algorithm 1, with the loop over queries outside as in Dao (2023).
+    al. (2022), algorithm 1, with the loop over queries outside as in Dao (2023). The rest as of
+    :func:`scaled_dot_product_attention`.
 
     Args:
-        query: Queries.
-        key: Keys.
-        value: Values, one row per key.
         is_causal: Query i attends to keys 0 to i; tiles above the diagonal are skipped.
-        scale: Factor of the dot products; 1/sqrt(E) if not given.
-        enable_gqa: Query heads are a multiple of the key heads; head h uses key head h // (H / G).
         query_tile: Queries of a tile.
         key_tile: Keys of a tile. The result does not depend on either beyond rounding.
 
     Returns:
         Output in the dtype of the query, 0 for a query without keys; log-sum-exp in float32 or
         better, ``-inf`` there. Both carry gradients.
-
-    Raises:
-        ValueError: If sizes, head counts or dtypes do not fit, or a tile is empty.
     """
     check_same_heads(query, key, value, enable_gqa=enable_gqa)
     check_at_least(1, query_tile=query_tile, key_tile=key_tile)

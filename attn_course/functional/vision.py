@@ -13,19 +13,20 @@ Size = int | tuple[int, int]
 
 
 def _pair_of(name: str, size: Size) -> tuple[int, int]:
-    """Height and width of a size; one number is both.
-
-    Args:
-        name: Of the argument, for the message.
-        size: One number, or two.
-
-    Raises:
-        ValueError: If these are not one or two whole numbers of at least 1.
-    """
+    """Height and width of a size, the argument ``name``; one number is both."""
     sides = (size, size) if isinstance(size, int) else tuple(size)
     if len(sides) != 2 or any(not isinstance(side, int) or side < 1 for side in sides):
         raise ValueError(f"{name}: expected one or two whole numbers of at least 1, got {size}")
     return sides[0], sides[1]
+
+
+def _grid_of(name: str, sides: tuple[int, int], patch: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of patches in an image; refuses an image that is cut by its edge."""
+    if any(not side or side % part for side, part in zip(sides, patch, strict=True)):
+        raise ValueError(
+            f"{name}: expected sides that are multiples of the patch size {patch}, got {sides}"
+        )
+    return sides[0] // patch[0], sides[1] // patch[1]
 
 
 def patchify(images: Shaped[Tensor, "B C height width"], patch_size: Size) -> Shaped[Tensor, "..."]:
@@ -40,23 +41,15 @@ def patchify(images: Shaped[Tensor, "B C height width"], patch_size: Size) -> Sh
 
     Args:
         images: One image per row of the batch.
-        patch_size: Height and width of a patch.
+        patch_size: Height and width of a patch, divisors of the image's.
 
     Returns:
         Patches, ``(B, N, C * P * P')``, in the order of reading.
-
-    Raises:
-        ValueError: If the sides of the images are no multiples of those of a patch.
     """
     check_axes("images", images, "B C height width")
     rows, columns = _pair_of("patch_size", patch_size)
     _, channels, height, width = images.shape
-    if height % rows or width % columns or not height or not width:
-        raise ValueError(
-            f"images: expected sides that are multiples of the patch size {(rows, columns)}, "
-            f"got {(height, width)}"
-        )
-    down, across = height // rows, width // columns
+    down, across = _grid_of("images", (height, width), (rows, columns))
     grid = images.reshape(-1, channels, down, rows, across, columns)
     # (B, down, across, C, rows, columns)
     return grid.permute(0, 2, 4, 1, 3, 5).reshape(
@@ -67,28 +60,16 @@ def patchify(images: Shaped[Tensor, "B C height width"], patch_size: Size) -> Sh
 def unpatchify(
     patches: Shaped[Tensor, "B N P"], image_size: Size, patch_size: Size
 ) -> Shaped[Tensor, "..."]:
-    """Put patches together to images: the inverse of :func:`patchify`.
+    """Put patches together to images, (B, C, height, width): the inverse of :func:`patchify`.
 
     Args:
         patches: In the order of reading, features in the order (channel, row, column).
-        image_size: Height and width of an image.
-        patch_size: Height and width of a patch.
-
-    Returns:
-        Images, ``(B, C, height, width)``.
-
-    Raises:
-        ValueError: If the sizes do not fit each other.
+        image_size, patch_size: Height and width of an image and of a patch.
     """
     check_axes("patches", patches, "B N P")
     rows, columns = _pair_of("patch_size", patch_size)
     height, width = _pair_of("image_size", image_size)
-    if height % rows or width % columns:
-        raise ValueError(
-            f"image_size: expected multiples of the patch size {(rows, columns)}, "
-            f"got {(height, width)}"
-        )
-    down, across = height // rows, width // columns
+    down, across = _grid_of("image_size", (height, width), (rows, columns))
     check_size("patches", patches, 1, down * across)
     channels, rest = divmod(patches.shape[2], rows * columns)
     if rest:
@@ -115,23 +96,16 @@ def sinusoidal_positions_2d(
        s_{i, 2k} = \sin(i\, \mathrm{base}^{-4k/D}), \quad
        s_{i, 2k+1} = \cos(i\, \mathrm{base}^{-4k/D})
 
-    :func:`sinusoidal_positions`, once for each direction. Dosovitskiy et al. (2021), appendix D.4,
-    compare learned tables of one and of two directions; fixed sinusoids need no parameters and fit
-    images of any size.
+    :func:`sinusoidal_positions`, once for each direction, with its further arguments. Dosovitskiy
+    et al. (2021), appendix D.4, compare learned tables of one and of two directions; fixed
+    sinusoids need no parameters and fit images of any size.
 
     Args:
-        height: Rows of the grid.
-        width: Its columns.
+        height, width: Rows and columns of the grid.
         embed_dim: :math:`D`, a multiple of 4.
-        base: Ratio of the longest wavelength to the shortest.
-        dtype: Of the result; torch's default when not given.
-        device: Of the result.
 
     Returns:
         One row per place, in the order of reading.
-
-    Raises:
-        ValueError: If ``embed_dim`` is no positive multiple of 4.
     """
     if embed_dim < 4 or embed_dim % 4:
         raise ValueError(f"embed_dim: expected a positive multiple of 4, got {embed_dim}")
@@ -165,9 +139,6 @@ def interpolate_positions(
 
     Returns:
         The prefix rows as they are, then one row for each place of the new grid.
-
-    Raises:
-        ValueError: If the table has another number of rows than prefix and old grid.
     """
     check_floating("table", table)
     check_axes("table", table, "N D")
@@ -199,8 +170,7 @@ def shift_bias(
     its edge.
 
     Args:
-        height: Rows of the image.
-        width: Its columns.
+        height, width: Rows and columns of the image.
         shifts: :math:`\Delta_h`, rows and columns, one pair per head.
         sharpness: :math:`\alpha`.
         dtype: Of the result; torch's default when not given.
@@ -219,9 +189,6 @@ def kernel_shifts(kernel_size: Size) -> Shaped[Tensor, "H 2"]:
 
     Args:
         kernel_size: Height and width, both odd.
-
-    Raises:
-        ValueError: If a side is even: such a kernel has no middle.
     """
     sides = _pair_of("kernel_size", kernel_size)
     if not all(side % 2 for side in sides):
@@ -254,11 +221,8 @@ def convolution_as_attention(
         images: One vector of C features per pixel.
         weight: The kernel, in the layout of ``torch.nn.Conv2d``, with odd sides.
         bias: :math:`b`; 0 if none is given.
-        sharpness: :math:`\alpha`.
+        sharpness: :math:`\alpha`, as of :func:`shift_bias`.
         attn_fn: The attention itself.
-
-    Raises:
-        ValueError: If sizes do not fit, or a side of the kernel is even.
     """
     check_floating("images", images)
     check_axes("images", images, "B C height width")
@@ -275,8 +239,7 @@ def convolution_as_attention(
     nothing = value.new_zeros(*value.shape[:3], 1)
     heads = attn_fn(nothing, nothing, value, attn_mask=scores)  # (B, H, N, F)
     output = heads.sum(1) if bias is None else heads.sum(1) + bias
-    pictures: Tensor = output.mT.unflatten(-1, (height, width))
-    return pictures
+    return output.mT.unflatten(-1, (height, width))
 
 
 def _standardize_weight(
@@ -288,10 +251,6 @@ def _standardize_weight(
 
     Qiao et al. (2019), as in the code of BiT (Kolesnikov et al., 2020), with the variance that
     divides by the number of entries.
-
-    Args:
-        weight: Of a convolution or a linear map; the output channels come first.
-        eps: :math:`\epsilon`.
     """
     check_floating("weight", weight)
     if weight.ndim < 2:

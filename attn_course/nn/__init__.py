@@ -1,4 +1,4 @@
-"""Modules: parameters around the functions of :mod:`attn_course.functional`."""
+"""Modules: parameters around the functions of :mod:`attn_course.functional`, same refusals."""
 
 from attn_course._calls import explained
 from attn_course.nn.attention import Attention
@@ -15,12 +15,7 @@ from attn_course.nn.delta_rule import DeltaRuleAttention
 from attn_course.nn.embeddings import TokenEmbedding
 from attn_course.nn.encoder_model import EncoderModel, MaskedWordHead, Pooler, bert_like
 from attn_course.nn.feed_forward import FeedForward, GatedFeedForward
-from attn_course.nn.language_model import (
-    LanguageModel,
-    decoder_only,
-    gpt2_like,
-    llama_like,
-)
+from attn_course.nn.language_model import LanguageModel, decoder_only, gpt2_like, llama_like
 from attn_course.nn.latent import MultiHeadLatentAttention
 from attn_course.nn.linformer import LinformerAttention
 from attn_course.nn.local_window import LocalM, LocalP
@@ -47,9 +42,7 @@ from attn_course.nn.reformer import (
     ReversibleSequence,
 )
 from attn_course.nn.residual_network import ResidualNetwork
-from attn_course.nn.scores import (
-    make_score,
-)
+from attn_course.nn.scores import make_score
 from attn_course.nn.seq2seq import Decoder, Encoder, EncoderDecoder
 from attn_course.nn.transformer import (
     Transformer,
@@ -67,74 +60,21 @@ from attn_course.nn.vision import (
 from attn_course.nn.window import WindowPositions
 
 __all__ = [
-    "AlibiPositions",
-    "Attention",
-    "AttentionEncoderDecoder",
-    "AxialPositions",
-    "BahdanauDecoder",
-    "BidirectionalEncoder",
-    "BigBirdSelfAttention",
-    "ChunkSelfAttention",
-    "CrossCache",
-    "Decoder",
-    "DecoderBlock",
-    "DeltaRuleAttention",
-    "Encoder",
-    "EncoderBlock",
-    "EncoderDecoder",
-    "EncoderModel",
-    "FeedForward",
-    "GRUCell",
-    "GatedFeedForward",
-    "KVCache",
-    "LSHSelfAttention",
-    "LSTMCell",
-    "LanguageModel",
-    "LayerNorm",
-    "LearnedGridPositions",
-    "LearnedPositions",
-    "LinformerAttention",
-    "LocalM",
-    "LocalP",
-    "LongformerSelfAttention",
-    "LowRankLinear",
-    "LuongDecoder",
-    "MaskedWordHead",
-    "MemoryNetwork",
-    "MultiHeadAttention",
-    "MultiHeadLatentAttention",
-    "PatchEmbedding",
-    "Pooler",
-    "RMSNorm",
-    "RNNCell",
-    "Recurrent",
-    "ReformerEncoder",
-    "RelativePositions",
-    "ResidualNetwork",
-    "ReversibleBlock",
-    "ReversibleSequence",
-    "RotaryPositions",
-    "SinusoidalPositions",
-    "SlidingCache",
-    "TokenEmbedding",
-    "Transformer",
-    "TransformerDecoder",
-    "TransformerEncoder",
-    "VisionTransformer",
-    "WindowPositions",
-    "at_positions",
-    "attention_from_convolution",
-    "bert_like",
-    "capture",
-    "decoder_only",
-    "gpt2_like",
-    "llama_like",
-    "make_score",
-    "patched",
-    "vaswani_like",
-    "vit_like",
-    "without_heads",
-]
+    "AlibiPositions", "Attention", "AttentionEncoderDecoder", "AxialPositions", "BahdanauDecoder",
+    "BidirectionalEncoder", "BigBirdSelfAttention", "ChunkSelfAttention", "CrossCache", "Decoder",
+    "DecoderBlock", "DeltaRuleAttention", "Encoder", "EncoderBlock", "EncoderDecoder",
+    "EncoderModel", "FeedForward", "GRUCell", "GatedFeedForward", "KVCache", "LSHSelfAttention",
+    "LSTMCell", "LanguageModel", "LayerNorm", "LearnedGridPositions", "LearnedPositions",
+    "LinformerAttention", "LocalM", "LocalP", "LongformerSelfAttention", "LowRankLinear",
+    "LuongDecoder", "MaskedWordHead", "MemoryNetwork", "MultiHeadAttention",
+    "MultiHeadLatentAttention", "PatchEmbedding", "Pooler", "RMSNorm", "RNNCell", "Recurrent",
+    "ReformerEncoder", "RelativePositions", "ResidualNetwork", "ReversibleBlock",
+    "ReversibleSequence", "RotaryPositions", "SinusoidalPositions", "SlidingCache",
+    "TokenEmbedding", "Transformer", "TransformerDecoder", "TransformerEncoder",
+    "VisionTransformer", "WindowPositions", "at_positions", "attention_from_convolution",
+    "bert_like", "capture", "decoder_only", "gpt2_like", "llama_like", "make_score", "patched",
+    "vaswani_like", "vit_like", "without_heads",
+]  # fmt: skip
 
 for _name in __all__:
     if isinstance(_class := globals()[_name], type) and not getattr(_class, "_is_protocol", False):

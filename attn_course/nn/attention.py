@@ -43,9 +43,6 @@ class Attention(nn.Module):
         value_projection: :math:`W_V`.
         normalize: Maps scores and mask to weights; None takes the scores themselves.
 
-    Raises:
-        ValueError: If an argument cannot be called, such as the name of a score.
-
     Example:
         >>> from attn_course.nn.scores import GeneralScore
         >>> attention = Attention(score=GeneralScore(query_size=3, key_size=4))
@@ -88,9 +85,6 @@ class Attention(nn.Module):
         """Output and weights; arguments as of :func:`attn_course.functional.attention`.
 
         The values are the keys, before their projection, if not given.
-
-        Raises:
-            ValueError: If shapes do not fit, or the mask is not boolean.
         """
         value = key if value is None else value
         if attn_mask is not None:  # before the projections, whose gradients would get the padding
@@ -115,9 +109,6 @@ class Attention(nn.Module):
         Args:
             annotations: One vector per position.
             mask: True = a real position; the vectors at the others do not matter.
-
-        Raises:
-            ValueError: If the mask is not boolean with one element per position.
         """
         check_axes("annotations", annotations, "B S D")
         check_device("mask", mask, annotations)

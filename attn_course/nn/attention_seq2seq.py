@@ -21,10 +21,8 @@ class BidirectionalEncoder(nn.Module):
 
     .. math:: h_j = [\overrightarrow h_j; \overleftarrow h_j]
 
-    Bahdanau, Cho and Bengio (2015), section 3.2 and appendix A.2.1.
-
-    Arguments as of :class:`Encoder`; ``hidden_size`` is that of each direction, half of an
-    annotation's.
+    Bahdanau, Cho and Bengio (2015), section 3.2 and appendix A.2.1. Arguments as of
+    :class:`Encoder`; ``hidden_size`` is that of each direction, half of an annotation's.
 
     Example:
         >>> encoder = BidirectionalEncoder(vocab_size=11, embed_dim=4, hidden_size=3)
@@ -48,11 +46,7 @@ class BidirectionalEncoder(nn.Module):
     def forward(
         self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None
     ) -> tuple[Float[Tensor, "B S C"], Float[Tensor, "B H"]]:
-        r"""Annotations, 0 at padding, and the summary :math:`\overleftarrow h_1` (appendix A.2.2).
-
-        Raises:
-            ValueError: If an id or a length is out of range, or the source is empty.
-        """
+        r"""Annotations, 0 at padding; the summary :math:`\overleftarrow h_1` (appendix A.2.2)."""
         check_axes("source", source, "B S")
         check_ids("source", source, self.embedding.num_embeddings)
         words = self.embedding(source)
@@ -84,25 +78,19 @@ class BahdanauDecoder(nn.Module):
        s_i &= f(s_{i-1}, [y_{i-1}; c_i]) \\
        p(y_i \mid y_{<i}, x) &= \mathrm{softmax}(W_o [s_i; y_{i-1}; c_i] + b_o)
 
-    Bahdanau, Cho and Bengio (2015), equations 4 to 6 and appendix A.2.2, with
-    :math:`s_0 = \tanh(W_s \overleftarrow h_1 + b_s)`. Differs from the paper: the output is one
-    linear layer in place of the maxout layer, and takes :math:`s_i` as in equation 4, where the
-    appendix writes :math:`s_{i-1}`; :math:`s_0` and the alignment model have biases; and the GRU
-    resets after the product, as torch's does (:func:`attn_course.functional.gru_cell`).
+    Bahdanau, Cho and Bengio (2015), equations 4 to 6 and appendix A.2.2, with :math:`s_0 =
+    \tanh(W_s \overleftarrow h_1 + b_s)`. Differs from the paper: the output is one linear layer in
+    place of the maxout layer, and takes :math:`s_i` as in equation 4, where the appendix writes
+    :math:`s_{i-1}`; :math:`s_0` and the alignment model have biases; and the GRU resets after the
+    product, as torch's does (:func:`attn_course.functional.gru_cell`). Arguments as of
+    :class:`Decoder`, and:
 
     Args:
-        vocab_size: Number of target ids.
-        embed_dim: Size of an embedding.
         context_size: Size of an annotation, which is that of the context vector.
         summary_size: Size of the encoder's summary, from which the first state is made.
-        hidden_size: Size of the decoder's state.
         score: The alignment model :math:`a`, with the methods of
             :class:`attn_course.nn.scores.Score`; additive, with
             ``hidden_size`` units, if ``None``.
-        cell: Class of the cell, called as ``cell(input_size=..., hidden_size=...)``.
-
-    Raises:
-        ValueError: If a size is below 1, or ``score`` is no such module.
 
     Example:
         >>> decoder = BahdanauDecoder(
@@ -127,14 +115,8 @@ class BahdanauDecoder(nn.Module):
         cell: CellFactory = GRUCell,
     ) -> None:
         super().__init__()
-        check_at_least(
-            1,
-            vocab_size=vocab_size,
-            embed_dim=embed_dim,
-            context_size=context_size,
-            summary_size=summary_size,
-            hidden_size=hidden_size,
-        )
+        check_at_least(1, vocab_size=vocab_size, embed_dim=embed_dim, hidden_size=hidden_size)
+        check_at_least(1, context_size=context_size, summary_size=summary_size)
         if score is None:
             score = AdditiveScore(
                 query_size=hidden_size, key_size=context_size, hidden_size=hidden_size
@@ -153,12 +135,7 @@ class BahdanauDecoder(nn.Module):
         summary: Float[Tensor, "B Z"],
         source_mask: Bool[Tensor, "B S"],
     ) -> BahdanauState:
-        """The state before the first step; the keys are projected here, once per sentence.
-
-        Raises:
-            ValueError: If annotations or summary have another size than the decoder expects, the
-                numbers of rows differ, or the mask is not boolean with one element per position.
-        """
+        """The state before the first step; the keys are projected here, once per sentence."""
         hidden, memory, alignment = read_source(self, annotations, summary, source_mask)
         return BahdanauState(state_from(self.cell, hidden), memory, alignment)
 
@@ -169,10 +146,6 @@ class BahdanauDecoder(nn.Module):
 
         The target is shifted right, starting with ``BOS``: logits and weights at ``t`` depend on
         the positions up to ``t`` only. The state is from :meth:`init_state` or an earlier call.
-
-        Raises:
-            ValueError: If there is no position, an id is out of range, or the state is one of
-                another number of rows.
         """
         words = embed_target(self.embedding, target_in, state.alignment)
         recurrent, memory = state.recurrent, state.memory
@@ -223,8 +196,7 @@ class AttentionEncoderDecoder(nn.Module):
         target_in: Int[Tensor, "B L"],
     ) -> Float[Tensor, "B L V"]:
         """Logits of a known target (teacher forcing); as :meth:`EncoderDecoder.forward`."""
-        logits: Tensor = self.decoder(target_in, self.init_state(source, source_lengths))[0]
-        return logits
+        return self.decoder(target_in, self.init_state(source, source_lengths))[0]
 
     def align(
         self,
@@ -233,8 +205,7 @@ class AttentionEncoderDecoder(nn.Module):
         target_in: Int[Tensor, "B L"],
     ) -> Float[Tensor, "B L S"]:
         """The soft alignment: weights for every position of a known target, 0 at padding."""
-        weights: Tensor = self.decoder(target_in, self.init_state(source, source_lengths))[1]
-        return weights
+        return self.decoder(target_in, self.init_state(source, source_lengths))[1]
 
     def init_state(
         self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None

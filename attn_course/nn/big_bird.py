@@ -6,9 +6,10 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
+from attn_course._checks import check_at_least
 from attn_course.functional.scaled_dot_product import scaled_dot_product_attention
 from attn_course.nn.feed_forward import xavier_
-from attn_course.nn.heads import head_size, join_heads, split_heads
+from attn_course.nn.heads import head_size, join_heads, project_heads
 from attn_course.nn.masking import real_tokens
 from attn_course.nn.parameters import check_input
 
@@ -41,9 +42,6 @@ class BigBirdSelfAttention(nn.Module):
         seed: Of the draw; None counts the first block again instead.
         bias: Whether the projections of query, key and value have a bias.
 
-    Raises:
-        ValueError: If ``embed_dim`` is no multiple of ``num_heads``, or a size is not positive.
-
     Example:
         >>> attention = BigBirdSelfAttention(embed_dim=8, num_heads=2, block_size=2)
         >>> attention(torch.randn(1, 40, 8)).shape
@@ -64,8 +62,7 @@ class BigBirdSelfAttention(nn.Module):
         head_size(embed_dim, num_heads)  # does it divide?
         if block_size < 1:
             raise ValueError(f"block_size: expected a positive number, got {block_size}")
-        if num_random_blocks < 0:
-            raise ValueError(f"num_random_blocks: expected at least 0, got {num_random_blocks}")
+        check_at_least(0, num_random_blocks=num_random_blocks)
         self.embed_dim, self.num_heads = embed_dim, num_heads
         self.block_size, self.num_random_blocks, self.seed = block_size, num_random_blocks, seed
         self.query_projection = nn.Linear(embed_dim, embed_dim, bias=bias)
@@ -85,15 +82,8 @@ class BigBirdSelfAttention(nn.Module):
     ) -> Float[Tensor, "B L D"]:
         """The output at each position; 0 before the output projection at padding.
 
-        Args:
-            x: One vector per position.
-            attn_mask: Padding, ``(B or 1, 1, 1, L)``: True = a real key.
-            is_causal: Refused unless False.
-            positions: Negative at padding, which is masked; nothing else is used.
-            cache: Refused unless None.
-
-        Raises:
-            ValueError: If shapes do not fit, or a mask is more than padding.
+        Arguments and errors as of :meth:`LongformerSelfAttention.forward`; ``is_causal`` is refused
+        unless False.
         """
         check_input("x", x, "B L D", self.embed_dim, self.query_projection)
         if is_causal or cache is not None:
@@ -101,17 +91,14 @@ class BigBirdSelfAttention(nn.Module):
         real = real_tokens(attn_mask, positions, x.shape[:2])
         if real is None:
             real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
-        query, key, value = (
-            split_heads(project(x), self.num_heads)
-            for project in (self.query_projection, self.key_projection, self.value_projection)
-        )
+        projections = (self.query_projection, self.key_projection, self.value_projection)
+        query, key, value = project_heads(x, self.num_heads, *projections)
         if x.shape[1] <= (5 + 2 * self.num_random_blocks) * self.block_size:
             found = scaled_dot_product_attention(query, key, value, real[:, None, None])
         else:
             found = self._in_blocks(query, key, value, real)
         found = found * real[:, None, :, None]
-        output: Tensor = self.output_projection(join_heads(found))
-        return output
+        return self.output_projection(join_heads(found))
 
     def _in_blocks(
         self,
@@ -151,8 +138,7 @@ def _listed(
     """For each middle block the rows of the blocks in its list, joined."""
     size = rows.shape[2] // (blocks.shape[1] + 2)
     head = torch.arange(rows.shape[1], device=rows.device)[:, None, None]
-    found: Tensor = rows.unflatten(2, (-1, size))[:, head, blocks].flatten(3, 4)
-    return found
+    return rows.unflatten(2, (-1, size))[:, head, blocks].flatten(3, 4)
 
 
 def _plan(

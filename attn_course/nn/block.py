@@ -48,12 +48,9 @@ class EncoderBlock(nn.Module):
         attention_norm: Norm of the attention's residual connection.
         feed_forward: Such as :class:`~attn_course.nn.FeedForward`; None leaves it out, as in
             attention-only models (Elhage et al., 2021).
-        feed_forward_norm: Norm of its residual connection; needed if there is a ``feed_forward``.
+        feed_forward_norm: Norm of its residual connection, given if and only if it is.
         norm_first: Pre-norm; otherwise post-norm, as in the paper.
         dropout: Chance that an element of what a sub-layer adds is dropped, in training mode.
-
-    Raises:
-        ValueError: If there is a feed-forward part without its norm, or a norm without its part.
 
     Example:
         >>> block = EncoderBlock(

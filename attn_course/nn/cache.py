@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attn_course._checks import check_size, compiling
+from attn_course._checks import check_at_least, check_size, compiling
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 ATTENTION_CACHES = "a KVCache(), a SlidingCache(...) or a CrossCache()"
@@ -83,8 +83,7 @@ class KVCache:
     rotates_late = False
 
     def __init__(self, *, max_length: int | None = None) -> None:
-        if max_length is not None and max_length < 1:
-            raise ValueError(f"max_length: expected at least 1, got {max_length}")
+        check_at_least(1, max_length=1 if max_length is None else max_length)
         self.max_length = max_length
         self.length = 0
         self._rows: tuple[Tensor, Tensor] | None = None
@@ -161,11 +160,7 @@ class KVCache:
         return new
 
     def truncate(self, length: int) -> None:
-        """Forget all tokens from ``length`` on, for speculative decoding.
-
-        Raises:
-            ValueError: If there are fewer tokens.
-        """
+        """Forget all tokens from ``length`` on, for speculative decoding."""
         if not 0 <= length <= self.length:
             raise ValueError(f"length: expected 0 to {self.length}, got {length}")
         self.length = length
@@ -383,11 +378,7 @@ class ModelCache:
         return new
 
     def truncate(self, length: int) -> None:
-        """Forget all tokens from ``length`` on; see :meth:`KVCache.truncate`.
-
-        Raises:
-            ValueError: If there are fewer tokens, or the batch has padding.
-        """
+        """As :meth:`KVCache.truncate`, for a batch without padding."""
         if self.real is not None:
             raise ValueError("length: expected a batch without padding to truncate")
         for layer in self.layers:

@@ -19,10 +19,6 @@ def read_source(
     r"""First hidden state :math:`\tanh(W_s z + b_s)`, prepared source and empty alignment.
 
     The decoder has ``context_size``, the layer ``initial`` and ``attention``.
-
-    Raises:
-        ValueError: If annotations or summary have another size than the decoder expects, the
-            numbers of rows differ, or the mask is not boolean with one element per position.
     """
     check_axes("annotations", annotations, "B S C")
     check_size("annotations", annotations, -1, decoder.context_size)
@@ -37,16 +33,10 @@ def read_source(
 def embed_target(
     embedding: nn.Embedding, target_in: Shaped[Tensor, "..."], alignment: Float[Tensor, "B S"]
 ) -> Float[Tensor, "B L D"]:
-    """Embeddings of the target, after a check of its ids; ``alignment`` has as many rows.
-
-    Raises:
-        ValueError: If there is no position, an id is out of range, or there are other rows than
-            those of the state.
-    """
+    """Embeddings of the target, after a check of its ids; ``alignment`` has as many rows."""
     check_axes("target_in", target_in, "B L")
     check_size("target_in", target_in, 0, alignment.shape[0])
     if target_in.shape[1] == 0:
         raise ValueError(f"target_in: expected at least one position, got {tuple(target_in.shape)}")
     check_ids("target_in", target_in, embedding.num_embeddings)
-    words: Tensor = embedding(target_in)
-    return words
+    return embedding(target_in)

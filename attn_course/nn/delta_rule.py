@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from attn_course.functional.linear_attention import delta_rule
 from attn_course.nn.feed_forward import xavier_
-from attn_course.nn.heads import head_size, join_heads, split_heads
+from attn_course.nn.heads import head_size, join_heads, project_heads
 from attn_course.nn.parameters import check_input
 
 
@@ -27,9 +27,6 @@ class DeltaRuleAttention(nn.Module):
         head_dim: Size of queries, keys and values of a head; ``embed_dim / num_heads`` if not
             given.
         chunk_size: How many positions are computed together.
-
-    Raises:
-        ValueError: If the heads do not divide ``embed_dim``.
 
     Example:
         >>> layer = DeltaRuleAttention(embed_dim=8, num_heads=2)
@@ -61,10 +58,8 @@ class DeltaRuleAttention(nn.Module):
             state: The memory before the first one; empty if not given.
         """
         check_input("x", x, "B L D", self.embed_dim, self.query_projection)
-        query, key, value = (
-            split_heads(part(x), self.num_heads)
-            for part in (self.query_projection, self.key_projection, self.value_projection)
-        )
+        projections = (self.query_projection, self.key_projection, self.value_projection)
+        query, key, value = project_heads(x, self.num_heads, *projections)
         heads, state = delta_rule(
             F.normalize(query, dim=-1),
             F.normalize(key, dim=-1),

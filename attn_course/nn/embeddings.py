@@ -79,9 +79,6 @@ class TokenEmbedding(nn.Module):
             positions: Position of each token in its text; ``past``, ``past + 1``, ... if not given.
             token_types: 0 for all if not given.
             past: How many tokens a cache has.
-
-        Raises:
-            ValueError: If an id is out of range, or there are more positions than vectors for them.
         """
         check_axes("input_ids", input_ids, "B L")
         check_ids("input_ids", input_ids, self.tokens.num_embeddings)
@@ -100,8 +97,7 @@ class TokenEmbedding(nn.Module):
         elif token_types is not None:
             raise ValueError("token_types: expected none, as the model has none")
         x = x if self.norm is None else self.norm(x)
-        output: Tensor = self.dropout(x)
-        return output
+        return self.dropout(x)
 
     def logits(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "B L V"]:
         """The output projection, tied to the input (Press and Wolf, 2017)."""
@@ -114,11 +110,7 @@ def real_positions(
     *,
     past: Int[Tensor, " B"] | None = None,
 ) -> Int[Tensor, "B L"]:
-    """Position of each token among the real ones of its row, ``past`` in a cache; -1 at padding.
-
-    Raises:
-        ValueError: If the mask is not boolean with one element per token.
-    """
+    """Position of each token among the real ones of its row, ``past`` in a cache; -1 at padding."""
     check_padding_mask(padding_mask, input_ids.shape[0], input_ids.shape[1], input_ids)
     place = padding_mask.long().cumsum(-1) - 1
     if past is not None:

@@ -63,8 +63,7 @@ class EncoderModel(nn.Module):
         """One vector per token; arguments as in :meth:`forward`."""
         positions = None if padding_mask is None else real_positions(padding_mask, input_ids)
         x = self.embedding(input_ids, positions, token_types)
-        output: Tensor = self.encoder(x, positions=positions, **options)
-        return output
+        return self.encoder(x, positions=positions, **options)
 
     def forward(
         self,
@@ -82,9 +81,6 @@ class EncoderModel(nn.Module):
             token_types: Which sentence each belongs to; 0 if not given.
             **options: Further arguments of the attention, such as ``global_mask`` of
                 :class:`~attn_course.nn.LongformerSelfAttention`.
-
-        Raises:
-            ValueError: If an id is out of range or shapes do not fit.
         """
         hidden = self.hidden(input_ids, padding_mask, token_types=token_types, **options)
         return hidden if self.head is None else self.head(hidden)

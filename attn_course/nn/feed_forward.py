@@ -49,8 +49,7 @@ class FeedForward(nn.Module):
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """The output at each position."""
         check_input("x", x, "... D", self.up_projection.in_features, self.up_projection)
-        output: Tensor = self.down_projection(self.dropout(self.activation(self.up_projection(x))))
-        return output
+        return self.down_projection(self.dropout(self.activation(self.up_projection(x))))
 
 
 class GatedFeedForward(nn.Module):
@@ -92,8 +91,7 @@ class GatedFeedForward(nn.Module):
         """The output at each position."""
         check_input("x", x, "... D", self.up_projection.in_features, self.up_projection)
         hidden = self.activation(self.gate_projection(x)) * self.up_projection(x)
-        output: Tensor = self.down_projection(self.dropout(hidden))
-        return output
+        return self.down_projection(self.dropout(hidden))
 
 
 def xavier_(module: nn.Module) -> None:

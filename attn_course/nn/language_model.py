@@ -86,14 +86,10 @@ class LanguageModel(nn.Module):
             padding_mask: True = a real token, of these; padding may be on either side. With a cache
                 from the first call on, or never.
             cache: From :meth:`new_cache`; it takes the tokens.
-
-        Raises:
-            ValueError: If an id is out of range or shapes do not fit.
         """
         hidden = self.hidden(input_ids, padding_mask, cache=cache)
         project = self.output_projection or self.embedding.logits
-        logits: Tensor = project(hidden)
-        return logits
+        return project(hidden)
 
     def new_cache(self, make: Callable[[], KVCache | SlidingCache] = KVCache) -> ModelCache:
         """An empty cache for one batch.

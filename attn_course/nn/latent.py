@@ -124,9 +124,6 @@ class MultiHeadLatentAttention(nn.Module):
         """The output at each position; arguments as in :meth:`MultiHeadAttention.forward`.
 
         The cache takes the latent vectors as keys of one head, whose values are empty.
-
-        Raises:
-            ValueError: If shapes or dtypes do not fit.
         """
         check_input("query", query, "B L D", self.embed_dim, self.latent_projection)
         q = split_heads(self.query_projection(self.query_down(query)), self.num_heads)
@@ -144,8 +141,7 @@ class MultiHeadLatentAttention(nn.Module):
             mixed = self._attend(q, k, None, attn_mask, is_causal, positions, cache)
             up = self.value_up.weight.unflatten(0, (self.num_heads, -1))  # (H, Ev, kv_rank)
             heads = mixed @ up.mT  # (B, H, L, Ev)
-        output: Tensor = self.output_projection(join_heads(heads))
-        return output
+        return self.output_projection(join_heads(heads))
 
     def _attend(
         self,

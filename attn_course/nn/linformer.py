@@ -20,9 +20,6 @@ class LengthProjection(nn.Module):
         rank: :math:`K`, the paper's :math:`k`.
         num_heads: One matrix per head; one for all if not given.
 
-    Raises:
-        ValueError: If a number is below 1.
-
     Example:
         >>> LengthProjection(max_length=16, rank=4).weight.shape
         torch.Size([4, 16])

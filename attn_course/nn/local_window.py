@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attn_course._checks import check_at_least
+from attn_course._checks import check_at_least, check_positive
 from attn_course.functional.local_window import (
     local_m_mask,
     local_p_position,
@@ -25,10 +25,7 @@ class LocalM(nn.Module):
     source has weights and a context of 0.
 
     Args:
-        half_width: :math:`D`.
-
-    Raises:
-        ValueError: If ``half_width`` is negative.
+        half_width: :math:`D`, not negative.
 
     Example:
         >>> steps, mask = torch.tensor([[0, 3]]), torch.ones(1, 5, dtype=torch.bool)
@@ -39,8 +36,7 @@ class LocalM(nn.Module):
 
     def __init__(self, *, half_width: float) -> None:
         super().__init__()
-        if not half_width >= 0:
-            raise ValueError(f"half_width: expected at least 0, got {half_width}")
+        check_at_least(0, half_width=half_width)
         self.half_width = half_width
 
     def attend(
@@ -79,12 +75,9 @@ class LocalP(nn.Module):
     :func:`attn_course.functional.local_p_weights`.
 
     Args:
-        half_width: :math:`D`.
+        half_width: :math:`D`, above 0.
         query_size: Size :math:`H` of the decoder's state.
         hidden_size: Size :math:`A` of the predictor's hidden layer; ``query_size``, if ``None``.
-
-    Raises:
-        ValueError: If a size is below 1 or ``half_width`` is not positive.
 
     Example:
         >>> window, mask = LocalP(half_width=2.0, query_size=4), torch.ones(1, 9, dtype=torch.bool)
@@ -96,8 +89,7 @@ class LocalP(nn.Module):
         self, *, half_width: float, query_size: int, hidden_size: int | None = None
     ) -> None:
         super().__init__()
-        if not half_width > 0:
-            raise ValueError(f"half_width: expected more than 0, got {half_width}")
+        check_positive(half_width=half_width)
         hidden_size = query_size if hidden_size is None else hidden_size
         check_at_least(1, query_size=query_size, hidden_size=hidden_size)
         self.half_width = half_width

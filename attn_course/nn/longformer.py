@@ -17,7 +17,7 @@ from attn_course.functional._windows import window_sides
 from attn_course.functional.banded_attention import sliding_window_attention
 from attn_course.functional.scaled_dot_product import scaled_dot_product_attention
 from attn_course.nn.feed_forward import xavier_
-from attn_course.nn.heads import head_size, join_heads, split_heads
+from attn_course.nn.heads import head_size, join_heads, project_heads, split_heads
 from attn_course.nn.masking import real_tokens
 from attn_course.nn.parameters import check_input
 
@@ -48,9 +48,6 @@ class LongformerSelfAttention(nn.Module):
         window_size: How many keys a position attends to, itself included; odd.
         dilation: Distance of neighbours in the window; a list has one for each head.
         bias: Whether the projections have a bias.
-
-    Raises:
-        ValueError: If sizes do not divide, or the window is even.
 
     Example:
         >>> attention = LongformerSelfAttention(embed_dim=8, num_heads=2, window_size=3)
@@ -113,18 +110,13 @@ class LongformerSelfAttention(nn.Module):
             is_causal: Whether later positions are masked, for global ones too.
             positions: Negative at padding, which is masked; nothing else is used.
             cache: Refused unless None.
-
-        Raises:
-            ValueError: If shapes do not fit, or a mask is more than padding.
         """
         check_input("x", x, "B L D", self.embed_dim, self.query_projection)
         if cache is not None:
             raise ValueError("cache: expected None, windows with global positions have no cache")
         real = real_tokens(attn_mask, positions, x.shape[:2])
-        query, key, value = (
-            split_heads(project(x), self.num_heads)
-            for project in (self.query_projection, self.key_projection, self.value_projection)
-        )
+        projections = (self.query_projection, self.key_projection, self.value_projection)
+        query, key, value = project_heads(x, self.num_heads, *projections)
         if global_mask is not None:
             check_global_mask(global_mask, query)
         heads = sliding_window_attention(
@@ -140,8 +132,7 @@ class LongformerSelfAttention(nn.Module):
         )
         if global_mask is not None:
             heads = self._globally(heads, x, global_mask, real, is_causal)
-        output: Tensor = self.output_projection(join_heads(heads))  # (B, L, D)
-        return output
+        return self.output_projection(join_heads(heads))  # (B, L, D)
 
     def _globally(
         self,

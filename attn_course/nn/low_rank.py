@@ -37,5 +37,4 @@ class LowRankLinear(nn.Module):
     def forward(self, x: Float[Tensor, "*B N"]) -> Float[Tensor, "*B M"]:
         """The image of each vector."""
         check_input("x", x, "... N", self.down.in_features, self.down)
-        output: Tensor = self.up(self.down(x))
-        return output
+        return self.up(self.down(x))

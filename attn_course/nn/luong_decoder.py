@@ -42,12 +42,10 @@ class LuongDecoder(nn.Module):
 
     Luong, Pham and Manning (2015), equations 5 to 7, and section 3.3 for the *input feeding* of
     :math:`\tilde h_{t-1}` to the next step: without it a step does not know to what earlier steps
-    attended, but all steps attend at once, after the recurrence. Differs from the paper:
-    one layer of cells, GRU unless given, biases in the linear layers, and a first state
-    :math:`h_0 = \tanh(W_0 z + b_0)` from the encoder's summary :math:`z`, where the paper's decoder
-    starts from the encoder's last states as they are.
-
-    Arguments as of :class:`BahdanauDecoder`, and:
+    attended, but all steps attend at once, after the recurrence. Differs from the paper: one layer
+    of cells, GRU unless given, biases in the linear layers, and a first state :math:`h_0 =
+    \tanh(W_0 z + b_0)` from the encoder's summary :math:`z`, where the paper's decoder starts from
+    the encoder's last states as they are. Arguments as of :class:`BahdanauDecoder`, and:
 
     Args:
         hidden_size: Size of the decoder's state and of the attentional vector.
@@ -56,9 +54,6 @@ class LuongDecoder(nn.Module):
         window: :class:`attn_course.nn.LocalM` or :class:`attn_course.nn.LocalP`; all positions
             if ``None``.
         input_feeding: Whether the attentional vector enters the next step.
-
-    Raises:
-        ValueError: If a size is below 1, or ``score`` or ``window`` is no such module.
 
     Example:
         >>> encoder = BidirectionalEncoder(vocab_size=11, embed_dim=4, hidden_size=3)
@@ -84,14 +79,8 @@ class LuongDecoder(nn.Module):
         cell: CellFactory = GRUCell,
     ) -> None:
         super().__init__()
-        check_at_least(
-            1,
-            vocab_size=vocab_size,
-            embed_dim=embed_dim,
-            context_size=context_size,
-            summary_size=summary_size,
-            hidden_size=hidden_size,
-        )
+        check_at_least(1, vocab_size=vocab_size, embed_dim=embed_dim, hidden_size=hidden_size)
+        check_at_least(1, context_size=context_size, summary_size=summary_size)
         if score is None:
             score = GeneralScore(query_size=hidden_size, key_size=context_size)
         check_callable(SCORE, "prepare", "compare", score=score)

@@ -20,9 +20,6 @@ def check_mask(
     """Refuse a mask that does not fit queries, new keys and those of the cache.
 
     Two axes are (L, S), whatever the batch.
-
-    Raises:
-        ValueError: With the shape that was expected, and how to write a padding mask.
     """
     if attn_mask is None:
         return
@@ -112,11 +109,7 @@ def real_tokens(
     positions: Int[Tensor, "B L"] | None,
     shape: tuple[int, ...],
 ) -> Bool[Tensor, "B L"] | None:
-    """Which tokens are real, (B, L), where a mask may be padding only; None if all are.
-
-    Raises:
-        ValueError: If the mask is not boolean with axes (B or 1, 1, 1, L).
-    """
+    """Which tokens are real, (B, L), where a mask may be padding only; None if all are."""
     real: Tensor | None = None if positions is None else positions >= 0
     if attn_mask is None:
         return real

@@ -47,11 +47,7 @@ class MemoryNetwork(nn.Module):
             validation loss stops falling. The answer's softmax stays.
         random_noise: In training mode, the chance that a sentence is followed by an empty memory,
             which has an age and no words; the paper's is 0.1. So the ages of a story are not the
-            same at every epoch, and those that are rare in the stories are trained too.
-
-    Raises:
-        ValueError: If a size is below 1, ``tying`` is unknown, or ``random_noise`` is no
-            probability or comes without temporal encoding.
+            same at every epoch, and rare ones are trained too. Needs the temporal encoding.
 
     Example:
         >>> model = MemoryNetwork(vocab_size=11, embed_dim=4, max_sentences=5, hops=2)
@@ -78,13 +74,8 @@ class MemoryNetwork(nn.Module):
         random_noise: float = 0.0,
     ) -> None:
         super().__init__()
-        sizes = {
-            "vocab_size": vocab_size,
-            "embed_dim": embed_dim,
-            "max_sentences": max_sentences,
-            "hops": hops,
-        }
-        check_at_least(1, **sizes)
+        check_at_least(1, vocab_size=vocab_size, embed_dim=embed_dim)
+        check_at_least(1, max_sentences=max_sentences, hops=hops)
         if tying not in TYINGS:
             raise ValueError(f"tying: expected one of {', '.join(TYINGS)}, got {tying!r}")
         if not 0 <= random_noise <= 1 or (random_noise and not temporal_encoding):
@@ -151,10 +142,6 @@ class MemoryNetwork(nn.Module):
                 only is no sentence.
             question: Word ids, 0 is padding.
             generator: Source of the random noise; torch's own when None.
-
-        Raises:
-            ValueError: If an id is out of range, the numbers of rows differ, or a story has more
-                than ``max_sentences`` sentences.
         """
         check_axes("story", story, "B N J")
         check_axes("question", question, "B J")

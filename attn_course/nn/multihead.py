@@ -77,9 +77,6 @@ class MultiHeadAttention(nn.Module):
         scale: Factor of the scores; :math:`1/\sqrt E` if not given, 1 in T5.
         dropout: Chance that a weight is dropped, in training mode.
 
-    Raises:
-        ValueError: If sizes do not divide, or do not fit without a value projection.
-
     Example:
         >>> attention = MultiHeadAttention(embed_dim=8, num_heads=4, num_kv_heads=2)
         >>> x = torch.randn(1, 3, 8)
@@ -138,14 +135,11 @@ class MultiHeadAttention(nn.Module):
         self.scale, self.dropout = scale, dropout
         self.query_projection = nn.Linear(embed_dim, num_heads * head_dim, bias=bias)
         self.key_projection = nn.Linear(kdim, num_kv_heads * head_dim, bias=bias)
-        self.value_projection: nn.Module | None = (
-            nn.Linear(vdim, num_kv_heads * value_head_dim, bias=bias)
-            if value_projection == "linear"
-            else value_projection
-        )
-        self.output_projection = nn.Linear(
-            num_heads * value_head_dim, embed_dim, bias=bias if output_bias is None else output_bias
-        )
+        if value_projection == "linear":
+            value_projection = nn.Linear(vdim, num_kv_heads * value_head_dim, bias=bias)
+        self.value_projection: nn.Module | None = value_projection
+        output_bias = bias if output_bias is None else output_bias
+        self.output_projection = nn.Linear(num_heads * value_head_dim, embed_dim, bias=output_bias)
         linears = (self.query_projection, self.key_projection, self.output_projection)
         for linear in (*linears, self.value_projection):
             if isinstance(linear, nn.Linear):
@@ -176,10 +170,6 @@ class MultiHeadAttention(nn.Module):
                 0, 1, ... or the next of the cache if not given. For self-attention.
             cache: Keys and values of earlier tokens; it takes these, and the queries attend to all.
                 A :class:`~attn_course.nn.CrossCache` projects ``key`` and ``value`` once.
-
-        Raises:
-            ValueError: If shapes or dtypes do not fit, both mask and ``is_causal`` are given, or
-                positions are given for cross-attention.
         """
         store: Cache = NO_CACHE if cache is None else cache
         past = store.length
@@ -200,8 +190,7 @@ class MultiHeadAttention(nn.Module):
         heads = self.attn_fn(
             q, k, v, attn_mask=mask, is_causal=is_causal, dropout_p=dropout, **self._score_options
         )
-        output: Tensor = self.output_projection(join_heads(heads))  # (B, L, D)
-        return output
+        return self.output_projection(join_heads(heads))  # (B, L, D)
 
     def weights(
         self,
@@ -263,8 +252,7 @@ class MultiHeadAttention(nn.Module):
     def from_torch(cls, module: nn.MultiheadAttention) -> "MultiHeadAttention":
         """The same attention as one of torch's, with a copy of its weights.
 
-        Raises:
-            ValueError: If the module has ``add_bias_kv`` or ``add_zero_attn``.
+        Those with ``add_bias_kv`` or ``add_zero_attn`` are refused.
         """
         if module.bias_k is not None or module.add_zero_attn:
             raise ValueError("module: expected neither add_bias_kv nor add_zero_attn")
@@ -290,11 +278,7 @@ class MultiHeadAttention(nn.Module):
         return made.train(module.training)
 
     def to_torch(self) -> nn.MultiheadAttention:
-        """Torch's module with a copy of these weights, the batch first.
-
-        Raises:
-            ValueError: If torch's module cannot do what this one does.
-        """
+        """Torch's module with a copy of these weights, the batch first, if it can do the same."""
         plain = (
             self.num_kv_heads == self.num_heads
             and self.head_dim * self.num_heads == self.embed_dim

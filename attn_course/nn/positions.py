@@ -97,13 +97,10 @@ class SinusoidalPositions(nn.Module):
     .. math:: p_{i, 2k} = \sin(i\, \theta_k), \qquad p_{i, 2k+1} = \cos(i\, \theta_k), \qquad
        \theta_k = \mathrm{base}^{-2k/D}
 
-    Vaswani et al. (2017), section 3.5. No parameters.
+    Vaswani et al. (2017), section 3.5. No parameters. The rest as of
+    :func:`attn_course.functional.sinusoidal_positions`.
 
     Args:
-        embed_dim: :math:`D`.
-        base: Ratio of the longest wavelength to the shortest.
-        interleaved: Sine and cosine alternate, as in the paper; otherwise all sines come first, as
-            in Marian.
         max_length: Largest number of positions, such as that of training; any if not given.
 
     Example:
@@ -124,11 +121,7 @@ class SinusoidalPositions(nn.Module):
         self.max_length = max_length
 
     def forward(self, positions: Int[Tensor, "*B L"], length: int) -> Float[Tensor, "*B L D"]:
-        """One vector per position, of ``length`` in all; those below 0 count as 0.
-
-        Raises:
-            ValueError: If there are more than ``max_length``.
-        """
+        """One vector per position, of ``length`` in all; those below 0 count as 0."""
         if self.max_length is not None and length > self.max_length:
             raise ValueError(f"length: expected at most {self.max_length}, got {length}")
         table = sinusoidal_positions(
@@ -164,11 +157,7 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, positions: Int[Tensor, "*B L"], length: int) -> Float[Tensor, "*B L D"]:
-        """One vector per position, of ``length`` in all; those below 0 count as 0.
-
-        Raises:
-            ValueError: If there are more positions than vectors.
-        """
+        """One vector per position, of ``length`` in all; those below 0 count as 0."""
         longest = self.weight.shape[0] - self.offset
         if length > longest:
             raise ValueError(f"length: expected at most {longest}, got {length}")
@@ -181,14 +170,8 @@ class RotaryPositions(nn.Module):
     .. math:: q_i^\top k_j \;\to\; (R_i q_i)^\top R_j k_j = q_i^\top R_{j-i} k_j
 
     Su et al. (2021), who take neighbours as pairs. No parameters; see
-    :func:`attn_course.functional.apply_rope`.
-
-    Args:
-        base: Ratio of the slowest rotation to the fastest, about; larger for longer texts.
-        interleaved: Features 2k and 2k+1 are a pair, as in the paper; otherwise k and k + E/2, as
-            in the weights of Llama on Hugging Face.
-        scaling: Applied to the frequencies, such as
-            ``functools.partial(linear_scaling, factor=4.0)``.
+    :func:`attn_course.functional.apply_rope` and :func:`attn_course.functional.rope_frequencies`,
+    whose arguments these are.
 
     Example:
         >>> rope = RotaryPositions(base=500_000.0, interleaved=False)
@@ -260,12 +243,8 @@ class RelativePositions(nn.Module):
     Raffel et al. (2020), T5, who share one table between all layers: pass the same module to each.
     Initialisation: normal, standard deviation 0.02.
 
-    Args:
-        num_heads: Number of heads.
-        num_buckets: Number of ranges.
-        max_distance: All distances from here on share a range.
-        bidirectional: Whether keys before and after the query have ranges of their own; False for a
-            causal model.
+    The ranges are those of :func:`attn_course.functional.relative_position_bucket`, whose arguments
+    these are; a causal model has ``bidirectional=False``.
 
     Example:
         >>> positions = RelativePositions(num_heads=2)

@@ -82,9 +82,6 @@ class RNNCell(_Gates):
         input_size: Size :math:`D` of the input.
         hidden_size: Size :math:`H` of the state.
 
-    Raises:
-        ValueError: If a size is below 1.
-
     Example:
         >>> cell = RNNCell(input_size=3, hidden_size=4)
         >>> cell(torch.randn(2, 3)).shape
@@ -207,15 +204,11 @@ class Recurrent(nn.Module):
 
         Args:
             inputs: Padded sequences.
-            state: State before the first step; zeros if not given.
+            state: State before the first step, without an axis of layers; zeros if not given.
             lengths: Number of real positions in each row; all if not given.
 
         Returns:
             Outputs, 0 at padded positions, and the state after the last step of each row.
-
-        Raises:
-            ValueError: If there is no position, or inputs, state (which has no axis of layers, as
-                torch's) or lengths do not fit.
         """
         check_axes("inputs", inputs, "B L D")
         check_size("inputs", inputs, -1, self.cell.input_size)

@@ -19,7 +19,7 @@ from attn_course.functional.hashing import (
     random_rotations,
 )
 from attn_course.nn.feed_forward import xavier_
-from attn_course.nn.heads import head_size, join_heads, split_heads
+from attn_course.nn.heads import head_size, join_heads, project_heads, split_heads
 from attn_course.nn.parameters import check_input
 
 
@@ -29,24 +29,15 @@ class LSHSelfAttention(nn.Module):
     .. math:: q_j = k_j = x_j W_{QK}, \qquad h(x) = \operatorname{argmax}\,[x R;\, -x R]
 
     Kitaev et al. (2020); see :func:`~attn_course.functional.lsh_attention`. No biases, Xavier
-    uniform weights.
+    uniform weights. Further arguments as of the function and of
+    :func:`~attn_course.functional.random_rotations`.
 
     Args:
         embed_dim: Size of input and output.
         num_heads: Heads.
         head_dim: Size of a head; ``embed_dim / num_heads`` if not given.
-        chunk_size: Positions per chunk.
-        n_buckets: An even number of buckets, or even factors of it.
-        n_hashes: Rounds.
-        chunks_before: How many earlier chunks are attended to.
-        chunks_after: How many later ones.
-        is_causal: Only positions up to the own one.
-        attend_across_buckets: As in the authors' code, see the function.
         hash_seed: The same directions in every call; new ones in every call if not given.
         dropout: Chance that a weight is dropped, in training mode.
-
-    Raises:
-        ValueError: If sizes do not divide, or a number of buckets is odd.
 
     Example:
         >>> attention = LSHSelfAttention(embed_dim=8, num_heads=2, chunk_size=4, n_buckets=4)
@@ -103,8 +94,7 @@ class LSHSelfAttention(nn.Module):
             attend_across_buckets=self.attend_across_buckets,
             dropout_p=self.dropout if self.training else 0.0,
         )
-        output: Tensor = self.output_projection(join_heads(heads))
-        return output
+        return self.output_projection(join_heads(heads))
 
     def buckets(self, query_key: Float[Tensor, "B H L E"]) -> Int[Tensor, "B H R L"]:
         """Which bucket each position falls into, in every round.
@@ -131,7 +121,6 @@ class ChunkSelfAttention(nn.Module):
     """Multi-head attention inside chunks of neighbours: Reformer's local layers.
 
     See :func:`~attn_course.functional.chunk_attention`. No biases, Xavier uniform weights.
-
     Arguments as of :class:`LSHSelfAttention`.
 
     Example:
@@ -169,11 +158,12 @@ class ChunkSelfAttention(nn.Module):
     ) -> Float[Tensor, "B L D"]:
         """The output at each position; ``padding_mask`` is True at real tokens."""
         check_input("x", x, "B L D", self.embed_dim, self.value_projection)
+        projections = (self.query_projection, self.key_projection, self.value_projection)
+        query, key, value = project_heads(x, self.num_heads, *projections)
         heads = chunk_attention(
-            *(
-                split_heads(part(x), self.num_heads)
-                for part in (self.query_projection, self.key_projection, self.value_projection)
-            ),
+            query,
+            key,
+            value,
             chunk_size=self.chunk_size,
             chunks_before=self.chunks_before,
             chunks_after=self.chunks_after,
@@ -181,8 +171,7 @@ class ChunkSelfAttention(nn.Module):
             padding_mask=padding_mask,
             dropout_p=self.dropout if self.training else 0.0,
         )
-        output: Tensor = self.output_projection(join_heads(heads))
-        return output
+        return self.output_projection(join_heads(heads))
 
 
 class ReversibleBlock(nn.Module):
@@ -232,13 +221,11 @@ class ReversibleBlock(nn.Module):
     ) -> Float[Tensor, "B L D"]:
         """What is added to the first stream: :math:`F` of the second one."""
         masks = {} if padding_mask is None else {"padding_mask": padding_mask}
-        output: Tensor = self.dropout(self.attention(self.attention_norm(x), **masks))
-        return output
+        return self.dropout(self.attention(self.attention_norm(x), **masks))
 
     def fed(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "B L D"]:
         """What is added to the second stream: :math:`G` of the first one, after its change."""
-        output: Tensor = self.dropout(self.feed_forward(self.feed_forward_norm(x)))
-        return output
+        return self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
     def forward(
         self,
@@ -264,9 +251,6 @@ class ReversibleSequence(nn.Module):
 
     Args:
         blocks: At least one.
-
-    Raises:
-        ValueError: If there is no block.
 
     Example:
         >>> norms = {"attention_norm": nn.Identity(), "feed_forward_norm": nn.Identity()}
@@ -420,8 +404,7 @@ class ReformerEncoder(nn.Module):
                 real = nn.functional.pad(real, (0, fill))
                 x = nn.functional.pad(x, (0, 0, 0, fill))
         y1, y2 = self.sequence(x, x, real)
-        output: Tensor = self.dropout(self.norm(torch.cat([y1, y2], dim=-1)[:, :length]))
-        return output
+        return self.dropout(self.norm(torch.cat([y1, y2], dim=-1)[:, :length]))
 
 
 class AxialPositions(nn.Module):
@@ -449,11 +432,7 @@ class AxialPositions(nn.Module):
         self.columns = nn.Parameter(torch.randn(shape[1], dims[1]) * std)
 
     def forward(self, positions: Int[Tensor, "*B L"], length: int) -> Float[Tensor, "*B L D"]:
-        """One vector per position, of ``length`` in all; those below 0 count as 0.
-
-        Raises:
-            ValueError: If there are more positions than cells.
-        """
+        """One vector per position, of ``length`` in all; those below 0 count as 0."""
         cells = self.rows.shape[0] * self.columns.shape[0]
         if length > cells:
             raise ValueError(f"length: expected at most {cells}, got {length}")

@@ -27,9 +27,6 @@ class StandardizedConv2d(nn.Module):
         dilation: Distance of the kernel's elements.
         bias: Whether there is :math:`b`.
 
-    Raises:
-        ValueError: If the kernel's side is even.
-
     Example:
         >>> layer = StandardizedConv2d(in_channels=3, out_channels=4, kernel_size=3, stride=2)
         >>> layer(torch.randn(1, 3, 8, 8)).shape
@@ -77,7 +74,6 @@ class PreActivationBlock(nn.Module):
     the input itself; where sizes change, a 1×1 convolution of :math:`\phi(\mathrm{GN}(x))`.
 
     Differs from BiT: two 3×3 convolutions rather than a bottleneck of three, for small networks.
-
     Arguments as of :class:`StandardizedConv2d`; ``stride`` is that of the first convolution.
 
     Example:
@@ -121,8 +117,7 @@ class PreActivationBlock(nn.Module):
         """The feature maps after this block."""
         bent = relu(self.norm1(x))
         beside = x if self.shortcut is None else self.shortcut(bent)
-        output: Tensor = beside + self.conv2(relu(self.norm2(self.conv1(bent))))
-        return output
+        return beside + self.conv2(relu(self.norm2(self.conv1(bent))))
 
 
 class ResidualNetwork(nn.Module):
@@ -142,9 +137,6 @@ class ResidualNetwork(nn.Module):
         num_groups: Of the norms; divides all widths.
         head: From the means of the feature maps to logits; a linear map with weights 0 if not
             given.
-
-    Raises:
-        ValueError: If there is no width, or not one dilation for each.
 
     Example:
         >>> model = ResidualNetwork(widths=(8, 16), num_classes=5)
@@ -199,10 +191,8 @@ class ResidualNetwork(nn.Module):
         self, images: Float[Tensor, "B C height width"]
     ) -> Float[Tensor, "B F rows columns"]:
         """The maps before the global mean, such as for Grad-CAM."""
-        maps: Tensor = relu(self.norm(self.blocks(self.stem(images))))
-        return maps
+        return relu(self.norm(self.blocks(self.stem(images))))
 
     def forward(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B K"]:
         """Logits of each image."""
-        logits: Tensor = self.head(self.feature_maps(images).mean((2, 3)))
-        return logits
+        return self.head(self.feature_maps(images).mean((2, 3)))

@@ -14,7 +14,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attn_course._checks import check_at_least, check_device, check_floating, check_size
+from attn_course._checks import (
+    check_at_least,
+    check_device,
+    check_floating,
+    check_positive,
+    check_size,
+)
 from attn_course.functional.scores import dot_score, location_score, scaled_dot_score, tanh_score
 from attn_course.functional.similarity import _unit
 from attn_course.nn.parameters import uniform_parameter
@@ -241,10 +247,7 @@ class CosineScore(TwoStepScore):
     (2014) a controller emits :math:`\beta` anew at every step; here it is one number.
 
     Args:
-        sharpness: :math:`\beta` at the start.
-
-    Raises:
-        ValueError: If the sharpness is not positive.
+        sharpness: :math:`\beta` at the start, above 0.
 
     Example:
         >>> score = CosineScore(sharpness=2.0)
@@ -254,8 +257,7 @@ class CosineScore(TwoStepScore):
 
     def __init__(self, *, sharpness: float = 1.0) -> None:
         super().__init__()
-        if not sharpness > 0:
-            raise ValueError(f"sharpness: expected more than 0, got {sharpness}")
+        check_positive(sharpness=sharpness)
         self.log_sharpness = nn.Parameter(torch.tensor(math.log(sharpness)))
 
     def prepare(self, key: Float[Tensor, "*#B S E"]) -> Float[Tensor, "*#B S E"]:
@@ -291,10 +293,6 @@ def make_score(
         key_size: Size of a key; dot products and the cosine need it to be that of the query.
         hidden_size: Of the hidden layer of additive and concat.
         max_length: Most keys there can be, for location.
-
-    Raises:
-        ValueError: If there is no such score, a size is below 1, or a score that compares query
-            and key directly would get vectors of two sizes.
     """
     if name not in SCORES:
         raise ValueError(f"name: expected one of {', '.join(SCORES)}, got {name}")

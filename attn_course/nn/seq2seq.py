@@ -56,11 +56,7 @@ class Encoder(nn.Module):
     def forward(
         self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None
     ) -> tuple[Float[Tensor, "B S H"], Float[Tensor, "B H"]]:
-        """All hidden states, 0 at padding, which this model does not use, and the context vector.
-
-        Raises:
-            ValueError: If an id or a length is out of range, or the source is empty.
-        """
+        """All hidden states, 0 at padding, not used by this model, and the context vector."""
         check_axes("source", source, "B S")
         check_ids("source", source, self.embedding.num_embeddings)
         outputs, state = self.recurrent(self.embedding(source), lengths=source_lengths)
@@ -79,13 +75,11 @@ class Decoder(nn.Module):
     call RNNencdec: the context enters *every* step and every output, so that nothing is lost on the
     way through the decoder and the context vector is the only bottleneck. Sutskever et al. (2014)
     give it as the initial state only. The output is one linear layer in place of Cho's maxout.
+    Arguments as of :class:`Encoder`, with ``vocab_size`` of the target, and:
 
     Args:
-        vocab_size: Number of target ids.
-        embed_dim: Size of an embedding.
         context_size: Size of the context vector.
         hidden_size: Size of the decoder's state.
-        cell: Class of the cell, called as ``cell(input_size=..., hidden_size=...)``.
 
     Example:
         >>> decoder = Decoder(vocab_size=13, embed_dim=4, context_size=3, hidden_size=5)
@@ -105,13 +99,8 @@ class Decoder(nn.Module):
         cell: CellFactory = GRUCell,
     ) -> None:
         super().__init__()
-        check_at_least(
-            1,
-            vocab_size=vocab_size,
-            embed_dim=embed_dim,
-            context_size=context_size,
-            hidden_size=hidden_size,
-        )
+        check_at_least(1, vocab_size=vocab_size, embed_dim=embed_dim)
+        check_at_least(1, context_size=context_size, hidden_size=hidden_size)
         self.embedding = nn.Embedding(vocab_size, embed_dim)
         self.initial = nn.Linear(context_size, hidden_size)
         self.recurrent = Recurrent(
@@ -123,9 +112,6 @@ class Decoder(nn.Module):
         """The state before the first step: the context, and the state of the cell.
 
         An LSTM starts with :math:`s_0` as its hidden state and with an empty cell.
-
-        Raises:
-            ValueError: If the context has another size than ``context_size``.
         """
         check_axes("context", context, "B C")
         check_size("context", context, -1, self.initial.in_features)
@@ -139,9 +125,6 @@ class Decoder(nn.Module):
 
         The target is shifted right: position ``t`` is :math:`y_{t-1}`, the first one ``BOS``. The
         logits at ``t`` depend on the positions up to ``t`` only.
-
-        Raises:
-            ValueError: If an id is out of range, or the state is one of another number of rows.
         """
         context, before = state
         check_axes("target_in", target_in, "B L")
@@ -193,8 +176,7 @@ class EncoderDecoder(nn.Module):
             target_in: Target ids shifted right, starting with ``BOS``; padding at the end needs no
                 lengths, because no position looks ahead. Leave padded positions out of the loss.
         """
-        logits: Tensor = self.decoder(target_in, self.init_state(source, source_lengths))[0]
-        return logits
+        return self.decoder(target_in, self.init_state(source, source_lengths))[0]
 
     def init_state(
         self, source: Int[Tensor, "B S"], source_lengths: Int[Tensor, " B"] | None = None

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -161,8 +162,7 @@ class Transformer(nn.Module):
         """The memory: one vector per token of the source; arguments as in :meth:`forward`."""
         positions = None if padding_mask is None else real_positions(padding_mask, input_ids)
         x = self.source_embedding(input_ids, positions)
-        memory: Tensor = self.encoder(x, positions=positions)
-        return memory
+        return self.encoder(x, positions=positions)
 
     @takes_cache("layers", "model.new_cache()")
     def decode(
@@ -178,9 +178,6 @@ class Transformer(nn.Module):
 
         With a cache from :meth:`new_cache`, ``decoder_input_ids`` are the new tokens only, and
         ``memory`` (from :meth:`encode`) is always the same.
-
-        Raises:
-            ValueError: If shapes do not fit.
         """
         check_size("memory", memory, 0, decoder_input_ids.shape[0])
         past = 0 if cache is None else cache.length
@@ -233,9 +230,6 @@ def cached_positions(
     """Positions of new tokens in a batch with padding; None where there is none.
 
     The cache counts the real tokens of each row from the first padding mask on.
-
-    Raises:
-        ValueError: If a padding mask comes after tokens without one.
     """
     real = None if cache is None else cache.real
     if real is not None:
@@ -287,21 +281,16 @@ def vaswani_like(
         value_head_dim: The paper's :math:`d_v`; ``head_dim`` if not given.
         norm_first: Pre-norm, with a last norm on both stacks.
     """
-
-    def attention() -> MultiHeadAttention:
-        return MultiHeadAttention(
-            embed_dim=embed_dim,
-            num_heads=num_heads,
-            head_dim=head_dim,
-            value_head_dim=value_head_dim,
-            bias=False,
-        )
-
-    def feed_forward() -> FeedForward:
-        return FeedForward(embed_dim=embed_dim, hidden_dim=hidden_dim)
-
-    def norm() -> LayerNorm:
-        return LayerNorm(embed_dim=embed_dim)
+    attention = partial(
+        MultiHeadAttention,
+        embed_dim=embed_dim,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        value_head_dim=value_head_dim,
+        bias=False,
+    )
+    feed_forward = partial(FeedForward, embed_dim=embed_dim, hidden_dim=hidden_dim)
+    norm = partial(LayerNorm, embed_dim=embed_dim)
 
     def encoder_block() -> EncoderBlock:
         return EncoderBlock(

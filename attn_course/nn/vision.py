@@ -13,6 +13,7 @@ from attn_course.functional.feed_forward import gelu
 from attn_course.functional.scaled_dot_product import AttentionFn, scaled_dot_product_attention
 from attn_course.functional.vision import (
     Size,
+    _grid_of,
     _pair_of,
     interpolate_positions,
     kernel_shifts,
@@ -70,9 +71,8 @@ class LearnedGridPositions(nn.Module):
 class SinusoidalGridPositions(nn.Module):
     r"""Fixed sinusoids of row and column: :func:`attn_course.functional.sinusoidal_positions_2d`.
 
-    No parameters, any size. Tokens before the patches get 0.
-
-    Arguments as of :class:`LearnedGridPositions`; ``embed_dim`` is a multiple of 4.
+    No parameters, any size. Tokens before the patches get 0. Arguments as of
+    :class:`LearnedGridPositions`; ``embed_dim`` is a multiple of 4.
 
     Example:
         >>> SinusoidalGridPositions(embed_dim=8, num_prefix=1)(2, 3).shape
@@ -88,15 +88,10 @@ class SinusoidalGridPositions(nn.Module):
     def forward(self, height: int, width: int) -> Float[Tensor, "N D"]:
         """One vector for each token of an image of ``height`` times ``width`` patches."""
         nowhere = self.get_buffer("nowhere")
-        table = sinusoidal_positions_2d(
-            height,
-            width,
-            self.embed_dim,
-            base=self.base,
-            dtype=nowhere.dtype,
-            device=nowhere.device,
+        options: Any = {"base": self.base, "dtype": nowhere.dtype, "device": nowhere.device}
+        return torch.cat(
+            [nowhere, sinusoidal_positions_2d(height, width, self.embed_dim, **options)]
         )
-        return torch.cat([nowhere, table])
 
 
 class PatchEmbedding(nn.Module):
@@ -148,12 +143,7 @@ class PatchEmbedding(nn.Module):
         nn.init.zeros_(self.projection.bias)
 
     def forward(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B L D"]:
-        """One vector per token: the class token, if there is one, then the patches.
-
-        Raises:
-            ValueError: If the images have other channels, no whole number of patches, or another
-                dtype than the weights.
-        """
+        """One vector per token: the class token, if there is one, then the patches."""
         check_axes("images", images, "B C height width")
         check_size("images", images, 1, self.num_channels)
         check_floating("images", images)
@@ -164,8 +154,7 @@ class PatchEmbedding(nn.Module):
         if self.position is not None:
             down, across = (s // p for s, p in zip(images.shape[2:], self.patch_size, strict=True))
             x = x + self.position(down, across)
-        embedded: Tensor = self.dropout(x)
-        return embedded
+        return self.dropout(x)
 
 
 class VisionTransformer(nn.Module):
@@ -184,9 +173,6 @@ class VisionTransformer(nn.Module):
         pool: ``"class"`` takes the class token's vector, ``"mean"`` the mean of the patches'.
         pooler: From all vectors to one per image, such as :class:`~attn_course.nn.Pooler`; it is
             kept for weights that come with one, and :meth:`forward` does not use it.
-
-    Raises:
-        ValueError: If ``pool`` is another word, or needs a class token that is not there.
 
     Example:
         >>> sizes = {"embed_dim": 8, "num_heads": 2, "num_layers": 2, "hidden_dim": 16}
@@ -214,8 +200,7 @@ class VisionTransformer(nn.Module):
 
     def hidden(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B L D"]:
         """One vector per token, after the last norm."""
-        output: Tensor = self.encoder(self.embedding(images))
-        return output
+        return self.encoder(self.embedding(images))
 
     def pooled(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B D"]:
         """One vector per image, from one vector per token."""
@@ -224,11 +209,7 @@ class VisionTransformer(nn.Module):
         return hidden[:, 0 if self.embedding.class_token is None else 1 :].mean(1)
 
     def forward(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B ..."]:
-        """Logits of the head; one vector per token if there is none.
-
-        Raises:
-            ValueError: If the images do not fit the patches.
-        """
+        """Logits of the head; one vector per token if there is none."""
         hidden = self.hidden(images)
         return hidden if self.head is None else self.head(self.pooled(hidden))
 
@@ -262,7 +243,7 @@ def vit_like(
 
     Args:
         image_size: Height and width of the images for which there are learned positions; others
-            get interpolated ones.
+            get interpolated ones. Multiples of those of a patch.
         patch_size: :math:`P, P'`; ``num_channels`` is :math:`C`, ``embed_dim`` :math:`D`,
             ``num_layers`` :math:`L`, ``hidden_dim`` :math:`F`.
         num_classes: :math:`K`; None leaves the head out.
@@ -270,23 +251,13 @@ def vit_like(
         position: Learned table, or sinusoids in two directions without parameters.
         attn_fn: The attention itself.
         dropout: Of the embedding, the weights and what each sub-layer adds.
-
-    Raises:
-        ValueError: If the image is no whole number of patches.
     """
-    rows, columns = _pair_of("patch_size", patch_size)
-    height, width = _pair_of("image_size", image_size)
-    if height % rows or width % columns:
-        raise ValueError(
-            f"image_size: expected multiples of the patch size {(rows, columns)}, "
-            f"got {(height, width)}"
-        )
+    patch_size, image_size = _pair_of("patch_size", patch_size), _pair_of("image_size", image_size)
+    grid = _grid_of("image_size", image_size, patch_size)
     prefix = int(pool == "class")
     places: nn.Module
     if position == "learned":
-        places = LearnedGridPositions(
-            grid_size=(height // rows, width // columns), embed_dim=embed_dim, num_prefix=prefix
-        )
+        places = LearnedGridPositions(grid_size=grid, embed_dim=embed_dim, num_prefix=prefix)
     elif position == "sinusoidal":
         places = SinusoidalGridPositions(embed_dim=embed_dim, num_prefix=prefix)
     else:
@@ -307,7 +278,7 @@ def vit_like(
     ]
     model = VisionTransformer(
         embedding=PatchEmbedding(
-            patch_size=(rows, columns),
+            patch_size=patch_size,
             num_channels=num_channels,
             embed_dim=embed_dim,
             class_token=bool(prefix),
@@ -352,11 +323,7 @@ class ShiftPositions(nn.Module):
     def bias(
         self, query_positions: Int[Tensor, "..."], key_positions: Int[Tensor, "..."]
     ) -> Float[Tensor, "H N N"]:
-        """What is added to the score of each pair of pixels.
-
-        Raises:
-            ValueError: If the positions are not all pixels of one image.
-        """
+        """What is added to the score of each pair of pixels."""
         pixels = self.image_size[0] * self.image_size[1]
         check_size("query_positions", query_positions, -1, pixels)
         check_size("key_positions", key_positions, -1, pixels)
@@ -380,9 +347,6 @@ def attention_from_convolution(
 
     Returns:
         An attention that takes the pixels in reading order, ``(B, height * width, C)``.
-
-    Raises:
-        ValueError: If the convolution is of another kind.
     """
     kernel = _pair_of("kernel_size", (convolution.kernel_size[0], convolution.kernel_size[1]))
     wanted = {
@@ -398,16 +362,14 @@ def attention_from_convolution(
             raise ValueError(
                 f"convolution.{name}: expected {value!r}, got {getattr(convolution, name)!r}"
             )
-    channels = convolution.in_channels
-    heads = kernel[0] * kernel[1]
+    channels, heads = convolution.in_channels, kernel[0] * kernel[1]
     made = MultiHeadAttention(
         embed_dim=channels,
         num_heads=heads,
         head_dim=1,
         value_head_dim=channels,
         position=ShiftPositions(image_size=image_size, kernel_size=kernel, sharpness=sharpness),
-    )
-    made = made.to(convolution.weight)
+    ).to(convolution.weight)
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.zero_()

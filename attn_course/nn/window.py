@@ -22,9 +22,6 @@ class WindowPositions(nn.Module):
         after: Later keys.
         position: What else the positions do, such as :class:`~attn_course.nn.RotaryPositions`.
 
-    Raises:
-        ValueError: If a number is negative.
-
     Example:
         >>> window = WindowPositions(before=1)
         >>> window.bias(torch.arange(3), torch.arange(3))

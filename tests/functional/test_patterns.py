@@ -95,7 +95,7 @@ def test_a_pattern_is_the_one_drawn_by_hand(name: str) -> None:
         ("fixed_pattern", "j // stride == i // stride", "j // stride <= i // stride"),
         ("blockwise_pattern", "% num_blocks", ""),
         ("window_pattern", "i - j <= left * step", "i - j < left * step"),
-        ("window_pattern", "& ((i - j) % step == 0)", ""),
+        ("window_pattern", "& ((i - j) % step(h) == 0)", ""),
     ],
 )
 def test_a_wrong_pattern_is_noticed(name: str, old: str, new: str) -> None:

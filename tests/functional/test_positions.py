@@ -228,7 +228,7 @@ def test_function_agrees_with_every_oracle(name: str) -> None:
 
 @changes(
     sinusoidal_positions=[
-        ("torch.stack([angles.sin(), angles.cos()]", "torch.stack([angles.cos(), angles.sin()]"),
+        ("torch.stack([sine, angles.cos()]", "torch.stack([angles.cos(), sine]"),
         ("base ** (-pair / embed_dim)", "base ** (-pair / 2 / embed_dim)"),
         ("base ** (-pair / embed_dim)", "base ** (-pair / (embed_dim + embed_dim % 2))"),
         ("torch.arange(offset, offset + length", "torch.arange(0, length"),

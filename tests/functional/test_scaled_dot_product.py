@@ -187,6 +187,22 @@ def test_transforms_see_the_equation_and_its_derivatives() -> None:
     assert torch.autograd.gradgradcheck(second, leaves, fast_mode=True)
 
 
+def test_the_kernel_says_what_to_write_for_a_second_derivative() -> None:
+    def attend(function: Callable[..., Tensor], x: Tensor) -> Tensor:
+        return function(x, x.tanh(), x.cos()).square().sum()
+
+    x = torch.randn(1, 2, 5, 3, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(ValueError, match=r"write scaled_dot_product_attention.__wrapped__"):
+        torch.autograd.functional.hessian(partial(attend, scaled_dot_product_attention), x)
+    equation = partial(attend, scaled_dot_product_attention.__wrapped__)
+    want = torch.autograd.functional.hessian(equation, x)
+    assert_close(torch.func.hessian(partial(attend, scaled_dot_product_attention))(x), want)
+    (first,) = torch.autograd.grad(
+        attend(scaled_dot_product_attention, x), x, create_graph=True
+    )  # asked for, and not used
+    assert_close(first, torch.autograd.grad(equation(x), x)[0])
+
+
 def test_the_equation_is_what_a_reader_sees() -> None:
     source = inspect.getsource(scaled_dot_product_attention)
     assert "scores = masked(q @ k.mT * default_scale(query, scale), mask)" in source

@@ -140,8 +140,12 @@ def test_parts_hold_every_pair_of_the_pattern_once(name: str) -> None:
         ("sparse_attention", "shown & (j <= i)", "shown"),
         ("sparse_attention", "h = h[tile.heads]", "h = h[:1]"),
         ("sparse_attention", "lse.masked_fill(lse == -torch.inf, torch.inf)", "lse"),
-        ("patterns", "(stride, first, 0, stop - 1)", "(stride, first, 0, max(1, stop - 2))"),
-        ("patterns", "*window_parts(length),", ""),
+        (
+            "patterns",
+            "_every(stride, first, 0, stop - 1)",
+            "_every(stride, first, 0, max(1, stop - 2))",
+        ),
+        ("patterns", "in (near, far)", "in (far,)"),
     ],
 )
 def test_a_wrong_path_is_noticed(module: str, old: str, new: str) -> None:

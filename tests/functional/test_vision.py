@@ -219,7 +219,7 @@ def test_bad_sizes_are_refused_by_name() -> None:
     images = torch.zeros(2, 3, 6, 10)
     refused(r"images: expected sides that are multiples .*\(4, 4\)", functional.patchify, images, 4)
     refused("patch_size: expected one or two whole numbers", functional.patchify, images, 0)
-    with pytest.raises(ValueError, match=r"image_size: expected multiples"):
+    with pytest.raises(ValueError, match=r"image_size: expected sides that are multiples"):
         functional.unpatchify(torch.zeros(2, 15, 12), (6, 9), 2)
     with pytest.raises(ValueError, match="patches: expected size 15 on axis 1"):
         functional.unpatchify(torch.zeros(2, 14, 12), (6, 10), 2)

@@ -163,7 +163,9 @@ def test_it_starts_with_a_head_of_zeros_and_tokens_that_differ() -> None:
 
 
 def test_impossible_vision_transformers_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"image_size: expected multiples .*, got \(7, 10\)"):
+    with pytest.raises(
+        ValueError, match=r"image_size: expected sides that are multiples .*, got \(7, 10\)"
+    ):
         ours.vit_like(**(SMALL | {"image_size": (7, 10)}))
     with pytest.raises(ValueError, match="position: expected 'learned' or 'sinusoidal', got 'no'"):
         mutant(MODULE, "vit_like", "def ", "def ")(**SMALL, position="no")  # types unchecked

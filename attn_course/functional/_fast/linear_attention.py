@@ -90,20 +90,13 @@ class _CausalProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,), (a, b, c), (size, backwards) = grads, ctx.saved_tensors, ctx.options
+        product, needed = _CausalProduct.apply, ctx.needs_input_grad
         # transposing the table turns the order of the sum round
-        return (
-            _CausalProduct.apply(grad, c, b, size, backwards) if ctx.needs_input_grad[0] else None,
-            _CausalProduct.apply(c, grad, a, size, not backwards)
-            if ctx.needs_input_grad[1]
-            else None,
-            _CausalProduct.apply(b, a, grad, size, not backwards)
-            if ctx.needs_input_grad[2]
-            else None,
-            None,
-            None,
-        )
+        da = product(grad, c, b, size, backwards) if needed[0] else None
+        db = product(c, grad, a, size, not backwards) if needed[1] else None
+        dc = product(b, a, grad, size, not backwards) if needed[2] else None
+        return da, db, dc, None, None
 
 
 def _causal_product(a: Tensor, b: Tensor, c: Tensor, chunk_size: int) -> Tensor:
-    product: Tensor = _CausalProduct.apply(a, b, c, chunk_size, False)
-    return product
+    return _CausalProduct.apply(a, b, c, chunk_size, False)

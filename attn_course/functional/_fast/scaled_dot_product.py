@@ -9,6 +9,7 @@ to float32, and only the output is rounded.
 """
 
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float, Shaped
@@ -17,6 +18,7 @@ from torch.nn import functional as F
 
 from attn_course._checks import (
     check_attention,
+    compiling,
     default_scale,
     is_finite,
     masked,
@@ -45,15 +47,7 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Float[Tensor, "*D L Ev"]:
     """The same by fused kernels."""
-    shape = check_attention(
-        query,
-        key,
-        value,
-        attn_mask,
-        is_causal=is_causal,
-        dropout_p=dropout_p,
-        enable_gqa=enable_gqa,
-    )
+    shape = check_attention(query, key, value, attn_mask, is_causal, dropout_p, enable_gqa)
     length, keys = shape[-2:]
     if is_causal:
         if keys > length:  # top-left: no query attends to the keys after the last one
@@ -63,11 +57,8 @@ def scaled_dot_product_attention(
             query, scale = (-query, -scale) if scale else (query * 0.0, 1.0)
     if enable_gqa or not query.shape[:-2] == key.shape[:-2] == value.shape[:-2]:
         lead = (*shape[:-3], key.shape[-3]) if enable_gqa else shape[:-2]
-        query, key, value = (
-            _expanded(query, shape[:-2]),
-            _expanded(key, lead),
-            _expanded(value, lead),
-        )
+        query = _expanded(query, shape[:-2])
+        key, value = _expanded(key, lead), _expanded(value, lead)
     readable = may_read(query)
     options = (readable and not dropout_p, is_causal, scale, dropout_p, enable_gqa)
     if attn_mask is None:
@@ -120,13 +111,46 @@ def _kernel(
             mask = _folded(attn_mask, key.shape[1], groups, length)
             return _few_rows(rows, key, value, mask, scale).view(*shape[:3], value.shape[-1])
         if query.dtype in (torch.bfloat16, torch.float16):
-            tracked = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
+            tracked = _tracked(query, key, value)
             if _is_slow(query.dtype, tracked):
                 whole = tracked or key.numel() <= SMALL_KEYS
                 return _widened(query, key, value, attn_mask, is_causal, scale, whole)
-    return F.scaled_dot_product_attention(
+    return _fused(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
+
+
+def _fused(*args: Any, **options: Any) -> Tensor:
+    """Torch's function, whose kernels have no second derivative: that is said in our words."""
+    output = F.scaled_dot_product_attention(*args, **options)
+    if output.requires_grad and not compiling():
+        node = output.grad_fn
+        if node is not None and node.name().startswith("ScaledDotProduct"):
+            node.register_hook(_refusing)
+    return output
+
+
+def _refusing(grads: tuple[Tensor | None, ...], _: Any) -> tuple[Tensor | None, ...] | None:
+    """The gradients, which refuse to be differentiated; asked for by ``create_graph``."""
+    if not torch.is_grad_enabled():
+        return None
+    return tuple(None if grad is None else _Last.apply(grad) for grad in grads)
+
+
+class _Last(torch.autograd.Function):
+    """A gradient that has none."""
+
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad.view_as(grad)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> None:
+        raise ValueError(
+            "scaled_dot_product_attention: expected a first derivative, got a second one, which "
+            "the fused kernel has not: write scaled_dot_product_attention.__wrapped__ (of a module "
+            "as attn_fn=...), or use torch.func"
+        )
 
 
 def _widened(
@@ -140,9 +164,7 @@ def _widened(
 ) -> Float[Tensor, "B Hq L Ev"]:
     """Attention in float32, with everything or one head of one example widened at a time."""
     groups = query.shape[1] // key.shape[1]
-    attend = partial(
-        F.scaled_dot_product_attention, is_causal=is_causal, scale=scale, enable_gqa=groups > 1
-    )
+    attend = partial(_fused, is_causal=is_causal, scale=scale, enable_gqa=groups > 1)
     if whole:
         return attend(query.float(), key.float(), value.float(), attn_mask).to(query.dtype)
     output = query.new_empty(*query.shape[:3], value.shape[-1])
@@ -189,7 +211,7 @@ def _few_rows(
     doubled = count == 1 and dtype == torch.bfloat16 and not plain
     if doubled:
         query = query.expand(-1, -1, 2, -1)
-    output = F.scaled_dot_product_attention(query, key, value, attn_mask, scale=scale)
+    output = _fused(query, key, value, attn_mask, scale=scale)
     return output[:, :, :1] if doubled else output
 
 

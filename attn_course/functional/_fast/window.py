@@ -84,40 +84,8 @@ def sliding_window_attention(
     return output
 
 
-class _Rows(NamedTuple):
-    """The inputs, heads and examples on one axis, or their gradients."""
-
-    query: Float[Tensor, "G L E"]
-    key: Float[Tensor, "G L E"]
-    value: Float[Tensor, "G L Ev"]
-    global_key: Float[Tensor, "G X E"] | None = None
-    global_value: Float[Tensor, "G X Ev"] | None = None
-
-    @property
-    def extra(self) -> int:
-        """How many global keys there are, X."""
-        return 0 if self.global_key is None else self.global_key.shape[1]
-
-    def of(self, rows: slice) -> "_Rows":
-        """Some of the rows."""
-        return _Rows(*(None if one is None else one[rows] for one in self))  # type: ignore[arg-type]
-
-    def to(self, dtype: torch.dtype) -> "_Rows":
-        """All in this dtype."""
-        return _Rows(*(None if one is None else one.to(dtype) for one in self))  # type: ignore[arg-type]
-
-    def scores(self, window: "_Window") -> int:
-        """How many scores a block of one row has."""
-        block, reach = window.beside.shape
-        return block * (min(reach, self.query.shape[1]) + self.extra)
-
-    def room(self, window: "_Window") -> Float[Tensor, " N"]:
-        """Memory for the scores of any block, used again for the next."""
-        return self.query.new_empty(len(self.query) * self.scores(window))
-
-
 class _Window(NamedTuple):
-    """A window over rows (G, L, E), and what does not count in it.
+    """A window over queries (G, L, E) and keys (G, X + L, E), of which X global ones come first.
 
     Attributes:
         left: How many keys before its own a query attends to.
@@ -138,21 +106,30 @@ class _Window(NamedTuple):
     since: Int[Tensor, "G X"] | None = None
     empty: Bool[Tensor, "G L"] | None = None
 
-    def hiding(self, hidden: Tensor, since: Tensor | None) -> "_Window":
-        """The same window where some keys do not count."""
-        places = torch.arange(hidden.shape[1], device=hidden.device)
-        counts = F.pad((~hidden).long().cumsum(-1), (1, 0))  # (G, L + 1)
-        above = (places + self.right + 1).clamp(max=len(places))
-        empty = counts[:, above] == counts[:, (places - self.left).clamp(min=0)]  # (G, L)
-        if since is not None:
-            empty = empty & (since.amin(-1, keepdim=True) > places)
-        some = not has_values(empty) or empty.any()
-        return self._replace(hidden=hidden, since=since, empty=empty if some else None)
+    @property
+    def extra(self) -> int:
+        """How many global keys there are, X."""
+        return 0 if self.since is None else self.since.shape[1]
 
-    def of(self, rows: slice) -> "_Window":
-        """For some of the rows."""
-        masks = (self.hidden, self.since, self.empty)
-        return _Window(*self[:4], *(None if one is None else one[rows] for one in masks))
+    def groups(self, query: Float[Tensor, "G L E"]) -> Iterator[tuple[slice, "_Window"]]:
+        """As many rows at a time as have their scores in the cache, and their window."""
+        block, reach = self.beside.shape
+        scores = block * (min(reach, query.shape[1]) + self.extra)
+        narrow = query.dtype.itemsize < 4  # has its widened copies in the cache too
+        size = max(1, TILE // (1 + narrow) // scores)
+        for start in range(0, len(query), size):
+            rows = slice(start, start + size)
+            masks = (None if one is None else one[rows] for one in self[4:])
+            yield rows, _Window(*self[:4], *masks)
+
+    def blocks(self, query: Float[Tensor, "G L E"]) -> Iterator[tuple[slice, list[slice]]]:
+        """Queries of a block, and where their keys are: the global ones, those in their windows."""
+        size, length, extra = len(self.beside), query.shape[1], self.extra
+        outer = [slice(0, extra)] if extra else []
+        for start in range(0, length, size):
+            stop = min(length, start + size)
+            first, last = max(0, start - self.left), min(length, stop + self.right)
+            yield slice(start, stop), [*outer, slice(extra + first, extra + last)]
 
 
 def _dilated(
@@ -174,7 +151,7 @@ def _dilated(
     if hidden is not None:
         spread = hidden[:, None, :, None].expand(-1, heads, -1, -1)
         hidden = _every(spread, step, filler=True).squeeze(-1)  # (G, l)
-    rows = _Rows(*(_every(one, step) for one in (query, key, value)))
+    rows = [_every(one, step) for one in (query, key, value)]
     since = None
     if at is not None:
         first = torch.zeros_like(at.places)[:, None].expand(-1, step, -1)  # (B, step, X)
@@ -183,20 +160,18 @@ def _dilated(
             first = (at.places[:, None] - start + step - 1).div(step, rounding_mode="floor")
         first = torch.where(at.valid[:, None], first, length)
         since = first[:, None].expand(-1, heads, -1, -1).flatten(0, 2)  # (G, X)
-        global_key, global_value = (
-            take_positions(one, at)[:, :, None].expand(-1, -1, step, -1, -1).flatten(0, 2)
-            for one in (key, value)
-        )
-        rows = rows._replace(global_key=global_key, global_value=global_value)
-    block = min(max(FEWEST_QUERIES, (left + right) // 8), MOST_QUERIES, rows.query.shape[1])
+        for number, one in ((1, key), (2, value)):
+            outer = take_positions(one, at)[:, :, None].expand(-1, -1, step, -1, -1).flatten(0, 2)
+            rows[number] = torch.cat([outer, rows[number]], dim=1)
+    block = min(max(FEWEST_QUERIES, (left + right) // 8), MOST_QUERIES, rows[0].shape[1])
     outside = torch.ones(block, block + left + right, dtype=torch.bool, device=query.device)
     outside = outside.tril(-1) | outside.triu(left + right + 1)
     beside = outside.to(widest(query)).masked_fill(outside, -torch.inf)
-    window = _Window(left, right, scale, beside)
-    if hidden is not None:
-        window = window.hiding(hidden, since)
+    empty = None if hidden is None else _empty(hidden, since, left, right)
+    window = _Window(left, right, scale, beside, hidden, since, empty)
     if compiling():
-        found = torch.cat([part for _, part in _forward(rows.to(beside.dtype), window)], dim=1)
+        q, k, v = (one.to(beside.dtype) for one in rows)
+        found = torch.cat([part for _, part in _forward(q, k, v, window)], dim=1)
     else:
         found = _Band.apply(*rows, window)
     output: Tensor = found.unflatten(0, (batch, heads, step)).transpose(2, 3).flatten(2, 3)
@@ -209,149 +184,127 @@ def _every(
     """Every step-th position as a sequence of its own, all filled up to the same length."""
     if rest := -rows.shape[2] % step:
         rows = F.pad(rows, (0, 0, 0, rest), value=filler)
-    every: Tensor = rows.unflatten(2, (-1, step)).transpose(2, 3).flatten(0, 2)
-    return every
+    return rows.unflatten(2, (-1, step)).transpose(2, 3).flatten(0, 2)
 
 
-def _blocks(length: int, window: _Window) -> Iterator[tuple[slice, slice]]:
-    """Queries of a block, and the keys in their windows."""
-    size = len(window.beside)
-    for start in range(0, length, size):
-        stop = min(length, start + size)
-        keys = slice(max(0, start - window.left), min(length, stop + window.right))
-        yield slice(start, stop), keys
+def _empty(
+    hidden: Bool[Tensor, "G L"], since: Int[Tensor, "G X"] | None, left: int, right: int
+) -> Bool[Tensor, "G L"] | None:
+    """Queries that attend to nothing; None where it can be seen that there are none."""
+    places = torch.arange(hidden.shape[1], device=hidden.device)
+    counts = F.pad((~hidden).long().cumsum(-1), (1, 0))  # (G, L + 1)
+    above = (places + right + 1).clamp(max=len(places))
+    empty = counts[:, above] == counts[:, (places - left).clamp(min=0)]  # (G, L)
+    if since is not None:
+        empty = empty & (since.amin(-1, keepdim=True) > places)
+    return empty if not has_values(empty) or empty.any() else None
 
 
 def _weights(
     query: Float[Tensor, "G Q E"],
-    rows: _Rows,
+    key: Float[Tensor, "G S E"],
     window: _Window,
     queries: slice,
-    keys: slice,
-    room: Float[Tensor, " N"] | None,
+    parts: list[slice],
 ) -> Float[Tensor, "G Q XK"]:
-    """The weights of a block, global keys first, then its windows; the query is scaled."""
-    key, extra = rows.key[:, keys], rows.extra
-    if room is None:
-        scores = inside = query @ key.mT  # (G, Q, K)
-    else:
-        scores = _within(room, *query.shape[:2], extra + key.shape[1])
-        inside = torch.bmm(query, key.mT, out=scores[:, :, extra:])
-    if rows.global_key is not None and window.since is not None:
-        at = torch.arange(queries.start, queries.stop, device=query.device)[:, None]
-        outer = torch.bmm(query, rows.global_key.mT, out=scores[:, :, :extra])
-        outer.masked_fill_(window.since[:, None] > at, -torch.inf)
-    # the windows are a parallelogram: two corners of the rectangle lie beside them
-    before, count = keys.start - queries.start + window.left, query.shape[1]
-    beside = window.beside[:count, before : before + key.shape[1]]
-    first, last = max(0, count - before), max(0, window.left + window.right + 1 - before)
-    inside[:, :, :first].add_(beside[:, :first])
-    inside[:, :, last:].add_(beside[:, last:])
+    """The weights of a block: of global keys, if there are any, then of those in its windows."""
+    keys = slice(parts[-1].start - window.extra, parts[-1].stop - window.extra)
+    scores = _products(query, key, parts)
+    outside, inside = scores[:, :, : window.extra], scores[:, :, window.extra :]
+    before = keys.start - queries.start + window.left
+    inside.add_(window.beside[: query.shape[1], before : before + inside.shape[2]])
     if window.hidden is not None:
         inside.masked_fill_(window.hidden[:, None, keys], -torch.inf)
-    weights = torch.softmax(scores, -1, out=None if room is None else scores)
-    if window.empty is None:
-        return weights
-    empty = window.empty[:, queries, None]
-    return weights.masked_fill(empty, 0.0) if room is None else weights.masked_fill_(empty, 0.0)
+    if window.since is not None:
+        at = torch.arange(queries.start, queries.stop, device=query.device)[:, None]
+        outside.masked_fill_(window.since[:, None] > at, -torch.inf)
+    weights = torch.softmax(scores, -1, out=None if compiling() else scores)
+    if window.empty is not None:
+        weights = weights.masked_fill(window.empty[:, queries, None], 0.0)
+    return weights
 
 
-def _within(room: Float[Tensor, " N"], *shape: int) -> Float[Tensor, "G Q K"]:
-    part: Tensor = room[: shape[0] * shape[1] * shape[2]].view(shape)
-    return part
+def _products(
+    rows: Float[Tensor, "G Q E"], others: Float[Tensor, "G S E"], parts: list[slice]
+) -> Float[Tensor, "G Q XK"]:
+    """The products of a block's rows with the others in all parts."""
+    found = [rows @ others[:, part].mT for part in parts]
+    return found[0] if len(found) == 1 else torch.cat(found, dim=-1)
+
+
+def _mixed(
+    weights: Float[Tensor, "G Q XK"], rows: Float[Tensor, "G S E"], parts: list[slice]
+) -> Float[Tensor, "G Q E"]:
+    """The rows in all parts, mixed by a block's weights."""
+    *outer, inside = _each(weights, parts)
+    found = inside @ rows[:, parts[-1]]
+    return found + outer[0] @ rows[:, parts[0]] if outer else found
+
+
+def _each(weights: Float[Tensor, "G Q XK"], parts: list[slice]) -> tuple[Tensor, ...]:
+    """The columns of each part."""
+    return weights.split([part.stop - part.start for part in parts], dim=-1)
 
 
 def _forward(
-    rows: _Rows, window: _Window, place: Float[Tensor, "G L Ev"] | None = None
+    query: Tensor, key: Tensor, value: Tensor, window: _Window
 ) -> Iterator[tuple[slice, Float[Tensor, "G Q Ev"]]]:
-    """The output, block by block, written into its place if there is one."""
-    extra, room = rows.extra, None if compiling() else rows.room(window)
-    for queries, keys in _blocks(rows.query.shape[1], window):
-        query = rows.query[:, queries] * window.scale
-        weights = _weights(query, rows, window, queries, keys, room)
-        out = None if place is None else place[:, queries]
-        output = torch.bmm(weights[:, :, extra:], rows.value[:, keys], out=out)
-        if rows.global_value is not None:
-            output += weights[:, :, :extra] @ rows.global_value
-        yield queries, output
-
-
-def _add_gradients(rows: _Rows, window: _Window, grad: Tensor, sums: _Rows) -> None:
-    """Fill the query's gradient, and add to the others, which are sums over blocks."""
-    extra, room, other = rows.extra, rows.room(window), rows.room(window)
-    for queries, keys in _blocks(rows.query.shape[1], window):
-        query, upstream = rows.query[:, queries] * window.scale, grad[:, queries]
-        weights = _weights(query, rows, window, queries, keys, room)
-        slope = _within(other, *weights.shape)
-        torch.bmm(upstream, rows.value[:, keys].mT, out=slope[:, :, extra:])
-        if rows.global_value is not None:
-            torch.bmm(upstream, rows.global_value.mT, out=slope[:, :, :extra])
-        # through the softmax: w (dw - sum w dw)
-        torch.ops.aten._softmax_backward_data.out(slope, weights, -1, slope.dtype, grad_input=slope)
-        torch.bmm(slope[:, :, extra:], rows.key[:, keys], out=sums.query[:, queries])
-        sums.key[:, keys].baddbmm_(slope[:, :, extra:].mT, query)
-        sums.value[:, keys].baddbmm_(weights[:, :, extra:].mT, upstream)
-        if (
-            rows.global_key is not None
-            and sums.global_key is not None
-            and sums.global_value is not None
-        ):
-            sums.query[:, queries].baddbmm_(slope[:, :, :extra], rows.global_key)
-            sums.global_key.baddbmm_(slope[:, :, :extra].mT, query)
-            sums.global_value.baddbmm_(weights[:, :, :extra].mT, upstream)
-    sums.query.mul_(window.scale)
+    """The output, block by block: scores, their softmax, the mean of the values."""
+    for queries, parts in window.blocks(query):
+        scaled = query[:, queries] * window.scale
+        yield queries, _mixed(_weights(scaled, key, window, queries, parts), value, parts)
 
 
 class _Band(torch.autograd.Function):
     """Keeps the inputs only; the backward pass computes the weights of each block again."""
 
     @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> Tensor:
-        rows, ctx.window = _Rows(*inputs[:-1]), inputs[-1]
-        ctx.save_for_backward(*rows)
-        output = rows.query.new_empty(*rows.query.shape[:2], rows.value.shape[-1])
-        for part in _parts(rows, ctx.window):
-            some = rows.of(part).to(ctx.window.beside.dtype)
-            place = output[part] if output.dtype == some.query.dtype else None
-            for queries, found in _forward(some, ctx.window.of(part), place):
-                if place is None:
-                    output[part, queries] = found
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, window: _Window) -> Tensor:
+        ctx.window = window
+        ctx.save_for_backward(query, key, value)
+        output = query.new_empty(*query.shape[:2], value.shape[-1])
+        for rows, some in window.groups(query):
+            q, k, v = (one[rows].to(window.beside.dtype) for one in (query, key, value))
+            for queries, found in _forward(q, k, v, some):
+                output[rows, queries] = found
         return output
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, window, wide = ctx.saved_tensors, ctx.window, ctx.window.beside.dtype
         if torch.is_grad_enabled():
-            equation = partial(_equation, ctx.window)
-            return (*second_order(equation, ctx.saved_tensors, grad), None)
-        rows, wide = _Rows(*ctx.saved_tensors), ctx.window.beside.dtype
-        # rounded once
-        zeros = (None if one is None else torch.zeros_like(one, dtype=wide) for one in rows)
-        sums = _Rows(*zeros)  # type: ignore[arg-type]
-        for part in _parts(rows, ctx.window):
-            some, window = rows.of(part).to(wide), ctx.window.of(part)
-            _add_gradients(some, window, grad[part].to(wide), sums.of(part))
-        return (*sums.to(grad.dtype), None)
+            return (*second_order(partial(_equation, window), inputs, grad), None)
+        sums = [torch.zeros_like(one, dtype=wide) for one in inputs]  # rounded once
+        for rows, some in window.groups(grad):
+            query, key, value, upstream = (one[rows].to(wide) for one in (*inputs, grad))
+            dquery, dkey, dvalue = (one[rows] for one in sums)
+            for queries, parts in some.blocks(query):
+                q, g = query[:, queries] * window.scale, upstream[:, queries]
+                weights, slope = _weights(q, key, some, queries, parts), _products(g, value, parts)
+                # through the softmax: w (dw - sum w dw)
+                torch.ops.aten._softmax_backward_data.out(
+                    slope, weights, -1, wide, grad_input=slope
+                )
+                dquery[:, queries] = _mixed(slope, key, parts) * window.scale
+                for part, s, w in zip(
+                    parts, _each(slope, parts), _each(weights, parts), strict=True
+                ):
+                    dkey[:, part].baddbmm_(s.mT, q)
+                    dvalue[:, part].baddbmm_(w.mT, g)
+                del weights, slope, s, w  # before the next block takes as much
+        return (*(one.to(grad.dtype) for one in sums), None)
 
 
-def _equation(window: _Window, *inputs: Any) -> Float[Tensor, "G L Ev"]:
+def _equation(
+    window: _Window, query: Tensor, key: Tensor, value: Tensor
+) -> Float[Tensor, "G L Ev"]:
     """The same from all L x (X + L) scores."""
-    query, key, value, *outer = inputs
     at = torch.arange(query.shape[1], device=query.device)
     behind = at[:, None] - at
     mask = ((behind <= window.left) & (behind >= -window.right)).expand(len(query), -1, -1)
     if window.hidden is not None:
         mask = mask & ~window.hidden[:, None]
     if window.since is not None:
-        key, value = torch.cat([outer[0], key], 1), torch.cat([outer[1], value], 1)
         mask = torch.cat([window.since[:, None] <= at[:, None], mask], -1)
     attend = scaled_dot_product_attention.__wrapped__  # type: ignore[attr-defined]
-    output: Tensor = attend(query, key, value, mask, scale=window.scale)
-    return output
-
-
-def _parts(rows: _Rows, window: _Window) -> Iterator[slice]:
-    """As many rows at a time as have their scores in the cache."""
-    narrow = rows.query.dtype.itemsize < 4  # has its widened copies in the cache too
-    size = max(1, TILE // (1 + narrow) // rows.scores(window))
-    for start in range(0, len(rows.query), size):
-        yield slice(start, start + size)
+    return attend(query, key, value, mask, scale=window.scale)
