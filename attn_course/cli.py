@@ -207,7 +207,7 @@ def grade(
         Path | None, typer.Option(help="CSV of Canvas or Moodle: who is missing, and names.")
     ] = None,
     without_advisory: Annotated[
-        bool, typer.Option("--without-advisory", help="Leave out tests that trust the notebook.")
+        bool, typer.Option("--without-advisory", help="Leave out what trusts the notebook.")
     ] = False,
     timeout: Annotated[float, typer.Option(help="Wall-clock seconds of a submission.", min=1)] = 60,
     call_timeout: Annotated[float, typer.Option(help="Seconds of one call.", min=0.1)] = 10,
