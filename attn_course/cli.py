@@ -155,7 +155,8 @@ def new_chapter(
             typer.echo(path.relative_to(root))
     except ValueError as error:
         fail(str(error))
-    typer.echo("next: 'make exercises', then 'pytest tests/exercises -k " + slug + "'")
+    tests = f"pytest tests/test_coverage.py tests/exercises -k {slug}"
+    typer.echo(f"next: 'make exercises', then '{tests}': it lists the rules not kept yet")
 
 
 @app.command()
