@@ -155,7 +155,8 @@ def new_chapter(
             typer.echo(path.relative_to(root))
     except ValueError as error:
         fail(str(error))
-    typer.echo("next: 'make exercises', then 'pytest tests/exercises -k " + slug + "'")
+    tests = f"pytest tests/test_coverage.py tests/exercises -k {slug}"
+    typer.echo(f"next: 'make exercises', then '{tests}': it lists the rules not kept yet")
 
 
 @app.command()
@@ -207,7 +208,7 @@ def grade(
         Path | None, typer.Option(help="CSV of Canvas or Moodle: who is missing, and names.")
     ] = None,
     without_advisory: Annotated[
-        bool, typer.Option("--without-advisory", help="Leave out tests that trust the notebook.")
+        bool, typer.Option("--without-advisory", help="Leave out what trusts the notebook.")
     ] = False,
     timeout: Annotated[float, typer.Option(help="Wall-clock seconds of a submission.", min=1)] = 60,
     call_timeout: Annotated[float, typer.Option(help="Seconds of one call.", min=0.1)] = 10,

@@ -50,6 +50,7 @@ class Assignment:
         plain: those of the names that are functions and return: what they give is plain data.
         version: of the set, as its notebook says; "" where it says none.
         more: functions and written answers that are optional.
+        believed: whether what is reported from inside of the learner's process counts.
     """
 
     slug: str
@@ -62,6 +63,7 @@ class Assignment:
     plain: tuple[str, ...] = ()
     version: str = ""
     more: tuple[str, ...] = ()
+    believed: bool = True
 
     @functools.cached_property
     def imports(self) -> tuple[str, ...]:
@@ -72,13 +74,14 @@ class Assignment:
         names += [str(node.module) for node in found if isinstance(node, ast.ImportFrom)]
         return tuple(dict.fromkeys(n for n in names if n.split(".")[0] != "attn_course"))
 
-    @property
-    def advisory(self) -> tuple[TestCell, ...]:
-        """Test cells whose claim is told from inside of the learner's process.
+    def without_advisory(self) -> "Assignment":
+        """The same, less what only the learner's process can report.
 
-        What a call left on tensors (``student.traces``) is not seen from outside.
+        Tests of what a call left on tensors (``student.traces``) go; in every other test,
+        arguments may be changed in place, and of memory only what is seen from outside counts.
         """
-        return tuple(test for test in self.tests if "student.traces" in self._reached(test))
+        tests = tuple(test for test in self.tests if "student.traces" not in self._reached(test))
+        return dataclasses.replace(self, tests=tests, believed=False)
 
     def _reached(self, test: TestCell) -> str:
         """The source of a test cell, and of the instructor's cells that define what it names."""

@@ -1,15 +1,15 @@
-"""What an answer may not use: closed parts of the course, and calls that its question forbids.
+"""What of the course, and of the packages that a question forbids, is closed to an answer.
 
-``check`` refuses them while a learner's function runs. The grader takes them out of a whole
-process; there, in the jail, this file stands beside the jail's own and knows nothing else of the
-course.
+In the jail this file stands beside the jail's own and knows nothing else of the course.
 """
 
+import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
-from collections.abc import Callable, Iterable
-from types import FunctionType, ModuleType
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from types import ModuleType
 from typing import Any
 
 COURSE = "attn_course"
@@ -19,17 +19,10 @@ OPEN_PARTS = (
     *("probes/student.py", "probes/values.py", "probes/oracle.py", "probes/watch.py"),
 )
 OPEN = tuple(f"{COURSE}.{part.removesuffix('.py').replace('/', '.')}" for part in OPEN_PARTS)
-# Forms of a name that is forbidden, and where torch keeps functions of Python.
+# Forms of a forbidden name, which shortcuts.py explains.
 AUTOGRAD = "autograd"
 IMPORT = "import "
 SCIPY = f"{IMPORT}scipy"
-PYTHON_HOMES = (
-    *("torch", "torch.nn.functional", "torch.nn.utils.clip_grad"),
-    *("torch.functional", "torch.special", "torch.linalg"),
-)
-# Torch's libraries of kernels: what ``aten`` has under a name, others have for some tensors again.
-LIBRARIES = ("aten", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "quantized", "_quantized")
-WORDS = "this question asks you to write it yourself: using {} is not allowed here"
 
 
 class ForbiddenShortcut(RuntimeError):
@@ -101,53 +94,27 @@ def is_open(name: str) -> bool:
     return is_below(name, *OPEN)
 
 
-def refusing(name: str) -> Callable[..., Any]:
-    """A function that refuses; it needs no name of this module, so nothing here is worth patching.
+@contextlib.contextmanager
+def closed(more: Sequence[SealedFinder] = ()) -> Iterator[None]:
+    """Within this, code that imports a closed part of the course gets names that do not work.
 
-    One that lost a default, say, could only fail in another way: there is no way to the original.
+    Args:
+        more: packages that are closed as well.
     """
-
-    def refuse(
-        *args: Any,
-        _kind: type = ForbiddenShortcut,
-        _text: str = WORDS.format(name),
-        **kwargs: Any,
-    ) -> Any:
-        raise _kind(_text)
-
-    return refuse
-
-
-def refuse_in_place(function: Any, name: str) -> Callable[[], None]:
-    """Give a function of Python a body that refuses, wherever it was copied to.
-
-    Returns:
-        What gives it its own body back.
-    """
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    if type(function) is not FunctionType:
-        return lambda: None
-    before, new = (function.__code__, function.__kwdefaults__), refusing(name)
-    function.__code__ = new.__code__.replace(co_freevars=function.__code__.co_freevars)
-    function.__kwdefaults__ = new.__kwdefaults__
-
-    def restore() -> None:
-        function.__code__, function.__kwdefaults__ = before
-
-    return restore
-
-
-def operators_of(name: str) -> list[str]:
-    """Torch's operators that a function's name stands for, without their overloads."""
-    last = name.rpartition(".")[2]
-    return [f"aten::{lead}{last}" for lead in ("", "_", "special_", "linalg_")]
-
-
-def operators_like(pattern: str) -> list[str]:
-    """The patterns that one of ``aten`` stands for: the same name in each library of kernels."""
-    library, _, rest = pattern.partition("::")
-    return [f"{one}::{rest}" for one in (LIBRARIES if library == "aten" else (library,))]
+    finders = [*more, SealedFinder(COURSE)]
+    roots = tuple(finder.package for finder in finders)
+    names = [n for n in sys.modules if n.startswith(roots) and any(f.covers(n) for f in finders)]
+    before = {name: sys.modules[name] for name in names}
+    sys.modules.update({name: Sealed(name) for name in before})
+    sys.meta_path[:0] = finders
+    try:
+        yield
+    finally:
+        for finder in finders:
+            sys.meta_path.remove(finder)
+        for name in [name for name, module in sys.modules.items() if type(module) is Sealed]:
+            del sys.modules[name]
+        sys.modules.update(before)
 
 
 def with_scipy(names: Iterable[str]) -> tuple[str, ...]:

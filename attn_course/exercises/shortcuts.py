@@ -1,61 +1,122 @@
-"""Refuse, while a learner's function runs, what its question forbids and the course's own answers.
+"""Refuse the library calls that a question forbids.
 
-The grader takes such calls out of a whole process, so that no submission can bring them back
-(``grading/jail/shortcuts.py``, where the forms of a name are listed). Here the process is the
-learner's own and holds the tests as well: the calls are refused as long as the function runs, which
-tells whoever wants to know that the grader will not take this answer.
+The grader takes them out of a whole process, for good, before the first line of a submission runs
+(:func:`remove`): nothing is left that it could patch back. Torch's operators are replaced where
+every route to them ends, in the dispatcher; Python functions get another body; modules are hidden,
+with their files. In ``check`` the process is the learner's own and holds the tests as well: there
+the calls are refused as long as a learner's function runs (:func:`guarded`). Forms of a name:
+
+- ``softmax``, ``torch.softmax``, ``torch.nn.functional.softmax``: all operators of torch so named,
+  also with a leading underscore, and what torch has under that name in Python
+- ``aten::*softmax*``: operators, with wildcards, in all of torch's libraries of kernels
+- ``numpy.exp``: a name of a module other than torch
+- ``import scipy``: a module, closed as ``attn_course.reference`` is
+- ``autograd``: all of torch's derivatives
+
+What it can promise: the calls that are named, and every way to them that is known, are not there.
+What computes the same under another name is not on the list: a backward formula of torch, a series,
+a package that nobody thought of. That an answer has the *properties* asked for (shape, scale,
+gradient, what it does at the edges) is what the tests decide; the list only spares honest learners
+the detour by the library.
 """
 
 import contextlib
+import ctypes
 import fnmatch
 import functools
+import gc
 import importlib
+import importlib.util
+import itertools
 import sys
-import types
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import FunctionType, ModuleType
 from typing import Any
 
+import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attn_course.exercises.sealed import (
-    AUTOGRAD,
-    COURSE,
-    IMPORT,
-    PYTHON_HOMES,
-    WORDS,
-    ForbiddenShortcut,
-    Sealed,
-    SealedFinder,
-    operators_like,
-    operators_of,
-    refuse_in_place,
+if __package__:
+    from attn_course.exercises import sealed
+else:  # in the jail, beside the jail's own files
+    import sealed  # type: ignore[no-redef]
+
+AUTOGRAD, IMPORT = sealed.AUTOGRAD, sealed.IMPORT
+WORDS = "this question asks you to write it yourself: using {} is not allowed here"
+PYTHON_HOMES = (  # where torch keeps functions of Python
+    *("torch", "torch.nn.functional", "torch.nn.utils.clip_grad"),
+    *("torch.functional", "torch.special", "torch.linalg"),
 )
+# Torch's libraries of kernels: what ``aten`` has under a name, others have for some tensors again.
+LIBRARIES = ("aten", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "quantized", "_quantized")
+DERIVATIVES = ("aten::_backward", "aten::_make_dual", "aten::_fw_primal")
+ENTRIES = ("aten::grad", "aten::backward", *DERIVATIVES)  # also of what is no operator
+WRITTEN_OUT = ("torch._refs", "torch._decomp")  # torch's own operators once more, in Python
+BACKENDS = ("CPU", "SparseCPU", "SparseCsrCPU", "QuantizedCPU", "NestedTensorCPU", "MkldnnCPU")
+GRAPHS = ("_jit_to_static", "parse_ir")  # their kernels are beside the dispatcher's
+SCRIPT = ("_jit_", "_create_function", "parse_ir", "import_ir", "_import_ir", "_load_for")
 
-DERIVATIVES = ("aten::grad", "aten::backward", "aten::_make_dual")
+
+def _modules(names: Iterable[str]) -> list[str]:
+    """The modules among some forbidden names."""
+    return [name.removeprefix(IMPORT) for name in names if name.startswith(IMPORT)]
 
 
-@contextlib.contextmanager
-def closed(more: Sequence[SealedFinder] = ()) -> Iterator[None]:
-    """Within this, code that imports a closed part of the course gets names that do not work.
+def _operators_of(name: str) -> list[str]:
+    """The operators that a name or a pattern stands for, without their overloads."""
+    home, separator, last = name.rpartition("::")
+    if separator:  # the same name in each library of kernels
+        return [f"{one}::{last}" for one in (LIBRARIES if home == "aten" else (home,))]
+    last = name.rpartition(".")[2]
+    return [f"aten::{lead}{last}" for lead in ("", "_", "special_", "linalg_")]
 
-    Args:
-        more: packages that are closed as well.
+
+def _in_python(name: str, *more: Any) -> list[Any]:
+    """What a name stands for in Python; a name of torch also in ``more`` places."""
+    home, _, last = name.rpartition(".")
+    if home and home.partition(".")[0] != "torch":
+        return [getattr(importlib.import_module(home), last, None)]
+    places = [*map(importlib.import_module, PYTHON_HOMES), *more]
+    return [vars(at)[n] for at in places for n in (last, f"_{last}") if n in vars(at)]
+
+
+def refusing(name: str) -> Callable[..., Any]:
+    """A function that refuses; it needs no name of this module, so nothing here is worth patching.
+
+    One that lost a default, say, could only fail in another way: there is no way to the original.
     """
-    finders = [*more, SealedFinder(COURSE)]
-    roots = tuple(finder.package for finder in finders)
-    names = [n for n in sys.modules if n.startswith(roots) and any(f.covers(n) for f in finders)]
-    before = {name: sys.modules[name] for name in names}
-    sys.modules.update({name: Sealed(name) for name in before})
-    sys.meta_path[:0] = finders
-    try:
-        yield
-    finally:
-        for finder in finders:
-            sys.meta_path.remove(finder)
-        for name in [name for name, module in sys.modules.items() if type(module) is Sealed]:
-            del sys.modules[name]
-        sys.modules.update(before)
+
+    def refuse(
+        *args: Any,
+        _kind: type = sealed.ForbiddenShortcut,
+        _text: str = WORDS.format(name),
+        **kwargs: Any,
+    ) -> Any:
+        raise _kind(_text)
+
+    return refuse
+
+
+def refuse_in_place(function: Any, name: str) -> Callable[[], None]:
+    """Give a function of Python a body that refuses, wherever it was copied to.
+
+    Returns:
+        What gives it its own body back.
+    """
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    if type(function) is not FunctionType:
+        return lambda: None
+    before, new = (function.__code__, function.__kwdefaults__), refusing(name)
+    function.__code__ = new.__code__.replace(co_freevars=function.__code__.co_freevars)
+    function.__kwdefaults__ = new.__kwdefaults__
+
+    def restore() -> None:
+        function.__code__, function.__kwdefaults__ = before
+
+    return restore
 
 
 class _Refusing:
@@ -67,7 +128,8 @@ class _Refusing:
 
     def refuse(self, name: str) -> None:
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns):
-            raise ForbiddenShortcut(WORDS.format(name.removeprefix("aten::").lstrip("_")))
+            word = name.removeprefix("aten::").lstrip("_")
+            raise sealed.ForbiddenShortcut(WORDS.format(word))
 
 
 class _Functions(_Refusing, TorchFunctionMode):
@@ -91,27 +153,18 @@ class _Operators(_Refusing, TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def _python_functions(name: str) -> Iterator[Any]:
-    """The functions of Python that a name stands for."""
-    home, _, last = name.rpartition(".")
-    for place in PYTHON_HOMES if not home or home.startswith("torch") else (home,):
-        if hasattr(module := importlib.import_module(place), last):
-            yield getattr(module, last)
-
-
 @contextlib.contextmanager
-def refused(names: Sequence[str], namespace: dict[str, Any]) -> Iterator[None]:
-    """Within this the forbidden calls raise :class:`ForbiddenShortcut`.
+def _refused(names: Sequence[str], namespace: dict[str, Any]) -> Iterator[None]:
+    """Within this the forbidden calls raise ``ForbiddenShortcut``.
 
     Args:
-        names: as ``attn_course={"forbidden": [...]}`` lists them.
+        names: see the head of this file.
         namespace: the learner's global names; those of a forbidden package refuse as well.
     """
-    hidden = [SealedFinder(name.removeprefix(IMPORT)) for name in names if name.startswith(IMPORT)]
-    called = [n for n in names if not n.startswith(IMPORT) and n != AUTOGRAD and "::" not in n]
-    patterns = [o for n in names if "::" in n for o in operators_like(n)]
-    patterns += [o for n in called for o in operators_of(n)]
-    patterns += DERIVATIVES if AUTOGRAD in names else ()
+    hidden = [sealed.SealedFinder(module) for module in _modules(names)]
+    called = [name for name in names if not name.startswith(IMPORT) and name != AUTOGRAD]
+    patterns = [operator for name in called for operator in _operators_of(name)]
+    patterns += ENTRIES if AUTOGRAD in names else ()
     swapped = {
         key: value
         for key, value in namespace.items()
@@ -119,11 +172,11 @@ def refused(names: Sequence[str], namespace: dict[str, Any]) -> Iterator[None]:
     }
     with contextlib.ExitStack() as stack:
         for name in called:
-            for function in _python_functions(name):
+            for function in () if "::" in name else _in_python(name):
                 stack.callback(refuse_in_place(function, name))
         stack.callback(namespace.update, swapped)
-        namespace.update({key: Sealed(key) for key in swapped})
-        stack.enter_context(closed(hidden))
+        namespace.update({key: sealed.Sealed(key) for key in swapped})
+        stack.enter_context(sealed.closed(hidden))
         if patterns:
             stack.enter_context(_Functions(patterns))
             stack.enter_context(_Operators(patterns))
@@ -137,12 +190,159 @@ def _home(value: object) -> str:
 
 def guarded(function: Any, names: Sequence[str], namespace: dict[str, Any]) -> Callable[..., Any]:
     """The learner's function, which refuses what its question forbids while it runs."""
-    if not isinstance(function, types.FunctionType):
+    if not isinstance(function, FunctionType):
         return function  # type: ignore[no-any-return]
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with refused(names, namespace):
+        with _refused(names, namespace):
             return function(*args, **kwargs)
 
     return call
+
+
+def prepare() -> None:
+    """Before the forks: read the list of torch's operators once."""
+    _by_name()
+
+
+def hidden_folders(names: Sequence[str]) -> list[str]:
+    """Folders and files that must not be read: they hold a forbidden answer as source."""
+    found = []
+    modules = _modules(names)
+    for name in [*modules, *(WRITTEN_OUT if len(modules) < len(names) else ())]:
+        with contextlib.suppress(ImportError, AttributeError, ValueError):
+            spec = importlib.util.find_spec(name)
+            if spec is not None:
+                found += spec.submodule_search_locations or [str(spec.origin)]
+    return found
+
+
+def remove(names: Sequence[str]) -> None:
+    """Take ``names`` out of this process.
+
+    Args:
+        names: see the head of this file.
+
+    Raises:
+        ValueError: a name stands for nothing.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch tells that an operator was replaced
+        for name in names:
+            _remove(name)
+        if not all(name.startswith(IMPORT) for name in names):
+            _close_scripts(GRAPHS, "a graph of operators")
+
+
+def _remove(name: str) -> None:
+    if name.startswith(IMPORT):
+        _hide_module(name.removeprefix(IMPORT))
+    elif name == AUTOGRAD:
+        _remove_autograd()
+    elif "::" in name:
+        found = [base for like in _operators_of(name) for base in fnmatch.filter(_by_name(), like)]
+        _replace_operators([operator for base in found for operator in _by_name()[base]], name)
+    elif "." in name and not name.startswith("torch."):
+        module, _, attribute = name.rpartition(".")
+        _replace_name(importlib.import_module(module), attribute, name)
+    else:
+        _remove_torch_name(name)
+
+
+@functools.cache
+def _operators() -> list[str]:
+    return list(torch._C._dispatch_get_all_op_names())
+
+
+@functools.cache
+def _by_name() -> dict[str, list[str]]:
+    """All overloads of each operator."""
+    found: dict[str, list[str]] = {}
+    for operator in _operators():
+        found.setdefault(_base(operator), []).append(operator)
+    return found
+
+
+def _base(operator: str) -> str:
+    """``aten::add`` of ``aten::add.Tensor``."""
+    return operator.partition(".")[0]
+
+
+def _remove_torch_name(name: str) -> None:
+    operators = [operator for base in _operators_of(name) for operator in _by_name().get(base, ())]
+    if operators:
+        _replace_operators(operators, name)
+    written = [module for n, module in list(sys.modules.items()) if n.startswith(WRITTEN_OUT)]
+    found = _in_python(name, torch.Tensor, *written)
+    for function in found:
+        refuse_in_place(function, name)
+    if not operators and not found:
+        raise ValueError(f"forbidden: torch has nothing that is called {name!r}")
+
+
+def _replace_operators(operators: Iterable[str], name: str, keys: Sequence[str] = BACKENDS) -> None:
+    """A kernel that refuses, in C++ tables that no Python object leads back to."""
+    homes: dict[str, list[str]] = {}
+    for operator in operators:
+        home, _, rest = operator.partition("::")
+        homes.setdefault(home, []).append(rest)
+    if not homes:
+        raise ValueError(f"forbidden: torch has no operator {name!r}")
+    for home, key in itertools.product(homes.keys() & set(LIBRARIES), keys):
+        library = torch._C._dispatch_library("IMPL", home, key, __file__, 1)
+        for operator in homes[home]:
+            library.impl(operator, key, refusing(name))
+        # nobody may let go of it: that would bring the operators back
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
+
+
+def _replace_name(module: ModuleType, attribute: str, name: str) -> None:
+    if not hasattr(module, attribute):
+        raise ValueError(f"forbidden: {module.__name__} has no {attribute!r}")
+    refuse_in_place(getattr(module, attribute), name)
+    setattr(module, attribute, refusing(name))
+
+
+def _hide_module(name: str) -> None:
+    """Any import of it, or of what is below it, gives names that refuse."""
+    below = [n for n in sys.modules if n == name or n.startswith(f"{name}.")]
+    for module in [sys.modules.pop(n) for n in below]:
+        for value in list(vars(module).values()):
+            members = vars(value).values() if isinstance(value, type) else [value]
+            for member in members:
+                if str(getattr(member, "__module__", "")).startswith(name):
+                    refuse_in_place(member, name)
+    sys.meta_path.insert(0, sealed.SealedFinder(name))
+    parent, _, last = name.rpartition(".")
+    if parent in sys.modules and last in vars(sys.modules[parent]):
+        delattr(sys.modules[parent], last)
+
+
+def _remove_autograd() -> None:
+    """Backward: the engine's only entry, a slot of a C type. Forward: the operators of duals."""
+    engine = torch._C._ImperativeEngine
+    for name in ("run_backward", "queue_callback"):
+        _slots(engine)[name] = refusing(AUTOGRAD)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(engine))
+    operators = [o for o in _operators() if _base(o) in DERIVATIVES]
+    _replace_operators(operators, AUTOGRAD, keys=("CPU", "AutogradCPU"))
+    nodes = (torch._C.TensorBase, "grad_fn"), (torch._C._FunctionBase, "next_functions")
+    for kind, name in nodes:  # a node can be called by itself
+        _slots(kind)[name] = property(refusing(AUTOGRAD))
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
+    _close_scripts(SCRIPT, AUTOGRAD)  # aten::grad of TorchScript is no operator
+    for name in ("__init__", "define", "create_function"):
+        setattr(torch._C.CompilationUnit, name, refusing(AUTOGRAD))
+
+
+def _close_scripts(starts: tuple[str, ...], word: str) -> None:
+    """Entries of TorchScript by how their names begin."""
+    for name in [name for name in vars(torch._C) if name.startswith(starts)]:
+        setattr(torch._C, name, refusing(word))
+
+
+def _slots(kind: type) -> dict[str, Any]:
+    """The namespace of a C type."""
+    slots: dict[str, Any] = gc.get_referents(vars(kind))[0]
+    return slots

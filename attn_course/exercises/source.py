@@ -42,7 +42,7 @@ def read_exercise(path: Path, *, core: bool = False) -> Any:
     A cell's nbgrader metadata needs only what differs from the defaults: ``grade_id``, and
     ``solution`` for a learner's cell, ``grade`` and ``points`` for a graded one.
     ``attn_course={"forbidden": ["softmax"]}`` on a learner's cell names library calls that the
-    grader refuses to it (see ``grading/jail/shortcuts.py`` for the forms of a name).
+    grader refuses to it (see ``shortcuts.py`` for the forms of a name).
     ``attn_course={"look": true}`` is on a cell that shows what the learner's functions do: no
     grader runs it. Test cells and cells that are neither are locked.
 

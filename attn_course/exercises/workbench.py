@@ -62,8 +62,8 @@ def work(
     import torch
 
     from attn_course.exercises.cells import new_namespace, run_cell
-    from attn_course.exercises.sealed import SealedError
-    from attn_course.exercises.shortcuts import closed, guarded
+    from attn_course.exercises.sealed import SealedError, closed
+    from attn_course.exercises.shortcuts import guarded
     from attn_course.exercises.testcell import error_text, missing, run_locked, seeded
     from attn_course.probes.draw import choose_seed
 

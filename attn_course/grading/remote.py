@@ -24,6 +24,7 @@ TENSOR_ONLY = frozenset(dir(torch.Tensor)) - frozenset(dir(torch.nn.Module))
 class Process(Protocol):
     """What a stand-in needs of the session that it speaks to."""
 
+    believed: bool
     mutated: bool
     nan: str | None
 
@@ -99,6 +100,8 @@ class Remote:
         grown = after["VmHWM"] - before["VmRSS"] - (after["RssFile"] - before["RssFile"])
         given = sum(x.nbytes for x in arrays([args, kwargs]))
         seen = (grown + after["touched"] << 10) - 2 * given - MEMORY_SLACK
+        if not session.believed:
+            return result, max(0, seen)
         reported = self._request("call", **request)  # finer, and the submission's own word
         if type(reported) not in (list, tuple) or type(reported[-1]) is not int:
             raise NotAPlainValue("the jail reported no peak of memory")

@@ -54,8 +54,8 @@ def grade_class(
         root: the course's folder, in which what was handed in is laid for formgrader; None lays
             nothing.
         tests_only: leave the written answers out of the results.
-        without_advisory: leave out the tests that trust the notebook's own word (see ``advisory``
-            of an assignment), with their points.
+        without_advisory: leave out what trusts the notebook's own word (see the assignment's
+            ``without_advisory``), and the points of tests of nothing else.
         journal: file that lets a rerun go on; None keeps none.
         fresh: set an earlier run's journal aside and grade everyone again.
         seed: of the random inputs of everyone; when None each file has a seed of its own, from a
@@ -86,8 +86,7 @@ def grade_class(
         raise ValueError(f"workers: expected at least 1, got {workers}")
     assignment = load_assignment(notebook, slug)
     if without_advisory:
-        tests = tuple(test for test in assignment.tests if test not in assignment.advisory)
-        assignment = dataclasses.replace(assignment, tests=tests)
+        assignment = assignment.without_advisory()
     found = collect(submissions, assignment.slug) if isinstance(submissions, Path) else submissions
     by_student = {item.student: item for item in found}
     keys = {item.student: file_key(item.data) for item in found}

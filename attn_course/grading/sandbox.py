@@ -22,7 +22,7 @@ from attn_course.grading.errors import SandboxError
 PACKAGE = Path(__file__).resolve().parent.parent
 JAIL_FILES = (  # side by side in the jail
     *sorted((PACKAGE / "grading" / "jail").glob("*.py")),
-    *(PACKAGE / "exercises" / name for name in ("cells.py", "sealed.py")),
+    *(PACKAGE / "exercises" / name for name in ("cells.py", "sealed.py", "shortcuts.py")),
 )
 INSIDE_CODE, INSIDE_PACKAGE, HOME = "/opt/attn/jail", "/opt/attn/package", "/jail"
 START_SECONDS = 180.0  # three on a quiet machine

@@ -57,6 +57,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         limits: wall clock and resources.
         seed: of the random numbers that the submission draws itself; known to it.
         forbidden: library calls that are taken out of its process before the cells run.
+        believed: whether what only its own process can report counts.
 
     Raises:
         StudentTimeout: the cells did not end in time.
@@ -72,7 +73,9 @@ class Session(contextlib.AbstractContextManager["Session"]):
         limits: Limits,
         seed: int = 0,
         forbidden: Sequence[str] = (),
+        believed: bool = True,
     ) -> None:
+        self.believed = believed
         self.zygote, self.limits, self.seed = zygote, limits, seed
         self.forbidden = tuple(forbidden)
         self._restricted: dict[tuple[str, ...], Session] = {}
@@ -144,7 +147,11 @@ class Session(contextlib.AbstractContextManager["Session"]):
             limits = dataclasses.replace(self.limits, wall_seconds=max(0.0, self.seconds_left))
             try:
                 self._restricted[key] = Session(
-                    self.zygote, self.cells, limits=limits, seed=self.seed, forbidden=key
+                    *(self.zygote, self.cells),
+                    limits=limits,
+                    seed=self.seed,
+                    forbidden=key,
+                    believed=self.believed,
                 )
             except Exception as error:  # the test that asks for it cannot be finished either
                 self._spawn_error = str(error) or type(error).__name__
@@ -209,7 +216,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             if "exc" not in reply:
                 if "ok" not in reply:
                     raise wire.WireError("reply without a result")
-                self.mutated = self.mutated or bool(reply.get("changed"))
+                self.mutated = self.mutated or (self.believed and bool(reply.get("changed")))
                 self.nan = self.nan or said(reply.get("nan"), 200) or None
         if "exc" in reply:  # raised outside the block above, which takes an OSError for a dead jail
             raise student_error(reply["exc"])

@@ -76,7 +76,12 @@ def _grade(
     if submission is None:
         return found(status, reason)
     try:
-        session = Session(zygote, submission.cells, limits=limits, seed=_students_seed(seed))
+        session = Session(
+            *(zygote, submission.cells),
+            limits=limits,
+            seed=_students_seed(seed),
+            believed=assignment.believed,
+        )
     except StudentTimeout as error:
         return found("timeout", str(error), notes=submission.notes)
     except (SubmissionLost, SandboxError) as error:

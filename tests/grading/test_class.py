@@ -82,7 +82,8 @@ def test_tests_that_trust_the_notebook_can_be_left_out() -> None:
     tests = {"double-values": "double(1)", "double-clean": "left(double)"}
     made = classroom.as_bytes(classroom.notebook(tests=tests, setup=help_cell))
     assignment = load_assignment(made, "small")
-    assert [test.grade_id for test in assignment.advisory] == ["double-clean"]
+    kept = assignment.without_advisory().tests
+    assert [test.grade_id for test in kept] == ["double-values"]
     data = HandIn(student="ada", data=made)
     for left_out, names in ((False, ["double-values", "double-clean"]), (True, ["double-values"])):
         (result,) = grade_class(
@@ -94,3 +95,24 @@ def test_tests_that_trust_the_notebook_can_be_left_out() -> None:
         )
         assert [test.grade_id for test in result.tests] == names
         assert result.max_score == 2.0 + (not left_out)
+
+
+@pytest.mark.parametrize("left_out", [False, True])
+def test_what_only_the_submission_can_report_counts_unless_it_is_left_out(left_out: bool) -> None:
+    seen = """
+from attn_course.probes import student
+from attn_course.probes.outcome import run
+from attn_course.probes.catalogue import Call
+assert not run(double, Call((torch.ones(3),))).mutated, "written"
+"""
+    finer = "assert student.peak_memory(double, torch.ones(3)) < 4 << 20"
+    made = classroom.notebook(tests={"double-written": seen, "double-finer": finer})
+    wrote = "def double(x):\n    large = torch.ones(2 << 20)\n    x.mul_(2)\n    return x.clone()"
+    (result,) = grade_class(
+        [HandIn(student="ada", data=classroom.answered({"double": wrote}, made))],
+        notebook=classroom.as_bytes(made),
+        slug="small",
+        limits=classroom.LIMITS,
+        without_advisory=left_out,
+    )
+    assert [test.score for test in result.tests] == [float(left_out)] * 2
