@@ -9,7 +9,14 @@ import numpy as np
 from torch import Tensor
 
 from attn_course.probes import student
-from attn_course.probes.catalogue import Call, Catalogue, Misconception, right_answer, right_answers
+from attn_course.probes.catalogue import (
+    Call,
+    Catalogue,
+    Misconception,
+    model_answer,
+    right_answer,
+    right_answers,
+)
 from attn_course.probes.compare import Difference
 from attn_course.probes.diagnosis import explain, name_misconceptions
 from attn_course.probes.evidence import Bench, Case, bench_of, numbers, right_on
@@ -181,11 +188,13 @@ def _slip(suspect: Suspect, bench: Bench, first: Sequence[Case]) -> Misconceptio
     """A right answer with one small change that gives the learner's numbers on every input."""
     if bench.slips is None:
         mistakes = suspect.catalogue.of(suspect.name)
-        rights = [m.right for m in mistakes if m.right is not None]
-        rights += right_answers(suspect.slug, suspect.name)
-        bench.slips = [s for r in dict.fromkeys(rights) for s in slips(suspect.name, r)]
-        if bench.slips:
-            bench.slips = _agreeing(bench.slips, bench.cases or first)
+        answers = [model_answer(suspect.slug, suspect.name), *(m.right for m in mistakes)]
+        answers += right_answers(suspect.slug, suspect.name)
+        rights = [r for r in dict.fromkeys(answers) if r is not None]
+        seen = bench.cases or first
+        bench.slips = _agreeing([s for r in rights for s in slips(suspect.name, r)], seen)
+        for right in rights[:2] if not bench.slips else ():
+            bench.slips += _agreeing(list(slips(suspect.name, right, more=True)), seen)
     if not bench.slips:
         return None
     known_cases = [*(bench.cases or ()), *first]

@@ -23,7 +23,7 @@ def product(query, key):
 
 def band(
     query, key, half, *, column=in_column, other=beside, score=product, reach=lambda half: half,
-    sees=lambda away: True, hole=lambda: -torch.inf,
+    sees=lambda away: True, hole=lambda: -torch.inf, finish=lambda band, half: band,
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
     length = query.shape[-2]
@@ -35,7 +35,7 @@ def band(
         if sees(away) and inside.any():
             found = score(query[..., rows[inside], :], key[..., place[inside], :])
             result[..., rows[inside], column(half, away)] = found
-    return result
+    return finish(result, half)
 
 
 BAND = ("by_hand", "values", "edges", "gradient")
@@ -68,6 +68,20 @@ banded.fault(
     are asked for; the scale comes later.""",
     fails=BAND[1:],
     score=lambda query, key: product(query, key) / query.shape[-1] ** 0.5,
+)
+banded.fault(
+    "distances in place of products",
+    """Your numbers are squared distances of query and key. The band holds their products.""",
+    score=lambda query, key: (query - key).square().sum(-1),
+)
+banded.fault(
+    "the keys fill each row from its left",
+    """Your rows begin with the first key that there is. A column stands for one distance: where there is no
+    such key it stays empty.""",
+    fails=BAND,
+    finish=lambda band, half: torch.stack(
+        [row.roll(min(i - half, 0), -1) for i, row in enumerate(band.unbind(-2))], -2
+    ),
 )
 banded.fault(
     "only keys before the query",
@@ -170,7 +184,8 @@ def window(
     first_key=lambda first, reach: first - reach + 1, after=nothing, score=scaled,
     seen=lambda away, reach, after: (away < reach) & (away >= -after), mix=mixed,
     logarithm=lambda scores: scores.logsumexp(-1),
-    hide=lambda scores, near: scores.masked_fill(~near, -torch.inf),
+    hide=lambda scores, near: scores.masked_fill(~near, -torch.inf), join=torch.cat,
+    sum_of=lambda scores, size: scores,
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
     length, outputs, lses = query.shape[-2], [], []
@@ -181,9 +196,9 @@ def window(
         scores = score(query[..., first:last, :], key[..., start:end, :], value)
         away = torch.arange(first, last)[:, None] - torch.arange(start, end)
         near = seen(away, reach(window_size), after(window_size))
-        lses.append(logarithm(hide(scores, near)))
+        lses.append(logarithm(hide(sum_of(scores, query.shape[-1]), near)))
         outputs.append(mix(scores, near, value[..., start:end, :]))
-    return torch.cat(outputs, -2), torch.cat(lses, -1)
+    return join(outputs, -2), torch.cat(lses, -1)
 
 
 NUMBERS = ("by_hand", "values", "ragged", "large", "skips")
@@ -310,6 +325,33 @@ sliding.fault(
     logarithm=lambda scores: scores.logsumexp(-1) / math.log(2),
 )
 sliding.fault(
+    "the log-sum-exp of scores without a scale",
+    """Your output is right. Your second result is that of the plain products: the scores in it are divided
+    as those of the softmax are.""",
+    fails=("values", "ragged", "skips"),
+    sum_of=lambda scores, size: scores * size**0.5,
+)
+sliding.fault(
+    "the sum in place of its logarithm",
+    """Your output is right. Your second result is the sum of the exponentials. Its logarithm is asked for,
+    which never overflows.""",
+    logarithm=lambda scores: scores.exp().sum(-1),
+    fails=NUMBERS,
+)
+sliding.fault(
+    "the logarithm of the mean",
+    """Your output is right. Your second result is the logarithm of the mean of the exponentials over the
+    keys in the window. The sum is not divided.""",
+    fails=NUMBERS,
+    logarithm=lambda scores: scores.logsumexp(-1) - (scores > -torch.inf).sum(-1).to(scores).log(),
+)
+sliding.fault(
+    "tiles joined in reverse",
+    """The outputs of your tiles stand in reverse order. The first tile holds the first queries.""",
+    fails=NUMBERS,
+    join=lambda outputs, axis: torch.cat(outputs[::-1], axis),
+)
+sliding.fault(
     "the largest score in place of the log-sum-exp",
     """Your output is right. Your second result is the largest score of the row. The logarithm of the
     sum is still to be added.""",
@@ -384,6 +426,13 @@ merging.fault(
     weigh=lambda shares, total: torch.ones_like(shares) / len(shares),
 )
 merging.fault(
+    "divided by the number of pieces",
+    """You divide the sum of the weighted outputs by the number of pieces. The weights do not sum to that
+    number: divide by their sum.""",
+    fails=MERGE,
+    weigh=lambda shares, total: shares / len(shares),
+)
+merging.fault(
     "the outputs are added up",
     """You add the outputs of the pieces. Each of them is an average already; what they need are
     shares that sum to one.""",
@@ -443,6 +492,13 @@ merging.fault(
     the sum.""",
     fails=MERGE,
     logarithm=lambda lses, shift, total: lses[0],
+)
+merging.fault(
+    "the log-sum-exp of the last piece",
+    """Your output is right. Your second result is that of the last piece alone; the others are part of the
+    sum.""",
+    fails=MERGE,
+    logarithm=lambda lses, shift, total: lses[-1],
 )
 merging.fault(
     "the mean of the log-sum-exps",
@@ -547,6 +603,12 @@ def in_order(table, b, number):
     return number
 
 
+pages.fault(
+    "the key with the largest score alone",
+    """You return the value of the key with the largest score. All keys of the text have a share of the
+    softmax.""",
+    mix=lambda scores, value: (scores == scores.amax()).to(scores.dtype) @ value,
+)
 pages.fault(
     "pages in the order of the pool",
     """You read the pages 0, 1, 2 of the pool, as if the text lay there in one piece. The table says
@@ -765,6 +827,18 @@ fixed.fault(
     "shares by the largest score",
     """A piece counts by its largest score. All of its keys count: their log-sum-exp says how much.""",
     part_sum=lambda scores: scores.amax(-2),
+)
+fixed.fault(
+    "shares by the sum of the scores",
+    """A piece counts by the sum of its scores. What matters is the logarithm of the sum of their
+    exponentials.""",
+    part_sum=lambda scores: scores.sum(-2),
+)
+fixed.fault(
+    "shares by the mean score",
+    """A piece counts by the mean of its scores. What matters is the logarithm of the sum of their
+    exponentials.""",
+    part_sum=lambda scores: scores.mean(-2),
 )
 fixed.fault(
     "shares upside down",
