@@ -183,8 +183,11 @@ def _of_call(node: Any) -> Iterator[Edit]:
             yield _same(subject, func=_same(inner, value=first)), told
         if isinstance(function, ast.Name):
             yield ast.BinOp(subject, ast.Add(), node), f"the input of `{name}` is added"
-    if name == "clamp" and len(args) == 2 and isinstance(args[1], ast.BinOp):
-        yield ast.BinOp(args[0], ast.Mod(), args[1].left), "round the edge in place of up to it"
+    if name == "clamp" and attribute and len(args) == 2 and isinstance(args[1], ast.BinOp):
+        yield (
+            ast.BinOp(function.value, ast.Mod(), args[1].left),
+            "round the edge in place of up to it",
+        )
     if name in ("maximum", "minimum") and len(args) == 2:
         yield args[1], f"`{name}` is missing"
     if name in ("sum", "mean", "amax", "amin") and subject is not None and (args or node.keywords):

@@ -72,6 +72,7 @@ banded.fault(
 banded.fault(
     "distances in place of products",
     """Your numbers are squared distances of query and key. The band holds their products.""",
+    fails=BAND,
     score=lambda query, key: (query - key).square().sum(-1),
 )
 banded.fault(
