@@ -34,6 +34,7 @@ _LARGE = 30.0  # exponentials of larger numbers are what overflows; smaller ones
 _NEARLY = 0.05  # as far as a small constant takes ordinary numbers away
 _SHORT = 2e-2  # as far as the rounding of 16 bits takes them
 _VARIED = 2  # different wrong answers that a small change must explain
+_MOST_WORK = 60_000  # rarer small changes, times the effort that an answer takes
 NOT_SEARCHED = ("raises", "judges", "memory", "costly")
 
 
@@ -194,7 +195,8 @@ def _slip(suspect: Suspect, bench: Bench, first: Sequence[Case]) -> Misconceptio
         seen = bench.cases or first
         bench.slips = _agreeing([s for r in rights for s in slips(suspect.name, r)], seen)
         for right in rights[:2] if not bench.slips else ():
-            bench.slips += _agreeing(list(slips(suspect.name, right, more=True)), seen)
+            most = _MOST_WORK // max(bench.effort, 1)
+            bench.slips += _agreeing(list(slips(suspect.name, right, more=True)[:most]), seen)
     if not bench.slips:
         return None
     known_cases = [*(bench.cases or ()), *first]

@@ -98,7 +98,7 @@ _TOO_MUCH = (
     ("_ / _.shape[-1] ** 0.5", "{} divided by the root of its size"),
     ("2 * _", "twice {}"),
     ("_ / 2", "half of {}"),
-    ("_ ** 2", "the square of {}"),
+    ("_.square()", "the square of {}"),
     ("-_", "the negative of {}"),
     ("_ + 1", "{} plus 1"),
     ("_ - 1", "{} minus 1"),

@@ -57,6 +57,10 @@ def told(answer, monkeypatch):
         (lambda q, k, v: (q @ k.mT / 2).softmax(-2) @ v, "along another axis (`weights`)"),
         (lambda q, k, v: (q @ k.mT / 2).exp() @ v, "not divided by their sum (`weights`)"),
         (lambda q, k, v: (q @ k.mT / 2).softmax(-1).mT @ v, "transposed (the step `mix`)"),
+        (lambda q, k, v: (q @ k.mT / 2).softmax(-1).softmax(-1) @ v, "`softmax` is applied twice"),
+        (lambda q, k, v: (q @ k.mT / 2).softmax(-1) @ v + q, "`query` is added (the result)"),
+        (lambda q, k, v: (q @ k.mT / 2).tanh().softmax(-1) @ v, "tanh of the value"),
+        (lambda q, k, v: (q @ k.mT / 2).softmax(-1).roll(1, -1) @ v, "shifted by one"),
     ],
 )
 def test_one_small_change_is_told_with_its_place(answer, name, monkeypatch):
