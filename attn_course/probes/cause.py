@@ -208,8 +208,9 @@ def _slip(suspect: Suspect, bench: Bench, first: Sequence[Case]) -> Misconceptio
     if len(varied) < _VARIED:
         return None
     found = _agreeing(bench.slips, first)
-    # names that hold the same numbers can be exchanged: the least that can be said
-    return min(found, key=lambda slip: "` in place of `" in slip.name, default=None)
+    # names and indices that hold the same numbers can be exchanged: the least that can be said
+    least = ("` in place of `", "a number is off by one")
+    return min(found, key=lambda slip: any(words in slip.name for words in least), default=None)
 
 
 def _agreeing(left: list[Misconception], cases: Sequence[Case]) -> list[Misconception]:

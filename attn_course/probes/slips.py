@@ -96,6 +96,7 @@ _TOO_MUCH = (
     ("_ / _.norm(dim=-1, keepdim=True)", "{} divided by its length"),
     ("_ / _.shape[-1]", "{} divided by its size"),
     ("_ / _.shape[-1] ** 0.5", "{} divided by the root of its size"),
+    ("_ * _.shape[-1] ** 0.5", "{} times the root of its size"),
     ("2 * _", "twice {}"),
     ("_ / 2", "half of {}"),
     ("_.square()", "the square of {}"),
@@ -326,7 +327,7 @@ class _Places(ast.NodeVisitor):
         if isinstance(node, ast.Assign | ast.AugAssign):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             names = [n.id for n in ast.walk(target) if isinstance(n, ast.Name)]
-            self.where = f"`{names[0]}`" if names else before
+            self.where = ", ".join(f"`{name}`" for name in names) if names else before
             if isinstance(node, ast.Assign):
                 if isinstance(target, ast.Name) and target.id in self.bound:
                     self.found.append((node, self.where))
@@ -387,7 +388,11 @@ def _too_much(node: ast.AST, groups: list[list[str]]) -> Iterator[Edit]:
         known = isinstance(node.ctx, ast.Load) and any(node.id in group for group in groups)
         value = f"`{node.id}`" if known else ""
     else:
-        value = "the value" if isinstance(node, ast.BinOp | ast.Call | ast.Subscript) else ""
+        value = (
+            "an intermediate result"
+            if isinstance(node, ast.BinOp | ast.Call | ast.Subscript)
+            else ""
+        )
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         for name in groups[0]:
             yield ast.BinOp(node, ast.Add(), ast.Name(name, ast.Load())), f"`{name}` is added"

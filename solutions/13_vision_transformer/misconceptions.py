@@ -202,7 +202,7 @@ vits.fault(
     "the mean of the patches in place of the class token",
     """The vector in front is the mean of the patches. The class token is a parameter, the same for all
     images.""",
-    start=lambda x, token: torch.cat([x.mean(1, keepdim=True) + 0 * token, x], dim=1),
+    start=lambda x, token: torch.cat([x.mean(1, keepdim=True), x], dim=1),
 )
 vits.fault(
     "the encoder runs twice",
@@ -309,7 +309,15 @@ shifts = WrongAnswers("shift_weights", tests=("by_hand", "two_ways"), right=shif
 
 @witnesses(of="shift_weights")
 def shift_calls(draw):
-    for sizes in ((1, 3, 0, 1), (3, 4, 1, -1), (4, 3, -2, 1), (2, 5, 0, 0), (3, 3, 1, 2)):
+    for sizes in (
+        (1, 3, 0, 1),
+        (3, 4, 1, -1),
+        (4, 3, -2, 1),
+        (2, 5, 0, 0),
+        (3, 3, 1, 2),
+        (6, 3, -4, 1),
+        (5, 2, 3, -1),
+    ):
         yield call(*sizes)
     yield call(3, 5, 5, -7)
 

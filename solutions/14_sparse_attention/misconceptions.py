@@ -143,6 +143,29 @@ dilation.fault(
     fails=("global",),
 )
 dilation.fault(
+    "the others are global",
+    """You open the rows and columns of the positions that are *not* global. True marks the global ones.""",
+    everywhere=lambda is_global: both_ways(~is_global),
+)
+dilation.fault(
+    "twice the window",
+    """You open `window_size` - 1 steps on each side. These are the keys of both sides together: half of
+    them lie on either.""",
+    reach=lambda window_size, step: (window_size - 1) * step,
+)
+dilation.fault(
+    "whole rows without a window",
+    """Only queries whose own number is a multiple of the dilation have a window. What matters is the
+    distance: every position has one.""",
+    grid=lambda away, step: (torch.arange(len(away)) % step == 0)[:, None].expand_as(away),
+    fails=("by_hand", "windows", "global"),
+)
+dilation.fault(
+    "the window is left out",
+    """Only global positions see, and are seen. The others have their window as well.""",
+    near=lambda away, reach: away > away.max(),
+)
+dilation.fault(
     "only global pairs",
     """You open only the pairs in which *both* are global. One of the two is enough.""",
     everywhere=lambda is_global: is_global[:, None] & is_global,
@@ -329,6 +352,13 @@ field.fault(
     fails=("layers",),
 )
 field.fault(
+    "what the layer itself allows is added",
+    """From the second layer on you add the pairs of its own mask. A path takes one step in each of the
+    layers: what this layer allows is only its last one.""",
+    step=lambda mask, reach: through(mask, reach) | mask,
+    fails=("by_hand", "layers"),
+)
+field.fault(
     "numbers of paths",
     """You return how many paths there are. Asked is whether there is one: True or False.""",
     step=lambda mask, reach: mask.float() @ reach.float(),
@@ -336,6 +366,12 @@ field.fault(
 )
 
 
+field.fault(
+    "everything is reached",
+    """Every layer after the first lets you reach everything, whatever its mask is. A number of paths is at
+    least 0 for every pair; there is a path where it is larger.""",
+    step=lambda mask, reach: torch.ones_like(mask),
+)
 field.fault(
     "the first layer has a residual connection",
     """In the first layer every position sees itself. There is no residual connection here: a position that
@@ -356,14 +392,6 @@ field.fault(
     order=lambda masks: torch.stack([masks[0], masks[-1]]) if len(masks) > 1 else masks,
     fails=("windows", "layers"),
 )
-
-
-@field("everything is reached")
-def field_all(masks):
-    """Your result is True everywhere, whatever the masks are. A number of paths is at least 0 for every
-    pair; there is a path where it is larger.
-    """
-    return torch.ones_like(masks[0])
 
 
 @field("one step short", fails=("windows", "layers"))
@@ -522,6 +550,14 @@ def band_square(query, key, value, half_width):
     far = (i[:, None] - i).abs() > half_width
     scores = query @ key.T / query.shape[-1] ** 0.5
     return scores.masked_fill(far, -torch.inf).softmax(-1) @ value
+
+
+@bands("every position keeps its own value", fails=VALUES)
+def band_of_own(query, key, value, half_width):
+    """Your result is `value` itself: the weights of a row all multiply the value of its own position, and
+    they sum to one. Each of them belongs to the value at its place.
+    """
+    return value + 0 * band(query, key, value, half_width)
 
 
 bands.detached(fails=("values", "gradient"))

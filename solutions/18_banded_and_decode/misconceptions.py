@@ -85,6 +85,19 @@ banded.fault(
     ),
 )
 banded.fault(
+    "the query's own key is missing",
+    """The middle column is empty. It belongs to the key at the position of the query.""",
+    fails=BAND,
+    sees=lambda away: away != 0,
+)
+banded.fault(
+    "every column is empty",
+    """All numbers are minus infinity. It stays so whatever is added to it: write the products into the band
+    in place of adding them.""",
+    fails=BAND,
+    sees=lambda away: False,
+)
+banded.fault(
     "only keys before the query",
     """The columns behind the middle are empty: your window ends at the query. This one has two
     sides.""",
@@ -538,7 +551,7 @@ def in_groups(h, heads, kv_heads):
     return h // (heads // kv_heads)
 
 
-def root(size):
+def root(size, page_size, length):
     return size**0.5
 
 
@@ -560,7 +573,7 @@ def paged(
             one = head_of(h, query.shape[1], kv_heads)
             key = torch.stack([key_cache[page, slot, one] for page, slot in places])
             value = torch.stack([value_cache[page, slot, one] for page, slot in of_values])
-            scores = key @ query[b, h] / scale(query.shape[-1])
+            scores = key @ query[b, h] / scale(query.shape[-1], page_size, length)
             if hides:
                 scores = scores.masked_fill(torch.arange(count) >= length, -torch.inf)
             output[b, h] = mix(scores, value)
@@ -591,6 +604,8 @@ def paged_calls(draw):
         ((4, 4), 2, 2, 1),
         ((7, 1, 6), 3, 2, 2),
         ((0, 4), 3, 1, 3),
+        ((5, 0, 4), 3, 1, 2),
+        ((2, 0, 6), 2, 2, 1),
     ):
         parts = pool(draw, lengths, page_size, heads, 4, 3)
         yield call(draw.normal(len(lengths), heads * group, 4), *parts)
@@ -604,6 +619,19 @@ def in_order(table, b, number):
     return number
 
 
+pages.fault(
+    "divided by the root of the page size",
+    """You divide the scores by the square root of the page size. The products are sums over the entries of
+    query and key; how keys are stored makes no difference.""",
+    fails=PAGED[1:],
+    scale=lambda size, page_size, length: page_size**0.5,
+)
+pages.fault(
+    "divided by the root of the length",
+    """You divide the scores by the square root of the number of keys. The products are sums over the entries
+    of query and key.""",
+    scale=lambda size, page_size, length: length**0.5,
+)
 pages.fault(
     "the key with the largest score alone",
     """You return the value of the key with the largest score. All keys of the text have a share of the
@@ -680,6 +708,12 @@ pages.fault(
     skipped=lambda count: min(1, max(count - 1, 0)),
 )
 pages.fault(
+    "the first slot of each page only",
+    """You read slot 0 of a page again and again. Key j stands in the slot that is left over when j is
+    divided by the page size.""",
+    slot_of=lambda slot, size: 0,
+)
+pages.fault(
     "the slots of a page backwards",
     """You read each page from its last slot to its first. The keys of a text stand in a page in the order of
     the text.""",
@@ -734,7 +768,7 @@ pages.fault(
     "no scale",
     """Your scores are the plain products. Look at what they are divided by.""",
     fails=PAGED[1:],
-    scale=lambda size: 1.0,
+    scale=lambda size, page_size, length: 1.0,
 )
 pages.fault(
     "NaN where there is no key",
@@ -766,7 +800,17 @@ def log_sum(scores):
     return scores.logsumexp(-2)
 
 
-def split(query, key, value, pieces, *, size_of=rounded_up, shares_of=by_sums, part_sum=log_sum):
+def split(
+    query,
+    key,
+    value,
+    pieces,
+    *,
+    size_of=rounded_up,
+    shares_of=by_sums,
+    part_sum=log_sum,
+    values_of=lambda part: part,
+):
     """The right answer in steps; a fault replaces one of them."""
     size = size_of(key.shape[-2], pieces)
     outputs, lses, sizes = [], [], []
@@ -776,7 +820,7 @@ def split(query, key, value, pieces, *, size_of=rounded_up, shares_of=by_sums, p
         if not keys.shape[-2] and size_of is rounded_up:
             break
         scores = keys @ query[..., None] / query.shape[-1] ** 0.5
-        outputs.append((scores.softmax(-2) * value[..., part, :]).sum(-2))
+        outputs.append((scores.softmax(-2) * value[..., values_of(part), :]).sum(-2))
         lses.append(part_sum(scores))
         sizes.append(keys.shape[-2])
     shares = shares_of(torch.stack(lses), torch.tensor(sizes))
@@ -828,6 +872,11 @@ fixed.fault(
     "shares by the largest score",
     """A piece counts by its largest score. All of its keys count: their log-sum-exp says how much.""",
     part_sum=lambda scores: scores.amax(-2),
+)
+fixed.fault(
+    "the values of the first piece for all",
+    """Every piece mixes the first values. Keys and values of a piece stand at the same positions.""",
+    values_of=lambda part: slice(0, part.stop - part.start),
 )
 fixed.fault(
     "shares by the sum of the scores",

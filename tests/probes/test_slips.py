@@ -59,7 +59,7 @@ def told(answer, monkeypatch):
         (lambda q, k, v: (q @ k.mT / 2).softmax(-1).mT @ v, "transposed (the step `mix`)"),
         (lambda q, k, v: (q @ k.mT / 2).softmax(-1).softmax(-1) @ v, "`softmax` is applied twice"),
         (lambda q, k, v: (q @ k.mT / 2).softmax(-1) @ v + q, "`query` is added (the result)"),
-        (lambda q, k, v: (q @ k.mT / 2).tanh().softmax(-1) @ v, "tanh of the value"),
+        (lambda q, k, v: (q @ k.mT / 2).tanh().softmax(-1) @ v, "tanh of an intermediate result"),
         (lambda q, k, v: (q @ k.mT / 2).softmax(-1).roll(1, -1) @ v, "shifted by one"),
     ],
 )
