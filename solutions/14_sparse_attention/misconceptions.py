@@ -389,7 +389,7 @@ field.fault(
 field.fault(
     "the middle layers are left out",
     """You join the first and the last layer only. A path takes one step in each of the layers.""",
-    order=lambda masks: torch.stack([masks[0], masks[-1]]) if len(masks) > 1 else masks,
+    order=lambda masks: torch.stack([masks[0], masks[-1]]),
     fails=("windows", "layers"),
 )
 
@@ -509,7 +509,9 @@ bands.fault(
 bands.fault(
     "nobody sees itself",
     """Your window leaves out the position itself. Distance 0 lies within every width.""",
-    steps=lambda half: torch.tensor([step for step in range(-half, half + 1) if step]),
+    weigh=lambda scores, inside: soft(
+        scores, inside & (torch.arange(scores.shape[1]) != scores.shape[1] // 2)
+    ),
     fails=VALUES,
 )
 bands.fault(

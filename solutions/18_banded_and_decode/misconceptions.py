@@ -558,6 +558,7 @@ def root(size, page_size, length):
 def paged(
     query, key_cache, value_cache, block_table, lengths, *, page_of=looked_up, keys_of=exactly,
     head_of=in_groups, value_page=None, scale=root, empty=lambda: 0.0, hides=False, skipped=lambda count: 0, slot_of=lambda slot, size: slot,
+    turn=lambda number, count: number,
     mix=lambda scores, value: scores.softmax(0) @ value,
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
@@ -566,7 +567,8 @@ def paged(
     for b, length in enumerate(lengths.tolist()):
         count = keys_of(length, page_size)
         numbers = [divmod(j, page_size) for j in range(skipped(count), count)]
-        numbers = [(n, slot_of(slot, page_size)) for n, slot in numbers]
+        used = -(-count // page_size)
+        numbers = [(turn(n, used), slot_of(slot, page_size)) for n, slot in numbers]
         places = [(page_of(block_table, b, n), slot) for n, slot in numbers]
         of_values = [((value_page or page_of)(block_table, b, n), slot) for n, slot in numbers]
         for h in range(query.shape[1] if places else 0):
@@ -623,7 +625,6 @@ pages.fault(
     "divided by the root of the page size",
     """You divide the scores by the square root of the page size. The products are sums over the entries of
     query and key; how keys are stored makes no difference.""",
-    fails=PAGED[1:],
     scale=lambda size, page_size, length: page_size**0.5,
 )
 pages.fault(
@@ -650,6 +651,13 @@ pages.fault(
     the text.""",
     fails=PAGED[:4],
     page_of=lambda table, b, number: int(table[b].sort().values[number]),
+)
+pages.fault(
+    "the pages of a text in reverse",
+    """You read the pages of a text from its last one to its first. The first entry of its row in the table
+    is its first page.""",
+    fails=("by_hand", "ragged", "empty"),
+    turn=lambda number, count: count - 1 - number,
 )
 pages.fault(
     "one page after the other from the first on",
@@ -809,7 +817,7 @@ def split(
     size_of=rounded_up,
     shares_of=by_sums,
     part_sum=log_sum,
-    values_of=lambda part: part,
+    values_of=lambda part, count: part,
 ):
     """The right answer in steps; a fault replaces one of them."""
     size = size_of(key.shape[-2], pieces)
@@ -820,7 +828,9 @@ def split(
         if not keys.shape[-2] and size_of is rounded_up:
             break
         scores = keys @ query[..., None] / query.shape[-1] ** 0.5
-        outputs.append((scores.softmax(-2) * value[..., values_of(part), :]).sum(-2))
+        outputs.append(
+            (scores.softmax(-2) * value[..., values_of(part, keys.shape[-2]), :]).sum(-2)
+        )
         lses.append(part_sum(scores))
         sizes.append(keys.shape[-2])
     shares = shares_of(torch.stack(lses), torch.tensor(sizes))
@@ -876,7 +886,7 @@ fixed.fault(
 fixed.fault(
     "the values of the first piece for all",
     """Every piece mixes the first values. Keys and values of a piece stand at the same positions.""",
-    values_of=lambda part: slice(0, part.stop - part.start),
+    values_of=lambda part, count: slice(0, count),
 )
 fixed.fault(
     "shares by the sum of the scores",
