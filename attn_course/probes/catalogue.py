@@ -1,5 +1,6 @@
 """The catalogue of misconceptions: wrong answers that have a name and a message."""
 
+import ast
 import contextlib
 import importlib.util
 import inspect
@@ -248,6 +249,28 @@ def right_answers(slug: str, function: str) -> list[Callable[..., Any]]:
         return []
     found = collect_variants(load_module(place, f"attn_course_variants_{slug}"))
     return [v.function for v in found if v.of == function]
+
+
+@lru_cache(maxsize=64)
+def model_answer(slug: str, function: str) -> Callable[..., Any] | None:
+    """The answer of ``exercise.py`` in the checkout, with its imports and nothing that runs a test.
+
+    Raises:
+        ValueError: If ``slug`` is not of the form ``00_some_name``.
+    """
+    _check_slug(slug)
+    place = _PACKAGE.parent / "solutions" / slug / "exercise.py"
+    if not place.is_file():
+        return None
+    tree = ast.parse(place.read_text(encoding="utf-8"))
+    kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+    names: dict[str, Any] = {"__name__": f"attn_course_answers_{slug}"}
+    for statement in tree.body:
+        if isinstance(statement, kept):
+            with contextlib.suppress(Exception):  # it may need what a test cell defines
+                exec(compile(ast.Module([statement], []), str(place), "exec"), names)
+    found: Callable[..., Any] | None = names.get(function)
+    return found
 
 
 def collect(module: ModuleType) -> Catalogue:

@@ -9,7 +9,14 @@ import numpy as np
 from torch import Tensor
 
 from attn_course.probes import student
-from attn_course.probes.catalogue import Call, Catalogue, Misconception, right_answer, right_answers
+from attn_course.probes.catalogue import (
+    Call,
+    Catalogue,
+    Misconception,
+    model_answer,
+    right_answer,
+    right_answers,
+)
 from attn_course.probes.compare import Difference
 from attn_course.probes.diagnosis import explain, name_misconceptions
 from attn_course.probes.evidence import Bench, Case, bench_of, numbers, right_on
@@ -27,6 +34,7 @@ _LARGE = 30.0  # exponentials of larger numbers are what overflows; smaller ones
 _NEARLY = 0.05  # as far as a small constant takes ordinary numbers away
 _SHORT = 2e-2  # as far as the rounding of 16 bits takes them
 _VARIED = 2  # different wrong answers that a small change must explain
+_MOST_WORK = 60_000  # rarer small changes, times the effort that an answer takes
 NOT_SEARCHED = ("raises", "judges", "memory", "costly")
 
 
@@ -181,11 +189,14 @@ def _slip(suspect: Suspect, bench: Bench, first: Sequence[Case]) -> Misconceptio
     """A right answer with one small change that gives the learner's numbers on every input."""
     if bench.slips is None:
         mistakes = suspect.catalogue.of(suspect.name)
-        rights = [m.right for m in mistakes if m.right is not None]
-        rights += right_answers(suspect.slug, suspect.name)
-        bench.slips = [s for r in dict.fromkeys(rights) for s in slips(suspect.name, r)]
-        if bench.slips:
-            bench.slips = _agreeing(bench.slips, bench.cases or first)
+        answers = [model_answer(suspect.slug, suspect.name), *(m.right for m in mistakes)]
+        answers += right_answers(suspect.slug, suspect.name)
+        rights = [r for r in dict.fromkeys(answers) if r is not None]
+        seen = bench.cases or first
+        bench.slips = _agreeing([s for r in rights for s in slips(suspect.name, r)], seen)
+        for right in rights[:2] if not bench.slips else ():
+            most = _MOST_WORK // max(bench.effort, 1)
+            bench.slips += _agreeing(list(slips(suspect.name, right, more=True)[:most]), seen)
     if not bench.slips:
         return None
     known_cases = [*(bench.cases or ()), *first]
@@ -197,8 +208,9 @@ def _slip(suspect: Suspect, bench: Bench, first: Sequence[Case]) -> Misconceptio
     if len(varied) < _VARIED:
         return None
     found = _agreeing(bench.slips, first)
-    # names that hold the same numbers can be exchanged: the least that can be said
-    return min(found, key=lambda slip: "` in place of `" in slip.name, default=None)
+    # names and indices that hold the same numbers can be exchanged: the least that can be said
+    least = ("` in place of `", "a number is off by one")
+    return min(found, key=lambda slip: any(words in slip.name for words in least), default=None)
 
 
 def _agreeing(left: list[Misconception], cases: Sequence[Case]) -> list[Misconception]:

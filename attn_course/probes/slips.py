@@ -9,6 +9,7 @@ import ast
 import copy
 import inspect
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
@@ -18,7 +19,7 @@ from typing import Any
 
 from attn_course.probes.catalogue import Misconception
 
-MOST = 900  # of one function
+MOST = 3000  # of one function
 _TOLD = (
     "On every input tried, what you return is what a right answer returns with this one change. "
     "The name in brackets is that of a value or step in our solution."
@@ -42,8 +43,15 @@ _INSTEAD = {
     "maximum": (("minimum", "the smallest in place of the largest"),),
     "max": (("min", "the smallest in place of the largest"),),
     "min": (("max", "the largest in place of the smallest"),),
-    "logsumexp": (("amax", "the largest in place of the log-sum-exp"),),
-    "softmax": (("exp", "exponentials that are not divided by their sum"),),
+    "logsumexp": (
+        ("amax", "the largest in place of the log-sum-exp"),
+        ("mean", "a mean in place of the log-sum-exp"),
+        ("sum", "a sum in place of the log-sum-exp"),
+    ),
+    "softmax": (
+        ("exp", "exponentials that are not divided by their sum"),
+        ("sigmoid", "a sigmoid in place of a softmax"),
+    ),
     "tril": (("triu", "the wrong side of the diagonal"),),
     "triu": (("tril", "the wrong side of the diagonal"),),
     "sin": (("cos", "sine and cosine exchanged"),),
@@ -66,14 +74,53 @@ _EDGE: dict[type, type] = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, as
 _COMPLEMENT: dict[type, type] = {
     ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq
 }  # fmt: skip
+# What may be done too much to a value, `_` here, with the words for it.
+_TOO_MUCH = (
+    *((f"_.flip({axis})", "{} in reverse") for axis in (0, 1, -2, -1)),
+    *(
+        (f"_{at}.expand_as(_)", "the first of {} for all")
+        for at in ("[:1]", "[:, :1]", "[..., :1]")
+    ),
+    *(
+        (f"_{at}.expand_as(_)", "the last of {} for all")
+        for at in ("[-1:]", "[:, -1:]", "[..., -1:]")
+    ),
+    *((f"_.mean({axis}, True).expand_as(_)", "the mean of {} for all") for axis in (0, 1, -2, -1)),
+    *((f"_.roll(1, {axis})", "{} shifted by one") for axis in (0, -1)),
+    ("_.mT", "{} transposed"),
+    ("_.tril()", "{} without the future"),
+    ("abs(_)", "the absolute value of {}"),
+    *((f"_.{name}()", f"{name} of {{}}") for name in ("relu", "tanh", "exp", "log")),
+    ("torch.nn.functional.gelu(_)", "gelu of {}"),
+    ("_.softmax(-1)", "softmax of {}"),
+    ("_ / _.norm(dim=-1, keepdim=True)", "{} divided by its length"),
+    ("_ / _.shape[-1]", "{} divided by its size"),
+    ("_ / _.shape[-1] ** 0.5", "{} divided by the root of its size"),
+    ("_ * _.shape[-1] ** 0.5", "{} times the root of its size"),
+    ("2 * _", "twice {}"),
+    ("_ / 2", "half of {}"),
+    ("_.square()", "the square of {}"),
+    ("-_", "the negative of {}"),
+    ("_ + 1", "{} plus 1"),
+    ("_ - 1", "{} minus 1"),
+    ("0 * _", "0 in place of {}"),
+    ("0 * _ + 1", "1 in place of {}"),
+)
 _MISSING = {ast.Add: "a term is missing", ast.Sub: "a term is missing"}
 
 Edit = tuple[ast.AST, str]
+Edits = Callable[[Any, list[list[str]]], Iterator[Edit]]
 
 
 def _same(node: Any, **changed: Any) -> Any:
     """A copy of a node with other fields."""
     return type(node)(**{**dict(ast.iter_fields(node)), **changed})
+
+
+def _reshaped(value: ast.expr, moved: ast.expr) -> ast.expr:
+    """The numbers in their order, in the shape that they have after their axes were moved."""
+    shape = ast.Attribute(moved, "shape", ast.Load())
+    return ast.Call(ast.Attribute(value, "reshape", ast.Load()), [shape], [])
 
 
 def _of_operation(node: ast.BinOp) -> Iterator[Edit]:
@@ -84,7 +131,7 @@ def _of_operation(node: ast.BinOp) -> Iterator[Edit]:
     if kind is ast.Pow:
         yield left, "a power is missing"
         yield _same(node, right=ast.UnaryOp(ast.USub(), right)), "another power"
-        for factor in (2, 0.5):
+        for factor in (2, 0.5, 4):
             yield (
                 _same(node, right=ast.BinOp(right, ast.Mult(), ast.Constant(factor))),
                 ("another power"),
@@ -100,6 +147,10 @@ def _of_operation(node: ast.BinOp) -> Iterator[Edit]:
         yield _same(node, left=node), "a factor is applied twice"
     if kind in (ast.Add, ast.Sub):
         yield _same(node, left=node), "a term is added twice"
+    if kind is ast.BitOr:
+        yield _same(node, op=ast.BitXor()), "exactly one of two conditions"
+    if kind is ast.Add:
+        yield _same(node, right=node), "a term is added twice"
     if kind in (ast.Sub, ast.Div, ast.FloorDiv, ast.MatMult):
         yield _same(node, left=right, right=left), "two operands exchanged"
     if kind is ast.MatMult:
@@ -111,7 +162,7 @@ def _of_operation(node: ast.BinOp) -> Iterator[Edit]:
         yield ast.UnaryOp(ast.USub(), negative), "rounded up in place of down"
 
 
-def _of_call(node: ast.Call) -> Iterator[Edit]:
+def _of_call(node: Any) -> Iterator[Edit]:
     function, args = node.func, node.args
     attribute = function.attr if isinstance(function, ast.Attribute) else ""
     name = attribute or (function.id if isinstance(function, ast.Name) else "")
@@ -122,6 +173,22 @@ def _of_call(node: ast.Call) -> Iterator[Edit]:
         subject = args[0] if args and not isinstance(args[0], ast.Starred) else None
     if subject is not None:
         yield subject, f"`{name}` is missing"
+        twice = _same(node, args=[node, *args[1:]])
+        if subject is not (args[0] if args else None):
+            twice = _same(node, func=_same(function, value=node))
+        yield twice, f"`{name}` is applied twice"
+        inner = subject.func if isinstance(subject, ast.Call) and attribute else None
+        if isinstance(inner, ast.Attribute) and isinstance(function, ast.Attribute):
+            first = _same(node, func=_same(function, value=inner.value))
+            told = f"`{name}` before `{inner.attr}` in place of after it"
+            yield _same(subject, func=_same(inner, value=first)), told
+        if isinstance(function, ast.Name):
+            yield ast.BinOp(subject, ast.Add(), node), f"the input of `{name}` is added"
+    if name == "clamp" and attribute and len(args) == 2 and isinstance(args[1], ast.BinOp):
+        yield (
+            ast.BinOp(function.value, ast.Mod(), args[1].left),
+            "round the edge in place of up to it",
+        )
     if name in ("maximum", "minimum") and len(args) == 2:
         yield args[1], f"`{name}` is missing"
     if name in ("sum", "mean", "amax", "amin") and subject is not None and (args or node.keywords):
@@ -131,7 +198,8 @@ def _of_call(node: ast.Call) -> Iterator[Edit]:
             guarded = ast.BinOp(function.value, ast.Add(), ast.Constant(constant))
             yield _same(node, func=_same(function, value=guarded)), "a constant in the logarithm"
     for other, told in _INSTEAD.get(name, ()):
-        few: dict[str, Any] = {"args": [], "keywords": []} if other == "exp" and attribute else {}
+        bare = other in ("exp", "sigmoid") and attribute
+        few: dict[str, Any] = {"args": [], "keywords": []} if bare else {}
         new = _same(function, **{"attr" if attribute else "id": other})
         yield _same(node, func=new, **few), told
     if name in ("tril", "triu") and len(args) < 2:
@@ -156,19 +224,26 @@ def _of_call(node: ast.Call) -> Iterator[Edit]:
         yield _same(node, args=[later, args[1], args[2]]), "the first part is skipped"
     if name == "arange" and len(args) == 2:
         yield ast.BinOp(node, ast.Sub(), args[0]), "positions are counted from 0 in each part"
-    if name in ("range", "arange") and args:
-        at = min(len(args) - 1, 1)
-        for step in (-1, 1):
+    if name in ("range", "arange", "slice") and args:
+        ends = ("end",) if len(args) == 1 else ("start", "end")
+        for (at, end), step in itertools.product(enumerate(ends), (-1, 1)):
             moved = ast.BinOp(args[at], ast.Add(), ast.Constant(step))
-            yield _same(node, args=[*args[:at], moved, *args[at + 1 :]]), "off by one at the end"
-        if len(args) == 1:
-            shifted = [ast.Constant(1), ast.BinOp(args[0], ast.Add(), ast.Constant(1))]
-            yield _same(node, args=[ast.Constant(1), args[0]]), "the first one is skipped"
-            yield _same(node, args=shifted), "counted from 1"
+            yield _same(node, args=[*args[:at], moved, *args[at + 1 :]]), f"off by one at the {end}"
+    if name in ("range", "arange") and args and len(args) == 1:
+        shifted = [ast.Constant(1), ast.BinOp(args[0], ast.Add(), ast.Constant(1))]
+        yield _same(node, args=[ast.Constant(1), args[0]]), "the first one is skipped"
+        yield _same(node, args=shifted), "counted from 1"
     if name in ("permute", "where", "reshape", "unflatten", "max", "min"):
         for i, j in itertools.combinations(range(len(args)), 2):
             order = list(args)
             order[i], order[j] = order[j], order[i]
+            yield _same(node, args=order), "another order of arguments or axes"
+    if name in ("permute", "transpose") and attribute:
+        yield _reshaped(function.value, node), "reshaped in place of transposed"
+    if name == "permute":
+        for i, j in itertools.permutations(range(len(args)), 2):
+            order = [*args[:i], *args[i + 1 :]]
+            order.insert(j, args[i])
             yield _same(node, args=order), "another order of arguments or axes"
     if name in ("cat", "stack") and args and isinstance(args[0], ast.List | ast.Tuple):
         turned = _same(args[0], elts=args[0].elts[::-1])
@@ -180,7 +255,7 @@ def _of_call(node: ast.Call) -> Iterator[Edit]:
 def _of_other(node: Any) -> Iterator[Edit]:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Invert | ast.Not):
         if isinstance(node.operand, ast.Attribute) and node.operand.attr == "inf":
-            for number in (0.0, -1e9, -1e4):
+            for number in (0.0, -1.0, -10.0, -1e4, -1e9, math.inf, math.nan):
                 yield ast.Constant(number), "another number in place of minus infinity"
         else:
             told = "a sign is wrong" if isinstance(node.op, ast.USub) else "turned round"
@@ -203,6 +278,21 @@ def _of_other(node: Any) -> Iterator[Edit]:
             yield ast.Constant(node.value * factor), "another constant"
     elif isinstance(node, ast.Attribute) and node.attr in ("mT", "T"):
         yield node.value, "a matrix is transposed"
+        yield _reshaped(node.value, node), "reshaped in place of transposed"
+    elif isinstance(node, ast.Subscript):
+        yield node.value, "an index is missing"
+    elif isinstance(node, ast.Slice):
+        for end in ("lower", "upper"):
+            if (bound := getattr(node, end)) is not None:
+                yield _same(node, **{end: None}), "a slice is not cut"
+                for step in (-1, 1):
+                    moved = ast.BinOp(bound, ast.Add(), ast.Constant(step))
+                    yield _same(node, **{end: moved}), "off by one at the edge of a slice"
+        if node.lower is not None and node.upper is not None:
+            length = ast.BinOp(node.upper, ast.Sub(), node.lower)
+            yield _same(node, lower=None, upper=length), "a slice begins at 0"
+    elif isinstance(node, ast.Continue):
+        yield ast.Break(), "the loop ends in place of going on"
     elif isinstance(node, ast.AugAssign):
         yield ast.Assign([node.target], node.value), "overwritten in place of added up"
     elif isinstance(node, ast.If | ast.IfExp):
@@ -237,7 +327,7 @@ class _Places(ast.NodeVisitor):
         if isinstance(node, ast.Assign | ast.AugAssign):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             names = [n.id for n in ast.walk(target) if isinstance(n, ast.Name)]
-            self.where = f"`{names[0]}`" if names else before
+            self.where = ", ".join(f"`{name}`" for name in names) if names else before
             if isinstance(node, ast.Assign):
                 if isinstance(target, ast.Name) and target.id in self.bound:
                     self.found.append((node, self.where))
@@ -268,7 +358,7 @@ def _edits(node: Any, groups: list[list[str]]) -> Iterator[Edit]:
     elif isinstance(node, ast.Call):
         yield from _of_call(node)
     elif isinstance(node, ast.Assign):
-        yield ast.Pass(), "a step is left out"
+        yield ast.Pass(), "an assignment is left out"
     elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         for group in groups:
             if node.id in group:
@@ -278,6 +368,36 @@ def _edits(node: Any, groups: list[list[str]]) -> Iterator[Edit]:
                         yield ast.Name(other, ast.Load()), f"`{other}` in place of `{node.id}`"
     else:
         yield from _of_other(node)
+
+
+class _Filled(ast.NodeTransformer):
+    def __init__(self, value: ast.AST) -> None:
+        self.value = value
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self.value if node.id == "_" else node
+
+
+def _too_much(node: ast.AST, groups: list[list[str]]) -> Iterator[Edit]:
+    """Something is done to a value that a right answer does not do."""
+    if isinstance(node, ast.Return) and node.value:
+        for name, operator in itertools.product(groups[0], (ast.Add(), ast.Mult())):
+            told = f"`{name}` is {'added' if isinstance(operator, ast.Add) else 'a factor'}"
+            yield ast.Return(ast.BinOp(node.value, operator, ast.Name(name, ast.Load()))), told
+    if isinstance(node, ast.Name):
+        known = isinstance(node.ctx, ast.Load) and any(node.id in group for group in groups)
+        value = f"`{node.id}`" if known else ""
+    else:
+        value = (
+            "an intermediate result"
+            if isinstance(node, ast.BinOp | ast.Call | ast.Subscript)
+            else ""
+        )
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        for name in groups[0]:
+            yield ast.BinOp(node, ast.Add(), ast.Name(name, ast.Load())), f"`{name}` is added"
+    for text, told in _TOO_MUCH if value else ():
+        yield _Filled(node).visit(ast.parse(text, mode="eval").body), told.format(value)
 
 
 def _holders(function: ast.FunctionDef) -> dict[int, Callable[[ast.AST], None]]:
@@ -293,19 +413,20 @@ def _holders(function: ast.FunctionDef) -> dict[int, Callable[[ast.AST], None]]:
     return found
 
 
-def _variations(function: ast.FunctionDef, where: str) -> Iterator[str]:
+def _variations(function: ast.FunctionDef, where: str, edits: Edits) -> Iterator[str]:
     """Change the function in one place after another; yields the name of the change each time.
 
     Args:
         function: What is changed.
         where: Words for its result.
+        edits: The changes of one node.
     """
     places = _Places(function, where)
     lambdas = (node for node in ast.walk(function) if isinstance(node, ast.Lambda))
     groups = [*places.groups, *([a.arg for a in one.args.args] for one in lambdas)]
     holders = _holders(function)
     for node, where in places.found:
-        for new, told in _edits(node, groups):
+        for new, told in edits(node, groups):
             holders[id(node)](ast.fix_missing_locations(ast.copy_location(new, node)))
             yield f"{told} ({where})"
             holders[id(node)](node)
@@ -350,13 +471,15 @@ def _reached(start: str, known: dict[str, ast.FunctionDef], apart: bool) -> list
 
 
 @lru_cache(maxsize=64)
-def slips(of: str, right: Callable[..., Any]) -> tuple[Misconception, ...]:
+def slips(of: str, right: Callable[..., Any], *, more: bool = False) -> tuple[Misconception, ...]:
     """Right answers with one small change, as misconceptions; () where the text is not at hand.
 
     Args:
         of: The graded function.
         right: A right answer to it, a function of a module.
+        more: The rarer ones, where something is done to a value that a right answer does not do.
     """
+    edits = _too_much if more else _edits
     try:
         known = _functions(inspect.getsourcefile(right) or "")
         both = [_reached(right.__name__, known, apart) for apart in (True, False)]
@@ -370,8 +493,8 @@ def slips(of: str, right: Callable[..., Any]) -> tuple[Misconception, ...]:
     names["__name__"] = right.__module__
     shared = [one for one in both[1] if uses[one.name] > 1]
     made = itertools.chain(
-        _made(of, right.__name__, names, both[0], both[0]),
-        _made(of, right.__name__, names, both[1], shared),
+        _made(of, right.__name__, names, both[0], both[0], edits),
+        _made(of, right.__name__, names, both[1], shared, edits),
     )
     return tuple(itertools.islice(made, MOST))
 
@@ -382,6 +505,7 @@ def _made(
     names: dict[str, Any],
     functions: list[ast.FunctionDef],
     changed: list[ast.FunctionDef],
+    edits: Edits,
 ) -> Iterator[Misconception]:
     """The changes of some of these functions, each in a namespace of its own."""
     ready = {one.name: _compiled(one) for one in functions}
@@ -390,7 +514,7 @@ def _made(
     wheres = {d.id: f"the step `{a.arg}`" for a, d in steps if isinstance(d, ast.Name)}
     wheres[name] = "the result"
     for one in changed:
-        for told in _variations(one, wheres.get(one.name, f"`{one.name}`")):
+        for told in _variations(one, wheres.get(one.name, f"`{one.name}`"), edits):
             around = dict(names)
             try:
                 for code in {**ready, one.name: _compiled(one)}.values():

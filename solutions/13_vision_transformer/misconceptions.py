@@ -93,6 +93,12 @@ patches.fault(
     given=lambda x: x[:, :1].expand_as(x),
 )
 patches.fault(
+    "images and channels exchanged",
+    """You read the first axis as channels and the second as images. Images come first.""",
+    fails=("channels", "gradient"),
+    given=lambda x: x.transpose(0, 1).reshape(x.shape),
+)
+patches.fault(
     "the image turned over",
     """You exchange rows and columns of the image before you cut. Rows are the axis before the last
     one.""",
@@ -181,6 +187,24 @@ vits.fault(
     take=lambda x: x.amax(1),
 )
 vits.fault(
+    "the median is read",
+    """You take the median of each entry over all vectors. Read the vector at the place of the class
+    token.""",
+    fails=("values",),
+    take=lambda x: x.median(1).values,
+)
+vits.fault(
+    "the patches have the class token added",
+    """You add the class token to the patches as well. It is a vector of its own in front of them.""",
+    start=lambda x, token: in_front(x + token, token),
+)
+vits.fault(
+    "the mean of the patches in place of the class token",
+    """The vector in front is the mean of the patches. The class token is a parameter, the same for all
+    images.""",
+    start=lambda x, token: torch.cat([x.mean(1, keepdim=True), x], dim=1),
+)
+vits.fault(
     "the encoder runs twice",
     """You send the vectors through the encoder twice. Its layers are all inside of it: call it once.""",
     encode=lambda x, encoder: encoder(encoder(x)),
@@ -264,13 +288,20 @@ def ordered(down, right):
     return down, right
 
 
-def shift(height, width, down, right, *, step=stepped, edge=stops, table=one_hot, swap=ordered):
+def by_reading(row, column, height, width):
+    return row * width + column
+
+
+def shift(
+    height, width, down, right, *, step=stepped, edge=stops, table=one_hot, swap=ordered,
+    number=by_reading,
+):  # fmt: skip
     """The right answer in three steps; a fault replaces one of them."""
     pixel = torch.arange(height * width)
     down, right = swap(down, right)
     row = edge(step(pixel // width, down), height)
     column = edge(step(pixel % width, right), width)
-    return table(row * width + column, height * width)
+    return table(number(row, column, height, width), height * width)
 
 
 shifts = WrongAnswers("shift_weights", tests=("by_hand", "two_ways"), right=shift)
@@ -278,7 +309,15 @@ shifts = WrongAnswers("shift_weights", tests=("by_hand", "two_ways"), right=shif
 
 @witnesses(of="shift_weights")
 def shift_calls(draw):
-    for sizes in ((1, 3, 0, 1), (3, 4, 1, -1), (4, 3, -2, 1), (2, 5, 0, 0), (3, 3, 1, 2)):
+    for sizes in (
+        (1, 3, 0, 1),
+        (3, 4, 1, -1),
+        (4, 3, -2, 1),
+        (2, 5, 0, 0),
+        (3, 3, 1, 2),
+        (6, 3, -4, 1),
+        (5, 2, 3, -1),
+    ):
         yield call(*sizes)
     yield call(3, 5, 5, -7)
 
@@ -294,6 +333,18 @@ shifts.fault(
     """You move along the row by `down` and along the column by `right`. With equal numbers nobody
     notices.""",
     swap=lambda down, right: (right, down),
+)
+shifts.fault(
+    "pixels are numbered column by column",
+    """You number the pixel that is looked at down the columns. Pixels are numbered along the rows: a row
+    below is a width further.""",
+    fails=("two_ways",),
+    number=lambda row, column, height, width: column * height + row,
+)
+shifts.fault(
+    "the pixel itself counts too",
+    """Half of the weight stays at the pixel itself. All of it belongs to the pixel that is looked at.""",
+    table=lambda target, pixels: (one_hot(target, pixels) + torch.eye(pixels)) / 2,
 )
 shifts.fault(
     "around the edge",
@@ -423,6 +474,24 @@ convolutions.fault(
     """You average over the heads. The formula adds them up, as the output projection of multi-head
     attention does.""",
     join=lambda heads: sum(heads) / len(heads),
+)
+convolutions.fault(
+    "the first channel only",
+    """Only the first channel of the image takes part. The product with the kernel sums over all channels.""",
+    fails=("values", "gradient"),
+    kernel=lambda weight: weight * (torch.arange(weight.shape[1]) == 0)[:, None, None],
+)
+convolutions.fault(
+    "the mean of the channels",
+    """You average over the channels. The product with the kernel adds them up.""",
+    fails=("values", "gradient"),
+    kernel=lambda weight: weight / weight.shape[1],
+)
+convolutions.fault(
+    "one kernel for all channels",
+    """You average the kernel over its channels. Each channel of the image has a kernel of its own.""",
+    fails=("values", "gradient"),
+    kernel=lambda weight: weight.mean(1, keepdim=True).expand_as(weight),
 )
 convolutions.fault(
     "around the edge",

@@ -105,6 +105,25 @@ dilation.fault(
     near=lambda away, reach: within(away, reach) & (away != 0),
 )
 dilation.fault(
+    "the past only",
+    """You exclude all later positions in the end, from the window and for the global positions. Nothing
+    here is causal.""",
+    join=lambda window, everywhere: (window | everywhere).tril(),
+)
+dilation.fault(
+    "both conditions at once",
+    """You keep the pairs that are in the window *and* belong to a global position. One of the two
+    is enough.""",
+    join=lambda window, everywhere: window & everywhere,
+)
+dilation.fault(
+    "global positions lose their window",
+    """You open a pair when either the window or a global position allows it, but not both. Where both
+    do, it is open as well.""",
+    join=lambda window, everywhere: window ^ everywhere,
+    fails=("global",),
+)
+dilation.fault(
     "True and False exchanged",
     """Your mask is True where nothing may be seen. True means that a position may attend.""",
     join=lambda window, everywhere: ~(window | everywhere),
@@ -122,6 +141,29 @@ dilation.fault(
     they have collected.""",
     everywhere=lambda is_global: is_global[:, None].expand(-1, len(is_global)),
     fails=("global",),
+)
+dilation.fault(
+    "the others are global",
+    """You open the rows and columns of the positions that are *not* global. True marks the global ones.""",
+    everywhere=lambda is_global: both_ways(~is_global),
+)
+dilation.fault(
+    "twice the window",
+    """You open `window_size` - 1 steps on each side. These are the keys of both sides together: half of
+    them lie on either.""",
+    reach=lambda window_size, step: (window_size - 1) * step,
+)
+dilation.fault(
+    "whole rows without a window",
+    """Only queries whose own number is a multiple of the dilation have a window. What matters is the
+    distance: every position has one.""",
+    grid=lambda away, step: (torch.arange(len(away)) % step == 0)[:, None].expand_as(away),
+    fails=("by_hand", "windows", "global"),
+)
+dilation.fault(
+    "the window is left out",
+    """Only global positions see, and are seen. The others have their window as well.""",
+    near=lambda away, reach: away > away.max(),
 )
 dilation.fault(
     "only global pairs",
@@ -187,6 +229,32 @@ strides.fault(
     ),
 )
 strides.fault(
+    "the local head has two sides",
+    """Your local head also sees the next positions. Both heads are causal.""",
+    local=lambda away, stride: away.abs() < stride,
+    past=lambda away: torch.ones_like(away, dtype=torch.bool),
+    column=lambda away, stride: (away % stride == 0) & (away >= 0),
+)
+strides.fault(
+    "the strided head sees the last of each block",
+    """Your strided head sees the last position of every block. That is the *fixed* pattern; here the steps
+    are counted from the position that looks.""",
+    column=lambda away, stride: (torch.arange(len(away)) % stride == stride - 1).expand_as(away),
+)
+strides.fault(
+    "a single stride back",
+    """Your strided head sees itself and the position one stride before it, and stops there. It goes on to
+    the start of the text.""",
+    fails=("two_steps",),
+    column=lambda away, stride: (away == 0) | (away == stride),
+)
+strides.fault(
+    "the strided head sees the window too",
+    """Your strided head also sees what the local head sees. Each head has its own pattern; two steps join
+    them.""",
+    column=lambda away, stride: (away % stride == 0) | (away < stride),
+)
+strides.fault(
     "the strided head counts from the start",
     """Your strided head sees the positions whose own number is a multiple of the stride, the same for
     everybody. The steps are counted from the position that looks.""",
@@ -228,9 +296,13 @@ def in_order(masks):
     return masks
 
 
-def reached(masks, *, step=through, order=in_order):
+def alone(mask):
+    return mask
+
+
+def reached(masks, *, step=through, order=in_order, begin=alone):
     masks = order(masks)
-    reach = masks[0]
+    reach = begin(masks[0])
     for mask in masks[1:]:
         reach = step(mask, reach)
     return reach
@@ -280,10 +352,45 @@ field.fault(
     fails=("layers",),
 )
 field.fault(
+    "what the layer itself allows is added",
+    """From the second layer on you add the pairs of its own mask. A path takes one step in each of the
+    layers: what this layer allows is only its last one.""",
+    step=lambda mask, reach: through(mask, reach) | mask,
+    fails=("by_hand", "layers"),
+)
+field.fault(
     "numbers of paths",
     """You return how many paths there are. Asked is whether there is one: True or False.""",
     step=lambda mask, reach: mask.float() @ reach.float(),
     fails=("by_hand", "windows", "layers"),
+)
+
+
+field.fault(
+    "everything is reached",
+    """Every layer after the first lets you reach everything, whatever its mask is. A number of paths is at
+    least 0 for every pair; there is a path where it is larger.""",
+    step=lambda mask, reach: torch.ones_like(mask),
+)
+field.fault(
+    "the first layer has a residual connection",
+    """In the first layer every position sees itself. There is no residual connection here: a position that
+    may not look at itself does not see itself.""",
+    begin=lambda mask: mask | torch.eye(len(mask), dtype=torch.bool),
+    fails=("by_hand", "layers"),
+)
+field.fault(
+    "every layer after the first has a residual connection",
+    """From the second layer on every position keeps itself. There is no residual connection here: only
+    what some path of masks allows is reached.""",
+    step=lambda mask, reach: through(mask, reach) | torch.eye(len(mask), dtype=torch.bool),
+    fails=("by_hand", "layers"),
+)
+field.fault(
+    "the middle layers are left out",
+    """You join the first and the last layer only. A path takes one step in each of the layers.""",
+    order=lambda masks: torch.stack([masks[0], masks[-1]]),
+    fails=("windows", "layers"),
 )
 
 
@@ -324,6 +431,10 @@ def soft(scores, inside):
 
 def mixed(weights, values):
     return (weights[..., None] * values).sum(1)
+
+
+def by_distance(query, keys):
+    return -(query[:, None] - keys).square().sum(-1) / query.shape[-1] ** 0.5
 
 
 def band(
@@ -383,6 +494,27 @@ bands.fault(
     fails=("values", "gradient"),
 )
 bands.fault(
+    "divided by the root of the window",
+    """You divide the scores by the square root of the number of places in the window. The products are
+    sums over the entries of query and key.""",
+    score=lambda query, keys: (query[:, None] * keys).sum(-1) / keys.shape[1] ** 0.5,
+    fails=("values",),
+)
+bands.fault(
+    "compared by distance",
+    """Your scores are negative squared distances. Here a query and a key are compared by their product.""",
+    score=by_distance,
+    fails=VALUES[1:],
+)
+bands.fault(
+    "nobody sees itself",
+    """Your window leaves out the position itself. Distance 0 lies within every width.""",
+    weigh=lambda scores, inside: soft(
+        scores, inside & (torch.arange(scores.shape[1]) != scores.shape[1] // 2)
+    ),
+    fails=VALUES,
+)
+bands.fault(
     "the window ends at the query",
     """Your window has only its left side. The distance counts in both directions.""",
     steps=lambda half: torch.arange(-half, 1),
@@ -420,6 +552,14 @@ def band_square(query, key, value, half_width):
     far = (i[:, None] - i).abs() > half_width
     scores = query @ key.T / query.shape[-1] ** 0.5
     return scores.masked_fill(far, -torch.inf).softmax(-1) @ value
+
+
+@bands("every position keeps its own value", fails=VALUES)
+def band_of_own(query, key, value, half_width):
+    """Your result is `value` itself: the weights of a row all multiply the value of its own position, and
+    they sum to one. Each of them belongs to the value at its place.
+    """
+    return value + 0 * band(query, key, value, half_width)
 
 
 bands.detached(fails=("values", "gradient"))
@@ -521,6 +661,14 @@ def asked(q, k, v, gq, gk, gv):
     return gq, gk, gv
 
 
+def own(keys, values, global_key, global_value, is_global):
+    return keys, values
+
+
+def given(mask, is_global):
+    return mask
+
+
 def by_row(is_global, far, near):
     return torch.where(is_global[:, None], far, near)
 
@@ -528,9 +676,11 @@ def by_row(is_global, far, near):
 def seen_by_all(
     query, key, value, global_query, global_key, global_value, mask, is_global, *,
     score=plain_scores, near=masked_rows, far=open_rows, wide=asked, join=by_row,
+    shared=own, seen=given,
 ):  # fmt: skip
     """The right answer in steps."""
-    local = near(score(query, key), mask, value)
+    keys, values = shared(key, value, global_key, global_value, is_global)
+    local = near(score(query, keys), seen(mask, is_global), values)
     gq, gk, gv = wide(query, key, value, global_query, global_key, global_value)
     everywhere = far(score(gq, gk), mask, gv)
     return join(is_global, everywhere, local)
@@ -593,6 +743,45 @@ globals_.fault(
     the number of entries.""",
     score=lambda query, key: query @ key.T,
     fails=("values", "gradient"),
+)
+globals_.fault(
+    "the others see global positions by their global keys",
+    """A position that is not global meets the `global_key` of a global one. It sees all positions by
+    `key`; the global keys are for the global queries.""",
+    shared=lambda k, v, gk, gv, chosen: (torch.where(chosen[:, None], gk, k), v),
+    fails=("values", "gradient"),
+)
+globals_.fault(
+    "the others read the global values of global positions",
+    """A position that is not global mixes in the `global_value` of a global one. It reads `value` of all
+    positions; the global values are for the global rows.""",
+    shared=lambda k, v, gk, gv, chosen: (k, torch.where(chosen[:, None], gv, v)),
+)
+globals_.fault(
+    "the others do not see the global positions",
+    """Positions that are not global do not see the global ones. The mask opens these columns: what a global
+    position has collected is for everybody.""",
+    seen=lambda mask, chosen: mask & ~chosen,
+)
+
+
+@globals_("global positions see each other only")
+def global_among(q, k, v, gq, gk, gv, mask, chosen):
+    """Your global rows take only the keys of global positions. They see *all* positions."""
+    far = plain_scores(gq, gk).masked_fill(~chosen, -torch.inf).softmax(-1) @ gv
+    return by_row(chosen, far, masked_rows(plain_scores(q, k), mask, v))
+
+
+globals_.fault(
+    "both rows are added up",
+    """A global position has the sum of its local and its global row. It takes the global one alone.""",
+    join=lambda chosen, far, near: near + chosen[:, None] * far,
+)
+globals_.fault(
+    "weights outside of the mask are removed after the softmax",
+    """You set the weights outside of the mask to 0 when the softmax is done. What they had is lost, and
+    the local rows do not sum to one.""",
+    near=lambda scores, mask, value: (scores.softmax(-1) * mask) @ value,
 )
 globals_.fault(
     "the mask is left out",

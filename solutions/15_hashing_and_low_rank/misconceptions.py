@@ -398,11 +398,16 @@ def all_three(output, memory, total):
     return output, memory, total
 
 
+def elu_plus_one(x):
+    return torch.nn.functional.elu(x) + 1
+
+
 def right_linear(
     query, key, value, memory, total, *, write=add_pair, count=add_key, norm=divide, step=write_first,
-    begin=given, end=all_three,
+    begin=given, end=all_three, features=lambda query, key: (query, key),
 ):  # fmt: skip
     memory, total = begin(memory, total)
+    query, key = features(query, key)
     rows = []
     for q, k, v in zip(query.unbind(-2), key.unbind(-2), value.unbind(-2), strict=True):
         row, memory, total = step(q, k, v, memory, total, write, count, norm)
@@ -499,6 +504,17 @@ linear.fault(
     fails=NUMBERS,
     end=lambda output, memory, total: output,
 )
+for whose, mapped in (("query", (True, False)), ("key", (False, True)), ("both", (True, True))):
+    for kind, phi in (("elu + 1", elu_plus_one), ("an exponential", torch.exp)):
+        linear.fault(
+            f"{kind} on {whose}: a feature map too many",
+            f"""You apply {kind} to {"query and key" if whose == "both" else f"the {whose}"}. Query and key
+            are features already: the map was applied before, to both alike.""",
+            fails=NUMBERS[1:] if whose == "query" else NUMBERS,
+            features=lambda query, key, mapped=mapped, phi=phi: tuple(
+                phi(x) if chosen else x for x, chosen in zip((query, key), mapped, strict=True)
+            ),
+        )
 linear.detached()
 
 

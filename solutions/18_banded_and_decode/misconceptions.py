@@ -23,7 +23,7 @@ def product(query, key):
 
 def band(
     query, key, half, *, column=in_column, other=beside, score=product, reach=lambda half: half,
-    sees=lambda away: True, hole=lambda: -torch.inf,
+    sees=lambda away: True, hole=lambda: -torch.inf, finish=lambda band, half: band,
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
     length = query.shape[-2]
@@ -35,7 +35,7 @@ def band(
         if sees(away) and inside.any():
             found = score(query[..., rows[inside], :], key[..., place[inside], :])
             result[..., rows[inside], column(half, away)] = found
-    return result
+    return finish(result, half)
 
 
 BAND = ("by_hand", "values", "edges", "gradient")
@@ -68,6 +68,34 @@ banded.fault(
     are asked for; the scale comes later.""",
     fails=BAND[1:],
     score=lambda query, key: product(query, key) / query.shape[-1] ** 0.5,
+)
+banded.fault(
+    "distances in place of products",
+    """Your numbers are squared distances of query and key. The band holds their products.""",
+    fails=BAND,
+    score=lambda query, key: (query - key).square().sum(-1),
+)
+banded.fault(
+    "the keys fill each row from its left",
+    """Your rows begin with the first key that there is. A column stands for one distance: where there is no
+    such key it stays empty.""",
+    fails=BAND,
+    finish=lambda band, half: torch.stack(
+        [row.roll(min(i - half, 0), -1) for i, row in enumerate(band.unbind(-2))], -2
+    ),
+)
+banded.fault(
+    "the query's own key is missing",
+    """The middle column is empty. It belongs to the key at the position of the query.""",
+    fails=BAND,
+    sees=lambda away: away != 0,
+)
+banded.fault(
+    "every column is empty",
+    """All numbers are minus infinity. It stays so whatever is added to it: write the products into the band
+    in place of adding them.""",
+    fails=BAND,
+    sees=lambda away: False,
 )
 banded.fault(
     "only keys before the query",
@@ -170,7 +198,8 @@ def window(
     first_key=lambda first, reach: first - reach + 1, after=nothing, score=scaled,
     seen=lambda away, reach, after: (away < reach) & (away >= -after), mix=mixed,
     logarithm=lambda scores: scores.logsumexp(-1),
-    hide=lambda scores, near: scores.masked_fill(~near, -torch.inf),
+    hide=lambda scores, near: scores.masked_fill(~near, -torch.inf), join=torch.cat,
+    sum_of=lambda scores, size: scores,
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
     length, outputs, lses = query.shape[-2], [], []
@@ -181,9 +210,9 @@ def window(
         scores = score(query[..., first:last, :], key[..., start:end, :], value)
         away = torch.arange(first, last)[:, None] - torch.arange(start, end)
         near = seen(away, reach(window_size), after(window_size))
-        lses.append(logarithm(hide(scores, near)))
+        lses.append(logarithm(hide(sum_of(scores, query.shape[-1]), near)))
         outputs.append(mix(scores, near, value[..., start:end, :]))
-    return torch.cat(outputs, -2), torch.cat(lses, -1)
+    return join(outputs, -2), torch.cat(lses, -1)
 
 
 NUMBERS = ("by_hand", "values", "ragged", "large", "skips")
@@ -310,6 +339,33 @@ sliding.fault(
     logarithm=lambda scores: scores.logsumexp(-1) / math.log(2),
 )
 sliding.fault(
+    "the log-sum-exp of scores without a scale",
+    """Your output is right. Your second result is that of the plain products: the scores in it are divided
+    as those of the softmax are.""",
+    fails=("values", "ragged", "skips"),
+    sum_of=lambda scores, size: scores * size**0.5,
+)
+sliding.fault(
+    "the sum in place of its logarithm",
+    """Your output is right. Your second result is the sum of the exponentials. Its logarithm is asked for,
+    which never overflows.""",
+    logarithm=lambda scores: scores.exp().sum(-1),
+    fails=NUMBERS,
+)
+sliding.fault(
+    "the logarithm of the mean",
+    """Your output is right. Your second result is the logarithm of the mean of the exponentials over the
+    keys in the window. The sum is not divided.""",
+    fails=NUMBERS,
+    logarithm=lambda scores: scores.logsumexp(-1) - (scores > -torch.inf).sum(-1).to(scores).log(),
+)
+sliding.fault(
+    "tiles joined in reverse",
+    """The outputs of your tiles stand in reverse order. The first tile holds the first queries.""",
+    fails=NUMBERS,
+    join=lambda outputs, axis: torch.cat(outputs[::-1], axis),
+)
+sliding.fault(
     "the largest score in place of the log-sum-exp",
     """Your output is right. Your second result is the largest score of the row. The logarithm of the
     sum is still to be added.""",
@@ -384,6 +440,13 @@ merging.fault(
     weigh=lambda shares, total: torch.ones_like(shares) / len(shares),
 )
 merging.fault(
+    "divided by the number of pieces",
+    """You divide the sum of the weighted outputs by the number of pieces. The weights do not sum to that
+    number: divide by their sum.""",
+    fails=MERGE,
+    weigh=lambda shares, total: shares / len(shares),
+)
+merging.fault(
     "the outputs are added up",
     """You add the outputs of the pieces. Each of them is an average already; what they need are
     shares that sum to one.""",
@@ -445,6 +508,13 @@ merging.fault(
     logarithm=lambda lses, shift, total: lses[0],
 )
 merging.fault(
+    "the log-sum-exp of the last piece",
+    """Your output is right. Your second result is that of the last piece alone; the others are part of the
+    sum.""",
+    fails=MERGE,
+    logarithm=lambda lses, shift, total: lses[-1],
+)
+merging.fault(
     "the mean of the log-sum-exps",
     """Your output is right. Your second result is the mean of the log-sum-exps of the pieces. What adds up
     are their exponentials.""",
@@ -481,13 +551,14 @@ def in_groups(h, heads, kv_heads):
     return h // (heads // kv_heads)
 
 
-def root(size):
+def root(size, page_size, length):
     return size**0.5
 
 
 def paged(
     query, key_cache, value_cache, block_table, lengths, *, page_of=looked_up, keys_of=exactly,
     head_of=in_groups, value_page=None, scale=root, empty=lambda: 0.0, hides=False, skipped=lambda count: 0, slot_of=lambda slot, size: slot,
+    turn=lambda number, count: number,
     mix=lambda scores, value: scores.softmax(0) @ value,
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
@@ -496,14 +567,15 @@ def paged(
     for b, length in enumerate(lengths.tolist()):
         count = keys_of(length, page_size)
         numbers = [divmod(j, page_size) for j in range(skipped(count), count)]
-        numbers = [(n, slot_of(slot, page_size)) for n, slot in numbers]
+        used = -(-count // page_size)
+        numbers = [(turn(n, used), slot_of(slot, page_size)) for n, slot in numbers]
         places = [(page_of(block_table, b, n), slot) for n, slot in numbers]
         of_values = [((value_page or page_of)(block_table, b, n), slot) for n, slot in numbers]
         for h in range(query.shape[1] if places else 0):
             one = head_of(h, query.shape[1], kv_heads)
             key = torch.stack([key_cache[page, slot, one] for page, slot in places])
             value = torch.stack([value_cache[page, slot, one] for page, slot in of_values])
-            scores = key @ query[b, h] / scale(query.shape[-1])
+            scores = key @ query[b, h] / scale(query.shape[-1], page_size, length)
             if hides:
                 scores = scores.masked_fill(torch.arange(count) >= length, -torch.inf)
             output[b, h] = mix(scores, value)
@@ -534,6 +606,8 @@ def paged_calls(draw):
         ((4, 4), 2, 2, 1),
         ((7, 1, 6), 3, 2, 2),
         ((0, 4), 3, 1, 3),
+        ((5, 0, 4), 3, 1, 2),
+        ((2, 0, 6), 2, 2, 1),
     ):
         parts = pool(draw, lengths, page_size, heads, 4, 3)
         yield call(draw.normal(len(lengths), heads * group, 4), *parts)
@@ -548,6 +622,24 @@ def in_order(table, b, number):
 
 
 pages.fault(
+    "divided by the root of the page size",
+    """You divide the scores by the square root of the page size. The products are sums over the entries of
+    query and key; how keys are stored makes no difference.""",
+    scale=lambda size, page_size, length: page_size**0.5,
+)
+pages.fault(
+    "divided by the root of the length",
+    """You divide the scores by the square root of the number of keys. The products are sums over the entries
+    of query and key.""",
+    scale=lambda size, page_size, length: length**0.5,
+)
+pages.fault(
+    "the key with the largest score alone",
+    """You return the value of the key with the largest score. All keys of the text have a share of the
+    softmax.""",
+    mix=lambda scores, value: (scores == scores.amax()).to(scores.dtype) @ value,
+)
+pages.fault(
     "pages in the order of the pool",
     """You read the pages 0, 1, 2 of the pool, as if the text lay there in one piece. The table says
     which pages are its own.""",
@@ -559,6 +651,13 @@ pages.fault(
     the text.""",
     fails=PAGED[:4],
     page_of=lambda table, b, number: int(table[b].sort().values[number]),
+)
+pages.fault(
+    "the pages of a text in reverse",
+    """You read the pages of a text from its last one to its first. The first entry of its row in the table
+    is its first page.""",
+    fails=("by_hand", "ragged", "empty"),
+    turn=lambda number, count: count - 1 - number,
 )
 pages.fault(
     "one page after the other from the first on",
@@ -617,6 +716,12 @@ pages.fault(
     skipped=lambda count: min(1, max(count - 1, 0)),
 )
 pages.fault(
+    "the first slot of each page only",
+    """You read slot 0 of a page again and again. Key j stands in the slot that is left over when j is
+    divided by the page size.""",
+    slot_of=lambda slot, size: 0,
+)
+pages.fault(
     "the slots of a page backwards",
     """You read each page from its last slot to its first. The keys of a text stand in a page in the order of
     the text.""",
@@ -671,7 +776,7 @@ pages.fault(
     "no scale",
     """Your scores are the plain products. Look at what they are divided by.""",
     fails=PAGED[1:],
-    scale=lambda size: 1.0,
+    scale=lambda size, page_size, length: 1.0,
 )
 pages.fault(
     "NaN where there is no key",
@@ -703,7 +808,17 @@ def log_sum(scores):
     return scores.logsumexp(-2)
 
 
-def split(query, key, value, pieces, *, size_of=rounded_up, shares_of=by_sums, part_sum=log_sum):
+def split(
+    query,
+    key,
+    value,
+    pieces,
+    *,
+    size_of=rounded_up,
+    shares_of=by_sums,
+    part_sum=log_sum,
+    values_of=lambda part, count: part,
+):
     """The right answer in steps; a fault replaces one of them."""
     size = size_of(key.shape[-2], pieces)
     outputs, lses, sizes = [], [], []
@@ -713,7 +828,9 @@ def split(query, key, value, pieces, *, size_of=rounded_up, shares_of=by_sums, p
         if not keys.shape[-2] and size_of is rounded_up:
             break
         scores = keys @ query[..., None] / query.shape[-1] ** 0.5
-        outputs.append((scores.softmax(-2) * value[..., part, :]).sum(-2))
+        outputs.append(
+            (scores.softmax(-2) * value[..., values_of(part, keys.shape[-2]), :]).sum(-2)
+        )
         lses.append(part_sum(scores))
         sizes.append(keys.shape[-2])
     shares = shares_of(torch.stack(lses), torch.tensor(sizes))
@@ -765,6 +882,23 @@ fixed.fault(
     "shares by the largest score",
     """A piece counts by its largest score. All of its keys count: their log-sum-exp says how much.""",
     part_sum=lambda scores: scores.amax(-2),
+)
+fixed.fault(
+    "the values of the first piece for all",
+    """Every piece mixes the first values. Keys and values of a piece stand at the same positions.""",
+    values_of=lambda part, count: slice(0, count),
+)
+fixed.fault(
+    "shares by the sum of the scores",
+    """A piece counts by the sum of its scores. What matters is the logarithm of the sum of their
+    exponentials.""",
+    part_sum=lambda scores: scores.sum(-2),
+)
+fixed.fault(
+    "shares by the mean score",
+    """A piece counts by the mean of its scores. What matters is the logarithm of the sum of their
+    exponentials.""",
+    part_sum=lambda scores: scores.mean(-2),
 )
 fixed.fault(
     "shares upside down",
