@@ -200,7 +200,7 @@ def test_workspace_does_not_grow_with_the_length() -> None:
             lambda q, k, v: sliding_window_attention(q, k, v, window_size=257), *rows
         )
         extra.append(peak - rows[0].nbytes)
-    assert extra[0] <= rows[0].nbytes / 2 / 8
+    assert extra[0] <= rows[0].nbytes / 2 / 7  # scores, queries and the mean of one block
     assert extra[1] <= 1.05 * extra[0] + 2**14
 
 
