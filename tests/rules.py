@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from trial import Trial
 
+from attn_course.exercises.assignment import shows_only
 from attn_course.exercises.source import solution_names
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,7 +75,11 @@ def of_set(
     functions = [name for name in names if not name.startswith(ITEMS)]
     in_core = {test.split("-")[0] for test in graded(core, "code")}
     minutes = sum(core.metadata["attn_course"]["minutes"].values())
-    looks = [{n.id for n in ast.walk(ast.parse(s)) if isinstance(n, ast.Name)} for s in tried.looks]
+    looks = [
+        {node.id for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Name)}
+        for cell in core.cells
+        if cell.cell_type == "code" and shows_only(cell)
+    ]
     kept = {
         f"the core, before '# More', takes 60 to 90 minutes, not {minutes}": 60 <= minutes <= 90,
         f"the core has 2 to 5 graded functions, not {len(in_core)}": 2 <= len(in_core) <= 5,
