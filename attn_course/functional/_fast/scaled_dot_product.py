@@ -74,8 +74,10 @@ def scaled_dot_product_attention(
     allowed = attn_mask != -torch.inf if is_bias else attn_mask
     # a softmax of nothing is 0/0: such a row attends to anything, and its output is replaced
     empty = ~allowed.any(dim=-1, keepdim=True)
-    attn_mask = attn_mask.masked_fill(empty, 0.0) if is_bias else attn_mask | empty
     key, value = (without_padding(rows, allowed) for rows in (key, value))
+    if readable and not empty.any():
+        return _kernel(query, key, value, attn_mask, *options)
+    attn_mask = attn_mask.masked_fill(empty, 0.0) if is_bias else attn_mask | empty
     return _kernel(query, key, value, attn_mask, *options).masked_fill(empty, 0.0)
 
 
@@ -203,12 +205,11 @@ def _few_rows(
     scale: float | None,
 ) -> Float[Tensor, "B H R Ev"]:
     """Attention of a few query rows to many keys: bound by how fast keys and values are read."""
-    dtype, count = query.dtype, query.shape[-2]
-    plain = _has("_is_avx512_supported") and (count > 1 or _has("_is_avx512_bf16_supported"))
+    dtype, plain = query.dtype, _has("_is_amx_tile_supported")
     if dtype == torch.float16 and not plain and _is_flat(key, value):
         return _widened_rows(query, key, value, attn_mask, default_scale(query, scale))
     # one row is a matrix-vector product, which torch computes slowly in bfloat16: make it two
-    doubled = count == 1 and dtype == torch.bfloat16 and not plain
+    doubled = query.shape[-2] == 1 and dtype == torch.bfloat16 and not plain
     if doubled:
         query = query.expand(-1, -1, 2, -1)
     output = _fused(query, key, value, attn_mask, scale=scale)
@@ -237,7 +238,7 @@ def _widened_rows(
     return output.to(query.dtype)
 
 
-def _is_flat(*tensors: Shaped[Tensor, "B H S E"]) -> bool:
+def _is_flat(*tensors: Shaped[Tensor, "_ _ _ _"]) -> bool:
     """Whether batch and heads are one axis in memory: a batched product copies them otherwise."""
     return all(
         (len(rows) == 1 or rows.stride(0) == rows.shape[1] * rows.stride(1))
