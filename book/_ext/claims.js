@@ -1,0 +1,44 @@
+// Filter and search of the claims. The state is in the address: #verdict=false&chapter=claims-03&q=seed
+document.addEventListener("DOMContentLoaded", () => {
+  const form = document.querySelector(".attn-filter");
+  const cards = [...document.querySelectorAll(".attn-claim")];
+  const groups = [...document.querySelectorAll(".attn-claims")];
+  const texts = new Map(cards.map((card) => [card, card.textContent.toLowerCase()]));
+
+  const show = () => {
+    const { verdict, chapter, q } = Object.fromEntries(new FormData(form));
+    const terms = q.toLowerCase().split(/\s+/);
+    let shown = 0;
+    for (const card of cards) {
+      const fits =
+        (!verdict || card.classList.contains(`attn-is-${verdict}`)) &&
+        (!chapter || card.parentElement.id === chapter) &&
+        terms.every((term) => texts.get(card).includes(term));
+      card.hidden = !fits;
+      shown += fits;
+    }
+    groups.forEach((group) => (group.hidden = !group.querySelector(".attn-claim:not([hidden])")));
+    form.querySelector("output").textContent = `${shown} of ${cards.length} claims`;
+    form.querySelector("button").hidden = !(verdict || chapter || q);
+  };
+  const keep = () => {
+    const state = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+    const { pathname, search } = location;
+    history.replaceState(null, "", `${pathname}${search}${state.size ? `#${state}` : ""}`);
+    show();
+  };
+  const restore = () => {
+    const hash = location.hash.slice(1);
+    const state = new URLSearchParams(hash.includes("=") ? hash : "");
+    for (const name of ["verdict", "chapter", "q"]) form.elements[name].value = state.get(name) ?? "";
+    const all = cards.every((card) => !card.hidden);
+    show();
+    // a link to a claim that the filter had hidden
+    if (!all && hash && !state.size) document.getElementById(hash)?.scrollIntoView();
+  };
+  form.addEventListener("input", keep);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("reset", () => setTimeout(() => (keep(), form.elements.q.focus())));
+  addEventListener("hashchange", restore);
+  restore();
+});
