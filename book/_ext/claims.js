@@ -3,18 +3,22 @@ document.addEventListener("DOMContentLoaded", () => {
   const form = document.querySelector(".attn-filter");
   const cards = [...document.querySelectorAll(".attn-claim")];
   const groups = [...document.querySelectorAll(".attn-claims")];
-  const texts = new Map(cards.map((card) => [card, card.textContent.toLowerCase()]));
+  const texts = new Map(); // of cards that were searched
+  const textOf = (card) => {
+    if (!texts.has(card)) texts.set(card, card.textContent.toLowerCase());
+    return texts.get(card);
+  };
 
   const show = () => {
     const { verdict, chapter, q } = Object.fromEntries(new FormData(form));
-    const terms = q.toLowerCase().split(/\s+/);
+    const terms = q.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
     for (const card of cards) {
       const fits =
         (!verdict || card.classList.contains(`attn-is-${verdict}`)) &&
         (!chapter || card.parentElement.id === chapter) &&
-        terms.every((term) => texts.get(card).includes(term));
-      card.hidden = !fits;
+        terms.every((term) => textOf(card).includes(term));
+      if (card.hidden === fits) card.hidden = !fits;
       shown += fits;
     }
     groups.forEach((group) => (group.hidden = !group.querySelector(".attn-claim:not([hidden])")));
@@ -22,9 +26,9 @@ document.addEventListener("DOMContentLoaded", () => {
     form.querySelector("button").hidden = !(verdict || chapter || q);
   };
   const keep = () => {
-    const state = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+    const state = String(new URLSearchParams([...new FormData(form)].filter(([, value]) => value)));
     const { pathname, search } = location;
-    history.replaceState(null, "", `${pathname}${search}${state.size ? `#${state}` : ""}`);
+    history.replaceState(null, "", `${pathname}${search}${state && `#${state}`}`);
     show();
   };
   const restore = () => {
@@ -34,7 +38,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const all = cards.every((card) => !card.hidden);
     show();
     // a link to a claim that the filter had hidden
-    if (!all && hash && !state.size) document.getElementById(hash)?.scrollIntoView();
+    if (!all && !hash.includes("=")) document.getElementById(hash)?.scrollIntoView();
   };
   form.addEventListener("input", keep);
   form.addEventListener("submit", (event) => event.preventDefault());
