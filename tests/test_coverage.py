@@ -1,4 +1,4 @@
-"""One slug joins page, table of contents, solution, exercise and claims row: no orphans.
+"""One slug joins page, table of contents, solution, exercise and claim: no orphans.
 
 Tests are joined to a slug by ``tests/exercises``, which runs every folder of ``solutions/``.
 """
@@ -23,8 +23,7 @@ def toc_slugs(text: str) -> set[str]:
 
 
 def claim_slugs(text: str) -> set[str]:
-    rows = [line for line in text.splitlines() if line.lstrip().startswith("|")]
-    return set(re.findall(rf"chapters/({SLUG.pattern})\b", "\n".join(rows)))
+    return set(re.findall(rf"^:at: chapters/({SLUG.pattern})\.md#", text, re.MULTILINE))
 
 
 def places(root: Path) -> dict[str, set[str]]:

@@ -35,12 +35,12 @@ def lay_out(root: Path, slug: str, *, set_only: bool = False) -> list[Path]:
     if there:
         raise ValueError(f"{there[0].relative_to(root)} is there already")
     toc, claims = root / "book" / "_toc.yml", root / "book" / "claims.md"
-    contents, rows = toc.read_text(encoding="utf-8"), claims.read_text(encoding="utf-8")
+    contents, cards = toc.read_text(encoding="utf-8"), claims.read_text(encoding="utf-8")
     chapters = [m.end() for m in re.finditer(r"^ *- file: chapters/\S+\n", contents, re.M)]
-    table = [m.end() for m in re.finditer(r"^\| .* \[\]\(chapters/\S+\) \|\n", rows, re.M)]
-    if not chapters or not table:
+    settled = [m.end() for m in re.finditer(r"^:::\{claim\}(?:.*\n)+?:::\n", cards, re.M)]
+    if not chapters or not settled:
         raise ValueError("book/_toc.yml and book/claims.md: expected the entries of a chapter")
-    at, row = chapters[-1], table[-1]
+    at, end = chapters[-1], settled[-1]
     title = slug[3:].replace("_", " ").capitalize()
     for path, name in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,6 @@ def lay_out(root: Path, slug: str, *, set_only: bool = False) -> list[Path]:
         return list(files)
     entry = f"      - file: chapters/{slug}\n"
     toc.write_text(contents[:at] + entry + contents[at:], encoding="utf-8")
-    page = f"[](chapters/{slug}.md)"
-    line = f"| A sentence that everybody repeats. | open | What decides it. | {page} |\n"
-    claims.write_text(rows[:row] + line + rows[row:], encoding="utf-8")
+    card = (root / TEMPLATES / "claim.md.txt").read_text(encoding="utf-8").replace("@SLUG@", slug)
+    claims.write_text(f"{cards[:end]}\n{card}{cards[end:]}", encoding="utf-8")
     return [*files, toc, claims]

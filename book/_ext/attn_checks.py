@@ -9,7 +9,6 @@ the page counts its checks by kind and links to ``checks/<page>``, which lists e
 import hashlib
 import html
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -127,7 +126,9 @@ def list_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
             f'<a href="{claims}#the-sweep">What the kinds mean</a>.</p>'
         ]
         for (anchor, section), group in groupby(checks, key=lambda one: one["place"]):
-            parts.append(f'<h2><a href="{uri}#{anchor}">{html.escape(section)}</a></h2><ul>')
+            parts.append(
+                f'<h2 id="{anchor}"><a href="{uri}#{anchor}">{html.escape(section)}</a></h2><ul>'
+            )
             for one in group:
                 code, value = (html.escape(one[name]) for name in ("code", "value"))
                 kind = {"seeds": "recomputed", "record": "recorded"}.get(one["kind"], one["kind"])
@@ -136,32 +137,6 @@ def list_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
                 parts.append(f'<li class="attn-listed"><code>{code}</code>{value} ({kind})</li>')
             parts.append("</ul>")
         yield here, {"title": title, "body": "\n".join(parts)}, "page.html"
-
-
-def show_counts(app: Sphinx, doctree: nodes.document) -> None:
-    """Give every verdict of the claims table the counts of its page, by kind."""
-    if app.env.docname != "claims":
-        return
-    for table in doctree.findall(nodes.table):
-        group = table.next_node(nodes.tgroup)
-        if group is None or len(list(group.findall(nodes.colspec))) != 4:
-            continue
-        group["cols"] = 5
-        group.insert(4, nodes.colspec(colwidth=8))
-        for row in table.findall(nodes.row):
-            page = re.search(r"\d\d_[a-z0-9_]+", str(row.children[-1]))
-            text: nodes.Node = nodes.Text("no sweep yet")
-            if isinstance(row.parent, nodes.thead):
-                text = nodes.Text("checks of the page")
-            elif page and (found := record(app, page[0])):
-                held = summary(found)
-                counts = (
-                    f"{held.kinds['seeds']} recomputed ({held.held} of {held.seeds} seeds), "
-                    f"{held.kinds['record']} recorded, {held.kinds['algebra']} algebra"
-                )
-                uri = app.builder.get_relative_uri("claims", f"checks/{page[0]}")
-                text = nodes.reference("", counts, refuri=uri)
-            row += nodes.entry("", nodes.paragraph("", "", text))
 
 
 class Table(SphinxDirective):
@@ -252,6 +227,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("records-table", RecordsTable)
     app.connect("doctree-read", settle, priority=450)
     app.connect("html-collect-pages", list_pages)
-    app.connect("doctree-read", show_counts)
     app.connect("env-get-outdated", outdated)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
