@@ -956,7 +956,7 @@ def hashed_chunks() -> Drawing:
         "hashed-chunks",
         372,
         "Eight positions of a text are hashed into three buckets, A, B and C. They are sorted by "
-        "bucket, and inside a bucket by place, and cut into four chunks of two. The chunk of "
+        "bucket, and inside a bucket by position, and cut into four chunks of two. The chunk of "
         "positions 6 and 2 attends to itself and to the chunk before it, where only positions of "
         "the same bucket count. Then the outputs are sorted back.",
         {
@@ -991,7 +991,7 @@ def hashed_chunks() -> Drawing:
         ("text", 30, "text"),
         ("bucket", 88, "hash"),
         ("sorted", 190, "sort"),
-        ("found", 342, "back"),
+        ("output", 342, "back"),
     ):
         d.say(name, (302, y), part, anchor="start")
     return d
@@ -1078,14 +1078,14 @@ def key_ring() -> Drawing:
     d = Drawing(
         "key-ring",
         330,
-        "Four devices stand in a ring. Each holds the queries of its own run of the sequence and "
-        "never gives them away. Beside them it holds one block of keys and values, which it hands "
-        "on to the next device at every step, the last device to the first. From every block it "
-        "makes an output and a log-sum-exp, and joins them with what it has already.",
+        "Four devices form a ring. Each keeps the queries of its own part of the sequence. It also "
+        "has one block of keys and values, which it passes to the next device at every step, the "
+        "last device to the first. From each block it computes an output and a log-sum-exp, and "
+        "joins them with its earlier results.",
         {
             "queries": "the queries, which stay",
-            "memory": "the block of keys and values that is at hand",
-            "travel": "the way of the blocks round the ring",
+            "memory": "the current block of keys and values",
+            "travel": "the path of the blocks around the ring",
             "partial": "the running output and log-sum-exp of each device",
         },
     )
@@ -1103,5 +1103,5 @@ def key_ring() -> Drawing:
     d.arrow((194, 258), (156, 258), "travel")
     d.arrow((68, 179), (68, 143), "travel")
     d.say("keys and values", (175, 156), "travel")
-    d.say("go round", (175, 173), "travel")
+    d.say("travel around", (175, 173), "travel")
     return d
