@@ -1,4 +1,4 @@
-"""A story under one, two or three looks: trained memory networks that run in the page."""
+"""A story read with one, two or three hops: trained memory networks that run in the page."""
 
 import base64
 import json
