@@ -103,17 +103,17 @@ function render({ model, el }) {
     const { weights, chances, answer, right } = numbers.now();
     // In Jupyter the kernel answers a moment later: until then the old answer belongs to another story.
     if (weights.length !== hops || weights[0].length !== sentences.length) return;
-    head.replaceChildren(h("th", { scope: "col" }, "told"), h("th", { scope: "col" }, "sentence"),
+    head.replaceChildren(h("th", { scope: "col" }, "use"), h("th", { scope: "col" }, "sentence"),
       ...weights.map((_, k) => h("th", { scope: "col" }, `hop ${k + 1}`)));
     body.replaceChildren(...sentences.map((text, i) => h("tr", {},
       h("td", { style: "white-space: nowrap" },
-        h("input", { type: "checkbox", checked: told[i], "data-use": `told ${i}`, "aria-label": `tell it: ${text}`, onchange: (event) => {
+        h("input", { type: "checkbox", checked: told[i], "data-use": `told ${i}`, "aria-label": `use: ${text}`, onchange: (event) => {
           const next = told.map((heard, j) => (j === i ? event.target.checked : heard));
-          if (!next.some(Boolean)) { event.target.checked = true; return voice.say("At least one sentence must be told."); }
+          if (!next.some(Boolean)) { event.target.checked = true; return voice.say("At least one sentence must stay in the story."); }
           focus = `told ${i}`;
           change({ told: next });
         } }),
-        i ? h("button", { type: "button", style: "padding: 0 .4rem; margin-left: .4rem", "data-use": `up ${i}`, "aria-label": `earlier: ${text}`, title: "tell it earlier", onclick: () => {
+        i ? h("button", { type: "button", style: "padding: 0 .4rem; margin-left: .4rem", "data-use": `up ${i}`, "aria-label": `earlier: ${text}`, title: "move it earlier", onclick: () => {
           focus = `up ${Math.max(1, i - 1)}`;
           change({ sentences: swap(sentences, i), told: swap(told, i) });
         } }, "↑") : null),
@@ -125,8 +125,8 @@ function render({ model, el }) {
       share.set(chances[i], chances[i].toFixed(2));
       name.className = place === right ? "attn-x-good" : "";
     });
-    const says = `Where is the ${thing}? With ${hops} ${hops === 1 ? "hop" : "hops"} it says ${answer}`;
-    voice.say(right === "" ? `${says}; the sentences told do not say it.` : right === answer ? `${says}, which is right.` : `${says}; right is ${right}.`);
+    const says = `Where is the ${thing}? With ${hops} ${hops === 1 ? "hop" : "hops"} the network answers ${answer}`;
+    voice.say(right === "" ? `${says}; these sentences do not answer the question.` : right === answer ? `${says}, which is right.` : `${says}; the right answer is ${right}.`);
     measured.textContent = `Wrong answers of this network on ${model.get("error").stories} new stories: ${(100 * model.get("error")[hops]).toFixed(2)} %.`;
   }
   const change = (values) => numbers.change(values, draw);
@@ -138,13 +138,13 @@ function render({ model, el }) {
   };
   const picked = choice({ label: "Story", options: stories.map(([name]) => [name, name]), value: stories[0][0], oninput: start });
   frame(el, {
-    question: "How many looks does the question need?",
+    question: "How many hops does the question need?",
     picture: [wide("The story and the weights of each hop", h("table", { class: "attn-x-table" }, h("thead", {}, head), body)), voice.node],
     controls: [
       h("div", { class: "attn-x-top" }, picked, things,
         choice({ label: "Hops", options: [["1", "1"], ["2", "2"], ["3", "3"]], value: String(model.get("hops")), oninput: (hops) => change({ hops: Number(hops) }) }),
-        button("Tell it again", () => start(picked.querySelector("select").value))),
-      h("table", { class: "attn-x-table" }, header("place", "chance"), h("tbody", {}, ...bars.map(({ node }) => node))),
+        button("Reset", () => start(picked.querySelector("select").value))),
+      h("table", { class: "attn-x-table" }, header("place", "probability"), h("tbody", {}, ...bars.map(({ node }) => node))),
       measured],
   });
   numbers.watch(draw);

@@ -1,4 +1,4 @@
-"""A story under one, two or three looks: trained memory networks that run in the page."""
+"""A story read with one, two or three hops: trained memory networks that run in the page."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ from attn_course.explorers._result import follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.nn import MemoryNetwork
 
-HEIGHT, HEIGHT_NARROW = 434, 755
+HEIGHT, HEIGHT_NARROW = 434, 779
 WEIGHTS = Path(__file__).with_name("memory_hops_weights.json")
 EMBED, MOST, HOPS = 20, 8, (1, 2, 3)
 INPUTS = ("sentences", "told", "thing", "hops")

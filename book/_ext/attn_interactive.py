@@ -360,7 +360,9 @@ class ExerciseSetDirective(Block):
         rows = [
             element(
                 "tr",
-                element("td", element("code", item.name), " ", item.title),
+                element(
+                    "td", element("code", item.name), " ", *self.inline(Text(item.title, -1), "")
+                ),
                 element("td", "read by a person" if item.manual else ", ".join(item.tests)),
                 element("td", f"{item.minutes}" if item.minutes else ""),
                 element("td", blocks.points(item.points), class_="attn-points"),

@@ -78,6 +78,37 @@ def beside(d: Drawing, name: str, y: float, part: str) -> None:
 
 
 @diagram
+def unrolled_recurrence() -> Drawing:
+    """Chapter 01: one cell, drawn once per step."""
+    d = Drawing(
+        "unrolled-recurrence",
+        200,
+        "Four boxes, all called cell, from left to right. Each word x 1 to x 4 enters its cell "
+        "through the matrix W ih, each cell passes its state on to the next through the matrix "
+        "W hh, and gives it out as h 1 to h 4.",
+        {
+            "inputs": "the words, which enter through W ih",
+            "memory": "the state, which goes from cell to cell through W hh",
+            "output": "the states h 1 to h 4",
+        },
+    )
+    columns = (68, 148, 228, 308)
+    states = row(d, "h", indexed("h_#"), 20, "output", columns=columns, size=(40, 28))
+    for i, (x, word) in enumerate(zip(columns, ("dog", "bites", "man", "."), strict=True)):
+        d.box(f"cell{i + 1}", "cell", (x, 92), "memory", size=(42, 30), words=True)
+        d.box(f"x{i + 1}", word, (x, 168), "inputs", size=(46, 28), words=True)
+        d.say("W_{ih}", (x + 8, 138), "inputs", anchor="start", words=False)
+        d.say("W_{hh}", (x - 40, 68), "memory", words=False)
+    cells = [f"cell{i}" for i in (1, 2, 3, 4)]
+    upwards(d, [f"x{i}" for i in (1, 2, 3, 4)], cells, "inputs")
+    upwards(d, cells, states, "output")
+    chain(d, cells, "memory")
+    d.say("h_0", (12, 97), "memory", words=False)
+    d.arrow((24, 92), (45, 92), "memory")
+    return d
+
+
+@diagram
 def encoder_decoder() -> Drawing:
     """Chapter 02: everything through one vector."""
     d = Drawing(

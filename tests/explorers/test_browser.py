@@ -435,10 +435,10 @@ def test_the_default_hop_fails_and_a_second_one_answers(opened: Any) -> None:
     page, figure = opened("memory_hops")
     voice = figure.locator("[aria-live]")
     page.wait_for_timeout(300)
-    assert "right is garden" in voice.inner_text()
+    assert "the right answer is garden" in voice.inner_text()
     figure.get_by_role("combobox", name="Hops").select_option("2")
     page.wait_for_timeout(300)
-    assert "it says garden, which is right" in voice.inner_text()
+    assert "the network answers garden, which is right" in voice.inner_text()
     assert page.errors == []
 
 
