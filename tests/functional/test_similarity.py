@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mutation import changes, mutant
+from mutation import changes, mutant, rejects
 from oracles import by_numpy
 from refusals import refused
 from tolerances import FLOAT64
@@ -66,46 +66,47 @@ def _norm(x: Tensor) -> Tensor:
     return x.norm(dim=-1)
 
 
-COSINE_MUTANTS: dict[str, Function] = {
-    "dot product": lambda a, b: (a * b).sum(-1),
-    "one norm only": lambda a, b: (a * b).sum(-1) / _norm(a).clamp(min=1e-38),
-    "squared norms": lambda a, b: (a * b).sum(-1) / (_norm(a) * _norm(b)).square().clamp(min=1e-38),
-    "norm over everything": lambda a, b: (a * b).sum(-1) / (a.norm() * b.norm()),
-    "sum of absolute values": lambda a, b: (a * b).sum(-1) / (a.abs().sum(-1) * b.abs().sum(-1)),
-    "no guard for zero": lambda a, b: (a * b).sum(-1) / (_norm(a) * _norm(b)),
-    "a large epsilon": lambda a, b: F.cosine_similarity(a, b, dim=-1, eps=1e-3),
-    "first axis": lambda a, b: F.cosine_similarity(a, b, dim=0),
-    "angle": lambda a, b: torch.acos(F.cosine_similarity(a, b, dim=-1)),
-    "absolute value": lambda a, b: functional.cosine_similarity(a, b).abs(),
-    "norms without gradient": lambda a, b: (
-        (a * b).sum(-1) / (_norm(a) * _norm(b)).detach().clamp(min=1e-38)
-    ),
-}
-
-MEAN_MUTANTS: dict[str, Function] = {
-    "sum": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2),
-    "plain mean": lambda w, v: v.mean(-2).expand(*w.shape[:-1], -1),
-    "divided by the number": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2) / w.shape[-1],
-    "divided by all weights": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2) / w.sum(),
-    "softmax of the weights": lambda w, v: (w.softmax(-1).unsqueeze(-2) @ v).squeeze(-2),
-    "no guard for zero": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2) / w.sum(-1, keepdim=True),
-    "largest only": lambda w, v: functional.weighted_mean(
-        F.one_hot(w.argmax(-1), w.shape[-1]).to(w.dtype), v
-    ),
-    "shares without gradient": lambda w, v: functional.weighted_mean(w.detach(), v),
-}
+test_cosine_oracles_reject = rejects(
+    check_cosine,
+    {
+        "dot product": lambda a, b: (a * b).sum(-1),
+        "one norm only": lambda a, b: (a * b).sum(-1) / _norm(a).clamp(min=1e-38),
+        "squared norms": lambda a, b: (
+            (a * b).sum(-1) / (_norm(a) * _norm(b)).square().clamp(min=1e-38)
+        ),
+        "norm over everything": lambda a, b: (a * b).sum(-1) / (a.norm() * b.norm()),
+        "sum of absolute values": lambda a, b: (
+            (a * b).sum(-1) / (a.abs().sum(-1) * b.abs().sum(-1))
+        ),
+        "no guard for zero": lambda a, b: (a * b).sum(-1) / (_norm(a) * _norm(b)),
+        "a large epsilon": lambda a, b: F.cosine_similarity(a, b, dim=-1, eps=1e-3),
+        "first axis": lambda a, b: F.cosine_similarity(a, b, dim=0),
+        "angle": lambda a, b: torch.acos(F.cosine_similarity(a, b, dim=-1)),
+        "absolute value": lambda a, b: functional.cosine_similarity(a, b).abs(),
+        "norms without gradient": lambda a, b: (
+            (a * b).sum(-1) / (_norm(a) * _norm(b)).detach().clamp(min=1e-38)
+        ),
+    },
+)
 
 
-@pytest.mark.parametrize("mistake", COSINE_MUTANTS)
-def test_cosine_oracles_reject(mistake: str) -> None:
-    with pytest.raises((AssertionError, RuntimeError)):
-        check_cosine(COSINE_MUTANTS[mistake])
-
-
-@pytest.mark.parametrize("mistake", MEAN_MUTANTS)
-def test_mean_oracles_reject(mistake: str) -> None:
-    with pytest.raises((AssertionError, RuntimeError)):
-        check_mean(MEAN_MUTANTS[mistake])
+test_mean_oracles_reject = rejects(
+    check_mean,
+    {
+        "sum": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2),
+        "plain mean": lambda w, v: v.mean(-2).expand(*w.shape[:-1], -1),
+        "divided by the number": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2) / w.shape[-1],
+        "divided by all weights": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2) / w.sum(),
+        "softmax of the weights": lambda w, v: (w.softmax(-1).unsqueeze(-2) @ v).squeeze(-2),
+        "no guard for zero": lambda w, v: (
+            (w.unsqueeze(-2) @ v).squeeze(-2) / w.sum(-1, keepdim=True)
+        ),
+        "largest only": lambda w, v: functional.weighted_mean(
+            F.one_hot(w.argmax(-1), w.shape[-1]).to(w.dtype), v
+        ),
+        "shares without gradient": lambda w, v: functional.weighted_mean(w.detach(), v),
+    },
+)
 
 
 ORACLES = {"cosine_similarity": check_cosine, "weighted_mean": check_mean}
