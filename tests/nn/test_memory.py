@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mutation import mutant
+from mutation import REJECTED, mutant, rejects_changes
 from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor
@@ -141,33 +141,30 @@ def test_network_is_the_formula_of_the_paper_forward_and_in_its_gradients() -> N
     check_formula()
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("return hop, hop + 1", "return hop, hop"),
-        ("return hop, hop + 1", "return 0, hop + 1"),
-        ("(2 * hop, 2 * hop + 1)", "(2 * hop + 1, 2 * hop)"),
-        ("return (0, 1) if", "return (0, 0) if"),
-        ("self.words[0] if self.question is None", "self.words[1] if self.question is None"),
-        ("= self.words[-1].weight", "= self.words[0].weight"),
-        ("(query if self.update is None else self.update(query)) + output", "query + output"),
-        ("else self.update(query)) + output", "else self.update(query + output))"),
-        (
-            "(query if self.update is None else self.update(query)) + output",
-            "(output if self.update is None else self.update(query) + output)",
-        ),
-        ("linear=self.linear", "linear=False"),
-        ("memory_out, mask, linear", "memory_out, None, linear"),
-        ("self.ages[table](ages.clamp(min=0))", "self.ages[0](ages.clamp(min=0))"),
-        ("sentence_ages(there)", "sentence_ages(there).flip(-1)"),
-        ("question != 0, positions=self.positions", "question != 0, positions=False"),
-        ("question != 0, positions", "question >= 0, positions"),
-        ("word_mask = story != 0", "word_mask = story >= 0"),
-    ],
+test_formula_rejects_a_changed_line = rejects_changes(
+    check_formula,
+    f"{MODULE}.MemoryNetwork",
+    ("return hop, hop + 1", "return hop, hop"),
+    ("return hop, hop + 1", "return 0, hop + 1"),
+    ("(2 * hop, 2 * hop + 1)", "(2 * hop + 1, 2 * hop)"),
+    ("return (0, 1) if", "return (0, 0) if"),
+    ("self.words[0] if self.question is None", "self.words[1] if self.question is None"),
+    ("= self.words[-1].weight", "= self.words[0].weight"),
+    ("(query if self.update is None else self.update(query)) + output", "query + output"),
+    ("else self.update(query)) + output", "else self.update(query + output))"),
+    (
+        "(query if self.update is None else self.update(query)) + output",
+        "(output if self.update is None else self.update(query) + output)",
+    ),
+    ("linear=self.linear", "linear=False"),
+    ("memory_out, mask, linear", "memory_out, None, linear"),
+    ("self.ages[table](ages.clamp(min=0))", "self.ages[0](ages.clamp(min=0))"),
+    ("sentence_ages(there)", "sentence_ages(there).flip(-1)"),
+    ("question != 0, positions=self.positions", "question != 0, positions=False"),
+    ("question != 0, positions", "question >= 0, positions"),
+    ("word_mask = story != 0", "word_mask = story >= 0"),
+    error=(*REJECTED, IndexError),
 )
-def test_formula_rejects_a_changed_line(old: str, new: str) -> None:
-    with pytest.raises((AssertionError, IndexError, RuntimeError)):
-        check_formula(mutant(MODULE, "MemoryNetwork", old, new))
 
 
 @settings(max_examples=40, deadline=None)
