@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from mutation import changes, mutant, rejects
 from oracles import by_numpy
 from refusals import refused, refuses
@@ -134,17 +132,6 @@ test_expected_oracles_reject = rejects(
 )
 
 
-def test_soft_attention_is_the_mean_of_hard_attention() -> None:
-    weights, value = weights_of(7), torch.randn(7, 3, dtype=torch.float64)
-    exact = sum(weights[s] * expected_attention(each_place(7)[s], value) for s in range(7))
-    assert_close(expected_attention(weights, value), exact, **FLOAT64)
-    draws = 40_000
-    drawn = sample_attention(weights.expand(draws, 7), torch.Generator().manual_seed(5))
-    looked_up = expected_attention(drawn, value.expand(draws, 7, 3))
-    error = looked_up.std(0) / draws**0.5
-    assert ((looked_up.mean(0) - exact).abs() <= STANDARD_ERRORS * error).all()
-
-
 def check_log_prob(log_prob: Function) -> None:
     by_hand = log_prob(torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.0, 0.0, 1.0]))
     assert_close(by_hand, torch.tensor(0.2).log())
@@ -212,15 +199,6 @@ def test_entropy_agrees_with_every_oracle() -> None:
     check_entropy(weight_entropy)
 
 
-@given(row=st.lists(st.floats(-30, 30), min_size=1, max_size=13))
-@settings(max_examples=60, deadline=None)
-def test_entropy_lies_between_zero_and_the_logarithm_of_the_places(row: list[float]) -> None:
-    weights = torch.tensor(row, dtype=torch.float64).softmax(-1)
-    entropy = float(weight_entropy(weights))
-    assert -1e-12 <= entropy <= np.log(len(row)) + 1e-12
-    assert entropy == pytest.approx(float(weight_entropy(weights.flip(0))), abs=1e-12)
-
-
 def exact_gradient(scores: Tensor, rewards: Tensor) -> Tensor:
     """By autograd on the expected reward itself: no sampling, no score function."""
     e = scores.detach().requires_grad_()
@@ -272,32 +250,6 @@ ESTIMATOR_MUTANTS: dict[str, Function] = {
 test_estimator_oracles_reject = rejects(check_estimator, ESTIMATOR_MUTANTS)
 
 
-def sampled_mean(estimate: Function, baseline: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, standard error and exact gradient over 50,000 draws of a policy of seven places."""
-    generator = torch.Generator().manual_seed(seed)
-    scores = torch.randn(7, generator=generator, dtype=torch.float64)
-    rewards = 10 + 3 * torch.randn(7, generator=generator, dtype=torch.float64)
-    weights = scores.softmax(-1).expand(50_000, 7)
-    sample = sample_attention(weights, generator)
-    drawn = estimate(weights, sample, sample @ rewards, baseline)
-    return drawn.mean(0), drawn.std(0) / len(drawn) ** 0.5, exact_gradient(scores, rewards)
-
-
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("baseline", [0.0, 10.0])
-def test_estimator_is_unbiased(baseline: float, seed: int) -> None:
-    mean, error, exact = sampled_mean(score_function_gradient, baseline, seed)
-    assert ((mean - exact).abs() <= STANDARD_ERRORS * error).all()
-
-
-@pytest.mark.parametrize("mistake", sorted(set(ESTIMATOR_MUTANTS) - {"baseline ignored"}))
-def test_a_biased_estimator_is_seen(mistake: str) -> None:
-    # "baseline added" is unbiased too, whatever the sign: it is the variance that gives it away
-    mean, error, exact = sampled_mean(ESTIMATOR_MUTANTS[mistake], 10.0, 0)
-    biased = bool(((mean - exact).abs() > STANDARD_ERRORS * error).any())
-    assert biased == (mistake != "baseline added")
-
-
 def test_moments_and_best_baseline() -> None:
     scores, rewards = torch.randn(7, dtype=torch.float64), 20 + torch.randn(7).double()
     weights = scores.softmax(-1)
@@ -306,12 +258,9 @@ def test_moments_and_best_baseline() -> None:
     assert_close(mean, oracle[0], **FLOAT64)
     assert variance == pytest.approx(oracle[1], rel=1e-11)
     assert_close(mean, exact_gradient(scores, rewards), **FLOAT64)
-    # against draws
-    drawn = sample_attention(weights.expand(50_000, 7), torch.Generator().manual_seed(6))
-    each = score_function_gradient(weights.expand(50_000, 7), drawn, drawn @ rewards, 1.6)
-    spread = (each - mean).square().sum(-1)
-    error = float(spread.std()) / 50_000**0.5
-    assert abs(float(spread.mean()) - variance) <= STANDARD_ERRORS * error
+    # by enumeration
+    each = score_function_gradient(weights.expand(7, 7), each_place(7), rewards, 1.6)
+    assert variance == pytest.approx(float(weights @ (each - mean).square().sum(-1)), rel=1e-11)
     # the best baseline: a parabola's vertex, from three other points
     b = best_baseline(weights, rewards)
     assert b == pytest.approx(by_numpy.best_baseline(weights, rewards), rel=1e-12)
@@ -350,8 +299,6 @@ def test_a_reward_of_another_shape_is_refused() -> None:
     plain = reinforce_loss.__wrapped__
     with pytest.raises(ValueError, match=r"reward: expected shape \(5,\), got \(5, 1\)"):
         plain(torch.zeros(5), torch.zeros(5, 1))
-    with pytest.raises(ValueError, match="baseline: expected a shape that broadcasts"):
-        plain(torch.zeros(5), torch.zeros(5), torch.zeros(3))
 
 
 def check_straight(straight: Function) -> None:
@@ -458,22 +405,6 @@ test_what_does_not_fit_is_refused = refuses(
     (lambda: reference.sample_attention([[0.5]], 0.5), "uniform: expected shape"),
     (lambda: reference.attention_log_prob([0.5], [0.5, 1]), "sample: expected size 1"),
 )
-
-
-def test_inputs_are_left_alone() -> None:
-    weights, rewards = weights_of(7), torch.randn(7, dtype=torch.float64)
-    before = (weights.clone(), rewards.clone())
-    sample = sample_attention(weights)
-    kept = sample.clone()
-    score_function_moments(weights, rewards, 1.0)
-    best_baseline(weights, rewards)
-    weight_entropy(weights)
-    attention_log_prob(weights, sample)
-    score_function_gradient(weights, sample, rewards[0])
-    straight_through(weights)
-    assert torch.equal(weights, before[0])
-    assert torch.equal(rewards, before[1])
-    assert torch.equal(sample, kept)
 
 
 @pytest.mark.parametrize("shape", [(5, 1), (1, 5), (2, 5), (4,)])

@@ -137,12 +137,6 @@ def _after(scores: Tensor, mask: Tensor, dim: int = -1) -> Tensor:
     return weights / weights.sum(dim, keepdim=True).clamp(min=1e-30)
 
 
-def test_masked_oracles_accept_another_way_to_write_it() -> None:
-    check_masked(
-        lambda s, m, dim=-1: torch.softmax(s.masked_fill(~m, -torch.inf), dim).nan_to_num(0.0)
-    )
-
-
 test_masked_oracles_reject = rejects(
     check_masked,
     {
@@ -188,40 +182,19 @@ test_masked_oracles_reject_a_changed_line = rejects_changes(
 )
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_gradients_agree_with_finite_differences(name: str) -> None:
+def test_second_derivatives_agree_with_finite_differences() -> None:
     scores = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
-    function = getattr(functional, name)
-    assert torch.autograd.gradcheck(lambda s: function(s, 1), scores)
-    assert torch.autograd.gradgradcheck(lambda s: function(s, 1), scores)
-
-
-def test_masked_softmax_gradients_agree_with_finite_differences() -> None:
-    scores = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
     mask = torch.tensor([[1, 1, 0, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]], dtype=torch.bool)
-    assert torch.autograd.gradcheck(lambda s: functional.masked_softmax(s, mask), scores)
+    for name in NAMES:
+        function = getattr(functional, name)
+        assert torch.autograd.gradgradcheck(lambda s, f=function: f(s, 1), scores)
     assert torch.autograd.gradgradcheck(lambda s: functional.masked_softmax(s, mask), scores)
 
 
-ROWS = st.lists(st.floats(-700, 700, width=32), min_size=1, max_size=13)
-
-
-@given(row=ROWS, shift=st.floats(-1e4, 1e4))
-@settings(max_examples=60, deadline=None)
-def test_softmax_does_not_change_when_every_score_rises_alike(
-    row: list[float], shift: float
-) -> None:
-    scores = torch.tensor(row, dtype=torch.float64)
-    weights = functional.softmax(scores)
-    assert_close(functional.softmax(scores + shift), weights, rtol=1e-9, atol=1e-12)
-    assert_close(weights.sum(), torch.ones((), dtype=torch.float64))
-    assert (weights >= 0).all()
-    assert_close(functional.logsumexp(scores + shift), functional.logsumexp(scores) + shift)
-    highest = scores.max()
-    assert highest <= functional.logsumexp(scores) <= highest + np.log(len(row)) + 1e-9
-
-
-@given(row=ROWS, bits=st.lists(st.booleans(), min_size=13, max_size=13))
+@given(
+    row=st.lists(st.floats(-700, 700, width=32), min_size=1, max_size=13),
+    bits=st.lists(st.booleans(), min_size=13, max_size=13),
+)
 @settings(max_examples=60, deadline=None)
 def test_masked_softmax_is_the_softmax_of_what_is_left(row: list[float], bits: list[bool]) -> None:
     scores, mask = torch.tensor(row, dtype=torch.float64), torch.tensor(bits[: len(row)])
