@@ -1,6 +1,7 @@
 """LSH attention: by hand, NumPy pair by pair, full attention under its mask, gradients, memory."""
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -36,22 +37,14 @@ def rows(length: int, rounds: int = 3, buckets: int = 4) -> tuple[Tensor, Tensor
 
 def cases() -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], dict[str, Any]]]:
     """Awkward lengths, chunks that are larger than all, of one, and that leave a rest."""
-    for length, chunk, rounds, buckets in (
-        (1, 4, 2, 2),
-        (11, 4, 3, 2),
-        (5, 1, 2, 2),
-        (8, 4, 1, 4),
-        (5, 7, 2, 2),
-    ):
+    sizes = [(1, 4, 2, 2), (11, 4, 3, 2), (5, 1, 2, 2), (8, 4, 1, 4), (5, 7, 2, 2)]
+    for length, chunk, rounds, buckets in sizes:
         real = torch.ones(B, length, dtype=torch.bool)
         real[0, length // 2 :] = False
         real[1] = False
-        for causal in (False, True):
-            for padding in (None, real):
-                yield (
-                    rows(length, rounds, buckets),
-                    {"chunk_size": chunk, "is_causal": causal, "padding_mask": padding},
-                )
+        for causal, padding in product((False, True), (None, real)):
+            options = {"chunk_size": chunk, "is_causal": causal, "padding_mask": padding}
+            yield rows(length, rounds, buckets), options
 
 
 def check(attention: Callable[..., Tensor]) -> None:
@@ -65,12 +58,13 @@ def check(attention: Callable[..., Tensor]) -> None:
     found = attention(query, value, buckets, chunk_size=3, is_causal=True).flatten()
     assert found.tolist() == [1.0, 10.0, 1.0]
     for inputs, options in cases():
+        across = {"attend_across_buckets": True}
         for extra in (
             {},
-            {"attend_across_buckets": True},
+            across,
             {"chunks_before": 0},
             {"chunks_after": 1},
-            {"attend_across_buckets": True, "chunks_after": 1},
+            across | {"chunks_after": 1},
         ):
             got = attention(*inputs, **options, **extra)
             assert_close(got, by_numpy.lsh_attention(*inputs, **options, **extra), **FLOAT64)

@@ -142,13 +142,12 @@ def test_transforms_see_the_equation() -> None:
     assert_close(found, (causal(key + step) - causal(key - step)) / 2e-6, rtol=1e-6, atol=1e-8)
 
 
-def test_gradcheck_and_the_second_derivative() -> None:
+def test_the_second_derivative() -> None:
     inputs = tuple(x[:1, :1, :, :2].detach().clone().requires_grad_() for x in inputs_of(5))
 
     def causal(*x: Tensor) -> Tensor:
         return linear_attention(*x, is_causal=True, chunk_size=2)
 
-    assert torch.autograd.gradcheck(causal, inputs)
     assert torch.autograd.gradgradcheck(causal, inputs)
 
 
@@ -260,15 +259,6 @@ def test_both_delta_rules_have_the_same_gradients_and_go_on_from_a_state() -> No
     assert_close(end, found[0][1])
     row, _ = delta_rule_step(*(x[:, :, 0] for x in inputs))
     assert_close(row, delta_rule(*inputs)[0][:, :, 0])
-
-
-def test_what_was_stored_under_a_key_is_replaced() -> None:
-    keys = torch.eye(4)[[0, 1, 0]].reshape(1, 1, 3, 4)
-    value = torch.tensor([1.0, 2.0, 9.0]).reshape(1, 1, 3, 1)
-    found, _ = delta_rule(keys, keys, value, torch.ones(1, 1, 3))
-    assert found.flatten().tolist() == [1.0, 2.0, 9.0]
-    added = keys @ (keys.mT @ value)
-    assert added.flatten().tolist() == [10.0, 2.0, 10.0]
 
 
 test_oracles_reject_a_changed_delta_rule = rejects_changes(

@@ -4,8 +4,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from mutation import changes, mutant, rejects
 from oracles import by_numpy
 from refusals import refused
@@ -130,35 +128,6 @@ def test_function_agrees_with_every_oracle(name: str) -> None:
 def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
     with pytest.raises((AssertionError, RuntimeError)):
         ORACLES[name](mutant("attn_course.functional.similarity", name, old, new))
-
-
-VECTORS = st.lists(st.floats(-1e3, 1e3, width=32), min_size=3, max_size=3)
-
-
-@given(a=VECTORS, b=VECTORS, scale=st.floats(1e-3, 1e3))
-@settings(max_examples=60, deadline=None)
-def test_cosine_is_symmetric_bounded_and_blind_to_length(
-    a: list[float], b: list[float], scale: float
-) -> None:
-    x, y = torch.tensor(a, dtype=torch.float64), torch.tensor(b, dtype=torch.float64)
-    cosine = functional.cosine_similarity(x, y)
-    assert abs(float(cosine)) <= 1 + 1e-12
-    assert_close(cosine, functional.cosine_similarity(y, x))
-    assert_close(cosine, functional.cosine_similarity(scale * x, y))
-    assert_close(-cosine, functional.cosine_similarity(-x, y))
-
-
-@given(weights=st.lists(st.floats(0.01, 100.0), min_size=7, max_size=7), scale=st.floats(0.01, 100))
-@settings(max_examples=60, deadline=None)
-def test_a_mean_lies_between_and_is_blind_to_the_scale_of_weights(
-    weights: list[float], scale: float
-) -> None:
-    w = torch.tensor(weights, dtype=torch.float64)
-    value = torch.linspace(-3, 5, 21, dtype=torch.float64).view(7, 3).sin()
-    mean = functional.weighted_mean(w, value)
-    assert (mean <= value.amax(0) + 1e-12).all()
-    assert (mean >= value.amin(0) - 1e-12).all()
-    assert_close(functional.weighted_mean(scale * w, value), mean)
 
 
 def test_half_precision_keeps_its_dtype() -> None:
