@@ -28,13 +28,7 @@ def test_published_models_have_their_number_of_parameters() -> None:
     assert count(gpt2) == 124_439_808
     assert count(bert) == 109_482_240
     assert count(llama) == 6_738_415_616
-    # by hand, a block of each: attention, feed-forward part, norms
-    block = 4 * (768**2 + 768) + (768 * 3072 + 3072) + (3072 * 768 + 768) + 2 * 2 * 768
-    assert count(gpt2) == 50_257 * 768 + 1024 * 768 + 12 * block + 2 * 768
-    embedding = (30_522 + 512 + 2) * 768 + 2 * 768
-    assert count(bert) == embedding + 12 * block + 768**2 + 768
-    block = 4 * 4096**2 + 3 * 4096 * 11_008 + 2 * 4096
-    assert count(llama) == 2 * 32_000 * 4096 + 32 * block + 4096
+    assert not [name for name, _ in llama.named_parameters() if name.endswith("bias")]
 
 
 POSITIONS = ("none", "learned", "sinusoidal", "rope", "alibi", "t5")
@@ -183,15 +177,6 @@ def test_more_tokens_than_learned_positions_are_refused_with_a_cache_too() -> No
     refused("length: expected at most 11, got 12", model, ids[:, :1], cache=cache)
 
 
-def test_llama_shares_one_position_module_and_takes_grouped_heads() -> None:
-    model = ours.llama_like(
-        vocab_size=V, embed_dim=D, num_heads=5, num_kv_heads=1, num_layers=2, hidden_dim=29
-    )
-    assert count(model) == 2 * V * D + 2 * (2 * D * D + 2 * D * 4 + 3 * D * 29 + 2 * D) + D
-    assert not [name for name, _ in model.named_parameters() if name.endswith("bias")]
-    assert model(text()).shape == (2, L, V)
-
-
 def deviation(parameter: Tensor) -> float:
     return float(parameter.detach().std())
 
@@ -207,26 +192,6 @@ def test_weights_that_write_to_the_residual_begin_smaller() -> None:
             writes = name.endswith(("output_projection.weight", "down_projection.weight"))
             want = 0.02 / 4 if writes else 0.02  # 4 = sqrt(2 * 8)
             assert deviation(parameter) == pytest.approx(want, rel=0.06)
-
-
-def test_a_model_with_latent_attention_is_cached_like_the_others() -> None:
-    model = ours.decoder_only(
-        embedding=ours.TokenEmbedding(vocab_size=V, embed_dim=D),
-        num_layers=2,
-        attention=partial(
-            ours.MultiHeadLatentAttention,
-            embed_dim=D,
-            num_heads=3,
-            head_dim=5,
-            rope_dim=4,
-            kv_rank=7,
-        ),
-        norm=partial(ours.RMSNorm, embed_dim=D),
-    ).double()
-    ids, cache = text(), model.new_cache()
-    got = [model(part, cache=cache) for part in ids.split([4, 1, 6], dim=1)]
-    assert_close(torch.cat(got, dim=1), model(ids), **FLOAT64)
-    assert cache.nbytes == 2 * 2 * L * (7 + 4) * 8
 
 
 def encoder(**options: Any) -> ours.EncoderModel:

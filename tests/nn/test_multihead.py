@@ -230,16 +230,6 @@ def attention(position: str, **options: Any) -> MultiHeadAttention:
     return module.double()
 
 
-@pytest.mark.parametrize("position", POSITIONS)
-def test_no_output_depends_on_what_comes_later(position: str) -> None:
-    module, x = attention(position), leaf(1, L, 29)
-    output = module(x, is_causal=True)
-    for i in range(L):
-        (grad,) = torch.autograd.grad(output[:, i].square().sum(), x, retain_graph=True)
-        reached = grad[0].abs().amax(-1) > 0
-        assert reached.tolist() == [j <= i for j in range(L)]
-
-
 @pytest.mark.parametrize("is_causal", [True, False])
 @pytest.mark.parametrize("position", POSITIONS)
 def test_padding_on_either_side_changes_nothing(position: str, is_causal: bool) -> None:
@@ -299,23 +289,6 @@ def test_torch_own_function_fits_in(position: str) -> None:
     assert_close(theirs_inside(x, is_causal=True), ours(x, is_causal=True), **FLOAT64)
 
 
-def without_softmax(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-    scores: Tensor = query @ key.mT * query.shape[-1] ** -0.5
-    return scores.tril() @ value if options["is_causal"] else scores @ value
-
-
-def test_without_softmax_it_is_linear_in_the_values_and_in_the_scores() -> None:
-    module = MultiHeadAttention(embed_dim=D, num_heads=H, bias=False, attn_fn=without_softmax)
-    x = torch.randn(B, L, D, dtype=torch.float64)
-    module.double()
-    assert_close(module(3 * x), 27 * module(x), **FLOAT64)
-    q = module.query_projection(x).unflatten(-1, (H, E))
-    k = module.key_projection(x).unflatten(-1, (H, E))
-    v = module.value_projection(x).unflatten(-1, (H, E))
-    mixed = torch.einsum("blhe,bshe,bshv->blhv", q, k, v) / E**0.5
-    assert_close(module(x), module.output_projection(mixed.flatten(2)), **FLOAT64)
-
-
 def test_dropout_is_for_training_only_and_goes_to_the_function() -> None:
     seen = []
 
@@ -361,14 +334,6 @@ def test_a_low_rank_value_projection_is_the_product_of_its_factors() -> None:
     refused(r"value_projection\(value\): expected size 15", wrong, torch.randn(B, L, D))
 
 
-def test_scale_and_weights_are_those_of_the_function() -> None:
-    module, x = attention("none", scale=1.0), leaf(B, L, 29)
-    q = module.query_projection(x).unflatten(-1, (6, 4)).transpose(1, 2)
-    k = module.key_projection(x).unflatten(-1, (3, 4)).transpose(1, 2)
-    want = attention_weights(q, k, scale=1.0, enable_gqa=True)
-    assert_close(module.weights(x), want, **FLOAT64)
-
-
 X = torch.zeros(2, 7, 15)
 
 
@@ -396,7 +361,6 @@ X = torch.zeros(2, 7, 15)
             {"key_padding_mask": torch.zeros(2, 7).bool()},
             r"key_padding_mask: .* write attn_mask=~key_padding_mask\[:, None, None, :\]",
         ),
-        ({"need_weights": False}, r"need_weights: .* write module.weights\(query, key\)"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
@@ -410,13 +374,9 @@ def test_two_axes_of_a_mask_are_queries_and_keys_whatever_the_batch() -> None:
     assert_close(module(square, attn_mask=mask), module(square, attn_mask=mask[None, None]))
 
 
-def test_sizes_without_names_and_unknown_options_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"LayerNorm: .* write embed_dim=512"):
-        LayerNorm(512)  # type: ignore[misc]
+def test_the_signature_is_kept_and_a_module_can_be_copied() -> None:
     assert str(inspect.signature(LayerNorm)).startswith("(*, embed_dim: int")
     assert copy.deepcopy(LayerNorm(embed_dim=3)).eps == 1e-5
-    with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
-        MultiHeadAttention(embed_dim=15, num_heads=3)(X, other=True)
 
 
 @pytest.mark.parametrize("cache", [None, KVCache, lambda: SlidingCache(window_size=3)])
@@ -469,15 +429,3 @@ def test_sizes_that_do_not_divide_are_refused(sizes: dict[str, int], message: st
     refused(message, MultiHeadAttention, **sizes)
 
 
-def test_partial_functions_make_windows() -> None:
-    def banded(query: Tensor, key: Tensor, value: Tensor, *, window: int, **options: Any) -> Tensor:
-        i = torch.arange(query.shape[-2])
-        options |= {"attn_mask": (i[:, None] - i).abs() < window, "is_causal": False}
-        return scaled_dot_product_attention(query, key, value, **options)
-
-    module = attention("rope", attn_fn=partial(banded, window=2))
-    x = leaf(B, L, 29)
-    i = torch.arange(L)
-    plain = attention("rope")
-    plain.load_state_dict(module.state_dict())
-    assert_close(module(x), plain(x, attn_mask=(i[:, None] - i).abs() < 2), **FLOAT64)

@@ -133,31 +133,6 @@ test_layer_oracles_reject_a_changed_line = rejects_changes(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradients_agree_with_finite_differences(kind: str) -> None:
-    layer = Recurrent(cell=KINDS[kind][0](input_size=2, hidden_size=3).double())
-    inputs = torch.randn(2, 3, 2, dtype=torch.float64, requires_grad=True)
-    lengths = torch.tensor([3, 1])
-    assert torch.autograd.gradcheck(lambda x: layer(x, lengths=lengths)[0], inputs)
-
-
-@given(lengths=st.lists(st.integers(0, 7), min_size=1, max_size=5), extra=st.integers(0, 3))
-@settings(max_examples=30, deadline=None)
-def test_more_padding_changes_nothing(lengths: list[int], extra: int) -> None:
-    layer = Recurrent(cell=GRUCell(input_size=D, hidden_size=H).double(), reverse=True)
-    longest = max(*lengths, 1)
-    inputs = torch.randn(len(lengths), longest, D, dtype=torch.float64)
-    counts = torch.tensor(lengths)
-    outputs, final = layer(inputs, lengths=counts)
-    padding = torch.full((len(lengths), extra, D), torch.inf, dtype=torch.float64)
-    longer, same = layer(torch.cat([inputs, padding], dim=1), lengths=counts)
-    assert_close(longer[:, :longest], outputs, rtol=0, atol=0)
-    assert_close(same, final, rtol=0, atol=0)
-    assert (longer[:, longest:] == 0).all()
-    empty = counts == 0
-    assert (final[empty] == 0).all()
-
-
 def test_a_sequence_may_be_read_in_two_pieces() -> None:
     for kind in KINDS:
         layer = Recurrent(cell=KINDS[kind][0](input_size=D, hidden_size=H))
