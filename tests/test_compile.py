@@ -479,7 +479,9 @@ def test_compiled_exported_and_mapped_it_gives_what_it_gives(part: str, name: st
     torch.manual_seed(0)
     row = of(all_masks, torch.tensor([2, 5]), ids(2, S)) if part == "masks" else ROWS[part, name]()
     plain = Called(row).eval()
+    before = [tensor.clone() for tensor in row.tensors]
     want = plain(*row.tensors)
+    assert_close(list(row.tensors), before, rtol=0, atol=0, equal_nan=True)
     compiled = torch.compile(plain, fullgraph=True, backend="eager")
     agree(compiled(*row.tensors), want, random=row.random)
     exported = torch.export.export(plain, row.tensors).module()

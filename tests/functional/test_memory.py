@@ -171,17 +171,6 @@ def test_padding_anywhere_changes_no_hop(words: list[int], fill: int, order: Any
         assert (output == 0).all()
 
 
-def test_a_hop_is_dot_attention_with_one_query() -> None:
-    u, m, c = torch.randn(2, 5), torch.randn(2, 7, 5), torch.randn(2, 7, 3)
-    mask = torch.rand(2, 7) < 0.6
-    mask[1] = False
-    output, weights = functional.attention(
-        u[:, None], m, c, score=functional.dot_score, attn_mask=mask[:, None]
-    )
-    ours = functional.memory_hop(u, m, c, mask)
-    assert_close(ours, (output[:, 0], weights[:, 0]))
-
-
 def test_reference_memory_network_by_hand() -> None:
     # one hop hands over (0, 1), the second finds it and hands over (1, 0); with H = 2 I doubled
     first, second = np.array([[1.0, 0.0], [0.0, 50.0]]), np.array([[0.0, 1.0], [0.0, 0.0]])

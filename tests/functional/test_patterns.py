@@ -103,11 +103,6 @@ test_a_wrong_pattern_is_noticed = rejects_changes(
 def test_other_definitions_are_the_same() -> None:
     chosen = torch.rand(2, LENGTH) < 0.2
     assert_close(global_pattern(chosen).mask(LENGTH)[:, 0], masks.global_mask(chosen))
-    i = torch.arange(LENGTH)
-    stride = masks.strided_mask(LENGTH, stride=4)
-    near = masks.window_mask(LENGTH, window_size=4, causal=True)
-    want = (near | stride) & (i <= i[:, None])
-    assert_close(strided_pattern(stride=4).mask(LENGTH)[0, 0], want)
     assert_close(causal_pattern().mask(LENGTH)[0, 0], masks.causal_mask(LENGTH))
 
 

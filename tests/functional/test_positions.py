@@ -101,13 +101,6 @@ def test_rope_sees_distances_only_and_keeps_lengths(interleaved: bool) -> None:
     assert not torch.allclose(scores[0], query @ key.mT)
 
 
-def test_the_two_layouts_are_one_rotation_with_its_entries_in_another_order() -> None:
-    x, order = torch.randn(5, 14, **DOUBLE), torch.arange(14).view(7, 2).T.flatten()
-    positions = torch.arange(5)
-    halves = functional.apply_rope(x[:, order], positions, interleaved=False)
-    assert_close(halves, functional.apply_rope(x, positions)[:, order], **FLOAT64)
-
-
 def test_scalings_by_hand_and_against_the_reference() -> None:
     # E = 4: the slowest pair is the second, base ** -0.5; at base' it turns 3 times slower
     assert functional.scaled_base(100.0, 3.0, 4) == pytest.approx(900.0)

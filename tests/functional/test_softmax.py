@@ -1,6 +1,7 @@
 """Softmax and its relatives against hand values, NumPy, torch, finite differences, invariants."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -157,20 +158,15 @@ test_masked_oracles_reject = rejects(
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("softmax", "torch.exp(wide - _maximum(wide, dim))", "torch.exp(wide)"),
-        ("softmax", "scores.detach().amax(dim, keepdim=True)", "scores.detach().amax()[None]"),
-        ("softmax", 'widen("scores", scores)', "scores.float()"),
-        ("logsumexp", "+ shift.squeeze(dim)", ""),
-        ("log_softmax", "sum(dim, keepdim=True).log()", "sum(-1, keepdim=True).log()"),
-    ],
+test_oracles_reject_a_changed_line = rejects_changes(
+    {name: partial(check_plain, name) for name in NAMES},
+    "attn_course.functional.softmax",
+    ("softmax", "torch.exp(wide - _maximum(wide, dim))", "torch.exp(wide)"),
+    ("softmax", "scores.detach().amax(dim, keepdim=True)", "scores.detach().amax()[None]"),
+    ("softmax", 'widen("scores", scores)', "scores.float()"),
+    ("logsumexp", "+ shift.squeeze(dim)", ""),
+    ("log_softmax", "sum(dim, keepdim=True).log()", "sum(-1, keepdim=True).log()"),
 )
-def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
-    function = mutant("attn_course.functional.softmax", name, old, new)
-    with pytest.raises((AssertionError, RuntimeError)):
-        check_plain(name, function)
 
 
 test_masked_oracles_reject_a_changed_line = rejects_changes(

@@ -278,7 +278,8 @@ def test_decoding_oracle_rejects_a_changed_line(module: str, old: str, new: str)
 
 
 WINDOW_SIZES: dict[str, dict[str, int]] = {
-    "LocalM": {"half_width": 2}, "LocalP": {"half_width": 2, "query_size": H}
+    "LocalM": {"half_width": 2},
+    "LocalP": {"half_width": 2, "query_size": H},
 }
 
 

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import layers
 import pytest
 import torch
+from layers import POSITIONS
 from mutation import rejects_changes
 from refusals import refused
 from tolerances import FLOAT64
@@ -17,29 +19,13 @@ from attn_course import nn as ours
 from attn_course.functional import scaled_dot_product_attention
 
 B, L, D, H = 2, 11, 17, 6
-POSITIONS: dict[str, Callable[[], Any]] = {
-    "none": lambda: None,
-    "rope": ours.RotaryPositions,
-    "alibi": lambda: ours.AlibiPositions(num_heads=H),
-    "t5": lambda: ours.RelativePositions(
-        num_heads=H, bidirectional=False, num_buckets=5, max_distance=9
-    ),
-}
+attention = partial(layers.attention, embed_dim=D)
 STEPS = {
     "one by one": [1] * L,
     "a prompt, then one by one": [5] + [1] * (L - 5),
     "in chunks": [3, 2, 1, 5],
     "a prompt longer than the window": [8, 1, 2],
 }
-
-
-def attention(position: str) -> ours.MultiHeadAttention:
-    module = ours.MultiHeadAttention(
-        embed_dim=D, num_heads=H, num_kv_heads=3, head_dim=4, position=POSITIONS[position]()
-    )
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    return module.double()
 
 
 def text() -> Tensor:

@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from mutation import REJECTED, mutant, rejects_changes
+from mutation import REJECTED, rejects_changes
 from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor

@@ -5,8 +5,10 @@ import inspect
 from functools import partial
 from typing import Any
 
+import layers
 import pytest
 import torch
+from layers import POSITIONS
 from mutation import REJECTED, rejects_changes
 from refusals import refused
 from tolerances import FLOAT64
@@ -14,19 +16,12 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
 
-from attn_course.functional import attention_weights, scaled_dot_product_attention
-from attn_course.nn import (
-    AlibiPositions,
-    KVCache,
-    LayerNorm,
-    MultiHeadAttention,
-    RelativePositions,
-    RotaryPositions,
-    SlidingCache,
-)
+from attn_course.functional import scaled_dot_product_attention
+from attn_course.nn import KVCache, LayerNorm, MultiHeadAttention, RotaryPositions, SlidingCache
 from attn_course.nn.cache import ModelCache
 from attn_course.nn.low_rank import LowRankLinear
 
+attention = partial(layers.attention, embed_dim=29)
 B, L, S, H, E, DK, DV = 2, 7, 11, 3, 5, 13, 17
 D = H * E
 
@@ -204,30 +199,6 @@ def test_parameters_have_the_names_and_shapes_that_the_docstring_gives() -> None
     largest = float(module.query_projection.weight.detach().abs().max())
     assert 0.95 * bound < largest <= bound
     assert not module.output_projection.bias.any()
-
-
-POSITIONS = {
-    "none": lambda: None,
-    "rope": RotaryPositions,
-    "alibi": lambda: AlibiPositions(num_heads=6),
-    "t5": lambda: RelativePositions(
-        num_heads=6, bidirectional=False, num_buckets=5, max_distance=9
-    ),
-}
-
-
-def attention(position: str, **options: Any) -> MultiHeadAttention:
-    module = MultiHeadAttention(
-        embed_dim=29,
-        num_heads=6,
-        num_kv_heads=3,
-        head_dim=4,
-        position=POSITIONS[position](),
-        **options,
-    )
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    return module.double()
 
 
 @pytest.mark.parametrize("is_causal", [True, False])
@@ -427,5 +398,3 @@ def test_what_is_printed_has_heads_grouped_heads_base_and_lengths() -> None:
 )
 def test_sizes_that_do_not_divide_are_refused(sizes: dict[str, int], message: str) -> None:
     refused(message, MultiHeadAttention, **sizes)
-
-

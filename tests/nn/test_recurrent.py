@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from mutation import rejects_changes
 from refusals import refused
 from tolerances import FLOAT64
@@ -131,17 +129,6 @@ test_layer_oracles_reject_a_changed_line = rejects_changes(
     ("if state is None:", "if True:"),
     ("else hidden_of(state[0])", "else hidden_of(state[1])"),
 )  # fmt: skip
-
-
-def test_a_sequence_may_be_read_in_two_pieces() -> None:
-    for kind in KINDS:
-        layer = Recurrent(cell=KINDS[kind][0](input_size=D, hidden_size=H))
-        inputs = torch.randn(B, L, D)
-        whole, final = layer(inputs)
-        first, state = layer(inputs[:, :4])
-        second, last = layer(inputs[:, 4:], state)
-        assert_close(torch.cat([first, second], dim=1), whole)
-        assert_close(parts(last), parts(final))
 
 
 class Counter(nn.Module):

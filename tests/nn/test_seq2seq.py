@@ -39,7 +39,9 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
 
 def gradients(model: EncoderDecoder, logits: Tensor) -> list[Tensor]:
     weight = torch.linspace(-1, 1, logits.numel(), dtype=torch.float64).view_as(logits)
-    return list(torch.autograd.grad((logits * weight).sum(), [*model.parameters()], retain_graph=True))
+    return list(
+        torch.autograd.grad((logits * weight).sum(), [*model.parameters()], retain_graph=True)
+    )
 
 
 def check_padding(model: EncoderDecoder) -> None:
