@@ -30,7 +30,6 @@ from attn_course.functional import (
     sample_attention,
     score_function_gradient,
     score_function_moments,
-    straight_through,
 )
 
 MODULE = "attn_course.functional.hard_attention"
@@ -356,23 +355,6 @@ def test_function_agrees_with_every_oracle(name: str) -> None:
 def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
     with pytest.raises((AssertionError, RuntimeError)):
         ORACLES[name](mutant(MODULE, name, old, new))
-
-
-def test_straight_through_is_exact_for_linear_rewards_and_biased_for_others() -> None:
-    p = torch.tensor([0.8, 0.2], dtype=torch.float64, requires_grad=True)
-    value = torch.tensor([0.0, 1.0], dtype=torch.float64)
-
-    def mean_gradient(reward: Callable[[Tensor], Tensor]) -> float:
-        total = torch.zeros(2, dtype=torch.float64)
-        for s, u in ((0, 0.1), (1, 0.9)):
-            out = straight_through(p, uniform=torch.tensor(u, dtype=torch.float64))
-            (grad,) = torch.autograd.grad(reward((out * value).sum()), p)
-            total += p.detach()[s] * grad
-        return float(total[1] - total[0])
-
-    assert mean_gradient(lambda x: 3 * x + 1) == pytest.approx(3.0)
-    # -(x - 0.4)^2: moving mass to place 1 changes the expected reward by -0.36 + 0.16 = -0.2
-    assert mean_gradient(lambda x: -((x - 0.4) ** 2)) == pytest.approx(0.4)
 
 
 def test_half_precision_keeps_its_dtype() -> None:

@@ -204,42 +204,38 @@ def test_dropout_keeps_the_mean() -> None:
     assert not torch.equal(once, chunk_attention(query, query, value, chunk_size=8))
 
 
-test_what_does_not_fit_is_refused = pytest.mark.usefixtures("unchecked")(
-    refuses(
-        (lambda q, v, b: random_rotations(1, 2, n_buckets=3, n_hashes=1), "n_buckets: expected"),
-        (lambda q, v, b: random_rotations(1, 2, n_buckets=2, n_hashes=0), "num_heads, head_dim"),
-        (lambda q, v, b: lsh_attention(q, v, b, chunk_size=0), "chunk_size"),
-        (lambda q, v, b: lsh_attention(q, v[:, :, 1:], b, chunk_size=2), "value: expected size"),
-        (lambda q, v, b: lsh_attention(q, v, b[:, :1], chunk_size=2), "buckets: expected size"),
-        (
-            lambda q, v, b: lsh_attention(
-                q, v, b, chunk_size=2, padding_mask=torch.ones(1, 2).bool()
-            ),
-            "padding_mask: expected a boolean mask of shape",
+test_what_does_not_fit_is_refused = refuses(
+    (lambda q, v, b: random_rotations(1, 2, n_buckets=3, n_hashes=1), "n_buckets: expected"),
+    (lambda q, v, b: random_rotations(1, 2, n_buckets=2, n_hashes=0), "num_heads, head_dim"),
+    (lambda q, v, b: lsh_attention(q, v, b, chunk_size=0), "chunk_size"),
+    (lambda q, v, b: lsh_attention(q, v[:, :, 1:], b, chunk_size=2), "value: expected size"),
+    (lambda q, v, b: lsh_attention(q, v, b[:, :1], chunk_size=2), "buckets: expected size"),
+    (
+        lambda q, v, b: lsh_attention(q, v, b, chunk_size=2, padding_mask=torch.ones(1, 2).bool()),
+        "padding_mask: expected a boolean mask of shape",
+    ),
+    (lambda q, v, b: lsh_buckets(q, torch.randn(H, E + 1, 1, 2)), "rotations: expected size"),
+    (
+        lambda q, v, b: lsh_buckets(q, torch.randn(H, E, 1, 2), n_buckets=(2, 4)),
+        "rotations: expected size 3",
+    ),
+    (lambda q, v, b: chunk_attention(q, q, v, chunk_size=0), "chunk_size"),
+    (lambda q, v, b: chunk_attention(q, q, v, chunk_size=2, chunks_before=-1), "chunk_size"),
+    (lambda q, v, b: chunk_attention(q, q[:1, :1], v, chunk_size=2), "key: expected shape"),
+    (lambda q, v, b: chunk_attention(q, q, v.float(), chunk_size=2), "value: expected torch"),
+    (
+        lambda q, v, b: chunk_attention(
+            q, q, v, chunk_size=2, padding_mask=torch.ones(len(q) + 1, 6).bool()
         ),
-        (lambda q, v, b: lsh_buckets(q, torch.randn(H, E + 1, 1, 2)), "rotations: expected size"),
-        (
-            lambda q, v, b: lsh_buckets(q, torch.randn(H, E, 1, 2), n_buckets=(2, 4)),
-            "rotations: expected size 3",
-        ),
-        (lambda q, v, b: chunk_attention(q, q, v, chunk_size=0), "chunk_size"),
-        (lambda q, v, b: chunk_attention(q, q, v, chunk_size=2, chunks_before=-1), "chunk_size"),
-        (lambda q, v, b: chunk_attention(q, q[:1, :1], v, chunk_size=2), "key: expected shape"),
-        (lambda q, v, b: chunk_attention(q, q, v.float(), chunk_size=2), "value: expected torch"),
-        (
-            lambda q, v, b: chunk_attention(
-                q, q, v, chunk_size=2, padding_mask=torch.ones(len(q) + 1, 6).bool()
-            ),
-            "padding_mask: expected a boolean mask of shape",
-        ),
-        (lambda q, v, b: lsh_mask(b, chunk_size=0), "chunk_size"),
-        (
-            lambda q, v, b: lsh_mask(b, padding_mask=torch.ones(len(q), 6)),
-            "padding_mask: .* got torch.float32",
-        ),
-        (lambda q, v, b: unit_keys(q.long()), "query: expected a floating point tensor"),
-        given=lambda: rows(6),
-    )
+        "padding_mask: expected a boolean mask of shape",
+    ),
+    (lambda q, v, b: lsh_mask(b, chunk_size=0), "chunk_size"),
+    (
+        lambda q, v, b: lsh_mask(b, padding_mask=torch.ones(len(q), 6)),
+        "padding_mask: .* got torch.float32",
+    ),
+    (lambda q, v, b: unit_keys(q.long()), "query: expected a floating point tensor"),
+    given=lambda: rows(6),
 )
 
 

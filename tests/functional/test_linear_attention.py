@@ -272,7 +272,7 @@ test_oracles_reject_a_changed_delta_rule = rejects_changes(
 )
 
 
-test_what_does_not_fit_is_refused = pytest.mark.usefixtures("unchecked")(refuses(
+test_what_does_not_fit_is_refused = refuses(
     (lambda q, k, v: linear_attention(q, k[..., 1:], v), "key: expected size 5"),
     (lambda q, k, v: linear_attention(q, k, v[:, :, 1:]), "value: expected size 7"),
     (lambda q, k, v: linear_attention(q[:, :, 1:], k, v, is_causal=True), "key: expected"),
@@ -311,4 +311,4 @@ test_what_does_not_fit_is_refused = pytest.mark.usefixtures("unchecked")(refuses
         lambda q, k, v: delta_rule_step(*(x[:, :, 0] for x in (q, k, v)), q[:, :1, 0, 0]),
         "beta: expected shape",
     ), given=lambda: inputs_of(S),
-))  # fmt: skip
+)  # fmt: skip

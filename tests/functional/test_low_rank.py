@@ -1,7 +1,6 @@
 """Linformer: by hand, NumPy, an identity as projection, gradients and memory."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from tolerances import FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
 
-from attn_course import reference
 from attn_course.functional import attention_with_lse, linformer_attention
 from attn_course.functional.low_rank import _project_length
 from attn_course.probes import student
@@ -66,13 +64,6 @@ test_oracles_reject_a_changed_line = rejects_changes(
 )
 
 
-def test_an_identity_makes_it_full_attention() -> None:
-    query, key, value = rows()
-    eye = torch.eye(S, dtype=torch.float64)
-    want, _ = attention_with_lse(query, key, value)
-    assert_close(linformer_attention(query, key, value, eye, eye), want, **FLOAT64)
-
-
 def test_padding_may_hold_nan() -> None:
     query, key, value = (x.detach() for x in rows())
     mix = torch.randn(K, S, dtype=torch.float64)
@@ -122,12 +113,3 @@ def test_padding_and_lengths_that_do_not_fit_are_refused() -> None:
     refused("value: expected size 7 on axis 2", linformer_attention, x, x, x[:, :, 1:], mix, mix)
     with pytest.raises(ValueError, match="projection: expected a torch tensor, got list"):
         _project_length(x, mix.tolist())  # type: ignore[arg-type]
-
-
-def test_projection_by_itself() -> None:
-    x, mix = torch.randn(B, H, S, E, dtype=torch.float64), torch.randn(H, K, N).double()
-    options: dict[str, Any] = {"padding_mask": torch.rand(B, S) < 0.6}
-    want = reference.low_rank._project_length(
-        x.numpy(), mix.numpy(), padding_mask=options["padding_mask"].numpy()
-    )
-    assert_close(_project_length(x, mix, **options), torch.from_numpy(want), **FLOAT64)

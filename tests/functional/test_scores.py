@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from mutation import REJECTED, rejects_changes
 from oracles import by_numpy
 from refusals import refused
@@ -160,41 +158,6 @@ test_oracles_reject_a_changed_line = rejects_changes(
     ("cosine_score", "sharpness = sharpness.unsqueeze(-1)", "pass"),
     error=(*REJECTED, ValueError),
 )  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SCORES)
-@given(data=st.data())
-@settings(max_examples=25, deadline=None)
-def test_padding_never_changes_an_unpadded_weight(name: str, data: st.DataObject) -> None:
-    length = data.draw(st.integers(1, 6))
-    padding = data.draw(st.integers(1, 4))
-    filler = data.draw(st.sampled_from([0.0, 1.0, -1e30, 1e30, float("inf"), float("nan")]))
-    torch.manual_seed(data.draw(st.integers(0, 2**31)))
-    ek = EQ if name in SAME_SIZE else EK
-    kwargs = parameters(name, EQ, ek)
-    query = torch.randn(L, EQ, dtype=torch.float64, requires_grad=True)
-    key = torch.randn(length, ek, dtype=torch.float64, requires_grad=True)
-    value = torch.randn(length, 4, dtype=torch.float64, requires_grad=True)
-
-    def score(q: Tensor, k: Tensor) -> Tensor:
-        scores: Tensor = getattr(functional, name)(q, k, **kwargs)
-        return scores
-
-    def padded(rows: Tensor) -> Tensor:
-        return torch.cat([rows, rows.new_full((padding, rows.shape[-1]), filler)])
-
-    mask = torch.arange(length + padding) < length
-    alone, weights_alone = functional.attention(query, key, value, score=score)
-    output, weights = functional.attention(
-        query, padded(key), padded(value), score=score, attn_mask=mask.expand(L, -1)
-    )
-    assert_close(output, alone, **FLOAT64)
-    assert_close(weights[:, :length], weights_alone, **FLOAT64)
-    assert (weights[:, length:] == 0).all()
-    leaves = (query, key, value)
-    ours = torch.autograd.grad(output.square().sum(), leaves, materialize_grads=True)
-    theirs = torch.autograd.grad(alone.square().sum(), leaves, materialize_grads=True)
-    assert_close(ours, theirs, **FLOAT64)
 
 
 def test_location_is_blind_to_the_keys() -> None:

@@ -86,27 +86,6 @@ def test_logits_depend_on_no_later_token_and_on_every_earlier_one(position: str)
         assert differs.tolist() == [[j >= i for j in range(L)]] * 2
 
 
-@pytest.mark.parametrize(
-    ("position", "norm_first"), [("learned", False), *((name, True) for name in POSITIONS)]
-)
-def test_every_cached_step_gives_the_logits_of_the_whole_text(
-    position: str, norm_first: bool
-) -> None:
-    model, ids = small(position, norm_first), text()
-    with torch.no_grad():
-        want = model(ids)
-        for make in (
-            ours.KVCache,
-            partial(ours.KVCache, max_length=L),
-            partial(ours.SlidingCache, window_size=L),
-        ):
-            cache = model.new_cache(make)
-            got = [model(part, cache=cache) for part in ids.split([4, 1, 1, 3, 1, 1], dim=1)]
-            assert_close(torch.cat(got, dim=1), want, **FLOAT64)
-            assert cache.length == L
-            assert cache.nbytes == 2 * 2 * 2 * L * 4 * 8  # layers, key and value, rows
-
-
 PLACES = [torch.arange(L), torch.arange(3, L), torch.tensor([0, 1, 2, *range(6, L)])]
 
 

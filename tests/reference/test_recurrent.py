@@ -76,19 +76,6 @@ def test_bptt_by_hand() -> None:
     np.testing.assert_allclose(ours.hidden, [2 * delta1])
 
 
-def test_bptt_agrees_with_finite_differences(rng: np.random.Generator) -> None:
-    values, grad_outputs = arguments(rng)
-    ours = rnn_bptt(*values, grad_outputs)
-    step = 1e-6
-    for place, name in enumerate(NAMES):
-        direction = rng.normal(size=values[place].shape)
-        up, down = list(values), list(values)
-        up[place] = values[place] + step * direction
-        down[place] = values[place] - step * direction
-        slope = ((rnn_forward(*up) - rnn_forward(*down)) * grad_outputs).sum() / (2 * step)
-        np.testing.assert_allclose((getattr(ours, name) * direction).sum(), slope, rtol=1e-6)
-
-
 test_bptt_oracles_reject_a_changed_line = rejects_changes(
     lambda wrong: check_bptt(wrong, np.random.default_rng(1)),
     "attn_course.reference.recurrent.rnn_bptt",
