@@ -1,6 +1,7 @@
 """Capture and patch: equal to what a model written out by hand does, and nothing left behind."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 import torch
@@ -140,18 +141,12 @@ def test_a_patch_carries_one_run_into_another(model: Tiny) -> None:
 
 
 def test_whoever_captures_a_patched_place_sees_what_is_handed_on(model: Tiny) -> None:
-    for outer_first in (True, False):
-        with (
-            capture(model, "blocks.0")
-            if outer_first
-            else patched(model, "blocks.0", torch.zeros_like) as a,
-            patched(model, "blocks.0", torch.zeros_like)
-            if outer_first
-            else capture(model, "blocks.0") as b,
-        ):
+    for order in (1, -1):
+        with ExitStack() as stack:
+            both = [capture(model, "blocks.0"), patched(model, "blocks.0", torch.zeros_like)]
+            entered = [stack.enter_context(one) for one in both[::order]]
             model(X)
-        captured = a if outer_first else b
-        assert captured is not None
+        captured = entered[::order][0]
         assert (captured["blocks.0"] == 0).all()
     with (
         patched(model, "blocks.0", lambda x: 3 * x),

@@ -45,23 +45,18 @@ def small(position: str = "rope", norm_first: bool = True, tied: bool = True) ->
         "alibi": lambda: ours.AlibiPositions(num_heads=H),
         "t5": lambda: ours.RelativePositions(num_heads=H, bidirectional=False),
     }
+    heads = {"embed_dim": D, "num_heads": H, "num_kv_heads": 1}
+    bent = partial(ours.FeedForward, activation=gelu)
+    feed_forward = ours.GatedFeedForward if norm_first else bent
     model = ours.decoder_only(
         embedding=ours.TokenEmbedding(
             vocab_size=V, embed_dim=D, position=added.get(position, lambda: None)()
         ),
         num_layers=2,
         attention=partial(
-            ours.MultiHeadAttention,
-            embed_dim=D,
-            num_heads=H,
-            num_kv_heads=1,
-            position=inside.get(position, lambda: None)(),
+            ours.MultiHeadAttention, **heads, position=inside.get(position, lambda: None)()
         ),
-        feed_forward=(
-            partial(ours.GatedFeedForward, embed_dim=D, hidden_dim=29)
-            if norm_first
-            else partial(ours.FeedForward, embed_dim=D, hidden_dim=29, activation=gelu)
-        ),
+        feed_forward=partial(feed_forward, embed_dim=D, hidden_dim=29),
         norm=partial(ours.RMSNorm if norm_first else ours.LayerNorm, embed_dim=D),
         norm_first=norm_first,
         tied=tied,

@@ -15,15 +15,8 @@ B, L, D, H, E, R, C, Q, EV = 2, 11, 19, 3, 5, 4, 7, 13, 2
 
 
 def make(query_rank: int | None = Q, cls: type = MultiHeadLatentAttention) -> nn.Module:
-    module = cls(
-        embed_dim=D,
-        num_heads=H,
-        head_dim=E,
-        rope_dim=R,
-        kv_rank=C,
-        query_rank=query_rank,
-        value_head_dim=EV,
-    )
+    sizes = {"embed_dim": D, "num_heads": H, "head_dim": E, "rope_dim": R, "kv_rank": C}
+    module = cls(**sizes, query_rank=query_rank, value_head_dim=EV)
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.5)
     return module.double()

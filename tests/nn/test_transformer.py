@@ -65,16 +65,8 @@ def sentences() -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_stacks_are_those_of_torch(norm_first: bool) -> None:
-    theirs = nn.Transformer(
-        D,
-        H,
-        num_encoder_layers=N,
-        num_decoder_layers=N,
-        dim_feedforward=F,
-        batch_first=True,
-        norm_first=norm_first,
-        dtype=torch.float64,
-    ).eval()
+    options = {"batch_first": True, "norm_first": norm_first, "dtype": torch.float64}
+    theirs = nn.Transformer(D, H, N, N, F, **options).eval()
     for parameter in theirs.parameters():
         nn.init.normal_(parameter, std=0.3)
     encoder = ours.TransformerEncoder(
@@ -111,22 +103,15 @@ def test_logits_can_have_scale_bias_and_weights_of_their_own() -> None:
     model, (source, target) = small(), sentences()
     parts = {name: getattr(model, name) for name in ("encoder", "decoder")}
     embedding = model.source_embedding
-    other = ours.Transformer(
-        source_embedding=embedding,
-        target_embedding=embedding,
-        logits_scale=0.25,
-        logits_bias=True,
-        **parts,
-    )
+    parts |= {"source_embedding": embedding, "target_embedding": embedding}
+    other = ours.Transformer(logits_scale=0.25, logits_bias=True, **parts)
     assert other.logits_bias is not None
     bias = torch.randn(V, dtype=torch.float64)
     other.logits_bias.data = bias
     want = model(source, decoder_input_ids=target)
     assert_close(other(source, decoder_input_ids=target), 0.25 * want + bias, **FLOAT64)
     head = nn.Linear(D, 31).double()
-    untied = ours.Transformer(
-        source_embedding=embedding, target_embedding=embedding, output_projection=head, **parts
-    )
+    untied = ours.Transformer(output_projection=head, **parts)
     assert untied(source, decoder_input_ids=target).shape == (2, 5, 31)
 
 

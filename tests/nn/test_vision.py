@@ -64,10 +64,8 @@ def test_it_is_torchs_encoder_over_strided_convolution(pool: Any, position: Any)
             norm_first=True,
         ).double()  # fmt: skip
         layer.self_attn = block.attention.to_torch()
-        layer.linear1, layer.linear2 = (
-            block.feed_forward.up_projection,
-            block.feed_forward.down_projection,
-        )
+        part = block.feed_forward
+        layer.linear1, layer.linear2 = part.up_projection, part.down_projection
         layer.norm1.load_state_dict(block.attention_norm.state_dict())
         layer.norm2.load_state_dict(block.feed_forward_norm.state_dict())
         x = layer(x)
