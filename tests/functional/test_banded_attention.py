@@ -20,7 +20,6 @@ from attn_course.functional import (
     sliding_window_attention,
     window_pattern,
 )
-from attn_course.functional.flex import flex_attention_fn
 from attn_course.probes import student
 
 FAST = "attn_course.functional._fast.window"
@@ -157,13 +156,6 @@ def test_grouped_heads_share_keys() -> None:
     mask = window_pattern(window_size=5).mask(29)
     want = scaled_dot_product_attention(query, key, value, mask, enable_gqa=True)
     assert_close(got, want)
-
-
-def test_flex_attention_computes_the_same_pattern() -> None:
-    rows = [torch.randn(2, 4, 37, 8) for _ in range(3)]
-    pattern = window_pattern(window_size=7, dilation=[1, 1, 2, 3])
-    got = sliding_window_attention(*rows, window_size=7, dilation=[1, 1, 2, 3])
-    assert_close(got, flex_attention_fn(mask_mod=pattern.mask_mod)(*rows))
 
 
 def test_padding_that_holds_nan_does_not_matter() -> None:

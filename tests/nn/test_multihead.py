@@ -339,12 +339,6 @@ def test_what_does_not_fit_is_refused_by_name(arguments: dict[str, Any], message
     refused(message, module, X, **arguments)
 
 
-def test_two_axes_of_a_mask_are_queries_and_keys_whatever_the_batch() -> None:
-    module, square = MultiHeadAttention(embed_dim=15, num_heads=3), torch.rand(7, 7, 15)
-    mask = torch.rand(7, 7) < 0.5
-    assert_close(module(square, attn_mask=mask), module(square, attn_mask=mask[None, None]))
-
-
 def test_the_signature_is_kept_and_a_module_can_be_copied() -> None:
     assert str(inspect.signature(LayerNorm)).startswith("(*, embed_dim: int")
     assert copy.deepcopy(LayerNorm(embed_dim=3)).eps == 1e-5
