@@ -119,23 +119,19 @@ def modern_bert(draw: random.Random, **fields: Any) -> hf.ModernBertConfig:
 def longformer(draw: random.Random, **fields: Any) -> hf.LongformerConfig:
     heads, layers = draw.choice([1, 3, 5]), draw.choice([1, 2, 3])
     made = {
-        "vocab_size": draw.choice([29, 37]),
-        "hidden_size": heads * draw.choice([3, 7]),
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "intermediate_size": draw.choice([13, 19]),
-        "hidden_act": draw.choice(ACTIVATIONS),
+        "vocab_size": draw.choice([29, 37]), "hidden_size": heads * draw.choice([3, 7]),
+        "num_hidden_layers": layers, "num_attention_heads": heads,
+        "intermediate_size": draw.choice([13, 19]), "hidden_act": draw.choice(ACTIVATIONS),
         # theirs fails at windows below 4, and where the longest is no multiple of another
         "attention_window": [draw.choice([4, 8, 16]) for _ in range(layers)],
-        "max_position_embeddings": draw.choice([19, 31]),
-        "type_vocab_size": draw.choice([1, 2]),
+        "max_position_embeddings": draw.choice([19, 31]), "type_vocab_size": draw.choice([1, 2]),
         "layer_norm_eps": draw.choice([1e-12, 1e-3]),
         "hidden_dropout_prob": draw.choice([0.0, 0.2]),
         "attention_probs_dropout_prob": draw.choice([0.0, 0.3]),
         "tie_word_embeddings": draw.choice([True, False]),
         # positions begin after it
         "pad_token_id": draw.choice([0, 1, 3]),
-    }
+    }  # fmt: skip
     none = {"bos_token_id": None, "eos_token_id": None}
     return hf.LongformerConfig(**(made | none | fields))
 
@@ -161,23 +157,18 @@ def marian(draw: random.Random, **fields: Any) -> hf.MarianConfig:
 
 def t5(draw: random.Random, **fields: Any) -> hf.T5Config:
     made = {
-        "vocab_size": draw.choice([29, 37]),
-        "d_model": draw.choice([11, 17]),
-        "d_kv": draw.choice([3, 5]),
-        "d_ff": draw.choice([13, 19]),
-        "num_layers": draw.choice([1, 2]),
-        "num_decoder_layers": draw.choice([1, 3]),
+        "vocab_size": draw.choice([29, 37]), "d_model": draw.choice([11, 17]),
+        "d_kv": draw.choice([3, 5]), "d_ff": draw.choice([13, 19]),
+        "num_layers": draw.choice([1, 2]), "num_decoder_layers": draw.choice([1, 3]),
         "num_heads": draw.choice([1, 3]),
         "relative_attention_num_buckets": draw.choice([4, 8, 10, 32]),
         "relative_attention_max_distance": draw.choice([17, 128]),
-        "dropout_rate": draw.choice([0.0, 0.2]),
-        "layer_norm_epsilon": draw.choice([1e-6, 1e-3]),
+        "dropout_rate": draw.choice([0.0, 0.2]), "layer_norm_epsilon": draw.choice([1e-6, 1e-3]),
         "feed_forward_proj": draw.choice(
-            ["relu", "gelu", "gated-gelu", "gated-gelu_python", "gated-silu", "gated-relu"]
-        ),
+            ["relu", "gelu", "gated-gelu", "gated-gelu_python", "gated-silu", "gated-relu"]),
         "tie_word_embeddings": draw.choice([True, False]),  # whether the logits are scaled
         "decoder_start_token_id": 0,
-    }
+    }  # fmt: skip
     return hf.T5Config(**(made | NO_TOKENS | fields))
 
 

@@ -5,10 +5,13 @@ An oracle that cannot tell such a mutant from the original proves nothing.
 
 import importlib.util
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+REJECTED = (AssertionError, RuntimeError)
 
 
 def mutant(module: str, name: str, old: str, new: str) -> Any:
@@ -26,3 +29,36 @@ def changes(**of: list[tuple[str, str]]) -> pytest.MarkDecorator:
     """A test of ``name, old, new`` for each changed line, by the function that it changes."""
     rows = [(name, *pair) for name, pairs in of.items() for pair in pairs]
     return pytest.mark.parametrize(("name", "old", "new"), rows)
+
+
+def rejects(check: Callable[[Any], object], wrong: Any, error: Any = REJECTED) -> Any:
+    """A test that the check fails with ``error`` for each wrong function of a list or a dict."""
+    by_name = wrong if isinstance(wrong, dict) else dict(enumerate(wrong))
+
+    @pytest.mark.parametrize("wrong", by_name.values(), ids=map(str, by_name))
+    def test(wrong: Any) -> None:
+        with pytest.raises(error):
+            check(wrong)
+
+    return test
+
+
+def rejects_changes(check: Any, of: str, *rows: tuple[str, ...], error: Any = REJECTED) -> Any:
+    """A test that the check fails for each changed line.
+
+    Args:
+        check: takes the mutant; or a dict of such functions by the mutant's name.
+        of: the dotted name of what is changed, or of its module where each row begins with a name.
+        rows: ``(old, new)`` or ``(name, old, new)``.
+        error: what the check may raise.
+    """
+    module, _, last = of.rpartition(".")
+    places = [(of, *row) if len(row) == 3 else (module, last, *row) for row in rows]
+
+    @pytest.mark.parametrize(("module", "name", "old", "new"), places)
+    def test(module: str, name: str, old: str, new: str) -> None:
+        wrong = mutant(module, name, old, new)
+        with pytest.raises(error):
+            (check[name] if isinstance(check, dict) else check)(wrong)
+
+    return test

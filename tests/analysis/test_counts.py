@@ -203,13 +203,15 @@ def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
 
 def test_our_models_have_as_many_parameters_and_operations_as_counted() -> None:
     with torch.device("meta"):
-        base = ours.vaswani_like(vocab_size=37000)
+        base = ours.vaswani_like(vocab_size=37_000)
+        big = ours.vaswani_like(vocab_size=37_000, embed_dim=1024, num_heads=16, hidden_dim=4096)
         grouped = ours.llama_like(
             vocab_size=WORDS, embed_dim=D, num_heads=HEADS, num_kv_heads=KV, num_layers=2,
             hidden_dim=HIDDEN,
         )  # fmt: skip
     paper = Sizes(embed_dim=512, num_heads=8, num_layers=6, vocab_size=37000, attention_bias=False)
-    assert entries(base) == paper.transformer_parameters()
+    assert entries(base) == paper.transformer_parameters() == 63_045_632
+    assert entries(big) == 214_171_648
     for model in (base, grouped):
         for part in model.modules():
             if isinstance(part, ours.MultiHeadAttention):

@@ -81,20 +81,6 @@ def test_a_plain_network_forgets_and_gates_reach_a_hundred_times_further() -> No
     assert (rnn[1:] < rnn[:-1]).all()
 
 
-def test_a_running_mean_reaches_all_lags_alike() -> None:
-    # control: nothing vanishes where nothing is multiplied up
-    reach = gradient_reach(lambda x: x.mean(dim=1), torch.randn(2, 30, 3))
-    assert_close(reach, torch.full((30,), math.sqrt(3) / 30))
-
-
-def test_a_causal_convolution_reaches_its_kernel_and_no_further() -> None:
-    conv = nn.Conv1d(D, H, kernel_size=4)
-    padded = nn.ConstantPad1d((3, 0), 0.0)
-    reach = gradient_reach(lambda x: conv(padded(x.mT)).mT, torch.randn(B, L, D))
-    assert (reach[:4] > 0).all()
-    assert (reach[4:] == 0).all()
-
-
 def test_a_tiny_reach_is_not_rounded_away() -> None:
     reach = gradient_reach(lambda x: 1e-30 * x[:, 0], torch.randn(2, 3, 1))
     assert_close(reach, torch.tensor([0.0, 0.0, 1e-30]), rtol=1e-5, atol=0)

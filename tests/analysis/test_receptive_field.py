@@ -51,8 +51,7 @@ def test_gradients_reach_exactly_as_far() -> None:
 
 
 def test_bad_input_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="num_layers: expected a positive number"):
-        receptive_field(torch.ones(2, 2, dtype=torch.bool))
+    refused("num_layers: expected a positive number", receptive_field, torch.ones(2, 2).bool())
     with pytest.raises(ValueError, match=r"mask\[1\]: expected a boolean square"):
         receptive_field([torch.ones(2, 2, dtype=torch.bool), torch.ones(3, 3, dtype=torch.bool)])
     refused("dilation: expected 3", window_reach, window_size=3, num_layers=3, dilation=[1, 2])

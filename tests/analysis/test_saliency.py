@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from mutation import mutant
+from mutation import REJECTED, rejects, rejects_changes
 from oracles import by_numpy
-from refusals import refused
+from refusals import refused, refuses
 from tolerances import FLOAT64
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -110,7 +110,8 @@ def test_integrated_gradients_agree_with_every_oracle() -> None:
     check_integrated(integrated_gradients)
 
 
-@pytest.mark.parametrize(("old", "new"), [
+test_integrated_oracles_reject_a_changed_line = rejects_changes(
+    check_integrated, f"{MODULE}.integrated_gradients",
     ("(k + 0.5) / steps", "k / steps"),
     ("(k + 0.5) / steps", "(k + 1) / steps"),
     ("return (way * total / steps)", "return (total / steps)"),
@@ -118,10 +119,8 @@ def test_integrated_gradients_agree_with_every_oracle() -> None:
     ("return (way * total / steps)", "return (way * total)"),
     ("(start.to(wide) + (k + 0.5) / steps * way)", "((k + 0.5) / steps * x)"),
     ("(start.to(wide) + (k + 0.5) / steps * way)", "(x + (k + 0.5) / steps * way)"),
-])  # fmt: skip
-def test_integrated_oracles_reject_a_changed_line(old: str, new: str) -> None:
-    with pytest.raises((AssertionError, ValueError)):
-        check_integrated(mutant(MODULE, "integrated_gradients", old, new))
+    error=(*REJECTED, ValueError),
+)  # fmt: skip
 
 
 def test_integrated_gradients_see_past_a_saturated_unit() -> None:
@@ -161,49 +160,37 @@ def test_cam_agrees_with_every_oracle() -> None:
     check_cam(grad_cam)
 
 
-CAM_MUTANTS: dict[str, Function] = {
-    "no rectifier": lambda a, g: (g.mean((-2, -1), keepdim=True) * a).sum(-3),
-    "rectified before the sum": lambda a, g: (g.mean((-2, -1), keepdim=True) * a).relu().sum(-3),
-    "only positive gradients": lambda a, g: (
-        (g.relu().mean((-2, -1), keepdim=True) * a).sum(-3).relu()
-    ),
-    "gradients not averaged": lambda a, g: (g * a).sum(-3).relu(),
-    "summed, not averaged": lambda a, g: (g.sum((-2, -1), keepdim=True) * a).sum(-3).relu(),
-    "averaged over the channels": lambda a, g: (g.mean(-3, keepdim=True) * a).sum(-3).relu(),
-    "mean over the channels": lambda a, g: (g.mean((-2, -1), keepdim=True) * a).mean(-3).relu(),
-    "roles exchanged": lambda a, g: (a.mean((-2, -1), keepdim=True) * g).sum(-3).relu(),
-    "scaled to a maximum of 1": lambda a, g: (
-        grad_cam(a, g) / grad_cam(a, g).amax((-2, -1), keepdim=True).clamp(min=1e-9)
-    ),
-    "absolute value": lambda a, g: (g.mean((-2, -1), keepdim=True) * a).sum(-3).abs(),
-}
+test_cam_oracles_reject = rejects(
+    check_cam,
+    {
+        "no rectifier": lambda a, g: (g.mean((-2, -1), keepdim=True) * a).sum(-3),
+        "rectified before the sum": lambda a, g: (
+            (g.mean((-2, -1), keepdim=True) * a).relu().sum(-3)
+        ),
+        "only positive gradients": lambda a, g: (
+            (g.relu().mean((-2, -1), keepdim=True) * a).sum(-3).relu()
+        ),
+        "gradients not averaged": lambda a, g: (g * a).sum(-3).relu(),
+        "summed, not averaged": lambda a, g: (g.sum((-2, -1), keepdim=True) * a).sum(-3).relu(),
+        "averaged over the channels": lambda a, g: (g.mean(-3, keepdim=True) * a).sum(-3).relu(),
+        "mean over the channels": lambda a, g: (g.mean((-2, -1), keepdim=True) * a).mean(-3).relu(),
+        "roles exchanged": lambda a, g: (a.mean((-2, -1), keepdim=True) * g).sum(-3).relu(),
+        "scaled to a maximum of 1": lambda a, g: (
+            grad_cam(a, g) / grad_cam(a, g).amax((-2, -1), keepdim=True).clamp(min=1e-9)
+        ),
+        "absolute value": lambda a, g: (g.mean((-2, -1), keepdim=True) * a).sum(-3).abs(),
+    },
+)
 
 
-@pytest.mark.parametrize("mistake", CAM_MUTANTS)
-def test_cam_oracles_reject(mistake: str) -> None:
-    with pytest.raises((AssertionError, RuntimeError)):
-        check_cam(CAM_MUTANTS[mistake])
-
-
-def test_inputs_are_left_alone() -> None:
-    x = torch.randn(2, 3, 2, requires_grad=True)
-    before = x.detach().clone()
-    input_gradient(smooth, x)
-    integrated_gradients(smooth, x, steps=2)
-    assert torch.equal(x, before)
-    assert x.grad is None
-
-
-@pytest.mark.parametrize(("call", "message"), [
+test_what_does_not_fit_is_refused = refuses(
     (lambda: input_gradient(lambda z: z.sum(), torch.zeros(2, 3)), "one number per example"),
     (lambda: input_gradient(lambda z: z, torch.zeros(2, 3)), "one number per example"),
     (lambda: grad_cam.__wrapped__(torch.zeros(2, 3, 5), torch.zeros(2, 5, 3)),
      "gradients: expected the shape of activations"),
     (lambda: grad_cam.__wrapped__(torch.zeros(3, 5), torch.zeros(3, 5)), "gradients: expected"),
     (lambda: reference.grad_cam(np.zeros((3, 5)), np.zeros((3, 5))), "gradients: expected"),
-])  # fmt: skip
-def test_what_does_not_fit_is_refused(call: Callable[[], object], message: str) -> None:
-    refused(message, call)
+)  # fmt: skip
 
 
 def test_rows_that_mix_are_refused_and_eval_mode_is_complete() -> None:

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 import torch
-from mutation import mutant
+from mutation import rejects_changes
 from oracles import by_numpy
 from refusals import refused
 from tolerances import FLOAT64
@@ -76,21 +76,17 @@ def test_attention_agrees_with_every_oracle() -> None:
     check(functional.attention)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("else normalize(scores, mask)", "else normalize(scores, mask, dim=-2)"),
-        ("else normalize(scores, mask)", "else scores.softmax(-1)"),
-        ("else normalize(scores, mask)", "else scores.softmax(-1) * mask"),
-        ("scores.masked_fill(~mask, 0.0)", "scores"),
-        ("weights.to(wide) @ value.to(wide)", "weights.mT @ value.to(wide)"),
-        ("without_padding(key, attn_mask), without", "key, without"),
-        ("without_padding(value, attn_mask), attn", "value, attn"),
-    ],
+test_oracles_reject_a_changed_line = rejects_changes(
+    check,
+    f"{MODULE}.attention",
+    ("else normalize(scores, mask)", "else normalize(scores, mask, dim=-2)"),
+    ("else normalize(scores, mask)", "else scores.softmax(-1)"),
+    ("else normalize(scores, mask)", "else scores.softmax(-1) * mask"),
+    ("scores.masked_fill(~mask, 0.0)", "scores"),
+    ("weights.to(wide) @ value.to(wide)", "weights.mT @ value.to(wide)"),
+    ("without_padding(key, attn_mask), without", "key, without"),
+    ("without_padding(value, attn_mask), attn", "value, attn"),
 )
-def test_oracles_reject_a_changed_line(old: str, new: str) -> None:
-    with pytest.raises((AssertionError, RuntimeError)):
-        check(mutant(MODULE, "attention", old, new))
 
 
 def test_a_mask_may_speak_of_each_key_of_each_query_or_of_all() -> None:
@@ -99,8 +95,9 @@ def test_a_mask_may_speak_of_each_key_of_each_query_or_of_all() -> None:
     full, _ = functional.attention(query, key, value, attn_mask=row.expand(B, 3, L, S))
     for mask in (row, row.expand(1, S), row.expand(L, S), row.expand(B, 1, 1, S)):
         assert_close(functional.attention(query, key, value, attn_mask=mask)[0], full, **FLOAT64)
-    nothing = torch.zeros((), dtype=torch.bool)
-    assert (functional.attention(query, key, value, attn_mask=nothing)[0] == 0).all()
+    for nothing in (torch.tensor(False), torch.zeros(S, dtype=torch.bool)):
+        for part in functional.attention(query, torch.nan * key, value, attn_mask=nothing):
+            assert (part == 0).all()
 
 
 def test_the_score_is_handed_in() -> None:
@@ -117,23 +114,22 @@ def test_bad_arguments_are_refused() -> None:
     q, k, v = torch.zeros(L, E), torch.zeros(S, E), torch.zeros(S, EV)
     refused(r"value: expected size 7 on axis -2, got shape \(6, 4\)", attention, q, k, v[:-1])
     refused("attn_mask: expected a boolean mask", attention, q, k, v, attn_mask=torch.ones(L, S))
-    with pytest.raises(ValueError, match="attn_mask: expected"):
-        attention(q, k, v, attn_mask=torch.ones(L, S - 1, dtype=torch.bool))
-    with pytest.raises(ValueError, match=r"attn_mask: expected a shape that broadcasts to \(3, 7"):
-        attention(q, k, v, attn_mask=torch.ones(L + 1, S, dtype=torch.bool))
+    for shape in ((2, L, S), (2, 1, 1), (L, S - 1), (L, S + 1), (L + 1, S)):
+        mask = torch.ones(shape, dtype=torch.bool)
+        refused(r"attn_mask: .* broadcasts to \(3, 7", attention, q, k, v, attn_mask=mask)
     refused("value: expected a floating point", attention, q, k, v.long())
+    refused("key: expected device cpu, got meta", attention, q, k.to("meta"), v)
+    refused("value: expected device cpu, got meta", attention, q, k, v.to("meta"))
+    refused(
+        "attn_mask: expected device",
+        attention,
+        q,
+        k,
+        v,
+        attn_mask=torch.ones(L, S).bool().to("meta"),
+    )
     with pytest.raises(ValueError, match="value: expected one row per key"):
         reference.attention(q.numpy(), k.numpy(), v[:-1].numpy())
-
-
-def test_padding_in_shared_keys_does_not_matter() -> None:
-    mask = torch.rand(B, 4, L, S) < 0.6
-    mask[..., -2:] = False
-    query, value = torch.randn(B, 4, L, E), torch.randn(1, 1, S, EV)
-    clean = functional.attention(query, query.new_ones(1, S, E), value, attn_mask=mask)
-    key = torch.ones(1, S, E)
-    key[:, -2:], value[..., -1, :] = torch.nan, torch.inf
-    assert_close(functional.attention(query, key, value, attn_mask=mask), clean)
 
 
 @pytest.mark.parametrize("shape", [(S,), (1, S), (L, S), (B, 1, S), (B, L, S)])
@@ -148,31 +144,6 @@ def test_what_nobody_attends_to_may_be_nan(shape: tuple[int, ...]) -> None:
     assert_close((output, weights), clean)
     for grad in torch.autograd.grad((output**2).sum() + (weights**2).sum(), leaves):
         assert grad.isfinite().all()
-
-
-def test_a_mask_that_closes_everything_hides_everything() -> None:
-    query, key, value = torch.randn(L, E), torch.full((S, E), torch.nan), torch.randn(S, EV)
-    for mask in (torch.tensor(False), torch.zeros(S, dtype=torch.bool)):
-        output, weights = functional.attention(query, key, value, attn_mask=mask)
-        assert (output == 0).all()
-        assert (weights == 0).all()
-
-
-def test_a_mask_with_more_axes_than_the_scores_is_refused() -> None:
-    attention = functional.attention.__wrapped__.__wrapped__
-    query, key, value = torch.randn(L, E), torch.randn(S, E), torch.randn(S, EV)
-    for shape in ((2, L, S), (L, S + 1), (2, 1, 1)):
-        with pytest.raises(ValueError, match="attn_mask: expected a shape that broadcasts to"):
-            attention(query, key, value, attn_mask=torch.ones(shape, dtype=torch.bool))
-
-
-def test_tensors_on_two_devices_are_refused_by_name() -> None:
-    attention = functional.attention.__wrapped__.__wrapped__
-    query, key, value = torch.randn(L, E), torch.randn(S, E), torch.randn(S, EV)
-    mask = torch.ones(L, S, dtype=torch.bool)
-    refused("key: expected device cpu, got meta", attention, query, key.to("meta"), value)
-    refused("value: expected device cpu, got meta", attention, query, key, value.to("meta"))
-    refused("attn_mask: expected device", attention, query, key, value, attn_mask=mask.to("meta"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

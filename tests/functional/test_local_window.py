@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from mutation import mutant
+from mutation import rejects_changes
 from oracles import by_numpy
 from refusals import refused
 from tolerances import FLOAT64
@@ -16,6 +14,10 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from attn_course import functional, reference
+from attn_course.functional import local_window_attention
+from attn_course.nn import LocalM, LocalP, LuongDecoder
+from attn_course.nn.attention import AttentionMemory
+from attn_course.nn.scores import GeneralScore
 
 MODULE = "attn_course.functional.local_window"
 B, L, S, H, A = 3, 5, 11, 7, 2
@@ -23,16 +25,9 @@ B, L, S, H, A = 3, 5, 11, 7, 2
 
 def check_mask(local_m_mask: Callable[..., Tensor]) -> None:
     by_hand = local_m_mask(torch.tensor([0, 2, 6]), torch.tensor([4]), 1, 5)
-    assert_close(
-        by_hand[0],
-        torch.tensor(
-            [
-                [True, True, False, False, False],  # the part before the sentence is ignored
-                [False, True, True, True, False],
-                [False, False, False, False, False],  # places 5 to 7 of a sentence of 4
-            ]
-        ),
-    )
+    # the part before the sentence is ignored; places 5 to 7 are none of a sentence of 4
+    want = torch.tensor([[1, 1, 0, 0, 0], [0, 1, 1, 1, 0], [0, 0, 0, 0, 0]]).bool()
+    assert_close(by_hand[0], want)
     lengths = torch.tensor([4, 11, 1])
     for steps in (torch.arange(3, 3 + L), torch.randint(0, S, (B, L)), torch.arange(L)[None]):
         for half_width in (0, 2, 2.5, 30):
@@ -97,50 +92,25 @@ def test_agrees_with_every_oracle(name: str) -> None:
     CHECKS[name](getattr(functional, name))
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("local_m_mask", "<= half_width) &", "< half_width) &"),
-        ("local_m_mask", "half_width) & real.unsqueeze(1", "half_width).expand(len(real), -1, -1"),
-        ("local_m_mask", "distance.abs()", "distance"),
-        ("local_p_position", "source_lengths.unsqueeze(-1) *", "source_lengths.max() *"),
-        ("local_p_position", "source_lengths.unsqueeze(-1) *", "(source_lengths.unsqueeze(-1) - 1) *"),  # noqa: E501
-        ("local_p_position", "torch.tanh(hidden @ weight.mT)", "hidden @ weight.mT"),
-        ("local_p_position", "torch.sigmoid(", "("),
-        ("local_p_weights", "sigma = half_width / 2", "sigma = half_width"),
-        ("local_p_weights", "(2 * sigma**2)", "(sigma**2)"),
-        ("local_p_weights", "window = window & attn_mask", "pass"),
-        ("local_p_weights", ".abs() <= half_width", ".abs() < half_width"),
-        ("local_p_weights", "masked_softmax(raw, window)", "raw.softmax(-1)"),
-        ("local_p_weights", "masked_softmax(raw, window)", "(raw.softmax(-1) * window)"),
-        ("local_p_weights", "(masked_softmax(raw, window) * gaussian)",
-         "torch.nn.functional.normalize(masked_softmax(raw, window) * gaussian, p=1, dim=-1)"),
-        ("local_p_weights", "position.to(wide)", "position.detach().to(wide)"),
-    ],
+test_oracles_reject_a_changed_line = rejects_changes(
+    CHECKS, MODULE,
+    ("local_m_mask", "<= half_width) &", "< half_width) &"),
+    ("local_m_mask", "half_width) & real.unsqueeze(1", "half_width).expand(len(real), -1, -1"),
+    ("local_m_mask", "distance.abs()", "distance"),
+    ("local_p_position", "source_lengths.unsqueeze(-1) *", "source_lengths.max() *"),
+    ("local_p_position", "source_lengths.unsqueeze(-1) *", "(source_lengths.unsqueeze(-1) - 1) *"),
+    ("local_p_position", "torch.tanh(hidden @ weight.mT)", "hidden @ weight.mT"),
+    ("local_p_position", "torch.sigmoid(", "("),
+    ("local_p_weights", "sigma = half_width / 2", "sigma = half_width"),
+    ("local_p_weights", "(2 * sigma**2)", "(sigma**2)"),
+    ("local_p_weights", "window = window & attn_mask", "pass"),
+    ("local_p_weights", ".abs() <= half_width", ".abs() < half_width"),
+    ("local_p_weights", "masked_softmax(raw, window)", "raw.softmax(-1)"),
+    ("local_p_weights", "masked_softmax(raw, window)", "(raw.softmax(-1) * window)"),
+    ("local_p_weights", "(masked_softmax(raw, window) * gaussian)",
+     "torch.nn.functional.normalize(masked_softmax(raw, window) * gaussian, p=1, dim=-1)"),
+    ("local_p_weights", "position.to(wide)", "position.detach().to(wide)"),
 )  # fmt: skip
-def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
-    with pytest.raises((AssertionError, RuntimeError)):
-        CHECKS[name](mutant(MODULE, name, old, new))
-
-
-@given(
-    length=st.integers(1, 7), padding=st.integers(1, 4), half_width=st.sampled_from([0.5, 1.0, 3.0])
-)
-@settings(max_examples=40, deadline=None)
-def test_padding_never_changes_an_unpadded_weight(
-    length: int, padding: int, half_width: float
-) -> None:
-    scores = torch.randn(1, L, length + padding, dtype=torch.float64)
-    position = torch.rand(1, L, dtype=torch.float64) * length
-    mask = torch.arange(length + padding) < length
-    padded = functional.local_p_weights(scores, position, half_width, mask)
-    alone = functional.local_p_weights(scores[..., :length], position, half_width)
-    assert_close(padded[..., :length], alone, **FLOAT64)
-    assert (padded[..., length:] == 0).all()
-    steps, lengths = torch.arange(L), torch.tensor([length])
-    wide = functional.local_m_mask(steps, lengths, half_width, length + padding)
-    assert_close(wide[..., :length], functional.local_m_mask(steps, lengths, half_width, length))
-    assert not wide[..., length:].any()
 
 
 def test_bad_arguments_are_refused() -> None:
@@ -201,12 +171,39 @@ def test_one_row_of_scores_serves_several_centres() -> None:
         refused("source_lengths: expected", position, *parts, lengths)
 
 
-def test_a_centre_at_either_end_keeps_the_window_in_the_sentence() -> None:
-    scores = torch.zeros(1, 2, S)
-    position, real = torch.tensor([[0.0, 4.0]]), torch.arange(S) < 4
-    weights = functional.local_p_weights(scores, position, 1.0, real)
-    # sigma is 1/2: a place at distance 1 has the factor e^-2; place 4 is padding
-    far = math.exp(-2)
-    want = torch.zeros(1, 2, S)
-    want[0, 0, :2], want[0, 1, 3] = torch.tensor([0.5, 0.5 * far]), far
-    assert_close(weights, want)
+@pytest.mark.parametrize("gaussian", [False, True])
+@pytest.mark.parametrize("half_width", [1, 2.5, 30])
+def test_weights_and_output_are_those_of_numpy(gaussian: bool, half_width: float) -> None:
+    query, key = torch.randn(3, 5, 4).double(), torch.randn(3, 11, 4).double()
+    value = torch.randn(3, 11, 2).double()
+    position, lengths = 11 * torch.rand(3, 5).double(), torch.tensor([11, 4, 1])
+    output, weights, places = local_window_attention(
+        query, key, value, position, half_width, lengths, gaussian=gaussian
+    )
+    wanted, everywhere = by_numpy.local_window_attention(
+        query, key, value, position, half_width, lengths, gaussian=gaussian
+    )
+    assert_close(output, wanted)
+    assert_close(weights, everywhere.gather(-1, places))
+    assert_close(weights.sum(-1), everywhere.sum(-1))
+
+
+@pytest.mark.parametrize("kind", ["local-m", "local-p"])
+def test_a_decoder_that_scores_the_window_only_is_the_same_decoder(kind: str) -> None:
+    window = LocalM(half_width=2) if kind == "local-m" else LocalP(half_width=2, query_size=6)
+    score = GeneralScore(query_size=6, key_size=6)
+    decoder = LuongDecoder(
+        vocab_size=11, embed_dim=4, context_size=6, summary_size=6, hidden_size=6,
+        score=score, window=window,
+    ).double()  # fmt: skip
+    mask = torch.arange(23) < torch.tensor([23, 5, 14])[:, None]
+    keys = torch.randn(3, 23, 6, dtype=torch.float64)
+    memory = AttentionMemory(score.prepare(keys), keys * mask.unsqueeze(-1), mask)
+    hidden = torch.randn(3, 7, 6, dtype=torch.float64)
+    steps = torch.arange(7).expand(3, -1)
+    got, weights = window.attend(score.compare, hidden, steps, memory)
+    wanted, everywhere = decoder.attention.attend(
+        hidden, memory, weigh=lambda scores, _: window(scores, hidden, steps, mask)
+    )
+    assert_close(got, wanted)
+    assert_close(weights, everywhere)

@@ -4,9 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from mutation import changes, mutant
+from mutation import changes, mutant, rejects
 from oracles import by_numpy
 from refusals import refused
 from tolerances import FLOAT64
@@ -66,46 +64,47 @@ def _norm(x: Tensor) -> Tensor:
     return x.norm(dim=-1)
 
 
-COSINE_MUTANTS: dict[str, Function] = {
-    "dot product": lambda a, b: (a * b).sum(-1),
-    "one norm only": lambda a, b: (a * b).sum(-1) / _norm(a).clamp(min=1e-38),
-    "squared norms": lambda a, b: (a * b).sum(-1) / (_norm(a) * _norm(b)).square().clamp(min=1e-38),
-    "norm over everything": lambda a, b: (a * b).sum(-1) / (a.norm() * b.norm()),
-    "sum of absolute values": lambda a, b: (a * b).sum(-1) / (a.abs().sum(-1) * b.abs().sum(-1)),
-    "no guard for zero": lambda a, b: (a * b).sum(-1) / (_norm(a) * _norm(b)),
-    "a large epsilon": lambda a, b: F.cosine_similarity(a, b, dim=-1, eps=1e-3),
-    "first axis": lambda a, b: F.cosine_similarity(a, b, dim=0),
-    "angle": lambda a, b: torch.acos(F.cosine_similarity(a, b, dim=-1)),
-    "absolute value": lambda a, b: functional.cosine_similarity(a, b).abs(),
-    "norms without gradient": lambda a, b: (
-        (a * b).sum(-1) / (_norm(a) * _norm(b)).detach().clamp(min=1e-38)
-    ),
-}
-
-MEAN_MUTANTS: dict[str, Function] = {
-    "sum": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2),
-    "plain mean": lambda w, v: v.mean(-2).expand(*w.shape[:-1], -1),
-    "divided by the number": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2) / w.shape[-1],
-    "divided by all weights": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2) / w.sum(),
-    "softmax of the weights": lambda w, v: (w.softmax(-1).unsqueeze(-2) @ v).squeeze(-2),
-    "no guard for zero": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2) / w.sum(-1, keepdim=True),
-    "largest only": lambda w, v: functional.weighted_mean(
-        F.one_hot(w.argmax(-1), w.shape[-1]).to(w.dtype), v
-    ),
-    "shares without gradient": lambda w, v: functional.weighted_mean(w.detach(), v),
-}
+test_cosine_oracles_reject = rejects(
+    check_cosine,
+    {
+        "dot product": lambda a, b: (a * b).sum(-1),
+        "one norm only": lambda a, b: (a * b).sum(-1) / _norm(a).clamp(min=1e-38),
+        "squared norms": lambda a, b: (
+            (a * b).sum(-1) / (_norm(a) * _norm(b)).square().clamp(min=1e-38)
+        ),
+        "norm over everything": lambda a, b: (a * b).sum(-1) / (a.norm() * b.norm()),
+        "sum of absolute values": lambda a, b: (
+            (a * b).sum(-1) / (a.abs().sum(-1) * b.abs().sum(-1))
+        ),
+        "no guard for zero": lambda a, b: (a * b).sum(-1) / (_norm(a) * _norm(b)),
+        "a large epsilon": lambda a, b: F.cosine_similarity(a, b, dim=-1, eps=1e-3),
+        "first axis": lambda a, b: F.cosine_similarity(a, b, dim=0),
+        "angle": lambda a, b: torch.acos(F.cosine_similarity(a, b, dim=-1)),
+        "absolute value": lambda a, b: functional.cosine_similarity(a, b).abs(),
+        "norms without gradient": lambda a, b: (
+            (a * b).sum(-1) / (_norm(a) * _norm(b)).detach().clamp(min=1e-38)
+        ),
+    },
+)
 
 
-@pytest.mark.parametrize("mistake", COSINE_MUTANTS)
-def test_cosine_oracles_reject(mistake: str) -> None:
-    with pytest.raises((AssertionError, RuntimeError)):
-        check_cosine(COSINE_MUTANTS[mistake])
-
-
-@pytest.mark.parametrize("mistake", MEAN_MUTANTS)
-def test_mean_oracles_reject(mistake: str) -> None:
-    with pytest.raises((AssertionError, RuntimeError)):
-        check_mean(MEAN_MUTANTS[mistake])
+test_mean_oracles_reject = rejects(
+    check_mean,
+    {
+        "sum": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2),
+        "plain mean": lambda w, v: v.mean(-2).expand(*w.shape[:-1], -1),
+        "divided by the number": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2) / w.shape[-1],
+        "divided by all weights": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2) / w.sum(),
+        "softmax of the weights": lambda w, v: (w.softmax(-1).unsqueeze(-2) @ v).squeeze(-2),
+        "no guard for zero": lambda w, v: (
+            (w.unsqueeze(-2) @ v).squeeze(-2) / w.sum(-1, keepdim=True)
+        ),
+        "largest only": lambda w, v: functional.weighted_mean(
+            F.one_hot(w.argmax(-1), w.shape[-1]).to(w.dtype), v
+        ),
+        "shares without gradient": lambda w, v: functional.weighted_mean(w.detach(), v),
+    },
+)
 
 
 ORACLES = {"cosine_similarity": check_cosine, "weighted_mean": check_mean}
@@ -131,35 +130,6 @@ def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
         ORACLES[name](mutant("attn_course.functional.similarity", name, old, new))
 
 
-VECTORS = st.lists(st.floats(-1e3, 1e3, width=32), min_size=3, max_size=3)
-
-
-@given(a=VECTORS, b=VECTORS, scale=st.floats(1e-3, 1e3))
-@settings(max_examples=60, deadline=None)
-def test_cosine_is_symmetric_bounded_and_blind_to_length(
-    a: list[float], b: list[float], scale: float
-) -> None:
-    x, y = torch.tensor(a, dtype=torch.float64), torch.tensor(b, dtype=torch.float64)
-    cosine = functional.cosine_similarity(x, y)
-    assert abs(float(cosine)) <= 1 + 1e-12
-    assert_close(cosine, functional.cosine_similarity(y, x))
-    assert_close(cosine, functional.cosine_similarity(scale * x, y))
-    assert_close(-cosine, functional.cosine_similarity(-x, y))
-
-
-@given(weights=st.lists(st.floats(0.01, 100.0), min_size=7, max_size=7), scale=st.floats(0.01, 100))
-@settings(max_examples=60, deadline=None)
-def test_a_mean_lies_between_and_is_blind_to_the_scale_of_weights(
-    weights: list[float], scale: float
-) -> None:
-    w = torch.tensor(weights, dtype=torch.float64)
-    value = torch.linspace(-3, 5, 21, dtype=torch.float64).view(7, 3).sin()
-    mean = functional.weighted_mean(w, value)
-    assert (mean <= value.amax(0) + 1e-12).all()
-    assert (mean >= value.amin(0) - 1e-12).all()
-    assert_close(functional.weighted_mean(scale * w, value), mean)
-
-
 def test_half_precision_keeps_its_dtype() -> None:
     a, b = torch.randn(3, 5).half(), torch.randn(3, 5).half()
     assert functional.cosine_similarity(a, b).dtype == torch.float16
@@ -173,8 +143,7 @@ def test_other_sizes_are_refused() -> None:
         cosine(torch.zeros(5), torch.zeros(3))
     with pytest.raises(ValueError, match=r"value: expected size 5 on axis -2, got shape \(3, 2\)"):
         mean(torch.zeros(5), torch.zeros(3, 2))
-    with pytest.raises(ValueError, match="weights: expected a floating point"):
-        mean(torch.ones(3, dtype=torch.long), torch.zeros(3, 2))
+    refused("weights: expected a floating point", mean, torch.ones(3).long(), torch.zeros(3, 2))
     refused("b: expected vectors of size 5", reference.cosine_similarity, [0.0] * 5, [0.0] * 3)
     refused("weights: expected one per vector", reference.weighted_mean, [0.0] * 5, [[0.0]] * 3)
     with pytest.raises(ValueError, match=r"b: expected axes that broadcast with \(2, 5\)"):

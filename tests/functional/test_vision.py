@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 import torch
-from mutation import mutant
+from mutation import REJECTED, mutant, rejects_changes
 from oracles import by_numpy, same_gradients
 from refusals import refused
 from tolerances import FLOAT64
@@ -46,11 +46,9 @@ def check_unpatchify(function: Function) -> None:
         images = randn(2, 3, 6, 10)
         patches = functional.patchify(images, size)
         assert torch.equal(function(patches, (6, 10), size), images)
-    sides = (2, 5)
-    same_as_reference(function(randn(2, 6, 30), (6, 10), sides) * 0, 0 * images.clone())
     patches = randn(2, 6, 30)
     same_as_reference(
-        function(patches, (6, 10), sides), reference.unpatchify(patches, (6, 10), sides)
+        function(patches, (6, 10), (2, 5)), reference.unpatchify(patches, (6, 10), (2, 5))
     )
 
 
@@ -107,93 +105,59 @@ def check_standardized(function: Function) -> None:
     for eps in (1e-10, 0.5):
         want = reference.vision._standardize_weight(weight, eps=eps)
         same_as_reference(function(weight, eps=eps), want)
-    made = function(weight)
-    assert_close(made.flatten(1).mean(1), torch.zeros(4).double(), **FLOAT64)
-    assert_close(made.flatten(1).var(1, correction=0), torch.ones(4).double(), **FLOAT64)
     assert gradcheck(function, randn(2, 3, 2, 1, requires_grad=True))
 
 
-CASES: list[tuple[str, Callable[[Function], None], list[tuple[str, str]]]] = [
-    (
-        "patchify",
-        check_patchify,
-        [
-            ("0, 2, 4, 1, 3, 5", "0, 4, 2, 1, 3, 5"),
-            ("0, 2, 4, 1, 3, 5", "0, 2, 4, 3, 5, 1"),
-            ("0, 2, 4, 1, 3, 5", "0, 2, 4, 1, 5, 3"),
-            ("down, rows, across, columns)", "rows, down, columns, across)"),
-        ],
-    ),
-    (
-        "unpatchify",
-        check_unpatchify,
-        [("0, 3, 1, 4, 2, 5", "0, 3, 2, 4, 1, 5"), ("0, 3, 1, 4, 2, 5", "0, 3, 1, 5, 2, 4")],
-    ),
-    (
-        "sinusoidal_positions_2d",
-        check_positions,
-        [
-            ("rows.repeat_interleave(width, dim=0)", "rows.repeat(width, 1)"),
-            ("for length in (height, width)", "for length in (width, height)"),
-            ("embed_dim // 2, base=base", "embed_dim // 2"),
-        ],
-    ),
+CHECKS = {
+    "patchify": check_patchify,
+    "unpatchify": check_unpatchify,
+    "sinusoidal_positions_2d": check_positions,
+    "interpolate_positions": check_interpolation,
+    "shift_bias": check_shift_bias,
+    "convolution_as_attention": check_convolution,
+    "_standardize_weight": check_standardized,
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_agrees_with_every_oracle(name: str) -> None:
+    CHECKS[name](getattr(functional.vision, name))
+
+
+test_oracles_reject_a_changed_line = rejects_changes(
+    CHECKS,
+    MODULE,
+    ("patchify", "0, 2, 4, 1, 3, 5", "0, 4, 2, 1, 3, 5"),
+    ("patchify", "0, 2, 4, 1, 3, 5", "0, 2, 4, 3, 5, 1"),
+    ("patchify", "0, 2, 4, 1, 3, 5", "0, 2, 4, 1, 5, 3"),
+    ("patchify", "down, rows, across, columns)", "rows, down, columns, across)"),
+    ("unpatchify", "0, 3, 1, 4, 2, 5", "0, 3, 2, 4, 1, 5"),
+    ("unpatchify", "0, 3, 1, 4, 2, 5", "0, 3, 1, 5, 2, 4"),
+    ("sinusoidal_positions_2d", "rows.repeat_interleave(width, dim=0)", "rows.repeat(width, 1)"),
+    ("sinusoidal_positions_2d", "for length in (height, width)", "for length in (width, height)"),
+    ("sinusoidal_positions_2d", "embed_dim // 2, base=base", "embed_dim // 2"),
+    ("interpolate_positions", "align_corners=False", "align_corners=True"),
+    ("interpolate_positions", 'mode="bicubic", align_corners=False', 'mode="nearest"'),
+    ("interpolate_positions", "size=new_size", "size=new_size[::-1]"),
     (
         "interpolate_positions",
-        check_interpolation,
-        [
-            ("align_corners=False", "align_corners=True"),
-            ('mode="bicubic", align_corners=False', 'mode="nearest"'),
-            ("size=new_size", "size=new_size[::-1]"),
-            ("grid = table[num_prefix:]", "grid = table[: len(table) - num_prefix]"),
-        ],
+        "grid = table[num_prefix:]",
+        "grid = table[: len(table) - num_prefix]",
     ),
-    (
-        "shift_bias",
-        check_shift_bias,
-        [
-            ("way - shifts", "way + shifts"),
-            ("place // width, place % width", "place // height, place % height"),
-            ("-sharpness *", "sharpness *"),
-            (".square().sum(-1)", ".abs().sum(-1)"),
-        ],
-    ),
-    (
-        "convolution_as_attention",
-        check_convolution,
-        [
-            ("permute(2, 1, 0)", "flip(2).permute(2, 1, 0)"),
-            ("heads.sum(1) + bias", "heads.sum(1)"),
-            ("heads.sum(1) if", "heads.mean(1) if"),
-            ("sharpness=sharpness, dtype=wide", "sharpness=1.0, dtype=wide"),
-            ("attn_mask=scores", "attn_mask=scores.mT"),
-        ],
-    ),
-    (
-        "_standardize_weight",
-        check_standardized,
-        [("wide - wide.mean(axes, keepdim=True)", "wide"), ("(variance + eps)", "variance"),
-         (".square().mean(axes", ".square().sum(axes")],
-    ),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "check", "_"), CASES, ids=[name for name, _, _ in CASES])
-def test_agrees_with_every_oracle(
-    name: str, check: Callable[[Function], None], _: list[tuple[str, str]]
-) -> None:
-    check(getattr(functional.vision, name))
-
-
-@pytest.mark.parametrize(
-    ("name", "check", "old", "new"),
-    [(name, check, old, new) for name, check, changes in CASES for old, new in changes],
+    ("shift_bias", "way - shifts", "way + shifts"),
+    ("shift_bias", "place // width, place % width", "place // height, place % height"),
+    ("shift_bias", "-sharpness *", "sharpness *"),
+    ("shift_bias", ".square().sum(-1)", ".abs().sum(-1)"),
+    ("convolution_as_attention", "permute(2, 1, 0)", "flip(2).permute(2, 1, 0)"),
+    ("convolution_as_attention", "heads.sum(1) + bias", "heads.sum(1)"),
+    ("convolution_as_attention", "heads.sum(1) if", "heads.mean(1) if"),
+    ("convolution_as_attention", "sharpness=sharpness, dtype=wide", "sharpness=1.0, dtype=wide"),
+    ("convolution_as_attention", "attn_mask=scores", "attn_mask=scores.mT"),
+    ("_standardize_weight", "wide - wide.mean(axes, keepdim=True)", "wide"),
+    ("_standardize_weight", "(variance + eps)", "variance"),
+    ("_standardize_weight", ".square().mean(axes", ".square().sum(axes"),
+    error=(*REJECTED, ValueError),
 )
-def test_oracles_reject_a_changed_line(
-    name: str, check: Callable[[Function], None], old: str, new: str
-) -> None:
-    with pytest.raises((AssertionError, RuntimeError, ValueError)):
-        check(mutant(MODULE, name, old, new))
 
 
 def test_heads_that_look_at_shifts_are_nearly_one_hot() -> None:
@@ -203,16 +167,6 @@ def test_heads_that_look_at_shifts_are_nearly_one_hot() -> None:
     top, _ = weights.sort(dim=-1, descending=True)
     assert float(1 - top[..., 0].min()) < 1e-40 or bool((top[..., 0] == 1).all())
     assert float(top[..., 1].max()) < 1e-40
-    # a soft one is no convolution: the theorem is about the limit
-    images, weight = randn(1, 2, 5, 5), randn(3, 2, 3, 3)
-    hard = functional.convolution_as_attention(images, weight)
-    gaps = [
-        float((functional.convolution_as_attention(images, weight, sharpness=a) - hard).abs().max())
-        for a in (0.5, 2.0, 8.0, 32.0)
-    ]
-    assert gaps == sorted(gaps, reverse=True)
-    assert gaps[0] > 0.1
-    assert gaps[-1] < 1e-10
 
 
 def test_bad_sizes_are_refused_by_name() -> None:

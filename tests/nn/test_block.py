@@ -59,11 +59,8 @@ def same_gradients(
 ) -> None:
     names = {"self_attn.": "self_attention.", "norm1": "self_attention_norm"}
     if hasattr(mine, "attention"):
-        names = {
-            "self_attn.": "attention.",
-            "norm1": "attention_norm",
-            "norm2": "feed_forward_norm",
-        }
+        names = {"self_attn.": "attention.", "norm1": "attention_norm"}
+        names |= {"norm2": "feed_forward_norm"}
     else:
         names |= {"norm2": "cross_attention_norm", "norm3": "feed_forward_norm"}
     weight = torch.randn_like(want)

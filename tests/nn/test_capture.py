@@ -1,7 +1,7 @@
 """Capture and patch: equal to what a model written out by hand does, and nothing left behind."""
 
 from collections.abc import Iterator
-from typing import Any
+from contextlib import ExitStack
 
 import pytest
 import torch
@@ -10,39 +10,17 @@ from refusals import refused
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from attn_course.nn import KVCache, MultiHeadAttention
 from attn_course.nn.capture import at_positions, capture, patched, without_heads
 
 MODULE = "attn_course.nn.capture"
 B, L, D, HEADS = 2, 5, 6, 3
 
 
-class TinyAttention(nn.Module):
-    """Attention with the names of the package's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.num_heads = HEADS
-        self.query_projection = nn.Linear(D, D)
-        self.output_projection = nn.Linear(D, D)
-
-    def weights(self, query: Tensor, *, is_causal: bool = False) -> Tensor:
-        q = self.query_projection(query).unflatten(-1, (HEADS, -1)).transpose(1, 2)
-        scores = q @ q.mT
-        if is_causal:
-            later = torch.ones(scores.shape[-2:]).triu(1).bool()
-            scores = scores.masked_fill(later, -torch.inf)
-        return scores.softmax(-1)
-
-    def forward(self, query: Tensor, cache: Any = None, *, is_causal: bool = False) -> Tensor:
-        value = query.unflatten(-1, (HEADS, -1)).transpose(1, 2)
-        mixed = self.weights(query, is_causal=is_causal) @ value
-        return self.output_projection(mixed.transpose(1, 2).flatten(2))
-
-
 class TinyBlock(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.attention = TinyAttention()
+        self.attention = MultiHeadAttention(embed_dim=D, num_heads=HEADS, value_projection=None)
         self.dropout = nn.Dropout(0.5)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -163,18 +141,12 @@ def test_a_patch_carries_one_run_into_another(model: Tiny) -> None:
 
 
 def test_whoever_captures_a_patched_place_sees_what_is_handed_on(model: Tiny) -> None:
-    for outer_first in (True, False):
-        with (
-            capture(model, "blocks.0")
-            if outer_first
-            else patched(model, "blocks.0", torch.zeros_like) as a,
-            patched(model, "blocks.0", torch.zeros_like)
-            if outer_first
-            else capture(model, "blocks.0") as b,
-        ):
+    for order in (1, -1):
+        with ExitStack() as stack:
+            both = [capture(model, "blocks.0"), patched(model, "blocks.0", torch.zeros_like)]
+            entered = [stack.enter_context(one) for one in both[::order]]
             model(X)
-        captured = a if outer_first else b
-        assert captured is not None
+        captured = entered[::order][0]
         assert (captured["blocks.0"] == 0).all()
     with (
         patched(model, "blocks.0", lambda x: 3 * x),
@@ -226,7 +198,7 @@ def test_bad_names_and_values_say_what_is_there(model: Tiny) -> None:
     with capture(model, "blocks.0.attention.weights") as captured:
         with pytest.raises(KeyError, match="captured nothing; this place did not run"):
             captured["blocks.0.attention.weights"]
-        refused("expected a run without a cache", model.blocks[0].attention, X, cache=[])
+        refused("expected a run without a cache", model.blocks[0].attention, X, cache=KVCache())
 
 
 @pytest.mark.parametrize(

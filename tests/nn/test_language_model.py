@@ -28,13 +28,7 @@ def test_published_models_have_their_number_of_parameters() -> None:
     assert count(gpt2) == 124_439_808
     assert count(bert) == 109_482_240
     assert count(llama) == 6_738_415_616
-    # by hand, a block of each: attention, feed-forward part, norms
-    block = 4 * (768**2 + 768) + (768 * 3072 + 3072) + (3072 * 768 + 768) + 2 * 2 * 768
-    assert count(gpt2) == 50_257 * 768 + 1024 * 768 + 12 * block + 2 * 768
-    embedding = (30_522 + 512 + 2) * 768 + 2 * 768
-    assert count(bert) == embedding + 12 * block + 768**2 + 768
-    block = 4 * 4096**2 + 3 * 4096 * 11_008 + 2 * 4096
-    assert count(llama) == 2 * 32_000 * 4096 + 32 * block + 4096
+    assert not [name for name, _ in llama.named_parameters() if name.endswith("bias")]
 
 
 POSITIONS = ("none", "learned", "sinusoidal", "rope", "alibi", "t5")
@@ -51,23 +45,18 @@ def small(position: str = "rope", norm_first: bool = True, tied: bool = True) ->
         "alibi": lambda: ours.AlibiPositions(num_heads=H),
         "t5": lambda: ours.RelativePositions(num_heads=H, bidirectional=False),
     }
+    heads = {"embed_dim": D, "num_heads": H, "num_kv_heads": 1}
+    bent = partial(ours.FeedForward, activation=gelu)
+    feed_forward = ours.GatedFeedForward if norm_first else bent
     model = ours.decoder_only(
         embedding=ours.TokenEmbedding(
             vocab_size=V, embed_dim=D, position=added.get(position, lambda: None)()
         ),
         num_layers=2,
         attention=partial(
-            ours.MultiHeadAttention,
-            embed_dim=D,
-            num_heads=H,
-            num_kv_heads=1,
-            position=inside.get(position, lambda: None)(),
+            ours.MultiHeadAttention, **heads, position=inside.get(position, lambda: None)()
         ),
-        feed_forward=(
-            partial(ours.GatedFeedForward, embed_dim=D, hidden_dim=29)
-            if norm_first
-            else partial(ours.FeedForward, embed_dim=D, hidden_dim=29, activation=gelu)
-        ),
+        feed_forward=partial(feed_forward, embed_dim=D, hidden_dim=29),
         norm=partial(ours.RMSNorm if norm_first else ours.LayerNorm, embed_dim=D),
         norm_first=norm_first,
         tied=tied,
@@ -90,27 +79,6 @@ def test_logits_depend_on_no_later_token_and_on_every_earlier_one(position: str)
         changed[:, i] = (changed[:, i] + 1) % V
         differs = (model(changed) - want).abs().amax(-1) > 1e-12  # (B, L)
         assert differs.tolist() == [[j >= i for j in range(L)]] * 2
-
-
-@pytest.mark.parametrize(
-    ("position", "norm_first"), [("learned", False), *((name, True) for name in POSITIONS)]
-)
-def test_every_cached_step_gives_the_logits_of_the_whole_text(
-    position: str, norm_first: bool
-) -> None:
-    model, ids = small(position, norm_first), text()
-    with torch.no_grad():
-        want = model(ids)
-        for make in (
-            ours.KVCache,
-            partial(ours.KVCache, max_length=L),
-            partial(ours.SlidingCache, window_size=L),
-        ):
-            cache = model.new_cache(make)
-            got = [model(part, cache=cache) for part in ids.split([4, 1, 1, 3, 1, 1], dim=1)]
-            assert_close(torch.cat(got, dim=1), want, **FLOAT64)
-            assert cache.length == L
-            assert cache.nbytes == 2 * 2 * 2 * L * 4 * 8  # layers, key and value, rows
 
 
 PLACES = [torch.arange(L), torch.arange(3, L), torch.tensor([0, 1, 2, *range(6, L)])]
@@ -183,15 +151,6 @@ def test_more_tokens_than_learned_positions_are_refused_with_a_cache_too() -> No
     refused("length: expected at most 11, got 12", model, ids[:, :1], cache=cache)
 
 
-def test_llama_shares_one_position_module_and_takes_grouped_heads() -> None:
-    model = ours.llama_like(
-        vocab_size=V, embed_dim=D, num_heads=5, num_kv_heads=1, num_layers=2, hidden_dim=29
-    )
-    assert count(model) == 2 * V * D + 2 * (2 * D * D + 2 * D * 4 + 3 * D * 29 + 2 * D) + D
-    assert not [name for name, _ in model.named_parameters() if name.endswith("bias")]
-    assert model(text()).shape == (2, L, V)
-
-
 def deviation(parameter: Tensor) -> float:
     return float(parameter.detach().std())
 
@@ -207,26 +166,6 @@ def test_weights_that_write_to_the_residual_begin_smaller() -> None:
             writes = name.endswith(("output_projection.weight", "down_projection.weight"))
             want = 0.02 / 4 if writes else 0.02  # 4 = sqrt(2 * 8)
             assert deviation(parameter) == pytest.approx(want, rel=0.06)
-
-
-def test_a_model_with_latent_attention_is_cached_like_the_others() -> None:
-    model = ours.decoder_only(
-        embedding=ours.TokenEmbedding(vocab_size=V, embed_dim=D),
-        num_layers=2,
-        attention=partial(
-            ours.MultiHeadLatentAttention,
-            embed_dim=D,
-            num_heads=3,
-            head_dim=5,
-            rope_dim=4,
-            kv_rank=7,
-        ),
-        norm=partial(ours.RMSNorm, embed_dim=D),
-    ).double()
-    ids, cache = text(), model.new_cache()
-    got = [model(part, cache=cache) for part in ids.split([4, 1, 6], dim=1)]
-    assert_close(torch.cat(got, dim=1), model(ids), **FLOAT64)
-    assert cache.nbytes == 2 * 2 * L * (7 + 4) * 8
 
 
 def encoder(**options: Any) -> ours.EncoderModel:

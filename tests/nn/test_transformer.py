@@ -26,26 +26,6 @@ def on_paper(**sizes: int) -> int:
         return count(ours.vaswani_like(**sizes))
 
 
-def test_base_model_has_the_parameters_of_the_formulas() -> None:
-    words, d, f = 37_000, 512, 2048
-    attention = 8 * (3 * d * 64) + (8 * 64) * d  # W_Q, W_K, W_V of each head, and W_O
-    assert attention == 4 * d * d == 1_048_576
-    feed_forward = (d * f + f) + (f * d + d)
-    assert feed_forward == 2_099_712
-    norm = 2 * d
-    encoder = 6 * (attention + feed_forward + 2 * norm)
-    decoder = 6 * (2 * attention + feed_forward + 3 * norm)
-    assert (encoder, decoder) == (18_902_016, 25_199_616)
-    # one table for source, target and output
-    assert on_paper(vocab_size=words) == words * d + encoder + decoder == 63_045_632
-
-
-def test_big_model_has_the_parameters_of_the_formulas() -> None:
-    big = on_paper(vocab_size=37_000, embed_dim=1024, num_heads=16, hidden_dim=4096)
-    attention, feed_forward, norm = 4 * 1024**2, 2 * 1024 * 4096 + 4096 + 1024, 2 * 1024
-    assert big == 37_000 * 1024 + 6 * (3 * attention + 2 * feed_forward + 5 * norm) == 214_171_648
-
-
 def test_one_number_of_words_gives_all_base_sized_rows_of_table_3() -> None:
     rows = [
         ({}, 65),
@@ -85,16 +65,8 @@ def sentences() -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_stacks_are_those_of_torch(norm_first: bool) -> None:
-    theirs = nn.Transformer(
-        D,
-        H,
-        num_encoder_layers=N,
-        num_decoder_layers=N,
-        dim_feedforward=F,
-        batch_first=True,
-        norm_first=norm_first,
-        dtype=torch.float64,
-    ).eval()
+    options = {"batch_first": True, "norm_first": norm_first, "dtype": torch.float64}
+    theirs = nn.Transformer(D, H, N, N, F, **options).eval()
     for parameter in theirs.parameters():
         nn.init.normal_(parameter, std=0.3)
     encoder = ours.TransformerEncoder(
@@ -131,22 +103,15 @@ def test_logits_can_have_scale_bias_and_weights_of_their_own() -> None:
     model, (source, target) = small(), sentences()
     parts = {name: getattr(model, name) for name in ("encoder", "decoder")}
     embedding = model.source_embedding
-    other = ours.Transformer(
-        source_embedding=embedding,
-        target_embedding=embedding,
-        logits_scale=0.25,
-        logits_bias=True,
-        **parts,
-    )
+    parts |= {"source_embedding": embedding, "target_embedding": embedding}
+    other = ours.Transformer(logits_scale=0.25, logits_bias=True, **parts)
     assert other.logits_bias is not None
     bias = torch.randn(V, dtype=torch.float64)
     other.logits_bias.data = bias
     want = model(source, decoder_input_ids=target)
     assert_close(other(source, decoder_input_ids=target), 0.25 * want + bias, **FLOAT64)
     head = nn.Linear(D, 31).double()
-    untied = ours.Transformer(
-        source_embedding=embedding, target_embedding=embedding, output_projection=head, **parts
-    )
+    untied = ours.Transformer(output_projection=head, **parts)
     assert untied(source, decoder_input_ids=target).shape == (2, 5, 31)
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from attn_course import nn as ours
-from attn_course.functional import attention_weights, interpolate_positions, sinusoidal_positions_2d
+from attn_course.functional import interpolate_positions, sinusoidal_positions_2d
 from attn_course.functional.vision import _standardize_weight
 from attn_course.nn.residual_network import PreActivationBlock, StandardizedConv2d
 from attn_course.nn.vision import (
@@ -64,10 +64,8 @@ def test_it_is_torchs_encoder_over_strided_convolution(pool: Any, position: Any)
             norm_first=True,
         ).double()  # fmt: skip
         layer.self_attn = block.attention.to_torch()
-        layer.linear1, layer.linear2 = (
-            block.feed_forward.up_projection,
-            block.feed_forward.down_projection,
-        )
+        part = block.feed_forward
+        layer.linear1, layer.linear2 = part.up_projection, part.down_projection
         layer.norm1.load_state_dict(block.attention_norm.state_dict())
         layer.norm2.load_state_dict(block.feed_forward_norm.state_dict())
         x = layer(x)
@@ -92,16 +90,6 @@ def test_the_papers_models_have_the_papers_number_of_parameters(name: str, param
         model = ours.vit_like(**VIT_SIZES[name])
         larger = ours.vit_like(**(VIT_SIZES[name] | {"patch_size": 32}))
     assert sum(p.numel() for p in model.parameters()) == parameters
-    size = VIT_SIZES[name]
-    d, f, p, n = (
-        size["embed_dim"],
-        size["hidden_dim"],
-        size["patch_size"],
-        224 // size["patch_size"],
-    )
-    block = 4 * (d * d + d) + 2 * d * f + f + d + 4 * d
-    formula = (3 * p * p * d + d) + d + (n * n + 1) * d + size["num_layers"] * block + 2 * d
-    assert formula + 1000 * d + 1000 == parameters
     if name == "L/16":
         assert sum(p.numel() for p in larger.parameters()) == 306_535_400
 
@@ -145,14 +133,6 @@ def test_attention_is_injected_and_its_maps_can_be_captured() -> None:
     assert len(seen) >= 2
     assert seen[0] == (2, 5, 11, 4)
     assert all(weights.shape == (2, 5, 11, 11) for weights in captured.values())
-    block = model.encoder.blocks[0]
-    x = block.attention_norm(model.embedding(images))
-    query, key = (
-        part(x).unflatten(-1, (5, 4)).transpose(1, 2)
-        for part in (block.attention.query_projection, block.attention.key_projection)
-    )
-    first = captured["encoder.blocks.0.attention.weights"]
-    assert_close(first, attention_weights(query, key))
 
 
 def test_it_starts_with_a_head_of_zeros_and_tokens_that_differ() -> None:
