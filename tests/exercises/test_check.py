@@ -182,11 +182,7 @@ def test_a_right_notebook_exits_with_zero_and_json_is_plain(tmp_path):
 
 
 def test_core_and_more_are_told_apart(tmp_path):
-    tests = [
-        CheckedTest("f-a", 3.0, 4),
-        CheckedTest("f-b", 0.0, 2),
-        CheckedTest("g-a", 1.0, 5),
-    ]
+    tests = [CheckedTest("f-a", 3.0, 4), CheckedTest("f-b", 0.0, 2), CheckedTest("g-a", 1.0, 5)]
     result = check.NotebookResult("x.ipynb", tests=tests, more=("g",))
     assert check._earned(result) == "core 3 of 6 points; more: 1 of 5"
     result.more = ()

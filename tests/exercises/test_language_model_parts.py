@@ -11,7 +11,7 @@ from attn_course.exercises.source import read_exercise
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_learners_parts_write_what_the_package_would_write() -> None:
+def test_the_learners_parts_write_what_the_package_would_write():
     model, characters = load_language_model()
     names = Trial(
         read_exercise(ROOT / "solutions" / "11_language_model" / "exercise.py"), seed=0

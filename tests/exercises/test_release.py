@@ -161,7 +161,11 @@ def version(course):
         ("import math", "import math, cmath", True),
         ("double(17) == 34", "double(18) == 36", True),
         ('"points": 2', '"points": 3', True),
-        ('"solution": true}\ndef', '"solution": true} attn_course={"forbidden": ["sum"]}\ndef', True),
+        (
+            '"solution": true}\ndef',
+            '"solution": true} attn_course={"forbidden": ["sum"]}\ndef',
+            True,
+        ),
     ],
 )
 def test_a_version_is_of_what_decides_a_mark(course, old, new, counts):
@@ -251,11 +255,7 @@ def test_the_build_itself_refuses_a_leak(course, monkeypatch):
         ('"locked": true}', '"lokced": true}', "unknown nbgrader metadata"),
         ("    ### END SOLUTION\n", "", "do not pair up"),
         ("### END HIDDEN TESTS\n", "", "do not pair up"),
-        (
-            "import math",
-            "### BEGIN SOLUTION\nimport math\n### END SOLUTION",
-            "would be released",
-        ),
+        ("import math", "### BEGIN SOLUTION\nimport math\n### END SOLUTION", "would be released"),
         (
             "import math",
             "### BEGIN HIDDEN TESTS\nimport math\n### END HIDDEN TESTS",

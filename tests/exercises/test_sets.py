@@ -14,14 +14,9 @@ import nbformat
 import pytest
 import rules
 import torch
-
-from attn_course.exercises.source import (
-    find_slugs,
-    read_exercise,
-    regions,
-    solution_names,
-)
 from trial import Trial
+
+from attn_course.exercises.source import find_slugs, read_exercise, regions
 from attn_course.probes.catalogue import collect, collect_variants, load_module
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -272,10 +267,7 @@ def test_a_swap_reaches_test_cells_through_other_functions():
             "assert Outer().go(1) == 1",
             metadata={"nbgrader": {"grade": True, "grade_id": "outer-one", "points": 1}},
         ),
-        code(
-            "0.5",
-            metadata={"nbgrader": {"grade": True, "grade_id": "other-half", "points": 1}},
-        ),
+        code("0.5", metadata={"nbgrader": {"grade": True, "grade_id": "other-half", "points": 1}}),
     ]
     tried = Trial(source)
     assert {k: r.score for k, r in tried.run().items()} == {"outer-one": 1.0, "other-half": 0.5}

@@ -1,8 +1,6 @@
 """A small assignment and a class that hands it in, for the tests of the grader's own machinery."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 from nbgrader import api
 from sqlalchemy import text
@@ -55,7 +53,7 @@ ANSWERS = {
 }
 
 
-def cell(kind: str, source: str, grade_id: str, **meta: Any) -> dict[str, Any]:
+def cell(kind, source, grade_id, **meta):
     """A cell with nbgrader metadata."""
     flags = {"grade": False, "locked": False, "solution": False, "task": False, **meta}
     extra = flags.pop("attn_course", None)
@@ -65,14 +63,7 @@ def cell(kind: str, source: str, grade_id: str, **meta: Any) -> dict[str, Any]:
     return made | ({"execution_count": None, "outputs": []} if kind == "code" else {})
 
 
-def notebook(
-    solutions: dict[str, str] = SOLUTIONS,
-    tests: dict[str, str] = TESTS,
-    points: dict[str, float] = POINTS,
-    *,
-    setup: str = SETUP,
-    forbidden: dict[str, list[str]] | None = None,
-) -> dict[str, Any]:
+def notebook(solutions=SOLUTIONS, tests=TESTS, points=POINTS, *, setup=SETUP, forbidden=None):
     """An instructor's version, with solutions and hidden tests."""
     cells = [cell("code", setup, "setup", locked=True)]
     for name, source in solutions.items():
@@ -87,7 +78,7 @@ def notebook(
     return {"cells": cells, "metadata": meta, "nbformat": 4, "nbformat_minor": 5}
 
 
-def answered(sources: dict[str, str], base: dict[str, Any] | None = None) -> bytes:
+def answered(sources, base=None):
     """A submission: the notebook with some cells, by grade id, holding other source."""
     found = json.loads(json.dumps(base or notebook()))
     for one in found["cells"]:
@@ -97,12 +88,12 @@ def answered(sources: dict[str, str], base: dict[str, Any] | None = None) -> byt
     return as_bytes(found)
 
 
-def as_bytes(found: dict[str, Any]) -> bytes:
+def as_bytes(found):
     """A notebook as a file's bytes."""
     return json.dumps(found).encode()
 
 
-def handed(count: int) -> list[HandIn]:
+def handed(count):
     """What a class of ``count`` hands in: every kind of answer in turn, one missing, one broken."""
     kinds = list(ANSWERS)
     found = [
@@ -114,7 +105,7 @@ def handed(count: int) -> list[HandIn]:
     return found
 
 
-def write_class(folder: Path, count: int) -> None:
+def write_class(folder, count):
     """The same class as files in nbgrader's layout."""
     for item in handed(count):
         place = folder / item.student / SLUG
@@ -123,7 +114,7 @@ def write_class(folder: Path, count: int) -> None:
             (place / f"{SLUG}.ipynb").write_bytes(item.data)
 
 
-def course(folder: Path, count: int) -> Path:
+def course(folder, count):
     """The instructor's notebook and what that class handed in."""
     source = folder / "source" / SLUG / f"{SLUG}.ipynb"
     source.parent.mkdir(parents=True)
@@ -132,7 +123,7 @@ def course(folder: Path, count: int) -> Path:
     return folder
 
 
-def content(url: str) -> list[tuple[Any, ...]]:
+def content(url):
     """Everything that the gradebook says, without its random ids."""
     tools_on_path()
     book = api.Gradebook(driver_url(url))

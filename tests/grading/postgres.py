@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 FIX = (
@@ -16,7 +15,7 @@ FIX = (
 )
 
 
-def programs() -> Path | None:
+def programs():
     """The newest folder that holds ``initdb`` and ``postgres``."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: p.parts[4])
     if found:
@@ -26,7 +25,7 @@ def programs() -> Path | None:
 
 
 @contextlib.contextmanager
-def server() -> Iterator[str]:
+def server():
     """Start a server that lives as long as the block; the address of an empty database."""
     folder = programs()
     assert folder is not None, FIX
@@ -81,14 +80,14 @@ def server() -> Iterator[str]:
             log.close()
 
 
-def _exists(user: str) -> bool:
+def _exists(user):
     with contextlib.suppress(KeyError):
         pwd.getpwnam(user)
         return True
     return False
 
 
-def _wait(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
+def _wait(process, url, log):
     import time
 
     import psycopg

@@ -7,10 +7,8 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import nbformat
 import pytest
@@ -18,10 +16,9 @@ from cells import as_cell, has_a_cell, needs_closed
 from classroom import SOLUTIONS, TESTS, notebook
 from trial import Trial
 
-from attn_course.exercises.assignment import Assignment, load_assignment
+from attn_course.exercises.assignment import load_assignment
 from attn_course.exercises.source import find_slugs, read_exercise, solution_names
 from attn_course.grading.remote import RemoteFunction
-from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.session import Session
 from attn_course.grading.verdict import grade_notebook
@@ -29,7 +26,6 @@ from attn_course.probes.catalogue import collect, collect_variants, load_module
 
 ROOT = Path(__file__).resolve().parents[2]
 SLUGS = find_slugs(ROOT)
-Grade = Callable[..., Result]
 
 MODULE = """class Gate(torch.nn.Module):
     def __init__(self, *, size):
@@ -158,11 +154,11 @@ assert small < 1 << 20, small""",
 }
 
 
-def first_name(source: str) -> str:
+def first_name(source):
     return source.split("(")[0].split()[-1]
 
 
-def test_nan_is_seen_where_only_a_helper_calls(grade: Grade) -> None:
+def test_nan_is_seen_where_only_a_helper_calls(grade):
     """A test of memory or of gradients gets no result: the jail says whether it held NaN."""
     source = "def padded(x):\n    return torch.where(x > 0, x, torch.nan)"
     probe = "from attn_course.probes import Probe\n"
@@ -180,7 +176,7 @@ def test_nan_is_seen_where_only_a_helper_calls(grade: Grade) -> None:
 
 
 @pytest.mark.parametrize("name", CROSSES)
-def test_it_crosses(name: str, grade: Grade) -> None:
+def test_it_crosses(name, grade):
     source, test = CROSSES[name]
     made = notebook({"cell": source}, {f"{first_name(source)}-works": test})
     result = grade(made)
@@ -188,9 +184,9 @@ def test_it_crosses(name: str, grade: Grade) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CROSSES if "cannot cross" not in name])
-def test_the_same_cells_work_in_one_process(name: str) -> None:
+def test_the_same_cells_work_in_one_process(name):
     source, test = CROSSES[name]
-    names: dict[str, Any] = {"__name__": "__main__"}
+    names = {"__name__": "__main__"}
     exec("import torch", names)
     import linecache
 
@@ -225,7 +221,7 @@ def make():
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_an_object_that_agrees_with_everything_earns_nothing(name: str, grade: Grade) -> None:
+def test_an_object_that_agrees_with_everything_earns_nothing(name, grade):
     made = notebook({"cell": AGREES}, {"make-x": REFUSED[name]})
     assert grade(made).score == 0.0
 
@@ -260,7 +256,7 @@ SHORTCUTS = {
 
 
 @pytest.mark.parametrize("name", SHORTCUTS)
-def test_a_forbidden_shortcut_is_refused_and_explained(name: str, grade: Grade) -> None:
+def test_a_forbidden_shortcut_is_refused_and_explained(name, grade):
     refused, source, caught = SHORTCUTS[name]
     test = "x = torch.randn(4)\ntorch.testing.assert_close(f(x), x.softmax(0))"
     result = grade(notebook({"f": source}, {"f-x": test}, forbidden={"f": refused}))
@@ -268,7 +264,7 @@ def test_a_forbidden_shortcut_is_refused_and_explained(name: str, grade: Grade) 
     assert ("write it yourself" in result.tests[0].message) == caught
 
 
-def test_a_forbidden_shortcut_is_refused_later_too(grade: Grade) -> None:
+def test_a_forbidden_shortcut_is_refused_later_too(grade):
     """In a module's forward and in a generator's body, after the first call has returned."""
     module = "class M(torch.nn.Module):\n    def forward(self, x):\n        return x.softmax(0)"
     loop = "def g(x):\n    yield 1\n    yield x.softmax(0)"
@@ -283,7 +279,7 @@ def test_a_forbidden_shortcut_is_refused_later_too(grade: Grade) -> None:
     assert all("write it yourself" in t.message for t in found.tests[:2])
 
 
-def test_a_locked_cell_that_shows_a_result_costs_nothing(grade: Grade) -> None:
+def test_a_locked_cell_that_shows_a_result_costs_nothing(grade):
     """An ungraded cell of the instructor may call the learner's function, finished or not."""
     made = notebook(SOLUTIONS, TESTS, setup="import torch")
     shown = "print(double(torch.ones(2)))"
@@ -298,16 +294,16 @@ def test_a_locked_cell_that_shows_a_result_costs_nothing(grade: Grade) -> None:
 
 
 @cache
-def source(slug: str) -> Any:
+def source(slug):
     return read_exercise(ROOT / "solutions" / slug / "exercise.py")
 
 
 @cache
-def assignment(slug: str) -> Assignment:
+def assignment(slug):
     return load_assignment(nbformat.writes(source(slug)).encode(), slug)
 
 
-def submitted(slug: str, of: str, text: str) -> bytes:
+def submitted(slug, of, text):
     """The solution with one function replaced."""
     made = nbformat.from_dict(source(slug))
     target = solution_names(made)[of]
@@ -317,16 +313,16 @@ def submitted(slug: str, of: str, text: str) -> bytes:
     return nbformat.writes(made).encode()
 
 
-def through_the_jail(slug: str, data: bytes, zygote: Zygote) -> Result:
+def through_the_jail(slug, data, zygote):
     limits = Limits(wall_seconds=240.0, call_seconds=60.0, cpu_seconds=200)
     return grade_notebook(data, assignment(slug), zygote, student="a", seed=0, limits=limits)
 
 
-def sample(load: Callable[[str], list[Any]], count: int) -> list[Any]:
+def sample(load, count):
     draw = random.Random(3)
     found = []
     for slug in SLUGS:
-        of: dict[str, Any] = {}
+        of = {}
         known = load(slug)
         draw.shuffle(known)
         for one in known:
@@ -336,7 +332,7 @@ def sample(load: Callable[[str], list[Any]], count: int) -> list[Any]:
     return found
 
 
-def misconceptions(slug: str) -> list[Any]:
+def misconceptions(slug):
     module = load_module(ROOT / "solutions" / slug / "misconceptions.py", f"jail_mis_{slug}")
     found = collect(module).misconceptions
     return [
@@ -346,21 +342,19 @@ def misconceptions(slug: str) -> list[Any]:
     ]
 
 
-def variants(slug: str) -> list[Any]:
+def variants(slug):
     module = load_module(ROOT / "solutions" / slug / "variants.py", f"jail_var_{slug}")
     return list(collect_variants(module))
 
 
 @pytest.mark.parametrize("slug", SLUGS)
-def test_a_solution_earns_full_marks_through_the_jail(slug: str, zygote: Zygote) -> None:
+def test_a_solution_earns_full_marks_through_the_jail(slug, zygote):
     result = through_the_jail(slug, nbformat.writes(source(slug)).encode(), zygote)
     assert (result.status, result.score) == ("graded", result.max_score), result.tests
 
 
 @pytest.mark.parametrize(("slug", "wrong"), sample(misconceptions, 4))
-def test_a_misconception_gives_what_it_gives_in_one_process(
-    slug: str, wrong: Any, zygote: Zygote
-) -> None:
+def test_a_misconception_gives_what_it_gives_in_one_process(slug, wrong, zygote):
     trial = Trial(source(slug), seed=0)
     trial.run()  # a test cell may define what a later one uses
     here = trial.run_with(wrong.of, wrong.function)
@@ -371,15 +365,13 @@ def test_a_misconception_gives_what_it_gives_in_one_process(
         assert there[name].misconception == result.misconception, name
 
 
-def test_a_diagnosis_asks_the_jail_once_for_the_same_call(
-    zygote: Zygote, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_diagnosis_asks_the_jail_once_for_the_same_call(zygote, monkeypatch):
     slug, name = "07_scaled_dot_product", "scaled_dot_product_attention"
     wrong = next(m for m in misconceptions(slug) if m.of == name and len(m.fails) > 4)
-    asked: Counter[str] = Counter()
+    asked = Counter()
     call = Session.call
 
-    def counted(self: Session, request: dict[str, Any], hold: Any = None) -> Any:
+    def counted(self, request, hold=None):
         if request.get("name") == name and "helper" not in request:
             asked[repr(request["args"] + [request["kwargs"]])] += 1
         return call(self, request, hold)
@@ -395,7 +387,7 @@ def test_a_diagnosis_asks_the_jail_once_for_the_same_call(
 RIGHT_BUT_REFUSED = {"logsumexp_of_torch"}  # the call that the question forbids, by itself
 
 
-def listed() -> list[Any]:
+def listed():
     """Every other right answer to a question that forbids something."""
     return [
         pytest.param(slug, one, id=f"{slug}-{one.function.__name__}")
@@ -406,9 +398,7 @@ def listed() -> list[Any]:
 
 
 @pytest.mark.parametrize(("slug", "right"), listed())
-def test_a_list_of_shortcuts_refuses_no_right_answer_but_a_shortcut(
-    slug: str, right: Any, zygote: Zygote
-) -> None:
+def test_a_list_of_shortcuts_refuses_no_right_answer_but_a_shortcut(slug, right, zygote):
     data = submitted(slug, right.of, as_cell(slug, right))
     result = through_the_jail(slug, data, zygote)
     lost = [t for t in result.tests if t.score != t.max]
@@ -440,7 +430,7 @@ def padded_weights(scores, lengths):
 
 
 @pytest.mark.parametrize(("slug", "of"), ONE_CALL)
-def test_one_library_call_is_no_answer(slug: str, of: str, zygote: Zygote) -> None:
+def test_one_library_call_is_no_answer(slug, of, zygote):
     data = submitted(slug, of, ONE_CALL[slug, of])
     lists = dataclasses.replace(assignment(slug), forbidden={})
     limits = Limits(wall_seconds=240.0, call_seconds=60.0, cpu_seconds=200)
@@ -452,15 +442,13 @@ def test_one_library_call_is_no_answer(slug: str, of: str, zygote: Zygote) -> No
 
 
 @pytest.mark.parametrize(("slug", "right"), sample(variants, 3))
-def test_another_right_answer_earns_full_marks_through_the_jail(
-    slug: str, right: Any, zygote: Zygote
-) -> None:
+def test_another_right_answer_earns_full_marks_through_the_jail(slug, right, zygote):
     data = submitted(slug, right.of, as_cell(slug, right))
     result = through_the_jail(slug, data, zygote)
     assert result.score == result.max_score, [t for t in result.tests if t.score != t.max]
 
 
-def test_the_sets_name_their_forbidden_shortcuts() -> None:
+def test_the_sets_name_their_forbidden_shortcuts():
     named = {
         name: calls for slug in SLUGS for name, calls in assignment(slug).forbidden.items() if calls
     }
@@ -476,7 +464,7 @@ def test_the_sets_name_their_forbidden_shortcuts() -> None:
         ('attn_course={"refused": ["softmax"]}', "forbidden"),
     ],
 )
-def test_a_misspelt_list_of_shortcuts_is_refused(tmp_path: Path, header: str, said: str) -> None:
+def test_a_misspelt_list_of_shortcuts_is_refused(tmp_path, header, said):
     path = tmp_path / "x" / "exercise.py"
     path.parent.mkdir()
     path.write_text(
@@ -611,16 +599,14 @@ else:
 
 
 @pytest.fixture
-def triton() -> None:
+def triton():
     pytest.importorskip("triton", reason="the extra `kernels` is for Linux on x86-64 only")
 
 
 @pytest.mark.usefixtures("triton")
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("forbidden", [[], ["softmax"]], ids=["", "beside a forbidden shortcut"])
-def test_a_triton_kernel_crosses_under_the_interpreter(
-    name: str, forbidden: list[str], grade: Grade
-) -> None:
+def test_a_triton_kernel_crosses_under_the_interpreter(name, forbidden, grade):
     source, test_id, test = KERNELS[name]
     refused = {"cell": forbidden} if forbidden else None
     result = grade(notebook({"cell": source}, {test_id: test}, forbidden=refused))
@@ -628,7 +614,7 @@ def test_a_triton_kernel_crosses_under_the_interpreter(
 
 
 @pytest.mark.usefixtures("triton")
-def test_the_same_kernels_work_in_one_process(tmp_path: Path) -> None:
+def test_the_same_kernels_work_in_one_process(tmp_path):
     """As in Jupyter and under stock nbgrader, with the interpreter switched on."""
     script = tmp_path / "cells.py"
     text = "import torch\n"
@@ -643,7 +629,7 @@ def test_the_same_kernels_work_in_one_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("triton")
-def test_a_store_out_of_bounds_ends_the_submission_and_not_the_grader(grade: Grade) -> None:
+def test_a_store_out_of_bounds_ends_the_submission_and_not_the_grader(grade):
     wild = TRITON.replace("tl.store(out + at, ", "tl.store(out + (at - at.to(tl.int64) + 2**50), ")
     assert wild != TRITON
     tests = {"add-x": KERNELS["a kernel behind a function"][2], "other-x": "assert other() == 3"}
@@ -656,7 +642,7 @@ def test_a_store_out_of_bounds_ends_the_submission_and_not_the_grader(grade: Gra
 
 
 @pytest.mark.usefixtures("triton")
-def test_a_kernel_that_writes_next_to_its_output_cannot_reach_the_test(grade: Grade) -> None:
+def test_a_kernel_that_writes_next_to_its_output_cannot_reach_the_test(grade):
     """Without the mask it writes over memory of the jail; the caller's tensors are elsewhere."""
     unmasked = TRITON.replace(", at < size)", ")").replace("out + at, ", "out + at + 4096, ")
     made = notebook({"add": TRITON}, {"add-x": KERNELS["a kernel behind a function"][2]})
@@ -665,7 +651,7 @@ def test_a_kernel_that_writes_next_to_its_output_cannot_reach_the_test(grade: Gr
 
 
 @pytest.mark.usefixtures("triton")
-def test_the_jail_imports_triton_for_nobody_who_does_not_ask(grade: Grade) -> None:
+def test_the_jail_imports_triton_for_nobody_who_does_not_ask(grade):
     made = notebook(
         {"loaded": "import sys\ndef loaded():\n    return 'triton' in sys.modules"},
         {"loaded-x": "assert loaded() is False"},
@@ -673,7 +659,7 @@ def test_the_jail_imports_triton_for_nobody_who_does_not_ask(grade: Grade) -> No
     assert grade(made).score == 1.0
 
 
-def test_the_jail_has_what_the_instructors_own_cells_import() -> None:
+def test_the_jail_has_what_the_instructors_own_cells_import():
     setup = "import colorsys\ntry:\n    from wave import Error\nexcept ImportError:\n    pass"
     made = notebook(setup=f"{setup}\nfrom attn_course.probes import Probe")
     modules = load_assignment(json.dumps(made).encode(), "small").imports

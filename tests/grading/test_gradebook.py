@@ -9,9 +9,6 @@ import os
 import socket
 import sqlite3
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import classroom
 import postgres
@@ -37,13 +34,13 @@ WHEN = datetime.datetime(2026, 3, 1, 12, 30)
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[str]:
+def server():
     with postgres.server() as url:
         yield url
 
 
 @pytest.fixture
-def database(server: str) -> Iterator[str]:
+def database(server):
     """An empty database of the real server."""
     import psycopg
 
@@ -54,14 +51,14 @@ def database(server: str) -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: Any, tmp_path: Path) -> str:
+def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/gradebook.db"
     return str(request.getfixturevalue("database"))
 
 
 @pytest.fixture(autouse=True, scope="module")
-def schema_version_once() -> Iterator[None]:
+def schema_version_once():
     """nbgrader runs alembic in a process for every new gradebook; once is enough here."""
     tools_on_path()
     with pytest.MonkeyPatch.context() as patch:
@@ -69,7 +66,7 @@ def schema_version_once() -> Iterator[None]:
         yield
 
 
-def result(student: str, double: float | None, squares: float | None, **more: Any) -> Result:
+def result(student, double, squares, **more):
     tests = (
         One("double-values", double, 2.0, "" if double == 2.0 else "wrong sign"),
         One("squares-share", squares, 3.0, "", "counts from one"),
@@ -87,7 +84,7 @@ def result(student: str, double: float | None, squares: float | None, **more: An
     return Result(**{**known, **more})
 
 
-def a_class() -> list[Result]:
+def a_class():
     return [
         result("ada", 2.0, 3.0),
         result("bob", 0.0, 1.5),
@@ -102,25 +99,25 @@ def a_class() -> list[Result]:
 NOTEBOOK = classroom.as_bytes(classroom.notebook())
 
 
-def opened(url: str, notebook: bytes = NOTEBOOK, slug: str = classroom.SLUG) -> GradebookWriter:
+def opened(url, notebook=NOTEBOOK, slug=classroom.SLUG):
     return GradebookWriter(url, notebook, slug)
 
 
-def handed(one: Result, submitted: datetime.datetime | None = None, **more: Any) -> HandIn:
+def handed(one, submitted=None, **more):
     return HandIn(student=one.student, data=NOTEBOOK, submitted=submitted, **more)
 
 
-def write(url: str, results: list[Result]) -> None:
+def write(url, results):
     with opened(url) as book:
         for one in results:
             book.write(one, handed(one, WHEN))
 
 
-def rows(url: str, *, ids: bool = False) -> dict[str, list[Any]]:
+def rows(url, *, ids=False):
     """Every row of every table; random ids replaced by what they stand for."""
     book = api.Gradebook(driver_url(url))
     try:
-        found: dict[str, list[Any]] = {}
+        found = {}
         for table in sorted(inspect(book.engine).get_table_names()):
             named = [dict(row._mapping) for row in book.db.execute(text(f"SELECT * FROM {table}"))]
             found[table] = [tuple(sorted(row.items(), key=lambda kv: kv[0])) for row in named]
@@ -139,7 +136,7 @@ def rows(url: str, *, ids: bool = False) -> dict[str, list[Any]]:
         book.close()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value):
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, str) and value.startswith("2026-"):
@@ -147,7 +144,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def test_sqlite_and_postgresql_hold_the_same_rows(tmp_path: Path, database: str) -> None:
+def test_sqlite_and_postgresql_hold_the_same_rows(tmp_path, database):
     lite = f"sqlite:///{tmp_path}/gradebook.db"
     for url in (lite, database):
         write(url, a_class())
@@ -157,20 +154,18 @@ def test_sqlite_and_postgresql_hold_the_same_rows(tmp_path: Path, database: str)
     assert len(one["student"]) == 6
 
 
-def test_writing_twice_changes_nothing(url: str) -> None:
+def test_writing_twice_changes_nothing(url):
     write(url, a_class())
     before = rows(url, ids=True)
     write(url, a_class())
     assert rows(url, ids=True) == before
 
 
-def test_a_submission_takes_a_handful_of_statements_however_many_cells_it_has(
-    tmp_path: Path,
-) -> None:
+def test_a_submission_takes_a_handful_of_statements_however_many_cells_it_has(tmp_path):
     """They are sent while the workers wait for the same cores."""
     tests = classroom.TESTS | {f"double-{i}": "assert double(1) == 2" for i in range(40)}
     url = f"sqlite:///{tmp_path}/gradebook.db"
-    sent: list[str] = []
+    sent = []
     one = result("ada", 2.0, 3.0)
     with opened(url, classroom.as_bytes(classroom.notebook(tests=tests))) as book:
         event.listen(book._book.engine, "before_cursor_execute", lambda *args: sent.append(args[2]))
@@ -187,7 +182,7 @@ def test_a_submission_takes_a_handful_of_statements_however_many_cells_it_has(
     assert len(rows(url)["grade"]) == 43
 
 
-def test_what_a_person_entered_survives_a_regrade(url: str) -> None:
+def test_what_a_person_entered_survives_a_regrade(url):
     write(url, a_class())
     book = api.Gradebook(driver_url(url))
     report = book.find_grade("report", "small", "small", "bob")
@@ -221,7 +216,7 @@ def test_what_a_person_entered_survives_a_regrade(url: str) -> None:
     book.close()
 
 
-def test_nbgraders_own_interface_reads_it(url: str) -> None:
+def test_nbgraders_own_interface_reads_it(url):
     write(url, a_class())
     book = api.Gradebook(driver_url(url))
     ada = book.find_submission("small", "ada")
@@ -245,7 +240,7 @@ def test_nbgraders_own_interface_reads_it(url: str) -> None:
     book.close()
 
 
-def test_nbgraders_own_export_reads_it(tmp_path: Path, url: str) -> None:
+def test_nbgraders_own_export_reads_it(tmp_path, url):
     write(url, a_class())
     tools_on_path()
     done = subprocess.run(
@@ -268,10 +263,10 @@ def test_nbgraders_own_export_reads_it(tmp_path: Path, url: str) -> None:
     assert marks["ada"]["max_score"] == "9.0"
 
 
-def test_a_later_hand_in_takes_the_place_of_the_first(url: str) -> None:
+def test_a_later_hand_in_takes_the_place_of_the_first(url):
     later = WHEN + datetime.timedelta(days=2)
 
-    def kept() -> tuple[Any, ...]:
+    def kept():
         book = api.Gradebook(driver_url(url))
         try:
             (found,) = book.assignment_submissions(classroom.SLUG)
@@ -286,7 +281,7 @@ def test_a_later_hand_in_takes_the_place_of_the_first(url: str) -> None:
         assert kept() == (due, 2.0 + mark)
 
 
-def test_an_extension_of_one_student_counts(url: str) -> None:
+def test_an_extension_of_one_student_counts(url):
     opened(url).close()  # makes the assignment, as the first run does
     due = WHEN - datetime.timedelta(days=1)
     book = api.Gradebook(driver_url(url))
@@ -304,7 +299,7 @@ def test_an_extension_of_one_student_counts(url: str) -> None:
     assert notes == {"ada": (), "bob": ("late",), "cy": ("late",)}
 
 
-def cells(url: str) -> dict[str, dict[str, float | None]]:
+def cells(url):
     """What is kept of the assignment's cells: points by kind and name."""
     book = api.Gradebook(driver_url(url))
     found = book.find_notebook("small", "small")
@@ -317,7 +312,7 @@ def cells(url: str) -> dict[str, dict[str, float | None]]:
     return kept
 
 
-def test_changed_points_and_tests_are_taken_over_with_what_is_graded(url: str) -> None:
+def test_changed_points_and_tests_are_taken_over_with_what_is_graded(url):
     write(url, a_class())
     points = classroom.POINTS | {"double-values": 7.0}
     tests = classroom.TESTS | {"double-twice": "assert double(2) == 4"}
@@ -337,7 +332,7 @@ def test_changed_points_and_tests_are_taken_over_with_what_is_graded(url: str) -
     book.close()
 
 
-def test_a_cell_that_a_person_has_graded_is_not_dropped(url: str) -> None:
+def test_a_cell_that_a_person_has_graded_is_not_dropped(url):
     write(url, a_class())
     book = api.Gradebook(driver_url(url))
     book.find_grade("squares-share", "small", "small", "bob").manual_score = 2.0
@@ -350,7 +345,7 @@ def test_a_cell_that_a_person_has_graded_is_not_dropped(url: str) -> None:
     assert rows(url, ids=True) == before
 
 
-def test_whoever_wrote_in_between_the_gradebook_says_what_the_grader_says(url: str) -> None:
+def test_whoever_wrote_in_between_the_gradebook_says_what_the_grader_says(url):
     write(url, a_class())
     before = rows(url, ids=True)
     book = api.Gradebook(driver_url(url))
@@ -367,7 +362,7 @@ def test_whoever_wrote_in_between_the_gradebook_says_what_the_grader_says(url: s
     assert rows(url, ids=True) == before
 
 
-def test_what_persons_graded_is_part_of_the_results(url: str) -> None:
+def test_what_persons_graded_is_part_of_the_results(url):
     write(url, a_class())
     with opened(url) as writer:
         (ada,) = writer.completed([result("ada", 2.0, 3.0)])
@@ -394,16 +389,14 @@ def test_what_persons_graded_is_part_of_the_results(url: str) -> None:
     assert (tests.score, tests.max_score, tests.pending) == (5.0, 5.0, ())
 
 
-def test_an_answer_that_changed_after_it_was_graded_is_shown_again(
-    url: str, tmp_path: Path
-) -> None:
-    def hand_in(text: str) -> None:
+def test_an_answer_that_changed_after_it_was_graded_is_shown_again(url, tmp_path):
+    def hand_in(text):
         one = result("ada", 2.0, 3.0)
         data = classroom.answered({"report": text})
         with GradebookWriter(url, NOTEBOOK, "small", tmp_path) as writer:
             writer.write(one, HandIn(student="ada", data=data))
 
-    def waits() -> bool:
+    def waits():
         book = api.Gradebook(driver_url(url))
         found = book.find_grade("report", "small", "small", "ada").needs_manual_grade
         book.close()
@@ -421,19 +414,17 @@ def test_an_answer_that_changed_after_it_was_graded_is_shown_again(
     assert waits()
 
 
-def test_an_answer_left_as_released_is_nothing_at_once_and_a_persons_points_stay(
-    tmp_path: Path,
-) -> None:
+def test_an_answer_left_as_released_is_nothing_at_once_and_a_persons_points_stay(tmp_path):
     url = f"sqlite:///{tmp_path}/gradebook.db"
     release = json.loads(classroom.as_bytes(prepared(NOTEBOOK, "small", CourseDirectory())[1]))
 
-    def hand_in(text: str | None, one: Result) -> Result:
+    def hand_in(text, one):
         data = classroom.answered({} if text is None else {"report": text}, release)
         with GradebookWriter(url, NOTEBOOK, "small", tmp_path) as writer:
             writer.write(one, HandIn(student=one.student, data=data))
             return writer.completed([one])[0]
 
-    def set_points(student: str, points: float) -> None:
+    def set_points(student, points):
         book = api.Gradebook(url)
         report = book.find_grade("report", "small", "small", student)
         report.manual_score, report.needs_manual_grade = points, False
@@ -459,7 +450,7 @@ def test_an_answer_left_as_released_is_nothing_at_once_and_a_persons_points_stay
     assert hand_in(None, lost).score is None, "never a zero"
 
 
-def test_a_failed_write_leaves_no_half_submission(url: str, monkeypatch: Any) -> None:
+def test_a_failed_write_leaves_no_half_submission(url, monkeypatch):
     write(url, [])
     one, two = result("ada", 2.0, 3.0), result("bob", 2.0, 3.0)
     before = rows(url, ids=True)
@@ -474,7 +465,7 @@ def test_a_failed_write_leaves_no_half_submission(url: str, monkeypatch: Any) ->
     assert len(after["student"]) == 1
 
 
-def _no_server(tmp_path: Path) -> str:
+def _no_server(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     return f"postgresql://me:secret@127.0.0.1:{port}/x"
@@ -490,13 +481,13 @@ WRONG = {
 }
 
 
-def _file(folder: Path) -> Path:
+def _file(folder):
     (folder / "notes.txt").write_text("these are notes, not tables" * 100)
     return folder / "notes.txt"
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_address_is_one_clear_line(name: str, tmp_path: Path) -> None:
+def test_a_wrong_address_is_one_clear_line(name, tmp_path):
     with pytest.raises(GradebookError) as caught:
         opened(WRONG[name](tmp_path))
     said = str(caught.value)
@@ -505,16 +496,14 @@ def test_a_wrong_address_is_one_clear_line(name: str, tmp_path: Path) -> None:
     assert "secret" not in said
 
 
-def test_no_such_database_is_one_clear_line(server: str) -> None:
+def test_no_such_database_is_one_clear_line(server):
     with pytest.raises(GradebookError, match='database "nowhere" does not exist') as caught:
         opened(server.rsplit("/", 1)[0] + "/nowhere")
     assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("step", ["open", "write", "read"])
-def test_a_locked_gradebook_asks_to_close_the_program_that_holds_it(
-    tmp_path: Path, step: str
-) -> None:
+def test_a_locked_gradebook_asks_to_close_the_program_that_holds_it(tmp_path, step):
     url = f"sqlite:///{tmp_path}/gradebook.db?timeout=0.2"
     one = result("ada", 2.0, 3.0)
     steps = {
@@ -534,16 +523,16 @@ def test_a_locked_gradebook_asks_to_close_the_program_that_holds_it(
         steps[step](book)
 
 
-def test_without_postgresql_the_test_says_what_to_install(monkeypatch: Any) -> None:
+def test_without_postgresql_the_test_says_what_to_install(monkeypatch):
     monkeypatch.setattr(postgres, "programs", lambda: None)
     with pytest.raises(AssertionError, match="apt-get install postgresql"), postgres.server():
         raise RuntimeError("it started")
 
 
-def test_two_runs_that_create_one_gradebook_at_once_both_go_on(tmp_path: Path) -> None:
+def test_two_runs_that_create_one_gradebook_at_once_both_go_on(tmp_path):
     url = f"sqlite:///{tmp_path}/gradebook.db"
 
-    def grade(student: str) -> None:
+    def grade(student):
         one = result(student, 2.0, 3.0)
         with opened(url) as book:
             book.write(one, handed(one, WHEN))
@@ -560,9 +549,7 @@ def test_two_runs_that_create_one_gradebook_at_once_both_go_on(tmp_path: Path) -
     assert len(found["grade"]) == 9
 
 
-def test_a_score_typed_on_an_unreadable_page_is_a_total_when_every_cell_has_one(
-    tmp_path: Path,
-) -> None:
+def test_a_score_typed_on_an_unreadable_page_is_a_total_when_every_cell_has_one(tmp_path):
     lost = result("ada", None, None, status="unreadable", reason="it is not JSON", tests=())
     with opened(f"sqlite:///{tmp_path / 'gradebook.db'}") as book:
         book.write(lost, handed(lost))
@@ -575,7 +562,7 @@ def test_a_score_typed_on_an_unreadable_page_is_a_total_when_every_cell_has_one(
             assert said is (total is None)
 
 
-def test_a_gradebook_of_garbage_is_not_met_with_the_same_command_again(tmp_path: Path) -> None:
+def test_a_gradebook_of_garbage_is_not_met_with_the_same_command_again(tmp_path):
     path = tmp_path / "gradebook.db"
     one = result("ada", 2.0, 3.0)
     with opened(f"sqlite:///{path}") as book:
@@ -589,7 +576,7 @@ def test_a_gradebook_of_garbage_is_not_met_with_the_same_command_again(tmp_path:
     assert "bring back a copy" in str(caught.value)
 
 
-def test_a_malformed_gradebook_is_no_locked_one(tmp_path: Path) -> None:
+def test_a_malformed_gradebook_is_no_locked_one(tmp_path):
     path = tmp_path / "gradebook.db"
     one = result("ada", 2.0, 3.0)
     with opened(f"sqlite:///{path}") as book:
@@ -614,7 +601,7 @@ def test_a_malformed_gradebook_is_no_locked_one(tmp_path: Path) -> None:
         "cannot connect to postgresql://ada:hunter2@host/course?password=hunter2 now",
     ],
 )
-def test_no_form_of_an_address_prints_its_password(address: str) -> None:
+def test_no_form_of_an_address_prints_its_password(address):
     found = without_secrets(address)
     assert "hunter2" not in found
     assert "host" in found

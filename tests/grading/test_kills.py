@@ -7,9 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import classroom
 import postgres
@@ -23,16 +20,16 @@ KILLS = [("sqlite", 4), ("postgresql", 3), pytest.param("sqlite", 20, marks=pyte
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
+def server():
     with postgres.server() as url:
         yield url
 
 
 @pytest.fixture
-def new_book(request: Any, tmp_path: Path) -> Callable[[str], str]:
+def new_book(request, tmp_path):
     """Addresses of empty gradebooks, by kind."""
 
-    def made(kind: str) -> str:
+    def made(kind):
         name = f"book_{os.urandom(4).hex()}"
         if kind == "sqlite":
             return f"sqlite:///{tmp_path}/{name}.db"
@@ -46,7 +43,7 @@ def new_book(request: Any, tmp_path: Path) -> Callable[[str], str]:
     return made
 
 
-def start(folder: Path, url: str) -> "subprocess.Popen[bytes]":
+def start(folder, url):
     """``attn-course grade``, in a process group of its own."""
     command = ["grade", "submitted", "--assignment", classroom.SLUG, "--seed", "11"]
     return subprocess.Popen(
@@ -59,12 +56,12 @@ def start(folder: Path, url: str) -> "subprocess.Popen[bytes]":
     )
 
 
-def lines(folder: Path) -> int:
+def lines(folder):
     journal = folder / ".attn-grading" / f"{classroom.SLUG}.jsonl"
     return journal.read_bytes().count(b"\n") if journal.exists() else 0
 
 
-def killed(process: "subprocess.Popen[bytes]", folder: Path, draw: random.Random) -> bool:
+def killed(process, folder, draw):
     """Kill it at a random moment of its start, or of its work; False when it ended before."""
     target, until = lines(folder) + draw.randrange(0, 6), time.monotonic() + 120
     if draw.random() < 0.4:
@@ -78,7 +75,7 @@ def killed(process: "subprocess.Popen[bytes]", folder: Path, draw: random.Random
     return process.wait(timeout=60) == -signal.SIGKILL
 
 
-def _the_comparison_can_fail(url: str, wanted: list[tuple[Any, ...]]) -> None:
+def _the_comparison_can_fail(url, wanted):
     """A student too many, a mark lost, a row doubled: each is seen, and undone."""
     faults = {
         "INSERT INTO student (id) VALUES ('ghost')": "DELETE FROM student WHERE id = 'ghost'",
@@ -98,8 +95,8 @@ def _the_comparison_can_fail(url: str, wanted: list[tuple[Any, ...]]) -> None:
 @pytest.mark.timeout(900)  # 25 starts of the program, on a machine that may be busy
 @pytest.mark.parametrize(("kind", "count"), KILLS)
 def test_the_command_killed_at_random_moments_and_run_again_loses_and_doubles_nothing(
-    kind: str, count: int, new_book: Callable[[str], str], tmp_path: Path
-) -> None:
+    kind, count, new_book, tmp_path
+):
     whole, url = course(tmp_path / "whole", COUNT), new_book(kind)
     assert start(whole, url).wait(timeout=240) == 1, (whole / "said.txt").read_text()
     wanted = content(url)

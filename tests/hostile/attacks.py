@@ -1192,7 +1192,7 @@ OWN_PROTOCOL |= {name for name, source in ALL.items() if FRAMES in source}
 DEFINED_BY = {"stable_softmax": "softmax", "apply": "apply", "Scale": "scale", "squares": "partial"}
 
 
-def placed(source: str) -> dict[str, str]:
+def placed(source):
     """The cells of a submission with this attack, by grade id.
 
     A cell that would define once more what the attack has defined, as a stub, is left empty.

@@ -3,41 +3,37 @@
 import copy
 import gzip
 import json
-from collections.abc import Callable
-from typing import Any
 
 import target
 
-Case = tuple[bytes, str]
 
-
-def _json(found: Any) -> bytes:
+def _json(found):
     return json.dumps(found).encode()
 
 
-def _with(change: Callable[[dict[str, Any]], Any]) -> bytes:
+def _with(change):
     found = target.honest()
     changed = change(found)
     return _json(found if changed is None else changed)
 
 
-def _cells(change: Callable[[list[dict[str, Any]]], Any]) -> bytes:
+def _cells(change):
     return _with(lambda found: change(found["cells"]))
 
 
-def _each(change: Callable[[dict[str, Any]], Any]) -> bytes:
-    def apply(found: dict[str, Any]) -> None:
+def _each(change):
+    def apply(found):
         for cell in found["cells"]:
             change(cell)
 
     return _with(apply)
 
 
-def _find(cells: list[dict[str, Any]], name: str) -> dict[str, Any]:
+def _find(cells, name):
     return next(c for c in cells if c["metadata"]["nbgrader"]["grade_id"] == name)
 
 
-def _ids(table: dict[int, int]) -> bytes:
+def _ids(table):
     """Grade ids in other letters."""
     return _each(
         lambda c: c["metadata"]["nbgrader"].update(
@@ -46,11 +42,11 @@ def _ids(table: dict[int, int]) -> bytes:
     )
 
 
-def _deep(levels: int) -> bytes:
+def _deep(levels):
     return b'{"cells": ' + b"[" * levels + b"]" * levels + b"}"
 
 
-MALFORMED: dict[str, Case] = {
+MALFORMED = {
     "empty": (b"", "unreadable"),
     "spaces": (b" \n ", "unreadable"),
     "not_json": (b"print('hello')", "unreadable"),
@@ -116,20 +112,20 @@ MALFORMED: dict[str, Case] = {
 }
 
 
-def _repeat(cells: list[dict[str, Any]], name: str) -> None:
+def _repeat(cells, name):
     cells.append(copy.deepcopy(_find(cells, name)))
 
 
-def _drop(cells: list[dict[str, Any]], name: str) -> None:
+def _drop(cells, name):
     cells.remove(_find(cells, name))
 
 
-def _points(cells: list[dict[str, Any]]) -> None:
+def _points(cells):
     for cell in cells:
         cell["metadata"]["nbgrader"].update(points=1000.0, grade=True)
 
 
-def _junk(source: str) -> Callable[[list[dict[str, Any]]], None]:
+def _junk(source):
     cell = {"cell_type": "code", "metadata": {}, "source": source, "outputs": []}
     return lambda cells: cells.insert(3, cell)
 
@@ -138,17 +134,17 @@ FULL = 10.0
 
 
 # name -> (file, status, score)
-def _below(magic: str) -> Callable[[list[dict[str, Any]]], None]:
+def _below(magic):
     """The right answer in a cell that begins with a magic."""
 
-    def apply(cells: list[dict[str, Any]]) -> None:
+    def apply(cells):
         cell = _find(cells, "double")
         cell["source"] = f"{magic}\n{cell['source']}"
 
     return apply
 
 
-ORDINARY: dict[str, tuple[bytes, str, float | None]] = {
+ORDINARY = {
     "honest": (target.as_bytes(target.honest()), "graded", FULL),
     "untouched": (target.as_bytes(target.released()), "graded", 0.0),
     "same_cell_twice": (_cells(lambda c: _repeat(c, "double")), "needs_review", FULL),

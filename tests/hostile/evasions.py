@@ -604,7 +604,7 @@ def shift(target, lengths, bos=1, eos=2, pad=0):
 def slide(x, w):
     columns = torch.nn.functional.unfold(x, w.shape[2:])
     return (w.flatten() @ columns[0]).view(1, 1, 5, 4)
-""",
+"""
     },
     "blocks": {"one_block": "def blocks(x):\n    return (x - x.max()).exp().sum().log() + x.max()"},
 }

@@ -2,7 +2,6 @@
 
 import copy
 import json
-from typing import Any
 
 from attn_course.grading.sandbox import Limits
 
@@ -69,7 +68,7 @@ sum(got[i] == i * i for i in range(n)) / n * 3.0 if len(got) == n else 0.0""",
 }
 
 
-def _cell(kind: str, source: str, grade_id: str, **meta: Any) -> dict[str, Any]:
+def _cell(kind, source, grade_id, **meta):
     nbgrader = {
         "grade": False,
         "grade_id": grade_id,
@@ -80,16 +79,11 @@ def _cell(kind: str, source: str, grade_id: str, **meta: Any) -> dict[str, Any]:
         "cell_type": kind,
         **meta,
     }
-    cell: dict[str, Any] = {
-        "cell_type": kind,
-        "id": grade_id,
-        "metadata": {"nbgrader": nbgrader},
-        "source": source,
-    }
+    cell = {"cell_type": kind, "id": grade_id, "metadata": {"nbgrader": nbgrader}, "source": source}
     return cell | ({"execution_count": None, "outputs": []} if kind == "code" else {})
 
 
-def notebook() -> dict[str, Any]:
+def notebook():
     """The instructor's version, with solutions and hidden tests."""
     cells = [_cell("code", SETUP, "setup", locked=True)]
     for name, points in POINTS.items():
@@ -102,7 +96,7 @@ def notebook() -> dict[str, Any]:
     return {"cells": cells, "metadata": meta, "nbformat": 4, "nbformat_minor": 5}
 
 
-def released() -> dict[str, Any]:
+def released():
     """What a student receives: stubs, and no hidden tests."""
     found = notebook()
     for cell in found["cells"]:
@@ -118,7 +112,7 @@ def released() -> dict[str, Any]:
     return found
 
 
-def submission(**sources: str) -> dict[str, Any]:
+def submission(**sources):
     """A release in which some cells, by grade id, hold other source."""
     found = copy.deepcopy(released())
     for cell in found["cells"]:
@@ -128,11 +122,11 @@ def submission(**sources: str) -> dict[str, Any]:
     return found
 
 
-def honest() -> dict[str, Any]:
+def honest():
     """A submission that earns everything."""
     return submission(**SOLUTIONS)
 
 
-def as_bytes(found: dict[str, Any]) -> bytes:
+def as_bytes(found):
     """A notebook as a file's bytes."""
     return json.dumps(found).encode()

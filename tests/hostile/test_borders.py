@@ -9,10 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import nbformat
 import pytest
@@ -31,10 +29,8 @@ from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.session import Session
 from attn_course.grading.verdict import grade_notebook
 
-Judged = Callable[..., Result]
 
-
-def notebook(answer: str, test: str) -> bytes:
+def notebook(answer, test):
     """One answer and one test of it."""
     cells = [
         target._cell("code", "import torch", "setup", locked=True),
@@ -45,10 +41,10 @@ def notebook(answer: str, test: str) -> bytes:
 
 
 @pytest.fixture
-def judged(zygote: Zygote) -> Judged:
+def judged(zygote):
     """Grade an answer with a test cell; the solution is only read for what it defines."""
 
-    def run(answer: str, test: str, solution: str = "def answer(x):\n    return x") -> Result:
+    def run(answer, test, solution="def answer(x):\n    return x"):
         return grade_notebook(
             notebook(answer, test),
             load_assignment(notebook(solution, test), "borders"),
@@ -61,7 +57,7 @@ def judged(zygote: Zygote) -> Judged:
     return run
 
 
-def gives(value: str) -> str:
+def gives(value):
     return f"import torch\ndef answer(x):\n    return {value}"
 
 
@@ -80,18 +76,14 @@ TESTS_THAT_PRINT = {
 
 @pytest.mark.parametrize("how", TESTS_THAT_PRINT)
 @pytest.mark.parametrize("digits", [4200, 4301, 4900])
-def test_an_integer_that_python_does_not_print_costs_its_own_test(
-    how: str, digits: int, judged: Judged
-) -> None:
+def test_an_integer_that_python_does_not_print_costs_its_own_test(how, digits, judged):
     result = judged(gives(f"10 ** {digits}"), TESTS_THAT_PRINT[how])
     assert result.status in ("graded", "sandbox_error")
     assert not result.score
 
 
-def test_whatever_a_verdict_raises_is_the_status_of_its_submission(
-    judged: Judged, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*args: object) -> None:
+def test_whatever_a_verdict_raises_is_the_status_of_its_submission(judged, monkeypatch):
+    def broken(*args):
         raise RecursionError("in the grader itself")
 
     monkeypatch.setattr("attn_course.exercises.testcell.run_test", broken)
@@ -117,9 +109,7 @@ for one in found if type(found) is list else [found]:
 
 
 @pytest.mark.parametrize("how", LARGE)
-def test_what_claims_many_elements_is_refused_before_anything_is_computed(
-    how: str, judged: Judged
-) -> None:
+def test_what_claims_many_elements_is_refused_before_anything_is_computed(how, judged):
     begun = time.monotonic()
     result = judged(gives(LARGE[how]), WORK)
     assert not result.score
@@ -130,9 +120,7 @@ def test_what_claims_many_elements_is_refused_before_anything_is_computed(
 NESTED = "[[torch.zeros(900, dtype=torch.int8) for _ in range(800)] for _ in range(5)]"
 
 
-def test_what_is_shown_of_nested_tensors_is_made_no_longer_than_it_is_shown(
-    judged: Judged,
-) -> None:
+def test_what_is_shown_of_nested_tensors_is_made_no_longer_than_it_is_shown(judged):
     probe = "from attn_course.probes import Probe\n"
     probe += "Probe('00_warm_up', 'answer', answer, oracle=lambda x: [x, x]).equals(1)"
     begun = time.process_time()
@@ -141,7 +129,7 @@ def test_what_is_shown_of_nested_tensors_is_made_no_longer_than_it_is_shown(
     assert time.process_time() - begun < 5
 
 
-def test_a_verdict_takes_no_more_memory_than_it_may(judged: Judged) -> None:
+def test_a_verdict_takes_no_more_memory_than_it_may(judged):
     """Forty columns of a thousand rows each, and an instructor who looks at all pairs of them."""
     work = "x = answer(1)\nheld = [x[:, None] - x[None] for _ in range(9)]"
     result = judged(gives("torch.zeros(1 << 14)"), work)
@@ -149,7 +137,7 @@ def test_a_verdict_takes_no_more_memory_than_it_may(judged: Judged) -> None:
     assert "memory" in result.tests[0].message
 
 
-def test_a_verdict_without_end_ends_in_its_own_status_and_the_next_is_graded() -> None:
+def test_a_verdict_without_end_ends_in_its_own_status_and_the_next_is_graded():
     """What an operation of torch takes, no exception can end: an alarm ends its process."""
     test = "import time\nx = answer(1)\nwhile x == 7:\n    time.sleep(0.01)\nassert x == 1"
     limits = Limits(verdict_seconds=12.0)
@@ -186,7 +174,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("how", LIES)
-def test_an_object_is_refused_where_the_solution_gives_data(how: str, judged: Judged) -> None:
+def test_an_object_is_refused_where_the_solution_gives_data(how, judged):
     given = "[Yes()]" if how == "inside" else "Yes()"
     for made in (given, "iter([])", "(y for y in [])"):
         result = judged(f"{LIAR}\ndef answer(x):\n    return {made}", LIES[how])
@@ -194,9 +182,7 @@ def test_an_object_is_refused_where_the_solution_gives_data(how: str, judged: Ju
 
 
 @pytest.mark.parametrize("how", ["allclose", "sub", "tolist"])
-def test_what_a_method_gives_answers_nothing_that_is_asked_of_a_tensor(
-    how: str, judged: Judged
-) -> None:
+def test_what_a_method_gives_answers_nothing_that_is_asked_of_a_tensor(how, judged):
     test = LIES[how].replace("answer(torch.ones(2))", "answer(2)(torch.ones(2))")
     whole = test.replace("answer(2)(", "answer(2).forward(")
     solution = "class answer(torch.nn.Module):\n    def forward(self, x):\n        return 2 * x"
@@ -206,7 +192,7 @@ def test_what_a_method_gives_answers_nothing_that_is_asked_of_a_tensor(
         assert judged(liar, one, solution).score == 0.0
 
 
-def test_an_object_of_a_class_is_one_as_before(judged: Judged) -> None:
+def test_an_object_of_a_class_is_one_as_before(judged):
     solution = (
         "class answer(torch.nn.Module):\n    def __init__(self, n):\n        super().__init__()\n"
         "        self.weight = torch.nn.Parameter(torch.ones(n))\n"
@@ -227,7 +213,7 @@ for got, want in zip(map(answer, (1, 2)), (1, 2)):
 
 
 @pytest.mark.parametrize("kind", ["StopIteration", "StopAsyncIteration", "GeneratorExit"])
-def test_an_exception_of_an_answer_ends_no_loop_of_ours(kind: str, judged: Judged) -> None:
+def test_an_exception_of_an_answer_ends_no_loop_of_ours(kind, judged):
     result = judged(f"def answer(x):\n    raise {kind}(1)", ENDS_A_LOOP)
     assert (result.status, result.score) == ("graded", 0.0), result.tests
 
@@ -241,7 +227,7 @@ SCORES = {
 
 
 @pytest.mark.parametrize("how", SCORES)
-def test_what_is_no_single_number_buys_no_points(how: str, judged: Judged) -> None:
+def test_what_is_no_single_number_buys_no_points(how, judged):
     solution = "class answer:\n    def __new__(cls, x):\n        return 1.0"
     for test in ("answer(1)", "1.0 * answer(1)"):
         result = judged(gives(SCORES[how]), test, solution)
@@ -258,7 +244,7 @@ def answer(candidate):
 """
 
 
-def test_a_candidate_does_not_tell_its_name(judged: Judged) -> None:
+def test_a_candidate_does_not_tell_its_name(judged):
     """A test that a learner wrote is to find out which function is right."""
     test = "def right(x, y):\n    return x + y\ndef wrong(x, y):\n    return x - y\n"
     test += "assert answer(right) and not answer(wrong)"
@@ -278,7 +264,7 @@ RAISES = {
 
 
 @pytest.mark.parametrize("how", RAISES)
-def test_an_exception_is_told_in_words_of_text(how: str, judged: Judged) -> None:
+def test_an_exception_is_told_in_words_of_text(how, judged):
     begun = time.process_time()
     result = judged(RAISES[how], "assert answer(1) == 1")
     assert (result.status, result.score) == ("graded", 0.0), result.tests
@@ -293,7 +279,7 @@ def weighted_mean(*args, **more):
 """
 
 
-def test_a_source_without_end_is_not_read(zygote: Zygote) -> None:
+def test_a_source_without_end_is_not_read(zygote):
     """A wrong answer is looked through for the names of the learner's other functions."""
     place = Path(__file__).resolve().parents[2] / "solutions/00_warm_up/exercise.py"
     data = nbformat.writes(read_exercise(place))
@@ -329,7 +315,7 @@ NODES = {
 
 
 @pytest.mark.parametrize("how", NODES)
-def test_a_malformed_answer_is_garbage_by_name(how: str, judged: Judged) -> None:
+def test_a_malformed_answer_is_garbage_by_name(how, judged):
     """Not an exception that a test may expect of the answer."""
     said = "import sys, json\nwire = sys.modules['wire']\n"
     said += f"NODE = {NODES[how]!r}\nencode = wire.encode\nclass Mine: pass\n"
@@ -365,12 +351,12 @@ def locks():
 """
 
 
-def asks(session: Session, name: str, *args: str) -> Any:
+def asks(session, name, *args):
     return session.call({"op": "call", "name": name, "args": list(args), "kwargs": {}})
 
 
 @pytest.fixture
-def two(zygote: Zygote) -> Iterator[tuple[Session, Session]]:
+def two(zygote):
     """Two submissions at the same time, as two workers have, or one with and one without a list."""
     with contextlib.ExitStack() as stack:
         cells = [{"id": "c", "source": MEET}]
@@ -381,7 +367,7 @@ def two(zygote: Zygote) -> Iterator[tuple[Session, Session]]:
         yield found[0], found[1]
 
 
-def test_two_processes_of_a_class_cannot_meet(two: tuple[Session, Session]) -> None:
+def test_two_processes_of_a_class_cannot_meet(two):
     first, second = two
     for here, there, place in ((first, second, "a"), (second, first, "b")):
         assert asks(here, "listen", place) is True
@@ -428,7 +414,7 @@ def joined():
 """
 
 
-def test_nothing_that_all_of_them_share_can_be_marked(zygote: Zygote) -> None:
+def test_nothing_that_all_of_them_share_can_be_marked(zygote):
     """The devices are the machine's own, the files are those of every other process."""
     cells = [{"id": "c", "source": LEAVE}]
     refused = "Operation not permitted"
@@ -452,14 +438,12 @@ def answer(x):
 """
 
 
-def test_a_flood_of_threads_ends_before_it_reaches_a_neighbour(
-    judged: Judged, zygote: Zygote
-) -> None:
+def test_a_flood_of_threads_ends_before_it_reaches_a_neighbour(judged, zygote):
     """The limit of a user's processes does not hold for root: the threads are counted."""
-    seen: list[int] = []
+    seen = []
     stop = threading.Event()
 
-    def watch() -> None:
+    def watch():
         while not stop.wait(0.02):
             seen.append(int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2]))
 
@@ -478,12 +462,10 @@ def test_a_flood_of_threads_ends_before_it_reaches_a_neighbour(
     assert max(seen) - seen[0] < 12_000
 
 
-def test_the_solution_is_graded_before_anything_of_a_student_runs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    begun: list[str] = []
+def test_the_solution_is_graded_before_anything_of_a_student_runs(monkeypatch):
+    begun = []
 
-    def sent(self: Any, message: Any) -> None:
+    def sent(self, message):
         begun.extend([message.student] if isinstance(message, pool.Task) else [])
         send(self, message)
 
@@ -499,7 +481,7 @@ def test_the_solution_is_graded_before_anything_of_a_student_runs(
 
 
 @pytest.fixture
-def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def course(tmp_path, monkeypatch):
     """A course with marks in it, where commands are given."""
     place = tmp_path / "prefix" / "course"
     (place / "solutions").mkdir(parents=True)
@@ -509,9 +491,7 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def test_a_course_below_a_folder_of_python_is_not_to_be_seen(
-    course: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_course_below_a_folder_of_python_is_not_to_be_seen(course, monkeypatch):
     roots = mounts.python_roots()
     monkeypatch.setattr(mounts, "python_roots", lambda: [*roots, course.parent])
     shown = ["cat", str(course.parent / "library.py"), str(course / "solutions" / "answers.py")]
@@ -525,9 +505,7 @@ def test_a_course_below_a_folder_of_python_is_not_to_be_seen(
     assert done.returncode != 0
 
 
-def test_an_environment_in_the_course_stays_where_the_course_is_hidden(
-    course: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_environment_in_the_course_stays_where_the_course_is_hidden(course, monkeypatch):
     (course / ".venv").mkdir()
     (course / ".venv" / "library.py").write_text("y = 2")
     roots = mounts.python_roots()
@@ -539,9 +517,7 @@ def test_an_environment_in_the_course_stays_where_the_course_is_hidden(
     assert seen.stdout == "y = 2"
 
 
-def test_what_lies_outside_of_the_course_is_hidden_as_well(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_lies_outside_of_the_course_is_hidden_as_well(tmp_path, monkeypatch):
     """The instructor's notebook, the gradebook, the hand-ins, wherever the command finds them."""
     prefix = tmp_path / "prefix"
     for name in ("source", "marks", "hand-ins/ada/target"):
@@ -554,9 +530,9 @@ def test_what_lies_outside_of_the_course_is_hidden_as_well(
     monkeypatch.chdir(tmp_path / "course")
     roots = mounts.python_roots()
     monkeypatch.setattr(mounts, "python_roots", lambda: [*roots, prefix])
-    seen: list[str] = []
+    seen = []
 
-    def look(first: Any, tasks: Any, settings: pool.Settings, *, workers: int) -> Any:
+    def look(first, tasks, settings, *, workers):
         found = subprocess.run(
             [*mounts.system_mounts(settings.private), "find", str(prefix), "-type", "f"],
             capture_output=True,
@@ -577,16 +553,14 @@ def test_what_lies_outside_of_the_course_is_hidden_as_well(
     assert seen == [str(prefix / "library.py")]
 
 
-def test_an_environment_that_is_the_course_is_refused_by_name(
-    course: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_environment_that_is_the_course_is_refused_by_name(course, monkeypatch):
     roots = mounts.python_roots()
     monkeypatch.setattr(mounts, "python_roots", lambda: [*roots, course])
     with pytest.raises(SandboxError, match=str(course)):
         Zygote()
 
 
-def test_an_environment_behind_a_link_starts_the_jail(tmp_path: Path) -> None:
+def test_an_environment_behind_a_link_starts_the_jail(tmp_path):
     (tmp_path / ".venv").symlink_to(sys.prefix)
     program = (
         "import sys\nfrom attn_course.grading.sandbox import Limits, Zygote\n"
@@ -605,10 +579,8 @@ def test_an_environment_behind_a_link_starts_the_jail(tmp_path: Path) -> None:
     assert done.stdout == "True\n", done.stderr
 
 
-def test_a_jail_that_does_not_start_is_not_called_a_wrong_solution(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def lost(*args: object, **more: object) -> Iterator[Result]:
+def test_a_jail_that_does_not_start_is_not_called_a_wrong_solution(monkeypatch):
+    def lost(*args, **more):
         said = {"status": "sandbox_error", "reason": "the jail did not start: no message"}
         yield Result(student="\0instructor", assignment=target.SLUG, **said)
 
@@ -618,7 +590,7 @@ def test_a_jail_that_does_not_start_is_not_called_a_wrong_solution(
         grade_class(handed, notebook=target.as_bytes(target.notebook()), slug=target.SLUG)
 
 
-def test_a_set_up_cell_that_was_turned_into_text_is_ours_and_noted(zygote: Zygote) -> None:
+def test_a_set_up_cell_that_was_turned_into_text_is_ours_and_noted(zygote):
     sent = target.honest()
     sent["cells"][0]["cell_type"] = "markdown"
     result = grade_notebook(

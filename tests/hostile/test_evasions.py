@@ -1,7 +1,6 @@
 """What a question forbids earns nothing by any of these ways, and honest work is never refused."""
 
 import json
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -10,26 +9,23 @@ import nbformat
 import pytest
 import target
 
-from attn_course.exercises.assignment import Assignment, load_assignment
+from attn_course.exercises.assignment import load_assignment
 from attn_course.exercises.source import read_exercise
 from attn_course.grading.errors import SubmissionLost
 from attn_course.grading.remote import NotAPlainValue, RemoteFunction
-from attn_course.grading.results import Result
-from attn_course.grading.sandbox import Zygote
 from attn_course.grading.session import Session
 from attn_course.grading.verdict import grade_notebook
 
 ROOT = Path(__file__).resolve().parents[2]
-Graded = Callable[[dict[str, str]], dict[str, tuple[float | None, str]]]
 
 
 @cache
-def of_the_course(slug: str) -> Assignment:
+def of_the_course(slug):
     found = read_exercise(ROOT / "solutions" / slug / "exercise.py")
     return load_assignment(nbformat.writes(found).encode(), slug)
 
 
-def notebook(answers: dict[str, str]) -> bytes:
+def notebook(answers):
     """One cell and one test for each function; what is forbidden is what the course forbids."""
     cells = [target._cell("code", "import numpy as np\nimport torch", "setup", locked=True)]
     for name, ((slug, function), test) in evasions.GRADED.items():
@@ -44,10 +40,10 @@ def notebook(answers: dict[str, str]) -> bytes:
 
 
 @pytest.fixture
-def graded(zygote: Zygote) -> Graded:
-    def run(answers: dict[str, str]) -> dict[str, tuple[float | None, str]]:
+def graded(zygote):
+    def run(answers):
         found = load_assignment(notebook({}), "evasions")
-        result: Result = grade_notebook(
+        result = grade_notebook(
             notebook(answers), found, zygote, student="mallory", seed=5, limits=target.LIMITS
         )
         return {t.grade_id.removesuffix("-test"): (t.score, t.message) for t in result.tests}
@@ -55,33 +51,29 @@ def graded(zygote: Zygote) -> Graded:
     return run
 
 
-def cases(table: dict[str, dict[str, str]]) -> list[tuple[str, str]]:
+def cases(table):
     return [(name, case) for name, found in table.items() for case in found]
 
 
 @pytest.mark.parametrize(("name", "case"), cases(evasions.EVASIONS))
-def test_no_way_around_a_forbidden_shortcut_earns_points(
-    name: str, case: str, graded: Graded
-) -> None:
+def test_no_way_around_a_forbidden_shortcut_earns_points(name, case, graded):
     score, message = graded({name: evasions.EVASIONS[name][case]})[name]
     assert score == 0.0, message
     assert message
 
 
 @pytest.mark.parametrize("name", evasions.EVASIONS)
-def test_the_plain_shortcut_is_explained(name: str, graded: Graded) -> None:
+def test_the_plain_shortcut_is_explained(name, graded):
     case = next(iter(evasions.EVASIONS[name].values()))
     assert "write it yourself" in graded({name: case})[name][1]
 
 
 @pytest.mark.parametrize(("name", "case"), cases(evasions.HONEST))
-def test_honest_work_beside_a_forbidden_shortcut_is_not_refused(
-    name: str, case: str, graded: Graded
-) -> None:
+def test_honest_work_beside_a_forbidden_shortcut_is_not_refused(name, case, graded):
     assert graded({name: evasions.HONEST[name][case]})[name] == (1.0, "")
 
 
-def test_what_one_question_forbids_another_may_use(graded: Graded) -> None:
+def test_what_one_question_forbids_another_may_use(graded):
     """The operators are gone in a process of the question alone."""
     found = graded(
         {
@@ -93,7 +85,7 @@ def test_what_one_question_forbids_another_may_use(graded: Graded) -> None:
     assert [found[name][0] for name in ("total", "slope", "soft")] == [1.0, 1.0, 1.0]
 
 
-def test_a_submission_never_has_more_than_three_processes(zygote: Zygote) -> None:
+def test_a_submission_never_has_more_than_three_processes(zygote):
     """Each may hold as much memory as one submission may; the set forbids four different things."""
     session = Session(zygote, [], limits=target.LIMITS)
     with session:
@@ -106,7 +98,7 @@ def test_a_submission_never_has_more_than_three_processes(zygote: Zygote) -> Non
     assert not any(one.alive for one in (session, *opened))
 
 
-def test_an_object_of_one_process_is_not_taken_for_one_of_another(zygote: Zygote) -> None:
+def test_an_object_of_one_process_is_not_taken_for_one_of_another(zygote):
     source = (
         "class Thing:\n    pass\ndef make():\n    return Thing()\ndef show(x):\n    return repr(x)"
     )
@@ -117,6 +109,6 @@ def test_an_object_of_one_process_is_not_taken_for_one_of_another(zygote: Zygote
             RemoteFunction(session, "show", forbidden=("softmax",))(thing)
 
 
-def test_a_misspelt_shortcut_says_so_and_grades_nobody(zygote: Zygote) -> None:
+def test_a_misspelt_shortcut_says_so_and_grades_nobody(zygote):
     with pytest.raises(SubmissionLost, match="torch has nothing that is called 'sofmax'"):
         Session(zygote, [], limits=target.LIMITS, forbidden=["sofmax"])

@@ -6,7 +6,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attacks
@@ -15,23 +14,19 @@ import psutil
 import pytest
 import target
 
-from attn_course.grading.results import Result
-from attn_course.grading.sandbox import Zygote
-
-Grade = Callable[..., Result]
 # Bubblewrap's own process 1, the zygote and who waits for it, the template processes, and one of
 # these that has ended and waits for the next order to be forgotten.
 MOST_IDLE = 3 + 8 + 1
 
 
 @pytest.fixture(scope="session")
-def port() -> Iterator[int]:
+def port():
     """A server outside the jail that tells its secret to whoever connects."""
     server = socket.create_server(("127.0.0.1", 0))
     server.settimeout(0.2)
     stop = threading.Event()
 
-    def serve() -> None:
+    def serve():
         while not stop.is_set():
             try:
                 connection, _ = server.accept()
@@ -48,7 +43,7 @@ def port() -> Iterator[int]:
     server.close()
 
 
-def prepared(source: str, port: int) -> str:
+def prepared(source, port):
     """An attack with the paths and ports of this run filled in."""
     root = Path(__file__).resolve().parents[2]
     paths = [
@@ -66,14 +61,13 @@ def prepared(source: str, port: int) -> str:
     return source.replace("__PATHS__", repr(paths)).replace("__PORTS__", repr([port]))
 
 
-def descendants(zygote: Zygote) -> set[int]:
+def descendants(zygote):
     """Every process below the jail's own."""
     process = zygote._process
-    assert process is not None
     return {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
 
 
-def settled(zygote: Zygote) -> set[int]:
+def settled(zygote):
     """What is there before a submission: bubblewrap's process 1, the zygote, the templates."""
     wait_until = time.monotonic() + 3
     while len(found := descendants(zygote)) > MOST_IDLE and time.monotonic() < wait_until:
@@ -83,9 +77,7 @@ def settled(zygote: Zygote) -> set[int]:
 
 
 @pytest.mark.parametrize("name", attacks.ALL)
-def test_an_attack_gains_nothing(
-    name: str, grade: Grade, zygote: Zygote, port: int, canary: str
-) -> None:
+def test_an_attack_gains_nothing(name, grade, zygote, port, canary):
     sources = attacks.placed(prepared(attacks.ALL[name], port))
     idle = settled(zygote)
     begun = time.monotonic()
@@ -107,7 +99,7 @@ def test_an_attack_gains_nothing(
     assert (neighbour.status, neighbour.score) == ("graded", broken_files.FULL), neighbour.tests
 
 
-def test_what_attacks_leave_is_gone(grade: Grade, port: int) -> None:
+def test_what_attacks_leave_is_gone(grade, port):
     """After every neighbour attack, a later submission finds an empty and unchanged jail."""
     look = """
 import os
@@ -127,7 +119,7 @@ def double(x):
 
 
 @pytest.mark.parametrize("name", broken_files.MALFORMED)
-def test_a_broken_file_is_a_status_with_a_reason_and_never_a_zero(name: str, grade: Grade) -> None:
+def test_a_broken_file_is_a_status_with_a_reason_and_never_a_zero(name, grade):
     data, status = broken_files.MALFORMED[name]
     result = grade(data)
     assert (result.status, result.score) == (status, None)
@@ -135,7 +127,7 @@ def test_a_broken_file_is_a_status_with_a_reason_and_never_a_zero(name: str, gra
 
 
 @pytest.mark.parametrize("name", broken_files.ORDINARY)
-def test_an_ordinary_mistake_costs_what_it_should(name: str, grade: Grade) -> None:
+def test_an_ordinary_mistake_costs_what_it_should(name, grade):
     data, status, score = broken_files.ORDINARY[name]
     result = grade(data)
     assert result.status == status, (result.reason, result.notes)
@@ -145,19 +137,19 @@ def test_an_ordinary_mistake_costs_what_it_should(name: str, grade: Grade) -> No
         assert result.score == score, [(t.grade_id, t.score, t.message) for t in result.tests]
 
 
-def test_missing_is_not_zero(grade: Grade) -> None:
+def test_missing_is_not_zero(grade):
     result = grade(None)
     assert (result.status, result.score) == ("missing", None)
 
 
-def test_the_canaries_would_be_seen(canary: str) -> None:
+def test_the_canaries_would_be_seen(canary):
     """The spies' own code finds the secrets where no jail stops it."""
-    scope: dict[str, object] = {}
+    scope = {}
     exec(attacks.SPY["environment"], scope)
     with pytest.raises(ValueError, match=canary):
-        scope["double"](None)  # type: ignore[operator]
+        scope["double"](None)
     scope = {}
     exec(prepared(attacks.SPY["known_paths"], 1), scope)
     with pytest.raises(ValueError, match=canary):
-        scope["double"](None)  # type: ignore[operator]
+        scope["double"](None)
     assert os.environ["ATTN_CANARY"] == canary

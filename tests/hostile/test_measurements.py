@@ -1,14 +1,12 @@
 """Forged measurements: a right answer that holds the whole table wins no test of its memory."""
 
 import json
-from typing import Any
 
 import pytest
 import target
 
 from attn_course.exercises.assignment import load_assignment
-from attn_course.grading.results import Result
-from attn_course.grading.sandbox import Limits, Zygote
+from attn_course.grading.sandbox import Limits
 from attn_course.grading.verdict import grade_notebook
 
 SETUP = """import torch
@@ -125,13 +123,13 @@ FORGED = {
 }
 
 
-def grade(zygote: Zygote, answer: str) -> Result:
+def grade(zygote, answer):
     """The answer as the only cell of a submission, graded by its values and its memory."""
     cells = [target._cell("code", SETUP, "setup", locked=True)]
     cells.append(target._cell("code", FRUGAL, "mixture", solution=True))
     for name, test in {"values": VALUES, "memory": MEMORY}.items():
         cells.append(target._cell("code", test, name, grade=True, locked=True, points=1.0))
-    made: dict[str, Any] = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    made = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     assignment = load_assignment(target.as_bytes(made), "measured")
     given = json.loads(json.dumps(made))
     given["cells"][1]["source"] = answer
@@ -140,13 +138,13 @@ def grade(zygote: Zygote, answer: str) -> Result:
     return grade_notebook(data, assignment, zygote, student="mallory", seed=3, limits=limits)
 
 
-def test_the_answer_without_a_table_wins_both(zygote: Zygote) -> None:
+def test_the_answer_without_a_table_wins_both(zygote):
     result = grade(zygote, FRUGAL)
     assert [test.score for test in result.tests] == [1.0, 1.0], result.tests
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_a_forged_measurement_wins_nothing(name: str, zygote: Zygote) -> None:
+def test_a_forged_measurement_wins_nothing(name, zygote):
     result = grade(zygote, FORGED[name])
     assert not result.tests or not result.tests[1].score, result.tests
     if result.tests and result.tests[0].score:  # it is caught by the ruler

@@ -7,20 +7,13 @@ graded before, between and after honest work.
 import contextlib
 import json
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import target
 
 from attn_course.exercises.assignment import load_assignment
-from attn_course.grading.results import Result
-from attn_course.grading.sandbox import Zygote
 from attn_course.grading.session import Session
 from attn_course.grading.verdict import grade_notebook
-
-Scores = dict[str, float | None]
-Graded = Callable[..., Scores]
 
 RIGHT = {
     "double": "def double(x):\n    return 2 * x",
@@ -39,9 +32,7 @@ TESTS = {
 FULL = dict.fromkeys(TESTS, 1.0)
 
 
-def notebook(
-    answers: dict[str, str], locked: str = "", tests: dict[str, str] | None = None
-) -> bytes:
+def notebook(answers, locked="", tests=None):
     """The instructor's version, or a submission: a locked cell stands between answers and tests."""
     cells = [target._cell("code", "import torch", "setup", locked=True)]
     for name, source in (RIGHT | answers).items():
@@ -57,12 +48,12 @@ def notebook(
 
 
 @pytest.fixture
-def graded(zygote: Zygote) -> Graded:
+def graded(zygote):
 
-    def run(answers: dict[str, str] | None = None, **more: Any) -> Scores:
+    def run(answers=None, **more):
         found = load_assignment(notebook({}, **more), "neighbours")
         begun = time.monotonic()
-        result: Result = grade_notebook(
+        result = grade_notebook(
             notebook(answers or {}, **more),
             found,
             zygote,
@@ -101,9 +92,7 @@ def _open(number):
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_a_process_that_ends_before_its_first_request_changes_nothing_for_others(
-    how: str, graded: Graded
-) -> None:
+def test_a_process_that_ends_before_its_first_request_changes_nothing_for_others(how, graded):
     """Its cells run once more where derivatives are forbidden, can feel that, and end there."""
     hostile = {"slope": OPEN + FEEL.format(ENDS[how]) + RIGHT["slope"]}
     lost = graded(hostile)
@@ -129,9 +118,7 @@ AT_THE_LOCKED_CELL = {
 
 
 @pytest.mark.parametrize("how", AT_THE_LOCKED_CELL)
-def test_what_a_locked_cell_got_of_one_submission_is_not_held_against_another(
-    how: str, graded: Graded
-) -> None:
+def test_what_a_locked_cell_got_of_one_submission_is_not_held_against_another(how, graded):
     more = {"locked": SHOWN, "tests": SHOWN_TESTS}
     full = dict.fromkeys(SHOWN_TESTS, 1.0)
     first = graded({"double": AT_THE_LOCKED_CELL[how]}, **more)
@@ -151,7 +138,7 @@ def test_what_a_locked_cell_got_of_one_submission_is_not_held_against_another(
         "given = [double]\nshown, size = given[0](torch.ones(2)), 3",
     ],
 )
-def test_in_whatever_way_the_locked_cell_asks(locked: str, graded: Graded) -> None:
+def test_in_whatever_way_the_locked_cell_asks(locked, graded):
     more = {"locked": locked, "tests": SHOWN_TESTS}
     raises = {"double": AT_THE_LOCKED_CELL["raises"]}
     assert not any(graded(raises, **more).values())
@@ -159,7 +146,7 @@ def test_in_whatever_way_the_locked_cell_asks(locked: str, graded: Graded) -> No
     assert graded({"double": AT_THE_LOCKED_CELL["is wrong"]}, **more)["double-shown"] == 0.0
 
 
-def test_what_a_test_cell_begins_with_may_ask_as_well(graded: Graded) -> None:
+def test_what_a_test_cell_begins_with_may_ask_as_well(graded):
     """By way of a function of the instructor; what it got is then there for another test."""
     tests = {
         "double-a": "got = twice(torch.ones(1))\nassert got.item() == 4",
@@ -172,7 +159,7 @@ def test_what_a_test_cell_begins_with_may_ask_as_well(graded: Graded) -> None:
         assert graded(answers, **more) == {"double-a": score, "double-b": score}
 
 
-def test_what_a_function_of_the_instructor_counts_is_counted_for_everybody(graded: Graded) -> None:
+def test_what_a_function_of_the_instructor_counts_is_counted_for_everybody(graded):
     """A call that is not made again leaves no trace in the function's own variables."""
     locked = """
 def counted():
@@ -222,7 +209,7 @@ BETWEEN = {
 
 
 @pytest.mark.parametrize("how", BETWEEN)
-def test_a_change_of_mind_is_nobody_elses(how: str, graded: Graded) -> None:
+def test_a_change_of_mind_is_nobody_elses(how, graded):
     hostile = {
         "double": BETWEEN[how],
         "slope": "" if "def slope" in BETWEEN[how] else RIGHT["slope"],
@@ -243,7 +230,7 @@ JUDGE = """def apply(candidate):
     return torch.allclose(y, x.exp() / x.exp().sum())"""
 
 
-def test_who_begins_as_another_one_did_is_asked_anew(graded: Graded) -> None:
+def test_who_begins_as_another_one_did_is_asked_anew(graded):
     """Candidates come shuffled: the next one is not what the other was asked."""
     tests = {"apply-judges": ORDER, "double-a": TESTS["double-a"]}
     slow = "import time\ntime.sleep(3)\n" + JUDGE.format("candidate(x + 1, 0)")
@@ -266,9 +253,7 @@ def descriptors():
 
 
 @pytest.mark.parametrize("forbidden", [(), ("softmax",)], ids=["the first", "of a template"])
-def test_a_submission_among_many_has_its_own_descriptors_and_no_others(
-    forbidden: tuple[str, ...], zygote: Zygote
-) -> None:
+def test_a_submission_among_many_has_its_own_descriptors_and_no_others(forbidden, zygote):
     """The more of them live, the higher the numbers are."""
     cells = [{"id": "c", "source": DESCRIPTORS}]
     ask = {"op": "call", "name": "descriptors", "args": [], "kwargs": {}}
@@ -308,9 +293,7 @@ LEFT = {
 
 
 @pytest.mark.parametrize("how", LEFT)
-def test_nothing_is_left_of_it_and_the_next_one_is_graded(
-    how: str, graded: Graded, zygote: Zygote
-) -> None:
+def test_nothing_is_left_of_it_and_the_next_one_is_graded(how, graded, zygote):
     before = zygote._control
     scores = graded({"double": LEFT[how] + "\ndef double(x):\n    return x"})
     assert not scores.get("double-a")

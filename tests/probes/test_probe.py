@@ -350,8 +350,7 @@ def test_a_broken_property_is_the_symptom_and_is_named_where_known():
 
 
 SMALL = properties.Property(
-    "it is small",
-    lambda f, *a: "too large" if bool((f(*a).abs() > 9).any()) else None,
+    "it is small", lambda f, *a: "too large" if bool((f(*a).abs() > 9).any()) else None
 )
 
 
