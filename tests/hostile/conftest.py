@@ -12,9 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import target
 from canaries import shared_file
 
-from attn_course.exercises.assignment import load_assignment
 from attn_course.grading.sandbox import Zygote, sandbox_problem
-from attn_course.grading.verdict import grade_notebook
 
 
 @pytest.fixture(scope="session")
@@ -29,11 +27,6 @@ def canary():
 
 
 @pytest.fixture(scope="session")
-def assignment():
-    return load_assignment(target.as_bytes(target.notebook()), target.SLUG)
-
-
-@pytest.fixture(scope="session")
 def zygote(canary):
     problem = sandbox_problem()
     assert problem is None, f"the hostile suite needs the jail: {problem}"
@@ -42,8 +35,6 @@ def zygote(canary):
 
 
 @pytest.fixture
-def grade(assignment, zygote):
-    def graded(data, limits=target.LIMITS):
-        return grade_notebook(data, assignment, zygote, student="mallory", seed=1234, limits=limits)
-
-    return graded
+def grade(zygote):
+    ours = target.as_bytes(target.notebook())
+    return lambda data, **more: target.graded(zygote, data, ours, **{"seed": 1234, **more})

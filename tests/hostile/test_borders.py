@@ -18,7 +18,6 @@ import target
 from typer.testing import CliRunner
 
 from attn_course.cli import app
-from attn_course.exercises.assignment import load_assignment
 from attn_course.exercises.source import read_exercise
 from attn_course.grading import mounts, pool, run
 from attn_course.grading.collect import HandIn
@@ -27,17 +26,12 @@ from attn_course.grading.results import Result
 from attn_course.grading.run import AssignmentError, grade_class
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.session import Session
-from attn_course.grading.verdict import grade_notebook
 
 
 def notebook(answer, test):
     """One answer and one test of it."""
-    cells = [
-        target._cell("code", "import torch", "setup", locked=True),
-        target._cell("code", answer, "answer", solution=True),
-        target._cell("code", test, "answer-test", grade=True, locked=True, points=1.0),
-    ]
-    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
+    cells = [target.answer_cell(answer, "answer"), target.check_cell(test, "answer-test")]
+    return target.made("import torch", cells)
 
 
 @pytest.fixture
@@ -45,14 +39,7 @@ def judged(zygote):
     """Grade an answer with a test cell; the solution is only read for what it defines."""
 
     def run(answer, test, solution="def answer(x):\n    return x"):
-        return grade_notebook(
-            notebook(answer, test),
-            load_assignment(notebook(solution, test), "borders"),
-            zygote,
-            student="mallory",
-            seed=3,
-            limits=target.LIMITS,
-        )
+        return target.graded(zygote, notebook(answer, test), notebook(solution, test))
 
     return run
 
@@ -141,13 +128,9 @@ def test_a_verdict_without_end_ends_in_its_own_status_and_the_next_is_graded():
     """What an operation of torch takes, no exception can end: an alarm ends its process."""
     test = "import time\nx = answer(1)\nwhile x == 7:\n    time.sleep(0.01)\nassert x == 1"
     limits = Limits(verdict_seconds=12.0)
-    handed = [
-        HandIn(student="ada", data=notebook(gives("x"), test)),
-        HandIn(student="mallory", data=notebook(gives("7"), test)),
-        HandIn(student="zoe", data=notebook(gives("x"), test)),
-    ]
-    solved = notebook(gives("x"), test)
-    found = grade_class(handed, notebook=solved, slug="borders", seed=1, limits=limits)
+    answers = {"ada": "x", "mallory": "7", "zoe": "x"}
+    handed = [HandIn(student=n, data=notebook(gives(x), test)) for n, x in answers.items()]
+    found = grade_class(handed, notebook=handed[0].data, slug="borders", seed=1, limits=limits)
     assert [result.score for result in found] == [1.0, None, 1.0]
     assert "its verdict took more than 12 s" in found[1].reason
 
@@ -193,16 +176,11 @@ def test_what_a_method_gives_answers_nothing_that_is_asked_of_a_tensor(how, judg
 
 
 def test_an_object_of_a_class_is_one_as_before(judged):
-    solution = (
-        "class answer(torch.nn.Module):\n    def __init__(self, n):\n        super().__init__()\n"
-        "        self.weight = torch.nn.Parameter(torch.ones(n))\n"
-        "    def forward(self, x):\n        return 2 * x"
-    )
-    test = (
-        "made = answer(3)\nassert made.weight.shape == (3,)\nassert made.training\nmade.eval()\n"
-        "assert sum(p.numel() for p in made.parameters()) == 3\n"
-        "assert torch.equal(made.eval()(torch.ones(2)), torch.full((2,), 2.0))"
-    )
+    solution = target.SOLUTIONS["scale"].replace("class Scale", "class answer")
+    test = """made = answer(3)
+assert made.weight.shape == (3,) and made.training
+assert sum(p.numel() for p in made.parameters()) == 3
+assert torch.equal(made.eval()(torch.ones(3)), torch.ones(3))"""
     assert judged(solution, test, solution).score == 1.0
 
 
@@ -287,15 +265,11 @@ def test_a_source_without_end_is_not_read(zygote):
     for cell in sent["cells"]:
         if cell["metadata"].get("nbgrader", {}).get("grade_id") == "weighted_mean":
             cell["source"] = SOURCE
-    found = load_assignment(data.encode(), "00_warm_up")
     begun = time.process_time()
-    options = {"student": "mallory", "seed": 1, "limits": Limits()}
-    result = grade_notebook(json.dumps(sent).encode(), found, zygote, **options)
+    result = target.graded(zygote, target.as_bytes(sent), data.encode(), limits=Limits())
     lost = [test.grade_id for test in result.tests if test.score != test.max]
-    assert (result.status, {name.partition("-")[0] for name in lost}) == (
-        "graded",
-        {"weighted_mean"},
-    )
+    assert result.status == "graded"
+    assert {name.partition("-")[0] for name in lost} == {"weighted_mean"}
     assert time.process_time() - begun < 15
 
 
@@ -491,54 +465,50 @@ def course(tmp_path, monkeypatch):
     return place
 
 
-def test_a_course_below_a_folder_of_python_is_not_to_be_seen(course, monkeypatch):
-    roots = mounts.python_roots()
-    monkeypatch.setattr(mounts, "python_roots", lambda: [*roots, course.parent])
-    shown = ["cat", str(course.parent / "library.py"), str(course / "solutions" / "answers.py")]
-    seen = subprocess.run(
-        [*mounts.system_mounts(), *shown], capture_output=True, text=True, check=False
-    )
+@pytest.fixture
+def roots(monkeypatch):
+    """Adds folders to those that hold Python."""
+    known = mounts.python_roots()
+    return lambda *more: monkeypatch.setattr(mounts, "python_roots", lambda: [*known, *more])
+
+
+def in_the_jail(*command, private=()):
+    command = [*mounts.system_mounts(*private), *map(str, command)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_course_below_a_folder_of_python_is_not_to_be_seen(course, roots):
+    roots(course.parent)
+    seen = in_the_jail("cat", course.parent / "library.py", course / "solutions/answers.py")
     assert seen.stdout == "x = 1"
     assert "No such file" in seen.stderr
-    written = ["touch", str(course / "new")]
-    done = subprocess.run([*mounts.system_mounts(), *written], capture_output=True, check=False)
-    assert done.returncode != 0
+    assert in_the_jail("touch", course / "new").returncode != 0
 
 
-def test_an_environment_in_the_course_stays_where_the_course_is_hidden(course, monkeypatch):
+def test_an_environment_in_the_course_stays_where_the_course_is_hidden(course, roots):
     (course / ".venv").mkdir()
     (course / ".venv" / "library.py").write_text("y = 2")
-    roots = mounts.python_roots()
-    monkeypatch.setattr(mounts, "python_roots", lambda: [*roots, course.parent, course / ".venv"])
-    shown = ["cat", str(course / ".venv" / "library.py"), str(course / "solutions/answers.py")]
-    seen = subprocess.run(
-        [*mounts.system_mounts(), *shown], capture_output=True, text=True, check=False
-    )
+    roots(course.parent, course / ".venv")
+    seen = in_the_jail("cat", course / ".venv/library.py", course / "solutions/answers.py")
     assert seen.stdout == "y = 2"
 
 
-def test_what_lies_outside_of_the_course_is_hidden_as_well(tmp_path, monkeypatch):
+def test_what_lies_outside_of_the_course_is_hidden_as_well(tmp_path, roots, monkeypatch):
     """The instructor's notebook, the gradebook, the hand-ins, wherever the command finds them."""
     prefix = tmp_path / "prefix"
     for name in ("source", "marks", "hand-ins/ada/target"):
         (prefix / name).mkdir(parents=True)
     (prefix / "library.py").write_text("x = 1")
     notebook = target.as_bytes(target.notebook())
-    (prefix / "source" / "it.ipynb").write_bytes(notebook)
-    (prefix / "hand-ins/ada/target/target.ipynb").write_bytes(notebook)
+    for name in ("source/it.ipynb", "hand-ins/ada/target/target.ipynb"):
+        (prefix / name).write_bytes(notebook)
     (tmp_path / "course").mkdir()
     monkeypatch.chdir(tmp_path / "course")
-    roots = mounts.python_roots()
-    monkeypatch.setattr(mounts, "python_roots", lambda: [*roots, prefix])
+    roots(prefix)
     seen = []
 
     def look(first, tasks, settings, *, workers):
-        found = subprocess.run(
-            [*mounts.system_mounts(settings.private), "find", str(prefix), "-type", "f"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        found = in_the_jail("find", prefix, "-type", "f", private=[settings.private])
         seen.extend(found.stdout.split())
         for task in (first, *tasks):
             made = pool.failed_result(task, settings, "")
@@ -553,9 +523,8 @@ def test_what_lies_outside_of_the_course_is_hidden_as_well(tmp_path, monkeypatch
     assert seen == [str(prefix / "library.py")]
 
 
-def test_an_environment_that_is_the_course_is_refused_by_name(course, monkeypatch):
-    roots = mounts.python_roots()
-    monkeypatch.setattr(mounts, "python_roots", lambda: [*roots, course])
+def test_an_environment_that_is_the_course_is_refused_by_name(course, roots):
+    roots(course)
     with pytest.raises(SandboxError, match=str(course)):
         Zygote()
 
@@ -568,14 +537,8 @@ def test_an_environment_behind_a_link_starts_the_jail(tmp_path):
         "with Zygote() as jail, Session(jail, [], limits=Limits()) as one: print(one.alive)"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    done = subprocess.run(
-        [str(tmp_path / ".venv" / "bin" / "python"), "-c", program],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment,
-        check=False,
-    )
+    command = [str(tmp_path / ".venv" / "bin" / "python"), "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.stdout == "True\n", done.stderr
 
 
@@ -590,16 +553,9 @@ def test_a_jail_that_does_not_start_is_not_called_a_wrong_solution(monkeypatch):
         grade_class(handed, notebook=target.as_bytes(target.notebook()), slug=target.SLUG)
 
 
-def test_a_set_up_cell_that_was_turned_into_text_is_ours_and_noted(zygote):
+def test_a_set_up_cell_that_was_turned_into_text_is_ours_and_noted(grade):
     sent = target.honest()
     sent["cells"][0]["cell_type"] = "markdown"
-    result = grade_notebook(
-        target.as_bytes(sent),
-        load_assignment(target.as_bytes(target.notebook()), target.SLUG),
-        zygote,
-        student="ada",
-        seed=1,
-        limits=Limits(),
-    )
+    result = grade(target.as_bytes(sent))
     assert (result.status, result.score) == ("graded", sum(target.POINTS.values()))
     assert "the cell setup was turned into text" in result.notes

@@ -1,6 +1,5 @@
 """What a question forbids earns nothing by any of these ways, and honest work is never refused."""
 
-import json
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from attn_course.exercises.source import read_exercise
 from attn_course.grading.errors import SubmissionLost
 from attn_course.grading.remote import NotAPlainValue, RemoteFunction
 from attn_course.grading.session import Session
-from attn_course.grading.verdict import grade_notebook
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,25 +25,20 @@ def of_the_course(slug):
 
 def notebook(answers):
     """One cell and one test for each function; what is forbidden is what the course forbids."""
-    cells = [target._cell("code", "import numpy as np\nimport torch", "setup", locked=True)]
+    cells = []
     for name, ((slug, function), test) in evasions.GRADED.items():
         stub = f"def {name}(*args):\n    raise NotImplementedError"
-        cell = target._cell("code", answers.get(name, stub), name, solution=True)
+        cell = target.answer_cell(answers.get(name, stub), name)
         refused = list(of_the_course(slug).forbidden[function])
         cell["metadata"]["attn_course"] = {"forbidden": refused}
-        cells.append(cell)
-        meta = {"grade": True, "locked": True, "points": 1.0}
-        cells.append(target._cell("code", test, f"{name}-test", **meta))
-    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
+        cells += [cell, target.check_cell(test, f"{name}-test")]
+    return target.made("import numpy as np\nimport torch", cells)
 
 
 @pytest.fixture
 def graded(zygote):
     def run(answers):
-        found = load_assignment(notebook({}), "evasions")
-        result = grade_notebook(
-            notebook(answers), found, zygote, student="mallory", seed=5, limits=target.LIMITS
-        )
+        result = target.graded(zygote, notebook(answers), notebook({}))
         return {t.grade_id.removesuffix("-test"): (t.score, t.message) for t in result.tests}
 
     return run

@@ -14,6 +14,8 @@ import psutil
 import pytest
 import target
 
+from attn_course.exercises.cells import parse_cell
+
 # Bubblewrap's own process 1, the zygote and who waits for it, the template processes, and one of
 # these that has ended and waits for the next order to be forgotten.
 MOST_IDLE = 3 + 8 + 1
@@ -46,25 +48,16 @@ def port():
 def prepared(source, port):
     """An attack with the paths and ports of this run filled in."""
     root = Path(__file__).resolve().parents[2]
-    paths = [
-        "/tmp/canary.txt",
-        str(Path.home() / "canary.ipynb"),
-        str(Path.home() / ".bash_history"),
-        str(root / "build/canary.db"),
-        str(root / "solutions"),
-        str(root / "solutions/00_warm_up/exercise.py"),
-        str(root / "attn_course/reference/softmax.py"),
-        str(root / "tests/hostile/target.py"),
-        "/etc/passwd",
-        "/etc/shadow",
-    ]
+    paths = ["/tmp/canary.txt", "/etc/passwd", "/etc/shadow"]
+    paths += [str(Path.home() / name) for name in ("canary.ipynb", ".bash_history")]
+    ours = "build/canary.db solutions solutions/00_warm_up/exercise.py tests/hostile/target.py"
+    paths += [str(root / x) for x in (*ours.split(), "attn_course/reference/softmax.py")]
     return source.replace("__PATHS__", repr(paths)).replace("__PORTS__", repr([port]))
 
 
 def descendants(zygote):
     """Every process below the jail's own."""
-    process = zygote._process
-    return {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
+    return {child.pid for child in psutil.Process(zygote._process.pid).children(recursive=True)}
 
 
 def settled(zygote):
@@ -99,6 +92,22 @@ def test_an_attack_gains_nothing(name, grade, zygote, port, canary):
     assert (neighbour.status, neighbour.score) == ("graded", broken_files.FULL), neighbour.tests
 
 
+def test_what_every_attack_begins_with_stops_none_of_them(grade):
+    """An attack that ends in its imports would gain nothing either."""
+    for begin in (attacks.BEGIN, attacks.BEGIN + attacks.FRAMES):
+        double = begin + target.SOLUTIONS["double"]
+        result = grade(target.as_bytes(target.submission(**target.SOLUTIONS | {"double": double})))
+        assert result.score == broken_files.FULL, result.tests
+
+
+def test_the_attacks_are_at_least_150_and_each_is_python():
+    assert len(attacks.ALL) >= 150
+    assert sum(len(attacks.placed(source)) > 1 for source in attacks.ALL.values()) >= 10
+    for name, source in attacks.ALL.items():
+        parse_cell(source.replace("__PATHS__", "[]").replace("__PORTS__", "[]"), name)
+    assert attacks.ALL.keys() >= attacks.OWN_PROTOCOL
+
+
 def test_what_attacks_leave_is_gone(grade, port):
     """After every neighbour attack, a later submission finds an empty and unchanged jail."""
     look = """
@@ -112,7 +121,8 @@ def double(x):
     before = grade(target.as_bytes(target.submission(double=look))).tests[0].message
     above = Path(sys.prefix).parts[:3]  # a checkout below /tmp is seen there, and the list of fonts
     assert "ValueError: []" in before or above[1] == "tmp", before
-    for source in attacks.NEIGHBOUR.values():
+    for name in attacks.NEIGHBOUR:
+        source = attacks.ALL[f"neighbour:{name}"]
         grade(target.as_bytes(target.submission(double=prepared(source, port))))
     result = grade(target.as_bytes(target.submission(double=look)))
     assert result.tests[0].message == before
@@ -144,12 +154,9 @@ def test_missing_is_not_zero(grade):
 
 def test_the_canaries_would_be_seen(canary):
     """The spies' own code finds the secrets where no jail stops it."""
-    scope = {}
-    exec(attacks.SPY["environment"], scope)
-    with pytest.raises(ValueError, match=canary):
-        scope["double"](None)
-    scope = {}
-    exec(prepared(attacks.SPY["known_paths"], 1), scope)
-    with pytest.raises(ValueError, match=canary):
-        scope["double"](None)
+    for name in ("environment", "known_paths"):
+        scope = {}
+        exec(prepared(attacks.ALL[f"spy:{name}"], 1), scope)
+        with pytest.raises(ValueError, match=canary):
+            scope["double"](None)
     assert os.environ["ATTN_CANARY"] == canary

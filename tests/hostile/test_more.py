@@ -5,16 +5,9 @@ import json
 import resource
 import time
 from functools import partial
-from pathlib import Path
 
-import nbformat
-import pytest
 import target
 
-from attn_course.exercises.assignment import load_assignment
-from attn_course.exercises.source import find_slugs, read_exercise
-from attn_course.grading.sandbox import Limits
-from attn_course.grading.verdict import grade_notebook
 from attn_course.probes import Probe, ProbeFailure
 
 PLANT = """
@@ -94,14 +87,7 @@ def test_a_callback_cannot_be_made_to_fill_the_memory_of_the_grader(zygote):
     wide = json.loads(json.dumps(found))
     next(c for c in wide["cells"] if c["id"] == "apply")["source"] = WIDE
     begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    result = grade_notebook(
-        target.as_bytes(wide),
-        load_assignment(target.as_bytes(found), target.SLUG),
-        zygote,
-        student="mallory",
-        seed=1,
-        limits=target.LIMITS,
-    )
+    result = target.graded(zygote, target.as_bytes(wide), target.as_bytes(found))
     test = next(t for t in result.tests if t.grade_id == "apply-test")
     assert (test.score, "memory" in test.message) == (0.0, True), test.message
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
@@ -120,14 +106,7 @@ def test_a_deleted_cell_costs_nothing_in_the_tests_of_another(zygote):
             cell["source"] = "assert squares(3)[2] == twice(2)"
     sent = json.loads(json.dumps(found))
     sent["cells"] = [cell for cell in sent["cells"] if cell["id"] != "double"]
-    result = grade_notebook(
-        target.as_bytes(sent),
-        load_assignment(target.as_bytes(found), target.SLUG),
-        zygote,
-        student="ada",
-        seed=1,
-        limits=target.LIMITS,
-    )
+    result = target.graded(zygote, target.as_bytes(sent), target.as_bytes(found))
     scores = {test.grade_id: test.score for test in result.tests}
     assert (result.status, scores["double-test"]) == ("needs_review", None)
     assert scores["partial-test"] == target.POINTS["partial"]
@@ -139,23 +118,10 @@ def test_an_untouched_stub_is_called_not_started(grade):
     assert "not started" in said
 
 
-def test_the_seed_of_the_hidden_inputs_cannot_be_had_from_the_submissions_own(zygote, assignment):
+def test_the_seed_of_the_hidden_inputs_cannot_be_had_from_the_submissions_own(grade):
     """31 bits behind a hash of their own are found by a table that is made once."""
     tell = "def double(x):\n    raise ValueError(torch.initial_seed())"
     data = target.as_bytes(target.submission(double=tell))
     for seed in range(5):
-        told = grade_notebook(
-            data, assignment, zygote, student="mallory", seed=seed, limits=target.LIMITS
-        )
+        told = grade(data, seed=seed)
         assert int(told.tests[0].message.removeprefix("ValueError: ")) < 256
-
-
-@pytest.mark.parametrize("slug", find_slugs(Path(__file__).parents[2]))
-def test_the_solutions_of_the_course_earn_everything_in_the_jail(slug, zygote):
-    """Else nobody of a class is graded: a solution may use nothing that the jail has sealed."""
-    path = Path(__file__).parents[2] / "solutions" / slug / "exercise.py"
-    data = nbformat.writes(read_exercise(path)).encode()
-    found = load_assignment(data, slug)
-    result = grade_notebook(data, found, zygote, student="key", seed=3, limits=Limits())
-    lost = [(test.grade_id, test.message) for test in result.tests if test.score != test.max]
-    assert (result.status, lost) == ("graded", [])

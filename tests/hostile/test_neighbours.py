@@ -5,15 +5,12 @@ graded before, between and after honest work.
 """
 
 import contextlib
-import json
 import time
 
 import pytest
 import target
 
-from attn_course.exercises.assignment import load_assignment
 from attn_course.grading.session import Session
-from attn_course.grading.verdict import grade_notebook
 
 RIGHT = {
     "double": "def double(x):\n    return 2 * x",
@@ -34,33 +31,23 @@ FULL = dict.fromkeys(TESTS, 1.0)
 
 def notebook(answers, locked="", tests=None):
     """The instructor's version, or a submission: a locked cell stands between answers and tests."""
-    cells = [target._cell("code", "import torch", "setup", locked=True)]
+    cells = []
     for name, source in (RIGHT | answers).items():
-        cell = target._cell("code", source, name, solution=True)
+        cell = target.answer_cell(source, name)
         cell["metadata"]["attn_course"] = {"forbidden": FORBIDDEN.get(name, [])}
         cells.append(cell)
     if locked:
         cells.append(target._cell("code", locked, "shown", locked=True))
-    for name, source in (tests or TESTS).items():
-        meta = {"grade": True, "locked": True, "points": 1.0}
-        cells.append(target._cell("code", source, name, **meta))
-    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
+    cells += [target.check_cell(source, name) for name, source in (tests or TESTS).items()]
+    return target.made("import torch", cells)
 
 
 @pytest.fixture
 def graded(zygote):
 
     def run(answers=None, **more):
-        found = load_assignment(notebook({}, **more), "neighbours")
         begun = time.monotonic()
-        result = grade_notebook(
-            notebook(answers or {}, **more),
-            found,
-            zygote,
-            student="mallory",
-            seed=5,
-            limits=target.LIMITS,
-        )
+        result = target.graded(zygote, notebook(answers or {}, **more), notebook({}, **more))
         assert time.monotonic() - begun <= target.LIMITS.wall_seconds + 2
         return {test.grade_id: test.score for test in result.tests}
 
