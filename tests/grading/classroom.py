@@ -1,6 +1,10 @@
 """A small assignment and a class that hands it in, for the tests of the grader's own machinery."""
 
+import contextlib
 import json
+import os
+import subprocess
+import sys
 
 from nbgrader import api
 from sqlalchemy import text
@@ -82,9 +86,8 @@ def answered(sources, base=None):
     """A submission: the notebook with some cells, by grade id, holding other source."""
     found = json.loads(json.dumps(base or notebook()))
     for one in found["cells"]:
-        one["source"] = sources.get(
-            one["metadata"].get("nbgrader", {}).get("grade_id", ""), one["source"]
-        )
+        name = one["metadata"].get("nbgrader", {}).get("grade_id", "")
+        one["source"] = sources.get(name, one["source"])
     return as_bytes(found)
 
 
@@ -100,9 +103,8 @@ def handed(count):
         HandIn(student=f"s{i:02d}", data=answered(ANSWERS[kinds[i % len(kinds)]]))
         for i in range(count - 2)
     ]
-    found.append(HandIn(student="t-missing", data=None))
-    found.append(HandIn(student="u-broken", data=b"{ not json"))
-    return found
+    broken = HandIn(student="u-broken", data=b"{ not json")
+    return [*found, HandIn(student="t-missing", data=None), broken]
 
 
 def write_class(folder, count):
@@ -123,16 +125,37 @@ def course(folder, count):
     return folder
 
 
+@contextlib.contextmanager
+def stock(url):
+    """The gradebook as nbgrader's own interface opens it; what is changed in it is kept."""
+    tools_on_path()
+    with api.Gradebook(driver_url(url)) as book:
+        yield book
+        book.db.commit()
+
+
 def content(url):
     """Everything that the gradebook says, without its random ids."""
-    tools_on_path()
-    book = api.Gradebook(driver_url(url))
-    try:
+    with stock(url) as book:
         rows = sorted((tuple(row) for row in book.db.execute(text(ROWS))), key=repr)
-        counts = [
-            (name, book.db.execute(text(f"SELECT COUNT(*) FROM {name}")).scalar())
-            for name in TABLES
-        ]
-    finally:
-        book.close()
+        counts = [(n, book.db.execute(text(f"SELECT COUNT(*) FROM {n}")).scalar()) for n in TABLES]
     return [*rows, *counts]
+
+
+def started(folder, *options, path=None, **streams):
+    """``attn-course grade submitted`` for that class, in a process group of its own."""
+    command = ["-m", "attn_course.cli", "grade", "submitted", "--assignment", SLUG, "--seed", "11"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"} | ({"PATH": path} if path else {})
+    settings = {"cwd": folder, "env": environment, "start_new_session": True}
+    streams = {"stdout": subprocess.DEVNULL, **streams}
+    return subprocess.Popen([sys.executable, *command, *options], **settings, **streams)
+
+
+def journal(folder):
+    """Where a run keeps what is done."""
+    return folder / ".attn-grading" / f"{SLUG}.jsonl"
+
+
+def lines(folder):
+    """How many lines it has."""
+    return journal(folder).read_bytes().count(b"\n") if journal(folder).exists() else 0

@@ -8,6 +8,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import classroom
+import postgres
 
 from attn_course.exercises.assignment import load_assignment
 from attn_course.grading.sandbox import Zygote, sandbox_problem
@@ -20,6 +21,12 @@ def zygote():
     assert problem is None, f"these tests need the jail: {problem}"
     with Zygote() as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def server():
+    with postgres.server() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -40,36 +40,16 @@ def server():
         if options:
             os.chmod(scratch, 0o755)
             shutil.chown(data, user)
-        made = subprocess.run(
-            [
-                folder / "initdb",
-                "-D",
-                data,
-                "-A",
-                "trust",
-                "-U",
-                "course",
-                "-E",
-                "UTF8",
-                "--locale=C",
-                "--no-sync",
-            ],
-            capture_output=True,
-            text=True,
-            cwd="/",
-            **options,
-        )
+        flags = ["-A", "trust", "-U", "course", "-E", "UTF8", "--locale=C", "--no-sync"]
+        command = [folder / "initdb", "-D", data, *flags]
+        made = subprocess.run(command, capture_output=True, text=True, cwd="/", **options)
         assert made.returncode == 0, made.stderr
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         log = open(Path(scratch) / "log", "w")  # noqa: SIM115  closed with the server
-        process = subprocess.Popen(
-            [folder / "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", "", "-F"],
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            **options,
-        )
+        command = [folder / "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1"]
+        settings = {"stdout": log, "stderr": log, "cwd": "/", **options}
+        process = subprocess.Popen([*command, "-k", "", "-F"], **settings)
         try:
             url = f"postgresql://course@127.0.0.1:{port}/postgres"
             _wait(process, url, Path(log.name))
@@ -78,6 +58,16 @@ def server():
             process.send_signal(3)  # immediate shutdown
             process.wait(timeout=20)
             log.close()
+
+
+def database(server):
+    """The address of an empty database of a server."""
+    import psycopg
+
+    name = f"book_{os.urandom(4).hex()}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    return server.rsplit("/", 1)[0] + "/" + name
 
 
 def _exists(user):

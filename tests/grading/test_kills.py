@@ -4,25 +4,16 @@ import contextlib
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 
 import classroom
 import postgres
 import pytest
-from classroom import content, course
-from nbgrader import api
+from classroom import content, course, lines
 from sqlalchemy import text
 
 COUNT = 14
-KILLS = [("sqlite", 4), ("postgresql", 3), pytest.param("sqlite", 20, marks=pytest.mark.long)]
-
-
-@pytest.fixture(scope="module")
-def server():
-    with postgres.server() as url:
-        yield url
+KILLS = [("sqlite", 6), ("postgresql", 3), pytest.param("sqlite", 20, marks=pytest.mark.long)]
 
 
 @pytest.fixture
@@ -30,35 +21,15 @@ def new_book(request, tmp_path):
     """Addresses of empty gradebooks, by kind."""
 
     def made(kind):
-        name = f"book_{os.urandom(4).hex()}"
         if kind == "sqlite":
-            return f"sqlite:///{tmp_path}/{name}.db"
-        import psycopg
-
-        url = request.getfixturevalue("server")
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')
-        return str(url.rsplit("/", 1)[0] + "/" + name)
+            return f"sqlite:///{tmp_path}/book_{os.urandom(4).hex()}.db"
+        return postgres.database(request.getfixturevalue("server"))
 
     return made
 
 
 def start(folder, url):
-    """``attn-course grade``, in a process group of its own."""
-    command = ["grade", "submitted", "--assignment", classroom.SLUG, "--seed", "11"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "attn_course.cli", *command, "--gradebook", url],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=(folder / "said.txt").open("ab"),
-        start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-
-
-def lines(folder):
-    journal = folder / ".attn-grading" / f"{classroom.SLUG}.jsonl"
-    return journal.read_bytes().count(b"\n") if journal.exists() else 0
+    return classroom.started(folder, "--gradebook", url, stderr=(folder / "said.txt").open("ab"))
 
 
 def killed(process, folder, draw):
@@ -77,18 +48,13 @@ def killed(process, folder, draw):
 
 def _the_comparison_can_fail(url, wanted):
     """A student too many, a mark lost, a row doubled: each is seen, and undone."""
-    faults = {
-        "INSERT INTO student (id) VALUES ('ghost')": "DELETE FROM student WHERE id = 'ghost'",
-        "UPDATE grade SET auto_score = auto_score + 1": (
-            "UPDATE grade SET auto_score = auto_score - 1"
-        ),
-    }
-    for fault, undo in faults.items():
+    more = "UPDATE grade SET auto_score = auto_score + 1"
+    ghost = "INSERT INTO student (id) VALUES ('ghost')"
+    undone = ("DELETE FROM student WHERE id = 'ghost'", more.replace("+", "-"))
+    for fault, undo in zip((ghost, more), undone, strict=True):
         for statement, same in ((fault, False), (undo, True)):
-            book = api.Gradebook(url)
-            book.db.execute(text(statement))
-            book.db.commit()
-            book.close()
+            with classroom.stock(url) as book:
+                book.db.execute(text(statement))
             assert (content(url) == wanted) == same, statement
 
 
