@@ -148,18 +148,15 @@ def test_a_lost_answer_costs_its_own_tests(tmp_path):
     assert set(lost.values()) == {"logsumexp: its cell is missing"}
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("none.ipynb", None, "No such file"),
-        ("text.py", "x = 1", "not a notebook"),
-        ("broken.ipynb", "{", "it is not JSON"),
-        ("old.ipynb", "[]", "no notebook"),
-        ("binary.ipynb", b"\xff\xfe\x00", "not UTF-8"),
-        ("cells.ipynb", '{"cells": 3, "metadata": {}, "nbformat": 4}', "no list of cells"),
-        ("other.ipynb", json.dumps(new_notebook()), "automatic test cell"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "words"), [
+    ("none.ipynb", None, "No such file"),
+    ("text.py", "x = 1", "not a notebook"),
+    ("broken.ipynb", "{", "it is not JSON"),
+    ("old.ipynb", "[]", "no notebook"),
+    ("binary.ipynb", b"\xff\xfe\x00", "not UTF-8"),
+    ("cells.ipynb", '{"cells": 3, "metadata": {}, "nbformat": 4}', "no list of cells"),
+    ("other.ipynb", json.dumps(new_notebook()), "automatic test cell"),
+])  # fmt: skip
 def test_what_cannot_be_run_is_one_line_and_status_two(tmp_path, name, content, words):
     path = tmp_path / name
     if content is not None:

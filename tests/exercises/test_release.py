@@ -153,21 +153,18 @@ def version(course):
     return source.metadata["attn_course"]["version"]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "counts"),
-    [
-        ("# # A small set", "# # A *small* set", False),
-        ("The model answer that only graders read", "Another model answer", False),
-        ("import math", "import math, cmath", True),
-        ("double(17) == 34", "double(18) == 36", True),
-        ('"points": 2', '"points": 3', True),
-        (
-            '"solution": true}\ndef',
-            '"solution": true} attn_course={"forbidden": ["sum"]}\ndef',
-            True,
-        ),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "counts"), [
+    ("# # A small set", "# # A *small* set", False),
+    ("The model answer that only graders read", "Another model answer", False),
+    ("import math", "import math, cmath", True),
+    ("double(17) == 34", "double(18) == 36", True),
+    ('"points": 2', '"points": 3', True),
+    (
+        '"solution": true}\ndef',
+        '"solution": true} attn_course={"forbidden": ["sum"]}\ndef',
+        True,
+    ),
+])  # fmt: skip
 def test_a_version_is_of_what_decides_a_mark(course, old, new, counts):
     before = version(course)
     package, _, digest = before.partition("+")
@@ -215,16 +212,13 @@ def test_missing_stale_and_orphaned_releases_are_told(course):
     assert "files that no source makes: solution.txt" in problems(course)[0]
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [
-        "    return x + x",
-        "return  x+x",
-        "y = 1\nassert double(17) == 34",
-        "# The model answer that only graders read.".removeprefix("# "),
-        "### BEGIN SOLUTION",
-    ],
-)
+@pytest.mark.parametrize("planted", [
+    "    return x + x",
+    "return  x+x",
+    "y = 1\nassert double(17) == 34",
+    "# The model answer that only graders read.".removeprefix("# "),
+    "### BEGIN SOLUTION",
+])  # fmt: skip
 def test_a_leak_is_found_however_it_is_spaced(course, planted):
     build_releases(course, [SLUG])
     notebook = nbformat.read(released(course), as_version=4)
@@ -244,32 +238,29 @@ def test_the_build_itself_refuses_a_leak(course, monkeypatch):
         build_releases(course, [SLUG])
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ('"grade_id": "double",', '"grade_id": "no spaces",', "grade_id: expected up to 64"),
-        ('"grade_id": "double",', "", "grade_id: expected up to 64"),
-        ('"grade_id": "setup",', '"grade_id": "double",', "is used twice"),
-        (', "points": 2}', "}", "has no points"),
-        ('"locked": true}', '"locked": true, "points": 3}', "has points but is not graded"),
-        ('"locked": true}', '"lokced": true}', "unknown nbgrader metadata"),
-        ("    ### END SOLUTION\n", "", "do not pair up"),
-        ("### END HIDDEN TESTS\n", "", "do not pair up"),
-        ("import math", "### BEGIN SOLUTION\nimport math\n### END SOLUTION", "would be released"),
-        (
-            "import math",
-            "### BEGIN HIDDEN TESTS\nimport math\n### END HIDDEN TESTS",
-            "would be released",
-        ),
-        (
-            "    ### BEGIN SOLUTION\n    return x + x  # a secret way\n    ### END SOLUTION\n",
-            "    return x + x\n",
-            "needs a region",
-        ),
-        ("def double(x):", "def double(x:", "not Python"),
-        ("double-values", "triple-values", "expected <function>-<property>"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "words"), [
+    ('"grade_id": "double",', '"grade_id": "no spaces",', "grade_id: expected up to 64"),
+    ('"grade_id": "double",', "", "grade_id: expected up to 64"),
+    ('"grade_id": "setup",', '"grade_id": "double",', "is used twice"),
+    (', "points": 2}', "}", "has no points"),
+    ('"locked": true}', '"locked": true, "points": 3}', "has points but is not graded"),
+    ('"locked": true}', '"lokced": true}', "unknown nbgrader metadata"),
+    ("    ### END SOLUTION\n", "", "do not pair up"),
+    ("### END HIDDEN TESTS\n", "", "do not pair up"),
+    ("import math", "### BEGIN SOLUTION\nimport math\n### END SOLUTION", "would be released"),
+    (
+        "import math",
+        "### BEGIN HIDDEN TESTS\nimport math\n### END HIDDEN TESTS",
+        "would be released",
+    ),
+    (
+        "    ### BEGIN SOLUTION\n    return x + x  # a secret way\n    ### END SOLUTION\n",
+        "    return x + x\n",
+        "needs a region",
+    ),
+    ("def double(x):", "def double(x:", "not Python"),
+    ("double-values", "triple-values", "expected <function>-<property>"),
+])  # fmt: skip
 def test_a_faulty_source_is_refused_in_one_line(course, old, new, words):
     edit(course, old, new)
     with pytest.raises(ReleaseError, match=words) as caught:

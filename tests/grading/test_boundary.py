@@ -456,14 +456,11 @@ def test_the_sets_name_their_forbidden_shortcuts():
     assert {of for _, of in ONE_CALL} <= set(named)
 
 
-@pytest.mark.parametrize(
-    ("header", "said"),
-    [
-        ('attn_course={"forbidden": "softmax"}', "forbidden"),
-        ('attn_course={"forbidden": []}', "forbidden"),
-        ('attn_course={"refused": ["softmax"]}', "forbidden"),
-    ],
-)
+@pytest.mark.parametrize(("header", "said"), [
+    ('attn_course={"forbidden": "softmax"}', "forbidden"),
+    ('attn_course={"forbidden": []}', "forbidden"),
+    ('attn_course={"refused": ["softmax"]}', "forbidden"),
+])  # fmt: skip
 def test_a_misspelt_list_of_shortcuts_is_refused(tmp_path, header, said):
     path = tmp_path / "x" / "exercise.py"
     path.parent.mkdir()

@@ -53,16 +53,13 @@ def test_a_list_of_exercises_asks_for_a_checkout_where_no_package_would_help(tmp
     assert "no checkout of the course" in done.output
 
 
-@pytest.mark.parametrize(
-    ("module", "command", "install"),
-    [
-        ("jupytext", "exercises build", "jupytext"),
-        ("jupytext", "exercises check", "jupytext"),
-        ("jupytext", "exercises list", "jupytext"),
-        ("nbgrader", "exercises build", "'attn-course[grading]'"),
-        ("nbgrader", "grade submitted --assignment small", "'attn-course[grading]'"),
-    ],
-)
+@pytest.mark.parametrize(("module", "command", "install"), [
+    ("jupytext", "exercises build", "jupytext"),
+    ("jupytext", "exercises check", "jupytext"),
+    ("jupytext", "exercises list", "jupytext"),
+    ("nbgrader", "exercises build", "'attn-course[grading]'"),
+    ("nbgrader", "grade submitted --assignment small", "'attn-course[grading]'"),
+])  # fmt: skip
 def test_the_smallest_package_that_helps_is_named(monkeypatch, module, command, install):
     found = importlib.util.find_spec
     monkeypatch.setattr(

@@ -515,19 +515,16 @@ def test_a_damaged_gradebook_is_not_met_with_the_same_command_again(tmp_path, sa
     assert "again" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "postgresql://ada:hunter2@host/course",
-        "postgresql+psycopg://ada:hunt/er@hunter2@host/course",
-        "postgresql://host/course?user=ada&password=hunter2",
-        "postgresql://host/course?p%61ssword=hunter2&sslmode=require",
-        "postgresql://host/course?sslpassword=hunter2",
-        "host=host dbname=course password=hunter2 user=ada",
-        "host=host dbname=course password = 'hunter2 \\' hunter2' user=ada",
-        "cannot connect to postgresql://ada:hunter2@host/course?password=hunter2 now",
-    ],
-)
+@pytest.mark.parametrize("address", [
+    "postgresql://ada:hunter2@host/course",
+    "postgresql+psycopg://ada:hunt/er@hunter2@host/course",
+    "postgresql://host/course?user=ada&password=hunter2",
+    "postgresql://host/course?p%61ssword=hunter2&sslmode=require",
+    "postgresql://host/course?sslpassword=hunter2",
+    "host=host dbname=course password=hunter2 user=ada",
+    "host=host dbname=course password = 'hunter2 \\' hunter2' user=ada",
+    "cannot connect to postgresql://ada:hunter2@host/course?password=hunter2 now",
+])  # fmt: skip
 def test_no_form_of_an_address_prints_its_password(address):
     found = without_secrets(address)
     assert "hunter2" not in found

@@ -49,16 +49,13 @@ def read(text):
     return {row["student"]: row for row in csv.DictReader(io.StringIO(text))}
 
 
-@pytest.mark.parametrize(
-    ("options", "ada", "dropped", "grace"),
-    [
-        ("", (75 + 100 + 20) / 3, "", 100 / 3),
-        ("--drop 1", (75 + 100) / 2, "c", 50.0),
-        ("--drop 2", 100.0, "c a", 100.0),
-        ("--weights a=2,c=0.5", (2 * 75 + 100 + 0.5 * 20) / 3.5, "", 50 / 3.5),
-        ("--weights a=2 --drop 1", (2 * 75 + 100) / 3, "c", 50.0),
-    ],
-)
+@pytest.mark.parametrize(("options", "ada", "dropped", "grace"), [
+    ("", (75 + 100 + 20) / 3, "", 100 / 3),
+    ("--drop 1", (75 + 100) / 2, "c", 50.0),
+    ("--drop 2", 100.0, "c a", 100.0),
+    ("--weights a=2,c=0.5", (2 * 75 + 100 + 0.5 * 20) / 3.5, "", 50 / 3.5),
+    ("--weights a=2 --drop 1", (2 * 75 + 100) / 3, "c", 50.0),
+])  # fmt: skip
 def test_a_total_is_the_weighted_mean_without_the_worst(tables, options, ada, dropped, grace):
     """Of Grace's two zeros the heavier one is dropped."""
     found = read(run(*tables, *options.split()).stdout)
@@ -133,20 +130,17 @@ def test_an_unclear_table_is_refused_by_file_and_row(tables, message):
     assert Path("term.csv").read_text() == "old"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--drop 3", "--drop: expected 0 to 2 of these tables, got 3"),
-        ("--drop -1", "--drop: expected 0 to 2"),
-        ("--weights z=1", "--weights: expected a=NUMBER or b=NUMBER or c=NUMBER, got 'z=1'"),
-        ("--weights a=0", "--weights: a: expected a number above 0, got '0'"),
-        ("--weights a", "--weights: a: expected a number above 0, got ''"),
-        ("--by id", "--by: expected student or name, got 'id'"),
-        ("--class-list a.csv", "--class-list: expected a CSV"),
-        ("--csv class.csv/term.csv", "class.csv"),
-        ("none.csv", "none.csv: expected a table"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ("--drop 3", "--drop: expected 0 to 2 of these tables, got 3"),
+    ("--drop -1", "--drop: expected 0 to 2"),
+    ("--weights z=1", "--weights: expected a=NUMBER or b=NUMBER or c=NUMBER, got 'z=1'"),
+    ("--weights a=0", "--weights: a: expected a number above 0, got '0'"),
+    ("--weights a", "--weights: a: expected a number above 0, got ''"),
+    ("--by id", "--by: expected student or name, got 'id'"),
+    ("--class-list a.csv", "--class-list: expected a CSV"),
+    ("--csv class.csv/term.csv", "class.csv"),
+    ("none.csv", "none.csv: expected a table"),
+])  # fmt: skip
 def test_options_that_do_not_fit_are_refused(tables, options, message):
     done = run(*tables, *options.split())
     assert done.exit_code == 2

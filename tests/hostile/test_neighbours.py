@@ -115,16 +115,13 @@ def test_what_a_locked_cell_got_of_one_submission_is_not_held_against_another(ho
     assert graded(**more) == full
 
 
-@pytest.mark.parametrize(
-    "locked",
-    [
-        "def show():\n    return double(torch.ones(2))\nshown = show()\nsize = 3",
-        "def show(f=double):\n    return f(torch.ones(2))\nshown = show()\nsize = 3",
-        "shown = torch.zeros(2)\nshown.add_(double(torch.ones(2)))\nsize = 3",
-        "show = lambda: double(torch.ones(2))\nif True:\n    shown = show()\nsize = 3",
-        "given = [double]\nshown, size = given[0](torch.ones(2)), 3",
-    ],
-)
+@pytest.mark.parametrize("locked", [
+    "def show():\n    return double(torch.ones(2))\nshown = show()\nsize = 3",
+    "def show(f=double):\n    return f(torch.ones(2))\nshown = show()\nsize = 3",
+    "shown = torch.zeros(2)\nshown.add_(double(torch.ones(2)))\nsize = 3",
+    "show = lambda: double(torch.ones(2))\nif True:\n    shown = show()\nsize = 3",
+    "given = [double]\nshown, size = given[0](torch.ones(2)), 3",
+])  # fmt: skip
 def test_in_whatever_way_the_locked_cell_asks(locked, graded):
     more = {"locked": locked, "tests": SHOWN_TESTS}
     raises = {"double": AT_THE_LOCKED_CELL["raises"]}

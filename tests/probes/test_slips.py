@@ -49,32 +49,26 @@ def told(answer, monkeypatch):
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("answer", "name"),
-    [
-        (lambda q, k, v: (q @ k.mT / 4).softmax(-1) @ v, "applied twice (the step `score`)"),
-        (lambda q, k, v: (q @ q.mT / 2).softmax(-1) @ v, "`query` in place of `key`"),
-        (lambda q, k, v: (q @ k.mT / 2).softmax(-2) @ v, "along another axis (`weights`)"),
-        (lambda q, k, v: (q @ k.mT / 2).exp() @ v, "not divided by their sum (`weights`)"),
-        (lambda q, k, v: (q @ k.mT / 2).softmax(-1).mT @ v, "transposed (the step `mix`)"),
-        (lambda q, k, v: (q @ k.mT / 2).softmax(-1).softmax(-1) @ v, "`softmax` is applied twice"),
-        (lambda q, k, v: (q @ k.mT / 2).softmax(-1) @ v + q, "`query` is added (the result)"),
-        (lambda q, k, v: (q @ k.mT / 2).tanh().softmax(-1) @ v, "tanh of an intermediate result"),
-        (lambda q, k, v: (q @ k.mT / 2).softmax(-1).roll(1, -1) @ v, "shifted by one"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "name"), [
+    (lambda q, k, v: (q @ k.mT / 4).softmax(-1) @ v, "applied twice (the step `score`)"),
+    (lambda q, k, v: (q @ q.mT / 2).softmax(-1) @ v, "`query` in place of `key`"),
+    (lambda q, k, v: (q @ k.mT / 2).softmax(-2) @ v, "along another axis (`weights`)"),
+    (lambda q, k, v: (q @ k.mT / 2).exp() @ v, "not divided by their sum (`weights`)"),
+    (lambda q, k, v: (q @ k.mT / 2).softmax(-1).mT @ v, "transposed (the step `mix`)"),
+    (lambda q, k, v: (q @ k.mT / 2).softmax(-1).softmax(-1) @ v, "`softmax` is applied twice"),
+    (lambda q, k, v: (q @ k.mT / 2).softmax(-1) @ v + q, "`query` is added (the result)"),
+    (lambda q, k, v: (q @ k.mT / 2).tanh().softmax(-1) @ v, "tanh of an intermediate result"),
+    (lambda q, k, v: (q @ k.mT / 2).softmax(-1).roll(1, -1) @ v, "shifted by one"),
+])  # fmt: skip
 def test_one_small_change_is_told_with_its_place(answer, name, monkeypatch):
     assert name in (told(answer, monkeypatch).misconception or "")
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        lambda q, k, v: torch.zeros_like(q),  # a constant, which a change may give by chance
-        lambda q, k, v: (q @ k.mT / 3.1 + 0.2 * q[:, :1]).softmax(0) @ v,
-        lambda q, k, v: (q @ k.mT / 4).softmax(-1) @ v if len(q) == 3 else attend(q, k, v) + q,
-    ],
-)
+@pytest.mark.parametrize("answer", [
+    lambda q, k, v: torch.zeros_like(q),  # a constant, which a change may give by chance
+    lambda q, k, v: (q @ k.mT / 3.1 + 0.2 * q[:, :1]).softmax(0) @ v,
+    lambda q, k, v: (q @ k.mT / 4).softmax(-1) @ v if len(q) == 3 else attend(q, k, v) + q,
+])  # fmt: skip
 def test_what_no_single_change_gives_everywhere_has_no_name(answer, monkeypatch):
     assert told(answer, monkeypatch).misconception is None
 
