@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import linecache
 import os
 import random
 import subprocess
@@ -14,6 +15,7 @@ import nbformat
 import pytest
 from cells import as_cell, has_a_cell, needs_closed
 from classroom import SOLUTIONS, TESTS, notebook
+from refusals import refused
 from trial import Trial
 
 from attn_course.exercises.assignment import load_assignment
@@ -188,24 +190,16 @@ def test_the_same_cells_work_in_one_process(name):
     source, test = CROSSES[name]
     names = {"__name__": "__main__"}
     exec("import torch", names)
-    import linecache
-
     linecache.cache["<learner>"] = (len(source), None, source.splitlines(True), "<learner>")
     exec(compile(source, "<learner>", "exec"), names)
     exec(test, names)
 
 
-REFUSED = {
-    "an object compared": "assert make() == 1",
-    "an object as truth": "assert make()",
-    "an object as number": "assert float(make()) == 1",
-    "an object in a list": "assert [make()] == [1]",
-    "an object as tensor": "torch.testing.assert_close(torch.as_tensor(make()), torch.tensor(1.0))",
-    "an object added": "assert torch.equal(make() + torch.ones(1), torch.ones(1))",
-    "an object with a length": "assert len(make()) == 1",
-    "an object iterated": "assert list(make()) == [1]",
-    "an object as a torch argument": "assert torch.equal(make(), torch.ones(1))",
-}
+REFUSED = [
+    *("make() == 1", "make()", "float(make()) == 1", "[make()] == [1]", "len(make()) == 1"),
+    *("torch.allclose(torch.as_tensor(make()), torch.tensor(1.0))", "list(make()) == [1]"),
+    *("torch.equal(make() + torch.ones(1), torch.ones(1))", "torch.equal(make(), torch.ones(1))"),
+]
 AGREES = """class Yes(torch.Tensor):
     pass
 class Agrees:
@@ -220,46 +214,43 @@ def make():
     return Agrees()"""
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_an_object_that_agrees_with_everything_earns_nothing(name, grade):
-    made = notebook({"cell": AGREES}, {"make-x": REFUSED[name]})
+@pytest.mark.parametrize("claim", REFUSED)
+def test_an_object_that_agrees_with_everything_earns_nothing(claim, grade):
+    made = notebook({"cell": AGREES}, {"make-x": f"assert {claim}"})
     assert grade(made).score == 0.0
 
 
-# name: (forbidden, the learner's cell, test cell, refused?)
+# name: (what is forbidden, the learner's cell or what it returns, is it refused?)
 SHORTCUTS = {
-    "torch.softmax": (["softmax"], "def f(x):\n    return torch.softmax(x, 0)", True),
-    "the method": (["softmax"], "def f(x):\n    return x.softmax(0)", True),
-    "nn.functional": (["softmax"], "def f(x):\n    return torch.nn.functional.softmax(x, 0)", True),
-    "the module": (["softmax"], "def f(x):\n    return torch.nn.Softmax(0)(x)", True),
-    "another name": (["softmax"], "s = torch.softmax\ndef f(x):\n    return s(x, 0)", True),
-    "torch.special": (["softmax"], "def f(x):\n    return torch.special.softmax(x, 0)", True),
-    "the operator": (["aten::_softmax"], "def f(x):\n    return torch._softmax(x, 0, False)", True),
+    "torch.softmax": ("softmax", "torch.softmax(x, 0)", True),
+    "the method": ("softmax", "x.softmax(0)", True),
+    "nn.functional": ("softmax", "torch.nn.functional.softmax(x, 0)", True),
+    "the module": ("softmax", "torch.nn.Softmax(0)(x)", True),
+    "another name": ("softmax", "s = torch.softmax\ndef f(x):\n    return s(x, 0)", True),
+    "torch.special": ("softmax", "torch.special.softmax(x, 0)", True),
+    "the operator": ("aten::_softmax", "torch._softmax(x, 0, False)", True),
     "a helper of the learner": (
-        ["softmax"],
+        "softmax",
         "def h(x):\n    return x.softmax(0)\ndef f(x):\n    return h(x)",
         True,
     ),
-    "by hand": (["softmax"], "def f(x):\n    return x.exp() / x.exp().sum()", False),
-    "another function": (["log_softmax"], "def f(x):\n    return x.softmax(0)", False),
+    "by hand": ("softmax", "x.exp() / x.exp().sum()", False),
+    "another function": ("log_softmax", "x.softmax(0)", False),
     "a cell of torch.nn": (
-        ["gru_cell"],
-        "def f(x):\n    torch.nn.GRUCell(2, 2)(torch.ones(1, 2))\n    return x.softmax(0)",
+        "gru_cell",
+        "(torch.nn.GRUCell(2, 2)(torch.ones(1, 2)), x.softmax(0))[1]",
         True,
     ),
-    "numpy": (
-        ["numpy.exp"],
-        "import numpy as np\ndef f(x):\n    np.exp(1)\n    return x.softmax(0)",
-        True,
-    ),
+    "numpy": ("numpy.exp", "(__import__('numpy').exp(1), x.softmax(0))[1]", True),
 }
 
 
 @pytest.mark.parametrize("name", SHORTCUTS)
 def test_a_forbidden_shortcut_is_refused_and_explained(name, grade):
-    refused, source, caught = SHORTCUTS[name]
+    forbidden, source, caught = SHORTCUTS[name]
+    source = source if "def f" in source else f"def f(x):\n    return {source}"
     test = "x = torch.randn(4)\ntorch.testing.assert_close(f(x), x.softmax(0))"
-    result = grade(notebook({"f": source}, {"f-x": test}, forbidden={"f": refused}))
+    result = grade(notebook({"f": source}, {"f-x": test}, forbidden={"f": [forbidden]}))
     assert (result.score == 0.0) == caught, result.tests
     assert ("write it yourself" in result.tests[0].message) == caught
 
@@ -313,9 +304,10 @@ def submitted(slug, of, text):
     return nbformat.writes(made).encode()
 
 
-def through_the_jail(slug, data, zygote):
+def through_the_jail(slug, data, zygote, **changes):
     limits = Limits(wall_seconds=240.0, call_seconds=60.0, cpu_seconds=200)
-    return grade_notebook(data, assignment(slug), zygote, student="a", seed=0, limits=limits)
+    ours = dataclasses.replace(assignment(slug), **changes)
+    return grade_notebook(data, ours, zygote, student="a", seed=0, limits=limits)
 
 
 def sample(load, count):
@@ -334,12 +326,9 @@ def sample(load, count):
 
 def misconceptions(slug):
     module = load_module(ROOT / "solutions" / slug / "misconceptions.py", f"jail_mis_{slug}")
-    found = collect(module).misconceptions
-    return [
-        one
-        for one in found
-        if has_a_cell(one) and not needs_closed(one, assignment(slug).forbidden.get(one.of, ()))
-    ]
+    found = filter(has_a_cell, collect(module).misconceptions)
+    forbidden = assignment(slug).forbidden
+    return [one for one in found if not needs_closed(one, forbidden.get(one.of, ()))]
 
 
 def variants(slug):
@@ -432,9 +421,7 @@ def padded_weights(scores, lengths):
 @pytest.mark.parametrize(("slug", "of"), ONE_CALL)
 def test_one_library_call_is_no_answer(slug, of, zygote):
     data = submitted(slug, of, ONE_CALL[slug, of])
-    lists = dataclasses.replace(assignment(slug), forbidden={})
-    limits = Limits(wall_seconds=240.0, call_seconds=60.0, cpu_seconds=200)
-    without = grade_notebook(data, lists, zygote, student="a", seed=0, limits=limits)
+    without = through_the_jail(slug, data, zygote, forbidden={})
     for result, earns in ((without, True), (through_the_jail(slug, data, zygote), False)):
         tests = [t for t in result.tests if t.grade_id.startswith(f"{of}-")]
         assert any(t.score for t in tests) == earns, tests
@@ -449,27 +436,23 @@ def test_another_right_answer_earns_full_marks_through_the_jail(slug, right, zyg
 
 
 def test_the_sets_name_their_forbidden_shortcuts():
-    named = {
-        name: calls for slug in SLUGS for name, calls in assignment(slug).forbidden.items() if calls
-    }
+    lists = (assignment(slug).forbidden.items() for slug in SLUGS)
+    named = {name: calls for found in lists for name, calls in found if calls}
     assert {"stable_softmax", "rnn_cell", "lstm_cell", "gru_cell"} <= set(named)
     assert {of for _, of in ONE_CALL} <= set(named)
 
 
-@pytest.mark.parametrize(("header", "said"), [
-    ('attn_course={"forbidden": "softmax"}', "forbidden"),
-    ('attn_course={"forbidden": []}', "forbidden"),
-    ('attn_course={"refused": ["softmax"]}', "forbidden"),
-])  # fmt: skip
-def test_a_misspelt_list_of_shortcuts_is_refused(tmp_path, header, said):
+@pytest.mark.parametrize(
+    "header", ['"forbidden": "softmax"', '"forbidden": []', '"refused": ["x"]']
+)
+def test_a_misspelt_list_of_shortcuts_is_refused(tmp_path, header):
     path = tmp_path / "x" / "exercise.py"
     path.parent.mkdir()
     path.write_text(
-        f'# %% nbgrader={{"grade_id": "f", "solution": true}} {header}\n'
+        f'# %% nbgrader={{"grade_id": "f", "solution": true}} attn_course={{{header}}}\n'
         "def f():\n    ### BEGIN SOLUTION\n    pass\n    ### END SOLUTION\n"
     )
-    with pytest.raises(ValueError, match=said):
-        read_exercise(path)
+    refused("forbidden", read_exercise, path)
 
 
 TRITON = """import triton
@@ -605,8 +588,8 @@ def triton():
 @pytest.mark.parametrize("forbidden", [[], ["softmax"]], ids=["", "beside a forbidden shortcut"])
 def test_a_triton_kernel_crosses_under_the_interpreter(name, forbidden, grade):
     source, test_id, test = KERNELS[name]
-    refused = {"cell": forbidden} if forbidden else None
-    result = grade(notebook({"cell": source}, {test_id: test}, forbidden=refused))
+    lists = {"cell": forbidden} if forbidden else None
+    result = grade(notebook({"cell": source}, {test_id: test}, forbidden=lists))
     assert result.score == 1.0, result.tests
 
 

@@ -22,16 +22,10 @@ LISTS = {
 def test_everyone_of_the_class_has_a_row_and_the_name_of_the_list(form, tmp_path):
     path = tmp_path / "class.csv"
     path.write_text("\ufeff" + LISTS[form], encoding="utf-8")
-    given = [
-        HandIn(student="7", data=b"{}", name="lada"),
-        HandIn(student="9", data=b"{}", name="x"),
-    ]
+    given = [HandIn(student=s, data=b"{}", name=n) for s, n in (("7", "lada"), ("9", "x"))]
     found = with_class(given, read_class(path))
-    assert [(one.student, one.name, one.data) for one in found] == [
-        ("7", "Ada L", b"{}"),
-        ("8", "Emmy N", None),
-        ("9", "x", b"{}"),
-    ]
+    rows = [("7", "Ada L", b"{}"), ("8", "Emmy N", None), ("9", "x", b"{}")]
+    assert [(one.student, one.name, one.data) for one in found] == rows
     assert [one.notes for one in found] == [(), (), ("not on the class list",)]
 
 
@@ -99,11 +93,7 @@ assert not run(double, Call((torch.ones(3),))).mutated, "written"
     finer = "assert student.peak_memory(double, torch.ones(3)) < 4 << 20"
     made = classroom.notebook(tests={"double-written": seen, "double-finer": finer})
     wrote = "def double(x):\n    large = torch.ones(2 << 20)\n    x.mul_(2)\n    return x.clone()"
-    (result,) = grade_class(
-        [HandIn(student="ada", data=classroom.answered({"double": wrote}, made))],
-        notebook=classroom.as_bytes(made),
-        slug="small",
-        limits=classroom.LIMITS,
-        without_advisory=left_out,
-    )
+    handed = [HandIn(student="ada", data=classroom.answered({"double": wrote}, made))]
+    settings = {"limits": classroom.LIMITS, "without_advisory": left_out}
+    (result,) = grade_class(handed, notebook=classroom.as_bytes(made), slug="small", **settings)
     assert [test.score for test in result.tests] == [float(left_out)] * 2

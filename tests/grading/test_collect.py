@@ -2,6 +2,7 @@
 
 import io
 import os
+import socket
 import stat
 import struct
 import time
@@ -42,11 +43,8 @@ def test_the_layout_of_nbgrader(tmp_path):
     (tmp_path / ".hidden").mkdir()
     (tmp_path / "notes.txt").write_text("no student")
     found = by_student(tmp_path)
-    assert {name: item.data for name, item in found.items()} == {
-        "ada": GOOD,
-        "bob": GOOD,
-        "carol": None,
-    }
+    sent = {name: item.data for name, item in found.items()}
+    assert sent == {"ada": GOOD, "bob": GOOD, "carol": None}
     assert str(found["ada"].submitted) == "2026-03-01 12:30:00.500000"
     assert found["bob"].submitted is None
 
@@ -68,10 +66,7 @@ def test_a_renamed_notebook_is_taken_and_several_are_not(tmp_path):
 
 OTHER_FILES = {
     "a document": (["report.docx"], "no notebook was handed in, only report.docx"),
-    "four files": (
-        ["d.py", "c.py", "b.py", "a.py"],
-        "no notebook was handed in, only a.py, b.py, c.py",
-    ),
+    "four files": ([*"dcba"], "no notebook was handed in, only a, b, c"),
     "two notebooks": (
         ["b.ipynb", "a.IPYNB", "notes.txt"],
         "small.ipynb is missing and 2 notebooks of other names are there: a.IPYNB, b.ipynb",
@@ -98,35 +93,35 @@ def test_a_document_beside_the_folder_of_another_set_is_named(tmp_path):
 
 
 @pytest.mark.timeout(20)
-def test_links_pipes_and_devices_are_refused_without_waiting(tmp_path):
+def test_links_pipes_and_devices_are_refused_without_waiting(tmp_path, monkeypatch):
     secret = layout(tmp_path / "elsewhere", "x") / f"{SLUG}.ipynb"
     class_folder = tmp_path / "class"
-    for name in ("link", "loop", "fifo", "folder", "device"):
+    for name in ("link", "loop", "fifo", "folder", "device", "socket"):
         (class_folder / name / SLUG).mkdir(parents=True)
     (class_folder / "link" / SLUG / f"{SLUG}.ipynb").symlink_to(secret)
     loop = class_folder / "loop" / SLUG / f"{SLUG}.ipynb"
     loop.symlink_to(loop)
     os.mkfifo(class_folder / "fifo" / SLUG / f"{SLUG}.ipynb")
     os.mkfifo(class_folder / "fifo" / SLUG / "timestamp.txt")
+    (class_folder / "folder" / SLUG / "timestamp.txt").mkdir()
+    (class_folder / "device" / SLUG / "timestamp.txt").symlink_to("/dev/zero")
+    (class_folder / "loop" / SLUG / "timestamp.txt").symlink_to("timestamp.txt")
     (class_folder / "folder" / SLUG / f"{SLUG}.ipynb").mkdir()
     (class_folder / "device" / SLUG / f"{SLUG}.ipynb").symlink_to("/dev/zero")
+    monkeypatch.chdir(class_folder / "socket" / SLUG)  # a socket's address is short
+    socket.socket(socket.AF_UNIX).bind(f"{SLUG}.ipynb")
+    monkeypatch.chdir(tmp_path)
     (class_folder / "neighbour").mkdir()
     (class_folder / "neighbour" / SLUG).symlink_to(secret.parent)
     (class_folder / "student-link").symlink_to(secret.parent.parent)
     found = by_student(class_folder)
-    links = ["device", "fifo", "folder", "link", "loop", "neighbour", "student-link"]
+    links = ["device", "fifo", "folder", "link", "loop", "neighbour", "socket", "student-link"]
     assert sorted(found) == links, "one that is left out without a word is a zero in the end"
-    for name, word in {
-        "link": "symbolic link",
-        "loop": "symbolic link",
-        "device": "symbolic link",
-        "neighbour": "symbolic link",
-        "student-link": "symbolic link",
-        "fifo": "not a regular file",
-        "folder": "not a regular file",
-    }.items():
+    others = {"fifo": "not a regular file", "folder": "not a regular file", "socket": "opened"}
+    for name in links:
         assert isinstance(found[name].data, str)
-        assert word in found[name].data, (name, found[name].data)
+        assert others.get(name, "symbolic link") in found[name].data, (name, found[name].data)
+        assert found[name].submitted is None
 
 
 def test_a_file_larger_than_the_limit_is_not_read(tmp_path):

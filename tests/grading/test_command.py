@@ -21,6 +21,8 @@ from attn_course.grading import command, exports
 from attn_course.grading.command import Progress
 from attn_course.grading.results import Result
 
+GRADE = ("grade", "submitted", "--assignment", "small")
+
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
@@ -62,11 +64,8 @@ def test_a_list_of_exercises_asks_for_a_checkout_where_no_package_would_help(tmp
 ])  # fmt: skip
 def test_the_smallest_package_that_helps_is_named(monkeypatch, module, command, install):
     found = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *more: None if name == module else found(name, *more),
-    )
+    look = lambda name, *more: None if name == module else found(name, *more)  # noqa: E731
+    monkeypatch.setattr(importlib.util, "find_spec", look)
     done = run(*command.split())
     assert done.exit_code == 2
     assert done.stderr == f"attn-course: error: this needs {module}: pip install {install}\n"
@@ -81,7 +80,7 @@ def test_the_extra_for_grading_brings_what_grading_imports():
 
 def test_marks_are_printed_where_the_file_is_a_dash(course, monkeypatch):
     graded(monkeypatch, course)
-    done = run("grade", "submitted", "--assignment", "small", "--csv", "-")
+    done = run(*GRADE, "--csv", "-")
     assert done.exit_code == 0
     assert done.output.splitlines()[1].startswith("s00,,small,5,5,")
     assert not (course / "-").exists()
@@ -94,9 +93,7 @@ def test_one_form_that_cannot_be_written_leaves_the_others(course, monkeypatch):
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), "feedback/s00")
 
     monkeypatch.setattr(command, "write_feedback", refuse)
-    done = run(
-        "grade", "submitted", "--assignment", "small", "--feedback", "feedback", "--json", "m.json"
-    )
+    done = run(*GRADE, "--feedback", "feedback", "--json", "m.json")
     assert done.exit_code == 2
     assert "feedback/s00: Permission denied: choose a place that you may write to" in done.output
     assert json.loads((course / "m.json").read_text())["submissions"][0]["score"] == 5.0
@@ -109,7 +106,7 @@ def test_a_full_disk_is_named(course, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(exports, "write_text", full)
-    done = run("grade", "submitted", "--assignment", "small", "--csv", "marks.csv")
+    done = run(*GRADE, "--csv", "marks.csv")
     assert done.exit_code == 2
     assert "marks.csv: No space left on device: free some space on that disk" in done.output
     assert "[Errno" not in done.output
@@ -118,7 +115,7 @@ def test_a_full_disk_is_named(course, monkeypatch):
 @pytest.mark.parametrize("csv", ["-", "marks.csv"])
 def test_without_a_gradebook_the_points_of_written_answers_are_named(course, monkeypatch, csv):
     graded(monkeypatch, course)
-    known = ("grade", "submitted", "--assignment", "small", "--csv", csv)
+    known = (*GRADE, "--csv", csv)
     [said] = run(*known, "--gradebook", "none").stderr.splitlines()
     assert "the written answers (4 points) are not in these marks" in said
     assert "leave --gradebook none out" in said
@@ -155,13 +152,9 @@ def test_precheck_lists_what_grade_would_say_of_the_files(course):
     done = run("precheck", "submitted", "--assignment", "small", "--json")
     assert done.exit_code == 1
     rows = {row["student"]: row for row in json.loads(done.output)}
-    assert {name: row["status"] for name, row in rows.items()} == {
-        "bare": "stripped",
-        "odd": "needs_review",
-        "s00": "ready",
-        "t-missing": "missing",
-        "u-broken": "unreadable",
-    }
+    statuses = {"bare": "stripped", "odd": "needs_review", "s00": "ready"}
+    statuses |= {"t-missing": "missing", "u-broken": "unreadable"}
+    assert {name: row["status"] for name, row in rows.items()} == statuses
     notes = ["the file was named final.ipynb", "the cell double is there 2 times"]
     assert rows["odd"]["notes"] == notes
     lines = run("precheck", "submitted", "--assignment", "small").output.splitlines()
@@ -176,15 +169,14 @@ def of_version(version):
     return found
 
 
+SAID = "another version of the set: {}; graded by 0.1.0+1234abcd"
+OLD = SAID.format("released before sets had versions")
 VERSIONS = {
     "0.1.0+1234abcd": "",
-    "0.0.9+ffff0000": "another version of the set: 0.0.9+ffff0000; graded by 0.1.0+1234abcd",
-    "<b>0.1</b>": "another version of the set: released before sets had versions; graded by "
-    "0.1.0+1234abcd",
-    None: "another version of the set: released before sets had versions; graded by 0.1.0+1234abcd",
+    "0.0.9+ffff0000": SAID.format("0.0.9+ffff0000"),
+    "<b>0.1</b>": OLD,
+    None: OLD,
 }
-
-
 OURS = of_version("0.1.0+1234abcd")
 
 
@@ -198,8 +190,7 @@ def test_another_version_is_noted_and_refuses_nothing(version):
 
 def test_a_notebook_without_a_table_of_cells_says_nothing_of_versions():
     ours = load_assignment(classroom.as_bytes(OURS), "small")
-    _, _, found = look_at(classroom.as_bytes(classroom.notebook()), ours)
-    assert found.notes == ()
+    assert look_at(classroom.as_bytes(classroom.notebook()), ours)[2].notes == ()
 
 
 def test_another_version_costs_no_point(grade):

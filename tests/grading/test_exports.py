@@ -38,22 +38,10 @@ def test_json_has_the_documented_fields_and_types():
     found = json.loads(json.dumps(exports.to_json(CLASS, "small")))
     assert {"assignment", "seed", "submissions"} == set(found)
     assert (found["assignment"], found["seed"]) == ("small", 9)
-    fields = {
-        "student": str,
-        "name": str,
-        "assignment": str,
-        "status": str,
-        "reason": str,
-        "max_score": float,
-        "late_penalty": float,
-        "pending": list,
-        "seed": int,
-        "sandboxed": bool,
-        "seconds": float,
-        "notes": list,
-        "tests": list,
-        "comments": dict,
-    }
+    fields = dict.fromkeys(("student", "name", "assignment", "status", "reason"), str)
+    fields |= dict.fromkeys(("max_score", "late_penalty", "seconds"), float)
+    fields |= dict.fromkeys(("pending", "notes", "tests"), list)
+    fields |= {"seed": int, "sandboxed": bool, "comments": dict}
     for one in found["submissions"]:
         assert set(one) == {*fields, "score"}
         assert {name: type(one[name]) for name in fields} == fields
@@ -91,11 +79,8 @@ def test_gradescope_has_no_score_where_nothing_was_graded(tmp_path):
     exports.write_gradescope([result()], tmp_path / "results.json")
     assert json.loads((tmp_path / "results.json").read_text())["score"] == 2.5
     exports.write_gradescope(CLASS, tmp_path / "all")
-    assert sorted(p.name for p in (tmp_path / "all").iterdir()) == [
-        "ada.json",
-        "bob.json",
-        "eve.json",
-    ]
+    written = sorted(p.name for p in (tmp_path / "all").iterdir())
+    assert written == ["ada.json", "bob.json", "eve.json"]
 
 
 def test_gradescope_and_json_carry_what_the_student_is_told():
@@ -141,14 +126,8 @@ def test_csv_in_the_form_of_moodle():
     rows = read(exports.to_csv(people, "small", form="moodle"))
     columns = ["Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)"]
     assert rows[0] == [*columns, "Feedback comments"]
-    assert rows[1] == [
-        "Participant 123",
-        "Ada L",
-        "2.5",
-        "4",
-        "",
-        "This looks like: swapped the axes.",
-    ]
+    told = "This looks like: swapped the axes."
+    assert rows[1] == ["Participant 123", "Ada L", "2.5", "4", "", told]
     assert rows[2][2] == "", "a mark without the written answers would be taken for the mark"
     said = "Your file is no notebook that can be read. Please hand it in again."
     assert rows[3] == ["bob", "", "", "4", "", said], "words for a student, not the staff's reason"
@@ -171,17 +150,8 @@ def test_no_cell_of_a_csv_is_a_formula(form, rest, start):
             assert cell.lstrip()[:1] not in ("=", "+", "-", "@"), cell
 
 
-SEPARATED = [
-    "x;=HYPERLINK(1)",
-    'x";=1+1',
-    "x;  -1",
-    "a|@SUM(1)",
-    "x,\t=1",
-    "\uff1d1+1",
-    "\uff0b1",
-    "\uff20A1",
-    "ok;\uff0d1",
-]
+SEPARATED = ["x;=HYPERLINK(1)", 'x";=1+1', "x;  -1", "a|@SUM(1)", "x,\t=1"]
+SEPARATED += ["\uff1d1+1", "\uff0b1", "\uff20A1", "ok;\uff0d1"]
 
 
 @pytest.mark.parametrize("evil", SEPARATED)
@@ -212,20 +182,8 @@ def test_names_that_differ_in_case_only_have_files_of_their_own():
     assert exports.file_names(reversed(students)) == names
 
 
-NAMES = [
-    "ada",
-    "Ada Lovelace",
-    "a/b",
-    "..",
-    ".",
-    "",
-    ".ada",
-    "a%2fb",
-    "\ud800",
-    "é",
-    "名" * 90,
-    "x" * 300,
-]
+NAMES = ["ada", "Ada Lovelace", "a/b", "..", ".", "", ".ada", "a%2fb", "\ud800", "é"]
+NAMES += ["名" * 90, "x" * 300]
 
 
 def test_file_names_stay_in_their_folder_and_apart(tmp_path):

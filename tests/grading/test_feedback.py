@@ -29,18 +29,9 @@ PLAIN |= {"span", "pre", "footer", "code"}
 
 def evil_result(text):
     tests = (One("f-a", 0.0, 1.0, text, text), One(text, None, 1.0, text))
-    return Result(
-        student=text,
-        assignment="small",
-        status="needs_review",
-        reason=text,
-        score=0.0,
-        max_score=2.0,
-        tests=tests,
-        notes=(text,),
-        pending=(text,),
-        comments={text: text},
-    )
+    marks = {"score": 0.0, "max_score": 2.0, "tests": tests, "status": "needs_review"}
+    words = {"reason": text, "notes": (text,), "pending": (text,), "comments": {text: text}}
+    return Result(student=text, assignment="small", **marks, **words)
 
 
 class Page(HTMLParser):
@@ -117,26 +108,14 @@ def double(x):
     ]
     for one in answers:
         page = feedback_page(grade(answers=one))
-        for secret in (
-            "unlikely-word-5b1e",
-            "assert_close(",
-            "HIDDEN TESTS",
-            "torch.randint(5, 20",
-        ):
-            assert secret not in page
+        secrets = ("unlikely-word-5b1e", "assert_close(", "HIDDEN TESTS", "torch.randint(5, 20")
+        assert [secret for secret in secrets if secret in page] == []
 
 
 def test_a_page_says_score_cause_and_what_was_not_graded(grade):
     page = Page(feedback_page(grade(answers=classroom.ANSWERS["half"]))).text
-    for words in (
-        "feedback for ada",
-        "3 of 5 points",
-        "double-values",
-        "0 of 2",
-        "3 of 3",
-        "seed 7",
-    ):
-        assert words in page, words
+    told = ("feedback for ada", "3 of 5 points", "double-values", "0 of 2", "3 of 3", "seed 7")
+    assert [words for words in told if words not in page] == []
     lost = Result(student="bob", assignment="small", status="unreadable", reason="no JSON")
     page = Page(feedback_page(lost)).text
     assert "Not graded: unreadable" in page

@@ -91,14 +91,8 @@ def test_a_submission_earns_the_sum_of_its_cells(zygote, shares):
             meta = {"grade": True, "locked": True, "points": 1.5}
             cells.append(cell("code", f"f({share}) * 1.5", f"f-{i}", **meta))
         made = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-        result = grade_notebook(
-            answered({}, made),
-            load_assignment(as_bytes(made), "sums"),
-            zygote,
-            student="ada",
-            seed=1,
-            limits=LIMITS,
-        )
+        found, settings = load_assignment(as_bytes(made), "sums"), {"seed": 1, "limits": LIMITS}
+        result = grade_notebook(answered({}, made), found, zygote, student="ada", **settings)
         assert [t.score for t in result.tests] == [share * 1.5 for share in order]
         assert result.max_score == 1.5 * len(order)
         totals.append(result.score)

@@ -57,26 +57,22 @@ def handed_in(release, answers, report=""):
 
 
 def points(folder, values):
-    path = folder / "build/source/small/small.ipynb"
-    path.parent.mkdir(parents=True, exist_ok=True)
     found = classroom.notebook(points=classroom.POINTS | {"double-values": values})
-    path.write_bytes(classroom.as_bytes(found))
+    (folder / "build/source/small").mkdir(parents=True, exist_ok=True)
+    (folder / "build/source/small/small.ipynb").write_bytes(classroom.as_bytes(found))
 
 
 def kept_cells(path):
     """What a gradebook knows of the assignment, without its random ids."""
+    columns = {
+        "source_cell": "name, cell_type, locked, source, checksum",
+        "base_cell": "name, type",
+        "base_cell JOIN grade_cells USING (id)": "name, max_score, cell_type",
+        "notebook": "name, kernelspec",
+    }
     with contextlib.closing(sqlite3.connect(path)) as book:
-        return sorted(
-            [
-                *book.execute("SELECT name, cell_type, locked, source, checksum FROM source_cell"),
-                *book.execute("SELECT name, type FROM base_cell"),
-                *book.execute(
-                    "SELECT name, max_score, cell_type FROM base_cell JOIN grade_cells USING (id)"
-                ),
-                *book.execute("SELECT name, kernelspec FROM notebook"),
-            ],
-            key=repr,
-        )
+        found = [book.execute(f"SELECT {names} FROM {table}") for table, names in columns.items()]
+        return sorted((row for rows in found for row in rows), key=repr)
 
 
 def table(path):
@@ -154,9 +150,8 @@ def term(tmp_path_factory):
     try:
         points(folder, 2.0)
         run(folder, "nbgrader", "generate_assignment", "small")
-        run(
-            folder, "nbgrader", "db", "assignment", "add", "small", "--duedate=2026-03-01 12:00 UTC"
-        )
+        due = "--duedate=2026-03-01 12:00 UTC"
+        run(folder, "nbgrader", "db", "assignment", "add", "small", due)
         seen.generated = kept_cells(folder / "gradebook.db")
         released = (folder / "release/small/small.ipynb").read_text()
         assert "unlikely-word-5b1e" not in released
@@ -219,9 +214,8 @@ def test_the_gradebook_is_the_one_that_generate_assignment_begins(term, tmp_path
     """And it can go on: after changed points the release is made again, not deleted."""
     shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
     for value, wanted in ((2.0, term.generated), (6.0, term.kept)):
-        data = classroom.as_bytes(
-            classroom.notebook(points=classroom.POINTS | {"double-values": value})
-        )
+        points = classroom.POINTS | {"double-values": value}
+        data = classroom.as_bytes(classroom.notebook(points=points))
         url = f"sqlite:///{tmp_path}/gradebook.db"
         GradebookWriter(url, data, "small", tmp_path).close()
         assert kept_cells(tmp_path / "gradebook.db") == wanted
@@ -327,9 +321,6 @@ def test_nothing_of_a_students_runs_in_the_browser_of_who_grades(term, chromium)
     assert "javascript:" not in links
     assert "i< n" in page.content().replace("&lt;", "<"), "a formula stays one"
     assert page.locator("input.score").count() == 3
-    page.close()
-    files = (term.folder / "feedback/101/small/small.html").as_uri()
-    page = chromium.new_page()
-    page.goto(files)
+    page.goto((term.folder / "feedback/101/small/small.html").as_uri())
     assert page.evaluate("window.ran") is None
     page.close()

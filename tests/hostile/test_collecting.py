@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import socket
 import zipfile
 from pathlib import Path
 
@@ -156,32 +155,6 @@ def test_a_folder_that_may_not_be_read_is_its_students_alone(tmp_path, monkeypat
     assert ada.data == b"{}"
     assert isinstance(mal.data, str)
     assert "cannot be read" in mal.data
-
-
-PLACES = ("a pipe", "a socket", "a folder", "a link to a device", "a link to itself")
-
-
-@pytest.mark.parametrize("how", PLACES)
-def test_a_notebook_that_is_no_file_is_unreadable_and_waits_for_nobody(tmp_path, how, monkeypatch):
-    for student in ("ada", "mal"):
-        (tmp_path / student / SLUG).mkdir(parents=True)
-        (tmp_path / student / SLUG / f"{SLUG}.ipynb").write_text("{}")
-    monkeypatch.chdir(tmp_path / "mal" / SLUG)
-    for name in (f"{SLUG}.ipynb", "timestamp.txt"):
-        Path(name).unlink(missing_ok=True)
-        if how == "a pipe":
-            os.mkfifo(name)
-        elif how == "a socket":
-            socket.socket(socket.AF_UNIX).bind(name)
-        elif how == "a folder":
-            Path(name).mkdir()
-        else:
-            Path(name).symlink_to("/dev/zero" if "device" in how else name)
-    monkeypatch.chdir(tmp_path)
-    ada, mal = collect(tmp_path, SLUG)
-    assert ada.data == b"{}"
-    assert isinstance(mal.data, str)
-    assert mal.submitted is None
 
 
 MARK = b"small/small.ipynb"
