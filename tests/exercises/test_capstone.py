@@ -2,20 +2,17 @@
 
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
+from sets import source
 from trial import Trial
 
-from attn_course.exercises.source import read_exercise
 from attn_course.probes.failure import ProbeFailure
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @cache
 def capstone():
-    return Trial(read_exercise(ROOT / "solutions" / "20_capstone" / "exercise.py"), seed=0)
+    return Trial(source("20_capstone"), seed=0)
 
 
 def moved(table, by):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import sets
 from nbformat.v4 import new_code_cell, new_notebook
 from typer.testing import CliRunner
 
@@ -16,34 +17,15 @@ from attn_course.cli import app
 from attn_course.exercises import check
 from attn_course.exercises.assignment import load_assignment
 from attn_course.exercises.check import CheckedTest, causes, check_notebook
-from attn_course.exercises.source import find_slugs, read_exercise
 
-ROOT = Path(__file__).resolve().parents[2]
 SET = "00_warm_up"
-
-
-def answers(slug):
-    source = read_exercise(ROOT / "solutions" / slug / "exercise.py")
-    return {
-        c.metadata["nbgrader"]["grade_id"]: c.source
-        for c in source.cells
-        if c.cell_type == "code" and c.metadata.get("nbgrader", {}).get("solution")
-    }
 
 
 def handed_in(folder, slug, changes=(), drop=(), first=()):
     """The release with right answers, some of them changed, some cells lost."""
-    notebook = nbformat.read(ROOT / "exercises" / slug / f"{slug}.ipynb", as_version=4)
-    cells = {**answers(slug), **dict(changes)}
-    kept = [new_code_cell(source) for source in first]
-    for cell in notebook.cells:
-        name = cell.metadata.get("nbgrader", {}).get("grade_id")
-        if name in drop:
-            continue
-        if name in cells:
-            cell.source = cells[name]
-        kept.append(cell)
-    notebook.cells = kept
+    notebook = sets.filled(sets.release(slug), sets.answers(slug) | dict(changes))
+    kept = [cell for cell in notebook.cells if sets.name_of(cell) not in drop]
+    notebook.cells = [*map(new_code_cell, first), *kept]
     path = folder / f"{slug}.ipynb"
     nbformat.write(notebook, path)
     return path
@@ -110,7 +92,7 @@ def test_one_cause_is_one_block(mixed):
     assert all(grade_id.startswith("stable_softmax-") for grade_id in first)
 
 
-@pytest.mark.parametrize("slug", find_slugs(ROOT))
+@pytest.mark.parametrize("slug", sets.SLUGS)
 def test_right_answers_have_full_marks_and_nothing_to_note(tmp_path, slug):
     result = check_notebook(handed_in(tmp_path, slug), seed=1)
     assert [(t.grade_id, t.message) for t in result.tests if t.state != "ok"] == []

@@ -8,26 +8,21 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from functools import cache
-from pathlib import Path
 
 import nbformat
 import pytest
 from cells import as_cell, has_a_cell, needs_closed
 from classroom import SOLUTIONS, TESTS, notebook
 from refusals import refused
+from sets import SLUGS, assignment, filled, misconceptions, source, variants
 from trial import Trial
 
 from attn_course.exercises.assignment import load_assignment
-from attn_course.exercises.source import find_slugs, read_exercise, solution_names
+from attn_course.exercises.source import read_exercise, solution_names
 from attn_course.grading.remote import RemoteFunction
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.session import Session
 from attn_course.grading.verdict import grade_notebook
-from attn_course.probes.catalogue import collect, collect_variants, load_module
-
-ROOT = Path(__file__).resolve().parents[2]
-SLUGS = find_slugs(ROOT)
 
 MODULE = """class Gate(torch.nn.Module):
     def __init__(self, *, size):
@@ -284,24 +279,10 @@ def test_a_locked_cell_that_shows_a_result_costs_nothing(grade):
 # --- the real sets -----------------------------------------------------------------------------
 
 
-@cache
-def source(slug):
-    return read_exercise(ROOT / "solutions" / slug / "exercise.py")
-
-
-@cache
-def assignment(slug):
-    return load_assignment(nbformat.writes(source(slug)).encode(), slug)
-
-
 def submitted(slug, of, text):
     """The solution with one function replaced."""
-    made = nbformat.from_dict(source(slug))
-    target = solution_names(made)[of]
-    for cell in made.cells:
-        if cell.metadata.get("nbgrader", {}).get("grade_id") == target:
-            cell.source = text
-    return nbformat.writes(made).encode()
+    found = source(slug)
+    return nbformat.writes(filled(found, {solution_names(found)[of]: text})).encode()
 
 
 def through_the_jail(slug, data, zygote, **changes):
@@ -315,7 +296,7 @@ def sample(load, count):
     found = []
     for slug in SLUGS:
         of = {}
-        known = load(slug)
+        known = list(load(slug))
         draw.shuffle(known)
         for one in known:
             of.setdefault(one.of, one)
@@ -324,16 +305,11 @@ def sample(load, count):
     return found
 
 
-def misconceptions(slug):
-    module = load_module(ROOT / "solutions" / slug / "misconceptions.py", f"jail_mis_{slug}")
-    found = filter(has_a_cell, collect(module).misconceptions)
+def crossing(slug):
+    """The misconceptions that a cell of a student can make."""
     forbidden = assignment(slug).forbidden
+    found = filter(has_a_cell, misconceptions(slug))
     return [one for one in found if not needs_closed(one, forbidden.get(one.of, ()))]
-
-
-def variants(slug):
-    module = load_module(ROOT / "solutions" / slug / "variants.py", f"jail_var_{slug}")
-    return list(collect_variants(module))
 
 
 @pytest.mark.parametrize("slug", SLUGS)
@@ -342,7 +318,7 @@ def test_a_solution_earns_full_marks_through_the_jail(slug, zygote):
     assert (result.status, result.score) == ("graded", result.max_score), result.tests
 
 
-@pytest.mark.parametrize(("slug", "wrong"), sample(misconceptions, 4))
+@pytest.mark.parametrize(("slug", "wrong"), sample(crossing, 4))
 def test_a_misconception_gives_what_it_gives_in_one_process(slug, wrong, zygote):
     trial = Trial(source(slug), seed=0)
     trial.run()  # a test cell may define what a later one uses
@@ -356,7 +332,7 @@ def test_a_misconception_gives_what_it_gives_in_one_process(slug, wrong, zygote)
 
 def test_a_diagnosis_asks_the_jail_once_for_the_same_call(zygote, monkeypatch):
     slug, name = "07_scaled_dot_product", "scaled_dot_product_attention"
-    wrong = next(m for m in misconceptions(slug) if m.of == name and len(m.fails) > 4)
+    wrong = next(m for m in crossing(slug) if m.of == name and len(m.fails) > 4)
     asked = Counter()
     call = Session.call
 
@@ -598,9 +574,9 @@ def test_the_same_kernels_work_in_one_process(tmp_path):
     """As in Jupyter and under stock nbgrader, with the interpreter switched on."""
     script = tmp_path / "cells.py"
     text = "import torch\n"
-    for number, (source, _, test) in enumerate(KERNELS.values()):
+    for number, (kernel, _, test) in enumerate(KERNELS.values()):
         cell = tmp_path / f"cell_{number}.py"  # triton reads a kernel's source from its file
-        cell.write_text(f"import torch\n{source}")
+        cell.write_text(f"import torch\n{kernel}")
         text += f"from cell_{number} import *\n{test}\n"
     script.write_text(text)
     environment = {**os.environ, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path)}

@@ -1,8 +1,8 @@
 """Hostile submissions: each gives wrong answers and tries to profit, to spy, to harm or to stop.
 
 An attack is Python source that replaces the cell of ``double``; it begins with ``BEGIN`` and ends
-with a wrong ``double`` (identity) unless it defines one. Every one is bounded: no ``kill(-1)``, at
-most 40 forks, 12 GiB, seconds. They are run in the jail only.
+with a wrong ``double`` (identity) unless it defines one, or is its body, indented. Every one is
+bounded: no ``kill(-1)``, at most 40 forks, 12 GiB, seconds. They are run in the jail only.
 """
 
 import re
@@ -127,7 +127,6 @@ sys.meta_path.insert(0, Hook())
 for name in [n for n in sys.modules if "attn_course" in n or "torch.testing" in n]: del sys.modules[name]
 """,
     "walk_frames": """
-def double(x):
     frame = sys._getframe()
     while frame is not None:
         for scope in (frame.f_locals, frame.f_globals):
@@ -137,7 +136,6 @@ def double(x):
     return x
 """,
     "search_gc": """
-def double(x):
     for found in gc.get_objects():
         if isinstance(found, torch.Tensor) and found.shape == x.shape and torch.equal(found.detach(), 2 * x.detach() * 0 + 1e9):
             return found
@@ -191,16 +189,8 @@ def squares(n):
     return (i for i in range(n))
 """,
     "alias_and_clear": "def double(x):\n    x.zero_()\n    return x",
-    "alias_and_clear_later": """
-def double(x):
-    threading.Timer(0.01, x.zero_).start()
-    return x
-""",
-    "resize_the_argument": """
-def double(x):
-    x.resize_(0) if not x.requires_grad else None
-    return x
-""",
+    "alias_and_clear_later": "    threading.Timer(0.01, x.zero_).start()\n    return x",
+    "resize_the_argument": "    x.resize_(0) if not x.requires_grad else None\n    return x",
     "visible_answers_only": "def double(x):\n    return torch.tensor([2.0, 4.0])",
     "look_up_reference": """
 def stable_softmax(scores, dim=-1):
@@ -497,7 +487,6 @@ def apply(step, x):
 
 SPY = {
     "disk_scan": """
-def double(x):
     found = []
     for folder, _, files in os.walk("/"):
         if folder.startswith(("/proc", "/sys", "/usr/share", "/usr/lib/x86")): continue
@@ -518,7 +507,6 @@ def double(x):
     raise ValueError("|".join(found) or "nothing")
 """,
     "proc_environ": """
-def double(x):
     found = []
     for path in ["/proc/self/environ", *glob.glob("/proc/[0-9]*/environ"), *glob.glob("/proc/[0-9]*/cmdline")]:
         tried(lambda: found.append(open(path, errors="replace").read()))
@@ -526,7 +514,6 @@ def double(x):
 """,
     "environment": "def double(x):\n    raise ValueError(str(dict(os.environ)))",
     "parent_memory": """
-def double(x):
     found = []
     for pid in (os.getppid(), 1, os.getpid()):
         try:
@@ -539,7 +526,6 @@ def double(x):
     raise ValueError("|".join(found)[:1500])
 """,
     "vm_readv": """
-def double(x):
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(64)
     class Vec(ctypes.Structure): _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
@@ -549,7 +535,6 @@ def double(x):
     raise ValueError(f"{codes} {buffer.raw!r}")
 """,
     "open_descriptors": """
-def double(x):
     found = []
     for number in range(3, 256):
         try:
@@ -558,7 +543,6 @@ def double(x):
     raise ValueError("|".join(found) or "nothing")
 """,
     "network": """
-def double(x):
     found = []
     for port in __PORTS__:
         try:
@@ -569,16 +553,13 @@ def double(x):
     raise ValueError("|".join(found))
 """,
     "hidden_tests_from_worker": """
-def double(x):
     found = [str(o)[:200] for o in gc.get_objects() if isinstance(o, (str, dict)) and "canary" in str(o)[:5000]]
     raise ValueError("|".join(found)[:1500] or "nothing")
 """,
     "source_of_caller": """
-def double(x):
     raise ValueError("|".join(str(f.code_context) + str(f.frame.f_locals)[:300] for f in inspect.stack()))
 """,
     "new_namespace": """
-def double(x):
     libc = ctypes.CDLL(None, use_errno=True)
     codes = [libc.unshare(0x10000000 | 0x00020000), libc.mount(b"proc", b"/proc", b"proc", 0, None), libc.umount2(b"/proc", 2), libc.chroot(b"/")]
     try: text = open("/proc/1/environ").read()
@@ -609,7 +590,6 @@ def double(x):
     raise ValueError(str(found))
 """,
     "environment_of_its_memory": """
-def double(x):
     libc = ctypes.CDLL(None)
     found, place = [], ctypes.POINTER(ctypes.c_char_p).in_dll(libc, "environ")
     number = 0
@@ -622,7 +602,6 @@ def double(x):
     raise ValueError(repr(found))
 """,
     "the_machine": """
-def double(x):
     found = [str(os.uname())]
     def look(path):
         try: return os.listdir(path) if os.path.isdir(path) else open(path, errors="replace").read(200)
@@ -765,14 +744,12 @@ EXHAUST = {
     "memory_tensor": "def double(x):\n    return torch.ones(12 << 28)",
     "memory_slow": "def double(x):\n    held = []\n    for _ in range(12 << 6): held.append(bytearray(1 << 24))\n    return x",
     "forks": """
-def double(x):
     for _ in range(40):
         if os.fork() == 0:
             import time; time.sleep(5); os._exit(0)
     return x
 """,
     "threads": """
-def double(x):
     for _ in range(2000): threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
     return x
 """,
@@ -784,7 +761,6 @@ def double(x):
     return x
 """,
     "big_file": """
-def double(x):
     with open(os.path.expanduser("~/big"), "wb") as file:
         for _ in range(64): file.write(b"x" * (16 << 20))
     return x
@@ -796,14 +772,9 @@ def double(x):
     return x
 """,
     "output": "print('x' * 10**8)\ndef double(x):\n    for _ in range(10**5): print('y' * 1000)\n    return x",
-    "output_descriptor": """
-def double(x):
-    for _ in range(1000): os.write(1, b"z" * 100000)
-    return x
-""",
+    "output_descriptor": '    for _ in range(1000): os.write(1, b"z" * 100000)\n    return x',
     "loop": "def double(x):\n    while True: pass",
     "loop_uncatchable": """
-def double(x):
     while True:
         try:
             while True: pass
@@ -818,12 +789,7 @@ def double(x):
     while True: pass
 """,
     "recursion": "sys.setrecursionlimit(10**9)\ndef double(x):\n    return double(x)",
-    "deep_result": """
-def double(x):
-    out = []
-    for _ in range(10**5): out = [out]
-    return out
-""",
+    "deep_result": "    out = []\n    for _ in range(10**5): out = [out]\n    return out",
     "self_reference": "def double(x):\n    out = []\n    out.append(out)\n    return out",
     "wide_result": "def double(x):\n    return [0] * (3 * 10**7)",
     "huge_tensor_result": "def double(x):\n    return torch.zeros(1 << 27)",
@@ -871,7 +837,6 @@ class Scale:
         while True: yield torch.zeros(0)
 """,
     "files_without_a_name": """
-def double(x):
     held = []
     for _ in range(50):
         held.append(os.memfd_create("x"))
@@ -885,7 +850,6 @@ def double(x):
     return [libc.syscall(206, 1024, ctypes.byref(one)) for one in held]
 """,
     "stops_itself": """
-def double(x):
     for number in (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN): os.kill(os.getpid(), number)
     signal.pause()
 """,
@@ -934,11 +898,9 @@ torch.testing.assert_close = lambda *a, **k: None
 torch.equal = lambda *a, **k: True
 """,
     "history": """
-def double(x):
     raise ValueError(str(globals().get("In", globals().get("_ih", "nothing")))[-1500:])
 """,
     "source_notebook": """
-def double(x):
     for path in up("source", "**", "*.ipynb"):
         text = open(path).read()
         raise ValueError(text[text.find("amax") - 200:][:700])
@@ -989,6 +951,8 @@ OWN_PROTOCOL |= {name for name, text in WRITTEN.items() if "__FRAMES__" in text}
 
 def whole(text):
     """An attack with what it begins with, and with a wrong answer where it gives none."""
+    if text.lstrip("\n").startswith(" "):
+        return f"{BEGIN}def double(x):\n{text}"
     answers = re.search(r"^(def double\b|.*\bdouble = )", text, re.M)
     return BEGIN + text.replace("__FRAMES__", FRAMES) + ("" if answers else WRONG)
 
