@@ -2,7 +2,7 @@
 
 import json
 import os
-import socket
+import socketserver
 import sys
 import threading
 import time
@@ -21,28 +21,20 @@ from attn_course.exercises.cells import parse_cell
 MOST_IDLE = 3 + 8 + 1
 
 
+class Told(socketserver.BaseRequestHandler):
+    """Tells its secret to whoever connects."""
+
+    def handle(self):
+        self.request.sendall(target.CANARY.encode())
+
+
 @pytest.fixture(scope="session")
 def port():
-    """A server outside the jail that tells its secret to whoever connects."""
-    server = socket.create_server(("127.0.0.1", 0))
-    server.settimeout(0.2)
-    stop = threading.Event()
-
-    def serve():
-        while not stop.is_set():
-            try:
-                connection, _ = server.accept()
-            except TimeoutError:
-                continue
-            with connection:
-                connection.sendall(target.CANARY.encode())
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    yield server.getsockname()[1]
-    stop.set()
-    thread.join()
-    server.close()
+    """A server outside the jail."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Told) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield server.server_address[1]
+        server.shutdown()
 
 
 def prepared(source, port):
