@@ -13,7 +13,7 @@ from classroom import content, course, lines
 from sqlalchemy import text
 
 COUNT = 14
-KILLS = [("sqlite", 6), ("postgresql", 3), pytest.param("sqlite", 20, marks=pytest.mark.long)]
+KILLS = [("sqlite", 4), ("postgresql", 3), pytest.param("sqlite", 20, marks=pytest.mark.long)]
 
 
 @pytest.fixture

@@ -1,24 +1,95 @@
 """A run that is killed at any moment and repeated leaves what an undisturbed run leaves."""
 
+import contextlib
 import json
 import os
+import random
 import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import classroom
 import pytest
 
-from attn_course.grading.collect import HandIn
-from attn_course.grading.journal import Journal
+from attn_course.grading import command, pool
+from attn_course.grading.journal import Journal, JournalError, file_key
 from attn_course.grading.run import grade_class
 
 COUNT = 24
+KILLS = 10  # the command itself is killed in test_kills.py
+PROGRAM = [sys.executable, "-m", "attn_course.cli"]
+
+
+class Fork:
+    """A run in a fork of this warm process and in a group of its own: starts in milliseconds."""
+
+    def __init__(self, folder):
+        self.pid = os.fork()
+        if self.pid == 0:
+            status = 70
+            try:
+                os.setsid()
+                os.chdir(folder)
+                null = os.open("/dev/null", os.O_RDWR)
+                for number in (0, 1, 2):
+                    os.dup2(null, number)
+                pool._zygotes.clear()
+                status = run_grade(folder)
+            finally:
+                os._exit(status)
+        self.status = None
+
+    def poll(self):
+        """The status when it has ended."""
+        if self.status is None:
+            found, status = os.waitpid(self.pid, os.WNOHANG)
+            self.status = os.waitstatus_to_exitcode(status) if found else None
+        return self.status
+
+    def wait(self):
+        """The status, once it has ended."""
+        while self.poll() is None:
+            time.sleep(0.002)
+        return self.status
+
+
+def run_grade(folder):
+    """What ``attn-course grade submitted --assignment small --seed 11`` calls."""
+    return command.grade(
+        Path("submitted"),
+        slug=classroom.SLUG,
+        root=folder,
+        source=None,
+        workers=1,
+        scheduler=None,
+        gradebook="sqlite:///gradebook.db",
+        json_path=None,
+        gradescope=None,
+        csv_path=None,
+        csv_form="plain",
+        tests_only=False,
+        feedback=None,
+        timeout=60,
+        call_timeout=30,
+        seed=11,
+        sandbox=True,
+        fresh=False,
+    )
 
 
 def start(folder, *options):
-    streams = {"stderr": subprocess.PIPE, "text": True}
-    return classroom.started(folder, "--call-timeout", "30", *options, **streams)
+    command = f"grade submitted --assignment {classroom.SLUG} --seed 11 --call-timeout 30"
+    return subprocess.Popen(
+        [*PROGRAM, *command.split(), *options],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
 
 
 def finish(process):
@@ -30,6 +101,15 @@ def content(folder):
     return classroom.content(f"sqlite:///{folder}/gradebook.db")
 
 
+def wait_for_line(process, journal, count):
+    """Until the journal has that many lines; False when the run ended before."""
+    while process.poll() is None:
+        if journal.exists() and journal.read_bytes().count(b"\n") >= count:
+            return True
+        time.sleep(0.0005)
+    return False
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     folder = classroom.course(tmp_path_factory.mktemp("whole"), COUNT)
@@ -38,20 +118,52 @@ def undisturbed(tmp_path_factory):
     return folder
 
 
+def test_killed_at_10_moments_and_run_again_nothing_is_lost_or_doubled(undisturbed, tmp_path):
+    """SIGKILL to the whole process group: before, between and inside submissions and writes."""
+    draw = random.Random(20_170_612)
+    wanted = content(undisturbed)
+    kills, finished, seen = 0, 0, set()
+    while kills < KILLS:
+        folder = classroom.course(tmp_path / f"run{finished}", COUNT)
+        journal = folder / ".attn-grading" / f"{classroom.SLUG}.jsonl"
+        while True:
+            lines = journal.read_bytes().count(b"\n") if journal.exists() else 0
+            process = Fork(folder)
+            # the next one to three results; then a moment later, inside a write or a submission
+            if kills < KILLS and wait_for_line(process, journal, lines + draw.randrange(0, 6)):
+                time.sleep(draw.random() * draw.choice((0.002, 0.01, 0.05)))
+            if kills < KILLS and process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):  # it may just have ended by itself
+                    os.killpg(process.pid, signal.SIGKILL)
+                if process.wait() == 1:  # it ended first
+                    break
+                assert process.status == -signal.SIGKILL
+                kills += 1
+                seen.add(journal.read_bytes().count(b"\n") if journal.exists() else 0)
+                continue
+            assert process.wait() == 1
+            break
+        finished += 1
+        assert content(folder) == wanted
+    assert len(seen) >= 5, f"the kills fell on the same moments: {seen}"
+
+
 def test_ctrl_c_ends_with_130_and_a_rerun_goes_on(undisturbed, tmp_path):
     folder = classroom.course(tmp_path, COUNT)
+    journal = folder / ".attn-grading" / f"{classroom.SLUG}.jsonl"
     process = start(folder, "--workers", "2")
-    while classroom.lines(folder) < 3:
-        assert process.poll() is None
-        time.sleep(0.0005)
+    assert wait_for_line(process, journal, 3)
     begun = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)
     status, said = finish(process)
-    assert status == 130
-    assert said.endswith("attn-course: interrupted; run the same command again to go on\n")
+    assert (status, said.strip().splitlines()[-1]) == (
+        130,
+        "attn-course: interrupted; run the same command again to go on",
+    )
     assert "Traceback" not in said
     assert time.monotonic() - begun < 30
-    assert 2 <= classroom.lines(folder) - 1 < COUNT - 1
+    done = journal.read_bytes().count(b"\n") - 1
+    assert 2 <= done < COUNT - 1
     status, said = finish(start(folder, "--json", "marks.json"))
     assert status == 1, said
     assert content(folder) == content(undisturbed)
@@ -73,7 +185,7 @@ def test_a_truncated_line_is_graded_again_and_only_that(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[:-40])
     graded = []
-    again = small(tmp_path, progress=lambda r, *counts: graded.append(r.student))
+    again = small(tmp_path, progress=lambda result, done, total: graded.append(result.student))
     assert graded == [json.loads(whole.splitlines()[-1])["student"]]
     assert [(r.student, r.score, r.seed) for r in again] == [
         (r.student, r.score, r.seed) for r in first
@@ -81,11 +193,18 @@ def test_a_truncated_line_is_graded_again_and_only_that(tmp_path):
     assert path.read_bytes().count(b"\n") == whole.count(b"\n")
 
 
-GARBAGE = [b"", b"\n", b"[]\n", b"\xff\xfe\n", b'{"key": 1}\n', b"42"]
-GARBAGE += [b'{"seed": 1}\n{"student": "s00"}\n']
-
-
-@pytest.mark.parametrize("garbage", GARBAGE)
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"",
+        b"\n",
+        b"[]\n",
+        b"\xff\xfe\n",
+        b'{"key": 1}\n',
+        b'{"seed": 1}\n{"student": "s00"}\n',
+        b"42",
+    ],
+)
 def test_a_journal_of_garbage_is_set_aside(tmp_path, garbage):
     path = tmp_path / "journal.jsonl"
     path.write_bytes(garbage)
@@ -108,25 +227,56 @@ def test_a_line_of_another_shape_sets_the_journal_aside(tmp_path):
 def test_a_changed_file_is_graded_again(tmp_path):
     small(tmp_path)
     handed = classroom.handed(4)
-    handed[0] = HandIn(student="s00", data=classroom.answered(classroom.ANSWERS["half"]))
+    changed = [
+        type(item)(student=item.student, data=classroom.answered(classroom.ANSWERS["half"]))
+        if item.student == "s00"
+        else item
+        for item in handed
+    ]
     graded = []
-    again = small(tmp_path, handed=handed, progress=lambda r, *counts: graded.append(r.student))
+    again = small(
+        tmp_path, handed=changed, progress=lambda result, done, total: graded.append(result.student)
+    )
     assert graded == ["s00"]
     assert {r.student: r.score for r in again}["s00"] == 3.0
+    assert file_key(None) != file_key(b"") != file_key("")
+
+
+def test_another_seed_assignment_or_limit_grades_everyone_again(tmp_path):
+    first = small(tmp_path, seed=1)
+    assert [r.seed for r in small(tmp_path)] == [r.seed for r in first], "no seed keeps the seed"
+    assert {r.seed for r in small(tmp_path, seed=2)} == {2}
 
 
 def test_another_gradebook_is_filled_from_the_journal(tmp_path):
     """Deleting the gradebook, or naming another, must not leave it empty."""
     small(tmp_path, gradebook=f"sqlite:///{tmp_path}/one.db")
     graded = []
-    other = f"sqlite:///{tmp_path}/two.db"
-    small(tmp_path, gradebook=other, progress=lambda r, *counts: graded.append(r.student))
+    small(
+        tmp_path,
+        gradebook=f"sqlite:///{tmp_path}/two.db",
+        progress=lambda result, done, total: graded.append(result.student),
+    )
     assert graded == []
-    assert classroom.content(other) == classroom.content(f"sqlite:///{tmp_path}/one.db")
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        os.rename(tmp_path / f"{name}.db", tmp_path / name / "gradebook.db")
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+def test_a_second_run_on_the_same_journal_is_refused(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    with (
+        Journal(path, key="k", seed=1),
+        pytest.raises(JournalError, match="another run is grading"),
+    ):
+        Journal(path, key="k", seed=1)
+    with Journal(path, key="k") as journal:
+        assert journal.seed == 1
 
 
 def test_a_second_command_is_refused_with_one_line(undisturbed):
-    key = classroom.journal(undisturbed)
+    key = undisturbed / ".attn-grading" / f"{classroom.SLUG}.jsonl"
     before = content(undisturbed)
     lines = key.read_bytes()
     with Journal(key, key="held", seed=1):
