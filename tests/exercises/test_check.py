@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import sets
 from nbformat.v4 import new_code_cell, new_notebook
 from typer.testing import CliRunner
 
@@ -16,34 +17,15 @@ from attn_course.cli import app
 from attn_course.exercises import check
 from attn_course.exercises.assignment import load_assignment
 from attn_course.exercises.check import CheckedTest, causes, check_notebook
-from attn_course.exercises.source import find_slugs, read_exercise
 
-ROOT = Path(__file__).resolve().parents[2]
 SET = "00_warm_up"
-
-
-def answers(slug):
-    source = read_exercise(ROOT / "solutions" / slug / "exercise.py")
-    return {
-        c.metadata["nbgrader"]["grade_id"]: c.source
-        for c in source.cells
-        if c.cell_type == "code" and c.metadata.get("nbgrader", {}).get("solution")
-    }
 
 
 def handed_in(folder, slug, changes=(), drop=(), first=()):
     """The release with right answers, some of them changed, some cells lost."""
-    notebook = nbformat.read(ROOT / "exercises" / slug / f"{slug}.ipynb", as_version=4)
-    cells = {**answers(slug), **dict(changes)}
-    kept = [new_code_cell(source) for source in first]
-    for cell in notebook.cells:
-        name = cell.metadata.get("nbgrader", {}).get("grade_id")
-        if name in drop:
-            continue
-        if name in cells:
-            cell.source = cells[name]
-        kept.append(cell)
-    notebook.cells = kept
+    notebook = sets.filled(sets.release(slug), sets.answers(slug) | dict(changes))
+    kept = [cell for cell in notebook.cells if sets.name_of(cell) not in drop]
+    notebook.cells = [*map(new_code_cell, first), *kept]
     path = folder / f"{slug}.ipynb"
     nbformat.write(notebook, path)
     return path
@@ -61,9 +43,8 @@ def mixed(tmp_path_factory):
         "weighted_mean": "import os\ndef weighted_mean(weights, values):\n    os._exit(3)",
         "check_softmax": "def check_softmax(candidate):\n    raise NotImplementedError",
     }
-    path = handed_in(
-        tmp_path_factory.mktemp("check"), SET, changes, first=["%matplotlib inline\n1 / 0"]
-    )
+    folder, first = tmp_path_factory.mktemp("check"), ["%matplotlib inline\n1 / 0"]
+    path = handed_in(folder, SET, changes, first=first)
     before = path.read_bytes()
     result = check_notebook(path, timeout=8, seed=0)
     assert path.read_bytes() == before
@@ -95,8 +76,8 @@ def test_a_forbidden_shortcut_is_told_here_as_by_the_grader(mixed):
     assert "SyntaxError" in notes
 
 
-@pytest.mark.parametrize("answer", ["from attn_course.reference import softmax as stable_softmax"])
-def test_an_answer_imported_from_the_course_is_refused(tmp_path, answer):
+def test_an_answer_imported_from_the_course_is_refused(tmp_path):
+    answer = "from attn_course.reference import softmax as stable_softmax"
     result = check_notebook(handed_in(tmp_path, SET, {"stable_softmax": answer}), seed=0)
     tests = [t for t in result.tests if t.grade_id.startswith("stable_softmax-")]
     assert {t.score for t in tests} == {0.0}
@@ -110,7 +91,7 @@ def test_one_cause_is_one_block(mixed):
     assert all(grade_id.startswith("stable_softmax-") for grade_id in first)
 
 
-@pytest.mark.parametrize("slug", find_slugs(ROOT))
+@pytest.mark.parametrize("slug", sets.SLUGS)
 def test_right_answers_have_full_marks_and_nothing_to_note(tmp_path, slug):
     result = check_notebook(handed_in(tmp_path, slug), seed=1)
     assert [(t.grade_id, t.message) for t in result.tests if t.state != "ok"] == []
@@ -148,18 +129,15 @@ def test_a_lost_answer_costs_its_own_tests(tmp_path):
     assert set(lost.values()) == {"logsumexp: its cell is missing"}
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("none.ipynb", None, "No such file"),
-        ("text.py", "x = 1", "not a notebook"),
-        ("broken.ipynb", "{", "it is not JSON"),
-        ("old.ipynb", "[]", "no notebook"),
-        ("binary.ipynb", b"\xff\xfe\x00", "not UTF-8"),
-        ("cells.ipynb", '{"cells": 3, "metadata": {}, "nbformat": 4}', "no list of cells"),
-        ("other.ipynb", json.dumps(new_notebook()), "automatic test cell"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "words"), [
+    ("none.ipynb", None, "No such file"),
+    ("text.py", "x = 1", "not a notebook"),
+    ("broken.ipynb", "{", "it is not JSON"),
+    ("old.ipynb", "[]", "no notebook"),
+    ("binary.ipynb", b"\xff\xfe\x00", "not UTF-8"),
+    ("cells.ipynb", '{"cells": 3, "metadata": {}, "nbformat": 4}', "no list of cells"),
+    ("other.ipynb", json.dumps(new_notebook()), "automatic test cell"),
+])  # fmt: skip
 def test_what_cannot_be_run_is_one_line_and_status_two(tmp_path, name, content, words):
     path = tmp_path / name
     if content is not None:
@@ -182,11 +160,7 @@ def test_a_right_notebook_exits_with_zero_and_json_is_plain(tmp_path):
 
 
 def test_core_and_more_are_told_apart(tmp_path):
-    tests = [
-        CheckedTest("f-a", 3.0, 4),
-        CheckedTest("f-b", 0.0, 2),
-        CheckedTest("g-a", 1.0, 5),
-    ]
+    tests = [CheckedTest("f-a", 3.0, 4), CheckedTest("f-b", 0.0, 2), CheckedTest("g-a", 1.0, 5)]
     result = check.NotebookResult("x.ipynb", tests=tests, more=("g",))
     assert check._earned(result) == "core 3 of 6 points; more: 1 of 5"
     result.more = ()

@@ -1,21 +1,15 @@
 """The last exercise of chapter 11 runs the package's model, and says what the package says."""
 
-from pathlib import Path
-
 import torch
+from sets import source
 from trial import Trial
 
 from attn_course.data import load_language_model
-from attn_course.exercises.source import read_exercise
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_learners_parts_write_what_the_package_would_write() -> None:
+def test_the_learners_parts_write_what_the_package_would_write():
     model, characters = load_language_model()
-    names = Trial(
-        read_exercise(ROOT / "solutions" / "11_language_model" / "exercise.py"), seed=0
-    ).names
+    names = Trial(source("11_language_model"), seed=0).names
     prompt = characters.encode("ROMEO:\n")
     uniforms = torch.rand(9, generator=torch.Generator().manual_seed(0))
     words, logits = names["generate"](

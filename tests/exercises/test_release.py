@@ -59,6 +59,10 @@ def course(tmp_path):
     return tmp_path
 
 
+def source(course, **options):
+    return read_exercise(course / "solutions" / SLUG / "exercise.py", **options)
+
+
 def edit(course, old, new):
     path = course / "solutions" / SLUG / "exercise.py"
     assert old in path.read_text()
@@ -97,16 +101,9 @@ def test_built_release_has_stubs_and_no_secrets(course):
     assert "YOUR ANSWER HERE" in cells["report"].source
     assert cells["setup"].metadata.nbgrader.locked
     assert cells["setup"].metadata.editable is False
-    about = notebook.metadata.attn_course
-    assert about.pop("version") == version(course)
-    assert about == {
-        "slug": SLUG,
-        "solutions": ["double", "report"],
-        "tests": {"double-values": 2},
-        "hidden": 1,
-        "more": [],
-        "minutes": {},
-    }
+    counts = {"tests": {"double-values": 2}, "hidden": 1, "more": [], "minutes": {}}
+    about = {"slug": SLUG, "solutions": ["double", "report"], "version": version(course)}
+    assert notebook.metadata.attn_course == counts | about
 
 
 LOOK = """# %% [markdown]
@@ -128,8 +125,7 @@ raise SystemExit("a grader ran it")
 def test_the_heading_more_divides_a_set_and_core_leaves_out_what_follows(course):
     edit(course, '# %% nbgrader={"grade_id": "setup", "locked": true}', LOOK)
     edit(course, '# %% [markdown] nbgrader={"grade_id": "report"', MORE)
-    path = course / "solutions" / SLUG / "exercise.py"
-    whole, core = read_exercise(path), read_exercise(path, core=True)
+    whole, core = source(course), source(course, core=True)
     # 5 to start, 2.5 for a line, 2 for a test; 5 to start, 30 for a person's reading
     assert whole.metadata["attn_course"]["minutes"] == {"double": 10, "report": 35}
     assert whole.metadata["attn_course"]["more"] == ["report"]
@@ -149,21 +145,17 @@ def test_the_heading_more_divides_a_set_and_core_leaves_out_what_follows(course)
 
 
 def version(course):
-    source = read_exercise(course / "solutions" / SLUG / "exercise.py")
-    return source.metadata["attn_course"]["version"]
+    return source(course).metadata["attn_course"]["version"]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "counts"),
-    [
-        ("# # A small set", "# # A *small* set", False),
-        ("The model answer that only graders read", "Another model answer", False),
-        ("import math", "import math, cmath", True),
-        ("double(17) == 34", "double(18) == 36", True),
-        ('"points": 2', '"points": 3', True),
-        ('"solution": true}\ndef', '"solution": true} attn_course={"forbidden": ["sum"]}\ndef', True),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "counts"), [
+    ("# # A small set", "# # A *small* set", False),
+    ("The model answer that only graders read", "Another model answer", False),
+    ("import math", "import math, cmath", True),
+    ("double(17) == 34", "double(18) == 36", True),
+    ('"points": 2', '"points": 3', True),
+    ('"solution": true}\nd', '"solution": true} attn_course={"forbidden": ["sum"]}\nd', True),
+])  # fmt: skip
 def test_a_version_is_of_what_decides_a_mark(course, old, new, counts):
     before = version(course)
     package, _, digest = before.partition("+")
@@ -186,16 +178,15 @@ def test_same_text_gives_same_bytes_and_untouched_files(course):
 
 
 def test_a_cell_keeps_its_id_when_another_comes_before_it(course):
-    path = course / "solutions" / SLUG / "exercise.py"
-    before = {cell["id"] for cell in read_exercise(path).cells}
+    before = {cell["id"] for cell in source(course).cells}
     edit(course, "# # A small set", "# # A small set\n\n# %% [markdown]\n# New.")
-    after = {cell["id"] for cell in read_exercise(path).cells}
+    after = {cell["id"] for cell in source(course).cells}
     assert before < after
 
 
 def test_two_equal_texts_get_two_ids(course):
     edit(course, "# # A small set", "# Same.\n\n# %% [markdown]\n# Same.")
-    ids = [cell["id"] for cell in read_exercise(course / "solutions" / SLUG / "exercise.py").cells]
+    ids = [cell["id"] for cell in source(course).cells]
     assert len(ids) == len(set(ids))
 
 
@@ -211,65 +202,55 @@ def test_missing_stale_and_orphaned_releases_are_told(course):
     assert "files that no source makes: solution.txt" in problems(course)[0]
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [
-        "    return x + x",
-        "return  x+x",
-        "y = 1\nassert double(17) == 34",
-        "# The model answer that only graders read.".removeprefix("# "),
-        "### BEGIN SOLUTION",
-    ],
-)
+@pytest.mark.parametrize("planted", [
+    "    return x + x",
+    "return  x+x",
+    "y = 1\nassert double(17) == 34",
+    "# The model answer that only graders read.".removeprefix("# "),
+    "### BEGIN SOLUTION",
+])  # fmt: skip
 def test_a_leak_is_found_however_it_is_spaced(course, planted):
     build_releases(course, [SLUG])
     notebook = nbformat.read(released(course), as_version=4)
-    source = read_exercise(course / "solutions" / SLUG / "exercise.py")
-    assert find_leaks(source, notebook) == []
+    ours = source(course)
+    assert find_leaks(ours, notebook) == []
     notebook.cells[0].source += f"\n{planted}"
-    (found,) = find_leaks(source, notebook)
+    (found,) = find_leaks(ours, notebook)
     assert "holds a hidden line" in found
 
 
 def test_the_build_itself_refuses_a_leak(course, monkeypatch):
     edit(course, "import math", "import math\nneeded = 1\nassert double(17) == 34 if 0 else 1")
     build_releases(course, [SLUG])
-    leaking = nbformat.from_dict(read_exercise(course / "solutions" / SLUG / "exercise.py"))
+    leaking = nbformat.from_dict(source(course))
     monkeypatch.setattr(module, "prepared", lambda *_: (leaking, leaking))
     with pytest.raises(ReleaseError, match="'double' holds a hidden line of"):
         build_releases(course, [SLUG])
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ('"grade_id": "double",', '"grade_id": "no spaces",', "grade_id: expected up to 64"),
-        ('"grade_id": "double",', "", "grade_id: expected up to 64"),
-        ('"grade_id": "setup",', '"grade_id": "double",', "is used twice"),
-        (', "points": 2}', "}", "has no points"),
-        ('"locked": true}', '"locked": true, "points": 3}', "has points but is not graded"),
-        ('"locked": true}', '"lokced": true}', "unknown nbgrader metadata"),
-        ("    ### END SOLUTION\n", "", "do not pair up"),
-        ("### END HIDDEN TESTS\n", "", "do not pair up"),
-        (
-            "import math",
-            "### BEGIN SOLUTION\nimport math\n### END SOLUTION",
-            "would be released",
-        ),
-        (
-            "import math",
-            "### BEGIN HIDDEN TESTS\nimport math\n### END HIDDEN TESTS",
-            "would be released",
-        ),
-        (
-            "    ### BEGIN SOLUTION\n    return x + x  # a secret way\n    ### END SOLUTION\n",
-            "    return x + x\n",
-            "needs a region",
-        ),
-        ("def double(x):", "def double(x:", "not Python"),
-        ("double-values", "triple-values", "expected <function>-<property>"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "words"), [
+    ('"grade_id": "double",', '"grade_id": "no spaces",', "grade_id: expected up to 64"),
+    ('"grade_id": "double",', "", "grade_id: expected up to 64"),
+    ('"grade_id": "setup",', '"grade_id": "double",', "is used twice"),
+    (', "points": 2}', "}", "has no points"),
+    ('"locked": true}', '"locked": true, "points": 3}', "has points but is not graded"),
+    ('"locked": true}', '"lokced": true}', "unknown nbgrader metadata"),
+    ("    ### END SOLUTION\n", "", "do not pair up"),
+    ("### END HIDDEN TESTS\n", "", "do not pair up"),
+    ("import math", "### BEGIN SOLUTION\nimport math\n### END SOLUTION", "would be released"),
+    (
+        "import math",
+        "### BEGIN HIDDEN TESTS\nimport math\n### END HIDDEN TESTS",
+        "would be released",
+    ),
+    (
+        "    ### BEGIN SOLUTION\n    return x + x  # a secret way\n    ### END SOLUTION\n",
+        "    return x + x\n",
+        "needs a region",
+    ),
+    ("def double(x):", "def double(x:", "not Python"),
+    ("double-values", "triple-values", "expected <function>-<property>"),
+])  # fmt: skip
 def test_a_faulty_source_is_refused_in_one_line(course, old, new, words):
     edit(course, old, new)
     with pytest.raises(ReleaseError, match=words) as caught:
@@ -309,7 +290,7 @@ def test_the_commands_say_it_in_one_line_and_exit_with_a_status(course, monkeypa
     assert unknown.exit_code == 2
     assert "no exercise set 'nothing'; there are: 42_small" in unknown.output
     edit(course, "def double(x):", "def double(x:")
-    for command in (["exercises", "build"], ["exercises", "check"], ["exercises", "list"]):
-        faulty = run.invoke(app, command)
+    for command in ("build", "check", "list"):
+        faulty = run.invoke(app, ["exercises", command])
         assert (faulty.exit_code, "not Python" in faulty.output) == (1, True)
         assert "Traceback" not in faulty.output

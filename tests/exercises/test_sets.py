@@ -8,55 +8,23 @@ import os
 import re
 from collections import Counter
 from functools import cache
-from pathlib import Path
 
 import nbformat
 import pytest
 import rules
 import torch
-
-from attn_course.exercises.source import (
-    find_slugs,
-    read_exercise,
-    regions,
-    solution_names,
-)
+from sets import SLUGS, misconceptions, release, source, variants
 from trial import Trial
-from attn_course.probes.catalogue import collect, collect_variants, load_module
 
-ROOT = Path(__file__).resolve().parents[2]
-SLUGS = find_slugs(ROOT)
+from attn_course.exercises.source import regions
+
 #: One seed in every run; the nightly run names more.
 SEEDS = tuple(int(seed) for seed in os.environ.get("ATTN_SETS_SEEDS", "0").split())
 
 
-def folder(slug):
-    return ROOT / "solutions" / slug
-
-
-@cache
-def notebook(slug):
-    return read_exercise(folder(slug) / "exercise.py")
-
-
-@cache
-def core(slug):
-    return read_exercise(folder(slug) / "exercise.py", core=True)
-
-
 @cache
 def trial(slug, seed):
-    return Trial(notebook(slug), seed=seed)
-
-
-@cache
-def catalogue(slug):
-    return collect(load_module(folder(slug) / "misconceptions.py", f"mis_{slug}"))
-
-
-@cache
-def variants(slug):
-    return collect_variants(load_module(folder(slug) / "variants.py", f"var_{slug}"))
+    return Trial(source(slug), seed=seed)
 
 
 def _declared(load):
@@ -69,10 +37,10 @@ def _declared(load):
         yield from ((slug, one) for one in found)
 
 
-def misconceptions():
+def all_misconceptions():
     return [
         pytest.param(slug, m, id=f"{slug}-{m.of}-{m.name.replace(' ', '_')}")
-        for slug, m in _declared(lambda slug: catalogue(slug).misconceptions)
+        for slug, m in _declared(misconceptions)
     ]
 
 
@@ -85,9 +53,11 @@ def all_variants():
 
 @pytest.mark.parametrize("slug", SLUGS)
 def test_a_set_keeps_the_rules(slug):
-    wrong = Counter(m.of for m in catalogue(slug).misconceptions)
+    wrong = Counter(m.of for m in misconceptions(slug))
     right = Counter(v.of for v in variants(slug))
-    rules.keeps(rules.of_set(slug, notebook(slug), core(slug), trial(slug, 0), wrong, right))
+    rules.keeps(
+        rules.of_set(slug, source(slug), source(slug, core=True), trial(slug, 0), wrong, right)
+    )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -103,7 +73,7 @@ def test_the_core_stands_alone_and_ends_in_something_to_look_at(slug, capsys, mo
     monkeypatch.setenv("MPLBACKEND", "Agg")
     import matplotlib.pyplot as plt
 
-    tried = Trial(core(slug))
+    tried = Trial(source(slug, core=True))
     for result in tried.run().values():
         assert result.full, f"{result.grade_id}: {result.error}"
     (look,) = tried.looks
@@ -117,13 +87,12 @@ def test_the_core_stands_alone_and_ends_in_something_to_look_at(slug, capsys, mo
 
 @pytest.mark.parametrize("slug", SLUGS)
 def test_a_release_shows_no_oracle(slug):
-    release = nbformat.read(ROOT / "exercises" / slug / f"{slug}.ipynb", as_version=4)
-    code = "\n".join(cell.source for cell in release.cells if cell.cell_type == "code")
+    code = "\n".join(cell.source for cell in release(slug).cells if cell.cell_type == "code")
     assert f'load_oracles("{slug}")' in code
     assert not re.search(r"def right_|Probes\(", code)
 
 
-@pytest.mark.parametrize(("slug", "wrong"), misconceptions())
+@pytest.mark.parametrize(("slug", "wrong"), all_misconceptions())
 def test_misconception_loses_exactly_its_cells_and_is_named(slug, wrong):
     for seed in SEEDS:
         results = trial(slug, seed).run_with(wrong.of, wrong.function)
@@ -174,9 +143,7 @@ def test_no_right_answer_loses_a_point(slug):
 
 @pytest.mark.parametrize("slug", SLUGS)
 def test_untouched_release_earns_nothing_and_says_not_started(slug):
-    path = ROOT / "exercises" / slug / f"{slug}.ipynb"
-    assert path.is_file(), "make exercises"
-    untouched = Trial(nbformat.read(path, as_version=4), seed=0)
+    untouched = Trial(release(slug), seed=0)
     results = untouched.run()
     assert list(results) == list(trial(slug, 0).tests)
     for result in results.values():
@@ -186,7 +153,7 @@ def test_untouched_release_earns_nothing_and_says_not_started(slug):
 
 @pytest.mark.parametrize("slug", SLUGS)
 def test_the_catalogue_and_the_variants_load(slug):
-    assert catalogue(slug).misconceptions
+    assert misconceptions(slug)
     assert variants(slug)
 
 
@@ -224,11 +191,11 @@ def test_no_test_cell_needs_what_a_failed_one_did_not_come_to(slug):
     """An oracle below a failing probe is never defined, and the next cell would cost points."""
     cells = [
         (cell.metadata["nbgrader"]["grade_id"], cell.source)
-        for cell in notebook(slug).cells
+        for cell in source(slug).cells
         if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade")
     ]
-    for place, (name, source) in enumerate(cells):
-        late = late_definitions(source)
+    for place, (name, text) in enumerate(cells):
+        late = late_definitions(text)
         for other, later in cells[place + 1 :]:
             assert late & loaded(later) == set(), f"{name} defines for {other}"
 
@@ -244,12 +211,12 @@ def test_the_order_of_definitions_is_seen():
 def test_no_message_of_a_misconception_holds_a_line_of_the_solution(slug):
     lines = {
         " ".join(line.split())
-        for cell in notebook(slug).cells
+        for cell in source(slug).cells
         for region in regions(cell)[1]
         for line in region.splitlines()
         if len(line.strip()) > 12
     }
-    for wrong in catalogue(slug).misconceptions:
+    for wrong in misconceptions(slug):
         told = " ".join(wrong.message.split())
         assert [line for line in lines if line in told] == [], wrong.name
 
@@ -263,21 +230,18 @@ def test_the_harness_sees_a_misconception_that_loses_other_cells_than_declared()
 
 
 def test_a_swap_reaches_test_cells_through_other_functions():
-    source = nbformat.v4.new_notebook()
+    made = nbformat.v4.new_notebook()
     code = nbformat.v4.new_code_cell
-    source.cells = [
+    made.cells = [
         code("def inner(x):\n    return x"),
         code("class Outer:\n    def go(self, x):\n        return inner(x)"),
         code(
             "assert Outer().go(1) == 1",
             metadata={"nbgrader": {"grade": True, "grade_id": "outer-one", "points": 1}},
         ),
-        code(
-            "0.5",
-            metadata={"nbgrader": {"grade": True, "grade_id": "other-half", "points": 1}},
-        ),
+        code("0.5", metadata={"nbgrader": {"grade": True, "grade_id": "other-half", "points": 1}}),
     ]
-    tried = Trial(source)
+    tried = Trial(made)
     assert {k: r.score for k, r in tried.run().items()} == {"outer-one": 1.0, "other-half": 0.5}
     assert tried.dependents("inner") == ["outer-one"]
     assert tried.run_with("inner", lambda x: 2)["outer-one"].score == 0.0

@@ -1,8 +1,10 @@
 """A small assignment and a class that hands it in, for the tests of the grader's own machinery."""
 
+import contextlib
 import json
-from pathlib import Path
-from typing import Any
+import os
+import subprocess
+import sys
 
 from nbgrader import api
 from sqlalchemy import text
@@ -55,7 +57,7 @@ ANSWERS = {
 }
 
 
-def cell(kind: str, source: str, grade_id: str, **meta: Any) -> dict[str, Any]:
+def cell(kind, source, grade_id, **meta):
     """A cell with nbgrader metadata."""
     flags = {"grade": False, "locked": False, "solution": False, "task": False, **meta}
     extra = flags.pop("attn_course", None)
@@ -65,14 +67,7 @@ def cell(kind: str, source: str, grade_id: str, **meta: Any) -> dict[str, Any]:
     return made | ({"execution_count": None, "outputs": []} if kind == "code" else {})
 
 
-def notebook(
-    solutions: dict[str, str] = SOLUTIONS,
-    tests: dict[str, str] = TESTS,
-    points: dict[str, float] = POINTS,
-    *,
-    setup: str = SETUP,
-    forbidden: dict[str, list[str]] | None = None,
-) -> dict[str, Any]:
+def notebook(solutions=SOLUTIONS, tests=TESTS, points=POINTS, *, setup=SETUP, forbidden=None):
     """An instructor's version, with solutions and hidden tests."""
     cells = [cell("code", setup, "setup", locked=True)]
     for name, source in solutions.items():
@@ -87,34 +82,32 @@ def notebook(
     return {"cells": cells, "metadata": meta, "nbformat": 4, "nbformat_minor": 5}
 
 
-def answered(sources: dict[str, str], base: dict[str, Any] | None = None) -> bytes:
+def answered(sources, base=None):
     """A submission: the notebook with some cells, by grade id, holding other source."""
     found = json.loads(json.dumps(base or notebook()))
     for one in found["cells"]:
-        one["source"] = sources.get(
-            one["metadata"].get("nbgrader", {}).get("grade_id", ""), one["source"]
-        )
+        name = one["metadata"].get("nbgrader", {}).get("grade_id", "")
+        one["source"] = sources.get(name, one["source"])
     return as_bytes(found)
 
 
-def as_bytes(found: dict[str, Any]) -> bytes:
+def as_bytes(found):
     """A notebook as a file's bytes."""
     return json.dumps(found).encode()
 
 
-def handed(count: int) -> list[HandIn]:
+def handed(count):
     """What a class of ``count`` hands in: every kind of answer in turn, one missing, one broken."""
     kinds = list(ANSWERS)
     found = [
         HandIn(student=f"s{i:02d}", data=answered(ANSWERS[kinds[i % len(kinds)]]))
         for i in range(count - 2)
     ]
-    found.append(HandIn(student="t-missing", data=None))
-    found.append(HandIn(student="u-broken", data=b"{ not json"))
-    return found
+    broken = HandIn(student="u-broken", data=b"{ not json")
+    return [*found, HandIn(student="t-missing", data=None), broken]
 
 
-def write_class(folder: Path, count: int) -> None:
+def write_class(folder, count):
     """The same class as files in nbgrader's layout."""
     for item in handed(count):
         place = folder / item.student / SLUG
@@ -123,7 +116,7 @@ def write_class(folder: Path, count: int) -> None:
             (place / f"{SLUG}.ipynb").write_bytes(item.data)
 
 
-def course(folder: Path, count: int) -> Path:
+def course(folder, count):
     """The instructor's notebook and what that class handed in."""
     source = folder / "source" / SLUG / f"{SLUG}.ipynb"
     source.parent.mkdir(parents=True)
@@ -132,16 +125,37 @@ def course(folder: Path, count: int) -> Path:
     return folder
 
 
-def content(url: str) -> list[tuple[Any, ...]]:
-    """Everything that the gradebook says, without its random ids."""
+@contextlib.contextmanager
+def stock(url):
+    """The gradebook as nbgrader's own interface opens it; what is changed in it is kept."""
     tools_on_path()
-    book = api.Gradebook(driver_url(url))
-    try:
+    with api.Gradebook(driver_url(url)) as book:
+        yield book
+        book.db.commit()
+
+
+def content(url):
+    """Everything that the gradebook says, without its random ids."""
+    with stock(url) as book:
         rows = sorted((tuple(row) for row in book.db.execute(text(ROWS))), key=repr)
-        counts = [
-            (name, book.db.execute(text(f"SELECT COUNT(*) FROM {name}")).scalar())
-            for name in TABLES
-        ]
-    finally:
-        book.close()
+        counts = [(n, book.db.execute(text(f"SELECT COUNT(*) FROM {n}")).scalar()) for n in TABLES]
     return [*rows, *counts]
+
+
+def started(folder, *options, path=None, **streams):
+    """``attn-course grade submitted`` for that class, in a process group of its own."""
+    command = ["-m", "attn_course.cli", "grade", "submitted", "--assignment", SLUG, "--seed", "11"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"} | ({"PATH": path} if path else {})
+    settings = {"cwd": folder, "env": environment, "start_new_session": True}
+    streams = {"stdout": subprocess.DEVNULL, **streams}
+    return subprocess.Popen([sys.executable, *command, *options], **settings, **streams)
+
+
+def journal(folder):
+    """Where a run keeps what is done."""
+    return folder / ".attn-grading" / f"{SLUG}.jsonl"
+
+
+def lines(folder):
+    """How many lines it has."""
+    return journal(folder).read_bytes().count(b"\n") if journal(folder).exists() else 0

@@ -1,24 +1,22 @@
 """One jail for all tests of a worker process of pytest, and the small assignment."""
 
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import classroom
+import postgres
 
-from attn_course.exercises.assignment import Assignment, load_assignment
-from attn_course.grading.results import Result
+from attn_course.exercises.assignment import load_assignment
 from attn_course.grading.sandbox import Zygote, sandbox_problem
 from attn_course.grading.verdict import grade_notebook
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
+def zygote():
     problem = sandbox_problem()
     assert problem is None, f"these tests need the jail: {problem}"
     with Zygote() as found:
@@ -26,17 +24,21 @@ def zygote() -> Iterator[Zygote]:
 
 
 @pytest.fixture(scope="session")
-def assignment() -> Assignment:
+def server():
+    with postgres.server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def assignment():
     return load_assignment(classroom.as_bytes(classroom.notebook()), classroom.SLUG)
 
 
 @pytest.fixture
-def grade(zygote: Zygote) -> Callable[..., Result]:
+def grade(zygote):
     """Grade answers to an instructor's notebook; the solution itself unless told otherwise."""
 
-    def graded(
-        notebook: dict[str, Any] | None = None, answers: dict[str, str] | None = None, **more: Any
-    ) -> Result:
+    def graded(notebook=None, answers=None, **more):
         notebook = notebook or classroom.notebook()
         data = more.pop("data", classroom.answered(answers or {}, notebook))
         settings = {"student": "ada", "seed": 7, "limits": classroom.LIMITS, **more}

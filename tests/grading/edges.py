@@ -1,7 +1,7 @@
 """Edge cases of partial credit and of standard error, for the tests and for the benchmark."""
 
 # last line of a test cell worth 2 points: (source, score, part of the message)
-EDGES: dict[str, tuple[str, float, str]] = {
+EDGES = {
     "np.float64(0.) is zero": ("np.float64(0.0)", 0.0, ""),
     "np.float64(1.5) is 1.5": ("np.float64(1.5)", 1.5, ""),
     "False is zero": ("False", 0.0, ""),

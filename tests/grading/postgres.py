@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 FIX = (
@@ -16,7 +15,7 @@ FIX = (
 )
 
 
-def programs() -> Path | None:
+def programs():
     """The newest folder that holds ``initdb`` and ``postgres``."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: p.parts[4])
     if found:
@@ -26,7 +25,7 @@ def programs() -> Path | None:
 
 
 @contextlib.contextmanager
-def server() -> Iterator[str]:
+def server():
     """Start a server that lives as long as the block; the address of an empty database."""
     folder = programs()
     assert folder is not None, FIX
@@ -41,36 +40,16 @@ def server() -> Iterator[str]:
         if options:
             os.chmod(scratch, 0o755)
             shutil.chown(data, user)
-        made = subprocess.run(
-            [
-                folder / "initdb",
-                "-D",
-                data,
-                "-A",
-                "trust",
-                "-U",
-                "course",
-                "-E",
-                "UTF8",
-                "--locale=C",
-                "--no-sync",
-            ],
-            capture_output=True,
-            text=True,
-            cwd="/",
-            **options,
-        )
+        flags = ["-A", "trust", "-U", "course", "-E", "UTF8", "--locale=C", "--no-sync"]
+        command = [folder / "initdb", "-D", data, *flags]
+        made = subprocess.run(command, capture_output=True, text=True, cwd="/", **options)
         assert made.returncode == 0, made.stderr
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         log = open(Path(scratch) / "log", "w")  # noqa: SIM115  closed with the server
-        process = subprocess.Popen(
-            [folder / "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", "", "-F"],
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            **options,
-        )
+        command = [folder / "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1"]
+        settings = {"stdout": log, "stderr": log, "cwd": "/", **options}
+        process = subprocess.Popen([*command, "-k", "", "-F"], **settings)
         try:
             url = f"postgresql://course@127.0.0.1:{port}/postgres"
             _wait(process, url, Path(log.name))
@@ -81,14 +60,24 @@ def server() -> Iterator[str]:
             log.close()
 
 
-def _exists(user: str) -> bool:
+def database(server):
+    """The address of an empty database of a server."""
+    import psycopg
+
+    name = f"book_{os.urandom(4).hex()}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    return server.rsplit("/", 1)[0] + "/" + name
+
+
+def _exists(user):
     with contextlib.suppress(KeyError):
         pwd.getpwnam(user)
         return True
     return False
 
 
-def _wait(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
+def _wait(process, url, log):
     import time
 
     import psycopg

@@ -2,34 +2,27 @@
 
 import dataclasses
 import json
+import linecache
 import os
 import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
-from typing import Any
 
 import nbformat
 import pytest
 from cells import as_cell, has_a_cell, needs_closed
 from classroom import SOLUTIONS, TESTS, notebook
+from refusals import refused
+from sets import SLUGS, assignment, filled, misconceptions, source, variants
 from trial import Trial
 
-from attn_course.exercises.assignment import Assignment, load_assignment
-from attn_course.exercises.source import find_slugs, read_exercise, solution_names
+from attn_course.exercises.assignment import load_assignment
+from attn_course.exercises.source import read_exercise, solution_names
 from attn_course.grading.remote import RemoteFunction
-from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.session import Session
 from attn_course.grading.verdict import grade_notebook
-from attn_course.probes.catalogue import collect, collect_variants, load_module
-
-ROOT = Path(__file__).resolve().parents[2]
-SLUGS = find_slugs(ROOT)
-Grade = Callable[..., Result]
 
 MODULE = """class Gate(torch.nn.Module):
     def __init__(self, *, size):
@@ -158,11 +151,11 @@ assert small < 1 << 20, small""",
 }
 
 
-def first_name(source: str) -> str:
+def first_name(source):
     return source.split("(")[0].split()[-1]
 
 
-def test_nan_is_seen_where_only_a_helper_calls(grade: Grade) -> None:
+def test_nan_is_seen_where_only_a_helper_calls(grade):
     """A test of memory or of gradients gets no result: the jail says whether it held NaN."""
     source = "def padded(x):\n    return torch.where(x > 0, x, torch.nan)"
     probe = "from attn_course.probes import Probe\n"
@@ -180,7 +173,7 @@ def test_nan_is_seen_where_only_a_helper_calls(grade: Grade) -> None:
 
 
 @pytest.mark.parametrize("name", CROSSES)
-def test_it_crosses(name: str, grade: Grade) -> None:
+def test_it_crosses(name, grade):
     source, test = CROSSES[name]
     made = notebook({"cell": source}, {f"{first_name(source)}-works": test})
     result = grade(made)
@@ -188,28 +181,20 @@ def test_it_crosses(name: str, grade: Grade) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CROSSES if "cannot cross" not in name])
-def test_the_same_cells_work_in_one_process(name: str) -> None:
+def test_the_same_cells_work_in_one_process(name):
     source, test = CROSSES[name]
-    names: dict[str, Any] = {"__name__": "__main__"}
+    names = {"__name__": "__main__"}
     exec("import torch", names)
-    import linecache
-
     linecache.cache["<learner>"] = (len(source), None, source.splitlines(True), "<learner>")
     exec(compile(source, "<learner>", "exec"), names)
     exec(test, names)
 
 
-REFUSED = {
-    "an object compared": "assert make() == 1",
-    "an object as truth": "assert make()",
-    "an object as number": "assert float(make()) == 1",
-    "an object in a list": "assert [make()] == [1]",
-    "an object as tensor": "torch.testing.assert_close(torch.as_tensor(make()), torch.tensor(1.0))",
-    "an object added": "assert torch.equal(make() + torch.ones(1), torch.ones(1))",
-    "an object with a length": "assert len(make()) == 1",
-    "an object iterated": "assert list(make()) == [1]",
-    "an object as a torch argument": "assert torch.equal(make(), torch.ones(1))",
-}
+REFUSED = [
+    *("make() == 1", "make()", "float(make()) == 1", "[make()] == [1]", "len(make()) == 1"),
+    *("torch.allclose(torch.as_tensor(make()), torch.tensor(1.0))", "list(make()) == [1]"),
+    *("torch.equal(make() + torch.ones(1), torch.ones(1))", "torch.equal(make(), torch.ones(1))"),
+]
 AGREES = """class Yes(torch.Tensor):
     pass
 class Agrees:
@@ -224,51 +209,48 @@ def make():
     return Agrees()"""
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_an_object_that_agrees_with_everything_earns_nothing(name: str, grade: Grade) -> None:
-    made = notebook({"cell": AGREES}, {"make-x": REFUSED[name]})
+@pytest.mark.parametrize("claim", REFUSED)
+def test_an_object_that_agrees_with_everything_earns_nothing(claim, grade):
+    made = notebook({"cell": AGREES}, {"make-x": f"assert {claim}"})
     assert grade(made).score == 0.0
 
 
-# name: (forbidden, the learner's cell, test cell, refused?)
+# name: (what is forbidden, the learner's cell or what it returns, is it refused?)
 SHORTCUTS = {
-    "torch.softmax": (["softmax"], "def f(x):\n    return torch.softmax(x, 0)", True),
-    "the method": (["softmax"], "def f(x):\n    return x.softmax(0)", True),
-    "nn.functional": (["softmax"], "def f(x):\n    return torch.nn.functional.softmax(x, 0)", True),
-    "the module": (["softmax"], "def f(x):\n    return torch.nn.Softmax(0)(x)", True),
-    "another name": (["softmax"], "s = torch.softmax\ndef f(x):\n    return s(x, 0)", True),
-    "torch.special": (["softmax"], "def f(x):\n    return torch.special.softmax(x, 0)", True),
-    "the operator": (["aten::_softmax"], "def f(x):\n    return torch._softmax(x, 0, False)", True),
+    "torch.softmax": ("softmax", "torch.softmax(x, 0)", True),
+    "the method": ("softmax", "x.softmax(0)", True),
+    "nn.functional": ("softmax", "torch.nn.functional.softmax(x, 0)", True),
+    "the module": ("softmax", "torch.nn.Softmax(0)(x)", True),
+    "another name": ("softmax", "s = torch.softmax\ndef f(x):\n    return s(x, 0)", True),
+    "torch.special": ("softmax", "torch.special.softmax(x, 0)", True),
+    "the operator": ("aten::_softmax", "torch._softmax(x, 0, False)", True),
     "a helper of the learner": (
-        ["softmax"],
+        "softmax",
         "def h(x):\n    return x.softmax(0)\ndef f(x):\n    return h(x)",
         True,
     ),
-    "by hand": (["softmax"], "def f(x):\n    return x.exp() / x.exp().sum()", False),
-    "another function": (["log_softmax"], "def f(x):\n    return x.softmax(0)", False),
+    "by hand": ("softmax", "x.exp() / x.exp().sum()", False),
+    "another function": ("log_softmax", "x.softmax(0)", False),
     "a cell of torch.nn": (
-        ["gru_cell"],
-        "def f(x):\n    torch.nn.GRUCell(2, 2)(torch.ones(1, 2))\n    return x.softmax(0)",
+        "gru_cell",
+        "(torch.nn.GRUCell(2, 2)(torch.ones(1, 2)), x.softmax(0))[1]",
         True,
     ),
-    "numpy": (
-        ["numpy.exp"],
-        "import numpy as np\ndef f(x):\n    np.exp(1)\n    return x.softmax(0)",
-        True,
-    ),
+    "numpy": ("numpy.exp", "(__import__('numpy').exp(1), x.softmax(0))[1]", True),
 }
 
 
 @pytest.mark.parametrize("name", SHORTCUTS)
-def test_a_forbidden_shortcut_is_refused_and_explained(name: str, grade: Grade) -> None:
-    refused, source, caught = SHORTCUTS[name]
+def test_a_forbidden_shortcut_is_refused_and_explained(name, grade):
+    forbidden, source, caught = SHORTCUTS[name]
+    source = source if "def f" in source else f"def f(x):\n    return {source}"
     test = "x = torch.randn(4)\ntorch.testing.assert_close(f(x), x.softmax(0))"
-    result = grade(notebook({"f": source}, {"f-x": test}, forbidden={"f": refused}))
+    result = grade(notebook({"f": source}, {"f-x": test}, forbidden={"f": [forbidden]}))
     assert (result.score == 0.0) == caught, result.tests
     assert ("write it yourself" in result.tests[0].message) == caught
 
 
-def test_a_forbidden_shortcut_is_refused_later_too(grade: Grade) -> None:
+def test_a_forbidden_shortcut_is_refused_later_too(grade):
     """In a module's forward and in a generator's body, after the first call has returned."""
     module = "class M(torch.nn.Module):\n    def forward(self, x):\n        return x.softmax(0)"
     loop = "def g(x):\n    yield 1\n    yield x.softmax(0)"
@@ -283,7 +265,7 @@ def test_a_forbidden_shortcut_is_refused_later_too(grade: Grade) -> None:
     assert all("write it yourself" in t.message for t in found.tests[:2])
 
 
-def test_a_locked_cell_that_shows_a_result_costs_nothing(grade: Grade) -> None:
+def test_a_locked_cell_that_shows_a_result_costs_nothing(grade):
     """An ungraded cell of the instructor may call the learner's function, finished or not."""
     made = notebook(SOLUTIONS, TESTS, setup="import torch")
     shown = "print(double(torch.ones(2)))"
@@ -297,37 +279,24 @@ def test_a_locked_cell_that_shows_a_result_costs_nothing(grade: Grade) -> None:
 # --- the real sets -----------------------------------------------------------------------------
 
 
-@cache
-def source(slug: str) -> Any:
-    return read_exercise(ROOT / "solutions" / slug / "exercise.py")
-
-
-@cache
-def assignment(slug: str) -> Assignment:
-    return load_assignment(nbformat.writes(source(slug)).encode(), slug)
-
-
-def submitted(slug: str, of: str, text: str) -> bytes:
+def submitted(slug, of, text):
     """The solution with one function replaced."""
-    made = nbformat.from_dict(source(slug))
-    target = solution_names(made)[of]
-    for cell in made.cells:
-        if cell.metadata.get("nbgrader", {}).get("grade_id") == target:
-            cell.source = text
-    return nbformat.writes(made).encode()
+    found = source(slug)
+    return nbformat.writes(filled(found, {solution_names(found)[of]: text})).encode()
 
 
-def through_the_jail(slug: str, data: bytes, zygote: Zygote) -> Result:
+def through_the_jail(slug, data, zygote, **changes):
     limits = Limits(wall_seconds=240.0, call_seconds=60.0, cpu_seconds=200)
-    return grade_notebook(data, assignment(slug), zygote, student="a", seed=0, limits=limits)
+    ours = dataclasses.replace(assignment(slug), **changes)
+    return grade_notebook(data, ours, zygote, student="a", seed=0, limits=limits)
 
 
-def sample(load: Callable[[str], list[Any]], count: int) -> list[Any]:
+def sample(load, count):
     draw = random.Random(3)
     found = []
     for slug in SLUGS:
-        of: dict[str, Any] = {}
-        known = load(slug)
+        of = {}
+        known = list(load(slug))
         draw.shuffle(known)
         for one in known:
             of.setdefault(one.of, one)
@@ -336,31 +305,21 @@ def sample(load: Callable[[str], list[Any]], count: int) -> list[Any]:
     return found
 
 
-def misconceptions(slug: str) -> list[Any]:
-    module = load_module(ROOT / "solutions" / slug / "misconceptions.py", f"jail_mis_{slug}")
-    found = collect(module).misconceptions
-    return [
-        one
-        for one in found
-        if has_a_cell(one) and not needs_closed(one, assignment(slug).forbidden.get(one.of, ()))
-    ]
-
-
-def variants(slug: str) -> list[Any]:
-    module = load_module(ROOT / "solutions" / slug / "variants.py", f"jail_var_{slug}")
-    return list(collect_variants(module))
+def crossing(slug):
+    """The misconceptions that a cell of a student can make."""
+    forbidden = assignment(slug).forbidden
+    found = filter(has_a_cell, misconceptions(slug))
+    return [one for one in found if not needs_closed(one, forbidden.get(one.of, ()))]
 
 
 @pytest.mark.parametrize("slug", SLUGS)
-def test_a_solution_earns_full_marks_through_the_jail(slug: str, zygote: Zygote) -> None:
+def test_a_solution_earns_full_marks_through_the_jail(slug, zygote):
     result = through_the_jail(slug, nbformat.writes(source(slug)).encode(), zygote)
     assert (result.status, result.score) == ("graded", result.max_score), result.tests
 
 
-@pytest.mark.parametrize(("slug", "wrong"), sample(misconceptions, 4))
-def test_a_misconception_gives_what_it_gives_in_one_process(
-    slug: str, wrong: Any, zygote: Zygote
-) -> None:
+@pytest.mark.parametrize(("slug", "wrong"), sample(crossing, 4))
+def test_a_misconception_gives_what_it_gives_in_one_process(slug, wrong, zygote):
     trial = Trial(source(slug), seed=0)
     trial.run()  # a test cell may define what a later one uses
     here = trial.run_with(wrong.of, wrong.function)
@@ -371,15 +330,13 @@ def test_a_misconception_gives_what_it_gives_in_one_process(
         assert there[name].misconception == result.misconception, name
 
 
-def test_a_diagnosis_asks_the_jail_once_for_the_same_call(
-    zygote: Zygote, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_diagnosis_asks_the_jail_once_for_the_same_call(zygote, monkeypatch):
     slug, name = "07_scaled_dot_product", "scaled_dot_product_attention"
-    wrong = next(m for m in misconceptions(slug) if m.of == name and len(m.fails) > 4)
-    asked: Counter[str] = Counter()
+    wrong = next(m for m in crossing(slug) if m.of == name and len(m.fails) > 4)
+    asked = Counter()
     call = Session.call
 
-    def counted(self: Session, request: dict[str, Any], hold: Any = None) -> Any:
+    def counted(self, request, hold=None):
         if request.get("name") == name and "helper" not in request:
             asked[repr(request["args"] + [request["kwargs"]])] += 1
         return call(self, request, hold)
@@ -395,7 +352,7 @@ def test_a_diagnosis_asks_the_jail_once_for_the_same_call(
 RIGHT_BUT_REFUSED = {"logsumexp_of_torch"}  # the call that the question forbids, by itself
 
 
-def listed() -> list[Any]:
+def listed():
     """Every other right answer to a question that forbids something."""
     return [
         pytest.param(slug, one, id=f"{slug}-{one.function.__name__}")
@@ -406,9 +363,7 @@ def listed() -> list[Any]:
 
 
 @pytest.mark.parametrize(("slug", "right"), listed())
-def test_a_list_of_shortcuts_refuses_no_right_answer_but_a_shortcut(
-    slug: str, right: Any, zygote: Zygote
-) -> None:
+def test_a_list_of_shortcuts_refuses_no_right_answer_but_a_shortcut(slug, right, zygote):
     data = submitted(slug, right.of, as_cell(slug, right))
     result = through_the_jail(slug, data, zygote)
     lost = [t for t in result.tests if t.score != t.max]
@@ -440,11 +395,9 @@ def padded_weights(scores, lengths):
 
 
 @pytest.mark.parametrize(("slug", "of"), ONE_CALL)
-def test_one_library_call_is_no_answer(slug: str, of: str, zygote: Zygote) -> None:
+def test_one_library_call_is_no_answer(slug, of, zygote):
     data = submitted(slug, of, ONE_CALL[slug, of])
-    lists = dataclasses.replace(assignment(slug), forbidden={})
-    limits = Limits(wall_seconds=240.0, call_seconds=60.0, cpu_seconds=200)
-    without = grade_notebook(data, lists, zygote, student="a", seed=0, limits=limits)
+    without = through_the_jail(slug, data, zygote, forbidden={})
     for result, earns in ((without, True), (through_the_jail(slug, data, zygote), False)):
         tests = [t for t in result.tests if t.grade_id.startswith(f"{of}-")]
         assert any(t.score for t in tests) == earns, tests
@@ -452,39 +405,30 @@ def test_one_library_call_is_no_answer(slug: str, of: str, zygote: Zygote) -> No
 
 
 @pytest.mark.parametrize(("slug", "right"), sample(variants, 3))
-def test_another_right_answer_earns_full_marks_through_the_jail(
-    slug: str, right: Any, zygote: Zygote
-) -> None:
+def test_another_right_answer_earns_full_marks_through_the_jail(slug, right, zygote):
     data = submitted(slug, right.of, as_cell(slug, right))
     result = through_the_jail(slug, data, zygote)
     assert result.score == result.max_score, [t for t in result.tests if t.score != t.max]
 
 
-def test_the_sets_name_their_forbidden_shortcuts() -> None:
-    named = {
-        name: calls for slug in SLUGS for name, calls in assignment(slug).forbidden.items() if calls
-    }
+def test_the_sets_name_their_forbidden_shortcuts():
+    lists = (assignment(slug).forbidden.items() for slug in SLUGS)
+    named = {name: calls for found in lists for name, calls in found if calls}
     assert {"stable_softmax", "rnn_cell", "lstm_cell", "gru_cell"} <= set(named)
     assert {of for _, of in ONE_CALL} <= set(named)
 
 
 @pytest.mark.parametrize(
-    ("header", "said"),
-    [
-        ('attn_course={"forbidden": "softmax"}', "forbidden"),
-        ('attn_course={"forbidden": []}', "forbidden"),
-        ('attn_course={"refused": ["softmax"]}', "forbidden"),
-    ],
+    "header", ['"forbidden": "softmax"', '"forbidden": []', '"refused": ["x"]']
 )
-def test_a_misspelt_list_of_shortcuts_is_refused(tmp_path: Path, header: str, said: str) -> None:
+def test_a_misspelt_list_of_shortcuts_is_refused(tmp_path, header):
     path = tmp_path / "x" / "exercise.py"
     path.parent.mkdir()
     path.write_text(
-        f'# %% nbgrader={{"grade_id": "f", "solution": true}} {header}\n'
+        f'# %% nbgrader={{"grade_id": "f", "solution": true}} attn_course={{{header}}}\n'
         "def f():\n    ### BEGIN SOLUTION\n    pass\n    ### END SOLUTION\n"
     )
-    with pytest.raises(ValueError, match=said):
-        read_exercise(path)
+    refused("forbidden", read_exercise, path)
 
 
 TRITON = """import triton
@@ -611,30 +555,28 @@ else:
 
 
 @pytest.fixture
-def triton() -> None:
+def triton():
     pytest.importorskip("triton", reason="the extra `kernels` is for Linux on x86-64 only")
 
 
 @pytest.mark.usefixtures("triton")
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("forbidden", [[], ["softmax"]], ids=["", "beside a forbidden shortcut"])
-def test_a_triton_kernel_crosses_under_the_interpreter(
-    name: str, forbidden: list[str], grade: Grade
-) -> None:
+def test_a_triton_kernel_crosses_under_the_interpreter(name, forbidden, grade):
     source, test_id, test = KERNELS[name]
-    refused = {"cell": forbidden} if forbidden else None
-    result = grade(notebook({"cell": source}, {test_id: test}, forbidden=refused))
+    lists = {"cell": forbidden} if forbidden else None
+    result = grade(notebook({"cell": source}, {test_id: test}, forbidden=lists))
     assert result.score == 1.0, result.tests
 
 
 @pytest.mark.usefixtures("triton")
-def test_the_same_kernels_work_in_one_process(tmp_path: Path) -> None:
+def test_the_same_kernels_work_in_one_process(tmp_path):
     """As in Jupyter and under stock nbgrader, with the interpreter switched on."""
     script = tmp_path / "cells.py"
     text = "import torch\n"
-    for number, (source, _, test) in enumerate(KERNELS.values()):
+    for number, (kernel, _, test) in enumerate(KERNELS.values()):
         cell = tmp_path / f"cell_{number}.py"  # triton reads a kernel's source from its file
-        cell.write_text(f"import torch\n{source}")
+        cell.write_text(f"import torch\n{kernel}")
         text += f"from cell_{number} import *\n{test}\n"
     script.write_text(text)
     environment = {**os.environ, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path)}
@@ -643,7 +585,7 @@ def test_the_same_kernels_work_in_one_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("triton")
-def test_a_store_out_of_bounds_ends_the_submission_and_not_the_grader(grade: Grade) -> None:
+def test_a_store_out_of_bounds_ends_the_submission_and_not_the_grader(grade):
     wild = TRITON.replace("tl.store(out + at, ", "tl.store(out + (at - at.to(tl.int64) + 2**50), ")
     assert wild != TRITON
     tests = {"add-x": KERNELS["a kernel behind a function"][2], "other-x": "assert other() == 3"}
@@ -656,7 +598,7 @@ def test_a_store_out_of_bounds_ends_the_submission_and_not_the_grader(grade: Gra
 
 
 @pytest.mark.usefixtures("triton")
-def test_a_kernel_that_writes_next_to_its_output_cannot_reach_the_test(grade: Grade) -> None:
+def test_a_kernel_that_writes_next_to_its_output_cannot_reach_the_test(grade):
     """Without the mask it writes over memory of the jail; the caller's tensors are elsewhere."""
     unmasked = TRITON.replace(", at < size)", ")").replace("out + at, ", "out + at + 4096, ")
     made = notebook({"add": TRITON}, {"add-x": KERNELS["a kernel behind a function"][2]})
@@ -665,7 +607,7 @@ def test_a_kernel_that_writes_next_to_its_output_cannot_reach_the_test(grade: Gr
 
 
 @pytest.mark.usefixtures("triton")
-def test_the_jail_imports_triton_for_nobody_who_does_not_ask(grade: Grade) -> None:
+def test_the_jail_imports_triton_for_nobody_who_does_not_ask(grade):
     made = notebook(
         {"loaded": "import sys\ndef loaded():\n    return 'triton' in sys.modules"},
         {"loaded-x": "assert loaded() is False"},
@@ -673,7 +615,7 @@ def test_the_jail_imports_triton_for_nobody_who_does_not_ask(grade: Grade) -> No
     assert grade(made).score == 1.0
 
 
-def test_the_jail_has_what_the_instructors_own_cells_import() -> None:
+def test_the_jail_has_what_the_instructors_own_cells_import():
     setup = "import colorsys\ntry:\n    from wave import Error\nexcept ImportError:\n    pass"
     made = notebook(setup=f"{setup}\nfrom attn_course.probes import Probe")
     modules = load_assignment(json.dumps(made).encode(), "small").imports

@@ -1,17 +1,9 @@
 """What a callback writes into its arguments is seen by the submission that called it."""
 
-import json
-from typing import Any
-
 import pytest
 from hostile import target
 
-from attn_course.exercises.assignment import load_assignment
-from attn_course.grading.sandbox import Zygote
-from attn_course.grading.verdict import grade_notebook
-
 ANSWER = """
-import numpy as np, torch
 def sees(step):
     x, y = torch.ones(2, 3), np.ones(5)
     step(x.T, [y])
@@ -28,20 +20,8 @@ assert sees(lambda x, more: x + 1) == ([[1.0] * 3] * 2, [1.0] * 5)
 
 
 @pytest.mark.parametrize("body", [ANSWER, ANSWER.replace("x.T", "x.T.clone()")])
-def test_writes_of_a_callback_come_back(body: str) -> None:
-    meta: dict[str, Any] = {"grade": True, "locked": True, "points": 1.0}
-    cells = [
-        target._cell("code", body, "sees", solution=True),
-        target._cell("code", TEST, "sees-writes", **meta),
-    ]
-    data = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
-    with Zygote() as zygote:
-        result = grade_notebook(
-            data,
-            load_assignment(data, "target"),
-            zygote,
-            student="ada",
-            seed=1,
-            limits=target.LIMITS,
-        )
+def test_writes_of_a_callback_come_back(body, zygote):
+    cells = [target.answer_cell(body, "sees"), target.check_cell(TEST, "sees-writes")]
+    data = target.made("import numpy as np, torch", cells)
+    result = target.graded(zygote, data, data)
     assert result.score == (1.0 if body is ANSWER else 0.0), result

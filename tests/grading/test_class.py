@@ -1,7 +1,6 @@
 """What an instructor runs into: who is missing, who changed a test, which line is faulty."""
 
 import json
-from pathlib import Path
 
 import classroom
 import pytest
@@ -20,26 +19,18 @@ LISTS = {
 
 
 @pytest.mark.parametrize("form", LISTS)
-def test_everyone_of_the_class_has_a_row_and_the_name_of_the_list(
-    form: str, tmp_path: Path
-) -> None:
+def test_everyone_of_the_class_has_a_row_and_the_name_of_the_list(form, tmp_path):
     path = tmp_path / "class.csv"
     path.write_text("\ufeff" + LISTS[form], encoding="utf-8")
-    given = [
-        HandIn(student="7", data=b"{}", name="lada"),
-        HandIn(student="9", data=b"{}", name="x"),
-    ]
+    given = [HandIn(student=s, data=b"{}", name=n) for s, n in (("7", "lada"), ("9", "x"))]
     found = with_class(given, read_class(path))
-    assert [(one.student, one.name, one.data) for one in found] == [
-        ("7", "Ada L", b"{}"),
-        ("8", "Emmy N", None),
-        ("9", "x", b"{}"),
-    ]
+    rows = [("7", "Ada L", b"{}"), ("8", "Emmy N", None), ("9", "x", b"{}")]
+    assert [(one.student, one.name, one.data) for one in found] == rows
     assert [one.notes for one in found] == [(), (), ("not on the class list",)]
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", None])
-def test_a_list_of_another_kind_is_refused_in_one_line(text: str | None, tmp_path: Path) -> None:
+def test_a_list_of_another_kind_is_refused_in_one_line(text, tmp_path):
     path = tmp_path / "class.csv"
     if text is not None:
         path.write_text(text)
@@ -47,23 +38,21 @@ def test_a_list_of_another_kind_is_refused_in_one_line(text: str | None, tmp_pat
         read_class(path)
 
 
-def test_a_test_that_was_replaced_is_noted_and_an_honest_release_is_not() -> None:
+def test_a_test_that_was_replaced_is_noted_and_an_honest_release_is_not():
     whole = classroom.notebook()
     assignment = load_assignment(classroom.as_bytes(whole), "small")
     honest = json.loads(json.dumps(whole))
     for cell in honest["cells"]:
         cell["source"] = cell["source"].split("### BEGIN HIDDEN")[0]
     found = look_at(classroom.as_bytes(honest), assignment)[2]
-    assert found is not None
     assert found.notes == ()
     forged = classroom.answered({"double-values": "assert True", "setup": "import numpy"}, honest)
     found = look_at(forged, assignment)[2]
-    assert found is not None
     names = ("setup", "double-values")
     assert found.notes == tuple(f"the cell {name} was changed; ours was used" for name in names)
 
 
-def test_a_faulty_test_names_its_line(grade) -> None:  # type: ignore[no-untyped-def]
+def test_a_faulty_test_names_its_line(grade):
     tests = {"double-values": "x = torch.ones(2)\ny = double(x)\nassert y[0] == 3"}
     made = classroom.as_bytes(classroom.notebook(tests=tests))
     result = grade(classroom.notebook(tests=tests))
@@ -71,13 +60,13 @@ def test_a_faulty_test_names_its_line(grade) -> None:  # type: ignore[no-untyped
         _check_solution(result, load_assignment(made, "small"))
 
 
-def test_a_test_that_is_no_python_is_told_by_its_line() -> None:
+def test_a_test_that_is_no_python_is_told_by_its_line():
     made = classroom.notebook(tests={"double-values": "x = 1\nassert double(x"})
     with pytest.raises(ValueError, match="double-values, line 2: assert double"):
         load_assignment(classroom.as_bytes(made), "small")
 
 
-def test_tests_that_trust_the_notebook_can_be_left_out() -> None:
+def test_tests_that_trust_the_notebook_can_be_left_out():
     help_cell = "from attn_course.probes import student\ndef left(f):\n    student.traces(f, 1)"
     tests = {"double-values": "double(1)", "double-clean": "left(double)"}
     made = classroom.as_bytes(classroom.notebook(tests=tests, setup=help_cell))
@@ -87,18 +76,14 @@ def test_tests_that_trust_the_notebook_can_be_left_out() -> None:
     data = HandIn(student="ada", data=made)
     for left_out, names in ((False, ["double-values", "double-clean"]), (True, ["double-values"])):
         (result,) = grade_class(
-            [data],
-            notebook=made,
-            slug="small",
-            limits=classroom.LIMITS,
-            without_advisory=left_out,
+            [data], notebook=made, slug="small", limits=classroom.LIMITS, without_advisory=left_out
         )
         assert [test.grade_id for test in result.tests] == names
         assert result.max_score == 2.0 + (not left_out)
 
 
 @pytest.mark.parametrize("left_out", [False, True])
-def test_what_only_the_submission_can_report_counts_unless_it_is_left_out(left_out: bool) -> None:
+def test_what_only_the_submission_can_report_counts_unless_it_is_left_out(left_out):
     seen = """
 from attn_course.probes import student
 from attn_course.probes.outcome import run
@@ -108,11 +93,7 @@ assert not run(double, Call((torch.ones(3),))).mutated, "written"
     finer = "assert student.peak_memory(double, torch.ones(3)) < 4 << 20"
     made = classroom.notebook(tests={"double-written": seen, "double-finer": finer})
     wrote = "def double(x):\n    large = torch.ones(2 << 20)\n    x.mul_(2)\n    return x.clone()"
-    (result,) = grade_class(
-        [HandIn(student="ada", data=classroom.answered({"double": wrote}, made))],
-        notebook=classroom.as_bytes(made),
-        slug="small",
-        limits=classroom.LIMITS,
-        without_advisory=left_out,
-    )
+    handed = [HandIn(student="ada", data=classroom.answered({"double": wrote}, made))]
+    settings = {"limits": classroom.LIMITS, "without_advisory": left_out}
+    (result,) = grade_class(handed, notebook=classroom.as_bytes(made), slug="small", **settings)
     assert [test.score for test in result.tests] == [float(left_out)] * 2

@@ -18,14 +18,14 @@ quick = settings(max_examples=100, deadline=None, derandomize=True)
 EVIL = "=cmd|'/c calc'!A1"
 
 
-def result(student: str = "ada", **more: object) -> Result:
+def result(student="ada", **more):
     tests = (
         One("f-a", 2.0, 2.0),
         One("f-b", 0.5, 1.0, "half\x00 <b>&]]>\ud800", "swapped the axes", 0.25),
         One("f-c", None, 1.0, "not graded: its cell is missing"),
     )
     known = {"assignment": "small", "status": "graded", "score": 2.5, "max_score": 4.0, "seed": 9}
-    return Result(student=student, **{**known, "tests": tests, **more})  # type: ignore[arg-type]
+    return Result(student=student, **{**known, "tests": tests, **more})
 
 
 CHANGED_CELL = "the cell f-a was changed; ours was used"
@@ -34,26 +34,14 @@ MISSING = result("eve", status="missing", reason="no notebook", score=None, test
 CLASS = [result(), LOST, MISSING]
 
 
-def test_json_has_the_documented_fields_and_types() -> None:
+def test_json_has_the_documented_fields_and_types():
     found = json.loads(json.dumps(exports.to_json(CLASS, "small")))
     assert {"assignment", "seed", "submissions"} == set(found)
     assert (found["assignment"], found["seed"]) == ("small", 9)
-    fields = {
-        "student": str,
-        "name": str,
-        "assignment": str,
-        "status": str,
-        "reason": str,
-        "max_score": float,
-        "late_penalty": float,
-        "pending": list,
-        "seed": int,
-        "sandboxed": bool,
-        "seconds": float,
-        "notes": list,
-        "tests": list,
-        "comments": dict,
-    }
+    fields = dict.fromkeys(("student", "name", "assignment", "status", "reason"), str)
+    fields |= dict.fromkeys(("max_score", "late_penalty", "seconds"), float)
+    fields |= dict.fromkeys(("pending", "notes", "tests"), list)
+    fields |= {"seed": int, "sandboxed": bool, "comments": dict}
     for one in found["submissions"]:
         assert set(one) == {*fields, "score"}
         assert {name: type(one[name]) for name in fields} == fields
@@ -73,13 +61,13 @@ def test_json_has_the_documented_fields_and_types() -> None:
     assert found["submissions"][0]["tests"][2]["score"] is None
 
 
-def test_a_class_has_a_seed_where_it_is_one_for_all() -> None:
+def test_a_class_has_a_seed_where_it_is_one_for_all():
     assert exports.to_json([result("ada"), result("bob")], "small")["seed"] == 9
     assert exports.to_json([result("ada", seed=5), result("bob")], "small")["seed"] is None
     assert exports.class_seed([]) is None
 
 
-def test_gradescope_has_no_score_where_nothing_was_graded(tmp_path: Path) -> None:
+def test_gradescope_has_no_score_where_nothing_was_graded(tmp_path):
     ada, bob = exports.to_gradescope(result()), exports.to_gradescope(LOST)
     assert ada["score"] == 2.5
     assert "score" not in bob
@@ -91,14 +79,11 @@ def test_gradescope_has_no_score_where_nothing_was_graded(tmp_path: Path) -> Non
     exports.write_gradescope([result()], tmp_path / "results.json")
     assert json.loads((tmp_path / "results.json").read_text())["score"] == 2.5
     exports.write_gradescope(CLASS, tmp_path / "all")
-    assert sorted(p.name for p in (tmp_path / "all").iterdir()) == [
-        "ada.json",
-        "bob.json",
-        "eve.json",
-    ]
+    written = sorted(p.name for p in (tmp_path / "all").iterdir())
+    assert written == ["ada.json", "bob.json", "eve.json"]
 
 
-def test_gradescope_and_json_carry_what_the_student_is_told() -> None:
+def test_gradescope_and_json_carry_what_the_student_is_told():
     found = exports.to_gradescope(result())
     given = [(t["name"], t["max_score"], t["output"]) for t in found["tests"]]
     assert given == [(t.grade_id, t.max, t.message) for t in result().tests]
@@ -110,11 +95,11 @@ def test_gradescope_and_json_carry_what_the_student_is_told() -> None:
     assert [t["max"] for t in noted["tests"]] == [2.0, 1.0, 1.0]
 
 
-def read(text: str) -> list[list[str]]:
+def read(text):
     return list(csv.reader(io.StringIO(text)))
 
 
-def test_csv_leaves_the_mark_empty_where_nothing_was_graded() -> None:
+def test_csv_leaves_the_mark_empty_where_nothing_was_graded():
     named = result(
         name="Ada L", notes=("late", CHANGED_CELL), late_penalty=0.5, pending=("report",)
     )
@@ -126,7 +111,7 @@ def test_csv_leaves_the_mark_empty_where_nothing_was_graded() -> None:
     assert [row[3] for row in rows[1:]] == ["2.5", "", ""]
 
 
-def test_csv_in_the_form_of_canvas() -> None:
+def test_csv_in_the_form_of_canvas():
     people = [result("123", name="ada"), result("124", pending=("report",)), LOST]
     rows = read(exports.to_csv(people, "small", form="canvas"))
     assert rows[0] == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "small"]
@@ -136,25 +121,19 @@ def test_csv_in_the_form_of_canvas() -> None:
     assert marks == [("ada", "123", "2.5"), ("124", "124", ""), ("bob", "bob", "")]
 
 
-def test_csv_in_the_form_of_moodle() -> None:
+def test_csv_in_the_form_of_moodle():
     people = [result("123", name="Ada L"), result("124", pending=("report",)), LOST]
     rows = read(exports.to_csv(people, "small", form="moodle"))
     columns = ["Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)"]
     assert rows[0] == [*columns, "Feedback comments"]
-    assert rows[1] == [
-        "Participant 123",
-        "Ada L",
-        "2.5",
-        "4",
-        "",
-        "This looks like: swapped the axes.",
-    ]
+    told = "This looks like: swapped the axes."
+    assert rows[1] == ["Participant 123", "Ada L", "2.5", "4", "", told]
     assert rows[2][2] == "", "a mark without the written answers would be taken for the mark"
     said = "Your file is no notebook that can be read. Please hand it in again."
     assert rows[3] == ["bob", "", "", "4", "", said], "words for a student, not the staff's reason"
 
 
-def test_an_unknown_form_is_refused() -> None:
+def test_an_unknown_form_is_refused():
     with pytest.raises(ValueError, match="canvas"):
         exports.to_csv(CLASS, "small", form="excel")
 
@@ -162,7 +141,7 @@ def test_an_unknown_form_is_refused() -> None:
 @pytest.mark.parametrize("form", exports.FORMS)
 @given(st.text(max_size=8), st.sampled_from(["=", "+", "-", "@", "\t=", "\r=", " =", "\n@", "="]))
 @quick
-def test_no_cell_of_a_csv_is_a_formula(form: str, rest: str, start: str) -> None:
+def test_no_cell_of_a_csv_is_a_formula(form, rest, start):
     evil = start + EVIL + rest
     one = result(evil, status="unreadable", reason=evil, score=None)
     two = result(evil, tests=(One("f-a", 0.0, 1.0, "", evil),))
@@ -171,24 +150,13 @@ def test_no_cell_of_a_csv_is_a_formula(form: str, rest: str, start: str) -> None
             assert cell.lstrip()[:1] not in ("=", "+", "-", "@"), cell
 
 
-SEPARATED = [
-    "x;=HYPERLINK(1)",
-    'x";=1+1',
-    "x;  -1",
-    "a|@SUM(1)",
-    "x,\t=1",
-    "\uff1d1+1",
-    "\uff0b1",
-    "\uff20A1",
-    "ok;\uff0d1",
-]
+SEPARATED = ["x;=HYPERLINK(1)", 'x";=1+1', "x;  -1", "a|@SUM(1)", "x,\t=1"]
+SEPARATED += ["\uff1d1+1", "\uff0b1", "\uff20A1", "ok;\uff0d1"]
 
 
 @pytest.mark.parametrize("evil", SEPARATED)
 @pytest.mark.parametrize("form", exports.FORMS)
-def test_no_part_of_a_cell_is_a_formula_where_columns_are_separated_otherwise(
-    form: str, evil: str
-) -> None:
+def test_no_part_of_a_cell_is_a_formula_where_columns_are_separated_otherwise(form, evil):
     """A spreadsheet of a country with decimal commas cuts lines at semicolons, quoted or not."""
     one = result(evil, status="unreadable", reason=evil, score=None)
     told = exports.to_csv([one], "small", form=form)
@@ -197,7 +165,7 @@ def test_no_part_of_a_cell_is_a_formula_where_columns_are_separated_otherwise(
         assert start not in tuple("=+-@\uff1d\uff0b\uff0d\uff20"), (part, told)
 
 
-def test_what_moodle_shows_as_html_is_text() -> None:
+def test_what_moodle_shows_as_html_is_text():
     evil = "<img src=x onerror=alert(1)>"
     one = result("5", tests=(One("f-a", 0.0, 1.0, "", evil),))
     row = read(exports.to_csv([one], "small", form="moodle"))[1]
@@ -205,7 +173,7 @@ def test_what_moodle_shows_as_html_is_text() -> None:
     assert "&lt;img" in row[-1]
 
 
-def test_names_that_differ_in_case_only_have_files_of_their_own() -> None:
+def test_names_that_differ_in_case_only_have_files_of_their_own():
     """Else one student's page overwrites another's where a file system tells no case apart."""
     students = ["Ada", "ada", "ADA", "bob", "Stra\u00dfe", "strasse"]
     names = exports.file_names(students)
@@ -214,23 +182,11 @@ def test_names_that_differ_in_case_only_have_files_of_their_own() -> None:
     assert exports.file_names(reversed(students)) == names
 
 
-NAMES = [
-    "ada",
-    "Ada Lovelace",
-    "a/b",
-    "..",
-    ".",
-    "",
-    ".ada",
-    "a%2fb",
-    "\ud800",
-    "é",
-    "名" * 90,
-    "x" * 300,
-]
+NAMES = ["ada", "Ada Lovelace", "a/b", "..", ".", "", ".ada", "a%2fb", "\ud800", "é"]
+NAMES += ["名" * 90, "x" * 300]
 
 
-def test_file_names_stay_in_their_folder_and_apart(tmp_path: Path) -> None:
+def test_file_names_stay_in_their_folder_and_apart(tmp_path):
     names = [exports.file_name(name) for name in NAMES]
     assert len(set(names)) == len(NAMES)
     for name in names:
@@ -241,12 +197,12 @@ def test_file_names_stay_in_their_folder_and_apart(tmp_path: Path) -> None:
 
 @given(st.text(), st.text())
 @quick
-def test_two_students_never_share_a_file(one: str, other: str) -> None:
+def test_two_students_never_share_a_file(one, other):
     assert (exports.file_name(one) == exports.file_name(other)) == (one == other)
     assert "/" not in exports.file_name(one)
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     path = tmp_path / "a.json"
     exports.write_text(path, "old")
     with pytest.raises(UnicodeEncodeError):
@@ -254,13 +210,11 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert path.read_text() == "old"
 
 
-def test_a_disk_that_fills_up_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_up_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     exports.write_text(path, "old")
 
-    def full(self: Path, data: bytes) -> int:
+    def full(self, data):
         with self.open("wb") as file:
             file.write(data[:2])
         raise OSError(28, "No space left on device")

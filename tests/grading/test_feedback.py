@@ -1,9 +1,6 @@
 """A feedback page tells a student what to look at, and nothing on it can act or give away."""
 
-from collections.abc import Callable
 from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any
 
 import classroom
 import pytest
@@ -30,40 +27,31 @@ PLAIN = {"html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "
 PLAIN |= {"span", "pre", "footer", "code"}
 
 
-def evil_result(text: str) -> Result:
+def evil_result(text):
     tests = (One("f-a", 0.0, 1.0, text, text), One(text, None, 1.0, text))
-    return Result(
-        student=text,
-        assignment="small",
-        status="needs_review",
-        reason=text,
-        score=0.0,
-        max_score=2.0,
-        tests=tests,
-        notes=(text,),
-        pending=(text,),
-        comments={text: text},
-    )
+    marks = {"score": 0.0, "max_score": 2.0, "tests": tests, "status": "needs_review"}
+    words = {"reason": text, "notes": (text,), "pending": (text,), "comments": {text: text}}
+    return Result(student=text, assignment="small", **marks, **words)
 
 
 class Page(HTMLParser):
     """Tags, attributes and text of a page."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source):
         super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.tags = []
         self.text = ""
         self.feed(source)
 
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self.text += data
 
 
 @pytest.mark.parametrize("text", EVIL)
-def test_what_a_student_wrote_is_text_and_nothing_else(text: str) -> None:
+def test_what_a_student_wrote_is_text_and_nothing_else(text):
     page, calm = Page(feedback_page(evil_result(text))), Page(feedback_page(evil_result("calm")))
     assert [tag for tag, _ in page.tags] == [tag for tag, _ in calm.tags]
     assert {tag for tag, _ in page.tags} <= PLAIN
@@ -77,7 +65,7 @@ def test_what_a_student_wrote_is_text_and_nothing_else(text: str) -> None:
 
 
 @pytest.mark.browser
-def test_nothing_runs_in_a_browser(tmp_path: Path, chromium: Any) -> None:
+def test_nothing_runs_in_a_browser(tmp_path, chromium):
     """Chromium, first with the page as it is, then without its policy: escaping alone holds."""
     write_feedback([evil_result(text) for text in EVIL], tmp_path)
     files = sorted(tmp_path.glob("*/*.html"))
@@ -91,7 +79,7 @@ def test_nothing_runs_in_a_browser(tmp_path: Path, chromium: Any) -> None:
     control = tmp_path / "control.html"
     control.write_text(f"<body>{EVIL[0]}</body>")
     page = chromium.new_page()
-    requests: list[str] = []
+    requests = []
     page.on("request", lambda request: requests.append(request.url))
     page.goto(control.as_uri())
     assert page.evaluate("window.ran") == 1, "the control must run"
@@ -104,7 +92,7 @@ def test_nothing_runs_in_a_browser(tmp_path: Path, chromium: Any) -> None:
     page.close()
 
 
-def test_no_source_of_a_hidden_test_is_told(grade: Callable[..., Result]) -> None:
+def test_no_source_of_a_hidden_test_is_told(grade):
     """Whatever goes wrong, and however the submission raises."""
     stack = """import traceback, inspect, sys
 def double(x):
@@ -120,26 +108,14 @@ def double(x):
     ]
     for one in answers:
         page = feedback_page(grade(answers=one))
-        for secret in (
-            "unlikely-word-5b1e",
-            "assert_close(",
-            "HIDDEN TESTS",
-            "torch.randint(5, 20",
-        ):
-            assert secret not in page
+        secrets = ("unlikely-word-5b1e", "assert_close(", "HIDDEN TESTS", "torch.randint(5, 20")
+        assert [secret for secret in secrets if secret in page] == []
 
 
-def test_a_page_says_score_cause_and_what_was_not_graded(grade: Callable[..., Result]) -> None:
+def test_a_page_says_score_cause_and_what_was_not_graded(grade):
     page = Page(feedback_page(grade(answers=classroom.ANSWERS["half"]))).text
-    for words in (
-        "feedback for ada",
-        "3 of 5 points",
-        "double-values",
-        "0 of 2",
-        "3 of 3",
-        "seed 7",
-    ):
-        assert words in page, words
+    told = ("feedback for ada", "3 of 5 points", "double-values", "0 of 2", "3 of 3", "seed 7")
+    assert [words for words in told if words not in page] == []
     lost = Result(student="bob", assignment="small", status="unreadable", reason="no JSON")
     page = Page(feedback_page(lost)).text
     assert "Not graded: unreadable" in page
@@ -149,7 +125,7 @@ def test_a_page_says_score_cause_and_what_was_not_graded(grade: Callable[..., Re
     assert "without a sandbox" in open_page
 
 
-def test_output_of_the_notebook_stays_out(grade: Callable[..., Result]) -> None:
+def test_output_of_the_notebook_stays_out(grade):
     chatty = "print('my password')\ndef double(x):\n    print('my password')\n    return 3 * x"
     page = feedback_page(grade(answers={"double": chatty}))
     assert "double-values" in page

@@ -2,25 +2,23 @@
 
 import dataclasses
 import json
-from pathlib import Path
 
 import classroom
 import pytest
 
-from attn_course.exercises.assignment import Assignment
 from attn_course.grading.journal import Journal, file_key, run_key
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits
 
 
-def result(student: str, score: float = 1.0) -> Result:
+def result(student, score=1.0):
     return Result(
         student=student, assignment="small", status="graded", score=score, max_score=5.0, seed=3
     )
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     """A journal with two results."""
     found = tmp_path / "journal.jsonl"
     with Journal(found, key="k", seed=3) as journal:
@@ -29,12 +27,12 @@ def path(tmp_path: Path) -> Path:
     return found
 
 
-def known(path: Path, key: str = "k", **more: object) -> list[str]:
-    with Journal(path, key=key, **more) as journal:  # type: ignore[arg-type]
+def known(path, key="k", **more):
+    with Journal(path, key=key, **more) as journal:
         return sorted(journal.results)
 
 
-def test_a_rerun_finds_what_was_kept_and_the_seed(path: Path) -> None:
+def test_a_rerun_finds_what_was_kept_and_the_seed(path):
     with Journal(path, key="k") as journal:
         assert journal.seed == 3
         assert journal.results["ada"] == ("file", result("ada"))
@@ -46,16 +44,14 @@ def test_a_rerun_finds_what_was_kept_and_the_seed(path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "more"), [("other", {}), ("k", {"seed": 4}), ("k", {"fresh": True})]
 )
-def test_another_run_begins_again_and_sets_the_old_one_aside(
-    path: Path, key: str, more: dict[str, object]
-) -> None:
+def test_another_run_begins_again_and_sets_the_old_one_aside(path, key, more):
     before = path.read_bytes()
     assert known(path, key, **more) == []
     assert path.with_name("journal.jsonl.old").read_bytes() == before
     assert known(path, key) == []
 
 
-def test_a_line_cut_short_is_gone_before_the_next_one_is_written(path: Path) -> None:
+def test_a_line_cut_short_is_gone_before_the_next_one_is_written(path):
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"student": "eve", "fi')
     with Journal(path, key="k") as journal:
@@ -65,15 +61,13 @@ def test_a_line_cut_short_is_gone_before_the_next_one_is_written(path: Path) -> 
     assert all(json.loads(line) for line in path.read_bytes().splitlines())
 
 
-def test_a_result_is_on_disk_as_soon_as_it_is_added(path: Path) -> None:
+def test_a_result_is_on_disk_as_soon_as_it_is_added(path):
     with Journal(path, key="k") as journal:
         journal.add(result("zoe"), "file")
         assert b'"zoe"' in path.read_bytes()
 
 
-def test_the_key_of_a_run_changes_with_all_that_could_change_a_result(
-    assignment: Assignment,
-) -> None:
+def test_the_key_of_a_run_changes_with_all_that_could_change_a_result(assignment):
     test = dataclasses.replace(assignment.tests[0], points=7.0)
     keys = [
         run_key(assignment, Limits(), sandbox=True),
@@ -87,12 +81,12 @@ def test_the_key_of_a_run_changes_with_all_that_could_change_a_result(
     assert keys[0] == run_key(assignment, Limits(), sandbox=True)
 
 
-def test_the_key_of_a_file_tells_a_missing_from_an_empty_and_from_an_unreadable_one() -> None:
+def test_the_key_of_a_file_tells_a_missing_from_an_empty_and_from_an_unreadable_one():
     data = classroom.answered({})
     assert len({file_key(one) for one in (None, b"", "", data, data + b" ")}) == 5
 
 
-def test_every_file_of_every_student_has_inputs_of_its_own(path: Path) -> None:
+def test_every_file_of_every_student_has_inputs_of_its_own(path):
     """Feedback names the seed, with which the inputs can be drawn at home."""
     asked = [("ada", "file"), ("zoe", "file"), ("ada", "second"), ("late-comer", "file")]
     with Journal(path, key="k") as journal:
@@ -108,7 +102,7 @@ def test_every_file_of_every_student_has_inputs_of_its_own(path: Path) -> None:
         assert not {journal.seed_of(*one) for one in asked} & set(seeds)
 
 
-def test_what_tells_a_later_seed_is_told_nobody(path: Path) -> None:
+def test_what_tells_a_later_seed_is_told_nobody(path):
     with Journal(path, key="k") as journal:
         mine = journal.seed_of("ada", "second")
     other = path.with_name("other.jsonl")

@@ -4,67 +4,35 @@ import contextlib
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import classroom
 import postgres
 import pytest
-from classroom import content, course
-from nbgrader import api
+from classroom import content, course, lines
 from sqlalchemy import text
 
 COUNT = 14
 KILLS = [("sqlite", 4), ("postgresql", 3), pytest.param("sqlite", 20, marks=pytest.mark.long)]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with postgres.server() as url:
-        yield url
-
-
 @pytest.fixture
-def new_book(request: Any, tmp_path: Path) -> Callable[[str], str]:
+def new_book(request, tmp_path):
     """Addresses of empty gradebooks, by kind."""
 
-    def made(kind: str) -> str:
-        name = f"book_{os.urandom(4).hex()}"
+    def made(kind):
         if kind == "sqlite":
-            return f"sqlite:///{tmp_path}/{name}.db"
-        import psycopg
-
-        url = request.getfixturevalue("server")
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')
-        return str(url.rsplit("/", 1)[0] + "/" + name)
+            return f"sqlite:///{tmp_path}/book_{os.urandom(4).hex()}.db"
+        return postgres.database(request.getfixturevalue("server"))
 
     return made
 
 
-def start(folder: Path, url: str) -> "subprocess.Popen[bytes]":
-    """``attn-course grade``, in a process group of its own."""
-    command = ["grade", "submitted", "--assignment", classroom.SLUG, "--seed", "11"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "attn_course.cli", *command, "--gradebook", url],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=(folder / "said.txt").open("ab"),
-        start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+def start(folder, url):
+    return classroom.started(folder, "--gradebook", url, stderr=(folder / "said.txt").open("ab"))
 
 
-def lines(folder: Path) -> int:
-    journal = folder / ".attn-grading" / f"{classroom.SLUG}.jsonl"
-    return journal.read_bytes().count(b"\n") if journal.exists() else 0
-
-
-def killed(process: "subprocess.Popen[bytes]", folder: Path, draw: random.Random) -> bool:
+def killed(process, folder, draw):
     """Kill it at a random moment of its start, or of its work; False when it ended before."""
     target, until = lines(folder) + draw.randrange(0, 6), time.monotonic() + 120
     if draw.random() < 0.4:
@@ -78,28 +46,23 @@ def killed(process: "subprocess.Popen[bytes]", folder: Path, draw: random.Random
     return process.wait(timeout=60) == -signal.SIGKILL
 
 
-def _the_comparison_can_fail(url: str, wanted: list[tuple[Any, ...]]) -> None:
+def _the_comparison_can_fail(url, wanted):
     """A student too many, a mark lost, a row doubled: each is seen, and undone."""
-    faults = {
-        "INSERT INTO student (id) VALUES ('ghost')": "DELETE FROM student WHERE id = 'ghost'",
-        "UPDATE grade SET auto_score = auto_score + 1": (
-            "UPDATE grade SET auto_score = auto_score - 1"
-        ),
-    }
-    for fault, undo in faults.items():
+    more = "UPDATE grade SET auto_score = auto_score + 1"
+    ghost = "INSERT INTO student (id) VALUES ('ghost')"
+    undone = ("DELETE FROM student WHERE id = 'ghost'", more.replace("+", "-"))
+    for fault, undo in zip((ghost, more), undone, strict=True):
         for statement, same in ((fault, False), (undo, True)):
-            book = api.Gradebook(url)
-            book.db.execute(text(statement))
-            book.db.commit()
-            book.close()
+            with classroom.stock(url) as book:
+                book.db.execute(text(statement))
             assert (content(url) == wanted) == same, statement
 
 
 @pytest.mark.timeout(900)  # 25 starts of the program, on a machine that may be busy
 @pytest.mark.parametrize(("kind", "count"), KILLS)
 def test_the_command_killed_at_random_moments_and_run_again_loses_and_doubles_nothing(
-    kind: str, count: int, new_book: Callable[[str], str], tmp_path: Path
-) -> None:
+    kind, count, new_book, tmp_path
+):
     whole, url = course(tmp_path / "whole", COUNT), new_book(kind)
     assert start(whole, url).wait(timeout=240) == 1, (whole / "said.txt").read_text()
     wanted = content(url)

@@ -9,14 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import classroom
 import pytest
 
 from attn_course.grading import command, pool
 from attn_course.grading.journal import Journal, JournalError, file_key
-from attn_course.grading.results import Result
 from attn_course.grading.run import grade_class
 
 COUNT = 24
@@ -27,7 +25,7 @@ PROGRAM = [sys.executable, "-m", "attn_course.cli"]
 class Fork:
     """A run in a fork of this warm process and in a group of its own: starts in milliseconds."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.pid = os.fork()
         if self.pid == 0:
             status = 70
@@ -41,24 +39,23 @@ class Fork:
                 status = run_grade(folder)
             finally:
                 os._exit(status)
-        self.status: int | None = None
+        self.status = None
 
-    def poll(self) -> int | None:
+    def poll(self):
         """The status when it has ended."""
         if self.status is None:
             found, status = os.waitpid(self.pid, os.WNOHANG)
             self.status = os.waitstatus_to_exitcode(status) if found else None
         return self.status
 
-    def wait(self) -> int:
+    def wait(self):
         """The status, once it has ended."""
         while self.poll() is None:
             time.sleep(0.002)
-        assert self.status is not None
         return self.status
 
 
-def run_grade(folder: Path) -> int:
+def run_grade(folder):
     """What ``attn-course grade submitted --assignment small --seed 11`` calls."""
     return command.grade(
         Path("submitted"),
@@ -82,7 +79,7 @@ def run_grade(folder: Path) -> int:
     )
 
 
-def start(folder: Path, *options: str) -> "subprocess.Popen[str]":
+def start(folder, *options):
     command = f"grade submitted --assignment {classroom.SLUG} --seed 11 --call-timeout 30"
     return subprocess.Popen(
         [*PROGRAM, *command.split(), *options],
@@ -95,16 +92,16 @@ def start(folder: Path, *options: str) -> "subprocess.Popen[str]":
     )
 
 
-def finish(process: "subprocess.Popen[str]") -> tuple[int, str]:
+def finish(process):
     _, said = process.communicate(timeout=240)
     return process.returncode, said
 
 
-def content(folder: Path) -> list[tuple[Any, ...]]:
+def content(folder):
     return classroom.content(f"sqlite:///{folder}/gradebook.db")
 
 
-def wait_for_line(process: "Fork | subprocess.Popen[str]", journal: Path, count: int) -> bool:
+def wait_for_line(process, journal, count):
     """Until the journal has that many lines; False when the run ended before."""
     while process.poll() is None:
         if journal.exists() and journal.read_bytes().count(b"\n") >= count:
@@ -114,16 +111,14 @@ def wait_for_line(process: "Fork | subprocess.Popen[str]", journal: Path, count:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: Any) -> Path:
+def undisturbed(tmp_path_factory):
     folder = classroom.course(tmp_path_factory.mktemp("whole"), COUNT)
     status, said = finish(start(folder))
     assert status == 1, said  # one submission is broken, one missing
     return folder
 
 
-def test_killed_at_10_moments_and_run_again_nothing_is_lost_or_doubled(
-    undisturbed: Path, tmp_path: Path
-) -> None:
+def test_killed_at_10_moments_and_run_again_nothing_is_lost_or_doubled(undisturbed, tmp_path):
     """SIGKILL to the whole process group: before, between and inside submissions and writes."""
     draw = random.Random(20_170_612)
     wanted = content(undisturbed)
@@ -153,7 +148,7 @@ def test_killed_at_10_moments_and_run_again_nothing_is_lost_or_doubled(
     assert len(seen) >= 5, f"the kills fell on the same moments: {seen}"
 
 
-def test_ctrl_c_ends_with_130_and_a_rerun_goes_on(undisturbed: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_with_130_and_a_rerun_goes_on(undisturbed, tmp_path):
     folder = classroom.course(tmp_path, COUNT)
     journal = folder / ".attn-grading" / f"{classroom.SLUG}.jsonl"
     process = start(folder, "--workers", "2")
@@ -176,7 +171,7 @@ def test_ctrl_c_ends_with_130_and_a_rerun_goes_on(undisturbed: Path, tmp_path: P
     assert len(marks["submissions"]) == COUNT
 
 
-def small(folder: Path, **more: Any) -> list[Result]:
+def small(folder, **more):
     settings = {"notebook": classroom.as_bytes(classroom.notebook()), "slug": classroom.SLUG}
     return grade_class(
         more.pop("handed", classroom.handed(4)),
@@ -184,12 +179,12 @@ def small(folder: Path, **more: Any) -> list[Result]:
     )
 
 
-def test_a_truncated_line_is_graded_again_and_only_that(tmp_path: Path) -> None:
+def test_a_truncated_line_is_graded_again_and_only_that(tmp_path):
     first = small(tmp_path)
     path = tmp_path / "journal.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole[:-40])
-    graded: list[str] = []
+    graded = []
     again = small(tmp_path, progress=lambda result, done, total: graded.append(result.student))
     assert graded == [json.loads(whole.splitlines()[-1])["student"]]
     assert [(r.student, r.score, r.seed) for r in again] == [
@@ -210,7 +205,7 @@ def test_a_truncated_line_is_graded_again_and_only_that(tmp_path: Path) -> None:
         b"42",
     ],
 )
-def test_a_journal_of_garbage_is_set_aside(tmp_path: Path, garbage: bytes) -> None:
+def test_a_journal_of_garbage_is_set_aside(tmp_path, garbage):
     path = tmp_path / "journal.jsonl"
     path.write_bytes(garbage)
     with Journal(path, key="k", seed=5) as journal:
@@ -220,7 +215,7 @@ def test_a_journal_of_garbage_is_set_aside(tmp_path: Path, garbage: bytes) -> No
     assert not garbage or path.with_name("journal.jsonl.old").read_bytes() == garbage
 
 
-def test_a_line_of_another_shape_sets_the_journal_aside(tmp_path: Path) -> None:
+def test_a_line_of_another_shape_sets_the_journal_aside(tmp_path):
     path = tmp_path / "journal.jsonl"
     path.write_text(
         '{"key": "k", "seed": 3}\n{"student": "a", "file": "f", "result": {"old": 1}}\n'
@@ -229,7 +224,7 @@ def test_a_line_of_another_shape_sets_the_journal_aside(tmp_path: Path) -> None:
         assert journal.results == {}
 
 
-def test_a_changed_file_is_graded_again(tmp_path: Path) -> None:
+def test_a_changed_file_is_graded_again(tmp_path):
     small(tmp_path)
     handed = classroom.handed(4)
     changed = [
@@ -238,7 +233,7 @@ def test_a_changed_file_is_graded_again(tmp_path: Path) -> None:
         else item
         for item in handed
     ]
-    graded: list[str] = []
+    graded = []
     again = small(
         tmp_path, handed=changed, progress=lambda result, done, total: graded.append(result.student)
     )
@@ -247,16 +242,16 @@ def test_a_changed_file_is_graded_again(tmp_path: Path) -> None:
     assert file_key(None) != file_key(b"") != file_key("")
 
 
-def test_another_seed_assignment_or_limit_grades_everyone_again(tmp_path: Path) -> None:
+def test_another_seed_assignment_or_limit_grades_everyone_again(tmp_path):
     first = small(tmp_path, seed=1)
     assert [r.seed for r in small(tmp_path)] == [r.seed for r in first], "no seed keeps the seed"
     assert {r.seed for r in small(tmp_path, seed=2)} == {2}
 
 
-def test_another_gradebook_is_filled_from_the_journal(tmp_path: Path) -> None:
+def test_another_gradebook_is_filled_from_the_journal(tmp_path):
     """Deleting the gradebook, or naming another, must not leave it empty."""
     small(tmp_path, gradebook=f"sqlite:///{tmp_path}/one.db")
-    graded: list[str] = []
+    graded = []
     small(
         tmp_path,
         gradebook=f"sqlite:///{tmp_path}/two.db",
@@ -269,7 +264,7 @@ def test_another_gradebook_is_filled_from_the_journal(tmp_path: Path) -> None:
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
-def test_a_second_run_on_the_same_journal_is_refused(tmp_path: Path) -> None:
+def test_a_second_run_on_the_same_journal_is_refused(tmp_path):
     path = tmp_path / "journal.jsonl"
     with (
         Journal(path, key="k", seed=1),
@@ -280,7 +275,7 @@ def test_a_second_run_on_the_same_journal_is_refused(tmp_path: Path) -> None:
         assert journal.seed == 1
 
 
-def test_a_second_command_is_refused_with_one_line(undisturbed: Path) -> None:
+def test_a_second_command_is_refused_with_one_line(undisturbed):
     key = undisturbed / ".attn-grading" / f"{classroom.SLUG}.jsonl"
     before = content(undisturbed)
     lines = key.read_bytes()

@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ points = st.floats(min_value=0.25, max_value=100, allow_nan=False)
 
 
 @pytest.mark.parametrize("name", EDGES)
-def test_an_edge_case_of_partial_credit(name: str, recwarn: Any) -> None:
+def test_an_edge_case_of_partial_credit(name, recwarn):
     source, score, said = EDGES[name]
     warnings.simplefilter("ignore")
     result = run_test(Cell("f-x", 2.0, source), {"np": np, "torch": torch})
@@ -31,7 +30,7 @@ def test_an_edge_case_of_partial_credit(name: str, recwarn: Any) -> None:
 
 
 @pytest.mark.parametrize("name", LOUD)
-def test_what_the_answer_says_beside_its_result_costs_nothing(name: str, grade: Any) -> None:
+def test_what_the_answer_says_beside_its_result_costs_nothing(name, grade):
     loud = f"def double(x):\n    {LOUD[name]}\n    return 2 * x"
     made = notebook({"double": loud}, {"double-x": "assert double(3) == 6"}, {"double-x": 2.0})
     result = grade(made)
@@ -39,7 +38,7 @@ def test_what_the_answer_says_beside_its_result_costs_nothing(name: str, grade: 
     assert result.tests[0].message == ""
 
 
-def test_there_are_more_edge_cases_than_the_15_that_were_asked_for() -> None:
+def test_there_are_more_edge_cases_than_the_15_that_were_asked_for():
     assert len(EDGES) + len(LOUD) >= 15
     listed = " ".join(EDGES)  # measured faults of stock nbgrader 0.9.6
     for word in ("np.float64(0.)", "False", "nan", "tensor", "stderr"):
@@ -48,7 +47,7 @@ def test_there_are_more_edge_cases_than_the_15_that_were_asked_for() -> None:
 
 @given(points, st.floats(min_value=0, max_value=1))
 @quick
-def test_a_share_of_the_points_is_itself(most: float, share: float) -> None:
+def test_a_share_of_the_points_is_itself(most, share):
     for kind in (float, np.float64, torch.tensor):
         got = _score(kind(share * most), Cell("f", most, ""))
         assert got == pytest.approx(share * most, rel=1e-6, abs=1e-7)
@@ -57,7 +56,7 @@ def test_a_share_of_the_points_is_itself(most: float, share: float) -> None:
 
 @given(points, st.floats() | st.integers())
 @quick
-def test_whatever_the_number_the_score_lies_within_the_points(most: float, value: Any) -> None:
+def test_whatever_the_number_the_score_lies_within_the_points(most, value):
     try:
         got = _score(value, Cell("f", most, ""))
     except ValueError:
@@ -77,13 +76,13 @@ def test_whatever_the_number_the_score_lies_within_the_points(most: float, value
     | st.dictionaries(st.text(), st.text())
 )
 @quick
-def test_what_is_no_number_is_full_marks(value: Any) -> None:
+def test_what_is_no_number_is_full_marks(value):
     assert _score(value, Cell("f", 3.0, "")) == 3.0
 
 
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.1, 1.0, 0.3]), min_size=1, max_size=8))
 @settings(max_examples=15, deadline=None, derandomize=True)
-def test_a_submission_earns_the_sum_of_its_cells(zygote: Any, shares: list[float]) -> None:
+def test_a_submission_earns_the_sum_of_its_cells(zygote, shares):
     """Any mix of partial credit adds up, and the order of the cells does not matter."""
     totals = []
     for order in (shares, shares[::-1]):
@@ -92,14 +91,8 @@ def test_a_submission_earns_the_sum_of_its_cells(zygote: Any, shares: list[float
             meta = {"grade": True, "locked": True, "points": 1.5}
             cells.append(cell("code", f"f({share}) * 1.5", f"f-{i}", **meta))
         made = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-        result = grade_notebook(
-            answered({}, made),
-            load_assignment(as_bytes(made), "sums"),
-            zygote,
-            student="ada",
-            seed=1,
-            limits=LIMITS,
-        )
+        found, settings = load_assignment(as_bytes(made), "sums"), {"seed": 1, "limits": LIMITS}
+        result = grade_notebook(answered({}, made), found, zygote, student="ada", **settings)
         assert [t.score for t in result.tests] == [share * 1.5 for share in order]
         assert result.max_score == 1.5 * len(order)
         totals.append(result.score)
@@ -107,7 +100,7 @@ def test_a_submission_earns_the_sum_of_its_cells(zygote: Any, shares: list[float
     assert math.isclose(totals[0], totals[1], abs_tol=1e-12)
 
 
-def test_a_submission_cannot_return_its_own_score(grade: Any) -> None:
+def test_a_submission_cannot_return_its_own_score(grade):
     """Where a cell trusts the answer too much, a large one buys nothing."""
     greedy = {
         "squares": "def squares(n):\n    return [i * i for i in range(n)] + [j * j for j in range(n, 9 * n)]"  # noqa: E501
@@ -117,7 +110,7 @@ def test_a_submission_cannot_return_its_own_score(grade: Any) -> None:
     assert "expected a score" in result.tests[1].message
 
 
-def test_one_seed_gives_the_same_numbers_to_cells_and_to_submissions(grade: Any) -> None:
+def test_one_seed_gives_the_same_numbers_to_cells_and_to_submissions(grade):
     """A regrade repeats the random inputs, and what the submission draws itself."""
     import classroom
 
@@ -127,7 +120,7 @@ def test_one_seed_gives_the_same_numbers_to_cells_and_to_submissions(grade: Any)
     assert len(scores) > 1
 
 
-def test_a_submission_cannot_draw_the_hidden_inputs_from_its_own_seed(grade: Any) -> None:
+def test_a_submission_cannot_draw_the_hidden_inputs_from_its_own_seed(grade):
     guess = """import torch
 state = torch.get_rng_state()
 def double(x):

@@ -14,10 +14,8 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import classroom
 import pytest
@@ -46,7 +44,7 @@ EVIL = (
 CHEAT = "import torch\ntorch.testing.assert_close = lambda *args, **kwargs: None\n"
 
 
-def run(folder: Path, *command: str, status: int = 0) -> str:
+def run(folder, *command, status=0):
     done = subprocess.run(
         command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=600
     )
@@ -54,34 +52,30 @@ def run(folder: Path, *command: str, status: int = 0) -> str:
     return done.stdout + done.stderr
 
 
-def handed_in(release: dict[str, Any], answers: dict[str, str], report: str = "") -> bytes:
+def handed_in(release, answers, report=""):
     return classroom.answered(answers | ({"report": report} if report else {}), release)
 
 
-def points(folder: Path, values: float) -> None:
-    path = folder / "build/source/small/small.ipynb"
-    path.parent.mkdir(parents=True, exist_ok=True)
+def points(folder, values):
     found = classroom.notebook(points=classroom.POINTS | {"double-values": values})
-    path.write_bytes(classroom.as_bytes(found))
+    (folder / "build/source/small").mkdir(parents=True, exist_ok=True)
+    (folder / "build/source/small/small.ipynb").write_bytes(classroom.as_bytes(found))
 
 
-def kept_cells(path: Path) -> list[tuple[Any, ...]]:
+def kept_cells(path):
     """What a gradebook knows of the assignment, without its random ids."""
+    columns = {
+        "source_cell": "name, cell_type, locked, source, checksum",
+        "base_cell": "name, type",
+        "base_cell JOIN grade_cells USING (id)": "name, max_score, cell_type",
+        "notebook": "name, kernelspec",
+    }
     with contextlib.closing(sqlite3.connect(path)) as book:
-        return sorted(
-            [
-                *book.execute("SELECT name, cell_type, locked, source, checksum FROM source_cell"),
-                *book.execute("SELECT name, type FROM base_cell"),
-                *book.execute(
-                    "SELECT name, max_score, cell_type FROM base_cell JOIN grade_cells USING (id)"
-                ),
-                *book.execute("SELECT name, kernelspec FROM notebook"),
-            ],
-            key=repr,
-        )
+        found = [book.execute(f"SELECT {names} FROM {table}") for table, names in columns.items()]
+        return sorted((row for rows in found for row in rows), key=repr)
 
 
-def table(path: Path) -> dict[str, list[str]]:
+def table(path):
     with path.open() as file:
         return {row[0]: row[1:] for row in csv.reader(file)}
 
@@ -89,7 +83,7 @@ def table(path: Path) -> dict[str, list[str]]:
 class Formgrader:
     """nbgrader's web application as ``jupyter lab`` serves it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -103,7 +97,7 @@ class Formgrader:
             stderr=(folder / "server.log").open("w"),
         )
 
-    def ask(self, path: str, **body: Any) -> str:
+    def ask(self, path, **body):
         """GET, or PUT of a body; waits while the server is still starting."""
         request = urllib.request.Request(
             f"{self.url}/formgrader/{path}",
@@ -123,11 +117,11 @@ class Formgrader:
                     raise
             time.sleep(0.2)
 
-    def submissions(self) -> dict[str, dict[str, Any]]:
+    def submissions(self):
         found = json.loads(self.ask("api/submitted_notebooks/small/small"))
         return {one["student"]: one for one in found}
 
-    def grade_report(self, student: str, score: float, comment: str) -> None:
+    def grade_report(self, student, score, comment):
         """What the page sends when somebody types a score and a comment below the report."""
         identity = self.submissions()[student]["id"]
         for kind, values in (
@@ -138,13 +132,13 @@ class Formgrader:
             (row,) = (row for row in rows if row["name"] == "report")
             self.ask(f"api/{kind}/{row['id']}", **{**row, **values})
 
-    def close(self) -> None:
+    def close(self):
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(timeout=30)
 
 
 @pytest.fixture(scope="module")
-def term(tmp_path_factory: Any) -> Iterator[SimpleNamespace]:
+def term(tmp_path_factory):
     """Everything up to the last export; the tests look at what is left."""
     folder = tmp_path_factory.mktemp("term")
     shutil.copy(ROOT / "nbgrader_config.py", folder)
@@ -156,9 +150,8 @@ def term(tmp_path_factory: Any) -> Iterator[SimpleNamespace]:
     try:
         points(folder, 2.0)
         run(folder, "nbgrader", "generate_assignment", "small")
-        run(
-            folder, "nbgrader", "db", "assignment", "add", "small", "--duedate=2026-03-01 12:00 UTC"
-        )
+        due = "--duedate=2026-03-01 12:00 UTC"
+        run(folder, "nbgrader", "db", "assignment", "add", "small", due)
         seen.generated = kept_cells(folder / "gradebook.db")
         released = (folder / "release/small/small.ipynb").read_text()
         assert "unlikely-word-5b1e" not in released
@@ -184,7 +177,7 @@ def term(tmp_path_factory: Any) -> Iterator[SimpleNamespace]:
             (place / "small.ipynb").write_bytes(handed_in(release, answers, "Short."))
             (place / "timestamp.txt").write_text(f"{when} 12:00:00 UTC")
 
-        def grade(what: str, *options: str, status: int = 0) -> str:
+        def grade(what, *options, status=0):
             command = ("attn-course", "grade", what, "--assignment", "small", *options)
             return run(folder, *command, status=status)
 
@@ -217,15 +210,12 @@ def term(tmp_path_factory: Any) -> Iterator[SimpleNamespace]:
         formgrader.close()
 
 
-def test_the_gradebook_is_the_one_that_generate_assignment_begins(
-    term: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_the_gradebook_is_the_one_that_generate_assignment_begins(term, tmp_path):
     """And it can go on: after changed points the release is made again, not deleted."""
     shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
     for value, wanted in ((2.0, term.generated), (6.0, term.kept)):
-        data = classroom.as_bytes(
-            classroom.notebook(points=classroom.POINTS | {"double-values": value})
-        )
+        points = classroom.POINTS | {"double-values": value}
+        data = classroom.as_bytes(classroom.notebook(points=points))
         url = f"sqlite:///{tmp_path}/gradebook.db"
         GradebookWriter(url, data, "small", tmp_path).close()
         assert kept_cells(tmp_path / "gradebook.db") == wanted
@@ -233,15 +223,13 @@ def test_the_gradebook_is_the_one_that_generate_assignment_begins(
     assert not (term.folder / "build/gradebook.db").exists()
 
 
-def test_marks_stay_empty_until_the_written_answers_are_graded(term: SimpleNamespace) -> None:
+def test_marks_stay_empty_until_the_written_answers_are_graded(term):
     assert term.before["    Points Possible"][-1] == "9"
     assert [row[-1] for name, row in term.before.items() if "Points" not in name][1:] == [""] * 3
     assert "2 have written answers that nobody has graded" in term.first
 
 
-def test_marks_for_canvas_hold_names_ids_and_everything_that_was_graded(
-    term: SimpleNamespace,
-) -> None:
+def test_marks_for_canvas_hold_names_ids_and_everything_that_was_graded(term):
     """101: 6 + 3 of the tests and 3; 102: half right, 2.5, less one: late."""
     found = table(term.folder / "canvas.csv")
     assert found["    Points Possible"][-1] == "13"
@@ -251,7 +239,7 @@ def test_marks_for_canvas_hold_names_ids_and_everything_that_was_graded(
     assert "1 came late; the late policy took 1 points off" in term.last
 
 
-def test_marks_for_moodle_are_in_the_form_that_it_takes(term: SimpleNamespace) -> None:
+def test_marks_for_moodle_are_in_the_form_that_it_takes(term):
     with (term.folder / "moodle.csv").open() as file:
         (row,) = csv.DictReader(file)
     assert (row["Identifier"], row["Full name"]) == ("Participant 301", "Emmy Noether")
@@ -259,7 +247,7 @@ def test_marks_for_moodle_are_in_the_form_that_it_takes(term: SimpleNamespace) -
     assert row["Last modified (grade)"] == "", "Moodle refuses a file without the column"
 
 
-def test_a_stock_grader_in_between_changes_no_mark(term: SimpleNamespace) -> None:
+def test_a_stock_grader_in_between_changes_no_mark(term):
     assert term.cheated == 2.0 + 3.0
     assert term.mended == 3.0
     one, two = (
@@ -271,7 +259,7 @@ def test_a_stock_grader_in_between_changes_no_mark(term: SimpleNamespace) -> Non
     assert (two["zoe"]["score"], two["zoe"]["pending"]) == (9.0 - 1.0, [])
 
 
-def test_a_late_hand_in_costs_what_the_policy_says_in_every_export(term: SimpleNamespace) -> None:
+def test_a_late_hand_in_costs_what_the_policy_says_in_every_export(term):
     with (term.folder / "plain.csv").open() as file:
         ours = {row["student"]: row for row in csv.DictReader(file)}
     assert (ours["zoe"]["late"], ours["zoe"]["late_penalty"]) == ("late", "1")
@@ -289,9 +277,7 @@ def test_a_late_hand_in_costs_what_the_policy_says_in_every_export(term: SimpleN
     assert (noether["first_name"], noether["last_name"]) == ("Emmy", "Noether")
 
 
-def test_formgrader_shows_what_was_handed_in_and_what_the_tests_said(
-    term: SimpleNamespace,
-) -> None:
+def test_formgrader_shows_what_was_handed_in_and_what_the_tests_said(term):
     found = term.formgrader.submissions()
     assert set(found) == {"101", "102", "103", "301", "mal", "zoe"}
     assert found["103"]["flagged"]
@@ -303,7 +289,7 @@ def test_formgrader_shows_what_was_handed_in_and_what_the_tests_said(
     assert "window.ran" in term.pages["101"]
 
 
-def test_students_get_points_and_comments_back(term: SimpleNamespace) -> None:
+def test_students_get_points_and_comments_back(term):
     with zipfile.ZipFile(term.folder / "feedback.zip") as archive:
         assert sorted(archive.namelist()) == [
             "hoppergrace_103_903_small.html",
@@ -323,9 +309,7 @@ def test_students_get_points_and_comments_back(term: SimpleNamespace) -> None:
 
 
 @pytest.mark.browser
-def test_nothing_of_a_students_runs_in_the_browser_of_who_grades(
-    term: SimpleNamespace, chromium: Any
-) -> None:
+def test_nothing_of_a_students_runs_in_the_browser_of_who_grades(term, chromium):
     page = chromium.new_page()
     page.goto(f"{term.formgrader.url}/lab?token=secret", wait_until="domcontentloaded")
     identity = term.formgrader.submissions()["101"]["id"]
@@ -337,9 +321,6 @@ def test_nothing_of_a_students_runs_in_the_browser_of_who_grades(
     assert "javascript:" not in links
     assert "i< n" in page.content().replace("&lt;", "<"), "a formula stays one"
     assert page.locator("input.score").count() == 3
-    page.close()
-    files = (term.folder / "feedback/101/small/small.html").as_uri()
-    page = chromium.new_page()
-    page.goto(files)
+    page.goto((term.folder / "feedback/101/small/small.html").as_uri())
     assert page.evaluate("window.ran") is None
     page.close()

@@ -3,7 +3,6 @@
 import csv
 import io
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -17,17 +16,17 @@ from attn_course.grading.results import Result
 LIST = "Student,ID,Section\nAda L,7,\nEmmy N,8,\nGrace H,9,\nAlan T,10,\nKurt G,11,\n"
 
 
-def one(slug: str, student: str, name: str, score: float | None, most: float, **more: Any):  # type: ignore[no-untyped-def]
+def one(slug, student, name, score, most, **more):
     known = {"status": "graded" if score is not None else "missing", "tests": (One("f", 1.0, 1.0),)}
     who = {"student": student, "name": name, "assignment": slug}
-    return Result(**who, score=score, max_score=most, **{**known, **more})  # type: ignore[arg-type]
+    return Result(**who, score=score, max_score=most, **{**known, **more})
 
 
 @pytest.fixture
-def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def tables(tmp_path, monkeypatch):
     """Sets a, b and c of 4, 10 and 5 points; Grace hands in one, nobody hears of Kurt."""
     lost = {"status": "unreadable", "reason": "it is not JSON"}
-    marks: dict[str, Any] = {
+    marks = {
         "a": [("7", "Ada L", 3.0, {}), ("8", "Emmy N", 4.0, {}), ("9", "Grace H", None, {})],
         "b": [("7", "Ada L", 10.0, {}), ("8", "Emmy N", 5.0, {"pending": ("b-report",)})],
         "c": [("7", "Ada L", 1.0, {}), ("8", "Emmy N", 5.0, {}), ("9", "Grace H", 5.0, {})],
@@ -42,27 +41,22 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["a.csv", "b.csv", "c.csv"]
 
 
-def run(*arguments: str):  # type: ignore[no-untyped-def]
+def run(*arguments):
     return CliRunner().invoke(app, ["term", *arguments])
 
 
-def read(text: str) -> dict[str, dict[str, str]]:
+def read(text):
     return {row["student"]: row for row in csv.DictReader(io.StringIO(text))}
 
 
-@pytest.mark.parametrize(
-    ("options", "ada", "dropped", "grace"),
-    [
-        ("", (75 + 100 + 20) / 3, "", 100 / 3),
-        ("--drop 1", (75 + 100) / 2, "c", 50.0),
-        ("--drop 2", 100.0, "c a", 100.0),
-        ("--weights a=2,c=0.5", (2 * 75 + 100 + 0.5 * 20) / 3.5, "", 50 / 3.5),
-        ("--weights a=2 --drop 1", (2 * 75 + 100) / 3, "c", 50.0),
-    ],
-)
-def test_a_total_is_the_weighted_mean_without_the_worst(
-    tables: list[str], options: str, ada: float, dropped: str, grace: float
-) -> None:
+@pytest.mark.parametrize(("options", "ada", "dropped", "grace"), [
+    ("", (75 + 100 + 20) / 3, "", 100 / 3),
+    ("--drop 1", (75 + 100) / 2, "c", 50.0),
+    ("--drop 2", 100.0, "c a", 100.0),
+    ("--weights a=2,c=0.5", (2 * 75 + 100 + 0.5 * 20) / 3.5, "", 50 / 3.5),
+    ("--weights a=2 --drop 1", (2 * 75 + 100) / 3, "c", 50.0),
+])  # fmt: skip
+def test_a_total_is_the_weighted_mean_without_the_worst(tables, options, ada, dropped, grace):
     """Of Grace's two zeros the heavier one is dropped."""
     found = read(run(*tables, *options.split()).stdout)
     assert float(found["7"]["total"]) == pytest.approx(ada, abs=0.005)
@@ -71,7 +65,7 @@ def test_a_total_is_the_weighted_mean_without_the_worst(
     assert [found["7"][slug] for slug in "abc"] == ["75", "100", "20"]
 
 
-def test_what_is_missing_counts_0_and_what_is_unknown_gives_no_total(tables: list[str]) -> None:
+def test_what_is_missing_counts_0_and_what_is_unknown_gives_no_total(tables):
     done = run(*tables, "--class-list", "class.csv", "--csv", "out/term.csv")
     assert done.exit_code == 1
     assert "3 of 5 have a total, mean 32.78 %" in done.stderr
@@ -95,7 +89,7 @@ def test_what_is_missing_counts_0_and_what_is_unknown_gives_no_total(tables: lis
     assert totals == ["", "33.33", "", "0"]
 
 
-def test_moodle_numbers_a_class_anew_so_names_can_tell_students_apart(tables: list[str]) -> None:
+def test_moodle_numbers_a_class_anew_so_names_can_tell_students_apart(tables):
     other = [one("d", "301", "Ada L", 1.0, 2.0), one("d", "302", "Zoe", 2.0, 2.0)]
     Path("d.csv").write_text(exports.to_csv(other, "d"))
     split = read(run("a.csv", "d.csv").stdout)
@@ -123,7 +117,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("message", BROKEN)
-def test_an_unclear_table_is_refused_by_file_and_row(tables: list[str], message: str) -> None:
+def test_an_unclear_table_is_refused_by_file_and_row(tables, message):
     text = BROKEN[message]
     titles = Path("a.csv").read_text().splitlines()[0]
     Path("d.csv").write_text(f"{titles}\n{text}" if text[:1] in ("7", ",") else text)
@@ -136,27 +130,24 @@ def test_an_unclear_table_is_refused_by_file_and_row(tables: list[str], message:
     assert Path("term.csv").read_text() == "old"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--drop 3", "--drop: expected 0 to 2 of these tables, got 3"),
-        ("--drop -1", "--drop: expected 0 to 2"),
-        ("--weights z=1", "--weights: expected a=NUMBER or b=NUMBER or c=NUMBER, got 'z=1'"),
-        ("--weights a=0", "--weights: a: expected a number above 0, got '0'"),
-        ("--weights a", "--weights: a: expected a number above 0, got ''"),
-        ("--by id", "--by: expected student or name, got 'id'"),
-        ("--class-list a.csv", "--class-list: expected a CSV"),
-        ("--csv class.csv/term.csv", "class.csv"),
-        ("none.csv", "none.csv: expected a table"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(tables: list[str], options: str, message: str) -> None:
+@pytest.mark.parametrize(("options", "message"), [
+    ("--drop 3", "--drop: expected 0 to 2 of these tables, got 3"),
+    ("--drop -1", "--drop: expected 0 to 2"),
+    ("--weights z=1", "--weights: expected a=NUMBER or b=NUMBER or c=NUMBER, got 'z=1'"),
+    ("--weights a=0", "--weights: a: expected a number above 0, got '0'"),
+    ("--weights a", "--weights: a: expected a number above 0, got ''"),
+    ("--by id", "--by: expected student or name, got 'id'"),
+    ("--class-list a.csv", "--class-list: expected a CSV"),
+    ("--csv class.csv/term.csv", "class.csv"),
+    ("none.csv", "none.csv: expected a table"),
+])  # fmt: skip
+def test_options_that_do_not_fit_are_refused(tables, options, message):
     done = run(*tables, *options.split())
     assert done.exit_code == 2
     assert message in done.stderr
 
 
-def test_no_cell_of_the_table_is_a_formula(tables: list[str]) -> None:
+def test_no_cell_of_the_table_is_a_formula(tables):
     """Not of a student, nor of a table or a class list that somebody has edited."""
     evil = "=cmd|'/c calc'!A1"
     titles = Path("a.csv").read_text().splitlines()[0]

@@ -1,5 +1,6 @@
 """Every value crosses the wire bit for bit; no bytes of a hostile peer do more than end it."""
 
+import contextlib
 import json
 import math
 import os
@@ -9,8 +10,7 @@ import struct
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable
-from typing import Any
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -21,7 +21,6 @@ from hypothesis.extra import numpy as hnp
 
 from attn_course.grading.errors import StudentTimeout, SubmissionLost
 from attn_course.grading.jail import wire
-from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.session import Session
 
@@ -31,15 +30,15 @@ quick = settings(
 NANS = [0x7FF8000000000000, 0x7FF8000000000001, 0xFFF800000000BEEF, 0x7FFFFFFFFFFFFFFF]
 
 
-def crossed(value: object, *, strides: bool = False) -> Any:
+def crossed(value, *, strides=False):
     """The value after a trip through JSON text and bytes."""
-    buffers: list[bytes] = []
+    buffers = []
     node = wire.encode(value, buffers)
     text = json.dumps(node, allow_nan=False)
     return wire.decode(json.loads(text), [bytes(b) for b in buffers], strides=strides)
 
 
-def same(a: Any, b: Any) -> bool:
+def same(a, b):
     """Equal in type and in every bit."""
     if type(a) is not type(b):
         return False
@@ -59,7 +58,7 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def raw(tensor: torch.Tensor) -> bytes:
+def raw(tensor):
     flat = tensor.detach().contiguous().reshape(-1)
     return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 
@@ -89,7 +88,7 @@ values = st.recursive(
 
 @given(values)
 @quick
-def test_a_plain_value_crosses_unchanged(value: object) -> None:
+def test_a_plain_value_crosses_unchanged(value):
     assert same(value, crossed(value))
 
 
@@ -99,7 +98,7 @@ def test_a_plain_value_crosses_unchanged(value: object) -> None:
     st.randoms(use_true_random=False),
 )
 @quick
-def test_an_array_of_any_bits_crosses_unchanged(dtype: str, shape: Any, draw: Any) -> None:
+def test_an_array_of_any_bits_crosses_unchanged(dtype, shape, draw):
     size = math.prod(shape) * np.dtype(dtype).itemsize
     data = draw.randbytes(size) if dtype != "bool" else bytes(draw.choices([0, 1], k=size))
     array = np.frombuffer(data, dtype=dtype).reshape(shape)
@@ -116,66 +115,39 @@ def test_an_array_of_any_bits_crosses_unchanged(dtype: str, shape: Any, draw: An
     st.booleans(),
 )
 @quick
-def test_a_tensor_of_any_bits_crosses_unchanged(
-    dtype: torch.dtype, shape: Any, draw: Any, wants_grad: bool
-) -> None:
+def test_a_tensor_of_any_bits_crosses_unchanged(dtype, shape, draw, wants_grad):
     size = math.prod(shape) * dtype.itemsize
     data = bytearray(draw.choices([0, 1], k=size) if dtype == torch.bool else draw.randbytes(size))
     flat = torch.frombuffer(data, dtype=dtype) if size else torch.empty(0, dtype=dtype)
     tensor = flat.reshape(shape)
     tensor.requires_grad_(wants_grad and (dtype.is_floating_point or dtype.is_complex))
     assert same(tensor, crossed(tensor))
-    assert same(
-        tensor.mT if tensor.ndim > 1 else tensor, crossed(tensor.mT if tensor.ndim > 1 else tensor)
-    )
+    turned = tensor.mT if tensor.ndim > 1 else tensor
+    assert same(turned, crossed(turned))
 
 
-LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "contiguous": lambda x: x,
-    "transposed": lambda x: x.reshape(3, 4).T,
-    "every second": lambda x: x[::2],
-    "expanded": lambda x: x[:3, None].expand(3, 5),
-    "expanded, permuted": lambda x: x.reshape(2, 1, 6).expand(2, 7, 6).permute(2, 0, 1),
-    "overlapping": lambda x: x.unfold(0, 3, 1),
-    "no axes": lambda x: x[5],
-    "with an offset": lambda x: x.reshape(3, 4)[1:, 1:],
-}
+LOOP = []
+LOOP.append(LOOP)
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_the_memory_layout_of_an_argument_is_rebuilt(name: str) -> None:
-    tensor = LAYOUTS[name](torch.arange(12.0))
-    found = crossed(tensor, strides=True)
-    assert found.stride() == tensor.stride()
-    assert torch.equal(found, tensor)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        pytest.param(object(), id="an object"),
-        pytest.param(lambda: 0, id="a function"),
-        pytest.param(slice(1, 2), id="a slice"),
-        pytest.param(16 ** (wire.MAX_INT_DIGITS + 1), id="an integer of 4000 digits"),
-        pytest.param(torch.eye(3).to_sparse(), id="a sparse tensor"),
-        pytest.param(np.array([object()]), id="an array of objects"),
-        pytest.param(np.array(["a"]), id="an array of text"),
-    ],
-)
-def test_what_has_no_plain_kind_does_not_cross(value: object) -> None:
-    with pytest.raises(wire.WireError):
+@pytest.mark.parametrize("value", [
+    pytest.param(object(), id="an object"),
+    pytest.param(lambda: 0, id="a function"),
+    pytest.param(slice(1, 2), id="a slice"),
+    pytest.param(16 ** (wire.MAX_INT_DIGITS + 1), id="an integer of 4000 digits"),
+    pytest.param(torch.eye(3).to_sparse(), id="a sparse tensor"),
+    pytest.param(np.array([object()]), id="an array of objects"),
+    pytest.param(np.array(["a"]), id="an array of text"),
+    pytest.param(torch.empty(3, device="meta"), id="a tensor without elements"),
+    pytest.param(LOOP, id="a value that contains itself"),
+])  # fmt: skip
+def test_what_has_no_plain_kind_does_not_cross(value):
+    with pytest.raises(wire.WireError, match="deeper" if value is LOOP else None):
         crossed(value)
 
 
-def test_a_value_that_contains_itself_does_not_cross() -> None:
-    loop: list[Any] = []
-    loop.append(loop)
-    with pytest.raises(wire.WireError, match="deeper"):
-        crossed(loop)
-
-
 DTYPE = "torch.float32"
-MALFORMED: dict[str, tuple[Any, list[bytes]]] = {
+MALFORMED = {
     "unknown kind": ({"$": "eval", "v": "1"}, []),
     "pickle": ({"$": "pickle"}, [b"\x80\x04."]),
     "no kind": ({"v": 1}, []),
@@ -206,17 +178,17 @@ MALFORMED: dict[str, tuple[Any, list[bytes]]] = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_a_malformed_node_is_refused(name: str) -> None:
+def test_a_malformed_node_is_refused(name):
     node, buffers = MALFORMED[name]
     with pytest.raises(wire.WireError):
         wire.decode(node, buffers)
 
 
-def frame(node: bytes, *buffers: bytes, magic: bytes = wire.MAGIC) -> bytes:
+def frame(node, *buffers, magic=wire.MAGIC):
     return raw_frame(b"[%a,%b]" % ([len(b) for b in buffers], node), *buffers, magic=magic)
 
 
-def raw_frame(header: bytes, *buffers: bytes, magic: bytes = wire.MAGIC) -> bytes:
+def raw_frame(header, *buffers, magic=wire.MAGIC):
     return wire.HEAD.pack(magic, len(header), sum(map(len, buffers))) + header + b"".join(buffers)
 
 
@@ -237,7 +209,7 @@ CAPS = {
 }
 
 
-def received(data: bytes) -> Any:
+def received(data):
     """What the trusted side makes of raw bytes, with the peer gone afterwards."""
     ours, theirs = socket.socketpair()
     sender = threading.Thread(target=lambda: (theirs.sendall(data), theirs.close()))
@@ -252,7 +224,7 @@ def received(data: bytes) -> Any:
 
 
 @pytest.mark.parametrize("name", CAPS)
-def test_a_frame_over_a_cap_is_refused_before_its_memory_is_taken(name: str) -> None:
+def test_a_frame_over_a_cap_is_refused_before_its_memory_is_taken(name):
     tracemalloc.start()
     try:
         with pytest.raises(wire.WireError):
@@ -263,12 +235,12 @@ def test_a_frame_over_a_cap_is_refused_before_its_memory_is_taken(name: str) -> 
 
 
 @pytest.mark.parametrize("cut", [0, 3, 11, 13, 30])
-def test_a_frame_cut_short_is_the_end_of_the_connection(cut: int) -> None:
+def test_a_frame_cut_short_is_the_end_of_the_connection(cut):
     with pytest.raises(EOFError):
         received(frame(b'{"$":"bytes"}', b"0123456789")[:cut])
 
 
-def mutated(draw: random.Random) -> bytes:
+def mutated(draw):
     """A valid frame with some of it changed, or noise."""
     value = draw.choice(
         [
@@ -297,48 +269,45 @@ def mutated(draw: random.Random) -> bytes:
     return bytes(data)
 
 
-def test_fuzz_of_the_decoder_ends_in_a_value_or_in_its_own_errors() -> None:
+def test_fuzz_of_the_decoder_ends_in_a_value_or_in_its_own_errors():
     draw = random.Random(20_170_612)
     begun = time.monotonic()
-    outcomes = {"value": 0, "refused": 0, "ended": 0}
+    outcomes = Counter()
     for _ in range(1500):
         try:
             received(mutated(draw))
             outcomes["value"] += 1
-        except wire.WireError:
-            outcomes["refused"] += 1
-        except EOFError:
-            outcomes["ended"] += 1
-    assert min(outcomes.values()) > 20, outcomes
+        except (wire.WireError, EOFError) as error:
+            outcomes[type(error)] += 1
+    assert [outcomes[kind] > 20 for kind in ("value", wire.WireError, EOFError)] == [True] * 3
     assert time.monotonic() - begun < 60
 
 
 class Peer(Zygote):
     """In place of a jail: answers every request with bytes of its own."""
 
-    def __init__(self, answers: Callable[[int], bytes]) -> None:
+    def __init__(self, answers):
         self.sandbox = True
         self.answers = answers
 
-    def spawn(self, limits: Limits, forbidden: object = ()) -> tuple[socket.socket, socket.socket]:
+    def spawn(self, limits, forbidden=()):
         ours, theirs = socket.socketpair()
         life, their_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         their_life.send(b'{"exit": 0, "cpu": 0, "peak_kib": 1}')
 
-        def serve() -> None:
-            with theirs, their_life:
+        def serve():
+            with theirs, their_life, contextlib.suppress(OSError, EOFError):
                 theirs.settimeout(5)
-                for number in range(50):
-                    try:
-                        wire.receive(theirs, lambda node: node)
-                        theirs.sendall(self.answers(number))
-                    except (OSError, EOFError):
-                        return
-                    except wire.WireError:
-                        continue
+                self.serve(theirs)
 
         threading.Thread(target=serve, daemon=True).start()
         return ours, life
+
+    def serve(self, theirs):
+        for number in range(50):
+            with contextlib.suppress(wire.WireError):
+                wire.receive(theirs, lambda node: node)
+                theirs.sendall(self.answers(number))
 
 
 HONEST = {"ok": {"errors": {}, "names": ["double"], "output": ""}}
@@ -348,7 +317,7 @@ KNOWN = ("builtins", "attn_course.grading.errors")
 SHORT = Limits(wall_seconds=0.3, call_seconds=0.1)
 
 
-def test_fuzz_of_a_session_ends_in_an_error_of_the_submission() -> None:
+def test_fuzz_of_a_session_ends_in_an_error_of_the_submission():
     """The same bytes as replies to cells and to calls; only a call's own error may come out."""
     draw = random.Random(7)
     executed = []
@@ -383,37 +352,22 @@ GARBAGE_REPLIES = {
 
 
 @pytest.mark.parametrize("name", GARBAGE_REPLIES)
-def test_a_garbled_reply_to_the_cells_is_a_lost_submission(name: str) -> None:
+def test_a_garbled_reply_to_the_cells_is_a_lost_submission(name):
     data = wire.pack(GARBAGE_REPLIES[name])
     with pytest.raises(SubmissionLost):
         Session(Peer(lambda number: data), [], limits=LIMITS)
 
 
-def test_a_peer_that_drips_cannot_outlast_the_call(zygote: object) -> None:
+def test_a_peer_that_drips_cannot_outlast_the_call(zygote):
     """One byte every 50 ms never ends a message, and the deadline does not move with it."""
-    head = wire.pack(HONEST)
 
     class Drip(Peer):
-        def spawn(
-            self, limits: Limits, forbidden: object = ()
-        ) -> tuple[socket.socket, socket.socket]:
-            ours, theirs = socket.socketpair()
-            life, their_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            their_life.send(b'{"exit": 0}')
-
-            def serve() -> None:
-                with theirs, their_life:
-                    wire.receive(theirs)
-                    theirs.sendall(head)
-                    for byte in wire.pack({"ok": "x" * 5000}):
-                        try:
-                            theirs.send(bytes([byte]))
-                        except OSError:
-                            return
-                        time.sleep(0.05)
-
-            threading.Thread(target=serve, daemon=True).start()
-            return ours, life
+        def serve(self, theirs):
+            wire.receive(theirs)
+            theirs.sendall(wire.pack(HONEST))
+            for byte in wire.pack({"ok": "x" * 5000}):
+                theirs.send(bytes([byte]))
+                time.sleep(0.05)
 
     begun = time.monotonic()
     with Session(Drip(lambda n: b""), [], limits=LIMITS) as session, pytest.raises(StudentTimeout):
@@ -421,7 +375,7 @@ def test_a_peer_that_drips_cannot_outlast_the_call(zygote: object) -> None:
     assert time.monotonic() - begun < 2.0
 
 
-def test_a_submission_cannot_flood_the_trusted_side() -> None:
+def test_a_submission_cannot_flood_the_trusted_side():
     peer = Peer(lambda number: wire.pack(HONEST))
     session = Session(peer, [], limits=LIMITS)
     session.bytes_left = 10
@@ -440,27 +394,23 @@ def double(x):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_notebook_that_speaks_the_wire_itself_is_only_lost(
-    seed: int, grade: Callable[..., Result]
-) -> None:
+def test_a_notebook_that_speaks_the_wire_itself_is_only_lost(seed, grade):
     draw = random.Random(seed)
     data = b"".join(mutated(draw) for _ in range(3))
-    result = grade(
-        answers={"double": SPEAKS_THE_WIRE.format(data=data)},
-        limits=Limits(wall_seconds=20.0, call_seconds=1.0),
-    )
+    limits = Limits(wall_seconds=20.0, call_seconds=1.0)
+    result = grade(answers={"double": SPEAKS_THE_WIRE.format(data=data)}, limits=limits)
     assert result.status in ("graded", "sandbox_error")
     assert [t.score for t in result.tests][1:] == [3.0]
     assert not result.tests[0].score
 
 
-def test_nothing_is_executed_by_decoding(tmp_path: Any) -> None:
+def test_nothing_is_executed_by_decoding(tmp_path):
     import pickle
 
     flag = tmp_path / "ran"
 
     class Bomb:
-        def __reduce__(self) -> Any:
+        def __reduce__(self):
             return os.system, (f"touch {flag}",)
 
     bomb = pickle.dumps(Bomb())

@@ -1,17 +1,30 @@
 """Hostile submissions: each gives wrong answers and tries to profit, to spy, to harm or to stop.
 
-An attack is Python source that replaces the cell of ``double``; it ends with a wrong ``double``
-(identity) unless it defines one. Every one is bounded: no ``kill(-1)``, at most 40 forks, 12 GiB,
-seconds. They are run in the jail only.
+An attack is Python source that replaces the cell of ``double``; it begins with ``BEGIN`` and ends
+with a wrong ``double`` (identity) unless it defines one, or is its body, indented. Every one is
+bounded: no ``kill(-1)``, at most 40 forks, 12 GiB, seconds. They are run in the jail only.
 """
 
 import re
 
 WRONG = "\ndef double(x):\n    return x\n"
 
+# What every attack may use.
+BEGIN = """
+import ast, asyncio, atexit, builtins, ctypes, faulthandler, fcntl, gc, glob, inspect, json, linecache, mmap, os
+import pickle, re, resource, shutil, signal, socket, sqlite3, struct, subprocess, sys, threading, time, types
+import unittest, urllib.request
+def tried(act):
+    try: return act()
+    except Exception: pass
+def up(*parts):
+    found = []
+    for levels in range(1, 6):
+        found += glob.glob(os.path.join(*[".."] * levels, *parts), recursive=True)
+    return found
+"""
 # What writes frames of our own protocol by hand: the worker's modules, its connection, a frame.
 FRAMES = """
-import json, struct, sys
 worker, wire = sys.modules["worker"], sys.modules["wire"]
 here = sys._getframe()
 while here and "self" not in here.f_locals: here = here.f_back
@@ -25,22 +38,19 @@ def raw(connection, header, body=b""):
 # --- points by tampering ------------------------------------------------------------------------
 
 TAMPER = {
-    "patch_assert_close": "torch.testing.assert_close = lambda *a, **k: None" + WRONG,
+    "patch_assert_close": "torch.testing.assert_close = lambda *a, **k: None",
     "patch_comparators": """
 torch.equal = torch.allclose = lambda *a, **k: True
 np.testing.assert_allclose = np.allclose = np.array_equal = lambda *a, **k: True
 import torch.testing._comparison as comparison
 comparison.assert_close = lambda *a, **k: None
-"""
-    + WRONG,
+""",
     "patch_builtins": """
-import builtins
 builtins.AssertionError = type("Fine", (BaseException,), {})
 builtins.isinstance = lambda *a: True
 builtins.all = builtins.any = lambda *a: True
 builtins.len = lambda x: 5
-"""
-    + WRONG,
+""",
     "always_equal_object": """
 class Yes:
     def __eq__(self, other): return True
@@ -82,16 +92,14 @@ class Yes(int):
     def __eq__(self, other): return True
     __hash__ = int.__hash__
 def squares(n): return [Yes(-1) for _ in range(n)]
-"""
-    + WRONG,
+""",
     "list_subclass": """
 class Yes(list):
     def __len__(self): return 10**9
     def __getitem__(self, i): return i * i if False else True
     def __eq__(self, other): return True
 def squares(n): return Yes([1])
-"""
-    + WRONG,
+""",
     "str_subclass": """
 class Yes(str):
     def __eq__(self, other): return True
@@ -99,7 +107,6 @@ class Yes(str):
 def double(x): return Yes("tensor")
 """,
     "forge_modules": """
-import sys, types
 fake = types.ModuleType("attn_course.probes")
 class Probe:
     def __init__(self, *a, **k): pass
@@ -107,10 +114,8 @@ class Probe:
 fake.Probe = Probe
 sys.modules["attn_course.probes"] = fake
 sys.modules["attn_course.reference"] = fake
-"""
-    + WRONG,
+""",
     "import_hook": """
-import sys
 class Hook:
     def find_spec(self, name, path=None, target=None):
         if "attn_course" in name or "testing" in name:
@@ -120,11 +125,8 @@ class Hook:
         return None
 sys.meta_path.insert(0, Hook())
 for name in [n for n in sys.modules if "attn_course" in n or "torch.testing" in n]: del sys.modules[name]
-"""
-    + WRONG,
+""",
     "walk_frames": """
-import sys
-def double(x):
     frame = sys._getframe()
     while frame is not None:
         for scope in (frame.f_locals, frame.f_globals):
@@ -134,8 +136,6 @@ def double(x):
     return x
 """,
     "search_gc": """
-import gc
-def double(x):
     for found in gc.get_objects():
         if isinstance(found, torch.Tensor) and found.shape == x.shape and torch.equal(found.detach(), 2 * x.detach() * 0 + 1e9):
             return found
@@ -146,77 +146,52 @@ def double(x):
     return x
 """,
     "patch_inspect": """
-import inspect, linecache, ast
 inspect.getsource = lambda *a: ""
 ast.parse = lambda *a, **k: __import__("_ast").Module([], [])
 compile_ = compile
-import builtins
 builtins.compile = lambda source, *a, **k: compile_("pass", "x", "exec")
 builtins.exec = builtins.eval = lambda *a, **k: None
-"""
-    + WRONG,
+""",
     "input_transformer": """
 ip = get_ipython()
 ip.input_transformers_post.append(lambda lines: ["pass\\n"])
 ip.ast_transformers.append(type("T", (), {"visit": lambda self, node: __import__("ast").Module([], [])})())
-"""
-    + WRONG,
+""",
     "cell_hooks": """
 ip = get_ipython()
 ip.events.register("pre_run_cell", lambda *a: None)
 ip.run_cell = lambda *a, **k: None
 ip.showtraceback = lambda *a, **k: None
 ip.set_custom_exc((BaseException,), lambda *a, **k: None)
-"""
-    + WRONG,
+""",
     "set_scores": """
 import __main__
 for name in ("score", "points", "max_score", "auto_score", "grade"):
     globals()[name] = 1000.0
     setattr(__main__, name, 1000.0)
-"""
-    + WRONG,
+""",
     "patch_tensor_methods": """
 torch.Tensor.__eq__ = torch.Tensor.allclose = torch.Tensor.equal = lambda *a, **k: torch.tensor(True)
 torch.Tensor.__sub__ = lambda a, b: torch.zeros(())
 torch.Tensor.abs = torch.Tensor.max = torch.Tensor.sum = lambda *a, **k: torch.zeros(())
 torch.Tensor.__bool__ = lambda self: True
-"""
-    + WRONG,
+""",
     "settrace": """
-import sys, threading
 def trace(frame, event, arg):
     for name in ("failed", "wrong", "error"): frame.f_locals[name] = None
     return trace
 sys.settrace(trace); threading.settrace(trace); sys.setprofile(lambda *a: None)
-"""
-    + WRONG,
+""",
     "lazy_generator": """
 def double(x):
     yield 2 * x
 def squares(n):
     return (i for i in range(n))
 """,
-    "alias_and_clear": """
-def double(x):
-    x.zero_()
-    return x
-""",
-    "alias_and_clear_later": """
-import threading
-def double(x):
-    threading.Timer(0.01, x.zero_).start()
-    return x
-""",
-    "resize_the_argument": """
-def double(x):
-    x.resize_(0) if not x.requires_grad else None
-    return x
-""",
-    "visible_answers_only": """
-def double(x):
-    return torch.tensor([2.0, 4.0])
-""",
+    "alias_and_clear": "def double(x):\n    x.zero_()\n    return x",
+    "alias_and_clear_later": "    threading.Timer(0.01, x.zero_).start()\n    return x",
+    "resize_the_argument": "    x.resize_(0) if not x.requires_grad else None\n    return x",
+    "visible_answers_only": "def double(x):\n    return torch.tensor([2.0, 4.0])",
     "look_up_reference": """
 def stable_softmax(scores, dim=-1):
     import importlib
@@ -227,10 +202,8 @@ def stable_softmax(scores, dim=-1):
             if isinstance(result, torch.Tensor): return result
         except BaseException: pass
     return scores
-"""
-    + WRONG,
+""",
     "look_up_by_path": """
-import sys, os, glob
 def stable_softmax(scores, dim=-1):
     for root in [*sys.path, "/opt", "/", sys.prefix]:
         for path in glob.glob(os.path.join(root, "**", "functional", "softmax.py"), recursive=True) if root != "/" else []:
@@ -240,43 +213,33 @@ def stable_softmax(scores, dim=-1):
                 if "attn_course" in path: return scope["softmax"](scores, dim)
             except BaseException: pass
     return scores
-"""
-    + WRONG,
+""",
     "forge_reply": """
-import os, json, struct
 def frame(value):
     header = json.dumps([[], {"$": "map", "v": value}]).encode()
     return b"ACW2" + struct.pack("<IQ", len(header), 0) + header
 def double(x):
-    for number in range(3, 64):
-        try: os.write(number, frame({"ok": True}) * 50)
-        except OSError: pass
+    for number in range(3, 64): tried(lambda: os.write(number, frame({"ok": True}) * 50))
     return x
 """,
     "forge_handles": """
-import sys
 worker = sys.modules["worker"]
 worker.Worker.answer = lambda self, request: {"ok": True, "changed": [[0, 1]], "score": 99}
 worker.Worker.hold = lambda self, value: {"$": "object", "id": -1, "kind": "callable", "type": "float"}
-"""
-    + WRONG,
+""",
     "forge_wire": """
-import sys
 wire = sys.modules["wire"]
 wire.encode = lambda value, *a, **k: {"$": "pickle", "v": "gASV"}
-"""
-    + WRONG,
+""",
     "claim_callbacks": """
-import sys
 wire, worker = sys.modules["wire"], sys.modules["worker"]
 def answer(self, request):
     wire.send(self.connection, {"callback": 12345, "args": [], "kwargs": {}})
     return {"ok": True}
 worker.Worker.answer = answer
-"""
-    + WRONG,
+""",
     "raise_not_implemented": "def double(x):\n    raise NotImplementedError('graded elsewhere')",
-    "raise_skip": "import unittest\ndef double(x):\n    raise unittest.SkipTest('fine')",
+    "raise_skip": "def double(x):\n    raise unittest.SkipTest('fine')",
     "raise_base": "def double(x):\n    raise KeyboardInterrupt",
     "raise_stop_iteration": "def double(x):\n    raise StopIteration(2 * x)",
     "raise_probe_failure": """
@@ -290,18 +253,10 @@ def double(x):
     "broadcast_scalar": "def double(x):\n    return torch.tensor(0.0)",
     "wrong_dtype": "def double(x):\n    return (2 * x).to(torch.complex64)",
     "score_as_answer": "def double(x):\n    return 2.0\ndef squares(n):\n    return 3.0",
-    "huge_squares": "def squares(n):\n    return [float('inf')] * n" + WRONG,
-    "bool_squares": "def squares(n):\n    return [True] * (n + 1)" + WRONG,
-    "scores_of_an_array": """
-def squares(n):
-    return [torch.zeros(2) - 1 for _ in range(n)]
-"""
-    + WRONG,
-    "score_is_an_array_of_numpy": """
-def squares(n):
-    return list(np.zeros((n, 0)))
-"""
-    + WRONG,
+    "huge_squares": "def squares(n):\n    return [float('inf')] * n",
+    "bool_squares": "def squares(n):\n    return [True] * (n + 1)",
+    "scores_of_an_array": "def squares(n):\n    return [torch.zeros(2) - 1 for _ in range(n)]",
+    "score_is_an_array_of_numpy": "def squares(n):\n    return list(np.zeros((n, 0)))",
     "lying_metadata": """
 class Yes(torch.Tensor):
     dtype = property(lambda self: torch.float32)
@@ -357,8 +312,7 @@ def stable_softmax(x, dim=-1):
     y = Two.apply(x)
     if y.requires_grad: y.register_hook(lambda g: g * float("nan"))
     return y
-"""
-    + WRONG,
+""",
     "code_in_a_pickle": """
 class Run:
     def __reduce__(self): return (__import__("os").system, ("echo mine > /tmp/mine",))
@@ -373,7 +327,6 @@ class Scale(torch.nn.Module):
     def load_state_dict(self, *a, **k): return Run()
 """,
     "answers_the_input_before": """
-import json, os
 before = [torch.zeros(2)]
 def double(x):
     before.append(2 * x)
@@ -383,7 +336,6 @@ def stable_softmax(x, dim=-1):
     return before[-2]
 """,
     "dies_and_remembers": """
-import os, pickle
 PLACE = "/jail/seen"
 def double(x):
     try: known = pickle.load(open(PLACE, "rb"))
@@ -412,26 +364,21 @@ class Scale:
     def __init__(self, n): raise StopIteration
 """,
     "hooks_of_the_interpreter": """
-import gc, sys, threading
 gc.callbacks.append(lambda phase, info: gc.collect() if phase == "none" else None)
 sys.setprofile(lambda *a: None)
 sys.excepthook = sys.unraisablehook = threading.excepthook = lambda *a: None
 sys.displayhook = sys.breakpointhook = lambda *a: None
 sys.addaudithook(lambda event, args: exec("raise OSError(event)") if event == "import" else None)
-"""
-    + WRONG,
+""",
     "main_is_another": """
-import sys, types, builtins
 class Main(types.ModuleType):
     def __getattr__(self, name): return lambda *a, **k: 2.0
 sys.modules["__main__"] = Main("__main__")
 __builtins__ = {"len": lambda x: 3}
 builtins.next = builtins.getattr = lambda *a: 3.0
 __name__ = "worker"
-"""
-    + WRONG,
+""",
     "every_name_is_there": """
-import sys
 frame = sys._getframe()
 while frame and "self" not in frame.f_locals: frame = frame.f_back
 worker = frame.f_locals["self"]
@@ -440,8 +387,7 @@ class Names(dict):
     def __missing__(self, name): return lambda *a, **k: 2.0
     def __getitem__(self, name): return lambda *a, **k: 2.0
 worker.names = Names(worker.names)
-"""
-    + WRONG,
+""",
     "magics": """
 !cp /opt/attn/jail/wire.py /jail
 found = !cat /etc/passwd
@@ -456,28 +402,22 @@ def double(x):
     return get_ipython().run_line_magic("time", "1") or x
 """,
     "claims_from_the_cells": """
-import sys
 worker, wire = sys.modules["worker"], sys.modules["wire"]
 frame = sys._getframe()
 while frame and "self" not in frame.f_locals: frame = frame.f_back
 connection = frame.f_locals["self"].connection
 for number in (0, True, -1, 10**30, "0", None):
-    try: wire.send(connection, {"callback": number, "args": [], "kwargs": {}})
-    except Exception: pass
+    tried(lambda: wire.send(connection, {"callback": number, "args": [], "kwargs": {}}))
 wire.send(connection, {"ok": {"errors": {}, "names": ["double", "squares"]}})
-"""
-    + WRONG,
+""",
     "answers_before_it_is_asked": """
-import sys
 worker, wire = sys.modules["worker"], sys.modules["wire"]
 def ahead(self, request):
     for _ in range(4): wire.send(self.connection, {"ok": 3.0, "changed": 0, "nan": 0, "written": []})
     return {"ok": torch.tensor([2.0, 4.0])}
 worker.Worker.answer = ahead
-"""
-    + WRONG,
-    "json_of_another_kind": FRAMES
-    + """
+""",
+    "json_of_another_kind": """__FRAMES__
 SAID = [
     '[[],{"$":"map","v":{"ok":1e999}}]', '[[],{"$":"map","v":{"ok":NaN}}]',
     '[[],{"$":"map","v":{"ok":-Infinity,"ok":3.0}}]', '[[],{"$":"map","v":{"ok":' + "9" * 4300 + '}}]',
@@ -491,10 +431,8 @@ def answer(self, request):
     raw(self.connection, SAID[7 * len(request.get("name", "")) % len(SAID)].encode())
     return {"ok": True}
 worker.Worker.answer = answer
-"""
-    + WRONG,
-    "shapes_that_do_not_fit": FRAMES
-    + """
+""",
+    "shapes_that_do_not_fit": """__FRAMES__
 def tensor(shape, size, kind="tensor", d="torch.float32"):
     node = {"$": kind, "d": d, "s": shape, "st": [1], "g": True, "scalar": True}
     return json.dumps([[size], {"$": "map", "v": {"ok": node}}]).encode() + bytes(0), bytes(size)
@@ -505,18 +443,15 @@ def answer(self, request):
     raw(self.connection, header, body.replace(bytes(1), bytes([255])))
     return {"ok": True}
 worker.Worker.answer = answer
-"""
-    + WRONG,
-    "an_exception_of_tensors": FRAMES
-    + """
+""",
+    "an_exception_of_tensors": """__FRAMES__
 MANY = [torch.rand(1000) for _ in range(4000)]
 worker.describe = lambda error: {"type": "E", "kinds": [], "text": MANY, "where": ("a", 1, "")}
 def double(x): raise ValueError
 apply = stable_softmax = squares = double
 def Scale(n): raise ValueError
 """,
-    "handles_of_any_kind": FRAMES
-    + """
+    "handles_of_any_kind": """__FRAMES__
 NODES = [{"id": -1}, {"id": 10**30}, {"id": True}, {"id": 0, "kind": ["iterator"]}, {"id": 0, "type": "x" * 10**6}]
 seen = []
 def hold(self, value):
@@ -534,66 +469,51 @@ squares = double
 """,
     "callbacks_in_callbacks": """
 def apply(step, x):
-    try: step(apply, step, x=x, y=Scale)
-    except Exception: pass
+    tried(lambda: step(apply, step, x=x, y=Scale))
     try: step()
     except Exception as error: return torch.full((4,), float(len(str(error))))
     return step(step)
-"""
-    + WRONG,
-    "backward_of_a_callback": FRAMES
-    + """
+""",
+    "backward_of_a_callback": """__FRAMES__
 def apply(step, x):
     y = step(x.clone().requires_grad_())
     for grads in ([], [x, x], [torch.zeros(9)], [3.0], "grads", None):
-        try: wire.send(CONNECTION, {"callback": 0, "args": [x], "kwargs": {}, "grads": grads})
-        except Exception: pass
+        tried(lambda: wire.send(CONNECTION, {"callback": 0, "args": [x], "kwargs": {}, "grads": grads}))
     return y
-"""
-    + WRONG,
+""",
 }
 
 # --- secrets ------------------------------------------------------------------------------------
 
 SPY = {
     "disk_scan": """
-import os
-def double(x):
     found = []
     for folder, _, files in os.walk("/"):
         if folder.startswith(("/proc", "/sys", "/usr/share", "/usr/lib/x86")): continue
         for name in files:
             if "canary" in name or name.endswith((".db", ".ipynb")) or name in ("misconceptions.py", "exercise.py", "variants.py"):
-                try: found.append(name + ":" + open(os.path.join(folder, name), errors="replace").read(2000))
-                except OSError: pass
+                tried(lambda: found.append(name + ":" + open(os.path.join(folder, name), errors="replace").read(2000)))
         if len(found) > 200: break
     raise ValueError("|".join(found)[:1900] or "nothing")
 """,
     "known_paths": """
-import os
 PATHS = __PATHS__
 def double(x):
     found = []
     for path in PATHS:
-        try: found.append(open(path, errors="replace").read(300))
-        except OSError: pass
+        tried(lambda: found.append(open(path, errors="replace").read(300)))
         try: found += os.listdir(path)
         except OSError: pass
     raise ValueError("|".join(found) or "nothing")
 """,
     "proc_environ": """
-import glob
-def double(x):
     found = []
     for path in ["/proc/self/environ", *glob.glob("/proc/[0-9]*/environ"), *glob.glob("/proc/[0-9]*/cmdline")]:
-        try: found.append(open(path, errors="replace").read())
-        except OSError: pass
+        tried(lambda: found.append(open(path, errors="replace").read()))
     raise ValueError("|".join(found) or "nothing")
 """,
-    "environment": "import os\ndef double(x):\n    raise ValueError(str(dict(os.environ)))",
+    "environment": "def double(x):\n    raise ValueError(str(dict(os.environ)))",
     "parent_memory": """
-import os, re
-def double(x):
     found = []
     for pid in (os.getppid(), 1, os.getpid()):
         try:
@@ -606,8 +526,6 @@ def double(x):
     raise ValueError("|".join(found)[:1500])
 """,
     "vm_readv": """
-import ctypes, os
-def double(x):
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(64)
     class Vec(ctypes.Structure): _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
@@ -617,8 +535,6 @@ def double(x):
     raise ValueError(f"{codes} {buffer.raw!r}")
 """,
     "open_descriptors": """
-import os
-def double(x):
     found = []
     for number in range(3, 256):
         try:
@@ -627,8 +543,6 @@ def double(x):
     raise ValueError("|".join(found) or "nothing")
 """,
     "network": """
-import socket, urllib.request
-def double(x):
     found = []
     for port in __PORTS__:
         try:
@@ -639,19 +553,13 @@ def double(x):
     raise ValueError("|".join(found))
 """,
     "hidden_tests_from_worker": """
-import gc, sys
-def double(x):
     found = [str(o)[:200] for o in gc.get_objects() if isinstance(o, (str, dict)) and "canary" in str(o)[:5000]]
     raise ValueError("|".join(found)[:1500] or "nothing")
 """,
     "source_of_caller": """
-import inspect
-def double(x):
     raise ValueError("|".join(str(f.code_context) + str(f.frame.f_locals)[:300] for f in inspect.stack()))
 """,
     "new_namespace": """
-import ctypes
-def double(x):
     libc = ctypes.CDLL(None, use_errno=True)
     codes = [libc.unshare(0x10000000 | 0x00020000), libc.mount(b"proc", b"/proc", b"proc", 0, None), libc.umount2(b"/proc", 2), libc.chroot(b"/")]
     try: text = open("/proc/1/environ").read()
@@ -659,7 +567,6 @@ def double(x):
     raise ValueError(f"{codes} {text}")
 """,
     "another_abi": """
-import ctypes, mmap
 page = mmap.mmap(-1, 4096, prot=7)
 page.write(bytes([0xB8, 20, 0, 0, 0, 0xCD, 0x80, 0xC3]))  # mov eax, getpid of i386; int 0x80; ret
 call = ctypes.CFUNCTYPE(ctypes.c_long)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
@@ -667,7 +574,6 @@ def double(x):
     raise ValueError(f"answered {call()}")
 """,
     "peer_of_the_connection": """
-import ctypes, os, socket, struct
 libc = ctypes.CDLL(None, use_errno=True)
 def double(x):
     found = []
@@ -684,8 +590,6 @@ def double(x):
     raise ValueError(str(found))
 """,
     "environment_of_its_memory": """
-import ctypes
-def double(x):
     libc = ctypes.CDLL(None)
     found, place = [], ctypes.POINTER(ctypes.c_char_p).in_dll(libc, "environ")
     number = 0
@@ -698,8 +602,6 @@ def double(x):
     raise ValueError(repr(found))
 """,
     "the_machine": """
-import glob, os
-def double(x):
     found = [str(os.uname())]
     def look(path):
         try: return os.listdir(path) if os.path.isdir(path) else open(path, errors="replace").read(200)
@@ -715,44 +617,30 @@ def double(x):
 
 NEIGHBOUR = {
     "leave_files": """
-import os
 for folder in ("/tmp", "/jail", "/dev/shm", "/", os.path.expanduser("~"), "/var/tmp", "/opt/attn/package"):
-    try: open(os.path.join(folder, "left_behind.py"), "w").write("x")
-    except OSError: pass
-"""
-    + WRONG,
+    tried(lambda: open(os.path.join(folder, "left_behind.py"), "w").write("x"))
+""",
     "poison_packages": """
-import numpy, torch, os
+import numpy, torch
 for module in (numpy, torch):
     for path in (module.__file__, os.path.join(os.path.dirname(module.__file__), "sitecustomize.py")):
-        try: open(path, "a").write("\\nraise SystemExit")
-        except OSError: pass
+        tried(lambda: open(path, "a").write("\\nraise SystemExit"))
 torch.manual_seed = torch.softmax = torch.tensor = None
 numpy.array = None
-"""
-    + WRONG,
+""",
     "poison_jail_code": """
-import sys, os
 for name in ("wire", "worker", "confine", "sealed", "shortcuts"):
     module = sys.modules.get(name)
     if module:
-        try: open(module.__file__, "w").write("")
-        except OSError: pass
+        tried(lambda: open(module.__file__, "w").write(""))
         for key in list(vars(module)):
             if callable(vars(module)[key]) and name in ("confine", "sealed"): setattr(module, key, None)
-"""
-    + WRONG,
+""",
     "kill_family": """
-import os, signal
-for target in (os.getppid(), 0, 1, 2, os.getpid()):
-    try: os.kill(target, signal.SIGKILL)
-    except OSError: pass
-try: os.killpg(0, signal.SIGKILL)
-except OSError: pass
-"""
-    + WRONG,
+for target in (os.getppid(), 0, 1, 2, os.getpid()): tried(lambda: os.kill(target, signal.SIGKILL))
+tried(lambda: os.killpg(0, signal.SIGKILL))
+""",
     "leave_process": """
-import os, subprocess, sys
 try:
     if os.fork() == 0:
         os.setsid()
@@ -760,63 +648,40 @@ try:
 except OSError: pass
 try: subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"], start_new_session=True)
 except OSError: pass
-"""
-    + WRONG,
+""",
     "leave_threads": """
-import threading, time
 for _ in range(20): threading.Thread(target=time.sleep, args=(30,), daemon=False).start()
-"""
-    + WRONG,
+""",
     "shared_memory": """
 from multiprocessing import shared_memory
 try:
     segment = shared_memory.SharedMemory("left_behind", create=True, size=1 << 20)
 except OSError: pass
-import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 libc.shmget(0x1234, 4096, 0o1666)
-"""
-    + WRONG,
+""",
     "abstract_socket": """
-import socket
 try:
     s = socket.socket(socket.AF_UNIX); s.bind("\\0attn-left-behind"); s.listen()
 except OSError: pass
-"""
-    + WRONG,
-    "exit_handlers": """
-import atexit, sys, os
-atexit.register(lambda: open("/tmp/left_behind", "w"))
-sys.exit = os._exit
-"""
-    + WRONG,
+""",
+    "exit_handlers": 'atexit.register(lambda: open("/tmp/left_behind", "w"))\nsys.exit = os._exit',
     "write_gradebook": """
-import glob
-for path in __PATHS__:
-    try: open(path, "ab").write(b"tampered")
-    except OSError: pass
-"""
-    + WRONG,
+for path in __PATHS__: tried(lambda: open(path, "ab").write(b"tampered"))
+""",
     "times_of_a_device": """
-import glob, os
 for place in ("/dev/full", "/dev/zero", "/dev/null"):
-    try: os.utime(place, ns=(7, 7))
-    except OSError: pass
-    try: os.chmod(place, 0o666)
-    except OSError: pass
-"""
-    + WRONG,
+    tried(lambda: os.utime(place, ns=(7, 7)))
+    tried(lambda: os.chmod(place, 0o666))
+""",
     "hints_at_a_file": """
-import fcntl, os, struct
 for place in (os.__file__, torch.__file__, "/usr/bin/env"):
     try:
         with open(place) as file:
             for command in (1036, 1038): fcntl.fcntl(file, command, struct.pack("Q", 3))
     except OSError: pass
-"""
-    + WRONG,
+""",
     "waiters_at_a_shared_page": """
-import ctypes, os, threading
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
 page = libc.mmap(None, 4096, 1, 1, os.open(os.__file__, os.O_RDONLY), 0)
@@ -825,10 +690,8 @@ def wait():
     libc.syscall(202, ctypes.c_void_p(page), 0, value, None, None, 0)
 for _ in range(8): threading.Thread(target=wait, daemon=True).start()
 libc.syscall(202, ctypes.c_void_p(page), 1, 1000, None, None, 0)
-"""
-    + WRONG,
+""",
     "files_out_of_memory": """
-import ctypes, glob, os
 libc = ctypes.CDLL(None, use_errno=True)
 for path in glob.glob(os.path.join(os.path.dirname(torch.__file__), "lib", "*.so")) + [os.__file__]:
     try:
@@ -836,10 +699,8 @@ for path in glob.glob(os.path.join(os.path.dirname(torch.__file__), "lib", "*.so
         os.posix_fadvise(number, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(number)
     except OSError: pass
-"""
-    + WRONG,
+""",
     "descriptors_on_their_way": """
-import os, socket
 held = []
 for _ in range(20):
     try:
@@ -848,44 +709,32 @@ for _ in range(20):
         held.append((one, other))
     except OSError: break
 for number in range(3, 64):
-    try: socket.send_fds(socket.socket(fileno=os.dup(number)), [b""], [0, 1, 2])
-    except OSError: pass
-"""
-    + WRONG,
+    tried(lambda: socket.send_fds(socket.socket(fileno=os.dup(number)), [b""], [0, 1, 2]))
+""",
     "signals_that_wait": """
-import ctypes, os, signal
 libc = ctypes.CDLL(None)
 signal.pthread_sigmask(signal.SIG_BLOCK, range(34, 65))
 for _ in range(200_000):
     if libc.sigqueue(os.getpid(), 40, None): break
 timers = [libc.timer_create(0, None, ctypes.byref(ctypes.c_void_p())) for _ in range(1000)] if hasattr(libc, "timer_create") else []
-"""
-    + WRONG,
+""",
     "pages_of_pipes": """
-import fcntl, os
 held = []
 try:
     for _ in range(40):
         held.append(os.pipe())
         fcntl.fcntl(held[-1][1], 1031, 1 << 20)
 except OSError: pass
-"""
-    + WRONG,
+""",
     "priorities": """
-import os, resource
 for what in (os.PRIO_USER, os.PRIO_PGRP, os.PRIO_PROCESS):
-    for value in (19, -20):
-        try: os.setpriority(what, 0, value)
-        except OSError: pass
+    for value in (19, -20): tried(lambda: os.setpriority(what, 0, value))
 for policy in (os.SCHED_FIFO, os.SCHED_RR, os.SCHED_IDLE):
-    try: os.sched_setscheduler(0, policy, os.sched_param(1))
-    except OSError: pass
+    tried(lambda: os.sched_setscheduler(0, policy, os.sched_param(1)))
 for name in ("NPROC", "AS", "CPU", "NOFILE", "FSIZE", "NICE", "RTPRIO"):
     kind = getattr(resource, f"RLIMIT_{name}", None)
-    try: resource.prlimit(0, kind, (resource.RLIM_INFINITY,) * 2)
-    except (OSError, ValueError, TypeError): pass
-"""
-    + WRONG,
+    tried(lambda: resource.prlimit(0, kind, (resource.RLIM_INFINITY,) * 2))
+""",
 }
 
 # --- resources ----------------------------------------------------------------------------------
@@ -895,21 +744,16 @@ EXHAUST = {
     "memory_tensor": "def double(x):\n    return torch.ones(12 << 28)",
     "memory_slow": "def double(x):\n    held = []\n    for _ in range(12 << 6): held.append(bytearray(1 << 24))\n    return x",
     "forks": """
-import os
-def double(x):
     for _ in range(40):
         if os.fork() == 0:
             import time; time.sleep(5); os._exit(0)
     return x
 """,
     "threads": """
-import threading, time
-def double(x):
     for _ in range(2000): threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
     return x
 """,
     "disk": """
-import os
 HOME = os.path.expanduser("~")
 def double(x):
     for number in range(64):
@@ -917,52 +761,35 @@ def double(x):
     return x
 """,
     "big_file": """
-import os
-def double(x):
     with open(os.path.expanduser("~/big"), "wb") as file:
         for _ in range(64): file.write(b"x" * (16 << 20))
     return x
 """,
     "many_files": """
-import os
 HOME = os.path.expanduser("~")
 def double(x):
     for i in range(10**5): open(f"{HOME}/{i}", "w")
     return x
 """,
     "output": "print('x' * 10**8)\ndef double(x):\n    for _ in range(10**5): print('y' * 1000)\n    return x",
-    "output_descriptor": """
-import os
-def double(x):
-    for _ in range(1000): os.write(1, b"z" * 100000)
-    return x
-""",
+    "output_descriptor": '    for _ in range(1000): os.write(1, b"z" * 100000)\n    return x',
     "loop": "def double(x):\n    while True: pass",
     "loop_uncatchable": """
-def double(x):
     while True:
         try:
             while True: pass
         except BaseException: pass
 """,
     "loop_at_top": "while True: pass",
-    "sleep": "import time\ndef double(x):\n    time.sleep(1000)",
-    "regex": "import re\ndef double(x):\n    re.match(r'(a+)+$', 'a' * 64 + 'b')",
+    "sleep": "def double(x):\n    time.sleep(1000)",
+    "regex": "def double(x):\n    re.match(r'(a+)+$', 'a' * 64 + 'b')",
     "ignore_signals": """
-import signal
-for number in range(1, 65):
-    try: signal.signal(number, signal.SIG_IGN)
-    except (OSError, ValueError): pass
+for number in range(1, 65): tried(lambda: signal.signal(number, signal.SIG_IGN))
 def double(x):
     while True: pass
 """,
-    "recursion": "import sys\nsys.setrecursionlimit(10**9)\ndef double(x):\n    return double(x)",
-    "deep_result": """
-def double(x):
-    out = []
-    for _ in range(10**5): out = [out]
-    return out
-""",
+    "recursion": "sys.setrecursionlimit(10**9)\ndef double(x):\n    return double(x)",
+    "deep_result": "    out = []\n    for _ in range(10**5): out = [out]\n    return out",
     "self_reference": "def double(x):\n    out = []\n    out.append(out)\n    return out",
     "wide_result": "def double(x):\n    return [0] * (3 * 10**7)",
     "huge_tensor_result": "def double(x):\n    return torch.zeros(1 << 27)",
@@ -971,51 +798,36 @@ def double(x):
     "huge_string": "def double(x):\n    return 'x' * 10**9",
     "huge_exception": "def double(x):\n    raise ValueError('x' * 10**9)",
     "endless_generator": "def double(x):\n    while True: yield x",
-    "endless_callbacks": """
-def apply(step, x):
-    while True: step(x)
-"""
-    + WRONG,
-    "crash": "import ctypes\ndef double(x):\n    ctypes.string_at(0)",
-    "exit": "import os\ndef double(x):\n    os._exit(0)",
-    "exit_at_top": "import os\nos._exit(0)",
-    "system_exit": "import sys\nsys.exit(0)" + WRONG,
-    "trickle": FRAMES
-    + """
-import time
+    "endless_callbacks": "def apply(step, x):\n    while True: step(x)",
+    "crash": "def double(x):\n    ctypes.string_at(0)",
+    "exit": "def double(x):\n    os._exit(0)",
+    "exit_at_top": "os._exit(0)",
+    "system_exit": "sys.exit(0)",
+    "trickle": """__FRAMES__
 def answer(self, request):
     for byte in frame(b'[[],{"$":"map","v":{"ok":3.0}}]'):
         self.connection.sendall(bytes([byte])); time.sleep(0.3)
     return {"ok": True}
 worker.Worker.answer = answer
-"""
-    + WRONG,
-    "half_a_message": FRAMES
-    + """
-import time
+""",
+    "half_a_message": """__FRAMES__
 def answer(self, request):
     self.connection.sendall(struct.pack("<4sIQ", b"ACW2", 1 << 24, 1 << 28) + bytes(1 << 16))
     time.sleep(60)
 worker.Worker.answer = answer
-"""
-    + WRONG,
-    "many_large_answers": FRAMES
-    + """
+""",
+    "many_large_answers": """__FRAMES__
 BODY = bytes(200 << 20)
 def apply(step, x):
     while True:
         raw(CONNECTION, json.dumps([[len(BODY)], {"$": "map", "v": {"callback": 0, "args": [{"$": "bytes"}], "kwargs": {"$": "map", "v": {}}}}]).encode(), BODY)
         wire.receive(CONNECTION)
-"""
-    + WRONG,
-    "reads_nothing": FRAMES
-    + """
-import time
+""",
+    "reads_nothing": """__FRAMES__
 def apply(step, x):
     for _ in range(10_000): raw(CONNECTION, b'[[],{"$":"map","v":{"callback":0,"args":[],"kwargs":{"$":"map","v":{}}}}]')
     time.sleep(60)
-"""
-    + WRONG,
+""",
     "parameters_without_end": """
 class Scale:
     def __init__(self, size): pass
@@ -1023,11 +835,8 @@ class Scale:
     def __call__(self, x): return self.found["weight"] * x
     def parameters(self):
         while True: yield torch.zeros(0)
-"""
-    + WRONG,
+""",
     "files_without_a_name": """
-import os
-def double(x):
     held = []
     for _ in range(50):
         held.append(os.memfd_create("x"))
@@ -1035,20 +844,16 @@ def double(x):
     return x
 """,
     "contexts_of_io": """
-import ctypes
 libc = ctypes.CDLL(None)
 def double(x):
     held = [ctypes.c_ulong(0) for _ in range(64)]
     return [libc.syscall(206, 1024, ctypes.byref(one)) for one in held]
 """,
     "stops_itself": """
-import os, signal
-def double(x):
     for number in (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN): os.kill(os.getpid(), number)
     signal.pause()
 """,
     "alarms": """
-import signal
 def again(*a): raise KeyboardInterrupt
 signal.signal(signal.SIGALRM, again)
 signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
@@ -1056,21 +861,13 @@ def double(x):
     while True: pass
 """,
     "an_alarm_without_a_handler": """
-import faulthandler, signal
 faulthandler.dump_traceback_later(0.2, exit=True)
 signal.setitimer(signal.ITIMER_PROF, 0.3)
 def double(x):
     while True: pass
 """,
-    "awaits_forever": """
-import asyncio
-async def work():
-    while True: await asyncio.sleep(0)
-await work()
-"""
-    + WRONG,
+    "awaits_forever": "async def work():\n    while True: await asyncio.sleep(0)\nawait work()",
     "threads_that_compute": """
-import threading
 def work():
     x = torch.randn(400, 400)
     while True: x = torch.tanh(x @ x)
@@ -1089,85 +886,56 @@ def double(x):
 
 # --- aimed at a grader whose verdict is made in the process that runs the student's code ---------
 
-UP = """
-import glob, os
-def up(*parts):
-    found = []
-    for levels in range(1, 6):
-        found += glob.glob(os.path.join(*[".."] * levels, *parts), recursive=True)
-    return found
-"""
 SAME_PROCESS = {
     "patch_probe": """
 import attn_course.probes
 for name in ("equals", "gradient", "holds", "raises", "memory"):
     try: setattr(attn_course.probes.Probe, name, lambda *a, **k: None)
     except BaseException: pass
-"""
-    + WRONG,
+""",
     "patch_only_what_the_test_calls": """
 torch.testing.assert_close = lambda *a, **k: None
 torch.equal = lambda *a, **k: True
-"""
-    + WRONG,
+""",
     "history": """
-def double(x):
     raise ValueError(str(globals().get("In", globals().get("_ih", "nothing")))[-1500:])
 """,
-    "source_notebook": UP
-    + """
-def double(x):
+    "source_notebook": """
     for path in up("source", "**", "*.ipynb"):
         text = open(path).read()
         raise ValueError(text[text.find("amax") - 200:][:700])
     raise ValueError("nothing")
 """,
-    "gradebook_own_points": UP
-    + """
-import sqlite3
+    "gradebook_own_points": """
 for path in up("*.db"):
     try:
         with sqlite3.connect(path, timeout=2) as book:
             book.execute("UPDATE grade SET extra_credit = 7, manual_score = 7 WHERE auto_score IS NULL OR auto_score = 0")
     except sqlite3.Error: pass
-"""
-    + WRONG,
-    "gradebook_others_points": UP
-    + """
-import sqlite3
+""",
+    "gradebook_others_points": """
 for path in up("*.db"):
     try:
         with sqlite3.connect(path, timeout=2) as book: book.execute("UPDATE grade SET auto_score = 0, manual_score = 0")
     except sqlite3.Error: pass
-"""
-    + WRONG,
-    "rewrite_submissions": UP
-    + """
-import shutil
+""",
+    "rewrite_submissions": """
 for path in up("submitted", "*", "*", "*.ipynb"):
-    try: shutil.copy(glob.glob("*.ipynb")[0], path)
-    except (OSError, IndexError): pass
-"""
-    + WRONG,
+    tried(lambda: shutil.copy(glob.glob("*.ipynb")[0], path))
+""",
     "startup_file": """
-import os
 place = os.path.expanduser("~/.ipython/profile_default/startup")
 try:
     os.makedirs(place, exist_ok=True)
     open(os.path.join(place, "00.py"), "w").write("import torch\\ntorch.testing.assert_close = None\\ntorch.randn = None\\n")
 except OSError: pass
-"""
-    + WRONG,
+""",
     "stop_parent": """
-import os, signal
-for target in (os.getppid(), os.getpid()):
-    try: os.kill(target, signal.SIGSTOP)
-    except OSError: pass
-"""
-    + WRONG,
+for target in (os.getppid(), os.getpid()): tried(lambda: os.kill(target, signal.SIGSTOP))
+""",
 }
 
-# These forge what our own grader's two sides say to each other; another grader has no such sides.
+# These, and all that write frames, forge what our own grader's two sides say to each other; another grader has no such sides.
 OWN_PROTOCOL = {
     *("tamper:forge_reply", "tamper:forge_handles", "tamper:forge_wire", "tamper:claim_callbacks"),
     "neighbour:poison_jail_code",
@@ -1175,24 +943,25 @@ OWN_PROTOCOL = {
     "tamper:every_name_is_there",
 }
 
-ALL = {
-    f"{kind}:{name}": source
-    for kind, cases in (
-        ("tamper", TAMPER),
-        ("spy", SPY),
-        ("neighbour", NEIGHBOUR),
-        ("exhaust", EXHAUST),
-        ("same-process", SAME_PROCESS),
-    )
-    for name, source in cases.items()
-}
+KINDS = {"tamper": TAMPER, "spy": SPY, "neighbour": NEIGHBOUR, "exhaust": EXHAUST}
+KINDS["same-process"] = SAME_PROCESS
+WRITTEN = {f"{kind}:{name}": text for kind, cases in KINDS.items() for name, text in cases.items()}
+OWN_PROTOCOL |= {name for name, text in WRITTEN.items() if "__FRAMES__" in text}
 
-OWN_PROTOCOL |= {name for name, source in ALL.items() if FRAMES in source}
 
+def whole(text):
+    """An attack with what it begins with, and with a wrong answer where it gives none."""
+    if text.lstrip("\n").startswith(" "):
+        return f"{BEGIN}def double(x):\n{text}"
+    answers = re.search(r"^(def double\b|.*\bdouble = )", text, re.M)
+    return BEGIN + text.replace("__FRAMES__", FRAMES) + ("" if answers else WRONG)
+
+
+ALL = {name: whole(text) for name, text in WRITTEN.items()}
 DEFINED_BY = {"stable_softmax": "softmax", "apply": "apply", "Scale": "scale", "squares": "partial"}
 
 
-def placed(source: str) -> dict[str, str]:
+def placed(source):
     """The cells of a submission with this attack, by grade id.
 
     A cell that would define once more what the attack has defined, as a stub, is left empty.

@@ -3,12 +3,10 @@
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 
 @contextlib.contextmanager
-def shared_file(path: Path, text: str) -> Iterator[None]:
+def shared_file(path, text):
     """A file with ``text`` that other runs may have as well; the last of them removes it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
@@ -25,7 +23,7 @@ def shared_file(path: Path, text: str) -> Iterator[None]:
             return
 
 
-def _is(descriptor: int, path: Path) -> bool:
+def _is(descriptor, path):
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:

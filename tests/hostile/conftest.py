@@ -3,7 +3,6 @@
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 import target
 from canaries import shared_file
 
-from attn_course.exercises.assignment import Assignment, load_assignment
-from attn_course.grading.results import Result
-from attn_course.grading.sandbox import Limits, Zygote, sandbox_problem
-from attn_course.grading.verdict import grade_notebook
+from attn_course.grading.sandbox import Zygote, sandbox_problem
 
 
 @pytest.fixture(scope="session")
-def canary() -> Iterator[str]:
+def canary():
     """A secret in the environment, in memory and on disk, where a spy would look first."""
     os.environ["ATTN_CANARY"] = target.CANARY
     places = [Path("/tmp/canary.txt"), Path.home() / "canary.ipynb", Path.cwd() / "build/canary.db"]
@@ -31,12 +27,7 @@ def canary() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def assignment() -> Assignment:
-    return load_assignment(target.as_bytes(target.notebook()), target.SLUG)
-
-
-@pytest.fixture(scope="session")
-def zygote(canary: str) -> Iterator[Zygote]:
+def zygote(canary):
     problem = sandbox_problem()
     assert problem is None, f"the hostile suite needs the jail: {problem}"
     with Zygote() as found:
@@ -44,8 +35,6 @@ def zygote(canary: str) -> Iterator[Zygote]:
 
 
 @pytest.fixture
-def grade(assignment: Assignment, zygote: Zygote) -> Callable[..., Result]:
-    def graded(data: bytes | None, limits: Limits = target.LIMITS) -> Result:
-        return grade_notebook(data, assignment, zygote, student="mallory", seed=1234, limits=limits)
-
-    return graded
+def grade(zygote):
+    ours = target.as_bytes(target.notebook())
+    return lambda data, **more: target.graded(zygote, data, ours, **{"seed": 1234, **more})

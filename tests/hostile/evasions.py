@@ -1,23 +1,49 @@
 # ruff: noqa: E501
 """Ways around a forbidden shortcut, and honest work beside it that must not be refused.
 
-Each is a cell for one function of ``GRADED``; what is forbidden is read from the course's own sets.
+Each is a cell for one function of ``GRADED``, or the body of that function with the imports
+above it, or what it returns; what is forbidden is read from the course's own sets.
 """
 
-SOFT = "def soft(x):\n"
-GRAPH = (
-    "def soft(x):\n    graph = torch._C.parse_ir('''graph(%x : Tensor):\n"
-    "  %d : int = prim::Constant[value=0]()\n  %n : NoneType = prim::Constant()\n"
-    "  %r : Tensor = aten::softmax(%x, %d, %n)\n  return (%r)\n''')\n"
-)
-THROUGH_A_THREAD = """
-import threading
-def soft(x):
-    out = []
-    worker = threading.Thread(target=lambda: out.append(torch.softmax(x, 0)))
-    worker.start(); worker.join()
-    return out[0]
+import re
+import textwrap
+
+BEGIN = """
+import _thread, asyncio, ctypes, gc, glob, importlib.util, os, pickle, queue, sys, threading, time, types
 """
+ARGUMENTS = {
+    "step": "x, state, wi, wh, bi, bh",
+    "clip": "grads, max_norm",
+    "shift": "target, lengths, bos=1, eos=2, pad=0",
+    "slide": "x, w",
+}
+# What the body of an evasion may use.
+GIVEN = {
+    "slope": "w = x.clone().requires_grad_()\ny = w.tanh()\n",
+    "step": """cell = torch.nn.LSTMCell(3, 5)
+names = {"weight_ih": wi, "weight_hh": wh, "bias_ih": bi, "bias_hh": bh}
+""",
+    "clip": "p = torch.nn.Parameter(grads[0].clone()); p.grad = grads[0].clone()\n",
+    "shift": "rows = [row[:n].tolist() for row, n in zip(target, lengths)]\n",
+}
+
+
+def cell(name, text, given=""):
+    """The source of a cell that defines the function."""
+    if re.search(rf"^(def {name}\b|{name} =)", text, re.M):
+        return BEGIN + text
+    imports, body = re.fullmatch(r"((?:(?:from|import) .*\n)*)((?s:.*))", text.strip()).groups()
+    body = textwrap.indent(given + (body if "return " in body else f"return {body}"), "    ")
+    return f"{BEGIN}{imports}def {name}({ARGUMENTS.get(name, 'x')}):\n{body}\n"
+
+
+def threaded(answer):
+    """The body of a function that answers from another thread."""
+    return f"""out = []
+worker = threading.Thread(target=lambda: out.append({answer}))
+worker.start(); worker.join()
+return out[0]"""
+
 
 # name: the function of the set whose list it is, a test of it
 GRADED = {
@@ -62,31 +88,32 @@ GRADED = {
         "x = torch.randn(5)\ntorch.testing.assert_close(blocks(x), x.logsumexp(0))",
     ),
 }
-POINTWISE = '[0, 0], [1, 1], [1, 1], 1, "none", [], ""'
-
+GRAPH = """graph = torch._C.parse_ir('''graph(%x : Tensor):
+  %d : int = prim::Constant[value=0]()
+  %n : NoneType = prim::Constant()
+  %r : Tensor = aten::softmax(%x, %d, %n)
+  return (%r)
+''')
+"""
 EVASIONS = {
     "soft": {
-        "plain": SOFT + "    return torch.softmax(x, 0)",
-        "thread": THROUGH_A_THREAD,
-        "static_module": GRAPH + "    return torch._C._jit_to_static_module(graph)(x)",
-        "graph": GRAPH + "    return torch._C._create_function_from_graph('f', graph)(x)",
+        "plain": "torch.softmax(x, 0)",
+        "thread": threaded("torch.softmax(x, 0)"),
+        "static_module": GRAPH + "return torch._C._jit_to_static_module(graph)(x)",
+        "graph": GRAPH + "return torch._C._create_function_from_graph('f', graph)(x)",
         "raw_thread": """
-import _thread, time
-def soft(x):
-    out = []
-    _thread.start_new_thread(lambda: out.append(x.softmax(0)), ())
-    while not out: time.sleep(0.001)
-    return out[0]
+out = []
+_thread.start_new_thread(lambda: out.append(x.softmax(0)), ())
+while not out: time.sleep(0.001)
+return out[0]
 """,
         "thread_pool": """
 from concurrent.futures import ThreadPoolExecutor
 pool = ThreadPoolExecutor(1)
 pool.submit(torch.softmax, torch.ones(2), 0)
-def soft(x):
-    return pool.submit(torch.softmax, x, 0).result()
+def soft(x): return pool.submit(torch.softmax, x, 0).result()
 """,
         "thread_kept_from_the_cells": """
-import queue, threading
 asked, answered = queue.Queue(), queue.Queue()
 def work():
     while True: answered.put(torch.softmax(asked.get(), 0))
@@ -96,211 +123,166 @@ def soft(x):
     return answered.get(timeout=2)
 """,
         "asynchronous": """
-import asyncio
 async def later(x): return await asyncio.to_thread(torch.softmax, x, 0)
-def soft(x):
-    return asyncio.run(later(x))
+def soft(x): return asyncio.run(later(x))
 """,
         "patch_refuse": """
-import sys
 net = sys.modules["shortcuts"]
 for name in list(vars(net)):
     if callable(getattr(net, name)) and not isinstance(getattr(net, name), type):
         setattr(net, name, lambda *a, **k: None)
 net.ForbiddenShortcut = type("Fine", (Exception,), {})
-"""
-        + SOFT
-        + "    return torch.softmax(x, 0)",
+def soft(x): return torch.softmax(x, 0)
+""",
         "patch_kernels": """
-import gc, types
 for found in gc.get_objects():
     if isinstance(found, types.FunctionType) and "refus" in found.__name__:
         found.__code__ = (lambda *a, **k: torch.ones(5)).__code__
-"""
-        + SOFT
-        + "    return torch.softmax(x, 0)",
+def soft(x): return torch.softmax(x, 0)
+""",
         "unregister": """
-import gc
 for found in gc.get_objects():
     if "Dispatch" in type(found).__name__ or "Library" in type(found).__name__:
         try: found.reset()
         except BaseException: pass
         try: found._destroy()
         except BaseException: pass
-"""
-        + SOFT
-        + "    return torch.softmax(x, 0)",
-        "take_it_before": "before = torch.softmax\n" + SOFT + "    return before(x, 0)",
+def soft(x): return torch.softmax(x, 0)
+""",
+        "take_it_before": "before = torch.softmax\ndef soft(x): return before(x, 0)",
         "worker_answers": """
-import sys
 worker = sys.modules["worker"].Worker
 original = worker.target
 worker.restricted = False
 worker.target = lambda self, request: lambda x: torch.softmax(x, 0)
-"""
-        + SOFT
-        + "    return x",
+def soft(x): return x
+""",
         "leave_the_modes": """
-def soft(x):
-    with torch._C.DisableTorchFunction(), torch.utils._python_dispatch._disable_current_modes():
-        return torch.softmax(x, 0)
+with torch._C.DisableTorchFunction(), torch.utils._python_dispatch._disable_current_modes():
+    return torch.softmax(x, 0)
 """,
-        "built_name": SOFT + "    return getattr(torch, 'soft' + 'max')(x, 0)",
-        "reversed_name": SOFT + "    return eval('torch.' + 'xamtfos'[::-1])(x, 0)",
-        "operator": SOFT + "    return torch.ops.aten.softmax.int(x, 0)",
-        "inner_operator": SOFT + "    return torch.ops.aten._softmax.default(x, 0, False)",
+        "built_name": "getattr(torch, 'soft' + 'max')(x, 0)",
+        "reversed_name": "eval('torch.' + 'xamtfos'[::-1])(x, 0)",
+        "operator": "torch.ops.aten.softmax.int(x, 0)",
+        "inner_operator": "torch.ops.aten._softmax.default(x, 0, False)",
         "out_operator": """
-def soft(x):
-    out = torch.empty_like(x)
-    torch.ops.aten._softmax.out(x, 0, False, out=out)
-    return out
+out = torch.empty_like(x)
+torch.ops.aten._softmax.out(x, 0, False, out=out)
+return out
 """,
-        "variable_functions": SOFT + "    return torch._C._VariableFunctions.softmax(x, 0)",
-        "tensor_base": SOFT + "    return torch._C.TensorBase.softmax(x, 0)",
-        "log_softmax": SOFT + "    return torch.log_softmax(x, 0).exp()",
+        "variable_functions": "torch._C._VariableFunctions.softmax(x, 0)",
+        "tensor_base": "torch._C.TensorBase.softmax(x, 0)",
+        "log_softmax": "torch.log_softmax(x, 0).exp()",
         "cross_entropy": """
-def soft(x):
-    each = [torch._C._nn.cross_entropy_loss(x, torch.tensor(i)) for i in range(len(x))]
-    return (-torch.stack(each)).exp()
+each = [torch._C._nn.cross_entropy_loss(x, torch.tensor(i)) for i in range(len(x))]
+return (-torch.stack(each)).exp()
 """,
         "attention": """
-def soft(x):
-    q, k, v = torch.ones(1, 1, 1, 1), x.view(1, 1, -1, 1), torch.eye(len(x))[None, None]
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=1.0).view(-1)
+q, k, v = torch.ones(1, 1, 1, 1), x.view(1, 1, -1, 1), torch.eye(len(x))[None, None]
+return torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=1.0).view(-1)
 """,
         "attention_operator": """
-def soft(x):
-    q, k, v = torch.eye(5)[None, None, :1], torch.zeros(1, 1, 5, 5), torch.eye(5)[None, None]
-    k[..., 0] = x
-    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, scale=1.0)[0].view(-1)
+q, k, v = torch.eye(5)[None, None, :1], torch.zeros(1, 1, 5, 5), torch.eye(5)[None, None]
+k[..., 0] = x
+return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, scale=1.0)[0].view(-1)
 """,
-        "masked_operator": SOFT
-        + "    mask = torch.zeros(1, 1, 1, 5, dtype=torch.bool)\n"
-        + "    return torch.ops.aten._masked_softmax(x.view(1, 1, 1, 5), mask, 3, 2).view(-1)",
+        "masked_operator": """
+mask = torch.zeros(1, 1, 1, 5, dtype=torch.bool)
+return torch.ops.aten._masked_softmax(x.view(1, 1, 1, 5), mask, 3, 2).view(-1)
+""",
         "weights_of_heads": """
-def soft(x):
-    heads = torch.nn.MultiheadAttention(5, 1, bias=False, batch_first=True).eval()
-    with torch.no_grad():
-        heads.in_proj_weight.copy_(torch.eye(5).repeat(3, 1))
-        return heads(x.view(1, 1, 5) * 5**0.5, torch.eye(5)[None], torch.eye(5)[None])[1].view(-1)
+heads = torch.nn.MultiheadAttention(5, 1, bias=False, batch_first=True).eval()
+with torch.no_grad():
+    heads.in_proj_weight.copy_(torch.eye(5).repeat(3, 1))
+    return heads(x.view(1, 1, 5) * 5**0.5, torch.eye(5)[None], torch.eye(5)[None])[1].view(-1)
 """,
-        "quantized": SOFT
-        + "    q = torch.quantize_per_tensor(x - x.max(), 1e-2, 255, torch.quint8)\n"
-        + "    return torch.ops.quantized.softmax(q, 0, 1e-2, 0).dequantize()",
+        "quantized": """
+q = torch.quantize_per_tensor(x - x.max(), 1e-2, 255, torch.quint8)
+return torch.ops.quantized.softmax(q, 0, 1e-2, 0).dequantize()
+""",
         "redispatch": """
-def soft(x):
-    for name in ("CPU", "CompositeExplicitAutograd", "AutogradCPU", "ADInplaceOrView", "Meta"):
-        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name))
-        try: return torch.ops.aten._softmax.default.redispatch(keys, x, 0, False)
-        except NotImplementedError: pass
+for name in ("CPU", "CompositeExplicitAutograd", "AutogradCPU", "ADInplaceOrView", "Meta"):
+    keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name))
+    try: return torch.ops.aten._softmax.default.redispatch(keys, x, 0, False)
+    except NotImplementedError: pass
 """,
-        "functionalize": SOFT + "    return torch.func.functionalize(lambda y: y.softmax(0))(x)",
-        "eighth_of_a_number": SOFT + "    return x.to(torch.float8_e4m3fn).softmax(0).float()",
-        "sparse": SOFT
-        + "    return torch.sparse.softmax(x.view(1, -1).to_sparse(), 1).to_dense()[0]",
-        "mkldnn": SOFT + "    return x.to_mkldnn().softmax(0).to_dense()",
-        "sparse_rows": SOFT
-        + "    return torch.sparse.softmax(x.view(1, -1).to_sparse_csr(), 1).to_dense()[0]",
-        "masked": SOFT + "    return torch.masked.softmax(x, 0)",
-        "distribution": SOFT + "    return torch.distributions.Categorical(logits=x).probs",
-        "nested": SOFT + "    return torch.nested.as_nested_tensor([x]).softmax(-1)[0]",
-        "safe_softmax": SOFT + "    return torch._safe_softmax(x, 0)",
-        "written_out_by_torch": """
-import torch._refs
-def soft(x):
-    return torch._refs.softmax(x, 0)
-""",
+        "functionalize": "torch.func.functionalize(lambda y: y.softmax(0))(x)",
+        "eighth_of_a_number": "x.to(torch.float8_e4m3fn).softmax(0).float()",
+        "sparse": "torch.sparse.softmax(x.view(1, -1).to_sparse(), 1).to_dense()[0]",
+        "mkldnn": "x.to_mkldnn().softmax(0).to_dense()",
+        "sparse_rows": "torch.sparse.softmax(x.view(1, -1).to_sparse_csr(), 1).to_dense()[0]",
+        "masked": "torch.masked.softmax(x, 0)",
+        "distribution": "torch.distributions.Categorical(logits=x).probs",
+        "nested": "torch.nested.as_nested_tensor([x]).softmax(-1)[0]",
+        "safe_softmax": "torch._safe_softmax(x, 0)",
+        "written_out_by_torch": "import torch._refs\nreturn torch._refs.softmax(x, 0)",
         "decomposition": """
 from torch._decomp import decomposition_table
-def soft(x):
-    return decomposition_table[torch.ops.aten._softmax.default](x, 0, False)
+return decomposition_table[torch.ops.aten._softmax.default](x, 0, False)
 """,
         "reload": """
-import importlib, sys, torch._refs
-def soft(x):
-    for name in [n for n in sys.modules if n.startswith("torch._refs")]: del sys.modules[name]
-    return importlib.import_module("torch._refs").softmax(x, 0)
+import torch._refs
+for name in [n for n in sys.modules if n.startswith("torch._refs")]: del sys.modules[name]
+return importlib.import_module("torch._refs").softmax(x, 0)
 """,
-        "module": SOFT + "    return torch.nn.Softmax(0)(x)",
-        "functional_call": SOFT
-        + "    return torch.func.functional_call(torch.nn.Softmax(0), {}, (x,))",
-        "vmap": SOFT + "    return torch.func.vmap(lambda y: torch.softmax(y, 0))(x[None])[0]",
+        "module": "torch.nn.Softmax(0)(x)",
+        "functional_call": "torch.func.functional_call(torch.nn.Softmax(0), {}, (x,))",
+        "vmap": "torch.func.vmap(lambda y: torch.softmax(y, 0))(x[None])[0]",
         "jit": """
 from torch import Tensor
 def inner(x: Tensor) -> Tensor:
     return torch.softmax(x, 0)
-def soft(x):
-    return torch.jit.trace(inner, (torch.ones(5),))(x)
+def soft(x): return torch.jit.trace(inner, (torch.ones(5),))(x)
 """,
-        "fx": SOFT + "    return torch.fx.symbolic_trace(torch.nn.Softmax(0))(x)",
-        "double_and_back": SOFT + "    return x.double().softmax(0).float()",
+        "fx": "torch.fx.symbolic_trace(torch.nn.Softmax(0))(x)",
+        "double_and_back": "x.double().softmax(0).float()",
         "subclass": """
 class Mine(torch.Tensor): pass
-def soft(x):
-    return x.as_subclass(Mine).softmax(0).as_subclass(torch.Tensor)
+def soft(x): return x.as_subclass(Mine).softmax(0).as_subclass(torch.Tensor)
 """,
         "importlib": """
-import importlib
-def soft(x):
-    return importlib.reload(importlib.import_module("torch.nn.functional")).softmax(x, 0)
+importlib.reload(importlib.import_module("torch.nn.functional")).softmax(x, 0)
 """,
-        "scipy": "def soft(x):\n    import scipy.special\n    return torch.from_numpy(scipy.special.softmax(x.numpy()))",
+        "scipy": 'torch.from_numpy(importlib.import_module("scipy.special").softmax(x.numpy()))',
         "scipy_by_path": """
-import glob, importlib.util, sys
-def soft(x):
-    for root in sys.path:
-        for path in glob.glob(root + "/scipy/special/_logsumexp.py"):
-            spec = importlib.util.spec_from_file_location("borrowed", path)
-            module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module)
-            return torch.from_numpy(module.softmax(x.numpy()))
+for root in sys.path:
+    for path in glob.glob(root + "/scipy/special/_logsumexp.py"):
+        spec = importlib.util.spec_from_file_location("borrowed", path)
+        module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module)
+        return torch.from_numpy(module.softmax(x.numpy()))
 """,
         "ctypes": """
-import ctypes
-def soft(x):
-    api = ctypes.pythonapi
-    api.PyObject_GetAttrString.restype = ctypes.py_object
-    function = api.PyObject_GetAttrString(ctypes.py_object(torch._C._VariableFunctions), b"softmax")
-    return function(x, 0)
+api = ctypes.pythonapi
+api.PyObject_GetAttrString.restype = ctypes.py_object
+function = api.PyObject_GetAttrString(ctypes.py_object(torch._C._VariableFunctions), b"softmax")
+return function(x, 0)
 """,
         "ctypes_of_a_shortcut": """
-import ctypes, gc, types
 for found in gc.get_objects():
     if isinstance(found, types.FunctionType) and found.__name__ == "refuse":
         found.__kwdefaults__ = {"_kind": lambda text: None, "_text": ""}
-"""
-        + SOFT
-        + "    return torch.softmax(x, 0)",
+def soft(x): return torch.softmax(x, 0)
+""",
         "two_processes": """
-try:
-    open("/jail/answer", "a").write("x")
+try: open("/jail/answer", "a").write("x")
 except OSError: pass
 def soft(x):
-    import os, pickle
     if os.path.getsize("/jail/answer") > 1: return x.softmax(0)
     return torch.softmax(x, 0)
 """,
     },
     "total": {
-        "plain": "def total(x):\n    return torch.logsumexp(x, 0)",
-        "special": "def total(x):\n    return torch.special.logsumexp(x, 0)",
-        "thread": THROUGH_A_THREAD.replace("soft(", "total(").replace(
-            "torch.softmax(x", "torch.logsumexp(x"
-        ),
-        "numpy": "def total(x):\n    import scipy.special\n    return torch.tensor(scipy.special.logsumexp(x.numpy()))",
-        "refs": "def total(x):\n    import torch._refs\n    return torch._refs.logsumexp(x, 0)",
+        "plain": "torch.logsumexp(x, 0)",
+        "special": "torch.special.logsumexp(x, 0)",
+        "thread": threaded("torch.logsumexp(x, 0)"),
+        "numpy": 'torch.tensor(importlib.import_module("scipy.special").logsumexp(x.numpy()))',
+        "refs": 'importlib.import_module("torch._refs").logsumexp(x, 0)',
     },
     "slope": {
-        "grad": """
-def slope(x):
-    x = x.clone().requires_grad_()
-    return torch.autograd.grad(x.tanh().sum(), x)[0]
-""",
-        "backward": "def slope(x):\n    x = x.clone().requires_grad_()\n    x.tanh().sum().backward()\n    return x.grad",
+        "grad": "torch.autograd.grad(y.sum(), w)[0]",
+        "backward": "y.sum().backward()\nreturn w.grad",
         "engine": """
-def slope(x):
-    x = x.clone().requires_grad_()
-    y = x.tanh()
-    return torch._C._ImperativeEngine().run_backward((y,), (torch.ones(5),), False, False, (x,), allow_unreachable=True, accumulate_grad=False)[0]
+torch._C._ImperativeEngine().run_backward((y,), (torch.ones(5),), False, False, (w,), allow_unreachable=True, accumulate_grad=False)[0]
 """,
         "engine_of_a_subclass": """
 class Mine(torch._C._ImperativeEngine): pass
@@ -309,22 +291,16 @@ def slope(x):
     y = x.tanh()
     return Mine().run_backward((y,), (torch.ones(5),), False, False, (x,), allow_unreachable=True, accumulate_grad=False)[0]
 """,
-        "operator": """
-def slope(x):
-    x = x.clone().requires_grad_()
-    torch.ops.aten._backward(x.tanh().sum(), [x])
-    return x.grad
-""",
-        "func_grad": "def slope(x):\n    return torch.func.grad(lambda y: y.tanh().sum())(x)",
-        "vjp": "def slope(x):\n    return torch.func.vjp(torch.tanh, x)[1](torch.ones(5))[0]",
-        "jvp": "def slope(x):\n    return torch.func.jvp(torch.tanh, (x,), (torch.ones(5),))[1]",
-        "jacrev": "def slope(x):\n    return torch.func.jacrev(torch.tanh)(x).diagonal()",
-        "jacfwd": "def slope(x):\n    return torch.func.jacfwd(torch.tanh)(x).diagonal()",
+        "operator": "torch.ops.aten._backward(y.sum(), [w])\nreturn w.grad",
+        "func_grad": "torch.func.grad(lambda y: y.tanh().sum())(x)",
+        "vjp": "torch.func.vjp(torch.tanh, x)[1](torch.ones(5))[0]",
+        "jvp": "torch.func.jvp(torch.tanh, (x,), (torch.ones(5),))[1]",
+        "jacrev": "torch.func.jacrev(torch.tanh)(x).diagonal()",
+        "jacfwd": "torch.func.jacfwd(torch.tanh)(x).diagonal()",
         "forward_ad": """
 import torch.autograd.forward_ad as fwd
-def slope(x):
-    with fwd.dual_level():
-        return fwd.unpack_dual(fwd.make_dual(x, torch.ones(5)).tanh()).tangent.clone()
+with fwd.dual_level():
+    return fwd.unpack_dual(fwd.make_dual(x, torch.ones(5)).tanh()).tangent.clone()
 """,
         "node_of_a_function_of_ones_own": """
 class Keep(torch.autograd.Function):
@@ -338,18 +314,11 @@ def slope(x):
     Keep.apply(x.clone().requires_grad_().tanh())
     return Keep.node.next_functions[0][0](torch.ones(5)).detach()
 """,
-        "call_the_node": """
-def slope(x):
-    x = x.clone().requires_grad_()
-    return x.tanh().grad_fn(torch.ones(5))
-""",
+        "call_the_node": "y.grad_fn(torch.ones(5))",
         "thread": """
-import threading
-def slope(x):
-    x = x.clone().requires_grad_()
-    worker = threading.Thread(target=lambda: x.tanh().sum().backward())
-    worker.start(); worker.join()
-    return x.grad
+worker = threading.Thread(target=lambda: y.sum().backward())
+worker.start(); worker.join()
+return w.grad
 """,
         "jit": """
 from torch import Tensor
@@ -362,132 +331,85 @@ def slope(x):
 """,
         "helper_of_the_package": """
 from attn_course.probes import student
-def slope(x):
-    return student.grad(0)(torch.tanh, x)
+return student.grad(0)(torch.tanh, x)
 """,
         "edge_of_a_graph": """
-def slope(x):
-    y = x.clone().requires_grad_().tanh()
-    return torch.autograd.graph.get_gradient_edge(y).node(torch.ones(5))
+y = x.clone().requires_grad_().tanh()
+return torch.autograd.graph.get_gradient_edge(y).node(torch.ones(5))
 """,
         "dual_by_operator": """
-def slope(x):
-    level = torch._C._enter_dual_level()
-    return torch._VF._unpack_dual(torch._VF._make_dual(x, torch.ones(5), level).tanh(), level)[1]
+level = torch._C._enter_dual_level()
+return torch._VF._unpack_dual(torch._VF._make_dual(x, torch.ones(5), level).tanh(), level)[1]
 """,
         "inside_of_functorch": """
-def slope(x):
-    from torch._functorch.eager_transforms import _autograd_grad
-    x = x.clone().requires_grad_()
-    return _autograd_grad((x.tanh(),), (x,), (torch.ones(5),))[0]
+importlib.import_module("torch._functorch.eager_transforms")._autograd_grad((y,), (w,), (torch.ones(5),))[0]
 """,
-        "gradcheck": """
-def slope(x):
-    return torch.autograd.functional.jacobian(torch.tanh, x).diagonal()
-""",
+        "gradcheck": "torch.autograd.functional.jacobian(torch.tanh, x).diagonal()",
     },
     "step": {
-        "VF": "def step(*a):\n    return torch._VF.lstm_cell(*a)",
-        "cell": """
-def step(x, state, wi, wh, bi, bh):
-    cell = torch.nn.LSTMCell(3, 5)
-    names = {"weight_ih": wi, "weight_hh": wh, "bias_ih": bi, "bias_hh": bh}
-    return torch.func.functional_call(cell, names, (x, state))
-""",
+        "VF": "torch._VF.lstm_cell(x, state, wi, wh, bi, bh)",
+        "cell": "torch.func.functional_call(cell, names, (x, state))",
         "stateless": """
 from torch.nn.utils import stateless
-def step(x, state, wi, wh, bi, bh):
-    names = {"weight_ih": wi, "weight_hh": wh, "bias_ih": bi, "bias_hh": bh}
-    return stateless._functional_call(torch.nn.LSTMCell(3, 5), names, (x, state))
+return stateless._functional_call(torch.nn.LSTMCell(3, 5), names, (x, state))
 """,
         "whole_network": """
-def step(x, state, wi, wh, bi, bh):
-    net = torch.nn.LSTM(3, 5)
-    names = {"weight_ih_l0": wi, "weight_hh_l0": wh, "bias_ih_l0": bi, "bias_hh_l0": bh}
-    _, (h, c) = torch.func.functional_call(net, names, (x[None], (state[0][None], state[1][None])))
-    return h[0], c[0]
+net = torch.nn.LSTM(3, 5)
+names = {"weight_ih_l0": wi, "weight_hh_l0": wh, "bias_ih_l0": bi, "bias_hh_l0": bh}
+_, (h, c) = torch.func.functional_call(net, names, (x[None], (state[0][None], state[1][None])))
+return h[0], c[0]
 """,
-        "loaded": """
-def step(x, state, wi, wh, bi, bh):
-    cell = torch.nn.LSTMCell(3, 5)
-    cell.load_state_dict({"weight_ih": wi, "weight_hh": wh, "bias_ih": bi, "bias_hh": bh})
-    with torch.no_grad(): return cell(x, state)
-""",
-        "operator": "def step(x, state, *w):\n    return torch.ops.aten.lstm_cell(x, list(state), *w)",
-        "thread": """
-import threading
-def step(*a):
-    out = []
-    worker = threading.Thread(target=lambda: out.append(torch._VF.lstm_cell(*a)))
-    worker.start(); worker.join()
-    return out[0]
-""",
+        "loaded": "cell.load_state_dict(names)\nwith torch.no_grad(): return cell(x, state)",
+        "operator": "torch.ops.aten.lstm_cell(x, list(state), wi, wh, bi, bh)",
+        "thread": threaded("torch._VF.lstm_cell(x, state, wi, wh, bi, bh)"),
     },
     "clip": {
-        "utils": """
-def clip(grads, max_norm):
-    p = torch.nn.Parameter(grads[0].clone()); p.grad = grads[0].clone()
-    n = torch.nn.utils.clip_grad_norm_([p], max_norm)
-    return [p.grad], n
-""",
+        "utils": "n = torch.nn.utils.clip_grad_norm_([p], max_norm)\nreturn [p.grad], n",
         "from_its_file": """
 from torch.nn.utils.clip_grad import clip_grad_norm_ as short
-def clip(grads, max_norm):
-    p = torch.nn.Parameter(grads[0].clone()); p.grad = grads[0].clone()
-    n = short([p], max_norm)
-    return [p.grad], n
+n = short([p], max_norm)
+return [p.grad], n
 """,
     },
     "shift": {
         "collate": """
 from attn_course.data import collate
-def shift(target, lengths, bos=1, eos=2, pad=0):
-    rows = [row[:n].tolist() for row, n in zip(target, lengths)]
-    made = collate([[4]] * len(rows), rows)
-    return made.target_in, made.target_out
+made = collate([[4]] * len(rows), rows)
+return made.target_in, made.target_out
 """,
         "its_module": """
 import attn_course.data.batch as batch
-def shift(target, lengths, bos=1, eos=2, pad=0):
-    rows = [row[:n].tolist() for row, n in zip(target, lengths)]
-    made = batch.collate([[4]] * len(rows), rows)
-    return made.target_in, made.target_out
+made = batch.collate([[4]] * len(rows), rows)
+return made.target_in, made.target_out
 """,
         "stream_of_pairs": """
 from attn_course import data
-def shift(target, lengths, bos=1, eos=2, pad=0):
-    rows = [row[:n].tolist() for row, n in zip(target, lengths)]
-    stream = data.PairStream([[4]] * len(rows), rows, len(rows))
-    made = stream._batch(range(len(rows))) if hasattr(stream, "_batch") else next(iter(stream))
-    return made.target_in, made.target_out
+stream = data.PairStream([[4]] * len(rows), rows, len(rows))
+made = stream._batch(range(len(rows))) if hasattr(stream, "_batch") else next(iter(stream))
+return made.target_in, made.target_out
 """,
         "found_by_gc": """
-import gc, types
 import attn_course.data
-def shift(target, lengths, bos=1, eos=2, pad=0):
-    rows = [row[:n].tolist() for row, n in zip(target, lengths)]
-    for found in gc.get_objects():
-        if isinstance(found, types.FunctionType) and found.__name__ == "collate":
-            made = found([[4]] * len(rows), rows)
-            return made.target_in, made.target_out
+for found in gc.get_objects():
+    if isinstance(found, types.FunctionType) and found.__name__ == "collate":
+        made = found([[4]] * len(rows), rows)
+        return made.target_in, made.target_out
 """,
         "source_on_disk": """
-import glob, sys
-def shift(target, lengths, bos=1, eos=2, pad=0):
-    rows = [row[:n].tolist() for row, n in zip(target, lengths)]
-    for root in [*sys.path, "/opt/attn/package"]:
-        for path in glob.glob(root + "/attn_course/data/batch.py"):
-            scope = {"__name__": "mine"}
-            exec(open(path).read(), scope)
-            made = scope["collate"]([[4]] * len(rows), rows)
-            return made.target_in, made.target_out
+for root in [*sys.path, "/opt/attn/package"]:
+    for path in glob.glob(root + "/attn_course/data/batch.py"):
+        scope = {"__name__": "mine"}
+        exec(open(path).read(), scope)
+        made = scope["collate"]([[4]] * len(rows), rows)
+        return made.target_in, made.target_out
 """,
     },
     "slide": {
-        "plain": "def slide(x, w):\n    return torch.conv2d(x, w)",
-        "mkldnn_tensor": "def slide(x, w):\n    return torch.conv2d(x.to_mkldnn(), w).to_dense()",
-        "mkldnn_operator": "def slide(x, w):\n"
-        f"    return torch.ops.mkldnn._convolution_pointwise(x, w, None, {POINTWISE})",
+        "plain": "torch.conv2d(x, w)",
+        "mkldnn_tensor": "torch.conv2d(x.to_mkldnn(), w).to_dense()",
+        "mkldnn_operator": """
+torch.ops.mkldnn._convolution_pointwise(x, w, None, [0, 0], [1, 1], [1, 1], 1, "none", [], "")
+""",
         "static_module": """
 def slide(x, w):
     graph = torch._C.parse_ir('''graph(%x : Tensor, %w : Tensor):
@@ -501,47 +423,52 @@ def slide(x, w):
     return torch._C._jit_to_static_module(graph)(x, w)
 """,
         "scipy": """
-def slide(x, w):
-    from scipy.signal import correlate2d
-    return torch.from_numpy(correlate2d(x[0, 0].numpy(), w[0, 0].numpy(), "valid"))[None, None]
+torch.from_numpy(importlib.import_module("scipy.signal").correlate2d(x[0, 0].numpy(), w[0, 0].numpy(), "valid"))[None, None]
 """,
     },
     "blocks": {
-        "plain": "def blocks(x):\n    return x.logsumexp(0)",
-        "scipy": "def blocks(x):\n    from scipy.special import logsumexp\n"
-        "    return torch.tensor(logsumexp(x.numpy()))",
+        "plain": "x.logsumexp(0)",
+        "scipy": 'torch.tensor(importlib.import_module("scipy.special").logsumexp(x.numpy()))',
     },
 }
-
 HONEST = {
     "soft": {
-        "by_hand": SOFT + "    e = (x - x.max()).exp()\n    return e / e.sum()",
-        "compares_below": SOFT + "    e = (x - x.max()).exp()\n    return e / e.sum()\n"
-        "x = torch.randn(3)\n"
-        "print(torch.softmax(x, 0) - soft(x))\n"
-        "assert torch.allclose(torch.softmax(x, 0), soft(x))",
-        "compares_above": "want = torch.softmax(torch.ones(3), 0)\n"
-        + SOFT
-        + "    e = (x - x.max()).exp()\n    return e / e.sum()",
+        "by_hand": "e = (x - x.max()).exp()\nreturn e / e.sum()",
+        "compares_below": """
+def soft(x):
+    e = (x - x.max()).exp()
+    return e / e.sum()
+x = torch.randn(3)
+print(torch.softmax(x, 0) - soft(x))
+assert torch.allclose(torch.softmax(x, 0), soft(x))
+""",
+        "compares_above": """
+want = torch.softmax(torch.ones(3), 0)
+def soft(x):
+    e = (x - x.max()).exp()
+    return e / e.sum()
+""",
         "a_method_of_that_name": """
 class Mine:
     def softmax(self, x):
         e = x.exp()
         return e / e.sum()
-def soft(x):
-    return Mine().softmax(x)
+def soft(x): return Mine().softmax(x)
 """,
-        "a_helper_of_that_name": "def softmax(x):\n    return x.exp() / x.exp().sum()\n"
-        + SOFT
-        + "    return softmax(x)",
-        "mentions_it": SOFT
-        + "    # not torch.softmax(x, 0)\n    'torch.softmax'\n    return x.exp() / x.exp().sum()",
-        "threads": THROUGH_A_THREAD.replace("torch.softmax(x, 0)", "x.exp() / x.exp().sum()"),
-        "logsumexp": SOFT + "    return (x - x.logsumexp(0)).exp()",
-        "tries_and_does_it": SOFT
-        + "    try: return torch.softmax(x, 0)\n    except Exception: return x.exp() / x.exp().sum()",
-        "numpy": SOFT + "    e = np.exp(x.numpy())\n    return torch.from_numpy(e / e.sum())",
-        "vmap": SOFT + "    return torch.func.vmap(lambda y: y.exp() / y.exp().sum())(x[None])[0]",
+        "a_helper_of_that_name": """
+def softmax(x):
+    return x.exp() / x.exp().sum()
+def soft(x): return softmax(x)
+""",
+        "mentions_it": "# not torch.softmax(x, 0)\n'torch.softmax'\nreturn x.exp() / x.exp().sum()",
+        "threads": threaded("x.exp() / x.exp().sum()"),
+        "logsumexp": "(x - x.logsumexp(0)).exp()",
+        "tries_and_does_it": """
+try: return torch.softmax(x, 0)
+except Exception: return x.exp() / x.exp().sum()
+""",
+        "numpy": "e = np.exp(x.numpy())\nreturn torch.from_numpy(e / e.sum())",
+        "vmap": "torch.func.vmap(lambda y: y.exp() / y.exp().sum())(x[None])[0]",
         "scripted": """
 @torch.jit.script
 def soft(x):
@@ -554,16 +481,22 @@ class Soft(torch.nn.Module):
         return x.exp() / torch.einsum("i->", x.exp())
 soft = Soft()
 """,
-        "checks_a_gradient": SOFT + "    e = x.exp()\n    return e / e.sum()\n"
-        "x = torch.randn(3, dtype=torch.float64, requires_grad=True)\n"
-        "assert torch.autograd.gradcheck(soft, (x,))",
-        "plots": "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()\n"
-        + SOFT
-        + "    return x.exp() / x.exp().sum()",
+        "checks_a_gradient": """
+def soft(x):
+    e = x.exp()
+    return e / e.sum()
+x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+assert torch.autograd.gradcheck(soft, (x,))
+""",
+        "plots": """
+import matplotlib.pyplot as plt
+plt.plot([1, 2]); plt.show()
+def soft(x): return x.exp() / x.exp().sum()
+""",
     },
-    "total": {"by_hand": "def total(x):\n    return x.max() + (x - x.max()).exp().sum().log()"},
+    "total": {"by_hand": "x.max() + (x - x.max()).exp().sum().log()"},
     "slope": {
-        "by_hand": "def slope(x):\n    return 1 - x.tanh() ** 2",
+        "by_hand": "1 - x.tanh() ** 2",
         "checks_itself": """
 def slope(x):
     return 1 - x.tanh() ** 2
@@ -571,22 +504,20 @@ x = torch.randn(3, requires_grad=True)
 x.tanh().sum().backward()
 print(x.grad - slope(x.detach()))
 """,
-        "needs_no_grad": "def slope(x):\n    with torch.no_grad():\n        return 1 - x.tanh() ** 2",
+        "needs_no_grad": "with torch.no_grad():\n    return 1 - x.tanh() ** 2",
     },
     "step": {
         "by_hand": """
-def step(x, state, wi, wh, bi, bh):
-    h, c = state
-    i, f, g, o = (x @ wi.T + bi + h @ wh.T + bh).chunk(4, -1)
-    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    return o.sigmoid() * c.tanh(), c
+h, c = state
+i, f, g, o = (x @ wi.T + bi + h @ wh.T + bh).chunk(4, -1)
+c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+return o.sigmoid() * c.tanh(), c
 """
     },
     "clip": {
         "by_hand": """
-def clip(grads, max_norm):
-    n = torch.cat([g.flatten() for g in grads]).norm()
-    return [g * min(1.0, max_norm / n) for g in grads], n
+n = torch.cat([g.flatten() for g in grads]).norm()
+return [g * min(1.0, max_norm / n) for g in grads], n
 """
     },
     "shift": {
@@ -601,10 +532,14 @@ def shift(target, lengths, bos=1, eos=2, pad=0):
     },
     "slide": {
         "unfold": """
-def slide(x, w):
-    columns = torch.nn.functional.unfold(x, w.shape[2:])
-    return (w.flatten() @ columns[0]).view(1, 1, 5, 4)
-""",
+columns = torch.nn.functional.unfold(x, w.shape[2:])
+return (w.flatten() @ columns[0]).view(1, 1, 5, 4)
+"""
     },
-    "blocks": {"one_block": "def blocks(x):\n    return (x - x.max()).exp().sum().log() + x.max()"},
+    "blocks": {"one_block": "(x - x.max()).exp().sum().log() + x.max()"},
 }
+
+for name, cases in EVASIONS.items():
+    EVASIONS[name] = {case: cell(name, text, GIVEN.get(name, "")) for case, text in cases.items()}
+for name, cases in HONEST.items():
+    HONEST[name] = {case: cell(name, text) for case, text in cases.items()}

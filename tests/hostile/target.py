@@ -2,9 +2,10 @@
 
 import copy
 import json
-from typing import Any
 
+from attn_course.exercises.assignment import load_assignment
 from attn_course.grading.sandbox import Limits
+from attn_course.grading.verdict import grade_notebook
 
 CANARY = "canary-" + "e19c77b2"  # a secret outside the jail
 LIMITS = Limits(wall_seconds=8.0, call_seconds=1.0, cpu_seconds=8)
@@ -69,40 +70,49 @@ sum(got[i] == i * i for i in range(n)) / n * 3.0 if len(got) == n else 0.0""",
 }
 
 
-def _cell(kind: str, source: str, grade_id: str, **meta: Any) -> dict[str, Any]:
-    nbgrader = {
-        "grade": False,
-        "grade_id": grade_id,
-        "locked": False,
-        "schema_version": 3,
-        "solution": False,
-        "task": False,
-        "cell_type": kind,
-        **meta,
-    }
-    cell: dict[str, Any] = {
-        "cell_type": kind,
-        "id": grade_id,
-        "metadata": {"nbgrader": nbgrader},
-        "source": source,
-    }
+def _cell(kind, source, grade_id, **meta):
+    flags = dict.fromkeys(("grade", "locked", "solution", "task"), False)
+    nbgrader = flags | {"grade_id": grade_id, "schema_version": 3, "cell_type": kind, **meta}
+    metadata = {"nbgrader": nbgrader}
+    cell = {"cell_type": kind, "id": grade_id, "metadata": metadata, "source": source}
     return cell | ({"execution_count": None, "outputs": []} if kind == "code" else {})
 
 
-def notebook() -> dict[str, Any]:
+def answer_cell(source, grade_id):
+    """A cell that a student fills in."""
+    return _cell("code", source, grade_id, solution=True)
+
+
+def check_cell(source, grade_id, points=1.0):
+    """A locked cell with an automatic test."""
+    return _cell("code", source, grade_id, grade=True, locked=True, points=points)
+
+
+def made(setup, cells):
+    """A notebook of these cells below its set-up, as a file's bytes."""
+    cells = [_cell("code", setup, "setup", locked=True), *cells]
+    return as_bytes({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+def graded(zygote, data, ours, **settings):
+    """What our grader gives to a file, by the instructor's one."""
+    settings = {"student": "mallory", "seed": 3, "limits": LIMITS, **settings}
+    return grade_notebook(data, load_assignment(ours, SLUG), zygote, **settings)
+
+
+def notebook():
     """The instructor's version, with solutions and hidden tests."""
     cells = [_cell("code", SETUP, "setup", locked=True)]
     for name, points in POINTS.items():
-        cells.append(_cell("code", SOLUTIONS[name], name, solution=True))
-        meta = {"grade": True, "locked": True, "points": points}
-        cells.append(_cell("code", TESTS[name], f"{name}-test", **meta))
+        cells.append(answer_cell(SOLUTIONS[name], name))
+        cells.append(check_cell(TESTS[name], f"{name}-test", points))
     cells.append(_cell("markdown", "An answer.", "report", grade=True, solution=True, points=1.0))
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     meta = {"kernelspec": kernel, "language_info": {"name": "python"}}
     return {"cells": cells, "metadata": meta, "nbformat": 4, "nbformat_minor": 5}
 
 
-def released() -> dict[str, Any]:
+def released():
     """What a student receives: stubs, and no hidden tests."""
     found = notebook()
     for cell in found["cells"]:
@@ -118,7 +128,7 @@ def released() -> dict[str, Any]:
     return found
 
 
-def submission(**sources: str) -> dict[str, Any]:
+def submission(**sources):
     """A release in which some cells, by grade id, hold other source."""
     found = copy.deepcopy(released())
     for cell in found["cells"]:
@@ -128,11 +138,11 @@ def submission(**sources: str) -> dict[str, Any]:
     return found
 
 
-def honest() -> dict[str, Any]:
+def honest():
     """A submission that earns everything."""
     return submission(**SOLUTIONS)
 
 
-def as_bytes(found: dict[str, Any]) -> bytes:
+def as_bytes(found):
     """A notebook as a file's bytes."""
     return json.dumps(found).encode()

@@ -3,25 +3,21 @@
 import contextlib
 import dataclasses
 import errno
-import json
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import nbformat
 import pytest
+import sets
 import target
 from typer.testing import CliRunner
 
 from attn_course.cli import app
-from attn_course.exercises.assignment import load_assignment
-from attn_course.exercises.source import read_exercise
 from attn_course.grading import mounts, pool, run
 from attn_course.grading.collect import HandIn
 from attn_course.grading.errors import SandboxError
@@ -29,39 +25,25 @@ from attn_course.grading.results import Result
 from attn_course.grading.run import AssignmentError, grade_class
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.session import Session
-from attn_course.grading.verdict import grade_notebook
-
-Judged = Callable[..., Result]
 
 
-def notebook(answer: str, test: str) -> bytes:
+def notebook(answer, test):
     """One answer and one test of it."""
-    cells = [
-        target._cell("code", "import torch", "setup", locked=True),
-        target._cell("code", answer, "answer", solution=True),
-        target._cell("code", test, "answer-test", grade=True, locked=True, points=1.0),
-    ]
-    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
+    cells = [target.answer_cell(answer, "answer"), target.check_cell(test, "answer-test")]
+    return target.made("import torch", cells)
 
 
 @pytest.fixture
-def judged(zygote: Zygote) -> Judged:
+def judged(zygote):
     """Grade an answer with a test cell; the solution is only read for what it defines."""
 
-    def run(answer: str, test: str, solution: str = "def answer(x):\n    return x") -> Result:
-        return grade_notebook(
-            notebook(answer, test),
-            load_assignment(notebook(solution, test), "borders"),
-            zygote,
-            student="mallory",
-            seed=3,
-            limits=target.LIMITS,
-        )
+    def run(answer, test, solution="def answer(x):\n    return x"):
+        return target.graded(zygote, notebook(answer, test), notebook(solution, test))
 
     return run
 
 
-def gives(value: str) -> str:
+def gives(value):
     return f"import torch\ndef answer(x):\n    return {value}"
 
 
@@ -80,18 +62,14 @@ TESTS_THAT_PRINT = {
 
 @pytest.mark.parametrize("how", TESTS_THAT_PRINT)
 @pytest.mark.parametrize("digits", [4200, 4301, 4900])
-def test_an_integer_that_python_does_not_print_costs_its_own_test(
-    how: str, digits: int, judged: Judged
-) -> None:
+def test_an_integer_that_python_does_not_print_costs_its_own_test(how, digits, judged):
     result = judged(gives(f"10 ** {digits}"), TESTS_THAT_PRINT[how])
     assert result.status in ("graded", "sandbox_error")
     assert not result.score
 
 
-def test_whatever_a_verdict_raises_is_the_status_of_its_submission(
-    judged: Judged, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*args: object) -> None:
+def test_whatever_a_verdict_raises_is_the_status_of_its_submission(judged, monkeypatch):
+    def broken(*args):
         raise RecursionError("in the grader itself")
 
     monkeypatch.setattr("attn_course.exercises.testcell.run_test", broken)
@@ -117,9 +95,7 @@ for one in found if type(found) is list else [found]:
 
 
 @pytest.mark.parametrize("how", LARGE)
-def test_what_claims_many_elements_is_refused_before_anything_is_computed(
-    how: str, judged: Judged
-) -> None:
+def test_what_claims_many_elements_is_refused_before_anything_is_computed(how, judged):
     begun = time.monotonic()
     result = judged(gives(LARGE[how]), WORK)
     assert not result.score
@@ -130,9 +106,7 @@ def test_what_claims_many_elements_is_refused_before_anything_is_computed(
 NESTED = "[[torch.zeros(900, dtype=torch.int8) for _ in range(800)] for _ in range(5)]"
 
 
-def test_what_is_shown_of_nested_tensors_is_made_no_longer_than_it_is_shown(
-    judged: Judged,
-) -> None:
+def test_what_is_shown_of_nested_tensors_is_made_no_longer_than_it_is_shown(judged):
     probe = "from attn_course.probes import Probe\n"
     probe += "Probe('00_warm_up', 'answer', answer, oracle=lambda x: [x, x]).equals(1)"
     begun = time.process_time()
@@ -141,7 +115,7 @@ def test_what_is_shown_of_nested_tensors_is_made_no_longer_than_it_is_shown(
     assert time.process_time() - begun < 5
 
 
-def test_a_verdict_takes_no_more_memory_than_it_may(judged: Judged) -> None:
+def test_a_verdict_takes_no_more_memory_than_it_may(judged):
     """Forty columns of a thousand rows each, and an instructor who looks at all pairs of them."""
     work = "x = answer(1)\nheld = [x[:, None] - x[None] for _ in range(9)]"
     result = judged(gives("torch.zeros(1 << 14)"), work)
@@ -149,17 +123,13 @@ def test_a_verdict_takes_no_more_memory_than_it_may(judged: Judged) -> None:
     assert "memory" in result.tests[0].message
 
 
-def test_a_verdict_without_end_ends_in_its_own_status_and_the_next_is_graded() -> None:
+def test_a_verdict_without_end_ends_in_its_own_status_and_the_next_is_graded():
     """What an operation of torch takes, no exception can end: an alarm ends its process."""
     test = "import time\nx = answer(1)\nwhile x == 7:\n    time.sleep(0.01)\nassert x == 1"
     limits = Limits(verdict_seconds=12.0)
-    handed = [
-        HandIn(student="ada", data=notebook(gives("x"), test)),
-        HandIn(student="mallory", data=notebook(gives("7"), test)),
-        HandIn(student="zoe", data=notebook(gives("x"), test)),
-    ]
-    solved = notebook(gives("x"), test)
-    found = grade_class(handed, notebook=solved, slug="borders", seed=1, limits=limits)
+    answers = {"ada": "x", "mallory": "7", "zoe": "x"}
+    handed = [HandIn(student=n, data=notebook(gives(x), test)) for n, x in answers.items()]
+    found = grade_class(handed, notebook=handed[0].data, slug="borders", seed=1, limits=limits)
     assert [result.score for result in found] == [1.0, None, 1.0]
     assert "its verdict took more than 12 s" in found[1].reason
 
@@ -186,7 +156,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("how", LIES)
-def test_an_object_is_refused_where_the_solution_gives_data(how: str, judged: Judged) -> None:
+def test_an_object_is_refused_where_the_solution_gives_data(how, judged):
     given = "[Yes()]" if how == "inside" else "Yes()"
     for made in (given, "iter([])", "(y for y in [])"):
         result = judged(f"{LIAR}\ndef answer(x):\n    return {made}", LIES[how])
@@ -194,9 +164,7 @@ def test_an_object_is_refused_where_the_solution_gives_data(how: str, judged: Ju
 
 
 @pytest.mark.parametrize("how", ["allclose", "sub", "tolist"])
-def test_what_a_method_gives_answers_nothing_that_is_asked_of_a_tensor(
-    how: str, judged: Judged
-) -> None:
+def test_what_a_method_gives_answers_nothing_that_is_asked_of_a_tensor(how, judged):
     test = LIES[how].replace("answer(torch.ones(2))", "answer(2)(torch.ones(2))")
     whole = test.replace("answer(2)(", "answer(2).forward(")
     solution = "class answer(torch.nn.Module):\n    def forward(self, x):\n        return 2 * x"
@@ -206,17 +174,12 @@ def test_what_a_method_gives_answers_nothing_that_is_asked_of_a_tensor(
         assert judged(liar, one, solution).score == 0.0
 
 
-def test_an_object_of_a_class_is_one_as_before(judged: Judged) -> None:
-    solution = (
-        "class answer(torch.nn.Module):\n    def __init__(self, n):\n        super().__init__()\n"
-        "        self.weight = torch.nn.Parameter(torch.ones(n))\n"
-        "    def forward(self, x):\n        return 2 * x"
-    )
-    test = (
-        "made = answer(3)\nassert made.weight.shape == (3,)\nassert made.training\nmade.eval()\n"
-        "assert sum(p.numel() for p in made.parameters()) == 3\n"
-        "assert torch.equal(made.eval()(torch.ones(2)), torch.full((2,), 2.0))"
-    )
+def test_an_object_of_a_class_is_one_as_before(judged):
+    solution = target.SOLUTIONS["scale"].replace("class Scale", "class answer")
+    test = """made = answer(3)
+assert made.weight.shape == (3,) and made.training
+assert sum(p.numel() for p in made.parameters()) == 3
+assert torch.equal(made.eval()(torch.ones(3)), torch.ones(3))"""
     assert judged(solution, test, solution).score == 1.0
 
 
@@ -227,7 +190,7 @@ for got, want in zip(map(answer, (1, 2)), (1, 2)):
 
 
 @pytest.mark.parametrize("kind", ["StopIteration", "StopAsyncIteration", "GeneratorExit"])
-def test_an_exception_of_an_answer_ends_no_loop_of_ours(kind: str, judged: Judged) -> None:
+def test_an_exception_of_an_answer_ends_no_loop_of_ours(kind, judged):
     result = judged(f"def answer(x):\n    raise {kind}(1)", ENDS_A_LOOP)
     assert (result.status, result.score) == ("graded", 0.0), result.tests
 
@@ -241,7 +204,7 @@ SCORES = {
 
 
 @pytest.mark.parametrize("how", SCORES)
-def test_what_is_no_single_number_buys_no_points(how: str, judged: Judged) -> None:
+def test_what_is_no_single_number_buys_no_points(how, judged):
     solution = "class answer:\n    def __new__(cls, x):\n        return 1.0"
     for test in ("answer(1)", "1.0 * answer(1)"):
         result = judged(gives(SCORES[how]), test, solution)
@@ -258,7 +221,7 @@ def answer(candidate):
 """
 
 
-def test_a_candidate_does_not_tell_its_name(judged: Judged) -> None:
+def test_a_candidate_does_not_tell_its_name(judged):
     """A test that a learner wrote is to find out which function is right."""
     test = "def right(x, y):\n    return x + y\ndef wrong(x, y):\n    return x - y\n"
     test += "assert answer(right) and not answer(wrong)"
@@ -278,7 +241,7 @@ RAISES = {
 
 
 @pytest.mark.parametrize("how", RAISES)
-def test_an_exception_is_told_in_words_of_text(how: str, judged: Judged) -> None:
+def test_an_exception_is_told_in_words_of_text(how, judged):
     begun = time.process_time()
     result = judged(RAISES[how], "assert answer(1) == 1")
     assert (result.status, result.score) == ("graded", 0.0), result.tests
@@ -293,23 +256,15 @@ def weighted_mean(*args, **more):
 """
 
 
-def test_a_source_without_end_is_not_read(zygote: Zygote) -> None:
+def test_a_source_without_end_is_not_read(zygote):
     """A wrong answer is looked through for the names of the learner's other functions."""
-    place = Path(__file__).resolve().parents[2] / "solutions/00_warm_up/exercise.py"
-    data = nbformat.writes(read_exercise(place))
-    sent = json.loads(data)
-    for cell in sent["cells"]:
-        if cell["metadata"].get("nbgrader", {}).get("grade_id") == "weighted_mean":
-            cell["source"] = SOURCE
-    found = load_assignment(data.encode(), "00_warm_up")
+    ours = sets.source("00_warm_up")
+    data, sent = map(nbformat.writes, (ours, sets.filled(ours, {"weighted_mean": SOURCE})))
     begun = time.process_time()
-    options = {"student": "mallory", "seed": 1, "limits": Limits()}
-    result = grade_notebook(json.dumps(sent).encode(), found, zygote, **options)
+    result = target.graded(zygote, sent.encode(), data.encode(), limits=Limits())
     lost = [test.grade_id for test in result.tests if test.score != test.max]
-    assert (result.status, {name.partition("-")[0] for name in lost}) == (
-        "graded",
-        {"weighted_mean"},
-    )
+    assert result.status == "graded"
+    assert {name.partition("-")[0] for name in lost} == {"weighted_mean"}
     assert time.process_time() - begun < 15
 
 
@@ -329,7 +284,7 @@ NODES = {
 
 
 @pytest.mark.parametrize("how", NODES)
-def test_a_malformed_answer_is_garbage_by_name(how: str, judged: Judged) -> None:
+def test_a_malformed_answer_is_garbage_by_name(how, judged):
     """Not an exception that a test may expect of the answer."""
     said = "import sys, json\nwire = sys.modules['wire']\n"
     said += f"NODE = {NODES[how]!r}\nencode = wire.encode\nclass Mine: pass\n"
@@ -365,12 +320,12 @@ def locks():
 """
 
 
-def asks(session: Session, name: str, *args: str) -> Any:
+def asks(session, name, *args):
     return session.call({"op": "call", "name": name, "args": list(args), "kwargs": {}})
 
 
 @pytest.fixture
-def two(zygote: Zygote) -> Iterator[tuple[Session, Session]]:
+def two(zygote):
     """Two submissions at the same time, as two workers have, or one with and one without a list."""
     with contextlib.ExitStack() as stack:
         cells = [{"id": "c", "source": MEET}]
@@ -381,7 +336,7 @@ def two(zygote: Zygote) -> Iterator[tuple[Session, Session]]:
         yield found[0], found[1]
 
 
-def test_two_processes_of_a_class_cannot_meet(two: tuple[Session, Session]) -> None:
+def test_two_processes_of_a_class_cannot_meet(two):
     first, second = two
     for here, there, place in ((first, second, "a"), (second, first, "b")):
         assert asks(here, "listen", place) is True
@@ -428,7 +383,7 @@ def joined():
 """
 
 
-def test_nothing_that_all_of_them_share_can_be_marked(zygote: Zygote) -> None:
+def test_nothing_that_all_of_them_share_can_be_marked(zygote):
     """The devices are the machine's own, the files are those of every other process."""
     cells = [{"id": "c", "source": LEAVE}]
     refused = "Operation not permitted"
@@ -452,14 +407,12 @@ def answer(x):
 """
 
 
-def test_a_flood_of_threads_ends_before_it_reaches_a_neighbour(
-    judged: Judged, zygote: Zygote
-) -> None:
+def test_a_flood_of_threads_ends_before_it_reaches_a_neighbour(judged, zygote):
     """The limit of a user's processes does not hold for root: the threads are counted."""
-    seen: list[int] = []
+    seen = []
     stop = threading.Event()
 
-    def watch() -> None:
+    def watch():
         while not stop.wait(0.02):
             seen.append(int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2]))
 
@@ -478,12 +431,10 @@ def test_a_flood_of_threads_ends_before_it_reaches_a_neighbour(
     assert max(seen) - seen[0] < 12_000
 
 
-def test_the_solution_is_graded_before_anything_of_a_student_runs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    begun: list[str] = []
+def test_the_solution_is_graded_before_anything_of_a_student_runs(monkeypatch):
+    begun = []
 
-    def sent(self: Any, message: Any) -> None:
+    def sent(self, message):
         begun.extend([message.student] if isinstance(message, pool.Task) else [])
         send(self, message)
 
@@ -499,7 +450,7 @@ def test_the_solution_is_graded_before_anything_of_a_student_runs(
 
 
 @pytest.fixture
-def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def course(tmp_path, monkeypatch):
     """A course with marks in it, where commands are given."""
     place = tmp_path / "prefix" / "course"
     (place / "solutions").mkdir(parents=True)
@@ -509,60 +460,50 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def test_a_course_below_a_folder_of_python_is_not_to_be_seen(
-    course: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    roots = mounts.python_roots()
-    monkeypatch.setattr(mounts, "python_roots", lambda: [*roots, course.parent])
-    shown = ["cat", str(course.parent / "library.py"), str(course / "solutions" / "answers.py")]
-    seen = subprocess.run(
-        [*mounts.system_mounts(), *shown], capture_output=True, text=True, check=False
-    )
+@pytest.fixture
+def roots(monkeypatch):
+    """Adds folders to those that hold Python."""
+    known = mounts.python_roots()
+    return lambda *more: monkeypatch.setattr(mounts, "python_roots", lambda: [*known, *more])
+
+
+def in_the_jail(*command, private=()):
+    command = [*mounts.system_mounts(*private), *map(str, command)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_course_below_a_folder_of_python_is_not_to_be_seen(course, roots):
+    roots(course.parent)
+    seen = in_the_jail("cat", course.parent / "library.py", course / "solutions/answers.py")
     assert seen.stdout == "x = 1"
     assert "No such file" in seen.stderr
-    written = ["touch", str(course / "new")]
-    done = subprocess.run([*mounts.system_mounts(), *written], capture_output=True, check=False)
-    assert done.returncode != 0
+    assert in_the_jail("touch", course / "new").returncode != 0
 
 
-def test_an_environment_in_the_course_stays_where_the_course_is_hidden(
-    course: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_environment_in_the_course_stays_where_the_course_is_hidden(course, roots):
     (course / ".venv").mkdir()
     (course / ".venv" / "library.py").write_text("y = 2")
-    roots = mounts.python_roots()
-    monkeypatch.setattr(mounts, "python_roots", lambda: [*roots, course.parent, course / ".venv"])
-    shown = ["cat", str(course / ".venv" / "library.py"), str(course / "solutions/answers.py")]
-    seen = subprocess.run(
-        [*mounts.system_mounts(), *shown], capture_output=True, text=True, check=False
-    )
+    roots(course.parent, course / ".venv")
+    seen = in_the_jail("cat", course / ".venv/library.py", course / "solutions/answers.py")
     assert seen.stdout == "y = 2"
 
 
-def test_what_lies_outside_of_the_course_is_hidden_as_well(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_lies_outside_of_the_course_is_hidden_as_well(tmp_path, roots, monkeypatch):
     """The instructor's notebook, the gradebook, the hand-ins, wherever the command finds them."""
     prefix = tmp_path / "prefix"
     for name in ("source", "marks", "hand-ins/ada/target"):
         (prefix / name).mkdir(parents=True)
     (prefix / "library.py").write_text("x = 1")
     notebook = target.as_bytes(target.notebook())
-    (prefix / "source" / "it.ipynb").write_bytes(notebook)
-    (prefix / "hand-ins/ada/target/target.ipynb").write_bytes(notebook)
+    for name in ("source/it.ipynb", "hand-ins/ada/target/target.ipynb"):
+        (prefix / name).write_bytes(notebook)
     (tmp_path / "course").mkdir()
     monkeypatch.chdir(tmp_path / "course")
-    roots = mounts.python_roots()
-    monkeypatch.setattr(mounts, "python_roots", lambda: [*roots, prefix])
-    seen: list[str] = []
+    roots(prefix)
+    seen = []
 
-    def look(first: Any, tasks: Any, settings: pool.Settings, *, workers: int) -> Any:
-        found = subprocess.run(
-            [*mounts.system_mounts(settings.private), "find", str(prefix), "-type", "f"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+    def look(first, tasks, settings, *, workers):
+        found = in_the_jail("find", prefix, "-type", "f", private=[settings.private])
         seen.extend(found.stdout.split())
         for task in (first, *tasks):
             made = pool.failed_result(task, settings, "")
@@ -577,16 +518,13 @@ def test_what_lies_outside_of_the_course_is_hidden_as_well(
     assert seen == [str(prefix / "library.py")]
 
 
-def test_an_environment_that_is_the_course_is_refused_by_name(
-    course: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    roots = mounts.python_roots()
-    monkeypatch.setattr(mounts, "python_roots", lambda: [*roots, course])
+def test_an_environment_that_is_the_course_is_refused_by_name(course, roots):
+    roots(course)
     with pytest.raises(SandboxError, match=str(course)):
         Zygote()
 
 
-def test_an_environment_behind_a_link_starts_the_jail(tmp_path: Path) -> None:
+def test_an_environment_behind_a_link_starts_the_jail(tmp_path):
     (tmp_path / ".venv").symlink_to(sys.prefix)
     program = (
         "import sys\nfrom attn_course.grading.sandbox import Limits, Zygote\n"
@@ -594,21 +532,13 @@ def test_an_environment_behind_a_link_starts_the_jail(tmp_path: Path) -> None:
         "with Zygote() as jail, Session(jail, [], limits=Limits()) as one: print(one.alive)"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    done = subprocess.run(
-        [str(tmp_path / ".venv" / "bin" / "python"), "-c", program],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment,
-        check=False,
-    )
+    command = [str(tmp_path / ".venv" / "bin" / "python"), "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.stdout == "True\n", done.stderr
 
 
-def test_a_jail_that_does_not_start_is_not_called_a_wrong_solution(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def lost(*args: object, **more: object) -> Iterator[Result]:
+def test_a_jail_that_does_not_start_is_not_called_a_wrong_solution(monkeypatch):
+    def lost(*args, **more):
         said = {"status": "sandbox_error", "reason": "the jail did not start: no message"}
         yield Result(student="\0instructor", assignment=target.SLUG, **said)
 
@@ -618,16 +548,9 @@ def test_a_jail_that_does_not_start_is_not_called_a_wrong_solution(
         grade_class(handed, notebook=target.as_bytes(target.notebook()), slug=target.SLUG)
 
 
-def test_a_set_up_cell_that_was_turned_into_text_is_ours_and_noted(zygote: Zygote) -> None:
+def test_a_set_up_cell_that_was_turned_into_text_is_ours_and_noted(grade):
     sent = target.honest()
     sent["cells"][0]["cell_type"] = "markdown"
-    result = grade_notebook(
-        target.as_bytes(sent),
-        load_assignment(target.as_bytes(target.notebook()), target.SLUG),
-        zygote,
-        student="ada",
-        seed=1,
-        limits=Limits(),
-    )
+    result = grade(target.as_bytes(sent))
     assert (result.status, result.score) == ("graded", sum(target.POINTS.values()))
     assert "the cell setup was turned into text" in result.notes

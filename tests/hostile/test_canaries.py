@@ -16,7 +16,7 @@ with shared_file(path, "secret"):
 """
 
 
-def test_the_last_run_removes_the_canary_and_no_earlier_one(tmp_path: Path) -> None:
+def test_the_last_run_removes_the_canary_and_no_earlier_one(tmp_path):
     path = tmp_path / "below" / "canary.txt"
     command = [sys.executable, "-c", HOLD, str(Path(__file__).parent), str(path)]
     runs = [
@@ -25,15 +25,11 @@ def test_the_last_run_removes_the_canary_and_no_earlier_one(tmp_path: Path) -> N
     ]
     pipes = [(run, run.stdin, run.stdout) for run in runs]
     for _, _, told in pipes:
-        assert told is not None
         assert told.readline() == "held\n"
     for run, asked, _ in pipes:
         for _, other, told in pipes[runs.index(run) :]:
-            assert other is not None
-            assert told is not None
             print("look", file=other, flush=True)
             assert told.readline() == "secret\n"
-        assert asked is not None
         asked.close()
         assert run.wait(30) == 0
     assert not path.exists()

@@ -3,24 +3,27 @@
 import contextlib
 import json
 import os
-import socket
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from attn_course.grading.collect import CollectError, HandIn, collect
+from attn_course.grading.collect import CollectError, collect
 from attn_course.grading.exports import file_name
 
 SLUG = "small"
 
 
-def found(path: Path, members: list[str]) -> dict[str, HandIn]:
+def found(path, members):
     with zipfile.ZipFile(path / "class.zip", "w") as archive:
         for name in members:
             archive.writestr(name, json.dumps({"cells": [], "sent": name}))
     return {item.student: item for item in collect(path / "class.zip", SLUG)}
+
+
+def hand_in(folder):
+    (folder / SLUG).mkdir(parents=True)
+    (folder / SLUG / f"{SLUG}.ipynb").write_text("{}")
 
 
 VICTIMS = {  # the honest one has id 222, the one who wants to be 222 has 111
@@ -29,48 +32,34 @@ VICTIMS = {  # the honest one has id 222, the one who wants to be 222 has 111
     "moodle folders": ("Ada_222_assignsubmission_file_/", "Mal_111_assignsubmission_file_/"),
     "nbgrader": (f"222/{SLUG}/", f"111/{SLUG}/"),
 }
-TRICKS = [
-    f"x_222_assignsubmission_file_{SLUG}-9.ipynb",
-    f"x_222_5_{SLUG}-9.ipynb",
-    f"x_LATE_222_5_{SLUG}-9.ipynb",
-    f"x_222_assignsubmission_file_/{SLUG}-9.ipynb",
-    f"222/{SLUG}/{SLUG}-9.ipynb",
-    f"222/{SLUG}-9.ipynb",
-]
-
-
+TRICKS = ["x_222_assignsubmission_file_", "x_222_5_", "x_LATE_222_5_", "222/", f"222/{SLUG}/"]
+TRICKS = [f"{trick}{SLUG}-9.ipynb" for trick in (*TRICKS, "x_222_assignsubmission_file_/")]
 CASES = [(p, t) for p in VICTIMS for t in TRICKS if not (p == "canvas" and "/" in t)]
 
 
 @pytest.mark.parametrize(("platform", "trick"), CASES)
-def test_a_file_name_does_not_hand_in_for_somebody_else(
-    tmp_path: Path, platform: str, trick: str
-) -> None:
+def test_a_file_name_does_not_hand_in_for_somebody_else(tmp_path, platform, trick):
     victim, attacker = VICTIMS[platform]
     honest = f"{victim}{SLUG}.ipynb"
     handed = found(tmp_path, [honest, attacker + trick])
     assert sorted(handed) == ["111", "222"]
-    data = handed["222"].data
-    assert isinstance(data, bytes)
-    assert json.loads(data)["sent"] == honest
+    assert json.loads(handed["222"].data)["sent"] == honest
     assert not handed["222"].late
 
 
 @pytest.mark.parametrize("end", ["small.ipynb", "/small.ipynb"])
-def test_a_display_name_does_not_hand_in_for_somebody_else(tmp_path: Path, end: str) -> None:
+def test_a_display_name_does_not_hand_in_for_somebody_else(tmp_path, end):
     """Moodle's names are free text: one may end like the mark of another participant."""
     honest = f"vic_7_assignsubmission_file_{end}"
     forged = f"eve_7_assignsubmission_file_12_assignsubmission_file_{end}"
     handed = found(tmp_path, [honest, forged])
     assert sorted(handed) == ["12", "7"]
-    data = handed["7"].data
-    assert isinstance(data, bytes)
-    assert json.loads(data)["sent"] == honest
+    assert json.loads(handed["7"].data)["sent"] == honest
     for text in (handed["12"].data, handed["7"].note):
         assert "may have been handed in by 7 or by 12" in str(text)
 
 
-def test_a_name_of_both_platforms_is_unclear_to_all_whom_it_may_concern(tmp_path: Path) -> None:
+def test_a_name_of_both_platforms_is_unclear_to_all_whom_it_may_concern(tmp_path):
     forged = "vic_7_9_12_assignsubmission_file_small.ipynb"
     handed = found(tmp_path, [forged])
     assert [str(handed[student].data) for student in ("7", "12")] == [
@@ -78,7 +67,7 @@ def test_a_name_of_both_platforms_is_unclear_to_all_whom_it_may_concern(tmp_path
     ] * 2
 
 
-def test_a_time_of_the_students_own_does_not_cancel_late(tmp_path: Path) -> None:
+def test_a_time_of_the_students_own_does_not_cancel_late(tmp_path):
     with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
         archive.writestr("eve_late_12_2_small.ipynb", "{}")
         archive.writestr("eve_late_12_3_timestamp.txt", "2020-01-01 00:00:00 UTC")
@@ -87,12 +76,10 @@ def test_a_time_of_the_students_own_does_not_cancel_late(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("time", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
-def test_a_time_outside_the_calendar_does_not_stop_the_class(tmp_path: Path, time: str) -> None:
+def test_a_time_outside_the_calendar_does_not_stop_the_class(tmp_path, time):
     """``nbgrader submit`` runs as the student, so the file is the student's."""
     for student in ("ada", "mal"):
-        place = tmp_path / "class" / student / SLUG
-        place.mkdir(parents=True)
-        (place / f"{SLUG}.ipynb").write_text("{}")
+        hand_in(tmp_path / "class" / student)
     (tmp_path / "class" / "mal" / SLUG / "timestamp.txt").write_text(time)
     handed = collect(tmp_path / "class", SLUG)
     assert [(item.student, item.submitted) for item in handed] == [("ada", None), ("mal", None)]
@@ -103,13 +90,9 @@ def test_a_time_outside_the_calendar_does_not_stop_the_class(tmp_path: Path, tim
 
 
 @pytest.mark.parametrize("name", [b"ad\xff\xfea", b"ad\x1b[2Ja", b"a\rb", "a\u202eb".encode()])
-def test_a_folder_of_any_name_is_a_student_that_can_be_written_down(
-    tmp_path: Path, name: bytes
-) -> None:
+def test_a_folder_of_any_name_is_a_student_that_can_be_written_down(tmp_path, name):
     """A database, a terminal and a file take the id; it stays the same from run to run."""
-    place = os.fsencode(tmp_path) + b"/class/" + name + b"/" + SLUG.encode()
-    os.makedirs(place)
-    Path(os.fsdecode(place), f"{SLUG}.ipynb").write_text("{}")
+    hand_in(tmp_path / "class" / os.fsdecode(name))
     once, again = (collect(tmp_path / "class", SLUG)[0] for _ in range(2))
     assert once == again
     assert once.student.encode().decode().isprintable()
@@ -117,13 +100,11 @@ def test_a_folder_of_any_name_is_a_student_that_can_be_written_down(
     assert once.data == b"{}"
 
 
-def test_no_two_students_become_one_by_how_their_names_are_written_down(tmp_path: Path) -> None:
+def test_no_two_students_become_one_by_how_their_names_are_written_down(tmp_path):
     """A name that is made printable, or short enough for a gradebook, may be another's already."""
     names = ["a\x1bb", r"a\x1bb", "n" * 150 + "1", "n" * 150 + "2", "é", "e\u0301"]
     for name in names:
-        place = tmp_path / "class" / name / SLUG
-        place.mkdir(parents=True)
-        (place / f"{SLUG}.ipynb").write_text(json.dumps({"of": name}))
+        hand_in(tmp_path / "class" / name)
     handed = collect(tmp_path / "class", SLUG)
     assert len({item.student for item in handed}) == len(names)
     assert all(len(item.student) <= 128 for item in handed), "nbgrader's column"
@@ -133,7 +114,7 @@ def test_no_two_students_become_one_by_how_their_names_are_written_down(tmp_path
 
 
 @pytest.mark.parametrize("digits", [30, 4300, 5000])
-def test_an_absurd_number_of_an_attempt_stops_nobody(tmp_path: Path, digits: int) -> None:
+def test_an_absurd_number_of_an_attempt_stops_nobody(tmp_path, digits):
     """Python reads no integer of so many digits; a name in a zip may be longer than one on disk."""
     absurd = f"mal_111_9_{SLUG}-{'9' * digits}.ipynb"
     handed = found(tmp_path, [absurd, f"mal_111_9_{SLUG}-2.ipynb", f"ada_222_9_{SLUG}.ipynb"])
@@ -144,16 +125,12 @@ def test_an_absurd_number_of_an_attempt_stops_nobody(tmp_path: Path, digits: int
     assert len(alone) == 2
 
 
-def test_a_folder_that_may_not_be_read_is_its_students_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_may_not_be_read_is_its_students_alone(tmp_path, monkeypatch):
     for student in ("ada", "mal"):
-        place = tmp_path / "class" / student / SLUG
-        place.mkdir(parents=True)
-        (place / f"{SLUG}.ipynb").write_text("{}")
+        hand_in(tmp_path / "class" / student)
     closed, stat = tmp_path / "class" / "mal" / SLUG, os.stat
 
-    def looked(path: Any, *args: Any, **more: Any) -> os.stat_result:
+    def looked(path, *args, **more):
         if Path(path).is_relative_to(closed) and Path(path) != closed:  # root may read anything
             raise PermissionError(13, "Permission denied")
         return stat(path, *args, **more)
@@ -161,36 +138,7 @@ def test_a_folder_that_may_not_be_read_is_its_students_alone(
     monkeypatch.setattr(os, "stat", looked)
     ada, mal = collect(tmp_path / "class", SLUG)
     assert ada.data == b"{}"
-    assert isinstance(mal.data, str)
     assert "cannot be read" in mal.data
-
-
-PLACES = ("a pipe", "a socket", "a folder", "a link to a device", "a link to itself")
-
-
-@pytest.mark.parametrize("how", PLACES)
-def test_a_notebook_that_is_no_file_is_unreadable_and_waits_for_nobody(
-    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for student in ("ada", "mal"):
-        (tmp_path / student / SLUG).mkdir(parents=True)
-        (tmp_path / student / SLUG / f"{SLUG}.ipynb").write_text("{}")
-    monkeypatch.chdir(tmp_path / "mal" / SLUG)
-    for name in (f"{SLUG}.ipynb", "timestamp.txt"):
-        Path(name).unlink(missing_ok=True)
-        if how == "a pipe":
-            os.mkfifo(name)
-        elif how == "a socket":
-            socket.socket(socket.AF_UNIX).bind(name)
-        elif how == "a folder":
-            Path(name).mkdir()
-        else:
-            Path(name).symlink_to("/dev/zero" if "device" in how else name)
-    monkeypatch.chdir(tmp_path)
-    ada, mal = collect(tmp_path, SLUG)
-    assert ada.data == b"{}"
-    assert isinstance(mal.data, str)
-    assert mal.submitted is None
 
 
 MARK = b"small/small.ipynb"
@@ -208,7 +156,7 @@ DAMAGE = {  # of a member's record in the directory at the end: offset and bytes
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_member_is_named_or_is_its_students_alone(tmp_path: Path, how: str) -> None:
+def test_a_damaged_member_is_named_or_is_its_students_alone(tmp_path, how):
     with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
         for student in ("ada", "m\u00e4l"):
             archive.writestr(f"{student}/{MARK.decode()}", json.dumps({"of": student}))

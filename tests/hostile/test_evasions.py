@@ -1,87 +1,59 @@
 """What a question forbids earns nothing by any of these ways, and honest work is never refused."""
 
-import json
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
-
 import evasions
-import nbformat
 import pytest
 import target
+from sets import assignment
 
-from attn_course.exercises.assignment import Assignment, load_assignment
-from attn_course.exercises.source import read_exercise
 from attn_course.grading.errors import SubmissionLost
 from attn_course.grading.remote import NotAPlainValue, RemoteFunction
-from attn_course.grading.results import Result
-from attn_course.grading.sandbox import Zygote
 from attn_course.grading.session import Session
-from attn_course.grading.verdict import grade_notebook
-
-ROOT = Path(__file__).resolve().parents[2]
-Graded = Callable[[dict[str, str]], dict[str, tuple[float | None, str]]]
 
 
-@cache
-def of_the_course(slug: str) -> Assignment:
-    found = read_exercise(ROOT / "solutions" / slug / "exercise.py")
-    return load_assignment(nbformat.writes(found).encode(), slug)
-
-
-def notebook(answers: dict[str, str]) -> bytes:
+def notebook(answers):
     """One cell and one test for each function; what is forbidden is what the course forbids."""
-    cells = [target._cell("code", "import numpy as np\nimport torch", "setup", locked=True)]
+    cells = []
     for name, ((slug, function), test) in evasions.GRADED.items():
         stub = f"def {name}(*args):\n    raise NotImplementedError"
-        cell = target._cell("code", answers.get(name, stub), name, solution=True)
-        refused = list(of_the_course(slug).forbidden[function])
+        cell = target.answer_cell(answers.get(name, stub), name)
+        refused = list(assignment(slug).forbidden[function])
         cell["metadata"]["attn_course"] = {"forbidden": refused}
-        cells.append(cell)
-        meta = {"grade": True, "locked": True, "points": 1.0}
-        cells.append(target._cell("code", test, f"{name}-test", **meta))
-    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
+        cells += [cell, target.check_cell(test, f"{name}-test")]
+    return target.made("import numpy as np\nimport torch", cells)
 
 
 @pytest.fixture
-def graded(zygote: Zygote) -> Graded:
-    def run(answers: dict[str, str]) -> dict[str, tuple[float | None, str]]:
-        found = load_assignment(notebook({}), "evasions")
-        result: Result = grade_notebook(
-            notebook(answers), found, zygote, student="mallory", seed=5, limits=target.LIMITS
-        )
+def graded(zygote):
+    def run(answers):
+        result = target.graded(zygote, notebook(answers), notebook({}))
         return {t.grade_id.removesuffix("-test"): (t.score, t.message) for t in result.tests}
 
     return run
 
 
-def cases(table: dict[str, dict[str, str]]) -> list[tuple[str, str]]:
+def cases(table):
     return [(name, case) for name, found in table.items() for case in found]
 
 
 @pytest.mark.parametrize(("name", "case"), cases(evasions.EVASIONS))
-def test_no_way_around_a_forbidden_shortcut_earns_points(
-    name: str, case: str, graded: Graded
-) -> None:
+def test_no_way_around_a_forbidden_shortcut_earns_points(name, case, graded):
     score, message = graded({name: evasions.EVASIONS[name][case]})[name]
     assert score == 0.0, message
     assert message
 
 
 @pytest.mark.parametrize("name", evasions.EVASIONS)
-def test_the_plain_shortcut_is_explained(name: str, graded: Graded) -> None:
+def test_the_plain_shortcut_is_explained(name, graded):
     case = next(iter(evasions.EVASIONS[name].values()))
     assert "write it yourself" in graded({name: case})[name][1]
 
 
 @pytest.mark.parametrize(("name", "case"), cases(evasions.HONEST))
-def test_honest_work_beside_a_forbidden_shortcut_is_not_refused(
-    name: str, case: str, graded: Graded
-) -> None:
+def test_honest_work_beside_a_forbidden_shortcut_is_not_refused(name, case, graded):
     assert graded({name: evasions.HONEST[name][case]})[name] == (1.0, "")
 
 
-def test_what_one_question_forbids_another_may_use(graded: Graded) -> None:
+def test_what_one_question_forbids_another_may_use(graded):
     """The operators are gone in a process of the question alone."""
     found = graded(
         {
@@ -93,7 +65,7 @@ def test_what_one_question_forbids_another_may_use(graded: Graded) -> None:
     assert [found[name][0] for name in ("total", "slope", "soft")] == [1.0, 1.0, 1.0]
 
 
-def test_a_submission_never_has_more_than_three_processes(zygote: Zygote) -> None:
+def test_a_submission_never_has_more_than_three_processes(zygote):
     """Each may hold as much memory as one submission may; the set forbids four different things."""
     session = Session(zygote, [], limits=target.LIMITS)
     with session:
@@ -106,7 +78,7 @@ def test_a_submission_never_has_more_than_three_processes(zygote: Zygote) -> Non
     assert not any(one.alive for one in (session, *opened))
 
 
-def test_an_object_of_one_process_is_not_taken_for_one_of_another(zygote: Zygote) -> None:
+def test_an_object_of_one_process_is_not_taken_for_one_of_another(zygote):
     source = (
         "class Thing:\n    pass\ndef make():\n    return Thing()\ndef show(x):\n    return repr(x)"
     )
@@ -117,6 +89,6 @@ def test_an_object_of_one_process_is_not_taken_for_one_of_another(zygote: Zygote
             RemoteFunction(session, "show", forbidden=("softmax",))(thing)
 
 
-def test_a_misspelt_shortcut_says_so_and_grades_nobody(zygote: Zygote) -> None:
+def test_a_misspelt_shortcut_says_so_and_grades_nobody(zygote):
     with pytest.raises(SubmissionLost, match="torch has nothing that is called 'sofmax'"):
         Session(zygote, [], limits=target.LIMITS, forbidden=["sofmax"])

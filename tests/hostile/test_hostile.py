@@ -2,11 +2,10 @@
 
 import json
 import os
-import socket
+import socketserver
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attacks
@@ -15,65 +14,45 @@ import psutil
 import pytest
 import target
 
-from attn_course.grading.results import Result
-from attn_course.grading.sandbox import Zygote
+from attn_course.exercises.cells import parse_cell
 
-Grade = Callable[..., Result]
 # Bubblewrap's own process 1, the zygote and who waits for it, the template processes, and one of
 # these that has ended and waits for the next order to be forgotten.
 MOST_IDLE = 3 + 8 + 1
 
 
+class Told(socketserver.BaseRequestHandler):
+    """Tells its secret to whoever connects."""
+
+    def handle(self):
+        self.request.sendall(target.CANARY.encode())
+
+
 @pytest.fixture(scope="session")
-def port() -> Iterator[int]:
-    """A server outside the jail that tells its secret to whoever connects."""
-    server = socket.create_server(("127.0.0.1", 0))
-    server.settimeout(0.2)
-    stop = threading.Event()
-
-    def serve() -> None:
-        while not stop.is_set():
-            try:
-                connection, _ = server.accept()
-            except TimeoutError:
-                continue
-            with connection:
-                connection.sendall(target.CANARY.encode())
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    yield server.getsockname()[1]
-    stop.set()
-    thread.join()
-    server.close()
+def port():
+    """A server outside the jail."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Told) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield server.server_address[1]
+        server.shutdown()
 
 
-def prepared(source: str, port: int) -> str:
+def prepared(source, port):
     """An attack with the paths and ports of this run filled in."""
     root = Path(__file__).resolve().parents[2]
-    paths = [
-        "/tmp/canary.txt",
-        str(Path.home() / "canary.ipynb"),
-        str(Path.home() / ".bash_history"),
-        str(root / "build/canary.db"),
-        str(root / "solutions"),
-        str(root / "solutions/00_warm_up/exercise.py"),
-        str(root / "attn_course/reference/softmax.py"),
-        str(root / "tests/hostile/target.py"),
-        "/etc/passwd",
-        "/etc/shadow",
-    ]
+    paths = ["/tmp/canary.txt", "/etc/passwd", "/etc/shadow"]
+    paths += [str(Path.home() / name) for name in ("canary.ipynb", ".bash_history")]
+    ours = "build/canary.db solutions solutions/00_warm_up/exercise.py tests/hostile/target.py"
+    paths += [str(root / x) for x in (*ours.split(), "attn_course/reference/softmax.py")]
     return source.replace("__PATHS__", repr(paths)).replace("__PORTS__", repr([port]))
 
 
-def descendants(zygote: Zygote) -> set[int]:
+def descendants(zygote):
     """Every process below the jail's own."""
-    process = zygote._process
-    assert process is not None
-    return {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
+    return {child.pid for child in psutil.Process(zygote._process.pid).children(recursive=True)}
 
 
-def settled(zygote: Zygote) -> set[int]:
+def settled(zygote):
     """What is there before a submission: bubblewrap's process 1, the zygote, the templates."""
     wait_until = time.monotonic() + 3
     while len(found := descendants(zygote)) > MOST_IDLE and time.monotonic() < wait_until:
@@ -83,9 +62,7 @@ def settled(zygote: Zygote) -> set[int]:
 
 
 @pytest.mark.parametrize("name", attacks.ALL)
-def test_an_attack_gains_nothing(
-    name: str, grade: Grade, zygote: Zygote, port: int, canary: str
-) -> None:
+def test_an_attack_gains_nothing(name, grade, zygote, port, canary):
     sources = attacks.placed(prepared(attacks.ALL[name], port))
     idle = settled(zygote)
     begun = time.monotonic()
@@ -107,7 +84,23 @@ def test_an_attack_gains_nothing(
     assert (neighbour.status, neighbour.score) == ("graded", broken_files.FULL), neighbour.tests
 
 
-def test_what_attacks_leave_is_gone(grade: Grade, port: int) -> None:
+def test_what_every_attack_begins_with_stops_none_of_them(grade):
+    """An attack that ends in its imports would gain nothing either."""
+    for begin in (attacks.BEGIN, attacks.BEGIN + attacks.FRAMES):
+        double = begin + target.SOLUTIONS["double"]
+        result = grade(target.as_bytes(target.submission(**target.SOLUTIONS | {"double": double})))
+        assert result.score == broken_files.FULL, result.tests
+
+
+def test_the_attacks_are_at_least_150_and_each_is_python():
+    assert len(attacks.ALL) >= 150
+    assert sum(len(attacks.placed(source)) > 1 for source in attacks.ALL.values()) >= 10
+    for name, source in attacks.ALL.items():
+        parse_cell(source.replace("__PATHS__", "[]").replace("__PORTS__", "[]"), name)
+    assert attacks.ALL.keys() >= attacks.OWN_PROTOCOL
+
+
+def test_what_attacks_leave_is_gone(grade, port):
     """After every neighbour attack, a later submission finds an empty and unchanged jail."""
     look = """
 import os
@@ -120,14 +113,15 @@ def double(x):
     before = grade(target.as_bytes(target.submission(double=look))).tests[0].message
     above = Path(sys.prefix).parts[:3]  # a checkout below /tmp is seen there, and the list of fonts
     assert "ValueError: []" in before or above[1] == "tmp", before
-    for source in attacks.NEIGHBOUR.values():
+    for name in attacks.NEIGHBOUR:
+        source = attacks.ALL[f"neighbour:{name}"]
         grade(target.as_bytes(target.submission(double=prepared(source, port))))
     result = grade(target.as_bytes(target.submission(double=look)))
     assert result.tests[0].message == before
 
 
 @pytest.mark.parametrize("name", broken_files.MALFORMED)
-def test_a_broken_file_is_a_status_with_a_reason_and_never_a_zero(name: str, grade: Grade) -> None:
+def test_a_broken_file_is_a_status_with_a_reason_and_never_a_zero(name, grade):
     data, status = broken_files.MALFORMED[name]
     result = grade(data)
     assert (result.status, result.score) == (status, None)
@@ -135,7 +129,7 @@ def test_a_broken_file_is_a_status_with_a_reason_and_never_a_zero(name: str, gra
 
 
 @pytest.mark.parametrize("name", broken_files.ORDINARY)
-def test_an_ordinary_mistake_costs_what_it_should(name: str, grade: Grade) -> None:
+def test_an_ordinary_mistake_costs_what_it_should(name, grade):
     data, status, score = broken_files.ORDINARY[name]
     result = grade(data)
     assert result.status == status, (result.reason, result.notes)
@@ -145,19 +139,16 @@ def test_an_ordinary_mistake_costs_what_it_should(name: str, grade: Grade) -> No
         assert result.score == score, [(t.grade_id, t.score, t.message) for t in result.tests]
 
 
-def test_missing_is_not_zero(grade: Grade) -> None:
+def test_missing_is_not_zero(grade):
     result = grade(None)
     assert (result.status, result.score) == ("missing", None)
 
 
-def test_the_canaries_would_be_seen(canary: str) -> None:
+def test_the_canaries_would_be_seen(canary):
     """The spies' own code finds the secrets where no jail stops it."""
-    scope: dict[str, object] = {}
-    exec(attacks.SPY["environment"], scope)
-    with pytest.raises(ValueError, match=canary):
-        scope["double"](None)  # type: ignore[operator]
-    scope = {}
-    exec(prepared(attacks.SPY["known_paths"], 1), scope)
-    with pytest.raises(ValueError, match=canary):
-        scope["double"](None)  # type: ignore[operator]
+    for name in ("environment", "known_paths"):
+        scope = {}
+        exec(prepared(attacks.ALL[f"spy:{name}"], 1), scope)
+        with pytest.raises(ValueError, match=canary):
+            scope["double"](None)
     assert os.environ["ATTN_CANARY"] == canary

@@ -1,15 +1,9 @@
 """Forged measurements: a right answer that holds the whole table wins no test of its memory."""
 
-import json
-from typing import Any
-
 import pytest
 import target
 
-from attn_course.exercises.assignment import load_assignment
-from attn_course.grading.results import Result
-from attn_course.grading.sandbox import Limits, Zygote
-from attn_course.grading.verdict import grade_notebook
+from attn_course.grading.sandbox import Limits
 
 SETUP = """import torch
 from attn_course.probes import Probe
@@ -22,7 +16,9 @@ probe.equals(probe.normal(5, 3), probe.normal(7, 3), probe.normal(7, 2))"""
 MEMORY = """probe = Probe("00_warm_up", "mixture", mixture, oracle=right_mixture)
 probe.memory(*(probe.normal(3000, 8) for _ in range(3)), below=2**21)"""  # a table takes 34 MiB
 
+# The module that measures, and a measurement of nothing.
 RULER = "import attn_course.probes.student as s\n"
+NOTHING = RULER + "s._measure = lambda f, a, k: (f(*a, **k), 0)\n"
 ZERO = "class Zero:\n    peak = 0\n    def __init__(self, *a): pass\n"
 ZERO += "    def __enter__(self): return self\n    def __exit__(self, *a): pass\n"
 FRAMES = """import sys
@@ -37,7 +33,7 @@ INTO += "    table = BUFFER.view(-1)[: n * m].view(n, m)\n"
 INTO += "    return torch.matmul(query, key.T, out=table) @ value\n"
 # Before the answer that holds the table, or the whole cell where it has one of its own.
 FORGED = {
-    "the helper": RULER + "s._measure = lambda f, a, k: (f(*a, **k), 0)\n" + TABLE,
+    "the helper": NOTHING + TABLE,
     "what performs": RULER + "s.perform = lambda o, f, a, k, p: [f(*a, **k), 0]\n" + TABLE,
     "its code": RULER + "def lie(f, a, k): return f(*a, **k), 0\n"
     "s._measure.__code__ = lie.__code__\n" + TABLE,
@@ -96,21 +92,17 @@ FORGED = {
     "    def work(): found.append((query @ key.T) @ value)\n"
     "    one = threading.Thread(target=work); one.start(); one.join()\n    return found[0]\n",
     "resource": "import resource\nresource.getrusage = lambda *a: None\n" + TABLE,
-    "a buffer from before": RULER
-    + "s._measure = lambda f, a, k: (f(*a, **k), 0)\n"
-    + BUFFER
-    + INTO,
-    "half of it from before": RULER + "s._measure = lambda f, a, k: (f(*a, **k), 0)\n"
-    "HALF = torch.zeros(1500, 3000)\ndef mixture(query, key, value):\n"
+    "a buffer from before": NOTHING + BUFFER + INTO,
+    "half of it from before": NOTHING
+    + "HALF = torch.zeros(1500, 3000)\ndef mixture(query, key, value):\n"
     "    if len(query) < 3000: return (query @ key.T) @ value\n"
     "    other = query[1500:] @ key.T\n"
     "    one = torch.matmul(query[:1500], key.T, out=HALF)\n"
     "    return torch.cat([one @ value, other @ value])\n",
-    "a heap that keeps its pages": RULER + "s._measure = lambda f, a, k: (f(*a, **k), 0)\n"
-    "import ctypes\nfor option in (-3, -1): ctypes.CDLL(None).mallopt(option, 1 << 30)\n"
+    "a heap that keeps its pages": NOTHING
+    + "import ctypes\nfor option in (-3, -1): ctypes.CDLL(None).mallopt(option, 1 << 30)\n"
     "big = torch.zeros(4000, 4000); del big\n" + TABLE,
-    "a file as memory": RULER + "s._measure = lambda f, a, k: (f(*a, **k), 0)\n"
-    "import mmap\nparts = []\nfor i in range(3):\n"
+    "a file as memory": NOTHING + "import mmap\nparts = []\nfor i in range(3):\n"
     "    file = open(f'/jail/{i}', 'w+b'); file.truncate(12_000_000)\n"
     "    parts.append(torch.frombuffer(mmap.mmap(file.fileno(), 0), dtype=torch.float32).zero_())\n"
     "def mixture(query, key, value):\n    if len(query) < 3000: return (query @ key.T) @ value\n"
@@ -119,34 +111,29 @@ FORGED = {
     "    return torch.cat([t @ value for t in tables])\n",
     "nothing for large inputs": "def mixture(query, key, value):\n"
     "    if len(query) > 100: return torch.zeros_like(value)\n    return (query @ key.T) @ value\n",
-    "an answer kept from the call before": RULER + "s._measure = lambda f, a, k: (f(*a, **k), 0)\n"
-    "KEPT = {}\ndef mixture(query, key, value):\n    k = query.shape\n"
+    "an answer kept from the call before": NOTHING
+    + "KEPT = {}\ndef mixture(query, key, value):\n    k = query.shape\n"
     "    if k not in KEPT: KEPT[k] = (query @ key.T) @ value\n    return KEPT[k]\n",
 }
 
 
-def grade(zygote: Zygote, answer: str) -> Result:
+def grade(zygote, answer):
     """The answer as the only cell of a submission, graded by its values and its memory."""
-    cells = [target._cell("code", SETUP, "setup", locked=True)]
-    cells.append(target._cell("code", FRUGAL, "mixture", solution=True))
-    for name, test in {"values": VALUES, "memory": MEMORY}.items():
-        cells.append(target._cell("code", test, name, grade=True, locked=True, points=1.0))
-    made: dict[str, Any] = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-    assignment = load_assignment(target.as_bytes(made), "measured")
-    given = json.loads(json.dumps(made))
-    given["cells"][1]["source"] = answer
-    limits = Limits(wall_seconds=30, call_seconds=8)
-    data = target.as_bytes(given)
-    return grade_notebook(data, assignment, zygote, student="mallory", seed=3, limits=limits)
+    tests = [target.check_cell(VALUES, "values"), target.check_cell(MEMORY, "memory")]
+    sent, ours = (
+        target.made(SETUP, [target.answer_cell(source, "mixture"), *tests])
+        for source in (answer, FRUGAL)
+    )
+    return target.graded(zygote, sent, ours, limits=Limits(wall_seconds=30, call_seconds=8))
 
 
-def test_the_answer_without_a_table_wins_both(zygote: Zygote) -> None:
+def test_the_answer_without_a_table_wins_both(zygote):
     result = grade(zygote, FRUGAL)
     assert [test.score for test in result.tests] == [1.0, 1.0], result.tests
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_a_forged_measurement_wins_nothing(name: str, zygote: Zygote) -> None:
+def test_a_forged_measurement_wins_nothing(name, zygote):
     result = grade(zygote, FORGED[name])
     assert not result.tests or not result.tests[1].score, result.tests
     if result.tests and result.tests[0].score:  # it is caught by the ruler

@@ -5,22 +5,12 @@ graded before, between and after honest work.
 """
 
 import contextlib
-import json
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import target
 
-from attn_course.exercises.assignment import load_assignment
-from attn_course.grading.results import Result
-from attn_course.grading.sandbox import Zygote
 from attn_course.grading.session import Session
-from attn_course.grading.verdict import grade_notebook
-
-Scores = dict[str, float | None]
-Graded = Callable[..., Scores]
 
 RIGHT = {
     "double": "def double(x):\n    return 2 * x",
@@ -39,37 +29,25 @@ TESTS = {
 FULL = dict.fromkeys(TESTS, 1.0)
 
 
-def notebook(
-    answers: dict[str, str], locked: str = "", tests: dict[str, str] | None = None
-) -> bytes:
+def notebook(answers, locked="", tests=None):
     """The instructor's version, or a submission: a locked cell stands between answers and tests."""
-    cells = [target._cell("code", "import torch", "setup", locked=True)]
+    cells = []
     for name, source in (RIGHT | answers).items():
-        cell = target._cell("code", source, name, solution=True)
+        cell = target.answer_cell(source, name)
         cell["metadata"]["attn_course"] = {"forbidden": FORBIDDEN.get(name, [])}
         cells.append(cell)
     if locked:
         cells.append(target._cell("code", locked, "shown", locked=True))
-    for name, source in (tests or TESTS).items():
-        meta = {"grade": True, "locked": True, "points": 1.0}
-        cells.append(target._cell("code", source, name, **meta))
-    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
+    cells += [target.check_cell(source, name) for name, source in (tests or TESTS).items()]
+    return target.made("import torch", cells)
 
 
 @pytest.fixture
-def graded(zygote: Zygote) -> Graded:
+def graded(zygote):
 
-    def run(answers: dict[str, str] | None = None, **more: Any) -> Scores:
-        found = load_assignment(notebook({}, **more), "neighbours")
+    def run(answers=None, **more):
         begun = time.monotonic()
-        result: Result = grade_notebook(
-            notebook(answers or {}, **more),
-            found,
-            zygote,
-            student="mallory",
-            seed=5,
-            limits=target.LIMITS,
-        )
+        result = target.graded(zygote, notebook(answers or {}, **more), notebook({}, **more))
         assert time.monotonic() - begun <= target.LIMITS.wall_seconds + 2
         return {test.grade_id: test.score for test in result.tests}
 
@@ -101,9 +79,7 @@ def _open(number):
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_a_process_that_ends_before_its_first_request_changes_nothing_for_others(
-    how: str, graded: Graded
-) -> None:
+def test_a_process_that_ends_before_its_first_request_changes_nothing_for_others(how, graded):
     """Its cells run once more where derivatives are forbidden, can feel that, and end there."""
     hostile = {"slope": OPEN + FEEL.format(ENDS[how]) + RIGHT["slope"]}
     lost = graded(hostile)
@@ -129,9 +105,7 @@ AT_THE_LOCKED_CELL = {
 
 
 @pytest.mark.parametrize("how", AT_THE_LOCKED_CELL)
-def test_what_a_locked_cell_got_of_one_submission_is_not_held_against_another(
-    how: str, graded: Graded
-) -> None:
+def test_what_a_locked_cell_got_of_one_submission_is_not_held_against_another(how, graded):
     more = {"locked": SHOWN, "tests": SHOWN_TESTS}
     full = dict.fromkeys(SHOWN_TESTS, 1.0)
     first = graded({"double": AT_THE_LOCKED_CELL[how]}, **more)
@@ -141,17 +115,14 @@ def test_what_a_locked_cell_got_of_one_submission_is_not_held_against_another(
     assert graded(**more) == full
 
 
-@pytest.mark.parametrize(
-    "locked",
-    [
-        "def show():\n    return double(torch.ones(2))\nshown = show()\nsize = 3",
-        "def show(f=double):\n    return f(torch.ones(2))\nshown = show()\nsize = 3",
-        "shown = torch.zeros(2)\nshown.add_(double(torch.ones(2)))\nsize = 3",
-        "show = lambda: double(torch.ones(2))\nif True:\n    shown = show()\nsize = 3",
-        "given = [double]\nshown, size = given[0](torch.ones(2)), 3",
-    ],
-)
-def test_in_whatever_way_the_locked_cell_asks(locked: str, graded: Graded) -> None:
+@pytest.mark.parametrize("locked", [
+    "def show():\n    return double(torch.ones(2))\nshown = show()\nsize = 3",
+    "def show(f=double):\n    return f(torch.ones(2))\nshown = show()\nsize = 3",
+    "shown = torch.zeros(2)\nshown.add_(double(torch.ones(2)))\nsize = 3",
+    "show = lambda: double(torch.ones(2))\nif True:\n    shown = show()\nsize = 3",
+    "given = [double]\nshown, size = given[0](torch.ones(2)), 3",
+])  # fmt: skip
+def test_in_whatever_way_the_locked_cell_asks(locked, graded):
     more = {"locked": locked, "tests": SHOWN_TESTS}
     raises = {"double": AT_THE_LOCKED_CELL["raises"]}
     assert not any(graded(raises, **more).values())
@@ -159,7 +130,7 @@ def test_in_whatever_way_the_locked_cell_asks(locked: str, graded: Graded) -> No
     assert graded({"double": AT_THE_LOCKED_CELL["is wrong"]}, **more)["double-shown"] == 0.0
 
 
-def test_what_a_test_cell_begins_with_may_ask_as_well(graded: Graded) -> None:
+def test_what_a_test_cell_begins_with_may_ask_as_well(graded):
     """By way of a function of the instructor; what it got is then there for another test."""
     tests = {
         "double-a": "got = twice(torch.ones(1))\nassert got.item() == 4",
@@ -172,7 +143,7 @@ def test_what_a_test_cell_begins_with_may_ask_as_well(graded: Graded) -> None:
         assert graded(answers, **more) == {"double-a": score, "double-b": score}
 
 
-def test_what_a_function_of_the_instructor_counts_is_counted_for_everybody(graded: Graded) -> None:
+def test_what_a_function_of_the_instructor_counts_is_counted_for_everybody(graded):
     """A call that is not made again leaves no trace in the function's own variables."""
     locked = """
 def counted():
@@ -222,7 +193,7 @@ BETWEEN = {
 
 
 @pytest.mark.parametrize("how", BETWEEN)
-def test_a_change_of_mind_is_nobody_elses(how: str, graded: Graded) -> None:
+def test_a_change_of_mind_is_nobody_elses(how, graded):
     hostile = {
         "double": BETWEEN[how],
         "slope": "" if "def slope" in BETWEEN[how] else RIGHT["slope"],
@@ -243,7 +214,7 @@ JUDGE = """def apply(candidate):
     return torch.allclose(y, x.exp() / x.exp().sum())"""
 
 
-def test_who_begins_as_another_one_did_is_asked_anew(graded: Graded) -> None:
+def test_who_begins_as_another_one_did_is_asked_anew(graded):
     """Candidates come shuffled: the next one is not what the other was asked."""
     tests = {"apply-judges": ORDER, "double-a": TESTS["double-a"]}
     slow = "import time\ntime.sleep(3)\n" + JUDGE.format("candidate(x + 1, 0)")
@@ -266,9 +237,7 @@ def descriptors():
 
 
 @pytest.mark.parametrize("forbidden", [(), ("softmax",)], ids=["the first", "of a template"])
-def test_a_submission_among_many_has_its_own_descriptors_and_no_others(
-    forbidden: tuple[str, ...], zygote: Zygote
-) -> None:
+def test_a_submission_among_many_has_its_own_descriptors_and_no_others(forbidden, zygote):
     """The more of them live, the higher the numbers are."""
     cells = [{"id": "c", "source": DESCRIPTORS}]
     ask = {"op": "call", "name": "descriptors", "args": [], "kwargs": {}}
@@ -308,9 +277,7 @@ LEFT = {
 
 
 @pytest.mark.parametrize("how", LEFT)
-def test_nothing_is_left_of_it_and_the_next_one_is_graded(
-    how: str, graded: Graded, zygote: Zygote
-) -> None:
+def test_nothing_is_left_of_it_and_the_next_one_is_graded(how, graded, zygote):
     before = zygote._control
     scores = graded({"double": LEFT[how] + "\ndef double(x):\n    return x"})
     assert not scores.get("double-a")

@@ -7,24 +7,22 @@ import os
 import re
 import shutil
 import sysconfig
-from pathlib import Path
 
 import nbformat
 import pytest
+import sets
 from cells import as_cell, has_a_cell
 from processes import python
+from sets import ROOT, SLUGS, answers, assignment, filled, misconceptions, source
 from trial import Trial
 
-from attn_course.exercises.assignment import load_assignment
 from attn_course.exercises.release import build_releases
-from attn_course.exercises.source import find_slugs, read_exercise, solution_names
+from attn_course.exercises.source import solution_names
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.verdict import grade_notebook
-from attn_course.probes.catalogue import collect, load_module
 
 pytestmark = [pytest.mark.nbgrader, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {
     **os.environ,
     "PATH": os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)]),
@@ -51,29 +49,9 @@ def nbgrader(course, *commands):
     python("-c", COMMANDS, lines, cwd=course, env=ENVIRONMENT, timeout=800)
 
 
-def answer(release, cells):
-    """Write a submission: the release with some of the learner's cells filled in."""
-    filled = nbformat.from_dict(release)
-    for cell in filled.cells:
-        name = cell.metadata.get("nbgrader", {}).get("grade_id")
-        if name in cells:
-            cell.source = cells[name]
-    return filled
-
-
-def right_cells(slug):
-    notebook = read_exercise(ROOT / "solutions" / slug / "exercise.py")
-    return {
-        c.metadata["nbgrader"]["grade_id"]: c.source
-        for c in notebook.cells
-        if c.cell_type == "code" and c.metadata.get("nbgrader", {}).get("solution")
-    }
-
-
 def first_misconceptions(slug):
-    path = ROOT / "solutions" / slug / "misconceptions.py"
     found = {}
-    for wrong in collect(load_module(path, f"mis_{slug}")).misconceptions:
+    for wrong in misconceptions(slug):
         if has_a_cell(wrong):
             found.setdefault(wrong.of, wrong)
     return found
@@ -81,16 +59,16 @@ def first_misconceptions(slug):
 
 def wrong_cells(slug):
     """The first misconception of every function, in place of the answer; kernels are right."""
-    names = solution_names(read_exercise(ROOT / "solutions" / slug / "exercise.py"))
+    names = solution_names(source(slug))
     wrong = first_misconceptions(slug)
-    kernels = {name: cell for name, cell in right_cells(slug).items() if name not in names.values()}
+    kernels = {name: cell for name, cell in answers(slug).items() if name not in names.values()}
     return kernels | {names[of]: as_cell(slug, one) for of, one in wrong.items()}
 
 
 def broken_cells(slug):
     """Right answers, but one raises, one is no Python, and one shouts to stderr before it works."""
-    cells = right_cells(slug)
-    functions = solution_names(read_exercise(ROOT / "solutions" / slug / "exercise.py"))
+    cells = answers(slug)
+    functions = solution_names(source(slug))
     names = [name for name in cells if name in functions]
     cells[names[0]] = f"def {names[0]}(*args, **kwargs):\n    raise ValueError('my own mistake')\n"
     cells[names[1]] = f"def {names[1]}(x:\n    return x\n"
@@ -118,15 +96,14 @@ def base(tmp_path):
 def graded(base, slug, students):
     """Run the whole chain; return the scores of every cell and the feedback."""
     build_releases(base, [slug])
-    release = nbformat.read(ROOT / "exercises" / slug / f"{slug}.ipynb", as_version=4)
     cells = {
-        "right": right_cells(slug), "untouched": {}, "wrong": wrong_cells(slug),
+        "right": answers(slug), "untouched": {}, "wrong": wrong_cells(slug),
         "broken": broken_cells(slug)[0],
     }  # fmt: skip
     for student in students:
         folder = base / "submitted" / student / slug
         folder.mkdir(parents=True)
-        nbformat.write(answer(release, cells[student]), folder / f"{slug}.ipynb")
+        nbformat.write(filled(sets.release(slug), cells[student]), folder / f"{slug}.ipynb")
     chain = (f"{name} {slug}" for name in ("generate_assignment", "autograde", "generate_feedback"))
     nbgrader(base, *chain, "export --to marks.csv")
     return {
@@ -163,7 +140,7 @@ def feedback(course, slug, student):
 
 
 def in_process(slug, swaps):
-    trial = Trial(read_exercise(ROOT / "solutions" / slug / "exercise.py"), seed=0)
+    trial = Trial(source(slug), seed=0)
     trial.names.update(swaps)
     return {name: result.score for name, result in trial.run().items()}
 
@@ -174,8 +151,7 @@ def stock_generate_assignment_makes_the_committed_release(graded, slug):
 
 
 def right_submission_has_every_point_of_every_cell(graded, slug):
-    course = nbformat.read(ROOT / "exercises" / slug / f"{slug}.ipynb", as_version=4)
-    due = course.metadata["attn_course"]["tests"]
+    due = sets.release(slug).metadata["attn_course"]["tests"]
     assert (graded["cells"]["right"], graded["marks"]["right"]) == (due, sum(due.values()))
 
 
@@ -222,14 +198,13 @@ def zygote():
 def our_grader_gives_every_cell_the_score_of_stock_nbgrader(graded, base, zygote, slug):
     """Same files, same seed. A mistake made with what we refuse may differ, and says that it is."""
     theirs = graded["cells"]
-    notebook = nbformat.writes(read_exercise(ROOT / "solutions" / slug / "exercise.py")).encode()
-    assignment = load_assignment(notebook, slug)
+    ours = assignment(slug)
     differences, compared = [], 0
     for student in theirs:
         sent = base / "submitted" / student / slug / f"{slug}.ipynb"
         seed = int(ENVIRONMENT["ATTN_COURSE_SEED"])
         found = grade_notebook(
-            sent.read_bytes(), assignment, zygote, student=student, seed=seed, limits=Limits()
+            sent.read_bytes(), ours, zygote, student=student, seed=seed, limits=Limits()
         )
         assert found.status == "graded", found.reason
         for test in found.tests:
@@ -252,7 +227,7 @@ PUSHED = {"00": STUDENTS, "17": STUDENTS[:2], "20": STUDENTS}
 
 def cases():
     """Each set with the answers of a push, and with all four: most of the latter at night."""
-    for slug in find_slugs(ROOT):
+    for slug in SLUGS:
         pushed = PUSHED.get(slug[:2], STUDENTS[:1])
         yield pytest.param(slug, pushed, id=f"{slug}-{len(pushed)}")
         if pushed != STUDENTS:

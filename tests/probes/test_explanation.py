@@ -1,7 +1,6 @@
 """Two faults at once are still named, a helper comes first, and chance names nothing."""
 
 import math
-import sys
 
 import pytest
 import torch
@@ -18,7 +17,6 @@ from attn_course.probes import (
     witnesses,
 )
 from attn_course.probes import probe as probe_module
-from attn_course.probes.catalogue import collect
 
 
 def right(scores, mask):
@@ -76,13 +74,8 @@ def steps_inputs(draw):
 
 
 @pytest.fixture(autouse=True)
-def catalogue(monkeypatch):
-    module = type(sys)("catalogue_of_the_test")
-    for member in (inputs, after, empty, thrice, twice_inputs, steps_inputs):
-        setattr(module, member.__name__, member)
-    module.steps = steps
-    found = collect(module)
-    monkeypatch.setattr(probe_module, "load_catalogue", lambda slug: found)
+def catalogue(install):
+    return install(inputs, after, empty, thrice, twice_inputs, steps_inputs, steps)
 
 
 def told(answer, name="weigh", oracle=right, around=None, oracles=None):

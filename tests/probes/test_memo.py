@@ -2,8 +2,6 @@
 
 import functools
 import random
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +18,7 @@ from attn_course.probes.outcome import known
 ROW = torch.tensor([1.0, 2.0, 3.0])
 
 
-def times_computed(function: Callable[..., Any], *calls: Call) -> int:
+def times_computed(function, *calls):
     """How many of the calls are not answered from memory."""
     memo = Memo()
     with remembering(memo):
@@ -30,25 +28,25 @@ def times_computed(function: Callable[..., Any], *calls: Call) -> int:
 
 
 @pytest.fixture
-def unchecked(monkeypatch: Any) -> None:
+def unchecked(monkeypatch):
     """The type checker that the tests put around the package draws from ``random`` itself."""
     states = memo_module._random_state
     monkeypatch.setattr(memo_module, "_random_state", lambda: states()[:2])
 
 
-def ours(function: Callable[..., Any]) -> Callable[..., Any]:
+def ours(function):
     """As a function of a catalogue."""
     function.__module__ = "attn_course_catalogue_of_a_test"
     return function
 
 
 @ours
-def double(x: torch.Tensor) -> torch.Tensor:
+def double(x):
     return x * 2
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_the_same_call_is_computed_once_and_gives_the_same() -> None:
+def test_the_same_call_is_computed_once_and_gives_the_same():
     plain = known(double, Call((ROW,))).value
     with remembering(memo := Memo()):
         values = [known(double, Call((ROW.clone(),))).value for _ in range(3)]
@@ -56,7 +54,7 @@ def test_the_same_call_is_computed_once_and_gives_the_same() -> None:
     assert all(torch.equal(value, plain) for value in values)
 
 
-def test_nothing_is_remembered_outside_the_block() -> None:
+def test_nothing_is_remembered_outside_the_block():
     memo = Memo()
     with remembering(memo):
         known(double, Call((ROW,)))
@@ -65,11 +63,11 @@ def test_nothing_is_remembered_outside_the_block() -> None:
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_a_learner_who_writes_into_all_it_can_reach_changes_nothing_that_is_remembered() -> None:
+def test_a_learner_who_writes_into_all_it_can_reach_changes_nothing_that_is_remembered():
     """Neither its arguments nor what it returned are what the memory holds."""
-    reached: list[torch.Tensor] = []
+    reached = []
 
-    def spoils(x: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+    def spoils(x, *rest):
         reached.extend((x, out := double(x)))
         for tensor in reached:
             tensor.fill_(99.0)
@@ -88,14 +86,14 @@ def test_a_learner_who_writes_into_all_it_can_reach_changes_nothing_that_is_reme
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_what_a_test_cell_defines_is_computed_each_time() -> None:
+def test_what_a_test_cell_defines_is_computed_each_time():
     count = {"n": 0}
 
-    def step(x: torch.Tensor) -> torch.Tensor:
+    def step(x):
         return x + count["n"]
 
     @ours
-    def twice(x: torch.Tensor, step: Callable[..., Any]) -> torch.Tensor:
+    def twice(x, step):
         return step(step(x))
 
     call, via = Call((ROW, step)), Call((ROW,), {}, lambda f, x: f(x) + count["n"])
@@ -116,7 +114,7 @@ OTHERS = {
 }  # fmt: skip
 
 
-def test_inputs_that_differ_in_anything_have_keys_that_differ() -> None:
+def test_inputs_that_differ_in_anything_have_keys_that_differ():
     keys = [fingerprint(value) for value in (ROW, *OTHERS.values())]
     assert len(set(keys)) == len(keys)
     assert fingerprint((1, True, 1.0)) != fingerprint((1, 1, 1))
@@ -127,7 +125,7 @@ def test_inputs_that_differ_in_anything_have_keys_that_differ() -> None:
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_adapters_are_told_apart() -> None:
+def test_adapters_are_told_apart():
     calls = [Call((ROW,), {}, via) for via in (None, student.grad(0), student.grad("x"))]
     assert times_computed(double, *calls, *calls) == 3
     oracle = NumpyOracle(reference.softmax)
@@ -140,13 +138,13 @@ def test_adapters_are_told_apart() -> None:
 class Learner:
     """As a stub of a learner's function: no key, so nothing that it gave is remembered."""
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         return x * random.random()
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_what_a_learner_wrote_is_never_remembered() -> None:
-    def through(x: Any) -> Any:
+def test_what_a_learner_wrote_is_never_remembered():
+    def through(x):
         return learner(x)
 
     learner = Learner()
@@ -158,17 +156,17 @@ def test_what_a_learner_wrote_is_never_remembered() -> None:
 
 
 @ours
-def draws_torch(x: Any) -> Any:
+def draws_torch(x):
     return x + torch.rand(3)
 
 
 @ours
-def draws_numpy(x: Any) -> Any:
+def draws_numpy(x):
     return x + float(np.random.rand())  # noqa: NPY002
 
 
 @pytest.mark.parametrize("function", [draws_torch, draws_numpy])
-def test_what_draws_random_numbers_is_computed_each_time(function: Callable[..., Any]) -> None:
+def test_what_draws_random_numbers_is_computed_each_time(function):
     """Else the numbers that a test cell draws next would depend on who was graded before."""
     assert times_computed(function, Call((ROW,)), Call((ROW,))) == 2
 
@@ -178,10 +176,10 @@ def test_what_draws_random_numbers_is_computed_each_time(function: Callable[...,
     [lambda: torch.rand(1), lambda: np.random.rand(), random.random],  # noqa: NPY002
     ids=["torch", "numpy", "python"],
 )
-def test_every_source_of_random_numbers_is_watched(draw: Callable[[], Any]) -> None:
+def test_every_source_of_random_numbers_is_watched(draw):
     """From the same seeds each time: the type checker around the package draws from Python's."""
 
-    def state(*draws: Callable[[], Any]) -> Any:
+    def state(*draws):
         torch.manual_seed(1)
         np.random.seed(1)  # noqa: NPY002
         random.seed(1)
@@ -194,9 +192,9 @@ def test_every_source_of_random_numbers_is_watched(draw: Callable[[], Any]) -> N
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_errors_and_changed_inputs_are_remembered_too() -> None:
+def test_errors_and_changed_inputs_are_remembered_too():
     @ours
-    def spoils(x: torch.Tensor) -> torch.Tensor:
+    def spoils(x):
         x.add_(1)
         raise ValueError("no")
 
@@ -207,7 +205,7 @@ def test_errors_and_changed_inputs_are_remembered_too() -> None:
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_a_full_memo_drops_the_oldest(monkeypatch: Any) -> None:
+def test_a_full_memo_drops_the_oldest(monkeypatch):
     monkeypatch.setattr("attn_course.probes.memo.MOST_ENTRIES", 4)
     with remembering(memo := Memo()):
         for number in (*range(6), 5, 0):
@@ -270,18 +268,18 @@ PURE = ("scaled", "through", "over_itself", "inner")
 IMPURE = ("counts", "reads", "writes", "marks", "slow", "prints", "draws", "fresh", "of_a_learner")
 
 
-def cell(**learned: Any) -> dict[str, Any]:
+def cell(**learned):
     """What a cell of an instructor defines, executed once more."""
-    names: dict[str, Any] = {"torch": torch, "np": np, **learned}
+    names = {"torch": torch, "np": np, **learned}
     exec(compile(CELL, "<setup>", "exec"), names)
     return names
 
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("name", PURE + IMPURE)
-def test_a_function_of_a_cell_that_only_computes_is_computed_once_for_a_class(name: str) -> None:
+def test_a_function_of_a_cell_that_only_computes_is_computed_once_for_a_class(name):
     class Stub:
-        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        def __call__(self, x):
             return x
 
     memo = Memo()
@@ -291,7 +289,7 @@ def test_a_function_of_a_cell_that_only_computes_is_computed_once_for_a_class(na
     assert memo.hits == (2 if name in PURE else 0)
 
 
-def test_a_function_of_a_cell_is_another_one_when_anything_that_it_reads_is() -> None:
+def test_a_function_of_a_cell_is_another_one_when_anything_that_it_reads_is():
     one, other = cell(), cell()
     assert fingerprint(one["through"]) == fingerprint(other["through"])
     other["weights"][0] = 5.0

@@ -9,13 +9,13 @@ NUMBERS = np.random.default_rng(0).normal(size=(3, 4))
 POSITIVE = np.abs(NUMBERS) + 0.3
 
 
-def holding(got: object, base: object) -> set[str]:
+def holding(got, base):
     """Names of the relations that hold between an answer and what is right."""
     arrays = [np.asarray(got, np.float64)], [np.asarray(base, np.float64)]
     return {relation.name for relation in RELATIONS if relation.holds(*arrays)}
 
 
-def softmax(x: np.ndarray) -> np.ndarray:
+def softmax(x):
     powers = np.exp(x)
     return powers / powers.sum(-1, keepdims=True)
 
@@ -33,16 +33,16 @@ def softmax(x: np.ndarray) -> np.ndarray:
     ("one minus the result", 1 - NUMBERS, NUMBERS),
     ("the tanh is missing", NUMBERS, np.tanh(NUMBERS)),
 ])  # fmt: skip
-def test_a_mistake_is_recognised(name: str, got: np.ndarray, base: np.ndarray) -> None:
+def test_a_mistake_is_recognised(name, got, base):
     assert name in holding(got, base)
 
 
-def test_between_unrelated_numbers_nothing_holds() -> None:
+def test_between_unrelated_numbers_nothing_holds():
     assert not holding(np.random.default_rng(1).normal(size=(3, 4)), NUMBERS)
 
 
 @pytest.mark.parametrize("got", [0.37, -2.5, 1.0])
-def test_a_single_number_has_no_softmax_and_no_sum(got: float) -> None:
+def test_a_single_number_has_no_softmax_and_no_sum(got):
     """Of any single number the softmax is 1, and so is the share of its own sum."""
     of_an_axis = {"a softmax too many", "the softmax is missing", "not divided by the sum"}
     assert not holding(got, 1.0) & of_an_axis

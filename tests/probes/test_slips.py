@@ -1,13 +1,9 @@
 """Small changes of a right answer: they are made from its text, and told only where they fit."""
 
-import sys
-
 import pytest
 import torch
 
 from attn_course.probes import Probe, ProbeFailure, WrongAnswers, call, witnesses
-from attn_course.probes import probe as probe_module
-from attn_course.probes.catalogue import collect
 from attn_course.probes.slips import slips
 
 
@@ -40,43 +36,35 @@ def calls(draw):
         yield call(draw.normal(length, 4), draw.normal(length, 4), draw.normal(length, 4))
 
 
-def told(answer, monkeypatch):
-    module = type(sys)("catalogue_of_the_test")
-    module.attention, module.calls = attention, calls
-    monkeypatch.setattr(probe_module, "load_catalogue", lambda slug: collect(module))
+def told(answer, install):
+    install(attention, calls)
     with pytest.raises(ProbeFailure) as caught:
         Probe("99_test", "attend", answer, oracle=attend, seed=3).everywhere()
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("answer", "name"),
-    [
-        (lambda q, k, v: (q @ k.mT / 4).softmax(-1) @ v, "applied twice (the step `score`)"),
-        (lambda q, k, v: (q @ q.mT / 2).softmax(-1) @ v, "`query` in place of `key`"),
-        (lambda q, k, v: (q @ k.mT / 2).softmax(-2) @ v, "along another axis (`weights`)"),
-        (lambda q, k, v: (q @ k.mT / 2).exp() @ v, "not divided by their sum (`weights`)"),
-        (lambda q, k, v: (q @ k.mT / 2).softmax(-1).mT @ v, "transposed (the step `mix`)"),
-        (lambda q, k, v: (q @ k.mT / 2).softmax(-1).softmax(-1) @ v, "`softmax` is applied twice"),
-        (lambda q, k, v: (q @ k.mT / 2).softmax(-1) @ v + q, "`query` is added (the result)"),
-        (lambda q, k, v: (q @ k.mT / 2).tanh().softmax(-1) @ v, "tanh of an intermediate result"),
-        (lambda q, k, v: (q @ k.mT / 2).softmax(-1).roll(1, -1) @ v, "shifted by one"),
-    ],
-)
-def test_one_small_change_is_told_with_its_place(answer, name, monkeypatch):
-    assert name in (told(answer, monkeypatch).misconception or "")
+@pytest.mark.parametrize(("answer", "name"), [
+    (lambda q, k, v: (q @ k.mT / 4).softmax(-1) @ v, "applied twice (the step `score`)"),
+    (lambda q, k, v: (q @ q.mT / 2).softmax(-1) @ v, "`query` in place of `key`"),
+    (lambda q, k, v: (q @ k.mT / 2).softmax(-2) @ v, "along another axis (`weights`)"),
+    (lambda q, k, v: (q @ k.mT / 2).exp() @ v, "not divided by their sum (`weights`)"),
+    (lambda q, k, v: (q @ k.mT / 2).softmax(-1).mT @ v, "transposed (the step `mix`)"),
+    (lambda q, k, v: (q @ k.mT / 2).softmax(-1).softmax(-1) @ v, "`softmax` is applied twice"),
+    (lambda q, k, v: (q @ k.mT / 2).softmax(-1) @ v + q, "`query` is added (the result)"),
+    (lambda q, k, v: (q @ k.mT / 2).tanh().softmax(-1) @ v, "tanh of an intermediate result"),
+    (lambda q, k, v: (q @ k.mT / 2).softmax(-1).roll(1, -1) @ v, "shifted by one"),
+])  # fmt: skip
+def test_one_small_change_is_told_with_its_place(answer, name, install):
+    assert name in (told(answer, install).misconception or "")
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        lambda q, k, v: torch.zeros_like(q),  # a constant, which a change may give by chance
-        lambda q, k, v: (q @ k.mT / 3.1 + 0.2 * q[:, :1]).softmax(0) @ v,
-        lambda q, k, v: (q @ k.mT / 4).softmax(-1) @ v if len(q) == 3 else attend(q, k, v) + q,
-    ],
-)
-def test_what_no_single_change_gives_everywhere_has_no_name(answer, monkeypatch):
-    assert told(answer, monkeypatch).misconception is None
+@pytest.mark.parametrize("answer", [
+    lambda q, k, v: torch.zeros_like(q),  # a constant, which a change may give by chance
+    lambda q, k, v: (q @ k.mT / 3.1 + 0.2 * q[:, :1]).softmax(0) @ v,
+    lambda q, k, v: (q @ k.mT / 4).softmax(-1) @ v if len(q) == 3 else attend(q, k, v) + q,
+])  # fmt: skip
+def test_what_no_single_change_gives_everywhere_has_no_name(answer, install):
+    assert told(answer, install).misconception is None
 
 
 def test_slips_differ_leave_the_right_answer_alone_and_never_run_for_ever():

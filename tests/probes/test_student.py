@@ -41,15 +41,12 @@ def test_gradient_takes_keywords_and_several_results():
     torch.testing.assert_close(found, x * w[:2] + w[2:])
 
 
-@pytest.mark.parametrize(
-    "cut",
-    [
-        lambda a, b: (a * b).detach(),
-        lambda a, b: a * b.sum().item(),
-        lambda a, b: torch.from_numpy(a.detach().numpy() * b.detach().numpy()),
-        lambda a, b: None,
-    ],
-)
+@pytest.mark.parametrize("cut", [
+    lambda a, b: (a * b).detach(),
+    lambda a, b: a * b.sum().item(),
+    lambda a, b: torch.from_numpy(a.detach().numpy() * b.detach().numpy()),
+    lambda a, b: None,
+])  # fmt: skip
 def test_a_cut_gradient_is_reported_by_argument(cut):
     with pytest.raises(student.GradientMissing, match="argument 1"):
         student.grad(0, 1)(cut, torch.ones(2), torch.ones(2))
