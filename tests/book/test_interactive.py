@@ -90,7 +90,6 @@ key: 1 / 4
 why: One of four.
 ```
 """
-EXPLORERS = explorers.NAMES
 EXPLORER = """
 ```{explorer} softmax_temperature
 :caption: Move the scores of $z$.
@@ -119,121 +118,63 @@ def build(folder: Path, pages: dict[str, str]) -> tuple[Path, str]:
 QUIZ_BODY = (
     "question: Q\noptions:\n  - text: a\n    correct: true\n    why: A\n  - text: b\n    why: B\n"
 )
+PREDICT_BODY = "question: Q\noptions: [a, b]\nanswer: 1\nkey: 0\nwhy: W\n"
+
+
+def quiz(old: str = "", new: str = "") -> str:
+    return "```{quiz} q\n" + QUIZ_BODY.replace(old, new) + "```"
+
+
+def predict(old: str = "", new: str = "", rest: str = CELL) -> str:
+    return "```{predict} p\n" + PREDICT_BODY.replace(old, new) + "```" + rest
+
+
+CHOICE, NO_CELL = "options: [a, b]\nanswer: 1", "no cell with the tag after-predict follows before"
 # name: (block, line of the block that is blamed, words of the message)
 MISTAKES: dict[str, tuple[str, int, str]] = {
-    "no-correct": (
-        "```{quiz} q\n" + QUIZ_BODY.replace("    correct: true\n", "") + "```",
-        4,
-        "no option is marked 'correct: true'",
-    ),
+    "no-correct": (quiz("    correct: true\n"), 4, "no option is marked 'correct: true'"),
     "two-correct": (
-        "```{quiz} q\n" + QUIZ_BODY.replace("text: b\n", "text: b\n    correct: true\n") + "```",
-        8,
-        "options 1, 2 are all marked correct",
+        quiz("text: b\n", "text: b\n    correct: true\n"), 8, "options 1, 2 are all marked correct"
     ),
-    "no-why": (
-        "```{quiz} q\n" + QUIZ_BODY.replace("    why: B\n", "") + "```",
-        7,
-        "'why' of option 2",
-    ),
-    "no-question": ("```{quiz} q\n" + QUIZ_BODY[12:] + "```", 2, "'question' is missing"),
-    "one-option": (
-        "```{quiz} q\nquestion: Q\noptions:\n  - text: a\n    correct: true\n    why: A\n```",
-        4,
-        "at least two",
-    ),
-    "misspelt": (
-        "```{quiz} q\n" + QUIZ_BODY.replace("why: B", "wy: B") + "```",
-        8,
-        "unknown key 'wy', did you mean 'why'?",
-    ),
-    "twice": (
-        "```{quiz} q\n" + QUIZ_BODY + "question: again\n```",
-        9,
-        "the key 'question' stands twice",
-    ),
-    "maybe": (
-        "```{quiz} q\n" + QUIZ_BODY.replace("correct: true", "correct: yes") + "```",
-        5,
-        "must be true or false",
-    ),
+    "no-why": (quiz("    why: B\n"), 7, "'why' of option 2"),
+    "no-question": (quiz("question: Q\n"), 2, "'question' is missing"),
+    "one-option": (quiz("  - text: b\n    why: B\n"), 4, "at least two"),
+    "misspelt": (quiz("why: B", "wy: B"), 8, "unknown key 'wy', did you mean 'why'?"),
+    "twice": (quiz("why: B\n", "why: B\nquestion: again\n"), 9, "the key 'question' stands twice"),
+    "maybe": (quiz("correct: true", "correct: yes"), 5, "must be true or false"),
     "yaml": ("```{quiz} q\nquestion: `x` is\noptions: []\n```", 2, "in quotes or after '|'"),
-    "colon": (
-        "```{quiz} q\n" + QUIZ_BODY.replace("why: B", "why: no: b") + "```",
-        8,
-        "in quotes or after '|'",
-    ),
-    "bad-id": ("```{quiz} Q 1\n" + QUIZ_BODY + "```", 1, "the id must be lower-case"),
-    "duplicate": (
-        "```{quiz} q\n" + QUIZ_BODY + "```\n\n```{quiz} q\n" + QUIZ_BODY + "```",
-        11,
-        "duplicate id",
-    ),
+    "colon": (quiz("why: B", "why: no: b"), 8, "in quotes or after '|'"),
+    "bad-id": (quiz().replace(" q\n", " Q 1\n", 1), 1, "the id must be lower-case"),
+    "duplicate": (quiz() + "\n\n" + quiz(), 11, "duplicate id"),
     "nowhere": (
-        "```{quiz} q\nfrom: 99_nowhere\n" + QUIZ_BODY + "```",
-        2,
-        "no page '99_nowhere' in the book",
+        quiz("question: Q", "from: 99_nowhere\nquestion: Q"), 2, "no page '99_nowhere' in the book"
     ),
-    "range": (
-        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 2\nkey: 0\nwhy: W\n```" + CELL,
-        4,
-        "0 to 1, got '2'",
-    ),
-    "no-predict-why": (
-        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\nkey: 1\n```" + CELL,
-        2,
-        "'why' is missing",
-    ),
-    "tolerance": (
-        "```{predict} p\nquestion: Q\nanswer: 2.36\nkey: 0\nwhy: W\n```" + CELL,
-        3,
-        "'tolerance' is missing",
-    ),
+    "range": (predict("answer: 1", "answer: 2"), 4, "0 to 1, got '2'"),
+    "no-predict-why": (predict("why: W\n"), 2, "'why' is missing"),
+    "tolerance": (predict(CHOICE, "answer: 2.36"), 3, "'tolerance' is missing"),
     "no-number": (
-        "```{predict} p\nquestion: Q\ntype: number\nanswer: many\nkey: 0\nwhy: W\n```" + CELL,
-        4,
-        "must be a number, got 'many'",
+        predict(CHOICE, "type: number\nanswer: many"), 4, "must be a number, got 'many'"
     ),
-    "no-cell": (
-        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\nkey: 0\nwhy: W\n```",
-        1,
-        "no cell with the tag after-predict follows before the next heading",
-    ),
-    "cell-too-late": (
-        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\nkey: 0\nwhy: W\n```\n\n## Next\n"
-        + CELL,
-        1,
-        "no cell with the tag after-predict follows before the next heading",
-    ),
-    "no-key": (
-        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\nwhy: W\n```" + CELL,
-        2,
-        "'key' (Python: the answer, from the result) is missing",
-    ),
-    "key": (
-        "```{predict} p\nquestion: Q\noptions: [a, b]\nanswer: 1\nkey: 1 if\nwhy: W\n```" + CELL,
-        5,
-        "'key' must be one Python expression",
-    ),
+    "no-cell": (predict(rest=""), 1, f"{NO_CELL} the next heading"),
+    "cell-too-late": (predict(rest="\n\n## Next\n" + CELL), 1, f"{NO_CELL} the next heading"),
+    "no-key": (predict("key: 0\n"), 2, "'key' (Python: the answer, from the result) is missing"),
+    "key": (predict("key: 0", "key: 1 if"), 5, "'key' must be one Python expression"),
     "goals": (":::{goals}\n:::", 1, "the goals box is empty"),
     "source": (
-        "```{source} attn_course.functional.attention.atention\n```",
-        1,
+        "```{source} attn_course.functional.attention.atention\n```", 1,
         "attn_course.functional.attention has no 'atention', did you mean 'attention'?",
     ),
     "explorer": ("```{explorer} softmx\n:caption: c\n```", 1, "no explorer 'softmx'"),
     "caption": ("```{explorer} bottleneck\n```", 1, "':caption:' is missing"),
     "set": ("```{exercise-set} 99_none\n```", 1, "no exercise set '99_none'"),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def complaints(tmp_path_factory: pytest.TempPathFactory) -> str:
     pages = {name: HEAD + "\n" + block + "\n" for name, (block, _, _) in MISTAKES.items()}
     pages["lonely-cell"] = HEAD + CELL
-    pages["nested"] = (
-        HEAD + "\n```{quiz} q\n" + QUIZ_BODY.replace("why: B", "why: '{doc}`gone`'") + "```\n"
-    )
+    pages["nested"] = HEAD + "\n" + quiz("why: B", "why: '{doc}`gone`'") + "\n"
     pages["earlier"] = HEAD + QUIZ.replace("from: earlier\n", "") + PREDICT + CELL + NUMBER + CELL
     return build(tmp_path_factory.mktemp("mistakes"), pages)[1]
 
@@ -305,7 +246,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             QUIZ,
             QUIZ.replace("q-one", "q-two"),
             "\n\n".join(["Filling."] * 60),
-            *(EXPLORER.replace("softmax_temperature", name) for name in EXPLORERS),
+            *(EXPLORER.replace("softmax_temperature", name) for name in explorers.NAMES),
             "```{exercise-set} 00_warm_up\n```",
             "```{exercise-sets}\n```",
         ]
@@ -380,6 +321,12 @@ def visit(browser: Any, site: str, **options: Any) -> Any:
     return page
 
 
+def show_explorers(page: Any) -> None:
+    for name in explorers.NAMES:
+        page.locator(f"#explorer-{name}").scroll_into_view_if_needed()
+        page.wait_for_selector(f"#explorer-{name}[data-ready]")
+
+
 def seen(locator: Any) -> bool:
     """Whether a reader sees it: an element in a closed part has a place, but is not drawn."""
     return bool(
@@ -446,9 +393,7 @@ def test_a_link_into_a_closed_part_opens_it(browser: Any, site: str) -> None:
 @pytest.mark.parametrize(
     ("guess", "verdict"),
     [
-        ("0.25", "right"),
-        ("0,3", "right"),
-        ("2e-1", "right"),
+        *((one, "right") for one in ("0.25", "0,3", "2e-1")),
         ("0.31", "not what"),
         ("-inf", "not what"),
     ],
@@ -619,13 +564,11 @@ def test_explorers_load_late_and_keep_their_place(browser: Any, site: str, width
     page.reload()
     page.wait_for_load_state("load")
     page.wait_for_timeout(300)
-    assert not [url for url in asked if re.search(rf"/({'|'.join(EXPLORERS)})\.js", url)]
+    assert not [url for url in asked if re.search(rf"/({'|'.join(explorers.NAMES)})\.js", url)]
     # a section out of sight has a height that is guessed
     page.add_style_tag(content="section { content-visibility: visible !important }")
     before = page.evaluate("document.documentElement.scrollHeight")
-    for name in EXPLORERS:
-        page.locator(f"#explorer-{name}").scroll_into_view_if_needed()
-        page.wait_for_selector(f"#explorer-{name}[data-ready]")
+    show_explorers(page)
     after = page.evaluate("document.documentElement.scrollHeight")
     assert abs(after - before) <= 8
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -637,9 +580,7 @@ def test_labels_of_one_explorer_do_not_name_the_controls_of_another(
     browser: Any, site: str
 ) -> None:
     page = visit(browser, site)
-    for name in EXPLORERS:
-        page.locator(f"#explorer-{name}").scroll_into_view_if_needed()
-        page.wait_for_selector(f"#explorer-{name}[data-ready]")
+    show_explorers(page)
     ids = page.evaluate("[...document.querySelectorAll('.attn-x [id]')].map((one) => one.id)")
     assert len(ids) > 20
     assert len(set(ids)) == len(ids)
@@ -665,9 +606,7 @@ def test_an_explorer_that_fails_says_so_in_its_place(browser: Any, site: str) ->
 @pytest.mark.browser
 def test_axe_finds_nothing_in_the_blocks(browser: Any, site: str) -> None:
     page = visit(browser, site)
-    for name in EXPLORERS:
-        page.locator(f"#explorer-{name}").scroll_into_view_if_needed()
-        page.wait_for_selector(f"#explorer-{name}[data-ready]")
+    show_explorers(page)
     box = page.locator("#quiz-q-one")
     box.get_by_role("radio").first.check()
     box.get_by_role("button", name="Check").click()

@@ -206,31 +206,6 @@ def test_a_story_prints_with_its_support() -> None:
     assert str(story) == "0 a b.\nc? d (0)"
 
 
-@pytest.mark.parametrize(("options", "complaint"), [
-    ({"min_sentences": 1}, "min_sentences: expected at least 2, got 1"),
-    ({"min_sentences": 5, "max_sentences": 4}, "max_sentences: expected at least"),
-    ({"move_rate": 1.0}, "move_rate: expected at least 0 and below 1, got 1.0"),
-    ({"task": "paths"}, "task: expected one of one_supporting_fact"),
-])  # fmt: skip
-def test_bad_options_are_refused(options: dict[str, Any], complaint: str) -> None:
-    refused(complaint, babi_batch, 3, generator(), **options)
-
-
-def test_empty_stories_are_refused() -> None:
-    good = {"sentences": (("a",),), "question": ("b",), "answer": "c"}
-    refused("batch_size: expected at least 1, got 0", babi_batch, 0, generator())
-    with pytest.raises(ValueError, match="number: expected at least 0, got -1"):
-        BABI_TASKS["counting"](-1, generator())
-    refused("stories: expected at least one", encode_stories, [], BABI_VOCABULARY)
-    for change in ({"sentences": ()}, {"sentences": ((),)}, {"question": ()}):
-        with pytest.raises(ValueError, match="stories: expected words in every sentence"):
-            encode_stories([Story(**(good | change))], BABI_VOCABULARY)
-    with pytest.raises(ValueError, match=r"stories: expected support from 0 to 0, got \(1,\) in 0"):
-        encode_stories([Story(**good, support=(1,))], BABI_VOCABULARY)
-    with pytest.raises(ValueError, match="max_sentences: expected at least 1, got 0"):
-        encode_stories([Story(**good)], BABI_VOCABULARY, max_sentences=0)
-
-
 ORIGINAL = """\
 1 Mary moved to the bathroom.
 2 John went to the hallway.

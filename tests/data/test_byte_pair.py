@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import pytest
 import torch
-from refusals import refused
 
 from attn_course.data import BytePairs, load_python_manual
 
@@ -75,8 +74,3 @@ def test_a_text_that_was_not_seen_comes_back_in_fewer_tokens():
 
 def test_a_broken_character_is_replaced_not_raised():
     assert BytePairs([]).decode(torch.tensor([0xC3])) == "�"
-
-
-def test_bad_arguments_are_named():
-    refused("vocab_size: expected at least 256, got 255", BytePairs.train, "x", vocab_size=255)
-    refused(r"merges: expected ids below 256, got \(97, 256\)", BytePairs, [(97, 256)])

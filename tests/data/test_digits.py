@@ -68,14 +68,6 @@ def test_scenes_depend_on_the_generator_alone() -> None:
     assert not torch.equal(other.tiles, first.tiles)
 
 
-def test_what_does_not_fit_is_refused() -> None:
-    refused("split: expected 'train' or 'test', got 'all'", load_digits, "all")
-    for name in ("batch_size", "num_tiles"):
-        sizes: dict[str, Any] = {"batch_size": 2, "num_tiles": 3, name: 0}
-        with pytest.raises(ValueError, match=f"{name}: expected at least 1, got 0"):
-            digit_scenes(load_digits("test"), generator=torch.Generator(), **sizes)
-
-
 def test_a_missing_scikit_learn_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from mutation import mutant
-from refusals import refused
 
 from attn_course.data import pointer_chase
 
@@ -62,13 +61,3 @@ def test_batch_depends_on_the_generator_alone() -> None:
     for field in ("story", "question", "answer", "support"):
         assert torch.equal(getattr(first, field), getattr(second, field))
     assert not torch.equal(first.story, pointer_chase(9, generator(2)).story)
-
-
-@pytest.mark.parametrize(("options", "complaint"), [
-    ({"num_symbols": 1}, "num_symbols: expected at least 2, got 1"),
-    ({"steps": 0}, "steps: expected 1 to 7, got 0"),
-    ({"steps": 8}, "steps: expected 1 to 7, got 8"),
-    ({"batch_size": 0}, "batch_size: expected at least 1, got 0"),
-])  # fmt: skip
-def test_bad_sizes_are_refused(options, complaint) -> None:
-    refused(complaint, pointer_chase, **{"batch_size": 3, "generator": generator()} | options)

@@ -1,7 +1,5 @@
 """The manual that comes with Python: two parts with nothing in common, the same every time."""
 
-from refusals import refused
-
 from attn_course.data import load_python_manual
 
 
@@ -22,7 +20,3 @@ def test_there_is_enough_prose_in_plain_ascii() -> None:
     # held out, but hardly with a character that training does not know
     assert len(set(held_out) - set(train)) <= 3
     assert sum(paragraph.count(" the ") for paragraph in train.splitlines()) > 1000
-
-
-def test_an_unknown_part_is_refused() -> None:
-    refused("split: expected 'train' or 'val', got 'all'", load_python_manual, "all")

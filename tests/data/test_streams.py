@@ -5,7 +5,6 @@ from functools import partial
 
 import pytest
 import torch
-from refusals import refused
 
 from attn_course.data import BatchStream, reversal
 from attn_course.data.streams import PairStream
@@ -94,20 +93,3 @@ def test_pool_saves_padding_without_leaving_the_batches_sorted():
     together, widths = padding(20)
     assert together < 0.2 * alone
     assert widths != sorted(widths)
-
-
-def test_pair_stream_refuses_the_state_of_another_seed():
-    stream = PairStream(*pairs(), batch_size=5, seed=0)
-    with pytest.raises(ValueError, match="seed: expected that of the state, 1, got 0"):
-        stream.load_state_dict(PairStream(*pairs(), batch_size=5, seed=1).state_dict())
-
-
-@pytest.mark.parametrize("make_bad", [
-    lambda: BatchStream(reversal, batch_size=0, seed=0),
-    lambda: PairStream([], [], batch_size=1, seed=0),
-    lambda: PairStream([[4]], [[4], [4]], batch_size=1, seed=0),
-    lambda: PairStream([[4]], [[4]], batch_size=0, seed=0),
-    lambda: PairStream([[4]], [[4]], batch_size=1, seed=0, pool=0),
-])  # fmt: skip
-def test_streams_refuse_bad_arguments(make_bad):
-    refused("expected", make_bad)

@@ -74,10 +74,8 @@ def files(theme: str) -> dict[str, tuple[str, str | bytes]]:
     style = (ROOT / "book" / "_static" / "interactive.css").read_text(encoding="utf-8")
     served: dict[str, tuple[str, str | bytes]] = {"host.js": ("text/javascript", host)}
     for name, content in explorers._source.assets().items():
-        served[name] = (
-            "text/javascript" if name.endswith("js") else "application/octet-stream",
-            content,
-        )
+        kind = "text/javascript" if name.endswith("js") else "application/octet-stream"
+        served[name] = (kind, content)
     served["explorers.css"] = ("text/css", explorers._source.stylesheet())
     for name in explorers.NAMES:
         module = importlib.import_module(f"attn_course.explorers.{name}")
@@ -92,8 +90,11 @@ def files(theme: str) -> dict[str, tuple[str, str | bytes]]:
 
 @pytest.fixture
 def opened(chromium: Any) -> Iterator[Opened]:
-    """``opened(name, theme="light", **context)``: a page with one explorer, and its figure."""
-    contexts = []
+    """``opened(name, theme="light", **context)``: a page with one explorer, and its figure.
+
+    After the test no page may have complained.
+    """
+    contexts, errors = [], []
 
     def open_page(name: str, *, theme: str = "light", **options: Any) -> tuple[Any, Any]:
         served = files(theme)
@@ -112,17 +113,16 @@ def opened(chromium: Any) -> Iterator[Opened]:
         contexts.append(context)
         context.route("http://book.test/**", answer)
         page = context.new_page()
-        page.errors = []
-        page.on("pageerror", lambda error: page.errors.append(str(error)))
-        page.on("console", lambda m: page.errors.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
         page.goto(f"http://book.test/{name}")
         figure = page.locator(f"#explorer-{name}")
         figure.scroll_into_view_if_needed()
-        if options.get("java_script_enabled") is False:
-            return page, figure
-        page.wait_for_selector(f"#explorer-{name}[data-ready]")
+        if options.get("java_script_enabled", True):
+            page.wait_for_selector(f"#explorer-{name}[data-ready]")
         return page, figure
 
     yield open_page
     for context in contexts:
         context.close()
+    assert errors == []

@@ -107,7 +107,6 @@ def test_a_finger_drags_a_key_all_the_way_and_the_page_stays(opened: Any) -> Non
     start = (box["x"] + 6, box["y"] + box["height"] - 6)
     Finger(page).drag(start, (start[0], start[1] - 150))
     assert scrolled(page) > before + 80
-    assert page.errors == []
 
 
 def test_a_passing_thumb_leaves_the_window_and_a_finger_across_moves_it(opened: Any) -> None:
@@ -129,7 +128,6 @@ def test_a_passing_thumb_leaves_the_window_and_a_finger_across_moves_it(opened: 
     assert scrolled(page) == before
     moved = 100 * 380 / box["width"] / ((380 - 38) / 25)
     assert float(position.input_value()) == pytest.approx(float(value) + moved, abs=1.5)
-    assert page.errors == []
 
 
 def test_a_finger_drags_a_neighbour_and_the_sense_follows(opened: Any) -> None:
@@ -147,7 +145,6 @@ def test_a_finger_drags_a_neighbour_and_the_sense_follows(opened: Any) -> None:
     assert "leans to money" in figure.locator("[aria-live]").inner_text()
     figure.get_by_role("button", name="Reset").click()
     assert senses.all_inner_texts() == ["75 %", "25 %"]
-    assert page.errors == []
 
 
 def test_the_sense_answers_to_the_keyboard(opened: Any) -> None:
@@ -164,7 +161,6 @@ def test_the_sense_answers_to_the_keyboard(opened: Any) -> None:
     figure.get_by_role("combobox", name="Sentence").select_option(index=2)
     assert figure.get_by_role("slider").count() == 2  # cash and river
     assert senses.all_inner_texts() == ["50 %", "50 %"]
-    assert page.errors == []
 
 
 @pytest.mark.parametrize("name", explorers.NAMES)
@@ -191,15 +187,13 @@ def test_the_frame_is_the_same_for_all(opened: Any, name: str, width: int) -> No
         for theme in ("light", "dark"):
             page.evaluate(PAINT, theme)
             assert complaints(page) == []
-    assert page.errors == []
 
 
 def test_digits_stand_beside_their_bars(opened: Any) -> None:
     for name in ("softmax_temperature", "score_playground", "memory_hops"):
-        page, figure = opened(name)
+        _, figure = opened(name)
         assert figure.evaluate(TOUCHING) == 0
         assert figure.locator(".attn-x-gauge").count() >= 3
-        assert page.errors == []
 
 
 def test_a_drag_draws_at_most_once_a_frame(opened: Any) -> None:
@@ -230,7 +224,6 @@ def test_a_drag_draws_at_most_once_a_frame(opened: Any) -> None:
     )
     assert spent["draws"] <= 12
     assert spent["median"] < 2  # seven of eight events wait for the next frame
-    assert page.errors == []
 
 
 def test_the_softmax_explorer_answers_to_the_keyboard(opened: Any) -> None:
@@ -252,7 +245,6 @@ def test_the_softmax_explorer_answers_to_the_keyboard(opened: Any) -> None:
     naive = figure.get_by_role("region").get_by_role("row", name="bank").locator("td").last
     assert naive.inner_text() == "nan"
     assert "overflowed" in figure.locator("[aria-live]").inner_text()
-    assert page.errors == []
 
 
 def test_the_bottleneck_explorer_takes_typed_letters(opened: Any) -> None:
@@ -265,7 +257,6 @@ def test_the_bottleneck_explorer_takes_typed_letters(opened: Any) -> None:
     assert "Only the letters" in figure.get_by_role("status").inner_text()
     field.fill("")
     assert figure.locator(".attn-x-spelled").first.inner_text() == "bac"
-    assert page.errors == []
 
 
 def test_a_longer_vector_moves_the_dot_and_not_the_cosine(opened: Any) -> None:
@@ -290,7 +281,6 @@ def test_a_longer_vector_moves_the_dot_and_not_the_cosine(opened: Any) -> None:
     assert "same weights: location, cosine." in figure.locator("[aria-live]").inner_text()
     figure.get_by_role("button", name="Reset").click()
     assert weights("dot") == before["dot"]
-    assert page.errors == []
 
 
 def test_vectors_move_by_mouse_and_by_arrow_keys(opened: Any) -> None:
@@ -316,7 +306,6 @@ def test_vectors_move_by_mouse_and_by_arrow_keys(opened: Any) -> None:
     x.fill("9")
     x.blur()
     assert float(x.input_value()) < 4
-    assert page.errors == []
 
 
 def test_the_local_window_is_dragged_and_runs_off_the_edge(opened: Any) -> None:
@@ -351,7 +340,6 @@ def test_the_local_window_is_dragged_and_runs_off_the_edge(opened: Any) -> None:
     assert "wholly behind the end" in figure.locator("[aria-live]").inner_text()
     figure.get_by_text("All numbers as a table").click()
     assert figure.get_by_role("table").last.locator("tbody tr").count() == 20
-    assert page.errors == []
 
 
 def test_the_alignment_map_does_not_answer_its_own_task(opened: Any) -> None:
@@ -367,7 +355,6 @@ def test_the_alignment_map_does_not_answer_its_own_task(opened: Any) -> None:
     page.wait_for_timeout(100)
     weights = figure.locator(".attn-x-heat tbody tr").first.locator("td").all_inner_texts()
     assert float(weights[2]) == max(map(float, weights))
-    assert page.errors == []
 
 
 def test_the_alignment_map_follows_a_typed_sentence(opened: Any) -> None:
@@ -414,7 +401,6 @@ def test_the_alignment_map_follows_a_typed_sentence(opened: Any) -> None:
     for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):
         page.keyboard.press(key)
     assert "For “fille” the weight of “girl” is 0.9" in figure.locator(".attn-x-cell").inner_text()
-    assert page.errors == []
 
 
 def test_the_alignment_map_writes_dates(opened: Any) -> None:
@@ -428,7 +414,6 @@ def test_the_alignment_map_writes_dates(opened: Any) -> None:
     assert said.inner_text() == "2014-12-21"
     assert figure.locator(".attn-x-heat thead th").count() == 25
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert page.errors == []
 
 
 def test_the_default_hop_fails_and_a_second_one_answers(opened: Any) -> None:
@@ -439,7 +424,6 @@ def test_the_default_hop_fails_and_a_second_one_answers(opened: Any) -> None:
     figure.get_by_role("combobox", name="Hops").select_option("2")
     page.wait_for_timeout(300)
     assert "the network answers garden, which is right" in voice.inner_text()
-    assert page.errors == []
 
 
 @pytest.mark.parametrize("options", [{}, PHONE])
@@ -470,7 +454,6 @@ def test_a_typed_sentence_flows_and_heads_are_switched_off(opened: Any, options:
     assert tokens.nth(2).evaluate("node => node === document.activeElement")
     figure.get_by_role("radio", name="layer 2, head 4").check()
     assert "layer 2, head 4" in figure.inner_text()
-    assert page.errors == []
 
 
 def test_the_model_writes_in_the_page(opened: Any) -> None:
@@ -493,7 +476,6 @@ def test_the_model_writes_in_the_page(opened: Any) -> None:
     page.keyboard.press("ArrowLeft")
     page.wait_for_function("document.querySelector('.attn-x-asks').dataset.i === '10'")
     assert first.get_attribute("aria-label") != taken
-    assert page.errors == []
 
 
 def test_without_scripts_no_place_is_kept_for_a_picture(opened: Any) -> None:
@@ -587,7 +569,6 @@ def test_the_picture_has_two_thirds_and_its_labels_their_own_place(
         page.keyboard.press("End")
     page.wait_for_timeout(60)
     assert figure.evaluate(COLLIDING) == []
-    assert page.errors == []
 
 
 def test_two_tokens_move_together_and_the_score_stays(opened: Any) -> None:
@@ -618,7 +599,6 @@ def test_two_tokens_move_together_and_the_score_stays(opened: Any) -> None:
     assert visited.count() > 5
     page.keyboard.press("ArrowLeft")
     assert now()[0] != text
-    assert page.errors == []
 
 
 def test_the_tokens_move_by_themselves_until_a_hand_takes_one(opened: Any) -> None:
@@ -635,7 +615,6 @@ def test_the_tokens_move_by_themselves_until_a_hand_takes_one(opened: Any) -> No
     page.wait_for_timeout(300)
     assert query.get_attribute("aria-valuenow") == "0"
     assert figure.get_by_role("button", name="Move both tokens").is_visible()
-    assert page.errors == []
 
 
 @pytest.mark.parametrize(
@@ -658,7 +637,6 @@ def test_a_finger_drags_the_thing_itself(
     Finger(page).drag((x, y), (x + by[0] * scale, y + by[1] * scale))
     assert scrolled(page) == before
     assert int(thing.get_attribute("aria-valuenow")) == pytest.approx(expected, abs=1)
-    assert page.errors == []
 
 
 def test_a_longer_text_saves_more(opened: Any) -> None:
@@ -678,7 +656,6 @@ def test_a_longer_text_saves_more(opened: Any) -> None:
     assert saved() == 1
     figure.get_by_text("More", exact=True).click()
     assert figure.get_by_role("row", name="MHA").inner_text().split() == ["MHA", "0.5", "MB"]
-    assert page.errors == []
 
 
 def test_the_cloud_shrinks_with_draws_and_with_a_baseline(opened: Any) -> None:
@@ -705,4 +682,3 @@ def test_the_cloud_shrinks_with_draws_and_with_a_baseline(opened: Any) -> None:
     figure.get_by_text("More", exact=True).click()
     figure.get_by_role("button", name="Reset").click()
     assert width() == pytest.approx(wide)
-    assert page.errors == []

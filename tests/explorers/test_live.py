@@ -8,10 +8,17 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import refused
 
 from attn_course import explorers
 from attn_course.data import BOS, EOS, UNK, date_normalisation, reversal, translation
-from attn_course.explorers import alignment_map, bottleneck
+from attn_course.explorers import (
+    alignment_map,
+    bottleneck,
+    memory_hops,
+    patch_attention,
+    transformer_flow,
+)
 from attn_course.explorers.gradient_reach import GradientReach
 from attn_course.explorers.hard_attention import HardAttention
 from attn_course.explorers.mask_composer import MaskComposer
@@ -151,47 +158,6 @@ def test_an_unknown_word_is_copied_from_where_the_model_looks() -> None:
     assert result["expected"] is None
 
 
-@pytest.mark.parametrize("text", ["", " . ", "dog " * 15])
-def test_a_sentence_without_room_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="text: expected 1 to 14 words"):
-        alignment_map.compute(task="translation", text=text)
-    with pytest.raises(ValueError, match="task: expected"):
-        alignment_map.compute(task="german", text="the dog")
-
-
-def test_the_alignment_weights_are_small_and_say_where_they_come_from() -> None:
-    content = alignment_map.WEIGHTS.read_bytes()
-    assert len(content) < 120 * 1024
-    saved = json.loads(content)
-    assert {"seed", "commit", "date", "machine", "share_unknown"} <= set(saved)
-    assert all("steps" in model and "parameters" in model for model in saved["models"].values())
-
-
-def test_the_weights_are_small_and_say_where_they_come_from() -> None:
-    content = bottleneck.WEIGHTS.read_bytes()
-    assert len(gzip.compress(content)) < 60_000
-    saved = json.loads(content)
-    assert {"seed", "steps", "commit", "date", "machine", "task"} <= set(saved)
-
-
-def test_weights_of_another_size_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"expected \d+ numbers, got 3"):
-        bottleneck.load(bottleneck.build(), "AAAAAAAA")
-
-
-@pytest.mark.parametrize("text", ["", "xyz", "A", "a" * 19])
-def test_text_outside_the_alphabet_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="text: expected"):
-        bottleneck.compute(text=text)
-
-
-def test_unknown_explorers_are_refused() -> None:
-    with pytest.raises(ValueError, match="softmax_temperature"):
-        explorers.show("softmax")
-    with pytest.raises(ValueError, match="softmax_temperature"):
-        explorers._source.esm("softmax")
-
-
 def test_a_baseline_lowers_the_variance_of_the_draws_and_leaves_their_mean() -> None:
     without, with_it = HardAttention(), HardAttention(baseline=16.0)
     assert with_it.result["variance"] < without.result["variance"] / 5
@@ -226,3 +192,65 @@ def test_composed_masks_are_those_of_the_package() -> None:
     widget.joins = off | {"causal": "xor"}
     assert widget.result == before
     assert "joins: expected one of off, and, or, got 'xor'" in widget.problem
+
+
+ABOUT = {"seed", "commit", "date", "machine"}
+
+
+@pytest.mark.parametrize(("module", "pack", "most", "named"), [
+    (alignment_map, bytes, 120 * 1024, ABOUT | {"share_unknown", "models"}),
+    (bottleneck, gzip.compress, 60_000, ABOUT | {"steps", "task"}),
+    (memory_hops, gzip.compress, 40_000, ABOUT | {"steps", "task", "loss"}),
+    (patch_attention, bytes, 150_000, {"right"}),
+    (transformer_flow, bytes, 200_000, ABOUT | {"steps", "task", "loss"}),
+])  # fmt: skip
+def test_weights_are_small_and_say_where_they_come_from(module, pack, most, named):
+    content = module.WEIGHTS.read_bytes()
+    assert len(pack(content)) < most
+    saved = json.loads(content)
+    assert named <= set(saved)
+    assert all({"steps", "parameters"} <= set(one) for one in saved.get("models", {}).values())
+
+
+TOLD = {"sentences": memory_hops.STORIES["the milk and John"][1], "told": [True] * 4}
+# a state that each of them computes
+STATES: dict[Any, dict[str, Any]] = {
+    alignment_map: {"task": "translation", "text": "the dog"}, bottleneck: {"text": "a"},
+    memory_hops: TOLD | {"thing": memory_hops.STORIES["the milk and John"][0], "hops": 2},
+    patch_attention: {"pixels": [0] * 256, "asking": 0, "entry": 0},
+    transformer_flow: {"text": "the dog", "off": [], "at": -1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "change", "message"), [
+    *((alignment_map, {"text": text}, "text: expected 1 to 14 words")
+      for text in ("", " . ", "dog " * 15)),
+    (alignment_map, {"task": "german"}, "task: expected"),
+    *((bottleneck, {"text": text}, "text: expected") for text in ("", "xyz", "A", "a" * 19)),
+    (memory_hops, {"sentences": [], "told": []}, "sentences: expected 1 to 8"),
+    (memory_hops, {"told": [True]},
+     "sentences: expected 1 to 8, with as many marks, got 4 and 1"),
+    (memory_hops, {"thing": "sofa"}, "thing: expected one of football, apple, milk, got 'sofa'"),
+    (memory_hops, {"hops": 4}, "hops: expected 1, 2 or 3, got 4"),
+    (memory_hops, {"sentences": ["John sat down"] * 4}, "expected words of the stories, got 'sat'"),
+    (patch_attention, {"pixels": [0, 0, 0]}, "pixels: expected 256, got 3"),
+    (patch_attention, {"asking": 16}, "asking: expected 0 to 15, got 16"),
+    (patch_attention, {"entry": 9}, "entry: expected 0 to 8, got 9"),
+    (transformer_flow, {"off": [8]}, "off: expected heads 0 to 7"),
+    (transformer_flow, {"at": -2}, "at: expected -1 or a position"),
+])  # fmt: skip
+def test_bad_states_are_refused(module: Any, change: dict[str, Any], message: str) -> None:
+    refused(message, module.compute, **STATES[module] | change)
+
+
+@pytest.mark.parametrize(("module", "sizes"), [
+    (bottleneck, ()), (memory_hops, (1,)), (patch_attention, ()), (transformer_flow, (47,)),
+])  # fmt: skip
+def test_weights_of_another_size_are_refused(module: Any, sizes: tuple[int, ...]) -> None:
+    message = "encoded: expected" if module is patch_attention else r"expected \d+ numbers, got 3"
+    refused(message, module.load, module.build(*sizes), "AAAAAAAA")
+
+
+def test_unknown_explorers_are_refused() -> None:
+    for call in (explorers.show, explorers._source.esm):
+        refused("softmax_temperature", call, "softmax")

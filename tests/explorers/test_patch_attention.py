@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 import torch
 
 from attn_course.explorers import patch_attention
@@ -35,19 +34,3 @@ def test_only_attention_follows_a_pattern_that_moves() -> None:
     assert before["fixed"][5] == 1
     head = max(range(HEADS), key=lambda h: before["weights"][h][11])
     assert after["weights"][head][3] > after["weights"][head][11]
-
-
-def test_impossible_states_are_refused() -> None:
-    state = default_state()
-    with pytest.raises(ValueError, match="pixels: expected 256, got 3"):
-        compute(pixels=[0, 0, 0], asking=0, entry=0)
-    with pytest.raises(ValueError, match="asking: expected 0 to 15, got 16"):
-        compute(pixels=state["pixels"], asking=16, entry=0)
-    with pytest.raises(ValueError, match="entry: expected 0 to 8, got 9"):
-        compute(pixels=state["pixels"], asking=0, entry=9)
-    with pytest.raises(ValueError, match="encoded: expected"):
-        patch_attention.load(patch_attention.build(), "AAAAAAAA")
-
-
-def test_the_file_is_small_enough_for_a_page() -> None:
-    assert patch_attention.WEIGHTS.stat().st_size < 150_000

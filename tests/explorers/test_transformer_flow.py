@@ -67,22 +67,3 @@ def test_unknown_words_are_marked_and_long_texts_are_cut() -> None:
     assert len(result["tokens"]) == transformer_flow.MOST + 1
     assert result["known"][:3] == [True, True, False]
     assert compute(text="", off=[], at=-1)["tokens"] == ["start"]
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [({"off": [8]}, "off: expected heads 0 to 7"), ({"at": -2}, "at: expected -1 or a position")],
-)
-def test_bad_states_are_refused(change: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        compute(**({"text": "the dog", "off": [], "at": -1} | change))
-
-
-def test_weights_of_another_size_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"expected \d+ numbers, got 3"):
-        transformer_flow.load(transformer_flow.build(47), "AAAAAAAA")
-
-
-def test_the_weights_are_small_and_say_where_they_come_from() -> None:
-    assert transformer_flow.WEIGHTS.stat().st_size < 200_000
-    assert {"seed", "steps", "commit", "date", "machine", "task", "loss"} <= set(saved())

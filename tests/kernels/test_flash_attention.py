@@ -178,28 +178,6 @@ def _gradients(module: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
     return torch.autograd.grad(module(x, is_causal=True).square().sum(), list(module.parameters()))
 
 
-@pytest.mark.usefixtures("unchecked")
-def test_the_operator_keeps_what_it_promises_to_torch() -> None:
-    torch.use_deterministic_algorithms(False)  # opcheck compares two runs
-    query, key, value = (x.requires_grad_() for x in draw(1, 4, 2, 5, 7, 16, 16))
-    operator = torch.ops.attn_course.flash_attention.default
-    torch.library.opcheck(operator, (query, key, value, True, None, 0.25))
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_it_compiles_without_a_break_in_the_graph() -> None:
-    torch.use_deterministic_algorithms(False)
-    inputs = [x.requires_grad_() for x in draw(1, 2, 2, 17, 19, 16, 16)]
-
-    def model(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return kernels.flash_attention(2 * query, key, value, is_causal=True).sin()
-
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    one, other = model(*inputs), compiled(*inputs)
-    assert_close(one, other)
-    assert_close(torch.autograd.grad(one.sum(), inputs), torch.autograd.grad(other.sum(), inputs))
-
-
 def test_autocast_sets_the_dtype() -> None:
     inputs = draw(1, 1, 1, 17, 19, 16, 16)
     with torch.autocast(DEVICE, torch.float16):

@@ -109,28 +109,6 @@ def test_nothing_in_nothing_out() -> None:
     assert inputs[0].grad is not None
 
 
-@pytest.mark.usefixtures("unchecked")
-def test_the_operator_keeps_what_it_promises_to_torch() -> None:
-    torch.use_deterministic_algorithms(False)  # opcheck compares two runs
-    inputs = [x.requires_grad_() for x in draw(1, 2, 19, 16, 16)]
-    operator = torch.ops.attn_course.causal_linear_attention.default
-    torch.library.opcheck(operator, (*inputs, 16))
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_it_compiles_without_a_break_in_the_graph() -> None:
-    torch.use_deterministic_algorithms(False)
-    inputs = [x.requires_grad_() for x in draw(1, 2, 19, 16, 16)]
-
-    def model(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return kernels.causal_linear_attention(2 * query, key, value, chunk_size=16).sin()
-
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    one, other = model(*inputs), compiled(*inputs)
-    assert_close(one, other)
-    assert_close(torch.autograd.grad(one.sum(), inputs), torch.autograd.grad(other.sum(), inputs))
-
-
 def test_what_it_cannot_do_is_refused_by_name() -> None:
     query, key, value = draw(1, 2, 5, 16, 16)
     attention = kernels.causal_linear_attention

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -107,18 +106,6 @@ def test_half_precision_comes_back_as_half_precision(name: str) -> None:
     found = getattr(kernels, name)(*inputs)
     assert found.dtype == half
     assert_close(found, expected.half())
-
-
-@pytest.mark.parametrize(
-    ("operator", "shapes"),
-    [("softmax", [(3, 5)]), ("layer_norm", [(3, 5), (5,), (5,)]), ("matmul", [(3, 5), (5, 7)])],
-)
-@pytest.mark.usefixtures("unchecked")
-def test_the_operators_keep_what_they_promise_to_torch(operator, shapes):
-    torch.use_deterministic_algorithms(False)  # opcheck compares two runs
-    inputs: list[Any] = [randn(*shape).requires_grad_() for shape in shapes]
-    inputs += [1e-5] if operator == "layer_norm" else []
-    torch.library.opcheck(getattr(torch.ops.attn_course, operator).default, tuple(inputs))
 
 
 MUTANTS = {
