@@ -81,6 +81,27 @@ def test_logits_depend_on_no_later_token_and_on_every_earlier_one(position: str)
         assert differs.tolist() == [[j >= i for j in range(L)]] * 2
 
 
+@pytest.mark.parametrize(
+    ("position", "norm_first"), [("learned", False), *((name, True) for name in POSITIONS)]
+)
+def test_every_cached_step_gives_the_logits_of_the_whole_text(
+    position: str, norm_first: bool
+) -> None:
+    model, ids = small(position, norm_first), text()
+    with torch.no_grad():
+        want = model(ids)
+        for make in (
+            ours.KVCache,
+            partial(ours.KVCache, max_length=L),
+            partial(ours.SlidingCache, window_size=L),
+        ):
+            cache = model.new_cache(make)
+            got = [model(part, cache=cache) for part in ids.split([4, 1, 1, 3, 1, 1], dim=1)]
+            assert_close(torch.cat(got, dim=1), want, **FLOAT64)
+            assert cache.length == L
+            assert cache.nbytes == 2 * 2 * 2 * L * 4 * 8  # layers, key and value, rows
+
+
 PLACES = [torch.arange(L), torch.arange(3, L), torch.tensor([0, 1, 2, *range(6, L)])]
 
 
@@ -166,6 +187,26 @@ def test_weights_that_write_to_the_residual_begin_smaller() -> None:
             writes = name.endswith(("output_projection.weight", "down_projection.weight"))
             want = 0.02 / 4 if writes else 0.02  # 4 = sqrt(2 * 8)
             assert deviation(parameter) == pytest.approx(want, rel=0.06)
+
+
+def test_a_model_with_latent_attention_is_cached_like_the_others() -> None:
+    model = ours.decoder_only(
+        embedding=ours.TokenEmbedding(vocab_size=V, embed_dim=D),
+        num_layers=2,
+        attention=partial(
+            ours.MultiHeadLatentAttention,
+            embed_dim=D,
+            num_heads=3,
+            head_dim=5,
+            rope_dim=4,
+            kv_rank=7,
+        ),
+        norm=partial(ours.RMSNorm, embed_dim=D),
+    ).double()
+    ids, cache = text(), model.new_cache()
+    got = [model(part, cache=cache) for part in ids.split([4, 1, 6], dim=1)]
+    assert_close(torch.cat(got, dim=1), model(ids), **FLOAT64)
+    assert cache.nbytes == 2 * 2 * L * (7 + 4) * 8
 
 
 def encoder(**options: Any) -> ours.EncoderModel:
