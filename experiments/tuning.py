@@ -163,8 +163,8 @@ TUNED: dict[str, Tuned] = {
         },
         edges=dict.fromkeys(
             ("4 heads of keys", "2 heads of keys", "1 head of keys", "latent"),
-            "Every kind did better at the larger of the two rates, so that a still larger one "
-            "might change the distances.",
+            "Every kind did better at the larger of the two rates, so a still larger one might "
+            "change the distances.",
         ),
     ),
     "induction_heads": Tuned(
@@ -216,7 +216,7 @@ TUNED: dict[str, Tuned] = {
                     for way in ("no softmax", "neither")
                 ),
                 "(For the variants without the softmax the best rate on the easy look-up, the sum "
-                "and the difference is the largest of the three, and no larger one was tried.",
+                "and the difference is the largest of the three; we tried no larger one.",
             ),
             **dict.fromkeys(
                 (
@@ -225,8 +225,8 @@ TUNED: dict[str, Tuned] = {
                     "sum: equal weights",
                     "difference: equal weights",
                 ),
-                "Where a variant is right, or wrong, at nearly all rates alike, its best rate may "
-                "be an end of the row.)",
+                "Where a variant does equally well at nearly all rates, its best rate may be the "
+                "smallest or the largest.)",
             ),
         },
     ),
@@ -239,15 +239,15 @@ TUNED: dict[str, Tuned] = {
             for i, heads in enumerate(values["heads"])
         },
         edges={
-            "2 asked, 1 heads": "(With two names asked, one head does best at the smallest of its "
-            "three rates, and no smaller one was tried.",
+            "2 asked, 1 heads": "With two names, one head does best at the smallest of its three "
+            "rates; we tried no smaller one.",
             **dict.fromkeys(
                 (
                     "2 asked, 16 heads",
                     "4 asked, 4 heads",
                 ),
-                "Where nearly all numbers are right, the best of the three rates may be an end of "
-                "the row.",
+                "Where nearly all numbers are right, the best rate may be the smallest or the "
+                "largest.",
             ),
         },
     ),
@@ -260,9 +260,9 @@ TUNED: dict[str, Tuned] = {
         },
         edges=dict.fromkeys(
             ("ALiBi", "T5 bias", "none", "RoPE", "sinusoidal"),
-            "With two rates the better one is always an end of the row (0.012 for all but the "
-            "model without positions, where the seeds differ), so the order at 64 may change with "
-            "tuning.",
+            "With only two rates, a better one may lie outside them (0.012 is the better one for "
+            "all but the model without positions, where the seeds differ), so the order at 64 may "
+            "change with tuning.",
         ),
     ),
     "more_heads": Tuned(
@@ -271,8 +271,8 @@ TUNED: dict[str, Tuned] = {
             for heads, scores in zip(values["heads"], values["at rates"], strict=True)
         },
         edges={
-            "1 heads": "(The best rate of one head is the smallest of its row; the next two are "
-            "within 0.01 of it in the median.)",
+            "1 heads": "(One head does best at the smallest of its four rates; at the next two it "
+            "is within 0.01 of that in the median.)",
         },
     ),
     "language_model": Tuned(
