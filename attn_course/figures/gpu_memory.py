@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attn_course import viz
-from attn_course.figures._shared import WIDTH
+from attn_course.figures._shared import WIDTH, matrix_ticks
 
 
 def rooflines(chips: Mapping[str, Mapping[str, float]], steps: Mapping[str, float]) -> None:
@@ -57,9 +57,7 @@ def touched_by_one_program(touched: Mapping[str, ArrayLike], *, tile: int) -> No
         for ax, (name, counts) in zip(np.ravel(axes), touched.items(), strict=True):
             counts = np.asarray(counts, dtype=np.float64)
             viz.heatmap(ax, counts, xlabel=None, ylabel=None, title=name, numbers=None, vmax=1.6)
-            ticks = [0, counts.shape[0] // 2, counts.shape[0]]
-            ax.set_xticks(ticks, ticks)
-            ax.set_yticks(ticks, ticks)
+            matrix_ticks(ax, [0, len(counts) // 2, len(counts)])
     viz.show(
         fig,
         alt=f"Three square matrices. In A one band of {tile} rows is marked, in B one band of "

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attn_course import viz
-from attn_course.figures._shared import WIDTH, named_ticks
+from attn_course.figures._shared import WIDTH, matrix_ticks, named_ticks
 from attn_course.viz.style import INK
 
 
@@ -45,13 +45,11 @@ def window_tiles(kinds: Mapping[str, ArrayLike], *, length: int) -> None:
     """
     with viz.style():
         fig, axes = viz.subplots(1, len(kinds), size=(WIDTH, 2.5), sharey=True)
-        ticks = (0, length // 2, length)
         for ax, (title, found) in zip(np.ravel(axes), kinds.items(), strict=True):
             tiles = np.asarray(found, dtype=np.float64)
             whole = np.kron(tiles, np.ones([length // size for size in tiles.shape]))  # (L, L)
             viz.heatmap(ax, whole, xlabel="key", ylabel=None, title=title, numbers=None, vmax=2.6)
-            ax.set_xticks(ticks, ticks)
-            ax.set_yticks(ticks, ticks)
+            matrix_ticks(ax, (0, length // 2, length))
         np.ravel(axes)[0].set_ylabel("query")
     viz.show(
         fig,
@@ -59,8 +57,8 @@ def window_tiles(kinds: Mapping[str, ArrayLike], *, length: int) -> None:
         "small tiles is a thin band of light tiles; in larger tiles the band is broad; a wide "
         "window in small tiles is dark inside and light along both edges.",
         caption="Tiles of 8, of 32 and of 8 positions under a window of two sides: full "
-        "colour needs no mask, pale tiles do, empty ones are never computed. A window narrower than a tile has "
-        "only edges.",
+        "colour needs no mask, pale tiles do, empty ones are never computed. A window narrower "
+        "than a tile has only edges.",
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attn_course import viz
-from attn_course.figures._shared import WIDTH, name_lines, named_ticks
+from attn_course.figures._shared import WIDTH, matrix_ticks, name_lines, named_ticks
 
 _MAKERS = {"package": "ours", "flexattention": "FlexAttention", "tutorial": "tutorial"}
 
@@ -51,16 +51,15 @@ def causal_tiles(kinds: Mapping[tuple[int, int], ArrayLike], *, length: int) -> 
             whole = np.kron(tiles, np.ones((rows, columns)))  # (L, L)
             title = f"{rows} queries,\n{columns} keys"
             viz.heatmap(ax, whole, xlabel="key", title=title, ylabel=None, numbers=None, vmax=2.6)
-            ax.set_xticks(range(0, length + 1, 16), range(0, length + 1, 16))
-            ax.set_yticks(range(0, length + 1, 16), range(0, length + 1, 16))
+            matrix_ticks(ax, range(0, length + 1, 16))
         np.ravel(axes)[0].set_ylabel("query")
     viz.show(
         fig,
         alt=f"Two squares of {length} by {length} positions cut into tiles. Tiles below the "
         "diagonal are dark, those that the diagonal crosses are lighter, those above it are white.",
-        caption="Tiles under a causal mask: full colour needs no mask, pale tiles do, empty ones are "
-        "never computed. At equal area, the less square the tiles, the more of them the diagonal "
-        "crosses.",
+        caption="Tiles under a causal mask: full colour needs no mask, pale tiles do, empty "
+        "ones are never computed. At equal area, the less square the tiles, the more of "
+        "them the diagonal crosses.",
     )
 
 

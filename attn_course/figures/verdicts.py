@@ -23,7 +23,7 @@ def two_ways_by_start(spreads: Sequence[float], right: Mapping[str, ArrayLike]) 
         ax.axvline(0.1, color=viz.PALETTE[4], linestyle=":", linewidth=1.5)
         ax.set(xlabel="spread of the initial weights", ylabel="share of right answers")
         ax.set_ylim(0, 1.05)
-        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 0.12))
+        fig.legend(loc="outside upper center", ncols=2, columnspacing=1)
     viz.show(
         fig,
         alt="Share of right answers against the spread of the initial weights. Linear start is "
