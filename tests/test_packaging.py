@@ -196,9 +196,9 @@ import attn_course
 assert attn_course.__file__.startswith({str(core_only)!r}), attn_course.__file__
 assert not {{'torch', 'numpy'}} & set(sys.modules), 'import attn_course alone loads torch or numpy'
 names = [module.name for module in pkgutil.walk_packages(attn_course.__path__, 'attn_course.')]
-optional = ('attn_course.viz', 'attn_course.grading', 'attn_course.explorers.',
-            'attn_course.interop', 'attn_course.kernels', 'attn_course.probes.catalogue.',
-            'attn_course.cli')
+optional = ('attn_course.viz', 'attn_course.figures', 'attn_course.grading',
+            'attn_course.explorers.', 'attn_course.interop', 'attn_course.kernels',
+            'attn_course.probes.catalogue.', 'attn_course.cli')
 core = [name for name in names if not name.startswith(optional)]
 for name in core:
     importlib.import_module(name)
