@@ -6,13 +6,18 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from attn_course.viz.style import PALETTE, SMALL
 
 #: Figures are this wide, in inches: text of the style then has 11 px on a phone.
 WIDTH = 5.0
 _MARKS = "os^D*"
+
+
+def array(values: ArrayLike) -> NDArray[np.float64]:
+    """Numbers, nested lists or a tensor as an array."""
+    return np.asarray(values, dtype=np.float64)
 
 
 def bands(
@@ -35,7 +40,7 @@ def bands(
         first: Number of the first colour.
     """
     for number, (name, values) in enumerate(curves.items(), first):
-        seeds = np.asarray(values, dtype=np.float64)
+        seeds = array(values)
         colour, mark = PALETTE[number], _MARKS[number] if marks else None
         ax.plot(x, np.median(seeds, 0), color=colour, marker=mark, label=name)
         ax.fill_between(x, seeds.min(0), seeds.max(0), color=colour, alpha=0.18, linewidth=0)
@@ -53,7 +58,7 @@ def name_lines(ax: Axes) -> None:
     ends = []
     for line in ax.get_lines():
         name = str(line.get_label())
-        points = np.asarray(line.get_xydata(), dtype=np.float64)
+        points = array(line.get_xydata())
         points = points[np.isfinite(points).all(1)]
         if not name.startswith("_") and len(points):
             ends.append((name, points[points[:, 0].argmax()]))
@@ -118,3 +123,8 @@ def named_ticks(
     ax.set_xscale("log", base=base)
     ax.set_xticks(list(places), [f"{one:g}" for one in places] if names is None else list(names))
     ax.minorticks_off()
+
+
+def every(step: int, count: int) -> list[str]:
+    """Names of the columns of a wide heat map: the number of every ``step``-th one."""
+    return ["" if place % step else str(place) for place in range(count)]

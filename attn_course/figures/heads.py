@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attn_course import viz
-from attn_course.figures._shared import WIDTH, bands, level, name_lines, named_ticks
+from attn_course.figures._shared import WIDTH, array, bands, level, name_lines, named_ticks
 from attn_course.viz.style import SMALL
 
 _NUMBERS = 8  # of the task: a guess is right once in eight times
@@ -22,7 +22,7 @@ def right_by_heads(
         right: By number of names that are asked for at once, (seeds, heads).
         width: Dimensions of a token.
     """
-    asked = {count: np.asarray(found, dtype=np.float64) for count, found in right.items()}
+    asked = {count: array(found) for count, found in right.items()}
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.6))
         named_ticks(ax, heads, [f"{count}\n({width // count})" for count in heads])
@@ -53,7 +53,7 @@ def right_by_narrow_heads(heads: Sequence[int], right: ArrayLike, *, width: int 
         right: Of every run, (seeds, instruction sets, heads).
         width: Dimensions of a token.
     """
-    runs = np.asarray(right, dtype=np.float64)
+    runs = array(right)
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.2))
         for place in range(len(heads)):
@@ -134,7 +134,7 @@ def difference_by_depth(shares: ArrayLike) -> None:
     Args:
         shares: (seeds, layers), from none to the last.
     """
-    found = np.asarray(shares, dtype=np.float64)
+    found = array(shares)
     depths = np.arange(found.shape[1])
     middle = np.median(found, 0)
     with viz.style():

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attn_course import viz
-from attn_course.figures._shared import WIDTH, bands, level, named_ticks
+from attn_course.figures._shared import WIDTH, array, bands, level, named_ticks
 
 
 def bits_by_length(lengths: Sequence[int], bits: Mapping[str, ArrayLike]) -> None:
@@ -16,7 +16,7 @@ def bits_by_length(lengths: Sequence[int], bits: Mapping[str, ArrayLike]) -> Non
         lengths: Characters that are read; the first is the length in training.
         bits: By way of encoding positions, (seeds, lengths).
     """
-    found = {name: np.asarray(each, dtype=np.float64) for name, each in bits.items()}
+    found = {name: array(each) for name, each in bits.items()}
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.8))
         named_ticks(ax, lengths)
@@ -41,7 +41,7 @@ def rope_by_distance(products: ArrayLike) -> None:
     Args:
         products: One for each distance from 0.
     """
-    found = np.asarray(products, dtype=np.float64)
+    found = array(products)
     rising = int((np.diff(found) > 0).sum())
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.0))

@@ -67,12 +67,12 @@ def texts_drawn() -> Iterator[list[Text]]:
 
 
 def corners(text: Text) -> np.ndarray:
-    """The rectangle that a text fills, turned as the text is, a pixel smaller on each side."""
+    """The rectangle that a text needs, turned as the text is: room at its ends, none above."""
     middle, angle = text.get_window_extent(), text.get_rotation()
     text.set_rotation(0)
     box = text.get_window_extent()
     text.set_rotation(angle)
-    half = np.array([box.width, box.height]) / 2 - 1
+    half = np.array([box.width + 3, box.height - 2]) / 2
     square = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * half
     turn = np.deg2rad(angle)
     rotation = np.array([[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]])
@@ -103,7 +103,7 @@ def faults(fig: Figure, *, alt: str, caption: str | None, title: str | None = No
         for text, box in zip(texts, boxes, strict=True):
             if (size := text.get_fontsize() * scale) < LEAST:
                 found.append(f"{text.get_text()!r} has {size:.1f} px on a phone, at least {LEAST}")
-            if box.min() < -2 or box[:, 0].max() > width + 2 or box[:, 1].max() > height + 2:
+            if box.min() < -3 or box[:, 0].max() > width + 3 or box[:, 1].max() > height + 3:
                 found.append(f"{text.get_text()!r} is cut off")
         for (a, one), (b, other) in combinations(zip(texts, boxes, strict=True), 2):
             if overlap(one, other):
