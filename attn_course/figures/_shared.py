@@ -128,3 +128,9 @@ def named_ticks(
 def every(step: int, count: int) -> list[str]:
     """Names of the columns of a wide heat map: the number of every ``step``-th one."""
     return ["" if place % step else str(place) for place in range(count)]
+
+
+def matrix_ticks(ax: Axes, ticks: Sequence[int]) -> None:
+    """The same ticks on both axes of a matrix; the last row's would touch the first column's."""
+    ax.set_xticks(ticks, [str(tick) for tick in ticks])
+    ax.set_yticks(ticks, [*(str(tick) for tick in ticks[:-1]), ""])
