@@ -3,12 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
 from attn_course import viz
-from attn_course.figures._shared import WIDTH, bands, level
+from attn_course.figures._shared import WIDTH, bands, frames, level
 
 
 def right_by_length(
@@ -161,7 +159,7 @@ def alignment_map(
         fig, ax = viz.subplots(size=(WIDTH, 4.4))
         axes = {"xlabel": "source", "ylabel": "target"}
         viz.heatmap(ax, weights, rows=list(target), columns=list(source), vmax=1, **axes)
-        _frames(ax, alignment)
+        frames(ax, alignment)
     viz.show(
         fig,
         alt="Alignment map of one sentence; frames mark the known alignment. Nouns, adjectives and "
@@ -191,7 +189,7 @@ def maps_before_and_after(
         for ax, (name, table) in zip(np.ravel(axes), weights.items(), strict=True):
             options = {"xlabel": None, "ylabel": None, "numbers": None, "vmax": 1}
             viz.heatmap(ax, table, rows=list(target), columns=list(source), title=name, **options)
-            _frames(ax, alignment)
+            frames(ax, alignment)
     viz.show(
         fig,
         alt="Weights of two models for one sentence, before and after training; frames mark the "
@@ -201,10 +199,3 @@ def maps_before_and_after(
         caption="Weights of two models for one sentence, before and after training: source words "
         "across, target words down. Frames mark the known alignment.",
     )
-
-
-def _frames(ax: Axes, alignment: Sequence[int]) -> None:
-    """A frame around the cell of each target word's source word."""
-    for row, column in enumerate(alignment):
-        cell = (column + 0.04, row + 0.04)
-        ax.add_patch(Rectangle(cell, 0.92, 0.92, fill=False, lw=1.6, edgecolor=viz.PALETTE[1]))
