@@ -1,6 +1,7 @@
 """Additive attention: accuracy by length, maps of weights, gradients, and links that are wrong."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -55,7 +56,7 @@ def mean_weights(weights: ArrayLike) -> None:
     names = [str(n) for n in range(1, len(table) + 1)]
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 4.2))
-        axes = {"xlabel": "source position", "ylabel": "output step"}
+        axes: dict[str, Any] = {"xlabel": "source position", "ylabel": "output step"}
         viz.heatmap(ax, table, rows=names, columns=names, numbers=None, vmax=1, **axes)
     viz.show(
         fig,
@@ -77,7 +78,10 @@ def mean_weights_beyond(weights: ArrayLike, *, trained: int) -> None:
     length = len(table)
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 4.4))
-        axes = {"xlabel": "source position, from 0", "ylabel": "output step, from 0"}
+        axes: dict[str, Any] = {
+            "xlabel": "source position, from 0",
+            "ylabel": "output step, from 0",
+        }
         viz.heatmap(ax, table, numbers=None, **axes)
         ax.plot([length, 0], [0, length], color=viz.PALETTE[1], linewidth=1, linestyle=":")
     viz.show(
@@ -157,7 +161,7 @@ def alignment_map(
     """
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 4.4))
-        axes = {"xlabel": "source", "ylabel": "target"}
+        axes: dict[str, Any] = {"xlabel": "source", "ylabel": "target"}
         viz.heatmap(ax, weights, rows=list(target), columns=list(source), vmax=1, **axes)
         frames(ax, alignment)
     viz.show(
@@ -187,7 +191,7 @@ def maps_before_and_after(
     with viz.style():
         fig, axes = viz.subplots(2, len(weights) // 2, size=(WIDTH, 5.8), sharex=True, sharey=True)
         for ax, (name, table) in zip(np.ravel(axes), weights.items(), strict=True):
-            options = {"xlabel": None, "ylabel": None, "numbers": None, "vmax": 1}
+            options: dict[str, Any] = {"xlabel": None, "ylabel": None, "numbers": None, "vmax": 1}
             viz.heatmap(ax, table, rows=list(target), columns=list(source), title=name, **options)
             frames(ax, alignment)
     viz.show(

@@ -1,6 +1,7 @@
 """Memory networks: position encoding, starts, hops, and what each hop attends to."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +21,7 @@ def position_encoding(weights: ArrayLike, words: Sequence[str]) -> None:
     columns = [str(k) for k in range(1, table.shape[1] + 1)]
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.8))
-        axes = {"xlabel": "dimension of the word vector", "ylabel": None}
+        axes: dict[str, Any] = {"xlabel": "dimension of the word vector", "ylabel": None}
         viz.heatmap(ax, table, rows=list(words), columns=columns, **axes)
     viz.show(
         fig,
@@ -68,7 +69,7 @@ def accuracy_by_hops(accuracy: ArrayLike) -> None:
     names = [str(k) for k in range(1, len(middle) + 1)]
     with viz.style():
         fig, ax = viz.subplots(size=(4.4, 3.9))
-        axes = {"xlabel": "hops of the network", "ylabel": "steps of the question"}
+        axes: dict[str, Any] = {"xlabel": "hops of the network", "ylabel": "steps of the question"}
         viz.heatmap(ax, middle, rows=names, columns=names, vmax=1, numbers=None, **axes)
         for i, j in np.ndindex(middle.shape):
             text = f"{middle[i, j]:.2f}\n{low[i, j]:.2f}–{high[i, j]:.2f}"
@@ -121,7 +122,7 @@ def weights_of_hops(weights: ArrayLike, sentences: Sequence[str], question: str)
     hops = [str(k) for k in range(1, table.shape[1] + 1)]
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 4.2))
-        options = {"xlabel": "hop", "ylabel": None, "vmax": 1, "title": question}
+        options: dict[str, Any] = {"xlabel": "hop", "ylabel": None, "vmax": 1, "title": question}
         viz.heatmap(ax, table, rows=list(sentences), columns=hops, **options)
     viz.show(
         fig,

@@ -1,6 +1,7 @@
 """Softmax: its derivative, its limits in each number format, and what padding takes."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,7 +44,7 @@ def divisors(counts: ArrayLike, sums: Mapping[str, ArrayLike]) -> None:
         for ax, (title, divisor) in zip(np.ravel(axes), sums.items(), strict=True):
             divided = np.broadcast_to(np.asarray(divisor, dtype=np.float64), table.shape)
             shade = np.where(divided == divided.flat[0], 0.6, -0.6)
-            options = {"xlabel": None, "ylabel": None, "numbers": None, "vmax": 1}
+            options: dict[str, Any] = {"xlabel": None, "ylabel": None, "numbers": None, "vmax": 1}
             viz.heatmap(ax, shade, title=title, **options)
             ax.set(xticks=[], yticks=[])
             for i, j in np.ndindex(table.shape):

@@ -70,7 +70,7 @@ def reversed_words(curves: Mapping[str, tuple[Sequence[int], ArrayLike]], *, tra
             ax.plot(lengths, middle, color=colour, marker="os^"[k], label=name)
         ax.axvline(trained, color=viz.PALETTE[4], linestyle=":", linewidth=1.5)
         ax.set(xlabel="letters of the word", ylabel="share of right letters", ylim=(0, 1.02))
-        ax.legend(loc="lower left")
+        fig.legend(loc="outside upper center", ncols=2, columnspacing=1)
     viz.show(
         fig,
         alt="Share of right letters against the length of the word, three curves with bands. The "
@@ -95,7 +95,7 @@ def cross_attention(
     """
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 4.8))
-        axes = {"xlabel": "source: keys and values", "ylabel": "target: queries"}
+        axes: dict[str, Any] = {"xlabel": "source: keys and values", "ylabel": "target: queries"}
         viz.heatmap(ax, weights, rows=list(target), columns=list(source), numbers=None, **axes)
         frames(ax, alignment)
     viz.show(

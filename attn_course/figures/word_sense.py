@@ -1,6 +1,7 @@
 """Words as vectors, and how a context moves one of them."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +21,7 @@ def features(vectors: ArrayLike, words: Sequence[str], axes: Sequence[str], *, o
     """
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 4.6))
-        options = {"xlabel": None, "ylabel": None, "numbers": "{:.0f}"}
+        options: dict[str, Any] = {"xlabel": None, "ylabel": None, "numbers": "{:.0f}"}
         viz.heatmap(ax, vectors, rows=list(words), columns=list(axes), **options)
     viz.show(
         fig,
@@ -67,7 +68,7 @@ def attention_maps(weights: ArrayLike, sentences: Sequence[Sequence[str]]) -> No
     with viz.style():
         fig, axes = viz.subplots(len(sentences), 1, size=(WIDTH, 6.8))
         for ax, table, words in zip(axes, np.asarray(weights), sentences, strict=True):
-            options = {"xlabel": None, "ylabel": None, "vmax": 1.0}
+            options: dict[str, Any] = {"xlabel": None, "ylabel": None, "vmax": 1.0}
             viz.heatmap(ax, table, rows=list(words), columns=list(words), **options)
     viz.show(
         fig,
