@@ -6,7 +6,7 @@
     ```
 
 It lists the sections of that page. Each link has the id of its section, so that an address from
-the time when the section was on this page still leads to it.
+the time when the section was on this page still leads to it; the page itself counts as one.
 """
 
 import posixpath
@@ -79,9 +79,14 @@ def fill(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             LOGGER.warning("continued: there is no page %s", page, location=place)
             continue
         uri = app.builder.get_relative_uri(docname, page)
-        title = app.env.titles[page].deepcopy().children
-        line = element("p", "Continued on ", element("a", *title, class_="attn-next", href=uri))
-        mark = ": "
+        title = app.env.titles[page]
+        # where a section became a page, its title is that of the page
+        top = nodes.make_id(title.astext().removeprefix(f"{chapter_number(page)} "))
+        link = element("a", *title.deepcopy().children, class_="attn-next", href=uri)
+        if top not in taken:
+            link["html"]["id"] = top
+            taken.add(top)
+        line, mark = element("p", "Continued on ", link), ": "
         for entry in app.env.tocs[page].findall(nodes.reference):
             name = entry["anchorname"].removeprefix("#")
             if name and name not in taken:

@@ -100,7 +100,7 @@ def test_each_page_leads_to_the_other_and_an_old_address_to_its_section(made) ->
     main, more = article(book, "chapters/00_a"), article(book, "chapters/00_a/more")
     (nav,) = main.find_class("attn-continued")
     links = [(one.get("id"), one.get("href")) for one in nav.iter("a")]
-    assert links == [(None, "00_a/more.html"), ("moved", "00_a/more.html#moved")]
+    assert links == [("more", "00_a/more.html"), ("moved", "00_a/more.html#moved")]
     (line,) = more.xpath('.//h1/following-sibling::*[1][@class="attn-kicker"]')
     assert line.text_content() == "Part of 0 A. About 5 minutes."
     assert [one.get("href") for one in line.iter("a")] == ["../00_a.html"]
