@@ -22,7 +22,7 @@ class Decoded(NamedTuple):
     """Decoded sequences. Greedy search gives one per row, beam search ``K``, best first.
 
     Attributes:
-        tokens: Ids without ``BOS``, with ``EOS`` where it was said, then ``pad``.
+        tokens: New ids without ``BOS``, with ``EOS`` where the model chose it, then ``pad``.
         lengths: How many ids count, ``EOS`` included.
         scores: Log-probability, divided by the length penalty; ``-inf`` where there are fewer than
             ``K`` hypotheses.

@@ -54,9 +54,10 @@ def fit(
 
     Args:
         model: Trained in place, in training mode; returned to the mode it came in.
-        batches: An endless iterator, or anything that can be iterated again and again (a list, a
-            ``DataLoader``). With ``state_dict`` and ``load_state_dict`` (``BatchStream``) it
-            resumes at once; without them the batches already used are drawn again and dropped.
+        batches: An endless iterator, or anything that can be iterated again and again (a list of
+            batches, a ``DataLoader``; not one tensor). With ``state_dict`` and ``load_state_dict``
+            (``BatchStream``) it resumes at once; without them the batches already used are drawn
+            again and dropped.
         loss: Gives a scalar.
         optimizer: Built on parameters of ``model``, all or some, and on no others.
         steps: Number of updates of the whole run, those before a resume included.

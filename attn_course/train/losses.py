@@ -12,7 +12,7 @@ from attn_course.data.vocabulary import PAD
 def token_loss(
     logits: Float[Tensor, "B L V"], target_out: Int[Tensor, "B L"], *, pad: int = PAD
 ) -> Float[Tensor, ""]:
-    r"""Mean negative log-probability of the ids that are not padding.
+    r"""Mean negative log-probability of the ids that are not ``pad``: 0 unless you pass another.
 
     .. math:: -\frac{1}{N} \sum_{b,t\,:\,y_{bt} \ne \mathrm{pad}}
        \log \operatorname{softmax}(\mathrm{logits}_{bt})_{y_{bt}}
@@ -23,7 +23,7 @@ def token_loss(
         logits: One row per position.
         target_out: The right ids.
         pad: Id that does not count; :math:`N` is the number of the others. Where 0 is a token, as
-            in most tokenizers, pass another, such as torch's -100.
+            in most tokenizers, pass another, such as ``pad=-100``; otherwise 0 is never learned.
 
     Returns:
         A scalar, in nats per id.
@@ -64,7 +64,8 @@ def label_smoothing_loss(
         logits: One row per position.
         target_out: The right ids.
         smoothing: :math:`\varepsilon`.
-        pad: Id that does not count as a target; :math:`N` is the number of the others.
+        pad: Id that does not count as a target, as for :func:`token_loss`; :math:`N` is the number
+            of the others.
 
     Returns:
         A scalar, in nats per id; 0 for a batch of padding only.

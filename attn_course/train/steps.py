@@ -137,7 +137,9 @@ def generate(
         cache: An empty one; ``model.new_cache()`` if not given.
 
     Returns:
-        The new tokens.
+        ``tokens``, the new ones (B, T); ``lengths``, how many of them count; ``finished``, whether
+        ``eos`` ended the text; ``scores``, their log-probability; ``alignments``, weights over the
+        source where the model records them, otherwise None.
 
     Raises:
         ValueError: If the model is of another kind, prompts are empty, ``bos`` does not fit the
