@@ -92,6 +92,16 @@ def fit(
         FloatingPointError: If loss or gradient norm is not finite; names the step. The parameters
             are those before that step.
         KeyboardInterrupt: After Ctrl-C, once the running step is finished and the checkpoint saved.
+
+    Example:
+        >>> model = torch.nn.Linear(3, 1)
+        >>> x = torch.randn(16, 3)
+        >>> batches = [(x, x.sum(-1, keepdim=True))]
+        >>> loss = lambda model, batch: (model(batch[0]) - batch[1]).square().mean()
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> history = fit(model, batches, loss, optimizer=optimizer, steps=50)
+        >>> history.loss[-1] < history.loss[0]
+        True
     """
     parallel = parallel or Parallel()
     _check(steps, clip_norm, checkpoint_path, checkpoint_every, resume, evaluate, eval_every)

@@ -30,6 +30,11 @@ def token_loss(
 
     Raises:
         ValueError: If ``target_out`` does not have one id for each row of ``logits``.
+
+    Example:
+        >>> logits = torch.zeros(1, 3, 4)
+        >>> token_loss(logits, torch.tensor([[1, 2, 0]]))
+        tensor(1.3863)
     """
     _check_targets(logits, target_out)
     real = target_out != pad
@@ -73,6 +78,10 @@ def label_smoothing_loss(
     Raises:
         ValueError: If ``smoothing`` is not between 0 and 1, or ``target_out`` does not have one id
             for each row of ``logits``.
+
+    Example:
+        >>> label_smoothing_loss(torch.zeros(1, 2, 4), torch.tensor([[1, 2]]))
+        tensor(1.3863)
     """
     _check_targets(logits, target_out)
     if not 0 <= smoothing <= 1:
