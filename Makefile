@@ -78,7 +78,7 @@ exercises-check: setup ## fail when exercises/ is stale or leaks an answer
 	@echo "== exercises in step" && $(BIN)/attn-course exercises build --check
 
 site: browser ## check the built site, page by page, in Chromium
-	@echo "== site" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q $(SLOW) -m "($(TESTS)) and (book or browser)" tests/book tests/explorers
+	@echo "== site" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist loadgroup -q $(SLOW) -m "($(TESTS)) and (book or browser)" tests/book tests/explorers
 
 system: setup ## install what the grader's tests need (bubblewrap, PostgreSQL, libseccomp)
 	@$(PYTHON) tools/setup.py system

@@ -44,6 +44,11 @@ def padding_mask(lengths: Int[Tensor, " B"], longest: int) -> Bool[Tensor, "B S"
 
     Raises:
         ValueError: If a length is negative or larger than ``longest``.
+
+    Example:
+        >>> padding_mask(torch.tensor([1, 3]), 3).int()
+        tensor([[1, 0, 0],
+                [1, 1, 1]], dtype=torch.int32)
     """
     check_lengths(lengths, lengths.shape[0] if lengths.ndim else 0, longest)
     return torch.arange(longest, device=lengths.device) < lengths[:, None]  # (B, S)
@@ -72,6 +77,12 @@ def causal_mask(
 
     Raises:
         ValueError: If a length is negative.
+
+    Example:
+        >>> causal_mask(3).int()
+        tensor([[1, 0, 0],
+                [1, 1, 0],
+                [1, 1, 1]], dtype=torch.int32)
     """
     i, j = _positions(query_length, key_length, offset, device)
     return j <= i
@@ -114,6 +125,12 @@ def window_mask(
 
     Raises:
         ValueError: If the window is empty or, where not causal, even, or the dilation not positive.
+
+    Example:
+        >>> window_mask(3, window_size=2, causal=True).int()
+        tensor([[1, 0, 0],
+                [1, 1, 0],
+                [0, 1, 1]], dtype=torch.int32)
     """
     if window_size < 1 or not (causal or window_size % 2):
         kind = "a positive number" if causal else "an odd positive number (it has two equal sides)"
@@ -156,6 +173,13 @@ def strided_mask(
 
     Raises:
         ValueError: If the stride is not positive.
+
+    Example:
+        >>> strided_mask(4, stride=2).int()
+        tensor([[1, 0, 1, 0],
+                [0, 1, 0, 1],
+                [1, 0, 1, 0],
+                [0, 1, 0, 1]], dtype=torch.int32)
     """
     if stride < 1:
         raise ValueError(f"stride: expected a positive number, got {stride}")
@@ -178,6 +202,12 @@ def global_mask(is_global: Bool[Tensor, "*B S"]) -> Bool[Tensor, "*B S S"]:
 
     Raises:
         ValueError: If ``is_global`` is not boolean.
+
+    Example:
+        >>> global_mask(torch.tensor([True, False, False])).int()
+        tensor([[1, 1, 1],
+                [1, 0, 0],
+                [1, 0, 0]], dtype=torch.int32)
     """
     check_tensor("is_global", is_global)
     if is_global.dtype != torch.bool or not is_global.ndim:
@@ -201,6 +231,12 @@ def document_mask(ids: Int[Tensor, "*B S"]) -> Bool[Tensor, "*B S S"]:
 
     Raises:
         ValueError: If ``ids`` are not integers.
+
+    Example:
+        >>> document_mask(torch.tensor([0, 0, 1])).int()
+        tensor([[1, 1, 0],
+                [1, 1, 0],
+                [0, 0, 1]], dtype=torch.int32)
     """
     check_tensor("ids", ids)
     if ids.is_floating_point() or ids.dtype == torch.bool or not ids.ndim:
@@ -236,6 +272,12 @@ def prefix_mask(
 
     Raises:
         ValueError: If a prefix length is negative.
+
+    Example:
+        >>> prefix_mask(3, prefix_length=2).int()
+        tensor([[1, 1, 0],
+                [1, 1, 0],
+                [1, 1, 1]], dtype=torch.int32)
     """
     if isinstance(prefix_length, Tensor):
         check_lengths(prefix_length, prefix_length.numel(), name="prefix_length")
@@ -265,6 +307,10 @@ def to_additive_mask(
 
     Raises:
         ValueError: If the mask is not boolean or ``dtype`` not floating point.
+
+    Example:
+        >>> to_additive_mask(torch.tensor([True, False]))
+        tensor([0., -inf])
     """
     _check_boolean(attn_mask)
     if not dtype.is_floating_point:
@@ -288,6 +334,10 @@ def from_additive_mask(bias: Float[Tensor, "..."]) -> Bool[Tensor, "..."]:
     Raises:
         ValueError: If the bias is not floating point, or has other numbers: a boolean mask can't
             express them. Such a bias is an ``attn_mask`` as it is.
+
+    Example:
+        >>> from_additive_mask(torch.tensor([0.0, -torch.inf]))
+        tensor([ True, False])
     """
     check_tensor("bias", bias)
     if not bias.is_floating_point():
@@ -320,6 +370,10 @@ def to_multihead_mask(
 
     Raises:
         ValueError: If the mask is not boolean, has not 2 or 4 axes, or its heads do not fit.
+
+    Example:
+        >>> to_multihead_mask(torch.tensor([[True, False]]))
+        tensor([[False,  True]])
     """
     _check_boolean(attn_mask)
     if attn_mask.ndim == 2:
@@ -351,6 +405,10 @@ def from_multihead_mask(
 
     Raises:
         ValueError: If the mask is not boolean, has not 2 or 3 axes, or its heads do not fit.
+
+    Example:
+        >>> from_multihead_mask(torch.tensor([[False, True]]))
+        tensor([[ True, False]])
     """
     _check_boolean(mask, "mask")
     if mask.ndim == 2:

@@ -1,5 +1,6 @@
 """Calls that are written as in torch or transformers, or wrong: the error says what to write."""
 
+import importlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -8,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attn_course import functional, interop, nn
+from attn_course import functional, interop, nn, train
 from attn_course._calls import explained
+from attn_course._names import _OURS
 from attn_course.train import generate
 
 SIZES = {"vocab_size": 11, "embed_dim": 8, "num_heads": 2, "num_layers": 2}
@@ -108,6 +110,28 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
 def test_a_wrong_call_is_told_what_to_write(call: Callable[[], Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "hint"),
+    [
+        (nn, "SwiGLU", "did you mean attn_course.nn.GatedFeedForward?"),
+        (nn, "causal_mask", "did you mean attn_course.masks.causal_mask?"),
+        (nn, "MultiheadAttention", "did you mean attn_course.nn.MultiHeadAttention?"),
+        (functional, "rope", "did you mean attn_course.functional.apply_rope?"),
+        (train, "Trainer", "did you mean attn_course.train.fit?"),
+        (nn, "Holography", r"print\(attn_course.nn.__doc__\) lists them"),
+    ],
+)
+def test_a_name_of_others_is_told_what_it_is_called_here(part: Any, name: str, hint: str) -> None:
+    with pytest.raises(AttributeError, match=hint):
+        getattr(part, name)
+
+
+@pytest.mark.parametrize("ours", sorted(set(_OURS.values())))
+def test_what_is_called_otherwise_elsewhere_exists(ours: str) -> None:
+    part, _, name = ours.rpartition(".")
+    assert name in importlib.import_module(f"attn_course.{part}").__all__
 
 
 def test_an_error_within_a_call_is_not_replaced() -> None:

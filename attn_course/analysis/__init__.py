@@ -1,5 +1,11 @@
 """What measures attention for a study: how heads agree, what they reach, what they cost.
 
+- what a head does: ``induction_score``, ``previous_token_score``, ``weight_entropy``
+- whether weights explain: ``input_gradient``, ``integrated_gradients``, ``permute_weights``,
+  ``equivalent_weights``, compared by ``kendall_tau`` or ``total_variation``
+- through layers: ``attention_rollout``, ``grad_cam``, ``gradient_reach``, ``receptive_field``
+- what a model costs: ``Sizes``, ``attention_bytes``, ``matmul_bytes``, ``roofline_seconds``
+
 Nothing here computes attention; :mod:`attn_course.functional` and :mod:`attn_course.nn` do.
 """
 

@@ -72,6 +72,10 @@ def kendall_tau(a: Float[Tensor, "*B S"], b: Float[Tensor, "*B S"]) -> Float[Ten
 
     Raises:
         ValueError: If an argument is not floating point or contains NaN, or the shapes differ.
+
+    Example:
+        >>> kendall_tau(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 3.0, 2.0]))
+        tensor(0.3333)
     """
     _check_ranked(a, b)
     tau = _correlation(_signs(a).flatten(-2), _signs(b).flatten(-2))
@@ -93,6 +97,10 @@ def total_variation(p: Float[Tensor, "*B S"], q: Float[Tensor, "*B S"]) -> Float
     Raises:
         ValueError: If an argument is not floating point or contains a negative number, or the
             shapes differ.
+
+    Example:
+        >>> total_variation(torch.tensor([0.5, 0.5]), torch.tensor([0.9, 0.1]))
+        tensor(0.4000)
     """
     _check_probabilities(p, q)
     return (p - q).abs().sum(-1) / 2
@@ -120,6 +128,10 @@ def permute_weights(
     Raises:
         ValueError: If ``weights`` is not floating point, or the mask is not boolean or does not
             broadcast.
+
+    Example:
+        >>> permute_weights(torch.tensor([0.5, 0.3, 0.2])).sort().values
+        tensor([0.2000, 0.3000, 0.5000])
     """
     check_floating("weights", weights)
     check_dim(weights, -1)
@@ -157,6 +169,12 @@ def equivalent_weights(
     Raises:
         ValueError: If an argument is not floating point or contains what is not finite, a weight is
             negative, or the sizes differ.
+
+    Example:
+        >>> weights, value = torch.tensor([0.6, 0.3, 0.1]), torch.tensor([[1.0], [1.0], [1.0]])
+        >>> other = equivalent_weights(weights, value)
+        >>> torch.allclose(other @ value, weights @ value), float(other[0]) < 0.1
+        (True, True)
     """
     check_floating("weights", weights)
     check_floating("value", value)

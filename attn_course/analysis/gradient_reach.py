@@ -30,6 +30,10 @@ def gradient_reach(
 
     Raises:
         ValueError: If ``inputs`` or the output of ``function`` has another shape than stated.
+
+    Example:
+        >>> gradient_reach(lambda x: x.cumsum(1), torch.ones(1, 3, 1))
+        tensor([1., 1., 1.])
     """
     x, output = _run(function, inputs, (2, 3))
     with torch.enable_grad():
@@ -58,6 +62,12 @@ def gradient_map(
 
     Raises:
         ValueError: If ``inputs`` or the output of ``function`` has another shape than stated.
+
+    Example:
+        >>> gradient_map(lambda x: x.cumsum(1), torch.ones(1, 3, 1))
+        tensor([[1., 0., 0.],
+                [1., 1., 0.],
+                [1., 1., 1.]])
     """
     x, output = _run(function, inputs, (3,))
     rows = []
@@ -99,6 +109,10 @@ def path_length(
     Raises:
         ValueError: If ``inputs`` or the output of an operation has another shape, or there is no
             such position.
+
+    Example:
+        >>> path_length([lambda x: x + x.roll(1, dims=1)] * 5, torch.ones(1, 4, 1))
+        3
     """
     length = inputs.shape[1] if inputs.ndim == 3 else 0
     for name, place in (("source", source), ("target", target)):
@@ -132,6 +146,12 @@ def recurrent_steps(
     Args:
         cell: Maps input (N, D) and state (N, H) to the next state.
         hidden_size: :math:`H`.
+
+    Example:
+        >>> from itertools import islice
+        >>> steps = list(islice(recurrent_steps(torch.nn.RNNCell(3, 4), hidden_size=4), 2))
+        >>> len(steps)
+        2
     """
     yield lambda x: _step(cell, x, x.new_zeros(*x.shape[:2], hidden_size))
     while True:

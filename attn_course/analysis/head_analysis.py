@@ -30,6 +30,11 @@ def attention_rollout(
     Raises:
         ValueError: If there is no layer, the weights are not square or not floating point, or
             ``residual`` is not between 0 and 1.
+
+    Example:
+        >>> attention_rollout([torch.full((1, 1, 2, 2), 0.5)] * 2)
+        tensor([[[0.6250, 0.3750],
+                 [0.3750, 0.6250]]])
     """
     if not weights:
         raise ValueError("weights: expected at least one layer, got none")
@@ -62,6 +67,10 @@ def previous_token_score(weights: Float[Tensor, "*B H L L"]) -> Float[Tensor, "*
 
     Raises:
         ValueError: If the weights are not square or not floating point.
+
+    Example:
+        >>> previous_token_score(torch.eye(4).roll(-1, 1).expand(1, 1, 4, 4))
+        tensor([[1.]])
     """
     _check_square(weights)
     previous = weights.diagonal(offset=-1, dim1=-2, dim2=-1)  # (..., H, L - 1)
@@ -90,6 +99,11 @@ def induction_score(
     Raises:
         ValueError: If the weights are not square or not floating point, or the tokens are not one
             per position.
+
+    Example:
+        >>> weights, tokens = torch.rand(2, 4, 8, 8).tril(), torch.randint(3, (2, 8))
+        >>> induction_score(weights, tokens).shape
+        torch.Size([2, 4])
     """
     _check_square(weights)
     check_size("tokens", tokens, -1, weights.shape[-1])
@@ -132,6 +146,10 @@ def weight_entropy(weights: Float[Tensor, "..."], dim: int = -1) -> Float[Tensor
     Raises:
         ValueError: If ``weights`` is not floating point, has no axis ``dim`` or contains a negative
             number.
+
+    Example:
+        >>> weight_entropy(torch.tensor([0.5, 0.5]))
+        tensor(0.6931)
     """
     check_floating("weights", weights)
     check_dim(weights, dim)
@@ -159,6 +177,10 @@ def cumulative_spectrum(matrix: Float[Tensor, "*B L S"]) -> Float[Tensor, "*B K"
 
     Raises:
         ValueError: If ``matrix`` is not floating point or has fewer than two axes.
+
+    Example:
+        >>> cumulative_spectrum(torch.eye(4))
+        tensor([0.2500, 0.5000, 0.7500, 1.0000])
     """
     check_floating("matrix", matrix)
     if matrix.ndim < 2:

@@ -28,6 +28,15 @@ def receptive_field(
 
     Raises:
         ValueError: If the masks are not boolean squares of one size, or the numbers do not fit.
+
+    Example:
+        >>> from attn_course.masks import window_mask
+        >>> receptive_field(window_mask(5, window_size=2, causal=True), 2)[-1].int()
+        tensor([[1, 0, 0, 0, 0],
+                [1, 1, 0, 0, 0],
+                [1, 1, 1, 0, 0],
+                [0, 1, 1, 1, 0],
+                [0, 0, 1, 1, 1]], dtype=torch.int32)
     """
     if isinstance(mask, Tensor):
         if num_layers is None or num_layers < 1:
@@ -65,6 +74,10 @@ def window_reach(*, window_size: int, num_layers: int, dilation: int | Sequence[
 
     Raises:
         ValueError: If a number is not positive, or dilations and layers differ in number.
+
+    Example:
+        >>> window_reach(window_size=3, num_layers=4)
+        9
     """
     each = [dilation] * num_layers if isinstance(dilation, int) else list(dilation)
     for name, number in (("window_size", window_size), ("num_layers", num_layers)):

@@ -26,6 +26,10 @@ def roofline_seconds(
 
     Raises:
         ValueError: If a rate is not positive, or a count negative.
+
+    Example:
+        >>> roofline_seconds(1e12, 1e9, peak_flops=1e15, bandwidth=1e12)
+        (0.001, 0.001)
     """
     for name, rate in (("peak_flops", peak_flops), ("bandwidth", bandwidth)):
         if not rate > 0:
@@ -57,6 +61,10 @@ def matmul_bytes(
 
     Raises:
         ValueError: If a size is below 1.
+
+    Example:
+        >>> matmul_bytes(1024, 1024, 1024, itemsize=2, block_m=128, block_n=128)
+        35651584
     """
     block_m, block_n = block_m or M, block_n or N
     for name, size in (
@@ -89,6 +97,10 @@ def attention_bytes(
 
     Raises:
         ValueError: If a size is below 1.
+
+    Example:
+        >>> attention_bytes(1024, 1024, 64, itemsize=2, fused=True)
+        524288
     """
     value_dim = E if value_dim is None else value_dim
     for name, size in (

@@ -35,6 +35,10 @@ def input_gradient(function: Function, inputs: Float[Tensor, "B ..."]) -> Float[
             per example whose derivatives by all other examples are 0. These are checked for every
             pair of rows, in about :math:`\log_2 B + 2` further backward passes; under
             ``torch.compile``, ``torch.export`` and ``vmap`` they are not.
+
+    Example:
+        >>> input_gradient(lambda x: x.square().sum(-1), torch.tensor([[1.0, 2.0]]))
+        tensor([[2., 4.]])
     """
     return _row_gradients(function, inputs, check_across=True)
 
@@ -58,6 +62,10 @@ def gradient_times_input(
 
     Raises:
         ValueError: As for :func:`input_gradient`.
+
+    Example:
+        >>> gradient_times_input(lambda x: x.square().sum(-1), torch.tensor([[1.0, 2.0]]))
+        tensor([[2., 8.]])
     """
     return inputs.detach() * input_gradient(function, inputs)
 
@@ -93,6 +101,10 @@ def integrated_gradients(
             the path), or if ``steps`` is below 1, the baseline is not floating point or does not
             broadcast to ``inputs``, or the function gives two values at the ends of the path and
             nowhere a derivative: it is detached from its inputs.
+
+    Example:
+        >>> integrated_gradients(lambda x: x.square().sum(-1), torch.tensor([[1.0, 2.0]]))
+        tensor([[1., 4.]])
     """
     if steps < 1:
         raise ValueError(f"steps: expected at least 1, got {steps}")
@@ -136,6 +148,10 @@ def grad_cam(
 
     Raises:
         ValueError: If an argument is not floating point, or the shapes differ.
+
+    Example:
+        >>> grad_cam(torch.rand(2, 8, 7, 7), torch.rand(2, 8, 7, 7)).shape
+        torch.Size([2, 7, 7])
     """
     check_floating("activations", activations)
     check_floating("gradients", gradients)

@@ -1,4 +1,13 @@
-"""Generated tasks, vocabularies, batches, a tiny embedding table and three real texts."""
+"""Generated tasks, vocabularies, batches, a tiny embedding table and three real texts.
+
+- tasks: ``copy``, ``reversal``, ``translation``, ``date_normalisation``, ``pointer_chase``,
+  ``read_babi``, ``digit_scenes``, ``mosaic``
+- texts: ``load_shakespeare``, ``load_python_manual``, ``load_multi30k``; others: ``load_digits``,
+  ``word_vectors``
+- text to ids: ``Vocabulary`` (where 0 is ``PAD``), ``Characters``, ``BytePairs``
+- batches for ``train.fit``: ``BatchStream``, ``collate``
+- what the course recorded: ``load_results``, ``load_seeds``, ``load_language_model``
+"""
 
 from attn_course.data._fetch import DataError
 from attn_course.data.babi import (

@@ -1,8 +1,24 @@
 """Stateless functions on torch tensors, with the names of :mod:`attn_course.reference`.
 
-What does not fit (type, shape, range) is refused by a ``ValueError``: name, expected, got.
+- attention as torch's: ``scaled_dot_product_attention``; its weights: ``attention_weights``; in
+  parts that are joined: ``attention_with_lse``, ``merge_attention``, ``tiled_attention``
+- any score and normalisation, with weights: ``attention``, with ``additive_score`` and others
+- a window: ``sliding_window_attention``; a ``Pattern`` of pairs: ``sparse_attention``
+- in linear time: ``linear_attention``, ``gated_linear_attention``, ``delta_rule``; for a module:
+  ``linear_attention_fn``; by hashing or low rank: ``lsh_attention``, ``linformer_attention``
+- positions: ``apply_rope``, ``alibi_bias``, ``relative_position_bucket``, ``sinusoidal_positions``
+- parts of a block: ``layer_norm``, ``rms_norm``, ``feed_forward``, ``swiglu``, ``gelu``
+- softmax: ``masked_softmax`` (0 where nothing is left), ``softmax``, ``logsumexp``
+- drawn attention: ``sample_attention``, ``reinforce_loss``, ``straight_through``
+- cells: ``rnn_cell``, ``lstm_cell``, ``gru_cell``; pictures: ``patchify``
+
+Masks are made by :mod:`attn_course.masks`. What does not fit (type, shape, range) is refused by a
+``ValueError``: name, expected, got.
 """
 
+from typing import TYPE_CHECKING
+
+from attn_course._names import unknown
 from attn_course.functional.attention import attention
 from attn_course.functional.banded_attention import sliding_window_attention
 from attn_course.functional.convolution import causal_convolution
@@ -140,3 +156,9 @@ __all__ = [
     "sparse_attention", "straight_through", "strided_pattern", "swiglu", "tanh_score",
     "tiled_attention", "unit_keys", "unpatchify", "weighted_mean", "window_pattern", "yarn_scaling",
 ]  # fmt: skip
+
+
+if not TYPE_CHECKING:  # which finds a wrong name itself
+
+    def __getattr__(name: str) -> object:
+        raise unknown(__name__, name, __all__)

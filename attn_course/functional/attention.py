@@ -53,6 +53,12 @@ def attention(
         Output and weights, computed in float32 at least and rounded once, to the dtype of query and
         key (the output: of query, key and value). Keys and values that no query may attend to do
         not matter, NaN included, neither forward nor backward.
+
+    Example:
+        >>> query, key, value = torch.randn(2, 3, 5), torch.randn(2, 7, 5), torch.randn(2, 7, 4)
+        >>> output, weights = attention(query, key, value)
+        >>> output.shape, weights.shape
+        (torch.Size([2, 3, 4]), torch.Size([2, 3, 7]))
     """
     key, value, mask = _inputs(query, key, value, attn_mask)
     scores = score(query, key)  # (..., L, S)

@@ -63,6 +63,11 @@ def sliding_window_attention(
         :func:`sparse_attention` under ``window_pattern(...) | global_pattern(...)`` compiles to
         work that grows with L·(W + G). Second derivatives are those of the equation. *Differs from
         torch*: queries and keys are the same positions.
+
+    Example:
+        >>> query, key, value = torch.randn(3, 1, 2, 100, 8)
+        >>> sliding_window_attention(query, key, value, window_size=5).shape
+        torch.Size([1, 2, 100, 8])
     """
     dilations, real, chosen = check_window(
         query, key, value, attn_mask, window_size, dilation, is_causal, global_mask,

@@ -29,6 +29,11 @@ def causal_convolution(
             place is the position itself.
         bias: :math:`b`; 0 if none is given.
         dilation: Distance of the places, at least 1.
+
+    Example:
+        >>> x, weight = torch.ones(1, 4, 1), torch.ones(1, 1, 3)
+        >>> causal_convolution(x, weight).flatten()
+        tensor([1., 2., 3., 3.])
     """
     check_floating("x", x)
     check_axes("x", x, "B L D")

@@ -17,6 +17,10 @@ def elu_feature_map(x: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
 
     Args:
         x: Queries or keys.
+
+    Example:
+        >>> elu_feature_map(torch.tensor([-1.0, 0.0, 2.0]))
+        tensor([0.3679, 1.0000, 3.0000])
     """
     check_floating("x", x)
     return F.elu(x) + 1
@@ -40,6 +44,10 @@ def performer_directions(
             still unbiased, and less noise (Choromanski et al., 2021).
         generator: Where the numbers come from.
         dtype, device: Of the result.
+
+    Example:
+        >>> performer_directions(6, 4).shape
+        torch.Size([6, 4])
     """
     check_at_least(1, num_features=num_features, head_dim=head_dim)
     groups = -(-num_features // head_dim)
@@ -69,6 +77,13 @@ def performer_features(
     Args:
         x: Queries or keys.
         directions: :math:`\omega`, as :func:`performer_directions` draws them.
+
+    Example:
+        >>> directions = performer_directions(64, 4)
+        >>> query, key, value = torch.randn(3, 1, 2, 9, 4)
+        >>> features = lambda x: performer_features(x, directions)
+        >>> linear_attention(query, key, value, feature_map=features).shape
+        torch.Size([1, 2, 9, 4])
     """
     check_floating("x", x)
     check_axes("directions", directions, "F E")

@@ -26,6 +26,10 @@ def gelu(
     Args:
         x: Any real numbers.
         approximate: ``"none"`` for the left form, ``"tanh"`` for the right; as torch names them.
+
+    Example:
+        >>> gelu(torch.tensor([-1.0, 0.0, 1.0]))
+        tensor([-0.1587,  0.0000,  0.8413])
     """
     wide = widen("x", x)
     if approximate == "none":
@@ -57,6 +61,10 @@ def swiglu(
         weight_gate: :math:`W_g`, in the layout of ``torch.nn.Linear``.
         weight_up: :math:`W_u`.
         bias_gate, bias_up: :math:`b_g` and :math:`b_u`; 0 where none is given.
+
+    Example:
+        >>> swiglu(torch.randn(2, 5, 8), torch.randn(32, 8), torch.randn(32, 8)).shape
+        torch.Size([2, 5, 32])
     """
     check_floating("x", x)
     check_size("weight_gate", weight_gate, -1, x.shape[-1])
@@ -86,6 +94,10 @@ def feed_forward(
         weight_out: :math:`W_2^\top`.
         bias_in, bias_out: :math:`b_1` and :math:`b_2`; 0 where none is given.
         activation: The bend; :func:`gelu` in BERT and GPT-2.
+
+    Example:
+        >>> feed_forward(torch.randn(2, 5, 8), torch.randn(32, 8), torch.randn(8, 32)).shape
+        torch.Size([2, 5, 8])
     """
     check_floating("x", x)
     check_size("weight_in", weight_in, -1, x.shape[-1])

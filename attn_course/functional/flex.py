@@ -32,6 +32,12 @@ def flex_attention_fn(
 
     Note:
         *Differs from torch*: the signature is that of ``scaled_dot_product_attention``.
+
+    Example:
+        >>> attend = flex_attention_fn(score_mod=lambda score, b, h, i, j: score - (i - j).abs())
+        >>> x = torch.randn(1, 2, 128, 16)
+        >>> attend(x, x, x).shape
+        torch.Size([1, 2, 128, 16])
     """
     from torch.nn.attention import flex_attention as flex  # a second of imports
 

@@ -27,6 +27,10 @@ def clip_by_global_norm(
     Returns:
         The clipped gradients, and the norm :math:`N` before clipping. Differs from
         ``torch.nn.utils.clip_grad_norm_``, which writes into the ``grad`` of parameters.
+
+    Example:
+        >>> clip_by_global_norm([torch.tensor([3.0]), torch.tensor([4.0])], max_norm=1.0)
+        ([tensor([0.6000]), tensor([0.8000])], tensor(5.))
     """
     if not max_norm >= 0:
         raise ValueError(f"max_norm: expected a number >= 0, got {max_norm}")

@@ -58,6 +58,10 @@ def expected_attention(
 
     Returns:
         One vector per row; 0 where all weights are 0.
+
+    Example:
+        >>> expected_attention(torch.tensor([0.5, 0.3, 0.2]), torch.tensor([[2.0], [10.0], [0.0]]))
+        tensor([4.])
     """
     w, v = _pair("value", value, weights, -2)
     dtype = torch.promote_types(weights.dtype, value.dtype)
@@ -85,6 +89,10 @@ def sample_attention(
     Returns:
         A single 1 in every row, in the dtype of ``weights``, without gradient; zeros where all
         weights are 0, as for a fully masked row of soft attention.
+
+    Example:
+        >>> sample_attention(torch.tensor([0.5, 0.25, 0.25]), uniform=torch.tensor(0.6))
+        tensor([0., 1., 0.])
     """
     check_floating("weights", weights)
     check_dim(weights, -1)
@@ -123,6 +131,10 @@ def attention_log_prob(
 
     Returns:
         One number per row; 0 (gradient 0) for a row that drew nothing.
+
+    Example:
+        >>> attention_log_prob(torch.tensor([0.5, 0.25, 0.25]), torch.tensor([0.0, 1.0, 0.0]))
+        tensor(-1.3863)
     """
     w, one_hot = _pair("sample", sample.detach(), weights, -1)
     # only the drawn weight enters: log 0 elsewhere would be 0 * -inf = NaN in the backward pass
@@ -154,6 +166,11 @@ def score_function_gradient(
 
     Returns:
         One estimate per row, without gradient.
+
+    Example:
+        >>> weights, sample = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.0, 1.0, 0.0])
+        >>> score_function_gradient(weights, sample, torch.tensor(10.0), baseline=4.0)
+        tensor([-3.0000,  4.2000, -1.2000])
     """
     w, one_hot = _pair("sample", sample.detach(), weights.detach(), -1)
     # as_tensor alone would round a plain number to float32
@@ -182,6 +199,10 @@ def score_function_moments(
 
     Returns:
         The mean, and the variances of its entries added up.
+
+    Example:
+        >>> score_function_moments(torch.tensor([0.5, 0.5]), torch.tensor([2.0, 4.0]), baseline=3.0)
+        (tensor([-0.5000,  0.5000]), 0.0)
     """
     w, r = _distribution(weights, rewards)
     one_hot = torch.eye(len(w), dtype=w.dtype, device=w.device)
@@ -201,6 +222,10 @@ def best_baseline(weights: Float[Tensor, " S"], rewards: Float[Tensor, " S"]) ->
 
     Returns:
         The baseline; the reward of the only place where there is no choice.
+
+    Example:
+        >>> best_baseline(torch.tensor([0.5, 0.5]), torch.tensor([2.0, 4.0]))
+        3.0
     """
     w, r = _distribution(weights, rewards)
     one_hot = torch.eye(len(w), dtype=w.dtype, device=w.device)
@@ -228,6 +253,11 @@ def reinforce_loss(
 
     Returns:
         A scalar to call ``backward`` on.
+
+    Example:
+        >>> log_prob, reward = torch.tensor([-1.0, -2.0]), torch.tensor([3.0, 1.0])
+        >>> reinforce_loss(log_prob, reward, baseline=2.0)
+        tensor(-0.5000)
     """
     check_floating("log_prob", log_prob)
     check_floating("reward", reward)
@@ -257,6 +287,10 @@ def straight_through(
 
     Returns:
         One-hot rows, exactly, with the gradient of the weights.
+
+    Example:
+        >>> straight_through(torch.tensor([0.5, 0.25, 0.25]), uniform=torch.tensor(0.6))
+        tensor([0., 1., 0.])
     """
     sample = sample_attention(weights, generator, uniform=uniform)
     # the bracket is exactly 0, so the forward value is exactly 0 or 1

@@ -40,6 +40,10 @@ def random_rotations(
         n_hashes: Rounds.
         generator: Where the numbers come from; torch's own if not given.
         dtype, device: Of the result.
+
+    Example:
+        >>> random_rotations(2, 8, n_buckets=4, n_hashes=3).shape
+        torch.Size([2, 8, 3, 2])
     """
     if min(num_heads, head_dim, n_hashes) < 1:
         raise ValueError(
@@ -69,6 +73,11 @@ def lsh_buckets(
         rotations: As :func:`random_rotations` makes them, :math:`R`.
         n_buckets: Twice the directions if not given. Factors: each takes its share of the
             directions, and the bucket is :math:`h_1 + b_1 (h_2 + b_2 (\ldots))`.
+
+    Example:
+        >>> rotations = random_rotations(2, 8, n_buckets=4, n_hashes=3)
+        >>> lsh_buckets(torch.randn(1, 2, 16, 8), rotations).shape
+        torch.Size([1, 2, 3, 16])
     """
     check_floating("vectors", vectors)
     check_axes("vectors", vectors, "B H L E")
@@ -93,6 +102,10 @@ def unit_keys(query: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
 
     Args:
         query: Queries, which are the keys as well.
+
+    Example:
+        >>> unit_keys(torch.tensor([3.0, 4.0]))
+        tensor([0.6000, 0.8000])
     """
     check_floating("query", query)
     if not query.ndim:
@@ -147,6 +160,12 @@ def lsh_attention(
 
     Returns:
         One row for each position; a position that is padding gets 0.
+
+    Example:
+        >>> query_key, value = torch.randn(2, 1, 2, 16, 8)
+        >>> buckets = lsh_buckets(query_key, random_rotations(2, 8, n_buckets=4, n_hashes=3))
+        >>> lsh_attention(query_key, value, buckets, chunk_size=4).shape
+        torch.Size([1, 2, 16, 8])
     """
     check_floating("query_key", query_key)
     _check_rows(query_key, value, buckets)
@@ -223,6 +242,12 @@ def lsh_mask(
 
     Returns:
         True where query i attends to key j; to itself only where it has no other key.
+
+    Example:
+        >>> lsh_mask(torch.tensor([[[[0, 1, 0]]]]))[0, 0].int()
+        tensor([[0, 0, 1],
+                [0, 1, 0],
+                [1, 0, 0]], dtype=torch.int32)
     """
     check_axes("buckets", buckets, "B H R L")
     length = buckets.shape[-1]
@@ -264,6 +289,11 @@ def chunk_attention(
 
     Returns:
         One row for each position; 0 where it may attend to nothing.
+
+    Example:
+        >>> x = torch.randn(1, 2, 12, 8)
+        >>> chunk_attention(x, x, x, chunk_size=4).shape
+        torch.Size([1, 2, 12, 8])
     """
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         check_floating(name, tensor)

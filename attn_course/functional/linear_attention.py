@@ -55,6 +55,11 @@ def linear_attention_parallel(
     .. math:: o_i = \frac{\sum_j \phi(q_i) \cdot \phi(k_j)\, v_j}{\sum_j \phi(q_i) \cdot \phi(k_j)}
 
     Arguments, result and errors as of :func:`linear_attention`.
+
+    Example:
+        >>> one, value = torch.ones(1, 1, 2, 1), torch.tensor([[[[2.0], [4.0]]]])
+        >>> linear_attention_parallel(one, one, value, is_causal=True).flatten()
+        tensor([2., 3.])
     """
     q, k, v = linear_inputs(query, key, value, feature_map, is_causal, padding_mask)
     weights = q @ k.mT  # (B, H, L, S)
@@ -91,6 +96,11 @@ def linear_attention(
 
     Returns:
         One row for each query, 0 where it may attend to nothing.
+
+    Example:
+        >>> query, key, value = torch.randn(3, 2, 4, 9, 8)
+        >>> linear_attention(query, key, value, is_causal=True).shape
+        torch.Size([2, 4, 9, 8])
     """
     q, k, v = linear_inputs(query, key, value, feature_map, is_causal, padding_mask)
     pairs = k.unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, S, F, Ev)
@@ -127,6 +137,13 @@ def linear_attention_step(
 
     Returns:
         The output, and the state after this position.
+
+    Example:
+        >>> query, key, value = torch.randn(3, 2, 4, 8)
+        >>> output, state = linear_attention_step(query, key, value)
+        >>> output, state = linear_attention_step(query, key, value, state)
+        >>> output.shape
+        torch.Size([2, 4, 8])
     """
     _check_step(query, key, value)
     q, k = feature_map(query), feature_map(key)  # (B, H, F)
@@ -155,6 +172,12 @@ def linear_attention_recurrent(
 
     Returns:
         One row for each position, and the last state.
+
+    Example:
+        >>> query, key, value = torch.randn(3, 2, 4, 9, 8)
+        >>> output, state = linear_attention_recurrent(query, key, value)
+        >>> output.shape, state.memory.shape, state.total.shape
+        (torch.Size([2, 4, 9, 8]), torch.Size([2, 4, 8, 8]), torch.Size([2, 4, 8]))
     """
     _check_rows(query, key, value)
     rows = []
@@ -177,6 +200,12 @@ def linear_attention_fn(
     Returns:
         A function that takes queries and keys, and raises ``ValueError`` for a mask that is no
         padding mask (B, 1, 1, S), for a scale, for dropout and for grouped heads.
+
+    Example:
+        >>> from attn_course.nn import MultiHeadAttention
+        >>> layer = MultiHeadAttention(embed_dim=8, num_heads=2, attn_fn=linear_attention_fn())
+        >>> layer(torch.randn(1, 5, 8), is_causal=True).shape
+        torch.Size([1, 5, 8])
     """
 
     def attention(
@@ -222,6 +251,11 @@ def delta_rule_step(
     Schlag et al. (2021). :math:`S_{t-1} k_t` is what the memory says for this key; the step moves
     it towards :math:`v_t` by the share :math:`\beta_t`, for a key of length 1. Arguments, result
     and errors as of :func:`delta_rule`, for one position.
+
+    Example:
+        >>> one, value = torch.ones(1, 1, 1), torch.full((1, 1, 1), 3.0)
+        >>> delta_rule_step(one, one, value, torch.ones(1, 1))[0].item()
+        3.0
     """
     _check_delta(query, key, value, beta, state)
     if state is None:
@@ -243,6 +277,11 @@ def delta_rule_recurrent(
     """The delta rule position by position: :func:`delta_rule_step` in a loop.
 
     Arguments, result and errors as of :func:`delta_rule`; there must be a position.
+
+    Example:
+        >>> one, value = torch.ones(1, 1, 2, 1), torch.tensor([[[[3.0], [5.0]]]])
+        >>> delta_rule_recurrent(one, one, value, torch.tensor([[[1.0, 0.5]]]))[0].flatten()
+        tensor([3., 4.])
     """
     _check_delta(query, key, value, beta, state)
     if not query.shape[2]:
@@ -287,6 +326,13 @@ def delta_rule(
 
     Returns:
         One row for each position, and the last state.
+
+    Example:
+        >>> from torch.nn.functional import normalize
+        >>> query, key, value = torch.randn(3, 1, 2, 9, 4)
+        >>> output, state = delta_rule(query, normalize(key, dim=-1), value, torch.rand(1, 2, 9))
+        >>> output.shape, state.shape
+        (torch.Size([1, 2, 9, 4]), torch.Size([1, 2, 4, 4]))
     """
     _check_delta(query, key, value, beta, state)
     check_at_least(1, chunk_size=chunk_size)

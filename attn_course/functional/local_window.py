@@ -46,6 +46,12 @@ def local_m_mask(
 
     Returns:
         True where a step may attend.
+
+    Example:
+        >>> local_m_mask(torch.arange(3), torch.tensor([4]), half_width=1, longest=4)[0].int()
+        tensor([[1, 1, 0, 0],
+                [1, 1, 1, 0],
+                [0, 1, 1, 1]], dtype=torch.int32)
     """
     check_at_least(0, half_width=half_width)
     real = padding_mask(source_lengths, longest)  # (B, S)
@@ -77,6 +83,11 @@ def local_p_position(
 
     Returns:
         Places from 0 to :math:`S_b`, in float32 at least; differentiable.
+
+    Example:
+        >>> hidden, lengths = torch.zeros(1, 1, 3), torch.tensor([8])
+        >>> local_p_position(hidden, torch.randn(5, 3), torch.randn(5), lengths)
+        tensor([[4.]])
     """
     check_floating("hidden", hidden)
     check_axes("hidden", hidden, "B L H")
@@ -115,6 +126,10 @@ def local_p_weights(
 
     Returns:
         Weights; a row sums to at most 1, and to 0 where no place lies in the window.
+
+    Example:
+        >>> local_p_weights(torch.zeros(1, 5), torch.tensor([2.0]), half_width=1)
+        tensor([[0.0000, 0.0451, 0.3333, 0.0451, 0.0000]])
     """
     check_positive(half_width=half_width)
     check_floating("scores", scores)
@@ -170,6 +185,12 @@ def local_window_attention(
     Returns:
         Output; weights of the positions in the window, 0 outside of the window; and the numbers
         of these places.
+
+    Example:
+        >>> query, key, value = torch.randn(2, 3, 4), torch.randn(2, 9, 4), torch.randn(2, 9, 5)
+        >>> position, lengths = torch.tensor([[0, 1, 2], [3, 4, 5]]), torch.tensor([9, 7])
+        >>> local_window_attention(query, key, value, position, 2, lengths)[0].shape
+        torch.Size([2, 3, 5])
     """
     if not (half_width > 0 or (half_width == 0 and not gaussian)):
         raise ValueError(f"half_width: expected more than 0, got {half_width}")

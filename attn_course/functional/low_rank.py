@@ -71,6 +71,11 @@ def linformer_attention(
 
     Returns:
         One row for each query; 0 where all keys are padding.
+
+    Example:
+        >>> query, key, value = torch.randn(3, 2, 4, 9, 8)
+        >>> linformer_attention(query, key, value, torch.randn(3, 9), torch.randn(3, 9)).shape
+        torch.Size([2, 4, 9, 8])
     """
     check_axes("key", key, "B H S E")
     check_axes("value", value, "B H S E")

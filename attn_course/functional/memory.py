@@ -38,6 +38,11 @@ def position_encoding(
         words: Words of the sentence, :math:`J`.
         embed_dim: Entries of a word vector, :math:`d`.
         dtype, device: Of the result; torch's defaults when not given.
+
+    Example:
+        >>> position_encoding(2, 4)
+        tensor([[0.5000, 0.5000, 0.5000, 0.5000],
+                [0.2500, 0.5000, 0.7500, 1.0000]])
     """
     check_at_least(1, words=words, embed_dim=embed_dim)
     dtype = dtype or torch.get_default_dtype()
@@ -80,6 +85,10 @@ def sentence_vectors(
 
     Returns:
         One vector per sentence; 0 (gradient 0) for a sentence without words.
+
+    Example:
+        >>> sentence_vectors(torch.randn(2, 5, 6, 8), torch.ones(2, 5, 6).bool()).shape
+        torch.Size([2, 5, 8])
     """
     check_floating("embedded", embedded)
     check_device("word_mask", word_mask, embedded)
@@ -113,6 +122,10 @@ def sentence_ages(sentence_mask: Bool[Tensor, "*B N"]) -> Int[Tensor, "*B N"]:
 
     Returns:
         Ages; -1 where there is no sentence.
+
+    Example:
+        >>> sentence_ages(torch.tensor([True, True, True, False]))
+        tensor([ 2,  1,  0, -1])
     """
     if sentence_mask.dtype != torch.bool:
         raise ValueError(f"sentence_mask: expected a boolean mask, got {sentence_mask.dtype}")
@@ -148,6 +161,12 @@ def memory_hop(
     Returns:
         The output :math:`o` and the weights :math:`p`; both 0 where no memory counts. The next
         query, :math:`u + o`, is left to the caller.
+
+    Example:
+        >>> query, memory = torch.randn(2, 4), torch.randn(2, 7, 4)
+        >>> answer, weights = memory_hop(query, memory, memory)
+        >>> answer.shape, weights.shape
+        (torch.Size([2, 4]), torch.Size([2, 7]))
     """
     tensors = {"query": query, "memory_in": memory_in, "memory_out": memory_out}
     for name, tensor in tensors.items():

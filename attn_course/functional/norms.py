@@ -25,6 +25,10 @@ def layer_norm(
         weight: Gain :math:`g`; 1 if none is given.
         bias: :math:`b`; 0 if none is given.
         eps: Keeps the root of a constant row away from 0.
+
+    Example:
+        >>> layer_norm(torch.tensor([1.0, 3.0]))
+        tensor([-1.0000,  1.0000])
     """
     wide = _wide(x, weight=weight, bias=bias)
     centred = wide - wide.mean(-1, keepdim=True)
@@ -44,6 +48,10 @@ def rms_norm(
     Zhang and Sennrich (2019), section 4; the :math:`\epsilon` is of the implementations. Differs
     from torch, where ``eps`` is the machine epsilon of the dtype unless given. Arguments and errors
     as of :func:`layer_norm`.
+
+    Example:
+        >>> rms_norm(torch.tensor([1.0, 7.0]))
+        tensor([0.2000, 1.4000])
     """
     wide = _wide(x, weight=weight)
     mean_square = wide.square().mean(-1, keepdim=True)
@@ -70,6 +78,10 @@ def batch_norm(
 
     Args:
         mask: True where a token counts, all :math:`N` of them; the result is 0 elsewhere.
+
+    Example:
+        >>> batch_norm(torch.tensor([[[1.0], [3.0]]])).flatten()
+        tensor([-1.0000,  1.0000])
     """
     wide = _wide(x, weight=weight, bias=bias)
     if mask is None:

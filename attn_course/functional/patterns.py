@@ -70,6 +70,11 @@ class Pattern:
         batch: How many examples differ; 1 if none do.
         heads: How many heads differ; 1 if none do.
         parts: From a length to tiles for all pairs; None if the whole table is computed.
+
+    Example:
+        >>> pattern = window_pattern(window_size=3) | strided_pattern(stride=8)
+        >>> pattern.mask(32).shape
+        torch.Size([1, 1, 32, 32])
     """
 
     mask_mod: MaskMod
@@ -146,7 +151,14 @@ def _not(one: MaskMod) -> MaskMod:
 
 
 def causal_pattern() -> Pattern:
-    r"""Nobody attends to what comes later: :math:`j \le i`."""
+    r"""Nobody attends to what comes later: :math:`j \le i`.
+
+    Example:
+        >>> causal_pattern().mask(3)[0, 0].int()
+        tensor([[1, 0, 0],
+                [1, 1, 0],
+                [1, 1, 1]], dtype=torch.int32)
+    """
     return Pattern(lambda b, h, i, j: j <= i)
 
 
@@ -166,6 +178,13 @@ def window_pattern(
         window_size: :math:`W`, how many keys a query sees, itself included; odd if not causal.
         dilation: :math:`d`, the distance of neighbours in the window; a list has one for each head.
         is_causal: Whether the window ends at the query.
+
+    Example:
+        >>> window_pattern(window_size=3).mask(4)[0, 0].int()
+        tensor([[1, 1, 0, 0],
+                [1, 1, 1, 0],
+                [0, 1, 1, 1],
+                [0, 0, 1, 1]], dtype=torch.int32)
     """
     left, right = window_sides(window_size, is_causal)
     each = [dilation] if isinstance(dilation, int) else list(dilation)
@@ -242,6 +261,13 @@ def strided_pattern(*, stride: int) -> Pattern:
 
     Args:
         stride: :math:`\ell`, at least 1.
+
+    Example:
+        >>> strided_pattern(stride=2).mask(4)[0, 0].int()
+        tensor([[1, 0, 0, 0],
+                [1, 1, 0, 0],
+                [1, 1, 1, 0],
+                [0, 1, 1, 1]], dtype=torch.int32)
     """
     check_at_least(1, stride=stride)
     far = _of_one_part(
@@ -278,6 +304,13 @@ def fixed_pattern(*, stride: int, summary: int = 1) -> Pattern:
     Args:
         stride: Size :math:`\ell` of a block.
         summary: How many places :math:`c` of it everybody sees later, from 1 to all.
+
+    Example:
+        >>> fixed_pattern(stride=2).mask(4)[0, 0].int()
+        tensor([[1, 0, 0, 0],
+                [1, 1, 0, 0],
+                [0, 1, 1, 0],
+                [0, 1, 1, 1]], dtype=torch.int32)
     """
     check_at_least(1, stride=stride)
     if not 1 <= summary <= stride:
@@ -316,6 +349,13 @@ def blockwise_pattern(
         block_size: :math:`s`.
         shifts: One for each head.
         num_blocks: How many blocks the text has; needed for shifts other than 0.
+
+    Example:
+        >>> blockwise_pattern(block_size=2, num_blocks=2, shifts=[1]).mask(4)[0, 0].int()
+        tensor([[0, 0, 1, 1],
+                [0, 0, 1, 1],
+                [1, 1, 0, 0],
+                [1, 1, 0, 0]], dtype=torch.int32)
     """
     check_at_least(1, block_size=block_size, num_blocks=num_blocks)
     if not len(shifts):
@@ -364,6 +404,10 @@ def random_pattern(
         per_block: How many each block of queries attends to, from 1 to all.
         num_heads: Each draws for itself.
         seed: Of the draw.
+
+    Example:
+        >>> random_pattern(block_size=1, num_blocks=4, per_block=2).mask(4)[0, 0].sum(-1)
+        tensor([2, 2, 2, 2])
     """
     check_at_least(1, block_size=block_size, num_blocks=num_blocks, num_heads=num_heads)
     if not 1 <= per_block <= num_blocks:
@@ -409,6 +453,12 @@ def global_pattern(is_global: Shaped[Tensor, "*B L"]) -> Pattern:
 
     Args:
         is_global: The chosen positions, the same for all examples or one row for each.
+
+    Example:
+        >>> global_pattern(torch.tensor([False, True, False])).mask(3)[0, 0].int()
+        tensor([[0, 1, 0],
+                [1, 1, 1],
+                [0, 1, 0]], dtype=torch.int32)
     """
     check_tensor("is_global", is_global)
     if is_global.dtype != torch.bool or is_global.ndim not in (1, 2):

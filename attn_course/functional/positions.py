@@ -46,6 +46,11 @@ def sinusoidal_positions(
 
     Returns:
         One row per position. Angles, which reach the number of positions, are taken in float64.
+
+    Example:
+        >>> sinusoidal_positions(2, 4)
+        tensor([[0.0000, 1.0000, 0.0000, 1.0000],
+                [0.8415, 0.5403, 0.0100, 0.9999]])
     """
     check_at_least(0, length=length, offset=offset)
     check_at_least(1, embed_dim=embed_dim)
@@ -83,6 +88,10 @@ def rope_frequencies(
 
     Returns:
         :math:`E/2` frequencies in float64, fastest first.
+
+    Example:
+        >>> rope_frequencies(4)
+        tensor([1.0000, 0.0100], dtype=torch.float64)
     """
     _even(head_dim=head_dim)
     check_positive(base=base)
@@ -104,6 +113,10 @@ def scaled_base(base: float, factor: float, head_dim: int) -> float:
         base: The trained base.
         factor: How many times longer the text may become.
         head_dim: Number :math:`E` of entries that turn, even and above 2.
+
+    Example:
+        >>> round(scaled_base(100.0, 3.0, 4), 6)
+        900.0
     """
     check_positive(base=base, factor=factor)
     _even(head_dim=head_dim)
@@ -122,6 +135,10 @@ def linear_scaling(frequencies: Float[Tensor, " F"], *, factor: float) -> Float[
     Args:
         frequencies: As trained.
         factor: How many times longer the text may become.
+
+    Example:
+        >>> linear_scaling(torch.tensor([1.0, 0.5]), factor=2.0)
+        tensor([0.5000, 0.2500])
     """
     check_positive(factor=factor)
     return frequencies / factor
@@ -148,6 +165,10 @@ def llama3_scaling(
         low_freq_factor: :math:`a`.
         high_freq_factor: :math:`b`, above :math:`a`.
         original_length: :math:`L_0`, in tokens.
+
+    Example:
+        >>> llama3_scaling(torch.tensor([1.0, 1e-4]))
+        tensor([1.0000e+00, 1.2500e-05])
     """
     check_positive(factor=factor, low_freq_factor=low_freq_factor, original_length=original_length)
     if not high_freq_factor > low_freq_factor:
@@ -187,6 +208,10 @@ def yarn_scaling(
         beta_fast: Turns from which on a pair is fast.
         beta_slow: Turns up to which a pair is slow.
         truncate: Whether :math:`a` and :math:`b` are rounded outwards to whole numbers.
+
+    Example:
+        >>> yarn_scaling(rope_frequencies(4), factor=4.0, original_length=32)
+        tensor([1.0000, 0.0025], dtype=torch.float64)
     """
     check_positive(
         factor=factor, original_length=original_length, beta_fast=beta_fast, beta_slow=beta_slow
@@ -236,6 +261,12 @@ def apply_rope(
 
     Returns:
         The turned vectors in the dtype of ``x``; computed in float32 at least, angles in float64.
+
+    Example:
+        >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+        >>> apply_rope(x, torch.arange(2))
+        tensor([[1.0000, 0.0000],
+                [0.5403, 0.8415]])
     """
     check_floating("x", x)
     check_device("positions", positions, x)
@@ -287,6 +318,10 @@ def alibi_slopes(
     Args:
         num_heads: Number :math:`H` of heads.
         dtype, device: Of the result; torch's defaults when not given.
+
+    Example:
+        >>> alibi_slopes(4)
+        tensor([0.2500, 0.0625, 0.0156, 0.0039])
     """
     check_at_least(1, num_heads=num_heads)
     below = 2 ** (num_heads.bit_length() - 1)  # the largest power of two that is not above
@@ -318,6 +353,12 @@ def alibi_bias(
         key_length: Number of keys, which stand at 0, 1, ...; ``offset + query_length`` if none is
             given.
         offset: Position of the first query, such as the number of tokens in a cache.
+
+    Example:
+        >>> alibi_bias(2, 3)[0]
+        tensor([[-0.0000, -0.0625, -0.1250],
+                [-0.0625, -0.0000, -0.0625],
+                [-0.1250, -0.0625, -0.0000]])
     """
     key_length = offset + query_length if key_length is None else key_length
     check_at_least(0, offset=offset, query_length=query_length, key_length=key_length)
@@ -357,6 +398,10 @@ def relative_position_bucket(
 
     Returns:
         Bucket of each distance, 0 to ``num_buckets - 1``.
+
+    Example:
+        >>> relative_position_bucket(torch.tensor([-100, -1, 0, 1, 100]))
+        tensor([15,  1,  0, 17, 31])
     """
     if relative_position.is_floating_point() or relative_position.dtype == torch.bool:
         raise ValueError(f"relative_position: expected integers, got {relative_position.dtype}")

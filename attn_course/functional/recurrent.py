@@ -20,6 +20,11 @@ def rnn_cell(
 
     Weights and biases are named as in the formula; ``input`` is :math:`x_t`, ``hidden``
     :math:`h_{t-1}`.
+
+    Example:
+        >>> weights = torch.randn(4, 3), torch.randn(4, 4), torch.zeros(4), torch.zeros(4)
+        >>> rnn_cell(torch.randn(2, 3), torch.zeros(2, 4), *weights).shape
+        torch.Size([2, 4])
     """
     return torch.tanh(linear(input, weight_ih, bias_ih) + linear(hidden, weight_hh, bias_hh))
 
@@ -43,6 +48,13 @@ def lstm_cell(
     and a tanh: that is what lets the gradient reach further back. Arguments as of :func:`rnn_cell`;
     ``state`` is :math:`(h_{t-1}, c_{t-1})`, the result :math:`(h_t, c_t)`. Weights and biases are
     four stacked ones, in the order input, forget, cell, output; so :math:`G = 4H`.
+
+    Example:
+        >>> weights = torch.randn(16, 3), torch.randn(16, 4), torch.zeros(16), torch.zeros(16)
+        >>> state = torch.zeros(2, 4), torch.zeros(2, 4)
+        >>> hidden, cell = lstm_cell(torch.randn(2, 3), state, *weights)
+        >>> hidden.shape, cell.shape
+        (torch.Size([2, 4]), torch.Size([2, 4]))
     """
     hidden, cell = state
     gates = linear(input, weight_ih, bias_ih) + linear(hidden, weight_hh, bias_hh)
@@ -71,6 +83,11 @@ def gru_cell(
     As in torch the reset gate acts *after* the product with :math:`W_{hn}`; the paper has
     :math:`W_{hn} (r \odot h_{t-1})`. Arguments as of :func:`rnn_cell`. Weights and biases are three
     stacked ones, in the order reset, update, new; so :math:`G = 3H`.
+
+    Example:
+        >>> weights = torch.randn(12, 3), torch.randn(12, 4), torch.zeros(12), torch.zeros(12)
+        >>> gru_cell(torch.randn(2, 3), torch.zeros(2, 4), *weights).shape
+        torch.Size([2, 4])
     """
     # torch's order: reset, update, new
     input_r, input_z, input_n = linear(input, weight_ih, bias_ih).chunk(3, dim=-1)
@@ -94,6 +111,10 @@ def rnn_jacobian(
 
     Returns:
         Entry :math:`(i, j)` is :math:`\partial h_{t,i} / \partial h_{t-1,j}`.
+
+    Example:
+        >>> rnn_jacobian(torch.tensor([0.5]), torch.tensor([[2.0]]))
+        tensor([[1.5000]])
     """
     return (1 - hidden_next**2).unsqueeze(-1) * weight_hh
 
@@ -117,6 +138,10 @@ def jacobian_product(
 
     Returns:
         The Jacobian, rows belong to the late state.
+
+    Example:
+        >>> jacobian_product(torch.zeros(3, 1), torch.tensor([[0.5]]), first=0, last=2)
+        tensor([[0.2500]])
     """
     if not 0 <= first <= last < hiddens.shape[-2]:
         raise ValueError(

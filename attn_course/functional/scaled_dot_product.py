@@ -101,6 +101,11 @@ def scaled_dot_product_attention(
         ``is_causal`` is an error on every device; NaN in padding stays there. For that last promise
         keys and values are copied where they hold NaN or inf behind a mask, and where values can't
         be read (compiled, exported, on a GPU) always, if there is a mask.
+
+    Example:
+        >>> query, key, value = torch.randn(2, 8, 5, 16), *torch.randn(2, 2, 2, 7, 16)
+        >>> scaled_dot_product_attention(query, key, value, enable_gqa=True).shape
+        torch.Size([2, 8, 5, 16])
     """
     q, k, v, mask = _inputs(query, key, value, attn_mask, is_causal, enable_gqa, dropout_p)
     scores = masked(q @ k.mT * default_scale(query, scale), mask)  # (B, Hq, L, S)
@@ -130,6 +135,12 @@ def attention_with_lse(
     Returns:
         Output, and its log-sum-exp (natural logarithm) in float32 or better, ``-inf`` where a query
         may attend to nothing. Both carry gradients.
+
+    Example:
+        >>> query, key, value = torch.randn(3, 2, 4, 7, 8)
+        >>> output, lse = attention_with_lse(query, key, value)
+        >>> output.shape, lse.shape
+        (torch.Size([2, 4, 7, 8]), torch.Size([2, 4, 7]))
     """
     q, k, v, mask = _inputs(query, key, value, attn_mask, is_causal, enable_gqa)
     scores = masked(q @ k.mT * default_scale(query, scale), mask)  # (B, Hq, L, S)
@@ -154,6 +165,11 @@ def attention_weights(
 
     Returns:
         Weights in the dtype of the query. A row sums to one, or is 0 if it may attend to nothing.
+
+    Example:
+        >>> query, key = torch.randn(2, 4, 3, 8), torch.randn(2, 4, 7, 8)
+        >>> attention_weights(query, key).shape
+        torch.Size([2, 4, 3, 7])
     """
     q, k, _, mask = _inputs(query, key, key, attn_mask, is_causal, enable_gqa)
     scores = masked(q @ k.mT * default_scale(query, scale), mask)  # (B, Hq, L, S)
@@ -178,6 +194,14 @@ def merge_attention(
     Returns:
         Output and log-sum-exp of all keys together, 0 and ``-inf`` for a query that may attend to
         nothing in any block.
+
+    Example:
+        >>> query, key, value = torch.randn(3, 1, 2, 6, 4)
+        >>> first = attention_with_lse(query, key[:, :, :4], value[:, :, :4])
+        >>> second = attention_with_lse(query, key[:, :, 4:], value[:, :, 4:])
+        >>> output, lse = merge_attention(*zip(first, second))
+        >>> torch.allclose(output, scaled_dot_product_attention(query, key, value), atol=1e-6)
+        True
     """
     if len(outputs) != len(lses) or not len(outputs):
         raise ValueError(

@@ -55,6 +55,10 @@ def dot_score(
     Args:
         query: Queries.
         key: What it is compared with, of the same size.
+
+    Example:
+        >>> dot_score(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [5.0, 6.0]]))
+        tensor([[11., 17.]])
     """
     query, key = _checked(query, key)
     check_size("key", key, -1, query.shape[-1])
@@ -73,6 +77,10 @@ def scaled_dot_score(
 
     Args:
         scale: Factor in place of :math:`1/\sqrt{E}`.
+
+    Example:
+        >>> scaled_dot_score(torch.tensor([[1.0, 1.0, 1.0, 1.0]]), torch.ones(2, 4))
+        tensor([[2., 2.]])
     """
     query, key = _checked(query, key)
     check_size("key", key, -1, query.shape[-1])
@@ -98,6 +106,11 @@ def general_score(
 
     Args:
         weight: :math:`W`; the identity makes this :func:`dot_score`.
+
+    Example:
+        >>> query, key = torch.randn(2, 3, 5), torch.randn(2, 7, 4)
+        >>> general_score(query, key, weight=torch.randn(5, 4)).shape
+        torch.Size([2, 3, 7])
     """
     query, key = _checked(query, key)
     weight = _fitting("weight", weight, query, query.shape[-1], key.shape[-1])
@@ -122,6 +135,10 @@ def tanh_score(
         projected_query: :math:`W q_i`.
         projected_key: :math:`U k_j + b`.
         v: One weight per hidden unit.
+
+    Example:
+        >>> tanh_score(torch.randn(2, 3, 6), torch.randn(2, 7, 6), torch.randn(6)).shape
+        torch.Size([2, 3, 7])
     """
     q, k = _checked(projected_query, projected_key)
     check_size("projected_key", k, -1, q.shape[-1])
@@ -152,6 +169,12 @@ def additive_score(
         weight_key: :math:`U`, their :math:`U_a`.
         v: Their :math:`v_a`.
         bias: :math:`b`; 0 if none is given.
+
+    Example:
+        >>> query, key = torch.randn(2, 3, 5), torch.randn(2, 7, 4)
+        >>> weights = {"weight_query": torch.randn(6, 5), "weight_key": torch.randn(6, 4)}
+        >>> additive_score(query, key, **weights, v=torch.randn(6)).shape
+        torch.Size([2, 3, 7])
     """
     query, key = _checked(query, key)
     size = v.shape[-1] if v.ndim else 0
@@ -183,6 +206,11 @@ def concat_score(
     Args:
         weight: :math:`W`; the columns of the query come first.
         v: Their :math:`v_a`.
+
+    Example:
+        >>> query, key = torch.randn(2, 3, 5), torch.randn(2, 7, 4)
+        >>> concat_score(query, key, weight=torch.randn(6, 9), v=torch.randn(6)).shape
+        torch.Size([2, 3, 7])
     """
     query, key = _checked(query, key)
     size = v.shape[-1] if v.ndim else 0
@@ -210,6 +238,11 @@ def location_score(
         query: What decides.
         key: Only its number of rows counts.
         weight: :math:`W`, one row per place, or more; the first ``S`` rows are used.
+
+    Example:
+        >>> query, key = torch.randn(2, 3, 5), torch.randn(2, 7, 4)
+        >>> location_score(query, key, weight=torch.randn(20, 5)).shape
+        torch.Size([2, 3, 7])
     """
     query, key = _checked(query, key)
     check_size("weight", weight, -1, query.shape[-1])
@@ -239,6 +272,10 @@ def cosine_score(
 
     Args:
         sharpness: :math:`\beta`, a number or one for each query; Graves's controller emits it.
+
+    Example:
+        >>> cosine_score(torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 0.0], [0.0, 2.0]]))
+        tensor([[1., 0.]])
     """
     query, key = _checked(query, key)
     check_size("key", key, -1, query.shape[-1])

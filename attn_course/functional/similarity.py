@@ -32,6 +32,10 @@ def cosine_similarity(a: Float[Tensor, "*#A E"], b: Float[Tensor, "*#A E"]) -> F
     Returns:
         Numbers from -1 to 1; 0 where a vector is zero, since it points nowhere. Differs from torch,
         which divides by at least ``eps = 1e-8``: there very short vectors are similar to none.
+
+    Example:
+        >>> cosine_similarity(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1.0]))
+        tensor(0.7071)
     """
     check_dim(a, -1)
     check_size("b", b, -1, a.shape[-1])
@@ -55,6 +59,10 @@ def weighted_mean(
 
     Returns:
         One vector per row of weights; 0 (gradient 0) where the weights sum to 0.
+
+    Example:
+        >>> weighted_mean(torch.tensor([0.25, 0.75]), torch.tensor([[0.0], [4.0]]))
+        tensor([3.])
     """
     check_floating("weights", weights)
     check_floating("value", value)

@@ -41,6 +41,10 @@ def softmax(scores: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*s
     Returns:
         Weights of the same shape and dtype. A row of ``-inf`` only is NaN, as in torch: it has no
         weights; see :func:`masked_softmax` for rows that may be empty.
+
+    Example:
+        >>> softmax(torch.tensor([0.0, 1.0]))
+        tensor([0.2689, 0.7311])
     """
     wide = _widen(scores, dim)
     exponentials = torch.exp(wide - _maximum(wide, dim))
@@ -61,6 +65,10 @@ def logsumexp(scores: Float[Tensor, "..."], dim: int = -1) -> Float[Tensor, "...
 
     Returns:
         One number per row; ``-inf`` (gradient 0) for a row of ``-inf`` and for an empty row.
+
+    Example:
+        >>> logsumexp(torch.tensor([1000.0, 1000.0]))
+        tensor(1000.6932)
     """
     wide = _widen(scores, dim)
     shift = _finite_maximum(wide, dim)
@@ -83,6 +91,10 @@ def log_softmax(scores: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor,
 
     Returns:
         Log-weights of the same shape and dtype, finite even where the weight underflows to 0.
+
+    Example:
+        >>> log_softmax(torch.tensor([0.0, 1000.0]))
+        tensor([-1000.,     0.])
     """
     wide = _widen(scores, dim)
     shifted = wide - _maximum(wide, dim)
@@ -108,6 +120,12 @@ def masked_softmax(
     Returns:
         Weights of the same shape and dtype. A fully masked row is 0 and its gradient is 0. Differs
         from torch, where such a row is NaN and poisons every parameter in the backward pass.
+
+    Example:
+        >>> mask = torch.tensor([[True, True, False], [False, False, False]])
+        >>> masked_softmax(torch.zeros(2, 3), mask)
+        tensor([[0.5000, 0.5000, 0.0000],
+                [0.0000, 0.0000, 0.0000]])
     """
     check_attn_mask(attn_mask, scores.shape, scores)
     wide = _widen(scores, dim).masked_fill(~attn_mask, -torch.inf)

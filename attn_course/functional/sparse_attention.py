@@ -62,6 +62,12 @@ def sparse_attention(
         For windows :func:`sliding_window_attention` is quicker, as its blocks need no mask.
         Second derivatives and transforms such as vmap use full attention under the mask.
         *Differs from torch*: queries and keys are the same positions.
+
+    Example:
+        >>> query, key, value = torch.randn(3, 1, 2, 64, 8)
+        >>> pattern = window_pattern(window_size=5) | strided_pattern(stride=8)
+        >>> sparse_attention(query, key, value, pattern=pattern).shape
+        torch.Size([1, 2, 64, 8])
     """
     check_heads(query, key, value, dropout_p, enable_gqa, what="a pattern")
     key, value = for_each_head(key, query), for_each_head(value, query)

@@ -47,6 +47,12 @@ def tiled_attention(
     Returns:
         Output in the dtype of the query, 0 for a query without keys; log-sum-exp in float32 or
         better, ``-inf`` there. Both carry gradients.
+
+    Example:
+        >>> query, key, value = torch.randn(3, 1, 2, 100, 8)
+        >>> output, lse = tiled_attention(query, key, value, is_causal=True)
+        >>> output.shape, lse.shape
+        (torch.Size([1, 2, 100, 8]), torch.Size([1, 2, 100]))
     """
     check_same_heads(query, key, value, enable_gqa=enable_gqa)
     check_at_least(1, query_tile=query_tile, key_tile=key_tile)

@@ -45,6 +45,10 @@ def patchify(images: Shaped[Tensor, "B C height width"], patch_size: Size) -> Sh
 
     Returns:
         Patches, ``(B, N, C * P * P')``, in the order of reading.
+
+    Example:
+        >>> patchify(torch.randn(2, 3, 8, 8), 4).shape
+        torch.Size([2, 4, 48])
     """
     check_axes("images", images, "B C height width")
     rows, columns = _pair_of("patch_size", patch_size)
@@ -65,6 +69,11 @@ def unpatchify(
     Args:
         patches: In the order of reading, features in the order (channel, row, column).
         image_size, patch_size: Height and width of an image and of a patch.
+
+    Example:
+        >>> images = torch.randn(2, 3, 8, 8)
+        >>> torch.equal(unpatchify(patchify(images, 4), 8, 4), images)
+        True
     """
     check_axes("patches", patches, "B N P")
     rows, columns = _pair_of("patch_size", patch_size)
@@ -106,6 +115,10 @@ def sinusoidal_positions_2d(
 
     Returns:
         One row per place, in the order of reading.
+
+    Example:
+        >>> sinusoidal_positions_2d(4, 6, 8).shape
+        torch.Size([24, 8])
     """
     if embed_dim < 4 or embed_dim % 4:
         raise ValueError(f"embed_dim: expected a positive multiple of 4, got {embed_dim}")
@@ -139,6 +152,10 @@ def interpolate_positions(
 
     Returns:
         The prefix rows as they are, then one row for each place of the new grid.
+
+    Example:
+        >>> interpolate_positions(torch.randn(1 + 4 * 4, 8), (4, 4), (6, 6), num_prefix=1).shape
+        torch.Size([37, 8])
     """
     check_floating("table", table)
     check_axes("table", table, "N D")
@@ -174,6 +191,10 @@ def shift_bias(
         shifts: :math:`\Delta_h`, rows and columns, one pair per head.
         sharpness: :math:`\alpha`.
         dtype: Of the result; torch's default when not given.
+
+    Example:
+        >>> shift_bias(2, 3, kernel_shifts(3)).shape
+        torch.Size([9, 6, 6])
     """
     check_axes("shifts", shifts, "H 2")
     check_size("shifts", shifts, 1, 2)
@@ -189,6 +210,10 @@ def kernel_shifts(kernel_size: Size) -> Shaped[Tensor, "H 2"]:
 
     Args:
         kernel_size: Height and width, both odd.
+
+    Example:
+        >>> kernel_shifts((1, 3)).tolist()
+        [[0, -1], [0, 0], [0, 1]]
     """
     sides = _pair_of("kernel_size", kernel_size)
     if not all(side % 2 for side in sides):
@@ -223,6 +248,11 @@ def convolution_as_attention(
         bias: :math:`b`; 0 if none is given.
         sharpness: :math:`\alpha`, as of :func:`shift_bias`.
         attn_fn: The attention itself.
+
+    Example:
+        >>> images, weight = torch.randn(1, 3, 6, 6), torch.randn(4, 3, 3, 3)
+        >>> convolution_as_attention(images, weight).shape
+        torch.Size([1, 4, 6, 6])
     """
     check_floating("images", images)
     check_axes("images", images, "B C height width")

@@ -1,9 +1,12 @@
 """Triton kernels: the same source is read, run by the interpreter, and compiled for a GPU.
 
-They are tested in the interpreter and compiled for sm_80 and sm_90 (A100, H100); they were never
-run on a GPU.
+- an ``attn_fn``: ``flash_attention``; one query over a cache: ``decode_attention``,
+  ``paged_decode_attention``; features of queries and keys: ``causal_linear_attention``
+- a window's products: ``banded_matmul``, ``banded_sum``
+- to learn from: ``copy``, ``softmax``, ``layer_norm``, ``matmul``
 
-All are tested in the interpreter and compiled; none has ever run on a GPU.
+They are tested in the interpreter and compiled for sm_80 and sm_90 (A100, H100); none has ever run
+on a GPU.
 
 Needs the extra ``kernels`` (Linux on x86-64). With ``TRITON_INTERPRET=1`` in the environment
 before the first import of this package, kernels run on a processor, slowly; without it and without

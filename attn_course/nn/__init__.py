@@ -1,6 +1,27 @@
-"""Modules: parameters around the functions of :mod:`attn_course.functional`, same refusals."""
+"""Modules: parameters around the functions of :mod:`attn_course.functional`, same refusals.
+
+- attention: ``MultiHeadAttention``, also across sequences, causal, with grouped heads, a cache;
+  a window, linear attention or a kernel is its ``attn_fn``
+- its positions: ``RotaryPositions`` (RoPE), ``AlibiPositions``, ``RelativePositions`` (T5),
+  ``WindowPositions`` (a window that goes with a cache)
+- positions of an embedding: ``LearnedPositions``, ``SinusoidalPositions``, in a ``TokenEmbedding``
+- a block: ``EncoderBlock`` (of decoder-only models too), ``DecoderBlock`` (with cross-attention),
+  from ``FeedForward`` or ``GatedFeedForward`` (SwiGLU) and ``LayerNorm`` or ``RMSNorm``
+- a model from sizes: ``gpt2_like``, ``llama_like``, ``bert_like``, ``vit_like``, ``vaswani_like``;
+  from parts: ``decoder_only``, ``EncoderModel``, ``Transformer``
+- a cache: ``model.new_cache()``, made of ``KVCache`` or ``SlidingCache``
+- other attention: ``LongformerSelfAttention``, ``BigBirdSelfAttention``, ``LSHSelfAttention``,
+  ``LinformerAttention``, ``DeltaRuleAttention``, ``MultiHeadLatentAttention``
+- before Transformers: ``EncoderDecoder``, ``AttentionEncoderDecoder``, ``MemoryNetwork``
+- to record, replace or remove what heads do: ``capture``, ``patched``, ``without_heads``
+
+Constructors take keywords only. To train and to write text: :mod:`attn_course.train`.
+"""
+
+from typing import TYPE_CHECKING
 
 from attn_course._calls import explained
+from attn_course._names import unknown
 from attn_course.nn.attention import Attention
 from attn_course.nn.attention_seq2seq import (
     AttentionEncoderDecoder,
@@ -79,3 +100,9 @@ __all__ = [
 for _name in __all__:
     if isinstance(_class := globals()[_name], type) and not getattr(_class, "_is_protocol", False):
         explained(_class)
+
+
+if not TYPE_CHECKING:  # which finds a wrong name itself
+
+    def __getattr__(name: str) -> object:
+        raise unknown(__name__, name, __all__)

@@ -152,7 +152,15 @@ def patched(
 
 
 def without_heads(*heads: int) -> Callable[[Tensor], Tensor]:
-    """For ``patched(model, "….heads", …)``: the outputs of these heads are 0."""
+    """For ``patched(model, "….heads", …)``: the outputs of these heads are 0.
+
+    Example:
+        >>> model = gpt2_like(vocab_size=11, max_length=9, embed_dim=8, num_heads=2, num_layers=2)
+        >>> with patched(model, "blocks.0.attention.heads", without_heads(1)):
+        ...     logits = model(torch.tensor([[1, 2, 3]]))
+        >>> logits.shape
+        torch.Size([1, 3, 11])
+    """
 
     def ablate(found: Shaped[Tensor, "B H L E"]) -> Shaped[Tensor, "B H L E"]:
         places = torch.tensor(heads, dtype=torch.long, device=found.device)
@@ -164,7 +172,18 @@ def without_heads(*heads: int) -> Callable[[Tensor], Tensor]:
 def at_positions(
     value: Shaped[Tensor, "B L ..."], positions: Int[Tensor, " N"] | list[int]
 ) -> Callable[[Tensor], Tensor]:
-    """For ``patched``: the value captured in another run, at some positions on axis 1 only."""
+    """For ``patched``: the value captured in another run, at some positions on axis 1 only.
+
+    Example:
+        >>> model = gpt2_like(vocab_size=11, max_length=9, embed_dim=8, num_heads=2, num_layers=2)
+        >>> clean, ids = torch.tensor([[1, 2, 3]]), torch.tensor([[4, 5, 6]])
+        >>> with capture(model, "blocks.0") as found:
+        ...     _ = model(clean)
+        >>> with patched(model, "blocks.0", at_positions(found["blocks.0"], [2])):
+        ...     logits = model(ids)
+        >>> logits.shape
+        torch.Size([1, 3, 11])
+    """
 
     def mix(there: Shaped[Tensor, "B L ..."]) -> Shaped[Tensor, "B L ..."]:
         places = torch.as_tensor(positions, device=there.device)

@@ -38,6 +38,28 @@ class EncoderModel(nn.Module):
         >>> ids, real = torch.tensor([[3, 4, 5, 0]]), torch.tensor([[True, True, True, False]])
         >>> model(ids, real).shape
         torch.Size([1, 4, 8])
+
+        Each token attends to itself and to two tokens on each side:
+
+        >>> from functools import partial
+        >>> from attn_course.functional import sliding_window_attention
+        >>> window = partial(sliding_window_attention, window_size=5)
+        >>> blocks = [
+        ...     EncoderBlock(
+        ...         attention=MultiHeadAttention(
+        ...             embed_dim=8, num_heads=2, position=RotaryPositions(), attn_fn=window
+        ...         ),
+        ...         attention_norm=LayerNorm(embed_dim=8),
+        ...         feed_forward=FeedForward(embed_dim=8, hidden_dim=32),
+        ...         feed_forward_norm=LayerNorm(embed_dim=8),
+        ...     )
+        ...     for _ in range(2)
+        ... ]
+        >>> embedding = TokenEmbedding(vocab_size=11, embed_dim=8)
+        >>> EncoderModel(embedding=embedding, encoder=TransformerEncoder(blocks=blocks))(
+        ...     ids, real
+        ... ).shape
+        torch.Size([1, 4, 8])
     """
 
     def __init__(

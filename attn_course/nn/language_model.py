@@ -27,7 +27,8 @@ class LanguageModel(nn.Module):
        \mathrm{softmax}(W\, \mathrm{norm}(\mathrm{blocks}(E[t_1 \ldots t_i]))_i)
 
     Liu et al. (2018), who drop the encoder; Radford et al. (2018, 2019). :func:`decoder_only` puts
-    one together from makers of its parts, :func:`gpt2_like` and :func:`llama_like` from sizes.
+    one together from makers of its parts, :func:`gpt2_like` and :func:`llama_like` from sizes;
+    ``train.generate(model, prompt, max_length=...)`` continues a prompt.
 
     Args:
         embedding: From ids to vectors.

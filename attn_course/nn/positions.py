@@ -165,7 +165,7 @@ class LearnedPositions(nn.Module):
 
 
 class RotaryPositions(nn.Module):
-    r"""Queries and keys are turned, pair by pair, by an angle that grows with the position.
+    r"""RoPE: queries and keys are turned, pair by pair, by an angle that grows with the position.
 
     .. math:: q_i^\top k_j \;\to\; (R_i q_i)^\top R_j k_j = q_i^\top R_{j-i} k_j
 

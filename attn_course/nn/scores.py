@@ -293,6 +293,11 @@ def make_score(
         key_size: Size of a key; dot products and the cosine need it to be that of the query.
         hidden_size: Of the hidden layer of additive and concat.
         max_length: Most keys there can be, for location.
+
+    Example:
+        >>> score = make_score("additive", query_size=5, key_size=4, hidden_size=6, max_length=20)
+        >>> score(torch.randn(2, 3, 5), torch.randn(2, 7, 4)).shape
+        torch.Size([2, 3, 7])
     """
     if name not in SCORES:
         raise ValueError(f"name: expected one of {', '.join(SCORES)}, got {name}")

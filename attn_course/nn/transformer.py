@@ -280,6 +280,12 @@ def vaswani_like(
         head_dim: The paper's :math:`d_k`; ``embed_dim / num_heads`` if not given.
         value_head_dim: The paper's :math:`d_v`; ``head_dim`` if not given.
         norm_first: Pre-norm, with a last norm on both stacks.
+
+    Example:
+        >>> sizes = {"embed_dim": 8, "num_heads": 2, "num_layers": 1, "hidden_dim": 16}
+        >>> model = vaswani_like(vocab_size=11, **sizes)
+        >>> model(torch.tensor([[4, 5, 6]]), decoder_input_ids=torch.tensor([[1, 4]])).shape
+        torch.Size([1, 2, 11])
     """
     attention = partial(
         MultiHeadAttention,

@@ -251,6 +251,12 @@ def vit_like(
         position: Learned table, or sinusoids in two directions without parameters.
         attn_fn: The attention itself.
         dropout: Of the embedding, the weights and what each sub-layer adds.
+
+    Example:
+        >>> sizes = {"embed_dim": 8, "num_heads": 2, "num_layers": 1, "hidden_dim": 16}
+        >>> model = vit_like(image_size=8, patch_size=4, num_classes=5, **sizes)
+        >>> model(torch.randn(2, 3, 8, 8)).shape
+        torch.Size([2, 5])
     """
     patch_size, image_size = _pair_of("patch_size", patch_size), _pair_of("image_size", image_size)
     grid = _grid_of("image_size", image_size, patch_size)
@@ -347,6 +353,11 @@ def attention_from_convolution(
 
     Returns:
         An attention that takes the pixels in reading order, ``(B, height * width, C)``.
+
+    Example:
+        >>> convolution = nn.Conv2d(4, 4, 3, padding=1, padding_mode="replicate")
+        >>> attention_from_convolution(convolution, image_size=6)(torch.randn(1, 36, 4)).shape
+        torch.Size([1, 36, 4])
     """
     kernel = _pair_of("kernel_size", (convolution.kernel_size[0], convolution.kernel_size[1]))
     wanted = {

@@ -1,5 +1,19 @@
-"""One plain training loop, schedules, checkpoints; decoding and metrics of sequence models."""
+"""One plain training loop, schedules, checkpoints; decoding and metrics of sequence models.
 
+- train: ``fit``, which resumes from a checkpoint; its rate: ``warmup_cosine``,
+  ``warmup_inverse_sqrt``
+- a loss: ``token_loss`` (leaves out ``pad``, which is 0 unless you pass another),
+  ``label_smoothing_loss``, ``teacher_forcing_loss``
+- continue a prompt or translate: ``generate``; token by token: ``stream``
+- by hand: ``start_from_prompt`` or ``start_from_source``, then ``greedy_decode``,
+  ``sample_decode``, ``beam_search`` or ``speculative_decode``
+- what is drawn: ``temperature``, ``top_k``, ``top_p``, ``min_p``
+- measure: ``sequence_accuracy``, ``bleu``, ``alignment_error_rate``
+"""
+
+from typing import TYPE_CHECKING
+
+from attn_course._names import unknown
 from attn_course.train.baseline import RunningBaseline
 from attn_course.train.bleu import bleu
 from attn_course.train.checkpoint import load_checkpoint
@@ -58,3 +72,9 @@ __all__ = [
     "warmup_cosine",
     "warmup_inverse_sqrt",
 ]
+
+
+if not TYPE_CHECKING:  # which finds a wrong name itself
+
+    def __getattr__(name: str) -> object:
+        raise unknown(__name__, name, __all__)

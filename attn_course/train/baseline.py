@@ -23,6 +23,12 @@ class RunningBaseline(nn.Module):
 
     Raises:
         ValueError: If the decay lies outside [0, 1).
+
+    Example:
+        >>> baseline = RunningBaseline(decay=0.9)
+        >>> baseline.update(torch.tensor([2.0, 4.0]))
+        >>> round(baseline.value, 4)
+        3.0
     """
 
     mean: Tensor

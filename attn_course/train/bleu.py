@@ -51,6 +51,11 @@ def bleu(candidates: Sequence[Tokens], references: Sequence[Tokens], *, max_orde
 
     Raises:
         ValueError: If the numbers of sentences differ, there is none, or ``max_order`` is below 1.
+
+    Example:
+        >>> found = bleu(["the cat sat on the mat".split()], ["the cat sat on a mat".split()])
+        >>> round(found.score, 4)
+        0.5373
     """
     if len(candidates) != len(references) or not candidates:
         raise ValueError(

@@ -22,7 +22,7 @@ class Decoded(NamedTuple):
     """Decoded sequences. Greedy search gives one per row, beam search ``K``, best first.
 
     Attributes:
-        tokens: Ids without ``BOS``, with ``EOS`` where it was said, then ``pad``.
+        tokens: New ids without ``BOS``, with ``EOS`` where the model chose it, then ``pad``.
         lengths: How many ids count, ``EOS`` included.
         scores: Log-probability, divided by the length penalty; ``-inf`` where there are fewer than
             ``K`` hypotheses.
@@ -137,6 +137,11 @@ def greedy_decode(
     Raises:
         ValueError: If ``max_length`` is below 1, the state holds no tensor or several batch sizes,
             or the logits are not one row each, hold NaN, or have no place for ``eos``.
+
+    Example:
+        >>> step = lambda token, state: (torch.tensor([0.0, 1.0, 2.0]).expand(len(token), 3), state)
+        >>> greedy_decode(step, torch.zeros(1, 1), bos=1, eos=0, max_length=4).tokens
+        tensor([[2, 2, 2, 2]])
     """
     return _decode(
         step, state, lambda logs: logs.argmax(dim=-1), bos=bos, eos=eos, max_length=max_length,
@@ -177,6 +182,11 @@ def sample_decode(
     Raises:
         ValueError: If ``max_length`` is below 1, the state holds no tensor or several batch sizes,
             or the logits are not one row each, hold NaN, or have no place for ``eos``.
+
+    Example:
+        >>> step = lambda token, state: (torch.tensor([0.0, 1.0, 2.0]).expand(len(token), 3), state)
+        >>> sample_decode(step, torch.zeros(1, 1), bos=1, eos=None, max_length=4).tokens.shape
+        torch.Size([1, 4])
     """
     return _decode(
         step, state, lambda logs: sample(logs, filters, generator=generator), bos=bos, eos=eos,
@@ -286,6 +296,12 @@ def beam_search(
         ValueError: If ``beam_size`` or ``max_length`` is below 1, ``length_penalty`` is not finite,
             the state holds no tensor or several batch sizes, or the logits are not one row each,
             hold NaN, or have no place for ``eos``.
+
+    Example:
+        >>> step = lambda token, state: (torch.tensor([0.0, 1.0, 2.0]).expand(len(token), 3), state)
+        >>> beam_search(step, torch.zeros(1, 1), bos=1, eos=0, beam_size=2, max_length=2).tokens
+        tensor([[[2, 2],
+                 [2, 1]]])
     """
     for name, value in (("beam_size", beam_size), ("max_length", max_length)):
         if value < 1:

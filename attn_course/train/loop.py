@@ -54,9 +54,10 @@ def fit(
 
     Args:
         model: Trained in place, in training mode; returned to the mode it came in.
-        batches: An endless iterator, or anything that can be iterated again and again (a list, a
-            ``DataLoader``). With ``state_dict`` and ``load_state_dict`` (``BatchStream``) it
-            resumes at once; without them the batches already used are drawn again and dropped.
+        batches: An endless iterator, or anything that can be iterated again and again (a list of
+            batches, a ``DataLoader``; not one tensor). With ``state_dict`` and ``load_state_dict``
+            (``BatchStream``) it resumes at once; without them the batches already used are drawn
+            again and dropped.
         loss: Gives a scalar.
         optimizer: Built on parameters of ``model``, all or some, and on no others.
         steps: Number of updates of the whole run, those before a resume included.
@@ -91,6 +92,16 @@ def fit(
         FloatingPointError: If loss or gradient norm is not finite; names the step. The parameters
             are those before that step.
         KeyboardInterrupt: After Ctrl-C, once the running step is finished and the checkpoint saved.
+
+    Example:
+        >>> model = torch.nn.Linear(3, 1)
+        >>> x = torch.randn(16, 3)
+        >>> batches = [(x, x.sum(-1, keepdim=True))]
+        >>> loss = lambda model, batch: (model(batch[0]) - batch[1]).square().mean()
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> history = fit(model, batches, loss, optimizer=optimizer, steps=50)
+        >>> history.loss[-1] < history.loss[0]
+        True
     """
     parallel = parallel or Parallel()
     _check(steps, clip_norm, checkpoint_path, checkpoint_every, resume, evaluate, eval_every)

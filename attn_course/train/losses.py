@@ -12,7 +12,7 @@ from attn_course.data.vocabulary import PAD
 def token_loss(
     logits: Float[Tensor, "B L V"], target_out: Int[Tensor, "B L"], *, pad: int = PAD
 ) -> Float[Tensor, ""]:
-    r"""Mean negative log-probability of the ids that are not padding.
+    r"""Mean negative log-probability of the ids that are not ``pad``: 0 unless you pass another.
 
     .. math:: -\frac{1}{N} \sum_{b,t\,:\,y_{bt} \ne \mathrm{pad}}
        \log \operatorname{softmax}(\mathrm{logits}_{bt})_{y_{bt}}
@@ -23,13 +23,18 @@ def token_loss(
         logits: One row per position.
         target_out: The right ids.
         pad: Id that does not count; :math:`N` is the number of the others. Where 0 is a token, as
-            in most tokenizers, pass another, such as torch's -100.
+            in most tokenizers, pass another, such as ``pad=-100``; otherwise 0 is never learned.
 
     Returns:
         A scalar, in nats per id.
 
     Raises:
         ValueError: If ``target_out`` does not have one id for each row of ``logits``.
+
+    Example:
+        >>> logits = torch.zeros(1, 3, 4)
+        >>> token_loss(logits, torch.tensor([[1, 2, 0]]))
+        tensor(1.3863)
     """
     _check_targets(logits, target_out)
     real = target_out != pad
@@ -64,7 +69,8 @@ def label_smoothing_loss(
         logits: One row per position.
         target_out: The right ids.
         smoothing: :math:`\varepsilon`.
-        pad: Id that does not count as a target; :math:`N` is the number of the others.
+        pad: Id that does not count as a target, as for :func:`token_loss`; :math:`N` is the number
+            of the others.
 
     Returns:
         A scalar, in nats per id; 0 for a batch of padding only.
@@ -72,6 +78,10 @@ def label_smoothing_loss(
     Raises:
         ValueError: If ``smoothing`` is not between 0 and 1, or ``target_out`` does not have one id
             for each row of ``logits``.
+
+    Example:
+        >>> label_smoothing_loss(torch.zeros(1, 2, 4), torch.tensor([[1, 2]]))
+        tensor(1.3863)
     """
     _check_targets(logits, target_out)
     if not 0 <= smoothing <= 1:

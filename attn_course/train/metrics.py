@@ -67,6 +67,10 @@ def sequence_accuracy(
 
     Raises:
         ValueError: If the numbers of rows differ, or the target holds nothing but padding.
+
+    Example:
+        >>> sequence_accuracy(torch.tensor([[1, 2], [1, 3]]), torch.tensor([[1, 2], [1, 2]]))
+        0.5
     """
     right, counts = _right(predictions, target, pad)
     whole = (right == counts).all(dim=1)[counts.any(dim=1)]
@@ -118,6 +122,10 @@ def alignment_error_rate(weights: Float[Tensor, "B L S"], alignment: Int[Tensor,
     Raises:
         ValueError: If the shapes differ, a place is out of range, no position is known, or a weight
             is NaN.
+
+    Example:
+        >>> round(alignment_error_rate(torch.eye(3)[None], torch.tensor([[0, 1, 1]])), 4)
+        0.3333
     """
     known, right = _links(weights, alignment)
     linked = known & (weights != 0).any(dim=-1)

@@ -23,6 +23,10 @@ def temperature(logits: Float[Tensor, "*B V"], value: float) -> Float[Tensor, "*
 
     Raises:
         ValueError: If ``value`` is not positive and finite.
+
+    Example:
+        >>> temperature(torch.tensor([1.0, 2.0]), value=0.5)
+        tensor([2., 4.])
     """
     check_floating("logits", logits)
     if not 0 < value < math.inf:
@@ -41,6 +45,10 @@ def top_k(logits: Float[Tensor, "*B V"], k: int) -> Float[Tensor, "*B V"]:
 
     Raises:
         ValueError: If ``k`` is below 1.
+
+    Example:
+        >>> top_k(torch.tensor([1.0, 3.0, 2.0]), k=2)
+        tensor([-inf, 3., 2.])
     """
     check_floating("logits", logits)
     if k < 1:
@@ -62,6 +70,10 @@ def top_p(logits: Float[Tensor, "*B V"], p: float) -> Float[Tensor, "*B V"]:
 
     Raises:
         ValueError: If ``p`` is not above 0 and at most 1.
+
+    Example:
+        >>> top_p(torch.tensor([0.5, 0.4, 0.1]).log(), p=0.8).exp()
+        tensor([0.5000, 0.4000, 0.0000])
     """
     check_floating("logits", logits)
     if not 0 < p <= 1:
@@ -86,6 +98,10 @@ def min_p(logits: Float[Tensor, "*B V"], p: float) -> Float[Tensor, "*B V"]:
 
     Raises:
         ValueError: If ``p`` is not between 0 and 1.
+
+    Example:
+        >>> min_p(torch.tensor([0.5, 0.4, 0.1]).log(), p=0.5).exp()
+        tensor([0.5000, 0.4000, 0.0000])
     """
     check_floating("logits", logits)
     if not 0 <= p <= 1:

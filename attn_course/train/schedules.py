@@ -28,6 +28,11 @@ def warmup_inverse_sqrt(*, embed_dim: int, warmup: int = 4000, factor: float = 1
 
     Raises:
         ValueError: If an argument is not positive.
+
+    Example:
+        >>> rate = warmup_inverse_sqrt(embed_dim=512, warmup=4000)
+        >>> rate(3999) > rate(0), rate(3999) > rate(8000)
+        (True, True)
     """
     _positive("embed_dim", embed_dim)
     _positive("warmup", warmup)
@@ -62,6 +67,11 @@ def warmup_cosine(*, peak: float, warmup: int, steps: int, floor: float = 0.0) -
     Raises:
         ValueError: If ``peak`` is not positive, ``floor`` is not between 0 and ``peak``, or
             ``warmup`` is not between 0 and ``steps - 1``.
+
+    Example:
+        >>> rate = warmup_cosine(peak=1.0, warmup=2, steps=10)
+        >>> [round(rate(step), 2) for step in (0, 1, 2, 6, 10)]
+        [0.5, 1.0, 0.96, 0.31, 0.0]
     """
     _positive("peak", peak)
     if not 0 <= floor <= peak:

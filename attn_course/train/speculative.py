@@ -67,6 +67,14 @@ def speculative_decode(
     Raises:
         ValueError: If the prompt is empty, ``max_length`` or ``num_drafts`` is below 1, or a
             scorer's logits have another shape than stated.
+
+    Example:
+        >>> from attn_course.nn import gpt2_like
+        >>> sizes = {"vocab_size": 11, "max_length": 20, "embed_dim": 8, "num_heads": 2}
+        >>> models = (gpt2_like(num_layers=n, **sizes).eval() for n in (2, 1))
+        >>> target, draft = (cached_scorer(model) for model in models)
+        >>> speculative_decode(target, draft, torch.tensor([1, 2, 3]), max_length=5).tokens.shape
+        torch.Size([5])
     """
     for name, value in (("max_length", max_length), ("num_drafts", num_drafts)):
         if value < 1:
@@ -114,6 +122,10 @@ def acceptance_rate(target: Float[Tensor, "*B V"], draft: Float[Tensor, "*B V"])
     Args:
         target: Probabilities :math:`p`.
         draft: Probabilities :math:`q`.
+
+    Example:
+        >>> acceptance_rate(torch.tensor([0.5, 0.5]), torch.tensor([0.9, 0.1]))
+        tensor(0.6000)
     """
     return torch.minimum(target, draft).sum(dim=-1)
 
@@ -126,6 +138,12 @@ def cached_scorer(model: Any) -> Scorer:
     Args:
         model: Such as :class:`~attn_course.nn.LanguageModel`: ``model(input_ids, cache=cache)``
             gives logits, ``model.new_cache()`` a cache with ``truncate``.
+
+    Example:
+        >>> from attn_course.nn import gpt2_like
+        >>> model = gpt2_like(vocab_size=11, max_length=9, embed_dim=8, num_heads=2, num_layers=1)
+        >>> cached_scorer(model.eval())(torch.tensor([1, 2, 3]), 2).shape
+        torch.Size([2, 11])
     """
     cache = model.new_cache()
     seen = torch.empty(0, dtype=torch.long)

@@ -48,6 +48,14 @@ def start_from_prompt(
 
     Raises:
         ValueError: If a prompt is empty or ends in padding.
+
+    Example:
+        >>> from attn_course.nn import gpt2_like
+        >>> model = gpt2_like(vocab_size=11, max_length=9, embed_dim=8, num_heads=2, num_layers=1)
+        >>> start = start_from_prompt(model.eval(), torch.tensor([[1, 2, 3]]))
+        >>> found = greedy_decode(start.step, start.state, bos=start.last, eos=None, max_length=4)
+        >>> found.tokens.shape
+        torch.Size([1, 4])
     """
     if prompt.shape[1] < 1:
         raise ValueError("prompt: expected at least one token")
@@ -81,6 +89,14 @@ def start_from_source(
         input_ids: The source.
         padding_mask: True = a real token.
         cache: An empty one; ``model.new_cache()`` if not given.
+
+    Example:
+        >>> from attn_course.nn import vaswani_like
+        >>> sizes = {"embed_dim": 8, "num_heads": 2, "num_layers": 1, "hidden_dim": 16}
+        >>> model = vaswani_like(vocab_size=11, **sizes).eval()
+        >>> start = start_from_source(model, torch.tensor([[4, 5]]))
+        >>> greedy_decode(start.step, start.state, bos=1, eos=None, max_length=4).tokens.shape
+        torch.Size([1, 4])
     """
     if padding_mask is None:
         padding_mask = torch.ones_like(input_ids, dtype=torch.bool)
@@ -137,7 +153,9 @@ def generate(
         cache: An empty one; ``model.new_cache()`` if not given.
 
     Returns:
-        The new tokens.
+        ``tokens``, the new ones (B, T); ``lengths``, how many of them count; ``finished``, whether
+        ``eos`` ended the text; ``scores``, their log-probability; ``alignments``, weights over the
+        source where the model records them, otherwise None.
 
     Raises:
         ValueError: If the model is of another kind, prompts are empty, ``bos`` does not fit the
@@ -215,6 +233,13 @@ def stream(
 
     Raises:
         ValueError: If the prompt is empty or ``context < 2``.
+
+    Example:
+        >>> from itertools import islice
+        >>> from attn_course.nn import gpt2_like
+        >>> model = gpt2_like(vocab_size=11, max_length=20, embed_dim=8, num_heads=2, num_layers=1)
+        >>> len(list(islice(stream(model.eval(), torch.tensor([1, 2]), context=20), 50)))
+        50
     """
     if not len(prompt) or (context is not None and context < 2):
         raise ValueError(

@@ -17,6 +17,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from attn_course import explorers
 
+pytestmark = pytest.mark.xdist_group("small site")  # it is built once, for all of them
 ROOT = Path(__file__).resolve().parents[2]
 CONF = f"""
 import sys
@@ -31,7 +32,6 @@ html_static_path = [{str(ROOT / "book" / "_static")!r}]
 html_css_files, html_js_files = ["interactive.css"], ["interactive.js"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 html_math_renderer = "mathjax"
-nb_execution_mode = "off"
 nb_ipywidgets_js = {{}}
 """
 HEAD = """---
@@ -97,11 +97,11 @@ EXPLORER = """
 """
 
 
-def build(folder: Path, pages: dict[str, str]) -> tuple[Path, str]:
+def build(folder: Path, pages: dict[str, str], execution: str = "off") -> tuple[Path, str]:
     """Build pages into HTML; the folder and what Sphinx complained about."""
     source = folder / "source"
     source.mkdir(parents=True)
-    (source / "conf.py").write_text(CONF)
+    (source / "conf.py").write_text(f"{CONF}nb_execution_mode = {execution!r}\n")
     toc = "\n".join(pages)
     (source / "index.md").write_text(f"# Site\n```{{toctree}}\n{toc}\n```\n")
     for name, text in pages.items():
@@ -251,14 +251,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             "```{exercise-sets}\n```",
         ]
     )
-    folder = tmp_path_factory.mktemp("site")
-    global CONF
-    saved, CONF = CONF, CONF.replace('"off"', '"force"')
-    try:
-        pages = {"page": page, "earlier": "# An earlier page\n", "04_numbers": NUMBERS}
-        html, said = build(folder, pages)
-    finally:
-        CONF = saved
+    pages = {"page": page, "earlier": "# An earlier page\n", "04_numbers": NUMBERS}
+    html, said = build(tmp_path_factory.mktemp("site"), pages, execution="force")
     assert "WARNING: " not in said.replace("[IPKernelApp] WARNING", "")
     assert "ERROR: " not in said  # of Sphinx; a kernel that ends may log its own
     handler = functools.partial(Quiet, directory=html)
@@ -273,6 +267,7 @@ def fetch(site: str, name: str) -> str:
         return str(answer.read().decode())
 
 
+@pytest.mark.book
 def test_titles_equations_and_figures_are_numbered_by_chapter(site: str) -> None:
     text = fetch(site, "04_numbers.html")
     assert re.search(r"<h1>4 Numbers<", text)
@@ -288,6 +283,7 @@ def test_titles_equations_and_figures_are_numbered_by_chapter(site: str) -> None
     )
 
 
+@pytest.mark.book
 def test_the_search_index_knows_sealed_words_but_no_answer(site: str) -> None:
     index = fetch(site, "searchindex.js")
     assert '"findabl' in index
@@ -390,28 +386,21 @@ def test_a_link_into_a_closed_part_opens_it(browser: Any, site: str) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(
-    ("guess", "verdict"),
-    [
-        *((one, "right") for one in ("0.25", "0,3", "2e-1")),
-        ("0.31", "not what"),
-        ("-inf", "not what"),
-    ],
-)
-def test_a_number_is_judged_with_its_tolerance(
-    browser: Any, site: str, guess: str, verdict: str
-) -> None:
+def test_a_number_is_judged_with_its_tolerance(browser: Any, site: str) -> None:
     page = visit(browser, site)
     page.get_by_role("button", name="Show without guessing").first.click()
     box = page.locator("#predict-p-two")
     box.get_by_role("textbox").fill("many")
     box.get_by_role("textbox").press("Enter")
     assert "Write a number" in box.get_by_role("status").inner_text()
-    box.get_by_role("textbox").fill(guess)
-    box.get_by_role("textbox").press("Enter")
-    assert f"You said: {guess}. That is {verdict}" in box.get_by_role("status").inner_text()
-    assert seen(page.get_by_text("quarter", exact=True))
-    page.context.close()
+    right = dict.fromkeys(("0.25", "0,3", "2e-1"), "right")
+    for guess, verdict in (right | {"0.31": "not what", "-inf": "not what"}).items():
+        assert not seen(page.get_by_text("quarter", exact=True))
+        box.get_by_role("textbox").fill(guess)
+        box.get_by_role("textbox").press("Enter")
+        assert f"You said: {guess}. That is {verdict}" in box.get_by_role("status").inner_text()
+        assert seen(page.get_by_text("quarter", exact=True))
+        box.get_by_role("button", name="Forget my guess").click()
 
 
 @pytest.mark.browser
@@ -605,8 +594,7 @@ def test_an_explorer_that_fails_says_so_in_its_place(browser: Any, site: str) ->
 
 @pytest.mark.browser
 def test_axe_finds_nothing_in_the_blocks(browser: Any, site: str) -> None:
-    page = visit(browser, site)
-    show_explorers(page)
+    page = visit(browser, site)  # explorers have the same test each, in test_browser.py
     box = page.locator("#quiz-q-one")
     box.get_by_role("radio").first.check()
     box.get_by_role("button", name="Check").click()
