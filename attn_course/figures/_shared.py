@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 
 from attn_course.viz.style import PALETTE, SMALL
@@ -128,3 +129,17 @@ def named_ticks(
 def every(step: int, count: int) -> list[str]:
     """Names of the columns of a wide heat map: the number of every ``step``-th one."""
     return ["" if place % step else str(place) for place in range(count)]
+
+
+def matrix_ticks(ax: Axes, ticks: Sequence[int]) -> None:
+    """The same ticks on both axes of a matrix; the last row's would touch the first column's."""
+    ax.set_xticks(ticks, [str(tick) for tick in ticks])
+    ax.set_yticks(ticks, [*(str(tick) for tick in ticks[:-1]), ""])
+
+
+def frames(ax: Axes, alignment: Sequence[int]) -> None:
+    """A frame around the cell of each target word's source word, where it has one."""
+    for row, column in enumerate(alignment):
+        if column >= 0:
+            cell = (column + 0.04, row + 0.04)
+            ax.add_patch(Rectangle(cell, 0.92, 0.92, fill=False, lw=1.6, edgecolor=PALETTE[1]))

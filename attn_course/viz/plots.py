@@ -193,7 +193,7 @@ def heatmap(
         ax.imshow(matrix, interpolation="none", extent=extent, **options)
     else:
         ax.pcolormesh(matrix, edgecolors="none", **options)
-        ax.invert_yaxis()
+    ax.set_ylim(height, 0)  # the first row is above, on shared axes as well
     ax.set_aspect("equal")
     ax.grid(visible=False)
     ax.spines[:].set_visible(True)

@@ -17,6 +17,7 @@ from typing import Any
 
 import lxml.html
 
+from .asides import chapter_number
 from .common import Book
 from .execute import Page
 from .plain import DIRECTIVE, OPEN, find_close, options_and_body
@@ -24,7 +25,6 @@ from .plain import DIRECTIVE, OPEN, find_close, options_and_body
 Node = Any  # an element of lxml, which has no types
 DRAWS = ("viz.show", "viz.picture")
 FIGURE = re.compile(r"figures\.([a-z]\w*)\.([a-z]\w*)")
-CHAPTER = re.compile(r"^chapters/(\d\d)_")
 NUMBER = re.compile(r"\b[Ff]ig(?:ures?|\.)\s(\d+\.\d+)(?:\s(?:and|to)\s(\d+\.\d+))?")
 PLANNED = re.compile(r"chapter (\d+)[^.]{0,20}\bplanned\b")
 #: Words that mean nothing without a picture near by.
@@ -288,14 +288,14 @@ def check_shown(book: Book, pages: Mapping[str, Page]) -> tuple[list[str], Count
     """
     problems, counts = list[str](), Counter[str]()
     articles = {name: article_of(book.html / f"{name}.html") for name in book.pages}
-    chapters = {
-        str(int(chapter[1])): {
-            figure.removeprefix("figure-").replace("-", ".")
-            for figure in articles[name].xpath('.//figure[starts-with(@id, "figure-")]/@id')
-        }
-        for name in book.pages
-        if (chapter := CHAPTER.match(name))
-    }
+    chapters: dict[str, set[str]] = {}
+    for name in filter(chapter_number, book.pages):
+        known = chapters.setdefault(chapter_number(name), set())
+        for figure in articles[name].xpath('.//figure[starts-with(@id, "figure-")]/@id'):
+            number = figure.removeprefix("figure-").replace("-", ".")
+            if number in known:
+                problems.append(f"{name}.html: figure {number} is on another page of its chapter")
+            known.add(number)
     for name, article in articles.items():
         text = book.path(name).read_text(encoding="utf-8")
         items = list(written(text, book.path(name)))
