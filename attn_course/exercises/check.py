@@ -31,7 +31,7 @@ from attn_course.exercises.submission import (
 _SEED = "ATTN_COURSE_SEED"
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _SLUG = re.compile(r"\d\d_[a-z0-9_]+")
-_TOO_LONG = re.compile(r"^Timeout \([\d:.]+\)!$", re.MULTILINE)  # as faulthandler says it
+_STYLES = {"ok": "green", "partial": "yellow", "not started": "dim"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,11 +47,6 @@ class CheckedTest(TestResult):
         """Name of the learner's function that is tested."""
         return self.grade_id.split("-")[0]
 
-    @property
-    def points(self) -> float:
-        """What the test cell is worth."""
-        return self.max
-
 
 @dataclasses.dataclass
 class NotebookResult:
@@ -65,43 +60,21 @@ class NotebookResult:
     untested_properties: int = 0
     hidden_inputs: bool = False
     more: tuple[str, ...] = ()
-
-    @property
-    def score(self) -> float:
-        """Points earned."""
-        return sum(test.score or 0.0 for test in self.tests)
-
-    @property
-    def points(self) -> float:
-        """Points of all test cells; cells that a person reads do not count."""
-        return sum(test.points for test in self.tests)
+    seed: str = ""
 
     @property
     def passed(self) -> bool:
-        """Whether every test cell is ``ok``."""
+        """Whether every test cell is ``ok``; cells that a person reads do not count."""
         return not self.problem and all(test.state == "ok" for test in self.tests)
 
-    def functions(self) -> dict[str, list[CheckedTest]]:
-        """Return the tests of each graded function, in the order of the notebook."""
-        names = dict.fromkeys(test.function for test in self.tests)
-        return {name: [t for t in self.tests if t.function == name] for name in names}
+    def earned(self, *, more: bool) -> tuple[float, float]:
+        """Points earned and points of the core, or of what is more."""
+        tests = [test for test in self.tests if (test.function in self.more) == more]
+        return _points(tests)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
-        told = {"passed": self.passed, "score": self.score, "points": self.points}
-        told |= dataclasses.asdict(self)
-        del told["tests"]
-        functions = [
-            {
-                "name": name,
-                "more": name in self.more,
-                "score": sum(t.score or 0.0 for t in tests),
-                "points": sum(t.points for t in tests),
-                "tests": [dataclasses.asdict(t) | {"points": t.points} for t in tests],
-            }
-            for name, tests in self.functions().items()
-        ]
-        return told | {"functions": functions}
+
+def _points(tests: list[CheckedTest]) -> tuple[float, float]:
+    return sum(test.score or 0.0 for test in tests), sum(test.max for test in tests)
 
 
 def check_notebook(
@@ -119,7 +92,8 @@ def check_notebook(
         seed: Of the random inputs; None takes ``ATTN_COURSE_SEED`` or draws one.
         watch: Called with each result as it comes.
     """
-    result = NotebookResult(str(path))
+    drawn = os.environ.get(_SEED) or str(secrets.randbelow(2**31))
+    result = NotebookResult(str(path), seed=drawn if seed is None else str(seed))
     try:
         if path.suffix != ".ipynb":
             raise Unreadable("not a notebook (its name does not end in .ipynb)")
@@ -137,11 +111,8 @@ def check_notebook(
             )
         result.read_by_a_person = dict(assignment.manual)
         result.more = assignment.more
-        environment = {_SEED: str(secrets.randbelow(2**31)), **os.environ, "MPLBACKEND": "Agg"}
-        if seed is not None:
-            environment[_SEED] = str(seed)
-        result.tests = _run(assignment, submission, result.notes, timeout, environment, watch)
-    except (OSError, ValueError) as error:
+        result.tests = _run(assignment, submission, result, timeout, watch)
+    except (OSError, ValueError, ModuleNotFoundError) as error:
         result.problem = " ".join(str(error).split())[:200]
     return result
 
@@ -152,42 +123,28 @@ def _assignment(
     """The instructor's version, or what the notebook itself holds of it."""
     about = grade_metadata(notebook, "attn_course")
     slug, hidden = str(about.get("slug", "")), about.get("hidden", 0)
-    source = _find_source(slug, path)
-    if source is not None:
+    folders = (_CHECKOUT, *path.resolve().parents) if _SLUG.fullmatch(slug) else ()
+    sources = [folder / "solutions" / slug / "exercise.py" for folder in folders]
+    if source := next(filter(Path.is_file, sources), None):
+        need("jupytext", "exercises", "attn-course check")
         from attn_course.exercises.source import read_exercise
 
-        try:
-            data = json.dumps(read_exercise(source)).encode()
-            result.hidden_inputs = True
-        except ModuleNotFoundError as error:
-            why = f"{error.name} is missing (pip install {error.name})"
-            result.notes.append(f"the hidden inputs were left out: {why}")
-    if isinstance(hidden, int) and not result.hidden_inputs:
+        data = json.dumps(read_exercise(source)).encode()
+        result.hidden_inputs = True
+    elif isinstance(hidden, int):
         result.untested_properties = hidden
     return load_assignment(data, slug or path.stem)
-
-
-def _find_source(slug: str, near: Path) -> Path | None:
-    """The text source of a set: in the checkout of the package, or of the notebook."""
-    if not _SLUG.fullmatch(slug):
-        return None
-    folders = (_CHECKOUT, *near.resolve().parents)
-    sources = [folder / "solutions" / slug / "exercise.py" for folder in folders]
-    return next(filter(Path.is_file, sources), None)
 
 
 def _run(
     assignment: Assignment,
     submission: Submission,
-    notes: list[str],
+    result: NotebookResult,
     timeout: float,
-    environment: dict[str, str],
     watch: Callable[[CheckedTest], None],
 ) -> list[CheckedTest]:
     """Run the tests; one that never ends or kills the process costs itself, not those after it."""
-    tests = {
-        test.grade_id: CheckedTest(test.grade_id, 0.0, test.points) for test in assignment.tests
-    }
+    tests = {test.grade_id: CheckedTest(test.grade_id, 0.0, test.points) for test in assignment.tests}
     done: dict[str, CheckedTest] = {}
     for name, test in tests.items():
         cell = assignment.solutions.get(test.function, "")
@@ -197,28 +154,26 @@ def _run(
     while left := tuple(test for test in assignment.tests if test.grade_id not in done):
         at = ""
         job = dataclasses.replace(assignment, tests=left), submission.cells, timeout
-        for kind, place, what in _messages(job, environment, timeout):
+        for kind, place, what in _messages(job, result.seed, timeout):
             at = place or at
             if kind == "result":
                 done[at] = what
                 watch(what)
             elif kind == "raised":
                 note = f"the cell {at!r} stops with {what}"
-                notes += [note] if note not in notes else []
+                result.notes += [note] if note not in result.notes else []
             elif kind in ("error", "timeout") and at in tests and at not in done:
                 done[at] = dataclasses.replace(tests[at], state=kind, message=what)
             elif kind in ("error", "timeout"):
                 where = f"the cell {at!r}" if at else "the notebook"
-                notes.append(f"{where}: {what}; no test was run")
+                result.notes.append(f"{where}: {what}; no test was run")
                 return list((tests | done).values())
             if len(done) == len(tests):
                 break
     return list((tests | done).values())
 
 
-def _messages(
-    job: object, environment: dict[str, str], timeout: float
-) -> Iterator[tuple[str, str, Any]]:
+def _messages(job: object, seed: str, timeout: float) -> Iterator[tuple[str, str, Any]]:
     """What a workbench says: kind, cell, and what there is to tell; at last why it ended."""
     with (
         tempfile.TemporaryFile() as given,
@@ -234,7 +189,7 @@ def _messages(
             stdin=given,
             stdout=subprocess.PIPE,
             stderr=noise,
-            env=environment,
+            env={**os.environ, _SEED: seed, "MPLBACKEND": "Agg"},
         )
         with process:
             try:
@@ -243,11 +198,11 @@ def _messages(
             except (EOFError, pickle.UnpicklingError):
                 noise.seek(0)
                 said = noise.read().decode(errors="replace").strip()
-                if _TOO_LONG.search(said):
+                if re.search(r"^Timeout \([\d:.]+\)!$", said, re.MULTILINE):  # of faulthandler
                     yield "timeout", "", f"took longer than {timeout:g} s (an endless loop?)"
-                    return
-                text = "the process ended while it ran (out of memory, or an exit?)"
-                yield "error", "", " ".join([text, *said.splitlines()[-1:]])[:250]
+                else:
+                    text = "the process ended while it ran (out of memory, or an exit?)"
+                    yield "error", "", " ".join([text, *said.splitlines()[-1:]])[:250]
             finally:
                 process.kill()
 
@@ -276,7 +231,8 @@ def check_notebooks(
         if not as_json:
             _print(result)
     if as_json:
-        print(json.dumps([r.as_dict() for r in results], indent=2))
+        told = [dataclasses.asdict(r) | {"passed": r.passed} for r in results]
+        print(json.dumps(told, indent=2))
     if any(r.problem for r in results):
         return 2
     return 0 if all(r.passed for r in results) else 1
@@ -292,17 +248,10 @@ def causes(tests: list[CheckedTest]) -> list[list[CheckedTest]]:
     for test in tests:
         if test.state not in ("ok", "not started", "not run") and test.message:
             cause = test.parts.get("likely cause") or test.parts.get("symptom") or test.message
-            found.setdefault((test.function, _without_numbers(cause)), []).append(test)
+            words = re.sub(r"-?\d[\d.e+/-]*", "#", cause).replace("differs", "differ")
+            words = re.sub(r"\(#(, ?#)*,?\)", "(#)", words)
+            found.setdefault((test.function, words), []).append(test)
     return list(found.values())
-
-
-def _without_numbers(text: str) -> str:
-    """The words of a cause: the same with other numbers is the same cause."""
-    words = re.sub(r"-?\d[\d.e+/-]*", "#", text).replace("differs", "differ")
-    return re.sub(r"\(#(, ?#)*,?\)", "(#)", words)
-
-
-_STYLES = {"ok": "green", "partial": "yellow", "not started": "dim"}
 
 
 def _print(result: NotebookResult) -> None:
@@ -316,13 +265,13 @@ def _print(result: NotebookResult) -> None:
         return
     console.print(result.path, style="bold", soft_wrap=True)
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    for name, tests in result.functions().items():
+    for name in dict.fromkeys(test.function for test in result.tests):
+        tests = [test for test in result.tests if test.function == name]
         states = Text(", ").join(
             Text(f"{t.grade_id.split('-', 1)[-1]} {t.state}", style=_STYLES.get(t.state, "red"))
             for t in tests
         )
-        score, points = sum(t.score or 0.0 for t in tests), sum(t.points for t in tests)
-        table.add_row(name, f"{score:g}/{points:g}", states)
+        table.add_row(name, "{:g}/{:g}".format(*_points(tests)), states)
     for name, points in result.read_by_a_person.items():
         table.add_row(name, f"-/{points:g}", Text("read by a person", style="dim"))
     console.print(table)
@@ -332,36 +281,32 @@ def _print(result: NotebookResult) -> None:
     for block in causes(result.tests):
         listed = ", ".join(test.grade_id for test in block)
         console.print(f"\n{listed}: {block[0].state}", style="bold", soft_wrap=soft)
-        parts = [f"{label}: {text}" for label, text in block[0].parts.items()]
+        parts = [f"{label}: {text}" for label, text in block[0].parts.items() if label != "seed"]
         for text in parts or [block[0].message]:
             console.print(f"  {text}", soft_wrap=soft)
-    console.print(
-        Text(f"\n{_earned(result)}", style="bold"),
-        Text(_reach(result), style="dim"),
-        soft_wrap=True,
-    )
+    if any("seed" in test.parts for test in result.tests):
+        again = f"The random inputs are those of seed {result.seed}: --seed {result.seed} draws them again."
+        console.print(f"\n{again}", style="dim", soft_wrap=True)
+    console.print(f"\n{_earned(result)}.", style="bold", soft_wrap=True)
+    console.print(f"{_reach(result)}.", style="dim", soft_wrap=True)
 
 
 def _earned(result: NotebookResult) -> str:
     """Points of the core, and of what is more where a set has it."""
-    parts = {False: [0.0, 0.0], True: [0.0, 0.0]}
-    for test in result.tests:
-        part = parts[test.function in result.more]
-        part[0] += test.score or 0.0
-        part[1] += test.points
-    (core, of), (more, of_more) = parts[False], parts[True]
+    (core, of), (more, of_more) = (result.earned(more=more) for more in (False, True))
     if not of_more:
         return f"{core:g} of {of:g} points"
-    return f"core {core:g} of {of:g} points; more: {more:g} of {of_more:g}"
+    return f"Core: {core:g} of {of:g} points; more: {more:g} of {of_more:g}"
 
 
 def _reach(result: NotebookResult) -> str:
     """What the points rest on."""
     if result.hidden_inputs:
-        return "on everything that grades, hidden inputs included"
-    if result.untested_properties:
-        return (
-            f"on the tests in this notebook; {result.untested_properties} properties are untested: "
-            "their inputs are in the course's sources, which are not at hand"
-        )
-    return "on the tests in this notebook; a grader adds hidden inputs"
+        return "All tests were run, hidden inputs included"
+    told = "Only the tests in this notebook were run"
+    if not result.untested_properties:
+        return f"{told}; a grader adds hidden inputs"
+    return (
+        f"{told}; {result.untested_properties} properties are untested: their inputs are in the "
+        "course's sources, which are not at hand"
+    )

@@ -35,11 +35,6 @@ def find_root(start: Path) -> Path:
 def make_notebooks(root: Path, slug: str, *, core: bool = False) -> tuple[bytes, bytes]:
     """The instructor's notebook of a set, and what nbgrader's ``generate_assignment`` makes of it.
 
-    Args:
-        root: The checkout.
-        slug: The set.
-        core: Leave out what is optional.
-
     Raises:
         ReleaseError: If the text source is faulty, nbgrader refuses it, or the release gives
             something away.
@@ -59,11 +54,6 @@ def make_notebooks(root: Path, slug: str, *, core: bool = False) -> tuple[bytes,
 
 def prepared(notebook: bytes, slug: str, course: Any) -> tuple[Any, Any]:
     """The instructor's notebook after nbgrader's own steps of ``generate_assignment``.
-
-    Args:
-        notebook: With solutions and hidden tests.
-        slug: Name of the assignment.
-        course: nbgrader's ``CourseDirectory``, whose configuration counts.
 
     Returns:
         What it saves to the gradebook, hidden tests included, and what it releases.

@@ -13,15 +13,7 @@ _SLUG = re.compile(r"\d\d_[a-z0-9_]+")
 
 
 def lay_out(root: Path, slug: str, *, set_only: bool = False) -> list[Path]:
-    """Write the files of a new chapter.
-
-    Args:
-        root: The checkout.
-        slug: Such as ``07_scaled_dot_product``.
-        set_only: The exercise set alone, for a page that is there or comes later.
-
-    Returns:
-        What was written or changed.
+    """Write the files of a new chapter, or its exercise set only; return what was changed.
 
     Raises:
         ValueError: If the slug is malformed, or something of that name is there.

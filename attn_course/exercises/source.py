@@ -44,15 +44,14 @@ def read_exercise(path: Path, *, core: bool = False) -> Any:
     ``attn_course={"forbidden": ["softmax"]}`` on a learner's cell names library calls that the
     grader refuses to it (see ``shortcuts.py`` for the forms of a name).
     ``attn_course={"look": true}`` is on a cell that shows what the learner's functions do: no
-    grader runs it. Test cells and cells that are neither are locked.
+    grader runs it. All other cells are locked.
 
     Args:
         path: The text source.
         core: Leave out what stands after the heading ``# More``.
 
     Raises:
-        ValueError: If an id is missing, malformed or used twice, a marker is unbalanced or
-            misplaced, a test cell has no points, or a cell is not Python.
+        ValueError: If a cell is faulty (see ``_faults``), or an id is used twice.
     """
     notebook = _jupytext().read(path, fmt="py:percent")
     if core:
@@ -105,18 +104,16 @@ def _check_first(notebook: Any) -> None:
     """
     from nbformat.v4 import new_code_cell
 
-    code = [place for place, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
-    if not code:
-        return
+    place = next((i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"), None)
     imports = [
         "    " + ast.unparse(node)
-        for node in statements(notebook.cells[code[0]].source)
+        for node in (statements(notebook.cells[place].source) if place is not None else ())
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("attn_course")
     ]
     if imports:
         made = new_code_cell(INSTALLED.format(imports="\n".join(imports), install=INSTALL))
         made.metadata["nbgrader"] = {"grade_id": "installed"}
-        notebook.cells.insert(code[0], made)
+        notebook.cells.insert(place, made)
 
 
 def solution_names(notebook: Any) -> dict[str, str]:
@@ -147,33 +144,33 @@ def regions(cell: Any) -> tuple[str, list[str]]:
 
 def _table_of_cells(notebook: Any, folder: Path) -> dict[str, Any]:
     """Say in the notebook itself which cells belong to it, so that a lost one is noticed."""
-    slug, oracles = folder.name, folder / "oracles.py"
     metas = [cell.metadata["nbgrader"] for cell in notebook.cells if "nbgrader" in cell.metadata]
-    names = solution_names(notebook)
+    names, plan = solution_names(notebook), read_plan(notebook.cells)
     tests = {m["grade_id"]: m["points"] for m in metas if m["grade"] and not m["solution"]}
     for grade_id in tests:
         if "-" not in grade_id or grade_id.split("-")[0] not in names:
             raise ValueError(
-                f"{slug}: grade_id of a test cell: expected <function>-<property> "
+                f"{folder.name}: grade_id of a test cell: expected <function>-<property> "
                 f"with a function of the set, got {grade_id!r}"
             )
-    solutions = [m["grade_id"] for m in metas if m["solution"]]
-    hidden = sum(_HIDDEN[0] in cell.source for cell in notebook.cells)
-    plan = read_plan(notebook.cells)
-    more = [name for one in plan if one.more for name in one.names]
-    minutes = {one.names[0]: one.minutes for one in plan}
-    table = {"solutions": solutions, "tests": tests, "hidden": hidden}
-    table |= {"more": more, "minutes": minutes}
-    judges = oracles.read_text(encoding="utf-8") if oracles.is_file() else ""
-    return {"slug": slug, "version": _version(notebook, judges), **table}
+    return {
+        "slug": folder.name,
+        "version": _version(notebook, folder / "oracles.py"),
+        "solutions": [m["grade_id"] for m in metas if m["solution"]],
+        "tests": tests,
+        "hidden": sum(_HIDDEN[0] in cell.source for cell in notebook.cells),
+        "more": [name for one in plan if one.more for name in one.names],
+        "minutes": {one.names[0]: one.minutes for one in plan},
+    }
 
 
-def _version(notebook: Any, judges: str) -> str:
+def _version(notebook: Any, oracles: Path) -> str:
     """The package's version and a hash of what decides a mark.
 
     That is the code with its hidden tests, the points, the forbidden calls and the oracles: two
     releases with one version grade alike, and an edit of the text alone changes none.
     """
+    judges = oracles.read_text(encoding="utf-8") if oracles.is_file() else ""
     graded = [
         [cell.source if cell.cell_type == "code" else "", dict(cell.metadata)]
         for cell in notebook.cells

@@ -76,9 +76,6 @@ def run_locked(identity: str, source: str, names: dict[str, Any]) -> str:
     """Execute a cell of the instructor that is no test; one that shows a learner's result may fail.
 
     Returns the text of the exception, "" where there is none.
-
-    A cell that fails for the instructor's own solution is found before anybody is graded: the
-    tests that need its names fail.
     """
     try:
         _execute(identity, source, names)
@@ -126,13 +123,10 @@ def _line(error: Exception, test: TestCell) -> int | None:
 def _score(value: object, test: TestCell) -> float:
     """Points from the last value of a test cell.
 
-    None, text and anything else that is no single number are full marks, as in nbgrader; a truth
-    value is all or nothing. A number above the points, beyond rounding, is no score: capping it
-    would let a submission that the cell trusts too much buy full marks. So would several numbers,
-    which an answer of another shape makes of a sum, and an object of the submission.
-
-    Raises:
-        ValueError: it is a number that can be no score, several, or an object.
+    None, text and anything else that is no number are full marks, as in nbgrader; a truth value is
+    all or nothing. A number above the points, beyond rounding, is no score: capping it would let a
+    submission that the cell trusts too much buy full marks. So would several numbers, and an
+    object of the submission.
     """
     if isinstance(value, torch.Tensor | np.ndarray | np.generic):
         if math.prod(value.shape) != 1:

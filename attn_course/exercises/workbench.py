@@ -16,25 +16,37 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from attn_course.exercises.assignment import Assignment, TestCell
+from attn_course.exercises.cells import new_namespace, run_cell
 from attn_course.exercises.check import CheckedTest
+from attn_course.exercises.sealed import SealedError, closed
+from attn_course.exercises.shortcuts import guarded
+from attn_course.exercises.testcell import (
+    attempt,
+    error_text,
+    missing,
+    plain_text,
+    run_locked,
+    seeded,
+)
+from attn_course.probes.draw import choose_seed
+from attn_course.probes.failure import NotStarted, ProbeFailure
+from attn_course.probes.memo import Memo, remembering
 
 TEXT = 300  # characters of an error that are told
 SETUP = ("installed", "setup")  # cells that stand before all others
-IMPORTS = 60.0  # seconds that may pass before the first message: torch is imported
 
 
-def where(error: BaseException) -> str:
+def _line(error: BaseException) -> str:
     """The learner's own line in which an exception was raised."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "<cell " in f.filename]
     return f" (in: {frames[-1].line})" if frames and frames[-1].line else ""
 
 
-def checked(test: TestCell, names: dict[str, Any]) -> CheckedTest:
+def _checked(test: TestCell, names: dict[str, Any]) -> CheckedTest:
     """Run a test cell as the grader does, and tell what state the answer is in."""
-    from attn_course.exercises.testcell import attempt, plain_text
-    from attn_course.probes.failure import NotStarted, ProbeFailure
-
     result, error = attempt(test, names)
     parts: dict[str, str] = {}
     if error is None:
@@ -59,14 +71,6 @@ def work(
         cells: The code cells of the notebook, in order.
         tell: Called with the kind of a message, a cell, and what there is to say of it.
     """
-    import torch
-
-    from attn_course.exercises.cells import new_namespace, run_cell
-    from attn_course.exercises.sealed import SealedError, closed
-    from attn_course.exercises.shortcuts import guarded
-    from attn_course.exercises.testcell import error_text, missing, run_locked, seeded
-    from attn_course.probes.draw import choose_seed
-
     seed = choose_seed()
     torch.set_num_threads(1)
     learner = new_namespace()
@@ -84,7 +88,7 @@ def work(
                 if identity in assignment.locked:
                     continue  # ours: it may use what is closed here, the tests have it open
                 errors[identity] = error_text(error)[:TEXT]
-                tell("raised", identity, errors[identity] + where(error))
+                tell("raised", identity, errors[identity] + _line(error))
     names: dict[str, Any] = {"__name__": "__main__"}
     for name, identity in assignment.solutions.items():
         if name in learner:
@@ -94,7 +98,7 @@ def work(
         else:
             names[name] = missing(f"`{name}` is not defined by the notebook")
     stubs = dict(names)
-    with seeded(seed):
+    with seeded(seed), remembering(Memo()):
         for identity, source in assignment.locked.items():
             failed = run_locked(identity, source, names)
             if failed and identity in SETUP:  # every test needs something of it
@@ -103,7 +107,7 @@ def work(
         for test in assignment.tests:
             names.update(stubs)
             tell("test", test.grade_id)
-            tell("result", test.grade_id, checked(test, names))
+            tell("result", test.grade_id, _checked(test, names))
 
 
 def main() -> None:
@@ -120,7 +124,6 @@ def main() -> None:
         pickle.dump((kind, place, found), channel)
         channel.flush()
 
-    faulthandler.dump_traceback_later(timeout + IMPORTS, exit=True)
     work(assignment, cells, tell)
 
 

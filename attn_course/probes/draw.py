@@ -100,8 +100,3 @@ class Draw:
         while size > 1 and bool((order == torch.arange(size)).all()):
             order = torch.randperm(size, generator=self.rng)
         return order
-
-    def distinct_sizes(self, count: int, *, low: int = 2, high: int = 8) -> list[int]:
-        """Draw ``count`` sizes, no two equal, so that swapped axes cannot pass unseen."""
-        order = torch.randperm(high - low, generator=self.rng)[:count]
-        return [low + int(i) for i in order]

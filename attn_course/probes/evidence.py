@@ -4,10 +4,14 @@ Each call is evidence of its own: the call that failed, the inputs of the catalo
 forms of both (no padding, small numbers, defaults), on which one of two faults may be silent.
 """
 
+import ast
+import dis
+import inspect
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 from weakref import ref
 
@@ -15,12 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attn_course.probes.catalogue import Call, Catalogue, Misconception
-from attn_course.probes.compare import difference
-from attn_course.probes.diagnosis import Tried
-from attn_course.probes.helpers import names_used
+from attn_course.probes import student
+from attn_course.probes.catalogue import Call, Catalogue, Misconception, right_answer
+from attn_course.probes.compare import Difference, difference
 from attn_course.probes.oracle import NumpyOracle
-from attn_course.probes.outcome import Outcome, known, run
+from attn_course.probes.outcome import Outcome, Record, known, run
 from attn_course.probes.relations import Numbers, close
 from attn_course.probes.student import Gradient
 from attn_course.probes.values import leaves, transform
@@ -28,6 +31,7 @@ from attn_course.probes.values import leaves, transform
 MOST_WITNESSES = 64
 _MOST_NEUTRAL = 12
 _CALLS = 15  # of functions that take as long as one comparison
+MOST_SOURCE = 20_000  # characters: Python may take the square of their number to read them
 
 
 @dataclass
@@ -89,8 +93,9 @@ class Bench:
 
     Args:
         catalogue: Where the evidence comes from.
+        name: Of the function.
         around: What the function reads by name: with other helpers it is another function.
-        tried: What the function gave, by the number of the witness call.
+        tried: What the function gave, by the number of the catalogue's input.
         answers: What has been computed for comparison, with the call that it was computed for.
         found: What has explained an earlier failure.
         slips: Small changes of a right answer that agree so far; None before the first look.
@@ -100,8 +105,9 @@ class Bench:
     """
 
     catalogue: Catalogue
+    name: str
     around: list[Any]
-    tried: Tried = field(default_factory=dict)
+    tried: dict[int, Outcome] = field(default_factory=dict)
     answers: dict[Any, tuple[Call, Numbers | None]] = field(default_factory=dict)
     found: list[Any] = field(default_factory=list)
     slips: list[Misconception] | None = None
@@ -110,20 +116,26 @@ class Bench:
     effort: int = 0
     cases: list[Case] | None = None
 
+    @property
+    def inputs(self) -> list[Call]:
+        """The catalogue's inputs."""
+        return self.catalogue.witness_calls(self.name)[:MOST_WITNESSES]
+
+    def tried_on(self, function: Callable[..., Any], number: int) -> Outcome:
+        """What the function gives on one of the inputs; it is called once."""
+        if number not in self.tried:
+            self.tried[number] = run(function, self.inputs[number])
+        return self.tried[number]
+
     def evidence(
-        self,
-        function: Callable[..., Any],
-        name: str,
-        right: Callable[..., Any],
-        first: Sequence[Case],
+        self, function: Callable[..., Any], right: Callable[..., Any], first: Sequence[Case]
     ) -> list[Case]:
         """These cases, then the catalogue's inputs and neutral forms, which are run only once."""
         if self.cases is None:
-            self.cases = []
-            for number, call in enumerate(self.catalogue.witness_calls(name)[:MOST_WITNESSES]):
-                if number not in self.tried:
-                    self.tried[number] = run(function, call)
-                self.cases.append(Case(call, right_on(right, call), self.tried[number]))
+            self.cases = [
+                Case(call, right_on(right, call), self.tried_on(function, number))
+                for number, call in enumerate(self.inputs)
+            ]
             for call in _neutral([case.call for case in (*first, *self.cases)]):
                 due = right_on(right, call)
                 if due.error is None:
@@ -181,16 +193,94 @@ def bench_of(function: Callable[..., Any], name: str, catalogue: Catalogue) -> B
         around = [function.__globals__.get(one) for one in sorted(names_used(function))]
     there, found = _BENCHES.get(key, (None, None))
     if there is not None and found is not None and there() is function:
-        same = len(found.around) == len(around) and all(map(_is, found.around, around))
+        same = len(found.around) == len(around) and all(
+            one is other for one, other in zip(found.around, around, strict=True)
+        )
         if same and found.catalogue == catalogue:
             return found
-    made = Bench(catalogue, around)
+    made = Bench(catalogue, name, around)
     _BENCHES[key] = ref(function, lambda _: _BENCHES.pop(key, None)), made
     return made
 
 
-def _is(one: Any, other: Any) -> bool:
-    return one is other
+def names_used(function: Callable[..., Any]) -> set[str]:
+    """Global names that a function reads, itself or by way of the learner's own functions."""
+    plain = inspect.unwrap(function) if isinstance(function, types.FunctionType) else function
+    if isinstance(plain, types.FunctionType):
+        found: set[str] = set()
+        waiting = [plain]
+        while waiting:
+            one = waiting.pop()
+            new = _names_of(one.__code__) - found
+            found |= new
+            for name in new:
+                value = one.__globals__.get(name)
+                if isinstance(value, types.FunctionType) and value.__globals__ is one.__globals__:
+                    waiting.append(value)
+        return found
+    text = source(plain)
+    try:
+        tree = ast.parse(text if len(text) <= MOST_SOURCE else "")
+    except Exception:
+        return set()
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+@lru_cache(maxsize=256)
+def _names_of(code: types.CodeType) -> frozenset[str]:
+    inner = [_names_of(c) for c in code.co_consts if isinstance(c, types.CodeType)]
+    steps = dis.get_instructions(code)
+    read = {step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return frozenset(read).union(*inner)
+
+
+def source(function: Callable[..., Any]) -> str:
+    """The text of a learner's function; "" where nobody knows it."""
+    try:
+        return student.source(function)
+    except Exception:
+        return ""
+
+
+@dataclass
+class Suspect:
+    """A learner's function under diagnosis, with everything that is known about it.
+
+    Args:
+        function: The learner's function.
+        name: Its name.
+        slug: The exercise set.
+        catalogue: Of the set.
+        namespace: Where the learner's other functions are found by name.
+        oracles: Right answers that the set names.
+        oracle: The right answer of this probe, where it has one.
+        records: Everything that the test has called and found right.
+        failing: The call that failed.
+        right: What is right on it, where that is known.
+        wrong: How the answer differs.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    slug: str
+    catalogue: Catalogue
+    namespace: Mapping[str, Any]
+    oracles: Mapping[str, Callable[..., Any]]
+    oracle: Callable[..., Any] | None
+    records: Sequence[Record]
+    failing: Record
+    right: Outcome | None
+    wrong: Difference
+
+    @cached_property
+    def bench(self) -> Bench:
+        """What earlier tests have found out about the function."""
+        return bench_of(self.function, self.name, self.catalogue)
+
+    def right_of(self, name: str) -> Callable[..., Any] | None:
+        """A right answer to a graded function; torch's where there is one, for its gradients."""
+        found = right_answer(self.slug, name)
+        return found if found is not None else self.oracles.get(name)
 
 
 def right_on(right: Callable[..., Any], call: Call) -> Outcome:
@@ -208,7 +298,7 @@ def _neutral(calls: Sequence[Call]) -> Iterator[Call]:
             continue
         forms = [
             _like(call, _unmasked),
-            _like(call, lambda x: 0.01 * x if _floating(x) else x),
+            _like(call, lambda x: 0.01 * x if floating(x) else x),
             Call(call.args, {}) if call.kwargs else None,
         ]
         for form in forms:
@@ -225,7 +315,8 @@ def _like(call: Call, leaf: Callable[[Any], Any]) -> Call | None:
     return None if same and not kwargs else Call(args, kwargs)
 
 
-def _floating(value: Any) -> bool:
+def floating(value: Any) -> bool:
+    """Whether a value is a tensor of floating numbers."""
     return isinstance(value, Tensor) and value.is_floating_point()
 
 

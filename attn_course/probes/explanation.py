@@ -54,11 +54,6 @@ class Suspicion:
         ]
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of its parts."""
-        return tuple(part.name for part in self.parts)
-
-    @property
     def alone(self) -> bool:
         """Whether it is from the catalogue only."""
         return self.mistake is not None and self.change is None and self.relation is None
@@ -72,19 +67,28 @@ class Explanation:
     weight: int = 0
     full: bool = False
     hint: str = ""
+    acts: bool = False
     explained: set[int] = field(default_factory=set)
     unexplained: set[int] = field(default_factory=set)
 
     @property
+    def parts(self) -> list[Any]:
+        """What is told: a general mistake only if it changes a number, such as no factor of 1.
+
+        Without one, gradients are left open, of which it says nothing.
+        """
+        return self.why.parts if self.acts else list(self.why.catalogued)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of its parts."""
-        return self.why.names
+        return tuple(part.name for part in self.parts)
 
     @property
     def text(self) -> str:
         """The words for the learner on all parts."""
-        told = (f"{p.name}. {' '.join(p.message.split())}" for p in self.why.parts)
-        return " It is also so: ".join(told) + self.hint
+        told = (f"{p.name}. {' '.join(p.message.split())}" for p in self.parts)
+        return " Also: ".join(told) + self.hint
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -277,7 +281,7 @@ class Search:
         except Exception:
             return None
         answer = self.right if mistake is None else mistake.function
-        return None if made is None else numbers(known(answer, made))
+        return numbers(known(answer, made))
 
     def _weighed(self, why: Suspicion) -> Explanation | None:
         """A suspicion with its evidence; None where it is contradicted, or may be chance."""
@@ -301,8 +305,11 @@ class Search:
         case, relation = self.cases[index], found.why.relation
         got, expected = case.got or [], case.expected or []
         theirs: Numbers | None = base
+        if found.why.change is not None and case.wrong and not found.acts:
+            found.acts = not close(base, self._base(index, Suspicion(found.why.mistake)))
         if relation is not None:
             holds = relation.holds(got, base)
+            found.acts = found.acts or (holds and case.wrong and not close(got, base))
             if not case.wrong:
                 return holds or relation.test is not None
             theirs = relation.forward[0](base) if len(relation.forward) == 1 else None
@@ -327,6 +334,8 @@ class Search:
             case.wrong and case.got is None and not (general and self._of_gradient(index))
             for index, case in enumerate(self.cases)
         )
+        if not found.parts:
+            return None
         found.full = not found.unexplained and not errors
         alone = found.why.alone
         if found.full and alone and len(found.why.catalogued) > 1 and self._answers() >= ENOUGH:

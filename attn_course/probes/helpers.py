@@ -1,24 +1,17 @@
 """The learner's functions that another one of theirs calls: a fault in one shows in the other."""
 
-import ast
-import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attn_course.probes import student
 from attn_course.probes.catalogue import Catalogue, Misconception
-from attn_course.probes.diagnosis import name_misconceptions
-from attn_course.probes.outcome import judge, known, run
-from attn_course.probes.record import Record
+from attn_course.probes.evidence import bench_of, names_used
+from attn_course.probes.naming import name_misconceptions
+from attn_course.probes.outcome import Record, judge, known
 
 _MOST_CALLS = 24
-
-
-# Characters of a learner's function: Python may take the square of their number to read them.
-MOST_SOURCE = 20_000
 
 
 @dataclass(frozen=True)
@@ -63,15 +56,14 @@ def wrong_helpers(
         answer, oracle = namespace.get(other), right(other)
         if answer is None or oracle is None or not callable(answer):
             continue
-        for call in catalogue.witness_calls(other)[:_MOST_CALLS]:
+        bench = bench_of(answer, other, catalogue)
+        for number, call in enumerate(bench.inputs[:_MOST_CALLS]):
             due = known(oracle, call)
             if due.error is not None:
                 continue
-            mine = run(answer, call)
+            mine = bench.tried_on(answer, number)
             if judge(mine, due, brief=True) is not None:
-                named = name_misconceptions(
-                    answer, catalogue, other, [], Record(call, mine), due, {}
-                )
+                named = name_misconceptions(answer, bench, Record(call, mine), due)
                 found.append(Helper(other, oracle, not mine.not_started, tuple(named)))
                 break
     return found
@@ -98,32 +90,3 @@ def _rebound(function: types.FunctionType, names: dict[str, Any]) -> types.Funct
     )
     made.__kwdefaults__ = function.__kwdefaults__
     return made
-
-
-def names_used(function: Callable[..., Any]) -> set[str]:
-    """Names that a function mentions, itself or by way of the learner's own functions."""
-    plain = inspect.unwrap(function) if isinstance(function, types.FunctionType) else function
-    if isinstance(plain, types.FunctionType):
-        found: set[str] = set()
-        waiting = [plain]
-        while waiting:
-            one = waiting.pop()
-            new = _names_of(one.__code__) - found
-            found |= new
-            for name in new:
-                value = one.__globals__.get(name)
-                if isinstance(value, types.FunctionType) and value.__globals__ is one.__globals__:
-                    waiting.append(value)
-        return found
-    try:
-        text = student.source(plain)
-        tree = ast.parse(text if len(text) <= MOST_SOURCE else "")
-    except Exception:
-        return set()
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-
-
-@functools.lru_cache(maxsize=256)
-def _names_of(code: types.CodeType) -> frozenset[str]:
-    inner = [_names_of(c) for c in code.co_consts if isinstance(c, types.CodeType)]
-    return frozenset(code.co_names).union(*inner)

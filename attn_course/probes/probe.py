@@ -3,33 +3,30 @@
 import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from attn_course.probes import student
 from attn_course.probes.catalogue import Call, Catalogue, load_catalogue
-from attn_course.probes.cause import Suspect, find_cause
+from attn_course.probes.cause import find_cause
 from attn_course.probes.compare import Difference, kind_of
-from attn_course.probes.diagnosis import broken_property, smallest_failure
 from attn_course.probes.draw import Draw, choose_seed, log_seed, shuffled_order
-from attn_course.probes.evidence import bench_of
+from attn_course.probes.evidence import Suspect
 from attn_course.probes.failure import NotStarted, NotStartedReport, ProbeFailure, Report
-from attn_course.probes.memo import remembered
 from attn_course.probes.oracle import as_oracle
-from attn_course.probes.outcome import Outcome, judge, known, run, write_call
+from attn_course.probes.outcome import Outcome, Record, judge, known, run
 from attn_course.probes.properties import Property, memory_below
-from attn_course.probes.record import Record
 from attn_course.probes.student import quiet
-from attn_course.probes.values import copy, describe, freeze, leaves, show, size, transform
+from attn_course.probes.symptom import shown
+from attn_course.probes.values import copy, freeze, leaves, size
 from attn_course.probes.watch import Watch
 
 _BY_HAND = 48  # numbers in the inputs of a call that can be followed with a pencil
 _FAULTY = "__attn_faulty__"  # of a function that has failed a probe
 _COARSE = 0.05  # of the norm: an answer from memory that was saved is further off
-_NOISE = 1e-7  # of the largest number: less is rounding
 
 
 class Probe(Draw):
@@ -298,14 +295,14 @@ class Probe(Draw):
         ]
         # All of them first: the pattern of verdicts is what tells one faulty test from another.
         self.records.extend(record for _, _, record in verdicts)
-        for _, verdict, record in verdicts:
+        for name, verdict, record in verdicts:
             if verdict is None:
-                text = self._verdict_text(record.outcome)
+                text = self._verdict_text(record.outcome, name)
                 self._fail(record, Difference("judges", text), None)
         refused = [record for name, verdict, record in verdicts if name is None and not verdict]
         if refused:
             try:
-                text = self._verdict_text(refused[0].outcome)
+                text = self._verdict_text(refused[0].outcome, None)
                 self._fail(refused[0], Difference("judges", text), None)
             except ProbeFailure as failure:
                 if len(refused) == len(right):
@@ -315,7 +312,7 @@ class Probe(Draw):
         missed = [(name, record) for name, verdict, record in verdicts if name and verdict]
         caught = len(wrong) - len(missed)
         if caught == 0:
-            text = f"accepts all {len(wrong)} wrong answers"
+            text = f"accepts every wrong answer: {'; '.join(wrong)}"
             self._fail(missed[-1][1], Difference("judges", text), None)
         if missed:
             print(f"{self.name}: {caught} of {len(wrong)} wrong answers are caught.")
@@ -334,12 +331,13 @@ class Probe(Draw):
         return None, record
 
     @staticmethod
-    def _verdict_text(outcome: Outcome) -> str:
-        if outcome.error is not None:
-            return outcome.error_text()
+    def _verdict_text(outcome: Outcome, candidate: str | None) -> str:
         if type(outcome.value) is bool:
             return "rejects a right answer"
-        return f"expected True or False, got {kind_of(outcome.value)}"
+        whose = "a right answer" if candidate is None else f"the wrong answer {candidate!r}"
+        if outcome.error is not None:
+            return f"for {whose} it {outcome.error_text()}"
+        return f"expected True or False for {whose}, got {kind_of(outcome.value)}"
 
     def _bound(self, via: Callable[..., Any] | None) -> Callable[..., Any]:
         if via is None:
@@ -369,98 +367,27 @@ class Probe(Draw):
             raise NotStarted(NotStartedReport(self.name, stub))
         with contextlib.suppress(TypeError, AttributeError):
             object.__setattr__(self.function, _FAULTY, True)
-        bench = bench_of(self.function, self.name, self.catalogue)
-        # first, with the words that name a kind of property
+        suspect = Suspect(
+            function=self.function,
+            name=self.name,
+            slug=self.slug,
+            catalogue=self.catalogue,
+            namespace=self.around,
+            oracles={n: as_oracle(o) for n, o in self.oracles.items()},
+            oracle=self.oracle,
+            records=self.records,
+            failing=record,
+            right=right,
+            wrong=wrong,
+        )
+        by_hand = not self.drawn and size((record.call.args, record.call.kwargs)) <= _BY_HAND
         kind = "memory" if claim is not None and "memory" in claim.name else wrong.kind
         kind = "costly" if claim is not None and claim.costly else kind
-        cause = find_cause(
-            Suspect(
-                function=self.function,
-                name=self.name,
-                slug=self.slug,
-                catalogue=self.catalogue,
-                namespace=self.around,
-                oracles={n: as_oracle(o) for n, o in self.oracles.items()},
-                oracle=self.oracle,
-                records=self.records,
-                failing=record,
-                right=right,
-                wrong=Difference(kind, wrong.text),
-                bench=bench,
-            )
-        )
-        symptom = wrong.text
-        smallest = record
-        if wrong.kind != "judges" and right is not None and not self._by_hand(record):
-            smallest = smallest_failure(
-                self.function, self.oracle, self.catalogue, self.name, record, right, bench.tried
-            )
-        if smallest is not record and self.oracle is not None:
-            # The words and the example are of the same input.
-            wrong = judge(smallest.outcome, known(self.oracle, smallest.call)) or wrong
-            symptom = wrong.text
-        if wrong.kind == "value" and right is not None:
-            broken = broken_property(self.function, self.oracle, smallest.call)
-            symptom = f"{broken}; {symptom}" if broken else symptom
-        report = Report(
-            function=self.name,
-            symptom=symptom,
-            probe=self._say(smallest.call, claim),
-            example=self._example(smallest, wrong, right if smallest is record else None),
-            cause=cause.text,
-            seed=self.seed,
-        )
+        cause = find_cause(replace(suspect, wrong=Difference(kind, wrong.text)))
+        symptom, tried, example = shown(suspect, claim, by_hand=by_hand)
+        seed = self.seed if self.drawn else None
+        report = Report(self.name, symptom, tried, example, cause.text, seed)
         raise ProbeFailure(report, misconception=cause.name)
-
-    def _say(self, call: Call, claim: Property | None) -> str:
-        what = f"{claim.name}, for " if claim is not None else ""
-        if call.via is not None:
-            name = getattr(call.via, "__name__", "")
-            what += f"{name} of " if name not in ("", "<lambda>") else ""
-        parts = [describe(a) for a in call.args]
-        parts += [f"{key}={describe(value)}" for key, value in call.kwargs.items()]
-        return f"{what}{self.name}({', '.join(parts)})"
-
-    def _by_hand(self, record: Record) -> bool:
-        """Whether a call was written by the author of the test, small enough for a pencil."""
-        return not self.drawn and size((record.call.args, record.call.kwargs)) <= _BY_HAND
-
-    def _example(self, record: Record, wrong: Difference, right: Outcome | None) -> str:
-        if wrong.kind == "judges":
-            return ""
-        text: str = remembered(
-            lambda: write_call(self.name, record.call), self.name, record.call, kind="text"
-        )
-        if len(text) > 400:
-            return ""
-        got = show(_without_noise(record.outcome.value)) if record.outcome.error is None else ""
-        if right is not None and right.error is None and self._by_hand(record):
-            expected = show(_without_noise(right.value))
-            if len(expected) < 200 and not expected.startswith("<"):  # numbers, not a shape alone
-                what = (
-                    ""
-                    if record.call.via is None
-                    else f"{getattr(record.call.via, '__name__', '')} of "
-                )
-                text = f"{what}{text}: expected {expected}"
-                return text + (f", got {got}" if got and len(got) < 200 else "")
-        if got and record.call.via is None and len(got) < 200 and not got.startswith("<"):
-            text += f" gave {got}"
-        return text
-
-
-def _without_noise(value: Any) -> Any:
-    """Numbers without those that are rounding beside the largest one: they are shown as 0."""
-
-    def leaf(one: Any) -> Any:
-        if not isinstance(one, Tensor) or not one.is_floating_point() or not one.numel():
-            return one
-        one = one.detach()
-        finite = one.isfinite()
-        most = torch.where(finite, one, 0.0).abs().max()
-        return torch.where(finite & (one.abs() < _NOISE * most), 0.0, one)
-
-    return transform(value, leaf)
 
 
 def _distance(found: Tensor, right: Tensor) -> float:

@@ -8,7 +8,6 @@ one has made that mistake.
 
 import itertools
 import math
-import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -58,7 +57,7 @@ class Change:
 
     name: str
     message: str
-    make: Callable[[Call], Call | None]
+    make: Callable[[Call], Call]  # raises where the call does not allow it
 
 
 def close(one: Numbers | None, other: Numbers | None) -> bool:
@@ -93,11 +92,11 @@ def generic(a: Any) -> Any:
         return np.isfinite(a) & ~round_ & (np.abs(a) > 1e-5)
 
 
-def _each(change: Callable[[Any], Any]) -> Callable[[Numbers], Numbers | None]:
+def _each(change: Callable[..., Any], **more: Any) -> Callable[[Numbers], Numbers | None]:
     def on_all(numbers: Numbers) -> Numbers | None:
         try:
             with np.errstate(all="ignore"):
-                return [change(a) for a in numbers]
+                return [change(a, **more) for a in numbers]
         except (ValueError, IndexError, np.exceptions.AxisError):
             return None
 
@@ -105,114 +104,22 @@ def _each(change: Callable[[Any], Any]) -> Callable[[Numbers], Numbers | None]:
 
 
 def _softmax(a: Any, axis: int) -> Any:
+    powers = np.exp(a - a.max(axis, keepdims=True))
+    return _share(powers, axis)
+
+
+def _share(a: Any, axis: int) -> Any:
     if not a.ndim:  # of a single number it is 1, whatever the number
         raise ValueError("a: expected an axis, got a single number")
-    powers = np.exp(a - a.max(axis, keepdims=True))
-    return powers / powers.sum(axis, keepdims=True)
+    return a / a.sum(axis, keepdims=True)
 
 
 def _mean(a: Any, axis: int) -> Any:
     return np.broadcast_to(a.mean(axis, keepdims=True), a.shape)
 
 
-def _share(a: Any, axis: int) -> Any:
-    if not a.ndim:
-        raise ValueError("a: expected an axis, got a single number")
-    return a / a.sum(axis, keepdims=True)
-
-
-def _first(x: Tensor, axis: int) -> Tensor:
-    return x.narrow(axis, 0, 1).expand_as(x).clone()
-
-
-def _swap(one: int, other: int) -> Callable[[Any], Any]:
-    return lambda a: a.swapaxes(one, other)
-
-
-def _one_for_all(axis: int, place: int) -> Callable[[Any], Any]:
-    def change(a: Any) -> Any:
-        return np.broadcast_to(np.take(a, [place], axis), a.shape)
-
-    return change
-
-
-_AXES = {-1: "the last axis", -2: "the second axis from the end", 0: "the first axis"}
-
-
-def _relations() -> Iterator[Relation]:
-    yield Relation(
-        "the sign is wrong",
-        "Every number is the negative of the expected one. Look for a minus too many or too few.",
-        (_each(lambda a: -a),),
-    )
-    for one, other in ((-1, -2), (0, 1), (-2, -3)):
-        yield Relation(
-            "two axes are exchanged",
-            f"Your result holds the expected numbers with axes {one} and {other} exchanged. Write "
-            "the shape of each intermediate result beside it.",
-            (_each(_swap(one, other)),),
-        )
-    for axis, words in _AXES.items():
-        yield Relation(
-            f"reversed along {words}",
-            f"Your result holds the expected numbers in reverse order along {words}.",
-            (_each(partial(np.flip, axis=axis)),),
-        )
-        for step in (1, -1):
-            yield Relation(
-                f"shifted by one along {words}",
-                "Your result holds the expected numbers one position too "
-                f"{'late' if step > 0 else 'early'} along {words}. Count positions from 0.",
-                (_each(partial(np.roll, shift=step, axis=axis)),),
-            )
-        for place, which in ((0, "first"), (-1, "last")):
-            yield Relation(
-                f"the {which} entry of {words} for all",
-                f"Along {words}, every entry of your result is what is expected of the {which} "
-                "one. Each should be computed from its own input.",
-                (_each(_one_for_all(axis, place)),),
-            )
-        yield Relation(
-            f"a mean over {words}",
-            f"Every entry of your result is the mean of the expected ones over {words}. Entries "
-            "along it should not be mixed.",
-            (_each(partial(_mean, axis=axis)),),
-        )
-    axes = tuple(_AXES)
-    yield Relation(
-        "a softmax too many",
-        "Your result is a softmax of what is expected.",
-        tuple(_each(partial(_softmax, axis=axis)) for axis in axes),
-    )
-    yield Relation(
-        "the softmax is missing",
-        "A softmax of your result gives what is expected.",
-        backward=tuple(_each(partial(_softmax, axis=axis)) for axis in axes),
-    )
-    yield Relation(
-        "not divided by the sum",
-        "Your numbers are right up to a factor for each row: they should sum to one.",
-        backward=tuple(_each(partial(_share, axis=axis)) for axis in axes),
-    )
-    for name, message, forward in (
-        ("the logarithm is missing", "Your result is the exponential of the expected one.", np.exp),
-        ("the exponential is missing", "Your result is the logarithm of the expected one.", np.log),
-        ("the square root is missing", "Your result is the square of the expected one.", np.square),
-        ("a square root too many", "Your result is the square root of the expected one.", np.sqrt),
-        ("the absolute value", "Your result is the absolute value of the expected one.", np.abs),
-        ("one minus the result", "Your result is 1 minus the expected one.", lambda a: 1 - a),
-        ("the reciprocal", "Your result is 1 divided by the expected one.", lambda a: 1 / a),
-        ("a tanh too many", "Your result is the tanh of the expected one.", np.tanh),
-        ("a sigmoid too many", "Your result is a sigmoid of the expected one.", _sigmoid),
-        ("cut off at 0", "Your result is the expected one with negative numbers set to 0.", _relu),
-    ):
-        yield Relation(name, message, (_each(forward),))
-    for name, message, backward in (
-        ("the tanh is missing", "The tanh of your result is the expected one.", np.tanh),
-        ("the sigmoid is missing", "The sigmoid of your result is the expected one.", _sigmoid),
-        ("the absolute value is missing", "Its absolute value is the expected result.", np.abs),
-    ):
-        yield Relation(name, message, backward=(_each(backward),))
+def _one_for_all(a: Any, axis: int, place: int) -> Any:
+    return np.broadcast_to(np.take(a, [place], axis), a.shape)
 
 
 def _sigmoid(a: Any) -> Any:
@@ -221,6 +128,76 @@ def _sigmoid(a: Any) -> Any:
 
 def _relu(a: Any) -> Any:
     return np.maximum(a, 0)
+
+
+_AXES = {-1: "the last axis", -2: "the second axis from the end", 0: "the first axis"}
+# A name, what is done to a right result, and the words for it.
+_DONE = (
+    ("the sign is wrong", np.negative, "the negative of the expected one: look for a minus"),
+    ("the logarithm is missing", np.exp, "the exponential of the expected one"),
+    ("the exponential is missing", np.log, "the logarithm of the expected one"),
+    ("the square root is missing", np.square, "the square of the expected one"),
+    ("a square root too many", np.sqrt, "the square root of the expected one"),
+    ("the absolute value", np.abs, "the absolute value of the expected one"),
+    ("one minus the result", lambda a: 1 - a, "1 minus the expected one"),
+    ("the reciprocal", lambda a: 1 / a, "1 divided by the expected one"),
+    ("a tanh too many", np.tanh, "the tanh of the expected one"),
+    ("a sigmoid too many", _sigmoid, "the sigmoid of the expected one"),
+    ("cut off at 0", _relu, "the expected one with negative numbers set to 0"),
+)  # fmt: skip
+_UNDONE = (("tanh", np.tanh), ("sigmoid", _sigmoid), ("absolute value", np.abs))
+
+
+def _relations() -> Iterator[Relation]:
+    for name, change, words in _DONE:
+        yield Relation(name, f"Your result is {words}.", (_each(change),))
+    for one, other in ((-1, -2), (0, 1), (-2, -3)):
+        yield Relation(
+            "two axes are exchanged",
+            f"Your result has the expected numbers with axes {one} and {other} exchanged. Write "
+            "the shape of each intermediate result beside it.",
+            (_each(np.swapaxes, axis1=one, axis2=other),),
+        )
+    for axis, words in _AXES.items():
+        yield Relation(
+            f"reversed along {words}",
+            f"Your result has the expected numbers in reverse order along {words}.",
+            (_each(np.flip, axis=axis),),
+        )
+        for step, side in ((1, "late"), (-1, "early")):
+            yield Relation(
+                f"shifted by one along {words}",
+                f"Your result has the expected numbers one position too {side} along {words}. "
+                "Positions count from 0.",
+                (_each(np.roll, shift=step, axis=axis),),
+            )
+        for place, which in ((0, "first"), (-1, "last")):
+            yield Relation(
+                f"the {which} entry of {words} for all",
+                f"Along {words}, every entry of your result is the {which} of the expected ones. "
+                "Compute each from its own input.",
+                (_each(_one_for_all, axis=axis, place=place),),
+            )
+        yield Relation(
+            f"a mean over {words}",
+            f"Every entry of your result is the mean of the expected ones over {words}, which "
+            "should not be mixed.",
+            (_each(_mean, axis=axis),),
+        )
+    softmaxes = tuple(_each(_softmax, axis=axis) for axis in _AXES)
+    yield Relation("a softmax too many", "Your result is a softmax of the expected one.", softmaxes)
+    yield Relation(
+        "the softmax is missing", "A softmax of your result is the expected one.", (), softmaxes
+    )
+    yield Relation(
+        "right up to a factor for each row",
+        "Each row of your result is the expected one, multiplied by a number. The rows should sum "
+        "to one.",
+        backward=tuple(_each(_share, axis=axis) for axis in _AXES),
+    )
+    for name, change in _UNDONE:
+        message = f"The {name} of your result is the expected one."
+        yield Relation(f"the {name} is missing", message, (), (_each(change),))
 
 
 def reordered(mine: Numbers, base: Numbers) -> bool:
@@ -258,45 +235,107 @@ def _multiplied(mine: Numbers, base: Numbers) -> bool:
 
 
 def _which_factor(mine: Numbers, base: Numbers, call: Call) -> str:
-    """Say a factor in words, by a size of the inputs where one explains it."""
+    """Say a factor in words, by a size of the inputs where one explains it; "" where it is 1."""
     ratio = _factor(mine, base) or 1.0
+    if math.isclose(ratio, 1.0, rel_tol=1e-4):
+        return ""
     tensors = [x for x in leaves((call.args, call.kwargs)) if isinstance(x, Tensor)]
     words = f"{ratio:.4g}"
     for size in sorted({n for x in tensors for n in x.shape} - {0, 1}, reverse=True):
         for power, named in (
-            (1.0, f"{size}, a size of the inputs"),
-            (-1.0, f"1/{size}, one over a size of the inputs"),
-            (0.5, f"the square root of {size}, a size of the inputs"),
-            (-0.5, f"one over the square root of {size}, a size of the inputs"),
+            (1.0, f"{size}"),
+            (-1.0, f"1/{size}"),
+            (0.5, f"the square root of {size}"),
+            (-0.5, f"one over the square root of {size}"),
         ):
             if math.isclose(ratio, size**power, rel_tol=1e-4):
-                words = named
+                words = f"{named}, and {size} is a size of the inputs"
     return f" On one of the inputs the factor is {words}."
 
 
 VAGUE = Relation(
     "every number is multiplied by one factor",
-    "Up to that factor your result is right. Look for a scale, a mean or a sum that is too "
-    "many or missing.",
+    "Up to that factor your result is right. Look for a scale, a mean or a sum that is missing or "
+    "applied twice.",
     test=_multiplied,
     hint=_which_factor,
 )
 RELATIONS = (
     Relation(
         "results in the wrong order",
-        "You return the expected results in another order. Compare your return with the order that "
-        "the task names.",
+        "You return the expected results in another order. Compare your return with the order in "
+        "the text.",
         test=reordered,
     ),
     Relation(
         "an axis of size 1 too many or too few",
-        "The numbers are right, and the shape has an axis of size 1 too many or too few. Look at "
+        "The numbers are right, but the shape has an axis of size 1 too many or too few. Look at "
         "keepdim, squeeze and unsqueeze.",
         test=same_but_axes,
     ),
     *_relations(),
     VAGUE,
 )
+
+Row = tuple[Any, str, str, Callable[[Any], Any]]
+# A key, a name, how the input would have to differ, and the change; {} is the argument.
+_OF_BOOLEANS: tuple[Row, ...] = (
+    ("not", "`{}` is turned round", "True and False were exchanged in `{}`", torch.logical_not),
+    ("all", "`{}` is ignored", "every element of `{}` were True", torch.ones_like),
+)
+_OF_INTEGERS: tuple[Row, ...] = (
+    (1, "one too many", "every number in `{}` were larger by one", lambda x: x + 1),
+    (-1, "one too few", "every number in `{}` were smaller by one", lambda x: x - 1),
+    ("most", "`{}` makes no difference between rows", "every number in `{}` were its largest",
+     lambda x: torch.full_like(x, int(x.max()))),
+)  # fmt: skip
+_OF_FLOATS: tuple[Row, ...] = (
+    ("zeros", "`{}` is left out", "`{}` were 0 everywhere", torch.zeros_like),
+    ("ones", "`{}` is left out", "`{}` were 1 everywhere", torch.ones_like),
+    ("minus", "the sign of `{}` is wrong", "`{}` were its negative", torch.neg),
+)
+_OF_MATRICES: tuple[Row, ...] = (
+    (
+        "transposed",
+        "`{}` is transposed",
+        "the last two axes of `{}` were exchanged",
+        lambda x: x.mT,
+    ),
+)
+_OF_NUMBERS: tuple[Row, ...] = (
+    ("inverse", "divided by `{}` in place of multiplied", "`{}` were 1 divided by it",
+     lambda x: 1 / x),
+    (1, "`{}` is off by one", "`{}` were larger by one", lambda x: x + 1),
+    (-1, "`{}` is off by one", "`{}` were smaller by one", lambda x: x - 1),
+    ("minus", "the sign of `{}` is wrong", "`{}` were its negative", lambda x: -x),
+)  # fmt: skip
+
+
+def _along(axis: int) -> tuple[Row, ...]:
+    """Changes of a tensor along an axis."""
+    return (
+        (("flip", axis), "`{}` is read in reverse", f"`{{}}` were reversed along axis {axis}",
+         partial(torch.flip, dims=(axis,))),
+        (("first", axis), "the first of `{}` for all",
+         f"along axis {axis} all of `{{}}` were like its first entry",
+         lambda x: x.narrow(axis, 0, 1).expand_as(x).clone()),
+        *((("roll", axis, step), "`{}` is shifted by one",
+           f"`{{}}` were shifted by one along axis {axis}",
+           partial(torch.roll, shifts=step, dims=axis)) for step in (1, -1)),
+    )  # fmt: skip
+
+
+def _rows(value: Any) -> tuple[Row, ...]:
+    """The changes that an argument allows."""
+    if not isinstance(value, Tensor):
+        return _OF_NUMBERS if type(value) in (int, float) else ()
+    if value.dtype == torch.bool:
+        return _OF_BOOLEANS
+    axes = dict.fromkeys((-value.dim(), -1)) if value.dim() else ()
+    along = tuple(row for axis in axes for row in _along(axis))
+    if not value.is_floating_point():
+        return _OF_INTEGERS + along
+    return _OF_FLOATS + _OF_MATRICES * (value.dim() >= 2) + along
 
 
 def changes(call: Call, names: list[str]) -> Iterator[tuple[Any, Change]]:
@@ -306,48 +345,47 @@ def changes(call: Call, names: list[str]) -> Iterator[tuple[Any, Change]]:
         call: A call of the function.
         names: Names of the function's arguments.
     """
-
-    def named(place: int) -> str:
-        return names[place] if place < len(names) else f"argument {place}"
-
     args = call.args
-    floats = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.is_floating_point()]
+    told = [*names, *(f"argument {place}" for place in range(len(names), len(args)))]
     for i, j in itertools.combinations(range(len(args)), 2):
         if _exchangeable(args[i], args[j]):
-            yield (
-                ("exchanged", i, j),
-                Change(
-                    f"{named(i)} and {named(j)} exchanged",
-                    f"Your result is what is right with `{named(i)}` and `{named(j)}` exchanged.",
-                    _exchange(i, j),
-                ),
-            )
+            name = f"`{told[i]}` and `{told[j]}` exchanged"
+            condition = f"`{told[i]}` and `{told[j]}` were exchanged"
+            yield ("exchanged", i, j), _change(name, condition, partial(_exchange, i=i, j=j))
     for i, value in enumerate(args):
-        name = named(i)
-        if isinstance(value, Tensor):
-            for key, title, message, make in _of_tensor(value, name):
-                yield (key, i), Change(title, message, _put(i, make))
-        elif type(value) in (int, float):
-            for key, title, message, make in _of_number(name):
-                yield (key, i), Change(title, message, _put(i, make))
+        for key, name, condition, make in _rows(value):
+            words = name.format(told[i]), condition.format(told[i])
+            yield (key, i), _change(*words, partial(_put, i=i, make=make))
+    floats = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.is_floating_point()]
     for i, j in itertools.permutations(floats, 2):
-        yield (
-            ("in place of", i, j),
-            Change(
-                f"{named(j)} in place of {named(i)}",
-                f"Your result is what is right when `{named(j)}` stands where `{named(i)}` should.",
-                _twice(i, j),
-            ),
-        )
+        words = f"`{told[j]}` in place of `{told[i]}`", f"`{told[i]}` were `{told[j]}`"
+        yield ("in place of", i, j), _change(*words, partial(_instead, i=i, j=j))
     for key in call.kwargs:
-        yield (
-            ("dropped", key),
-            Change(
-                f"{key} is ignored",
-                f"Your result is what is right without `{key}`, as if it had not been given.",
-                _drop(key),
-            ),
-        )
+        message = f"Your result would be right if `{key}` had not been given."
+        yield ("dropped", key), Change(f"`{key}` is ignored", message, partial(_without, key=key))
+
+
+def _change(name: str, condition: str, edit: Callable[[list[Any]], None]) -> Change:
+    def make(call: Call) -> Call:
+        args = list(call.args)
+        edit(args)
+        return Call(tuple(args), call.kwargs, call.via)
+
+    return Change(name, f"Your result would be right if {condition}.", make)
+
+
+def _put(args: list[Any], i: int, make: Callable[[Any], Any]) -> None:
+    args[i] = make(args[i])
+
+
+def _exchange(args: list[Any], i: int, j: int) -> None:
+    args[i], args[j] = args[j], args[i]
+
+
+def _instead(args: list[Any], i: int, j: int) -> None:
+    if args[i].shape != args[j].shape or args[i].dtype != args[j].dtype:
+        raise ValueError("expected two tensors of one form")
+    args[i] = args[j]
 
 
 def _exchangeable(one: Any, other: Any) -> bool:
@@ -355,142 +393,5 @@ def _exchangeable(one: Any, other: Any) -> bool:
     return both and one.dtype == other.dtype and 0 < one.dim() == other.dim()
 
 
-def _of_tensor(value: Tensor, name: str) -> Iterator[tuple[Any, str, str, Callable[[Any], Any]]]:
-    if value.dtype == torch.bool:
-        yield (
-            "not",
-            f"{name} is turned round",
-            f"You treat True in `{name}` as False, and False as True.",
-            torch.logical_not,
-        )
-        yield (
-            "all",
-            f"{name} is ignored",
-            f"Your result is what is right when every entry of `{name}` is True.",
-            torch.ones_like,
-        )
-        return
-    if not value.is_floating_point():
-        for step, word in ((1, "many"), (-1, "few")):
-            yield (
-                step,
-                f"one too {word}",
-                f"Your result is what is right when every number in `{name}` is "
-                f"{'larger' if step > 0 else 'smaller'} by one. Positions count from 0.",
-                partial(operator.add, step),
-            )
-        yield (
-            "most",
-            f"{name} makes no difference between rows",
-            f"Your result is what is right when every number in `{name}` is the largest of them.",
-            lambda x: torch.full_like(x, int(x.max())),
-        )
-    else:
-        yield (
-            "zeros",
-            f"{name} is left out",
-            f"Your result is what is right when `{name}` is 0 everywhere.",
-            torch.zeros_like,
-        )
-        yield (
-            "ones",
-            f"{name} is left out",
-            f"Your result is what is right when `{name}` is 1 everywhere.",
-            torch.ones_like,
-        )
-        yield (
-            "minus",
-            f"the sign of {name} is wrong",
-            f"Your result is what is right for the negative of `{name}`.",
-            torch.neg,
-        )
-        if value.dim() >= 2:
-            yield (
-                "transposed",
-                f"{name} is transposed",
-                f"Your result is what is right with the last two axes of `{name}` exchanged.",
-                lambda x: x.transpose(-1, -2),
-            )
-    if value.dim() >= 1:
-        for axis in {-1, -value.dim()}:
-            yield (
-                ("flip", axis),
-                f"{name} is read in reverse",
-                f"Your result is what is right with `{name}` in reverse order along axis {axis}.",
-                partial(torch.flip, dims=(axis,)),
-            )
-            yield (
-                ("first", axis),
-                f"the first of {name} for all",
-                f"Your result is what is right when, along axis {axis}, all of `{name}` is like "
-                "its first entry.",
-                partial(_first, axis=axis),
-            )
-            for step in (1, -1):
-                yield (
-                    ("roll", axis, step),
-                    f"{name} is shifted by one",
-                    f"Your result is what is right with `{name}` shifted by one along axis {axis}.",
-                    partial(torch.roll, shifts=step, dims=axis),
-                )
-
-
-def _of_number(name: str) -> Iterator[tuple[Any, str, str, Callable[[Any], Any]]]:
-    yield (
-        "inverse",
-        f"divided by {name} in place of multiplied",
-        f"Your result is what is right for 1 divided by `{name}`.",
-        lambda x: 1 / x,
-    )
-    for step in (1, -1):
-        yield (
-            step,
-            f"{name} is off by one",
-            f"Your result is what is right when `{name}` is "
-            f"{'larger' if step > 0 else 'smaller'} by one.",
-            partial(operator.add, step),
-        )
-    yield (
-        "minus",
-        f"the sign of {name} is wrong",
-        f"Your result is what is right for the negative of `{name}`.",
-        lambda x: -x,
-    )
-
-
-def _put(place: int, make: Callable[[Any], Any]) -> Callable[[Call], Call | None]:
-    def change(call: Call) -> Call | None:
-        if place >= len(call.args):
-            return None
-        args = list(call.args)
-        args[place] = make(args[place])
-        return Call(tuple(args), call.kwargs, call.via)
-
-    return change
-
-
-def _exchange(i: int, j: int) -> Callable[[Call], Call | None]:
-    def change(call: Call) -> Call | None:
-        args = list(call.args)
-        args[i], args[j] = args[j], args[i]
-        return Call(tuple(args), call.kwargs, call.via)
-
-    return change
-
-
-def _twice(i: int, j: int) -> Callable[[Call], Call | None]:
-    def change(call: Call) -> Call | None:
-        args = list(call.args)
-        if args[i].shape != args[j].shape or args[i].dtype != args[j].dtype:
-            return None
-        args[i] = args[j]
-        return Call(tuple(args), call.kwargs, call.via)
-
-    return change
-
-
-def _drop(key: str) -> Callable[[Call], Call | None]:
-    def change(call: Call) -> Call | None:
-        return Call(call.args, {k: v for k, v in call.kwargs.items() if k != key}, call.via)
-
-    return change
+def _without(call: Call, *, key: str) -> Call:
+    return Call(call.args, {k: v for k, v in call.kwargs.items() if k != key}, call.via)

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from attn_course.probes.catalogue import Misconception
-from attn_course.probes.cause import CUT_OFF, IN_PLACE
+from attn_course.probes.facets import CUT_OFF, IN_PLACE
 from attn_course.probes.probe import Probe
 
 _UNKNOWN: Any = object()
@@ -183,6 +183,19 @@ class WrongAnswers:
             return x.narrow(dim, 0, 1).expand_as(x) if x.dim() and x.shape[dim] else x
 
         self._changed(name, message, first, **more)
+
+    def accepts_everything(self) -> None:
+        """The family, for a test that the learner writes: the candidate is not looked at."""
+        message = "Your test returns True for every candidate. Call it, and compare its results."
+        self.fault("accepts everything", message, lambda candidate: True)
+
+    def rejects_everything(self) -> None:
+        """The family, for a test that the learner writes: nothing passes it."""
+        message = (
+            "Your test returns False even for a right answer. Look at whether you leave room for "
+            "rounding, at the dtype of your numbers, and at what you return in the end."
+        )
+        self.fault("rejects everything", message, lambda candidate: False)
 
     def _changed(
         self, name: str, message: str, change: Callable[[Tensor], Tensor], **more: Any

@@ -21,8 +21,8 @@ from attn_course.probes.catalogue import Misconception
 
 MOST = 3000  # of one function
 _TOLD = (
-    "On every input tried, what you return is what a right answer returns with this one change. "
-    "The name in brackets is that of a value or step in our solution."
+    "A right answer with this one change gives your result on every input tried. The name in "
+    "brackets is a value or a step of our solution."
 )
 _AXES = (-1, -2, 0, 1)
 _GUARDS = (1e-6, 1e-8, 1e-9, 1e-10, 1e-12)
@@ -34,6 +34,7 @@ _AXIS_TAKERS = frozenset(
 )
 _MODULES = ("torch", "F", "np", "math")
 _BASE, _OTHER = "a power or logarithm of another base", "another function"
+_ACTIVATIONS = ("tanh", "sigmoid", "relu", "gelu", "softplus")
 _INSTEAD = {
     "log": (("log2", _BASE), ("log10", _BASE), ("log1p", _OTHER)),
     "exp": (("exp2", _BASE), ("expm1", _OTHER)),
@@ -57,19 +58,24 @@ _INSTEAD = {
     "sin": (("cos", "sine and cosine exchanged"),),
     "cos": (("sin", "sine and cosine exchanged"),),
     "elu": (("relu", _OTHER),),
-    "relu": (("gelu", _OTHER),),
+    **{
+        one: tuple((other, _OTHER) for other in _ACTIVATIONS if other != one)
+        for one in _ACTIVATIONS
+    },
     "abs": (("square", _OTHER),),
 }
-_OPERATORS: dict[type, tuple[type, str]] = {
-    ast.Add: (ast.Sub, "plus and minus exchanged"),
-    ast.Sub: (ast.Add, "plus and minus exchanged"),
-    ast.Mult: (ast.Div, "divided in place of multiplied"),
-    ast.Div: (ast.Mult, "multiplied in place of divided"),
-    ast.FloorDiv: (ast.Mod, "quotient and remainder exchanged"),
-    ast.Mod: (ast.FloorDiv, "quotient and remainder exchanged"),
-    ast.BitAnd: (ast.BitOr, "or in place of and"),
-    ast.BitOr: (ast.BitAnd, "and in place of or"),
-}
+_OPERATORS: tuple[tuple[type, type, str], ...] = (
+    (ast.Add, ast.Sub, "plus and minus exchanged"),
+    (ast.Sub, ast.Add, "plus and minus exchanged"),
+    (ast.Mult, ast.Div, "divided in place of multiplied"),
+    (ast.Div, ast.Mult, "multiplied in place of divided"),
+    (ast.Add, ast.Mult, "multiplied in place of added"),
+    (ast.Mult, ast.Add, "added in place of multiplied"),
+    (ast.FloorDiv, ast.Mod, "quotient and remainder exchanged"),
+    (ast.Mod, ast.FloorDiv, "quotient and remainder exchanged"),
+    (ast.BitAnd, ast.BitOr, "or in place of and"),
+    (ast.BitOr, ast.BitAnd, "and in place of or"),
+)
 _EDGE: dict[type, type] = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 _COMPLEMENT: dict[type, type] = {
     ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq
@@ -87,6 +93,7 @@ _TOO_MUCH = (
     ),
     *((f"_.mean({axis}, True).expand_as(_)", "the mean of {} for all") for axis in (0, 1, -2, -1)),
     *((f"_.roll(1, {axis})", "{} shifted by one") for axis in (0, -1)),
+    ("_.detach()", "no gradient through {}"),
     ("_.mT", "{} transposed"),
     ("_.tril()", "{} without the future"),
     ("abs(_)", "the absolute value of {}"),
@@ -125,9 +132,9 @@ def _reshaped(value: ast.expr, moved: ast.expr) -> ast.expr:
 
 def _of_operation(node: ast.BinOp) -> Iterator[Edit]:
     left, right, kind = node.left, node.right, type(node.op)
-    if kind in _OPERATORS:
-        other, name = _OPERATORS[kind]
-        yield _same(node, op=other()), name
+    for one, other, name in _OPERATORS:
+        if kind is one:
+            yield _same(node, op=other()), name
     if kind is ast.Pow:
         yield left, "a power is missing"
         yield _same(node, right=ast.UnaryOp(ast.USub(), right)), "another power"
@@ -167,7 +174,8 @@ def _of_call(node: Any) -> Iterator[Edit]:
     attribute = function.attr if isinstance(function, ast.Attribute) else ""
     name = attribute or (function.id if isinstance(function, ast.Name) else "")
     subject = function.value if isinstance(function, ast.Attribute) else None
-    if isinstance(subject, ast.Name) and subject.id in _MODULES:
+    method = not (isinstance(subject, ast.Name) and subject.id in _MODULES)
+    if not method:
         subject = args[0] if args and not isinstance(args[0], ast.Starred) else None
     if isinstance(function, ast.Name) and function.id not in ("range", "len", "slice"):
         subject = args[0] if args and not isinstance(args[0], ast.Starred) else None
@@ -198,14 +206,21 @@ def _of_call(node: Any) -> Iterator[Edit]:
             guarded = ast.BinOp(function.value, ast.Add(), ast.Constant(constant))
             yield _same(node, func=_same(function, value=guarded)), "a constant in the logarithm"
     for other, told in _INSTEAD.get(name, ()):
-        bare = other in ("exp", "sigmoid") and attribute
+        bare = other in ("exp", "sigmoid") and attribute and method
         few: dict[str, Any] = {"args": [], "keywords": []} if bare else {}
         new = _same(function, **{"attr" if attribute else "id": other})
         yield _same(node, func=new, **few), told
     if name in ("tril", "triu") and len(args) < 2:
         for step in (-1, 1):
             yield _same(node, args=[*args, ast.Constant(step)]), "off by one at the diagonal"
+    if name == "norm" and attribute and method and not args:
+        size = ast.Call(ast.Attribute(function.value, "abs", ast.Load()), [], [])
+        summed = ast.Attribute(size, "sum", ast.Load())
+        yield _same(node, func=summed), "a sum of absolute values in place of a length"
     for place, keyword in enumerate(node.keywords):
+        if keyword.arg == "keepdim":
+            rest = [other for other in node.keywords if other is not keyword]
+            yield _same(node, keywords=rest), "`keepdim` is missing"
         if keyword.arg in ("dim", "axis"):
             for axis in _AXES:
                 changed = list(node.keywords)
@@ -255,7 +270,7 @@ def _of_call(node: Any) -> Iterator[Edit]:
 def _of_other(node: Any) -> Iterator[Edit]:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Invert | ast.Not):
         if isinstance(node.operand, ast.Attribute) and node.operand.attr == "inf":
-            for number in (0.0, -1.0, -10.0, -1e4, -1e9, math.inf, math.nan):
+            for number in (0.0, -1.0, -10.0, -1e4, -1e9, math.inf):
                 yield ast.Constant(number), "another number in place of minus infinity"
         else:
             told = "a sign is wrong" if isinstance(node.op, ast.USub) else "turned round"

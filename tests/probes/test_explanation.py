@@ -14,6 +14,7 @@ from attn_course.probes import (
     evidence,
     explanation,
     misconception,
+    student,
     witnesses,
 )
 from attn_course.probes import probe as probe_module
@@ -117,10 +118,10 @@ def means(scores, mask):
     (after, ["the mask comes after"]),
     (turned, ["the mask comes after", "two axes are exchanged"]),
     (negative, ["the sign is wrong"]),
-    (inverted, ["mask is turned round"]),
-    (inverted_and_after, ["the mask comes after", "mask is turned round"]),
+    (inverted, ["`mask` is turned round"]),
+    (inverted_and_after, ["the mask comes after", "`mask` is turned round"]),
     (halved, ["every number is multiplied by one factor"]),
-    (without_mask, ["mask is ignored"]),
+    (without_mask, ["`mask` is ignored"]),
     (lambda scores, mask: after(scores, mask).double(), ["the mask comes after"]),
     (lambda scores, mask: None, ["the return is missing"]),
 ])  # fmt: skip
@@ -235,6 +236,39 @@ def weigh(scores, mask):
     assert found.misconception == "three times"
     assert "`twice`, which `weigh` calls, is not right yet" in found.report.cause
     assert "this test passes" in found.report.cause
+
+
+def test_an_attribute_is_no_helper():
+    names = {"box": type("Box", (), {"twice": staticmethod(lambda x: 2 * x)})}
+    exec("def weigh(scores, mask):\n    return box.twice(scores) * mask\n", names)
+    around = {"weigh": names["weigh"], "twice": lambda x: 3 * x}
+    found = told(names["weigh"], around=around, oracles={"twice": lambda x: 2 * x})
+    assert "twice" not in found.report.cause
+
+
+def test_a_factor_of_one_is_no_mistake(install):
+    @witnesses(of="weigh")
+    def gradients(draw):
+        yield call(draw.normal(2, 3), draw.mask(2, 3), via=student.grad(0))
+
+    install(inputs, gradients, after)
+    found = told(lambda scores, mask: after(scores, mask).detach())
+    assert found.misconception == "the mask comes after"
+
+
+@pytest.mark.parametrize(("answer", "words"), [
+    (lambda scores, mask: mask @ mask.mT, "torch has no such operation for Bool"),
+    (lambda scores, mask: scores.log(), "A guess: NaN comes from 0 divided by 0"),
+    (lambda scores, mask: scores / 0, "A guess: infinity comes from a division by 0"),
+])  # fmt: skip
+def test_what_the_call_shows_by_itself_is_told(answer, words):
+    assert words in told(answer).report.cause
+
+
+def test_sums_of_a_mask_are_no_symptom():
+    eye = lambda x: torch.eye(3, dtype=torch.bool)  # noqa: E731
+    found = told(lambda x: ~eye(x), "twice", eye)
+    assert found.report.symptom.startswith("9 of 9 entries differ")
 
 
 def test_probes_know_the_names_around_their_test_cell():

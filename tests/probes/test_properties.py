@@ -39,32 +39,14 @@ CASES = [
     (p.rows_sum_to_one, softmax, lambda x: x.tolist(), (X,), "a list"),
     (p.rows_sum_to_one, softmax, lambda x: softmax(x, 0), (X,), "dim=-1"),
     (p.non_negative, softmax, torch.tanh, (X,), "below 0"),
-    (p.bounded(0, 1), softmax, lambda x: 2 * softmax(x), (X,), "above 1"),
-    (p.bounded(0, 1), softmax, lambda x: -softmax(x), (X,), "below 0"),
     (p.shift_invariant, softmax, torch.sigmoid, (X,), "adding 3"),
     (p.scale_invariant, torch.sign, softmax, (X,), "multiplying"),
-    (p.symmetric, torch.add, torch.sub, (X, X + 1), "exchanged"),
-    (p.linear_in_last, torch.mul, torch.add, (X, X + 1), "double"),
-    (p.ignores_masked(), masked, lambda s, m: softmax(s) * m, (X, MASK), "masked positions"),
     (p.zero_where_masked(), masked, lambda s, m: softmax(s), (X, MASK), "exactly 0"),
     (p.zero_where_masked(), masked, lambda s, m: s / 0 - s / 0, (X, MASK), "exactly 0"),
-    (
-        p.empty_rows_are_zero(),
-        masked,
-        lambda s, m: softmax(s.masked_fill(~m, -torch.inf)),
-        (X, MASK),
-        "NaN",
-    ),
-    (p.empty_rows_are_zero(), masked, lambda s, m: softmax(s), (X, MASK), "instead of 0"),
     (p.causal(), running, lambda x: x.flip(1).cumsum(1), (SEQUENCE,), "future leaks"),
     (p.causal(), mean_so_far, lambda x: x - x.mean(1, keepdim=True), (SEQUENCE,), "future"),
     (p.permutation_equivariant(dim=1), torch.sin, running, (SEQUENCE,), "reversing axis 1"),
-    (p.permutation_invariant(at=((0, 1),)), lambda x: x.mean(1), lambda x: x[:, 0], (SEQUENCE,),
-     "reordering"),
-    (p.batch_independent(), running, lambda x: x - x.mean(0), (SEQUENCE,), "batch entry"),
     (p.deterministic, softmax, add_random, (X,), "two calls"),
-    (p.keeps_dtype_and_shape, softmax, lambda x: x.double(), (X,), "dtype"),
-    (p.keeps_dtype_and_shape, softmax, lambda x: x.sum(-1), (X,), "shape"),
     (p.gradient_reaches(0), softmax, lambda x: softmax(x).detach(), (X,), "no gradient"),
     (p.gradient_reaches(0), softmax, lambda x: 0 * x, (X,), "zero everywhere"),
     (p.gradient_reaches(0), softmax, lambda x: (x - x).sqrt(), (X,), "NaN or infinite"),
@@ -79,7 +61,9 @@ def test_property_is_kept_by_one_and_broken_by_the_other(claim, has, lacks, args
 
 
 def test_every_property_of_the_module_is_tried():
-    made = {case[0].check.__qualname__.split(".")[0] for case in CASES}
+    claims = [case[0] for case in CASES]
+    made = {claim.check.__qualname__.split(".")[0] for claim in claims} - {"_unmoved"}
+    made |= {name for name, value in vars(p).items() if any(value is claim for claim in claims)}
     public = {
         name
         for name, value in vars(p).items()

@@ -27,7 +27,7 @@ def softmax(x):
     ("shifted by one along the second axis from the end", np.roll(NUMBERS, 1, 0), NUMBERS),
     ("a softmax too many", softmax(NUMBERS), NUMBERS),
     ("the softmax is missing", NUMBERS, softmax(NUMBERS)),
-    ("not divided by the sum", POSITIVE, POSITIVE / POSITIVE.sum(-1, keepdims=True)),
+    ("right up to a factor for each row", POSITIVE, POSITIVE / POSITIVE.sum(-1, keepdims=True)),
     ("the logarithm is missing", np.exp(NUMBERS), NUMBERS),
     ("a square root too many", np.sqrt(POSITIVE), POSITIVE),
     ("one minus the result", 1 - NUMBERS, NUMBERS),
@@ -44,6 +44,10 @@ def test_between_unrelated_numbers_nothing_holds():
 @pytest.mark.parametrize("got", [0.37, -2.5, 1.0])
 def test_a_single_number_has_no_softmax_and_no_sum(got):
     """Of any single number the softmax is 1, and so is the share of its own sum."""
-    of_an_axis = {"a softmax too many", "the softmax is missing", "not divided by the sum"}
+    of_an_axis = {
+        "a softmax too many",
+        "the softmax is missing",
+        "right up to a factor for each row",
+    }
     assert not holding(got, 1.0) & of_an_axis
     assert not holding(1.0, got) & of_an_axis

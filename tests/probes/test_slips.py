@@ -60,6 +60,7 @@ def test_one_small_change_is_told_with_its_place(answer, name, install):
 
 @pytest.mark.parametrize("answer", [
     lambda q, k, v: torch.zeros_like(q),  # a constant, which a change may give by chance
+    lambda q, k, v: attend(q, k, v) * torch.nan,
     lambda q, k, v: (q @ k.mT / 3.1 + 0.2 * q[:, :1]).softmax(0) @ v,
     lambda q, k, v: (q @ k.mT / 4).softmax(-1) @ v if len(q) == 3 else attend(q, k, v) + q,
 ])  # fmt: skip
