@@ -63,7 +63,7 @@ unit: setup ## tests of the package and of the build, in parallel
 		--ignore tests/exercises --ignore tests/grading --ignore tests/hostile
 
 sets: setup ## exercises: solutions, variants, misconceptions, releases
-	@echo "== exercise sets" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q $(SLOW) -m "$(TESTS)" tests/exercises
+	@echo "== exercise sets" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist loadgroup -q $(SLOW) -m "$(TESTS)" tests/exercises
 
 grading: setup system browser ## the grader: jail, verdicts, gradebook, hostile submissions
 	@echo "== grader" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist loadfile -q $(SLOW) -m "($(TESTS)) and not nbgrader" tests/grading tests/hostile

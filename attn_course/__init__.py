@@ -4,7 +4,7 @@
 - a window, a pattern, linear attention: ``functional``; a mask for any of them: ``masks``
 - layers and models: ``nn.MultiHeadAttention``, ``nn.KVCache``, ``nn.gpt2_like``, ``nn.bert_like``
 - train and decode: ``train.fit``, ``train.generate``; something to train on: ``data``
-- what heads do, what a model costs: ``analysis``; figures: ``viz``, ``explorers``
+- what heads do, what a model costs: ``analysis``; figures: ``viz``, ``figures``, ``explorers``
 - a checkpoint of Hugging Face: ``interop.load``, ``interop.from_transformers``
 - Triton kernels as ``attn_fn``: ``kernels``; a sequence on several devices: ``distributed``
 - every formula in NumPy, with loops: ``reference``
@@ -24,6 +24,7 @@ PARTS = (
     "distributed",
     "exercises",
     "explorers",
+    "figures",
     "functional",
     "grading",
     "interop",

@@ -20,8 +20,8 @@ UNREGISTERED = """class WrongAnswers:
     def __call__(self, *args, **kwargs):
         return lambda function: function
 
-    def fault(self, name, message, *, fails=None, but=(), **steps):
-        self.faults[self.of, name] = self.right, steps
+    def fault(self, name, message, function=None, *, fails=None, but=(), **steps):
+        self.faults[self.of, name] = function or self.right, steps
 
     def __getattr__(self, family):
         return self"""
@@ -32,10 +32,16 @@ def has_a_cell(one: Misconception) -> bool:
     return bool(one.steps) or one.function.__module__ != _FAMILIES
 
 
+def _is_fault(one: Misconception | Variant) -> bool:
+    """Whether it was declared by a call of ``fault``."""
+    return one.function.__name__ == f"{one.of}: {getattr(one, 'name', '')}"
+
+
 def needs_closed(one: Misconception | Variant, forbidden: Iterable[str] = ()) -> bool:
     """Whether an answer is made with what the jail refuses or seals: it says that instead."""
-    helpers = [one.function.__globals__.get(name) for name in one.function.__code__.co_names]
-    functions = [one.function, *filter(inspect.isfunction, helpers)]
+    written = inspect.unwrap(one.function)
+    helpers = [written.__globals__.get(name) for name in written.__code__.co_names]
+    functions = [written, *filter(inspect.isfunction, helpers)]
     text = "".join(textwrap.dedent(inspect.getsource(f)) for f in functions)
     closed = ("functional.", "reference.", "decoding.")
     return any(name in text for name in (*forbidden, *closed))
@@ -57,7 +63,7 @@ def as_cell(slug: str, one: Misconception | Variant) -> str:
         kept.append(node)
     tree.body = kept
     last = f"{one.of} = {one.function.__name__}"
-    if isinstance(one, Misconception) and one.steps:
+    if isinstance(one, Misconception) and _is_fault(one):
         last = (
             "def made(right, steps):\n"
             "    return lambda *args, **kwargs: right(*args, **steps, **kwargs)\n"

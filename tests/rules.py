@@ -8,8 +8,9 @@ import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from bookbuild.reading import count  # noqa: E402  the line above makes it impor
 
 HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", re.DOTALL)
 BOXES = {"goals": 1, "predict": 1, "quiz": 6, "explorer": 1, "source": 1, "exercise-set": 1}
+QUESTION = re.compile(r"^# .*\n\n\*\*[^*\n]*\?\*\*", re.M)
 ITEMS = ("fixed_", "check_", "accepts_")  # a program to mend, a test to write
 
 
@@ -33,18 +35,46 @@ def keeps(rules: Iterable[str]) -> None:
         pytest.fail("\n".join(broken), pytrace=False)
 
 
-def of_page(slug: str, text: str) -> Iterator[str]:
-    """What a page has: goals, a prediction, questions, an explorer, listings, exercises, checks."""
-    kept = {}
+def boxes(name: str, text: str) -> list[str]:
+    """The arguments of the directives of this name."""
+    return re.findall(rf"^(?:`{{3,}}|:{{3,}})\{{{name}\}} *(.*)$", text, re.M)
+
+
+def of_chapter(
+    slug: str, main: str, further: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[str]:
+    """What a chapter has on its pages: goals, predictions, questions, exercises, checks.
+
+    Args:
+        slug: the chapter.
+        main: the text of its main page.
+        further: the texts of the further pages, by file name without suffix.
+    """
+    kept, whole = {}, "\n".join([main, *further.values()])
     for name, least in BOXES.items():
-        there = len(re.findall(rf"^(?:`{{3,}}|:{{3,}})\{{{name}\}}", text, re.M))
+        there = len(boxes(name, whole))
         # the capstone has a record of the reader's own in place of an explorer
         least -= (slug, name) == ("20_capstone", "explorer")
-        kept[f"a page has {least} {{{name}}} or more, not {there}"] = there >= least
-    cells = re.findall(r"^```+\{code-cell\}.*?\n(.*?)^```", text, re.M | re.S)
-    checks, words = sum("assert" in cell for cell in cells), count(text).words
-    kept[f"a page has 5 cells with a check (assert) or more, not {checks}"] = checks >= 5
-    kept[f"a page has 4500 words at most, not {words}"] = words <= 4500
+        kept[f"a chapter has {least} {{{name}}} or more, not {there}"] = there >= least
+    cells = re.findall(r"^```+\{code-cell\}.*?\n(.*?)^```", whole, re.M | re.S)
+    checks = sum("assert" in cell for cell in cells)
+    kept[f"a chapter has 5 cells with a check (assert) or more, not {checks}"] = checks >= 5
+    for name in ("goals", "exercise-set"):
+        elsewhere = [page for page, text in further.items() if boxes(name, text)]
+        kept[f"{{{name}}} is on the main page, not on {', '.join(elsewhere)}"] = not elsewhere
+    # a chapter that is not split yet keeps its length
+    most, words = (3000 if further else 4500), count(main).words
+    kept[f"a page has {most} words at most, not {words}"] = words <= most
+    for page, text in further.items():
+        words = count(text).words
+        kept[f"{page} has 2500 words at most, not {words}"] = words <= 2500
+        kept[f"{page} begins with its question, in bold"] = bool(QUESTION.search(text))
+        kept[f"a page leads to {page} by {{continued}}"] = any(
+            f"/{target}".endswith(f"/{page}.md") for target in boxes("continued", whole)
+        )
+    words = count(main).words + sum(count(text).words for text in further.values())
+    kept[f"a chapter has 9000 words at most, not {words}"] = words <= 9000
+    kept[f"a chapter has 3 further pages at most, not {len(further)}"] = len(further) <= 3
     yield from (f"{slug}: {rule}." for rule, holds in kept.items() if not holds)
 
 

@@ -23,7 +23,7 @@ def toc_slugs(text: str) -> set[str]:
 
 
 def claim_slugs(text: str) -> set[str]:
-    return set(re.findall(rf"^:at: chapters/({SLUG.pattern})\.md#", text, re.MULTILINE))
+    return set(re.findall(rf"^:at: chapters/({SLUG.pattern})(?:/\w+)?\.md#", text, re.MULTILINE))
 
 
 def places(root: Path) -> dict[str, set[str]]:
@@ -56,10 +56,48 @@ PLACES = places(ROOT)
 
 
 @pytest.mark.parametrize("slug", sorted(set().union(*PLACES.values())))
-def test_a_chapter_is_everywhere_and_keeps_the_rules_of_a_page(slug: str) -> None:
+def test_a_chapter_is_everywhere_and_keeps_the_rules_of_a_chapter(slug: str) -> None:
     page = ROOT / "book/chapters" / f"{slug}.md"
     broken = [line for line in orphans(PLACES) if line.startswith(f"{slug} ")]
-    rules.keeps([*broken, *(rules.of_page(slug, page.read_text()) if page.is_file() else ())])
+    further = {path.stem: path.read_text() for path in page.with_suffix("").glob("*.md")}
+    if page.is_file():
+        broken += rules.of_chapter(slug, page.read_text(), further)
+    rules.keeps(broken)
+
+
+def test_every_further_page_is_in_the_contents_below_its_chapter() -> None:
+    parts = yaml.safe_load((ROOT / "book/_toc.yml").read_text())["parts"]
+    entries = [entry for part in parts for entry in part["chapters"]]
+    listed = {
+        (entry["file"], section["file"])
+        for entry in entries
+        if entry["file"].startswith("chapters/")
+        for section in entry.get("sections", ())
+    }
+    assert all(page.startswith(f"{main}/") for main, page in listed)
+    below = {path.relative_to(ROOT / "book") for path in ROOT.glob("book/chapters/*/**/*.md")}
+    assert {page for _, page in listed} == {path.with_suffix("").as_posix() for path in below}
+
+
+def test_a_chapter_of_several_pages_keeps_its_rules_as_a_whole() -> None:
+    def page(words: int, *names: str) -> str:
+        boxes = "".join(f"```{{{name}}} x\n```\n" for name in names)
+        return f"# A\n\n**Why?**\n\n{'word ' * words}\n\n{boxes}"
+
+    cells = "```{code-cell} ipython3\nassert True\n```\n" * 3
+    goals = ":::{goals}\n- One.\n:::\n"
+    main = page(2900, "quiz", "quiz", "quiz", "source", "explorer", "exercise-set") + goals + cells
+    main += "```{continued} 30_a/more.md\n```\n"
+    more = page(2400, "predict", "quiz", "quiz", "quiz") + cells
+    assert list(rules.of_chapter("30_a", main, {"more": more})) == []
+    wrong = {"more": more + goals, "other": "# B\n\nNo question." + " word" * 2500}
+    assert list(rules.of_chapter("30_a", main + " word" * 100, wrong)) == [
+        "30_a: {goals} is on the main page, not on more.",
+        "30_a: a page has 3000 words at most, not 3003.",
+        "30_a: other has 2500 words at most, not 2503.",
+        "30_a: other begins with its question, in bold.",
+        "30_a: a page leads to other by {continued}.",
+    ]
 
 
 def test_the_places_hold_chapters() -> None:

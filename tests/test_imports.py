@@ -15,7 +15,8 @@ ROOT = PACKAGE.parent
 LINT = Path(sys.executable).with_name("lint-imports")
 HEAVY = ("triton", "transformers", "matplotlib", "nbgrader")
 PARTS = sorted(p.parent.name for p in PACKAGE.glob("*/__init__.py"))
-LIGHT = [p for p in PARTS if p not in ("viz", "explorers", "grading", "interop", "kernels")]
+OPTIONAL = ("viz", "figures", "explorers", "grading", "interop", "kernels")
+LIGHT = [p for p in PARTS if p not in OPTIONAL]
 
 # one process for all of them: torch takes seconds to load, and the culprit is named all the same
 REPORT = """
@@ -132,7 +133,8 @@ from attn_course.exercises.check import check_notebooks
 from attn_course.train.progress import Progress
 Progress(3).close()
 for needs in (
-    lambda: attn_course.interop, lambda: attn_course.viz, lambda: attn_course.kernels,
+    lambda: attn_course.interop, lambda: attn_course.viz, lambda: attn_course.figures,
+    lambda: attn_course.kernels,
     lambda: __import__("attn_course.cli"), lambda: check_notebooks([]),
     lambda: Progress(3, show=True), lambda: data._fetch.cache_folder(),
 ):
@@ -144,7 +146,8 @@ for needs in (
 
 
 NEEDS = (
-    ("interop", "transformers"), ("viz", "matplotlib"), ("kernels", "Triton"), ("cli", "typer"),
+    ("interop", "transformers"), ("viz", "matplotlib"), ("viz", "matplotlib"),
+    ("kernels", "Triton"), ("cli", "typer"),
     ("cli", "rich"), ("train", "tqdm"), ("data", "pooch"),
 )  # fmt: skip
 

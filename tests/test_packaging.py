@@ -159,14 +159,14 @@ def test_the_extra_book_brings_what_pages_import():
     """With it a downloaded notebook runs: no page reaches a package that it does not name."""
     brought = set(closure([*PROJECT["dependencies"], *EXTRAS["book"]]))
     missing = {}
-    for page in sorted(ROOT.glob("book/chapters/*.md")):
+    for page in sorted(ROOT.glob("book/chapters/**/*.md")):
         code = "\n".join(
             re.findall(r"```{code-cell}[^\n]*\n(?::[^\n]*\n)*(.*?)```", page.read_text(), re.S)
         )
         files = [path for path in imported_by(code) if path.suffix == ".py"]
         imported = {name for text in (code, *map(Path.read_text, files)) for name in roots(text)}
         names = {name for top in imported for name in OWNERS.get(top, ())}
-        missing[page.stem] = sorted(names - brought - {"attn-course"})
+        missing[str(page)] = sorted(names - brought - {"attn-course"})
     assert missing
     assert not any(missing.values()), missing
 
@@ -196,9 +196,9 @@ import attn_course
 assert attn_course.__file__.startswith({str(core_only)!r}), attn_course.__file__
 assert not {{'torch', 'numpy'}} & set(sys.modules), 'import attn_course alone loads torch or numpy'
 names = [module.name for module in pkgutil.walk_packages(attn_course.__path__, 'attn_course.')]
-optional = ('attn_course.viz', 'attn_course.grading', 'attn_course.explorers.',
-            'attn_course.interop', 'attn_course.kernels', 'attn_course.probes.catalogue.',
-            'attn_course.cli')
+optional = ('attn_course.viz', 'attn_course.figures', 'attn_course.grading',
+            'attn_course.explorers.', 'attn_course.interop', 'attn_course.kernels',
+            'attn_course.probes.catalogue.', 'attn_course.cli')
 core = [name for name in names if not name.startswith(optional)]
 for name in core:
     importlib.import_module(name)

@@ -17,6 +17,7 @@ from typing import Any
 from attn_course.exercises.assignment import shows_only
 from attn_course.probes.draw import SEED_VARIABLE
 from attn_course.probes.failure import NotStarted, ProbeFailure
+from attn_course.probes.memo import Memo, remembering
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Trial:
 
     def __init__(self, notebook: Any, *, seed: int = 0) -> None:
         self.seed = seed
+        self.memo = Memo()
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self.tests: dict[str, tuple[float, types.CodeType, types.CodeType | None]] = {}
         self._mentions: dict[str, set[str]] = {}
@@ -74,7 +76,10 @@ class Trial:
                 exec(compile(cell.source, name, "exec"), self.names)
 
     def run(self, grade_ids: list[str] | None = None) -> dict[str, Result]:
-        """Run test cells, all of them by default, in the order of the notebook."""
+        """Run test cells, all of them by default, in the order of the notebook.
+
+        As in a learner's notebook everything is computed, unless the caller remembers.
+        """
         with _seed(self.seed):
             return {
                 name: self._run_one(name)
@@ -83,11 +88,15 @@ class Trial:
             }
 
     def run_with(self, name: str, function: Callable[..., Any]) -> dict[str, Result]:
-        """Run the test cells that depend on ``name`` with another function in its place."""
+        """Run the test cells that depend on ``name`` with another function in its place.
+
+        As in the grader, what oracles and catalogue give on the same inputs is computed once.
+        """
         original = self.names[name]
         self.names[name] = function
         try:
-            return self.run(self.dependents(name))
+            with remembering(self.memo):
+                return self.run(self.dependents(name))
         finally:
             self.names[name] = original
 

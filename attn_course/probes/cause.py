@@ -300,12 +300,13 @@ def _facets(suspect: Suspect, *, named: bool) -> list[Cause]:
         found.append(
             Cause(
                 "an argument is changed in place",
-                "an argument is changed in place. The caller still needs it: every later use of "
-                "that tensor sees your intermediate result. Make a new tensor.",
+                f"an argument is changed in place. {IN_PLACE}",
             )
         )
     if isinstance(outcome.error, GradientMissing) and not named:
-        missing = _unused(suspect) or _CUT_OFF
+        missing = _unused(suspect)
+        if missing is None:
+            missing = Cause("cut off from its inputs", f"cut off from its inputs. {CUT_OFF}")
         found += [missing] if missing.text else []
     if wrong.kind == "dtype":
         found.append(
@@ -354,11 +355,13 @@ _SUBTRACTED = (
     "You do use a maximum: print what is left in each exponential when it is subtracted. It must "
     "not be above 0, and in each row it must be 0 somewhere."
 )
-_CUT_OFF = Cause(
-    "cut off from its inputs",
-    "cut off from its inputs. Your result is cut off from its inputs (detach, no_grad, item or a "
-    "tensor made anew), so no gradient can flow back. Compute it from the inputs by torch "
-    "operations only.",
+CUT_OFF = (
+    "Your result is cut off from its inputs (detach, no_grad, item or a new tensor), so that no "
+    "gradient flows back. Compute it from the inputs by torch operations only."
+)
+IN_PLACE = (
+    "The caller still needs it: every later use of that tensor sees your intermediate result. Make "
+    "a new tensor."
 )
 
 

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from attn_course.probes.catalogue import Misconception
+from attn_course.probes.cause import CUT_OFF, IN_PLACE
 from attn_course.probes.probe import Probe
 
 _UNKNOWN: Any = object()
@@ -120,96 +121,80 @@ class WrongAnswers:
         self,
         name: str,
         message: str,
+        function: Callable[..., Any] | None = None,
         *,
         fails: Sequence[str] | None = None,
         but: Sequence[str] = (),
         **steps: Any,
     ) -> None:
-        """Declare a wrong answer that differs from the right one in some of its steps.
+        """Declare a wrong answer: another function, or the right one with some other steps.
 
         Two such mistakes in one answer are recognised together where they replace different steps.
 
         Args:
             name: Short name, shown to the learner.
             message: The words for the learner.
+            function: What is called in place of the right answer.
             fails: The tests that it fails; all where nothing is said.
             but: Tests that it passes.
             **steps: Keyword-only arguments of the right answer, mostly functions.
         """
 
-        def wrong(*args: Any, **kwargs: Any) -> Any:
-            return self._right()(*args, **steps, **kwargs)
+        right = self._right() if function is None else function
 
-        wrong.__doc__ = message
-        self._declare(name, fails, wrong, but)
-        self.__attn_declared__[-1] = replace(
-            self.__attn_declared__[-1], right=self.right, steps=tuple(sorted(steps.items()))
-        )
+        def wrong(*args: Any, **kwargs: Any) -> Any:
+            return right(*args, **steps, **kwargs)
+
+        wrong.__doc__, wrong.__name__ = message, f"{self.of}: {name}"
+        self(name, fails=fails, but=but)(wrong)
+        if function is None:
+            made = self.__attn_declared__.pop()
+            named = tuple(sorted(steps.items()))
+            self.__attn_declared__.append(replace(made, right=right, steps=named))
+        else:
+            wrong.__module__, vars(wrong)["__wrapped__"] = function.__module__, function
 
     def detached(self, *, fails: Sequence[str] = ("gradient",)) -> None:
         """The family: right values that are cut off from the inputs."""
-
-        def wrong(*args: Any, **kwargs: Any) -> Any:
-            """Your result has the right values but is cut off from its inputs (detach, no_grad,
-            item or a tensor made anew), so no gradient can flow back. Compute it from the inputs
-            by torch operations only.
-            """
-            return _map(lambda x: x.detach(), self._right()(*args, **kwargs))
-
-        self._declare("cut off from its inputs", fails, wrong)
+        self._changed("cut off from its inputs", CUT_OFF, lambda x: x.detach(), fails=fails)
 
     def in_place(self, argument: int = 0, *, fails: Sequence[str] | None = None) -> None:
         """The family: right values that end up in an argument of the caller."""
+        right = self._right()
 
         def wrong(*args: Any, **kwargs: Any) -> Any:
-            """You change one of the arguments in place. The caller still needs it: every later use
-            of that tensor would see your intermediate result. Make a new tensor.
-            """
-            answer = self._right()(*args, **kwargs)
+            answer = right(*args, **kwargs)
             with torch.no_grad():
                 args[argument].data.add_(1)
             return answer
 
-        self._declare("an argument is changed in place", fails, wrong)
+        self.fault("an argument is changed in place", IN_PLACE, wrong, fails=fails)
 
     def axes_swapped(
         self, name: str, message: str, *, axes: tuple[int, int] = (-1, -2), **more: Any
     ) -> None:
         """The family: the right table with two axes exchanged."""
-
-        def wrong(*args: Any, **kwargs: Any) -> Any:
-            return _map(lambda x: x.transpose(*axes), self._right()(*args, **kwargs))
-
-        wrong.__doc__ = message
-        self._declare(name, more.pop("fails", None), wrong, **more)
+        self._changed(name, message, lambda x: x.transpose(*axes), **more)
 
     def first_row_for_all(self, name: str, message: str, *, dim: int = 0, **more: Any) -> None:
         """The family: what is right for the first row is given to every row along ``dim``."""
 
-        def wrong(*args: Any, **kwargs: Any) -> Any:
-            def first(x: Tensor) -> Tensor:
-                return x.narrow(dim, 0, 1).expand_as(x) if x.dim() and x.shape[dim] else x
+        def first(x: Tensor) -> Tensor:
+            return x.narrow(dim, 0, 1).expand_as(x) if x.dim() and x.shape[dim] else x
 
-            return _map(first, self._right()(*args, **kwargs))
+        self._changed(name, message, first, **more)
 
-        wrong.__doc__ = message
-        self._declare(name, more.pop("fails", None), wrong, **more)
+    def _changed(
+        self, name: str, message: str, change: Callable[[Tensor], Tensor], **more: Any
+    ) -> None:
+        """A wrong answer that changes every tensor of the right one."""
+        right = self._right()
+        self.fault(name, message, lambda *a, **k: _map(change, right(*a, **k)), **more)
 
     def _right(self) -> Callable[..., Any]:
         if self.right is None:
             raise ValueError(f"right: expected a right answer to {self.of}, got None")
         return self.right
-
-    def _declare(
-        self,
-        name: str,
-        fails: Sequence[str] | None,
-        wrong: Callable[..., Any],
-        but: Sequence[str] = (),
-    ) -> None:
-        self._right()
-        wrong.__name__ = wrong.__qualname__ = f"{self.of}: {name}"
-        self(name, fails=fails, but=but)(wrong)
 
 
 def _map(change: Callable[[Tensor], Tensor], value: Any) -> Any:

@@ -9,12 +9,14 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.text import Annotation
 from numpy.typing import ArrayLike, NDArray
 
-from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK, PALETTE
+from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK, PALETTE, SMALL
 
 # Cells above this count are stored as one image, a pixel each, instead of one shape each.
 _MANY_CELLS = 1600
 # Numbers in cells become unreadable beyond this many cells in a row.
 _NUMBERED = 14
+# With at most this many the numbers have the size of other text.
+_ROOMY = 8
 
 
 def _array(name: str, values: Any, *, ndim: int) -> NDArray[np.float64]:
@@ -106,7 +108,7 @@ def bar(
     ax.set_xticks(range(len(names)), list(names))
     ax.grid(axis="x", visible=False)
     if numbers is not None:
-        ax.bar_label(bars, [numbers.format(v) for v in heights], padding=2, fontsize=10)
+        ax.bar_label(bars, [numbers.format(v) for v in heights], padding=2, fontsize=SMALL)
         ax.margins(y=0.12)
     _label(ax, xlabel, ylabel, title)
 
@@ -191,7 +193,7 @@ def heatmap(
         ax.imshow(matrix, interpolation="none", extent=extent, **options)
     else:
         ax.pcolormesh(matrix, edgecolors="none", **options)
-        ax.invert_yaxis()
+    ax.set_ylim(height, 0)  # the first row is above, on shared axes as well
     ax.set_aspect("equal")
     ax.grid(visible=False)
     ax.spines[:].set_visible(True)
@@ -199,11 +201,12 @@ def heatmap(
     _ticks(ax, "x", columns, width)
     _ticks(ax, "y", rows, height)
     if numbers is not None and width <= _NUMBERED and height <= _NUMBERED:
+        size = SMALL if max(width, height) <= _ROOMY else 9
         for i, j in np.ndindex(matrix.shape):
             text = numbers.format(matrix[i, j])
             if text == numbers.format(-0.0):
                 text = numbers.format(0.0)  # not -0.00
-            ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", fontsize=9, color=INK)
+            ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", fontsize=size, color=INK)
     _label(ax, xlabel, ylabel, title)
 
 
@@ -248,6 +251,6 @@ def annotate(
         xy,
         xytext=offset,
         textcoords="offset points",
-        fontsize=10,
+        fontsize=SMALL,
         arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.8},
     )

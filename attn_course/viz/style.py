@@ -20,9 +20,11 @@ INK = "#1f2329"
 # page can exchange them. Both keep text in the page's own colour readable at full strength.
 HEAT = "#5ba4da"
 HEAT_NEGATIVE = "#f08a4b"
+# The smallest text, in points: 11 px on a phone (358 px) in a figure that is 5 inches wide.
+SMALL = 11.5
 
 _RC: dict[str, Any] = {
-    "figure.figsize": (5.6, 3.4),
+    "figure.figsize": (5.0, 3.4),
     "figure.dpi": 100,
     "figure.facecolor": "none",
     "figure.constrained_layout.use": True,
@@ -32,7 +34,7 @@ _RC: dict[str, Any] = {
     "axes.labelcolor": INK,
     "axes.titlecolor": INK,
     "axes.titlesize": 12,
-    "axes.labelsize": 11,
+    "axes.labelsize": SMALL,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -44,15 +46,15 @@ _RC: dict[str, Any] = {
     "text.color": INK,
     "xtick.color": INK,
     "ytick.color": INK,
-    "xtick.labelsize": 10,
-    "ytick.labelsize": 10,
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
     "legend.frameon": False,
-    "legend.fontsize": 10,
+    "legend.fontsize": SMALL,
     "lines.linewidth": 2.0,
     "lines.markersize": 5,
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 11,
+    "font.size": SMALL,
     "mathtext.fontset": "dejavusans",
 }
 
@@ -80,7 +82,8 @@ def subplots(
     Args:
         nrows: Rows of axes.
         ncols: Columns of axes.
-        size: Width and height in inches; 5.6 by 3.4 when not given. A page column is 7 wide.
+        size: Width and height in inches; 5 by 3.4 when not given. A wider one has text of less than
+            11 px on a phone.
         **options: Passed on to :meth:`matplotlib.figure.Figure.subplots`, such as ``sharey``.
 
     Returns:

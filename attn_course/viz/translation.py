@@ -1,12 +1,9 @@
-"""The recorded translation runs: the table, BLEU by source length, and where a model looked."""
+"""The recorded translation runs as a table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from matplotlib.axes import Axes
-
 from attn_course.data import load_results
-from attn_course.viz.plots import heatmap, line
 
 TRANSLATION_MODELS = {
     "plain": "no attention",
@@ -48,7 +45,7 @@ def translation_table(*records: Mapping[str, Any] | None) -> MarkdownTable:
         first = next(iter(record["models"].values()))
         lines = [
             ["attention", "hidden", "parameters", "BLEU", "greedy", "loss"]
-            + [_span(bucket) for bucket in first["by_length"]]
+            + ["–".join(map(str, bucket["words"])) for bucket in first["by_length"]]
         ]
         lines.append([":---"] + ["---:"] * (len(lines[0]) - 1))
         lines += [
@@ -65,11 +62,6 @@ def translation_table(*records: Mapping[str, Any] | None) -> MarkdownTable:
         ]
         parts += ["\n".join(f"| {' | '.join(cells)} |" for cells in lines), _caption(record)]
     return MarkdownTable("\n\n".join(parts) + "\n")
-
-
-def _span(bucket: Mapping[str, Any]) -> str:
-    first, last = bucket["words"]
-    return f"{first}–{last}"
 
 
 def _caption(record: Mapping[str, Any]) -> str:
@@ -90,81 +82,3 @@ def _caption(record: Mapping[str, Any]) -> str:
         f"seed {record['seed']}, {record['date'].split()[0]}, commit {record['commit']}."
         + (f" Not run: {'; '.join(missing)}." if missing else "")
     )
-
-
-def translation_by_length(
-    ax: Axes, record: Mapping[str, Any], models: Sequence[str] | None = None
-) -> str:
-    """BLEU against source length, one line per model.
-
-    Args:
-        ax: Where to draw.
-        record: Result of ``experiments.translation``.
-        models: Which, in order; all, if None.
-
-    Returns:
-        What the figure shows, for ``alt``.
-    """
-    chosen = {
-        name: record["models"][name]["by_length"]
-        for name in (record["models"] if models is None else models)
-    }
-    buckets = next(iter(chosen.values()))
-    places = list(range(len(buckets)))
-    line(
-        ax,
-        places,
-        {
-            TRANSLATION_MODELS.get(name, name): [bucket["bleu"] for bucket in each]
-            for name, each in chosen.items()
-        },
-        xlabel="source length (words and punctuation marks)",
-        ylabel="BLEU",
-        marker="o",
-    )
-    ax.set_xticks(places, [_span(bucket) for bucket in buckets])
-    ax.set_ylim(bottom=0)
-    told = "; ".join(
-        f"{TRANSLATION_MODELS.get(name, name)} {each[0]['bleu']:.0f} to {each[-1]['bleu']:.0f}"
-        for name, each in chosen.items()
-    )
-    return f"BLEU from the shortest to the longest sentences: {told}."
-
-
-def translation_alignment(
-    ax: Axes, record: Mapping[str, Any], model: str, *, example: int = 0
-) -> str:
-    """The weights of one kept test sentence: output pieces as rows, source pieces as columns.
-
-    Args:
-        ax: Where to draw.
-        record: Result of ``experiments.translation``.
-        model: One with attention.
-        example: Which of the kept sentences.
-
-    Returns:
-        What the figure shows, for ``alt``.
-
-    Raises:
-        ValueError: If the model keeps no weights.
-    """
-    kept = record["models"][model]["examples"][example]
-    if kept["weights"] is None:
-        raise ValueError(f"model: expected one with attention, got {model}")
-    name = TRANSLATION_MODELS.get(model, model)
-    heatmap(
-        ax,
-        kept["weights"],
-        rows=kept["output"],
-        columns=kept["source"],
-        xlabel="source pieces",
-        ylabel="output pieces",
-        title=name,
-        vmax=1.0,
-        numbers=None,
-    )
-    strongest = [
-        f"{piece} from {kept['source'][max(range(len(row)), key=row.__getitem__)]}"
-        for piece, row in zip(kept["output"], kept["weights"], strict=True)
-    ]
-    return f"{name}, each output piece and the source piece it weighs most: {', '.join(strongest)}."

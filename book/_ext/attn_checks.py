@@ -21,8 +21,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-from bookbuild.common import Book
-from bookbuild.sweep import KINDS, slug, summary
+from bookbuild.common import Book, slug
+from bookbuild.sweep import KINDS, summary
 
 MARK = '<div class="attn-checks">'
 
@@ -32,9 +32,9 @@ def records(app: Sphinx) -> list[Path]:
     return sorted((Path(app.srcdir) / "sweep").glob("*.json"))
 
 
-def record(app: Sphinx, name: str) -> dict[str, Any] | None:
+def record(app: Sphinx, docname: str) -> dict[str, Any] | None:
     """The sweep of a page, None where it has none yet."""
-    path = Path(app.srcdir) / "sweep" / f"{name}.json"
+    path = Path(app.srcdir) / "sweep" / f"{slug(docname)}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
@@ -56,7 +56,7 @@ def checks_of(app: Sphinx, docname: str) -> list[dict[str, Any]]:
         for output in cell.get("outputs", ())
         for check in output.get("metadata", {}).get("attn_checks", ())
     ]
-    swept = (record(app, slug(docname)) or {"checks": []})["checks"]
+    swept = (record(app, docname) or {"checks": []})["checks"]
     if len(swept) == len(checks):
         ordered = sorted(checks, key=lambda one: (one["cell"], one["line"]))
         for check, known in zip(ordered, swept, strict=True):
@@ -98,7 +98,7 @@ def settle(app: Sphinx, doctree: nodes.document) -> None:
 
 def count(app: Sphinx, docname: str) -> str:
     """``67 checks: 18 under 4 seeds, 31 of records, 18 algebra``."""
-    found = record(app, slug(docname))
+    found = record(app, docname)
     held = summary(found) if found else None
     words = {"record": "of records", "algebra": "algebra", "unswept": "not swept yet"}
     if held:
@@ -187,10 +187,11 @@ class SweepTable(Table):
         for path in records(self.env.app):
             found = json.loads(path.read_text(encoding="utf-8"))
             held = summary(found)
-            seconds = sorted(run["cpu_seconds"] for run in found["runs"])
+            again = found.get("renewed", {}).get("cpu_seconds")  # of the page as it is now
+            seconds = [again] if again else sorted(run["cpu_seconds"] for run in found["runs"])
             kinds = " | ".join(str(held.kinds[kind]) for kind in KINDS)
             lines.append(
-                f"| [](/chapters/{path.stem}.md) | {kinds} | {held.held} of {held.seeds} "
+                f"| [](/{found['page']}.md) | {kinds} | {held.held} of {held.seeds} "
                 f"| {held.sets} | {seconds[len(seconds) // 2]:.0f} "
                 f"| {found['machine']['processor']} | {found['versions']['torch']} "
                 f"| {found['date']} |"

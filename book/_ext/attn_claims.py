@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from attn_checks import record
 from attn_interactive import Block, element, tag
 from attn_numbers import chapter_number
+from bookbuild.common import main_page, slug
 from bookbuild.sweep import summary
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -23,7 +24,7 @@ from sphinx.util import logging
 LOGGER = logging.getLogger(__name__)
 SCRIPT = Path(__file__).with_name("claims.js")
 LABELS = ("true", "partly", "false", "open")
-PLACE = re.compile(r"chapters/(\d\d_[a-z0-9_]+)\.md#(\S+)")
+PLACE = re.compile(r"(chapters/\d\d_[a-z0-9_]+(?:/[a-z0-9_]+)?)\.md#(\S+)")
 
 
 def wording(label: str, verdict: str) -> str:
@@ -67,7 +68,7 @@ class ClaimDirective(Block):
             ),
             names=[nodes.fully_normalize_name(self.options["name"])],
             classes=["attn-claim", f"attn-is-{label}"],
-            chapter=place[1],
+            page=place[1],
             anchor=place[2],
         )
         self.state.document.note_explicit_target(card)
@@ -83,7 +84,7 @@ class ClaimDirective(Block):
             f"{held.kinds['seeds']} recomputed ({held.held} of {held.seeds} seeds), "
             f"{held.kinds['record']} recorded, {held.kinds['algebra']} algebra"
         )
-        uri = self.env.app.builder.get_relative_uri(self.env.docname, f"checks/{page}")
+        uri = self.env.app.builder.get_relative_uri(self.env.docname, f"checks/{slug(page)}")
         return [element("p", "Checks of the page: ", element("a", counts, href=uri), ".")]
 
 
@@ -132,13 +133,13 @@ def group(app: Sphinx, doctree: nodes.document) -> None:
         return
     parent, sections = found[0].parent, []
     at = parent.index(found[0])
-    for page, own in groupby(found, key=lambda card: card["chapter"]):
-        path = Path(app.srcdir) / "chapters" / f"{page}.md"
+    for page, own in groupby(found, key=lambda card: main_page(card["page"])):
+        path = Path(app.srcdir) / f"{page}.md"
         app.env.note_dependency(str(path))
         heading = re.search(r"^# (.+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-        title = f"{chapter_number(path.stem)} {heading[1] if heading else page}"
+        title = f"{chapter_number(page)} {heading[1] if heading else page}"
         section = nodes.section("", nodes.title(title, title), classes=["attn-claims"])
-        section["ids"] = [f"claims-{page[:2]}"]
+        section["ids"] = [f"claims-{path.stem[:2]}"]
         for card in list(own):
             parent.remove(card)
             section += card
@@ -151,7 +152,7 @@ def group(app: Sphinx, doctree: nodes.document) -> None:
 def link(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """The section that decides a claim, and its checks."""
     for card in cards(doctree):
-        page, anchor = f"chapters/{card['chapter']}", card["anchor"]
+        page, anchor = card["page"], card["anchor"]
         entries = app.env.tocs[page].findall(nodes.reference) if page in app.env.tocs else ()
         entry = next((one for one in entries if one["anchorname"] == f"#{anchor}"), None)
         if entry is None:
@@ -162,7 +163,7 @@ def link(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         decided += nodes.reference("", "", *entry.deepcopy().children, refuri=f"{uri}#{anchor}")
         checks = app.env.metadata[page].get("attn_checks", ())
         if own := sum(one["place"][0] == anchor for one in checks):
-            uri = app.builder.get_relative_uri(docname, f"checks/{card['chapter']}")
+            uri = app.builder.get_relative_uri(docname, f"checks/{slug(page)}")
             words = f"{own} check{'s' * (own > 1)}"
             decided += nodes.Text(" (")
             decided += nodes.reference("", words, refuri=f"{uri}#{anchor}")

@@ -10,7 +10,7 @@ import html
 import re
 from pathlib import Path
 
-from attn_numbers import chapter_number
+from attn_numbers import before, chapter_number
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -70,6 +70,16 @@ def captioned(svg: str, number: str) -> str:
     )
 
 
+def count_figures(app: Sphinx, doctree: nodes.document) -> None:
+    """Note how many captioned drawings a page has: those of the next page count on from there."""
+    texts = [node.astext() for node in doctree.findall(nodes.raw)]
+    for node in doctree.findall(nodes.image):
+        if node["uri"].endswith(".svg") and "://" not in node["uri"]:
+            texts.append((Path(app.srcdir) / node["uri"]).read_text(encoding="utf-8"))
+    count = sum(CAPTION.search(text) is not None for text in texts)
+    app.env.metadata[app.env.docname]["attn_figures"] = count
+
+
 class NumberFigures(SphinxPostTransform):
     """Number the captioned drawings of a page, in the order in which they stand."""
 
@@ -77,7 +87,8 @@ class NumberFigures(SphinxPostTransform):
     formats = ("html",)
 
     def run(self, **kwargs: object) -> None:
-        chapter, count = chapter_number(self.env.docname), 0
+        chapter = chapter_number(self.env.docname)
+        count = before(self.env, self.env.docname, "attn_figures") if chapter else 0
         for node in list(self.document.findall(nodes.raw)):
             if "html" in node.get("format", "").split() and CAPTION.search(node.astext()):
                 count += 1
@@ -109,6 +120,7 @@ class InlineSvg(SphinxPostTransform):
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the transforms."""
+    app.connect("doctree-read", count_figures, priority=100)
     app.add_post_transform(InlineSvg)
     app.add_post_transform(NumberFigures)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

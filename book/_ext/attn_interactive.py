@@ -27,7 +27,8 @@ from sphinx.util.osutil import relative_uri
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
-from bookbuild.reading import count  # noqa: E402  the line above
+from bookbuild.common import main_page  # noqa: E402  the line above
+from bookbuild.reading import count  # noqa: E402
 
 from attn_course.exercises.plan import FORMULA  # noqa: E402
 
@@ -220,7 +221,7 @@ class QuizDirective(Block):
                 class_="attn-block attn-quiz",
                 id=f"quiz-{quiz.id}",
                 data_id=quiz.id,
-                data_page=self.env.docname,
+                data_page=main_page(self.env.docname),
             )
         ]
 
@@ -292,7 +293,7 @@ class PredictDirective(Block):
             class_="attn-block attn-predict",
             id=name,
             data_id=predict.id,
-            data_page=self.env.docname,
+            data_page=main_page(self.env.docname),
             **data,
         )
         block.line, block.source = self.opening, self.env.doc2path(self.env.docname)

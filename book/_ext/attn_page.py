@@ -2,6 +2,7 @@
 
 import html
 import re
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -9,6 +10,9 @@ from urllib.parse import quote, urlsplit
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+from bookbuild.common import slug
 
 LOGGER = logging.getLogger(__name__)
 #: Sphinx adds these for features that the book does not use, or that load foreign scripts.
@@ -19,7 +23,7 @@ PAGES_BRANCH = "gh-pages"
 
 def notebook_path(pagename: str) -> str:
     """Where the notebook of a page is published, seen from the root of the site."""
-    return f"_notebooks/{pagename.rsplit('/', 1)[-1]}.ipynb"
+    return f"_notebooks/{slug(pagename)}.ipynb"
 
 
 def launch_urls(repository: str, path: str) -> dict[str, str]:

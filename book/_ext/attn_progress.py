@@ -6,13 +6,17 @@ questions of all: they are one small file that every page loads. The script fill
 """
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from attn_interactive import tag
+from attn_numbers import main_page, pages_of
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.util import logging
 
+LOGGER = logging.getLogger(__name__)
 FILE = "attn-questions.js"
 
 
@@ -28,19 +32,21 @@ def collect(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def questions(app: Sphinx) -> dict[str, Any]:
-    """Page to title and ids, in the order of the contents."""
-    env = app.env
-    pages = [name for name in env.metadata if "attn_questions" in env.metadata[name]]
-    return {
-        page: {
-            "title": env.titles[page].astext(),
-            "quiz": [name for name, kind in env.metadata[page]["attn_questions"] if kind == "quiz"],
-            "predict": [
-                name for name, kind in env.metadata[page]["attn_questions"] if kind != "quiz"
-            ],
-        }
-        for page in sorted(pages)
-    }
+    """Main page of a chapter to its title and the ids on all its pages, in reading order."""
+    env, found = app.env, dict[str, Any]()
+    for main in sorted(env.found_docs):
+        pages = pages_of(env, main) if main_page(main) == main else []
+        asked = [one for page in pages for one in env.metadata[page].get("attn_questions", ())]
+        twice = [name for (name, _), n in Counter(map(tuple, asked)).items() if n > 1]
+        if twice:
+            LOGGER.error("%s: an id stands on two pages of the chapter", *twice, location=main)
+        if asked:
+            found[main] = {
+                "title": env.titles[main].astext(),
+                "quiz": [name for name, kind in asked if kind == "quiz"],
+                "predict": [name for name, kind in asked if kind != "quiz"],
+            }
+    return found
 
 
 def write(app: Sphinx, env: Any) -> list[str]:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from attn_numbers import main_page
 from docutils import nodes
 from pybtex.database import Entry
 from pybtex.plugin import register_plugin
@@ -48,6 +49,10 @@ def link_back(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     domain: Any = app.env.get_domain("cite")
     keys = {one.citation_id: one.key for one in domain.citations}
     order = list(app.env.toctree_includes.get(app.config.root_doc, ()))
+
+    def place(page: str) -> int:
+        return order.index(page) if page in order else len(order)
+
     cited: dict[str, dict[str, str]] = {}
     for ref in domain.citation_refs:
         for target in ref.targets:
@@ -58,7 +63,7 @@ def link_back(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         if not places:
             continue
         line = nodes.paragraph("", "Cited in: ", classes=["attn-cited"])
-        pages = sorted(places, key=lambda n: (order.index(n) if n in order else len(order), n))
+        pages = sorted(places, key=lambda n: (place(main_page(n)), n))
         for number, page in enumerate(pages):
             uri = f"{app.builder.get_relative_uri(docname, page)}#{places[page]}"
             title = app.env.titles[page].astext() if page in app.env.titles else page

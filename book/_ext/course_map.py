@@ -15,6 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.osutil import relative_uri
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+from bookbuild.common import main_page
 from bookbuild.reading import count
 
 # The reader's answers lie in this browser; interactive.js knows what they amount to.
@@ -69,9 +70,11 @@ def parts(toc: Path) -> list[tuple[str, list[str]]]:
 
 def _stop(env: BuildEnvironment, slug: str) -> str:
     page = f"chapters/{slug}"
-    source = Path(env.doc2path(page))
-    env.note_dependency(str(source))
-    text = source.read_text(encoding="utf-8")
+    text, minutes = Path(env.doc2path(page)).read_text(encoding="utf-8"), 0
+    for part in (one for one in env.found_docs if main_page(one) == page):
+        source = Path(env.doc2path(part))
+        env.note_dependency(str(source))
+        minutes += count(source.read_text(encoding="utf-8")).minutes
     title = re.search(r"^# (.+)$", text, re.M)
     name, leaves = NAMES.get(slug, (title[1] if title else slug, ""))
     edge = f'<span class="attn-edge">{escape(leaves)}</span>' if leaves else ""
@@ -80,7 +83,7 @@ def _stop(env: BuildEnvironment, slug: str) -> str:
         f'<li class="attn-stop" data-page="{page}">'
         f'<span class="attn-stop-number">{int(slug[:2])}</span>'
         f'<a href="{address}"><span class="attn-stop-name">{escape(name)}</span></a>'
-        f'<span class="attn-stop-minutes">{count(text).minutes} min</span>{edge}</li>'
+        f'<span class="attn-stop-minutes">{minutes} min</span>{edge}</li>'
     )
 
 

@@ -715,7 +715,7 @@ probe.equals(
 )
 
 # %% [markdown]
-# Now your own parts write, with the weights of the package's Shakespeare model.
+# Now your own parts write, with the weights of the package's Shakespeare model. The package's model gets the same uniforms: both texts must agree in every character.
 # Its norms have weights: `parameters_of` multiplies them into the matrices that read the norm. Three heads of queries share one head of keys and values, so it repeats these. It also moves the two elements of each rotated pair next to each other, as `rotate` expects them.
 
 
@@ -763,14 +763,24 @@ def parameters_of(model):
 from attn_course.data import load_language_model
 
 shipped, characters = load_language_model()
-written, _ = generate(
-    parameters_of(shipped),
-    characters.encode("ROMEO:\n"),
-    torch.rand(240, generator=torch.Generator().manual_seed(0)),
-    cached_attention,
-    lambda logits, uniform: sample_next(logits, uniform, temperature=0.7),
-)
+prompt = characters.encode("ROMEO:\n")
+uniforms = torch.rand(240, generator=torch.Generator().manual_seed(0))
+
+
+def choose(logits, uniform):
+    return sample_next(logits, uniform, temperature=0.7)
+
+
+written, _ = generate(parameters_of(shipped), prompt, uniforms, cached_attention, choose)
 print("ROMEO:\n" + characters.decode(written))
+
+# the package's model with its own cache, and your draw with the same uniforms
+new, cache, package = prompt, shipped.new_cache(), []
+with torch.no_grad():
+    for uniform in uniforms.tolist():
+        package.append(choose(shipped(new[None], cache=cache)[0, -1], uniform))
+        new = torch.tensor(package[-1:])
+print("\nThe package writes the same text:", package == written.tolist())
 
 # %% [markdown]
 # ## 11. Report

@@ -107,7 +107,7 @@ def test_prediction_does_not_give_the_answer_away(context: Context) -> None:
 def test_pages_show_package_code_by_object_and_never_by_line() -> None:
     found = [
         f"{path.name}:{number}"
-        for path in sorted([*BOOK.glob("*.md"), *BOOK.glob("[a-z]*/*.md")])
+        for path in sorted([*BOOK.glob("*.md"), *BOOK.glob("[a-z]*/**/*.md")])
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if re.match(r"\s*(`{3,}|:{3,})\s*\{literalinclude\}", line)
     ]

@@ -114,6 +114,30 @@ def test_every_call_that_draws_must_have_its_picture(tmp_path: Path) -> None:
     assert (lost.words, page.text[lost.line - 1].strip()[:9]) == ("Never called.", "viz.show(")
 
 
+FIGURE = """from attn_course import viz
+def bars(counts):
+    viz.show(fig, alt="Bars.", caption=f"With {len(counts)} "
+        "bars.")
+def other(counts):
+    viz.show(fig, alt="Bars.", caption="Others.")
+"""
+
+
+@pytest.mark.parametrize(("on_page", "lost"), [
+    (figure("With 3 bars."), []), ("", ["figure not on the page: 'With  bars.'"]),
+    (figure("Others."), ["figure not on the page: 'With  bars.'"]),
+])  # fmt: skip
+def test_a_call_of_a_figure_must_have_the_picture_that_its_function_shows(tmp_path, on_page, lost):
+    book = tiny(tmp_path, cell("x = 1\nfigures.counts.bars([1, 2, 3])"))
+    (book.package / "figures").mkdir()
+    (book.package / "figures" / "counts.py").write_text(FIGURE)
+    page = read_page(book, "chapters/00_a")
+    items = list(drawn(page))
+    assert [page.text[item.line - 1] for item in items] == ["figures.counts.bars([1, 2, 3])"]
+    seen = on_site(article(f'<div class="cell">{on_page}</div>'))
+    assert [f"{one.kind} not on the page: {one.words!r}" for one in missing(items, seen)] == lost
+
+
 @pytest.mark.parametrize(("sentence", "told"), [
     ("As figure 1.2 shows.", "a.md:1: there is no figure 1.2"),
     ("See figures 1.1 and 1.3.", "a.md:1: there is no figure 1.3"),

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 import pytest
 import yaml
-from bookbuild.common import Book
+from bookbuild.common import Book, main_page, slug
 from bookbuild.execute import read_page
 from bookbuild.site import LIMIT, check_site, is_foreign, loads, local_file
 
@@ -145,10 +145,9 @@ def test_every_page_with_code_offers_its_notebook(book, site, pages):
     with_code = [page for page in book.pages if read_page(book, page) is not None]
     assert with_code
     for page in with_code:
-        name = page.rsplit("/", 1)[-1]
-        path = f"_notebooks/{name}.ipynb"
+        path = f"_notebooks/{slug(page)}.ipynb"
         links = pages[f"{page}.html"].links
-        assert f"../{path}" in links or path in links
+        assert "../" * page.count("/") + path in links
         owner = urlsplit(book.repository).path.strip("/")
         colab = f"https://colab.research.google.com/github/{owner}/blob/gh-pages/{path}"
         binder = f"https://mybinder.org/v2/gh/{owner}/gh-pages?urlpath=lab/tree/{path}"
@@ -179,7 +178,7 @@ def notebooks() -> Iterator[str]:
 
 @pytest.mark.parametrize("page", notebooks())
 def test_notebook_is_the_page_in_words_that_jupyter_knows(book, site, page):
-    path = site / "_notebooks" / f"{page.rsplit('/', 1)[-1]}.ipynb"
+    path = site / "_notebooks" / f"{slug(page)}.ipynb"
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -202,6 +201,28 @@ def test_notebook_is_the_page_in_words_that_jupyter_knows(book, site, page):
         assert cell.source.count("<details>") == cell.source.count("</details>")
         for link in re.findall(r"\]\(([^)\s]+)\)", prose):
             assert link.startswith(("https://", "#", "mailto:")), link
+
+
+def test_a_further_page_and_its_chapter_lead_to_each_other(book, site, pages):
+    for page in book.pages:
+        main = main_page(page)
+        if not page.startswith("chapters/") or main == page:
+            continue
+        folder = page.removeprefix(f"{main}/")
+        assert f"../{main.rsplit('/', 1)[-1]}.html" in pages[f"{page}.html"].links
+        target = f"{main.rsplit('/', 1)[-1]}/{folder}.html"
+        old = [link for link in pages[f"{main}.html"].links if link.startswith(f"{target}#")]
+        moved = {link.partition("#")[2] for link in old}
+        assert moved <= set(pages[f"{main}.html"].ids), "old addresses lead to the links"
+        assert len(moved) > 1
+
+
+def test_equations_have_the_same_numbers_on_page_and_notebook(book: Book, site: Path) -> None:
+    for page in notebooks():
+        text = (site / f"{page}.html").read_text(encoding="utf-8")
+        shown = re.findall(r'class="eqno">\((\d+\.\d+)\)', text)
+        told = (site / "_notebooks" / f"{slug(page)}.ipynb").read_text(encoding="utf-8")
+        assert shown == re.findall(r"\\\\tag\{(\d+\.\d+)\}", told), page
 
 
 def test_social_tags_name_the_page(book: Book, site: Path) -> None:

@@ -18,6 +18,7 @@ def test_the_learners_parts_write_what_the_package_would_write():
     )
     with torch.no_grad():
         whole = model(torch.cat([prompt, words])[None])[0]
-    torch.testing.assert_close(logits, whole[len(prompt) - 1 : -1], atol=1e-4, rtol=1e-4)
-    drawn = [names["sample_next"](row, u) for row, u in zip(logits, uniforms.tolist(), strict=True)]
+    package = whole[len(prompt) - 1 : -1]
+    torch.testing.assert_close(logits, package, atol=1e-4, rtol=1e-4)
+    drawn = [names["sample_next"](row, u) for row, u in zip(package, uniforms.tolist(), strict=True)]
     assert words.tolist() == drawn

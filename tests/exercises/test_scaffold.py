@@ -56,15 +56,15 @@ def test_every_rule_that_a_new_chapter_breaks_is_a_sentence_and_all_are_told(cou
     counts = Counter({"row_means": 4}), Counter({"row_means": 2, "gone": 1})
     with pytest.raises(pytest.fail.Exception) as told:
         rules.keeps(
-            [*rules.of_page(SLUG, page), *rules.of_set(SLUG, whole, core, Trial(whole), *counts)]
+            [*rules.of_chapter(SLUG, page), *rules.of_set(SLUG, whole, core, Trial(whole), *counts)]
         )
     assert str(told.value).splitlines() == [
         f"{SLUG}: {rule}."
         for rule in (
-            "a page has 6 {quiz} or more, not 0",
-            "a page has 1 {explorer} or more, not 0",
-            "a page has 1 {source} or more, not 0",
-            "a page has 5 cells with a check (assert) or more, not 1",
+            "a chapter has 6 {quiz} or more, not 0",
+            "a chapter has 1 {explorer} or more, not 0",
+            "a chapter has 1 {source} or more, not 0",
+            "a chapter has 5 cells with a check (assert) or more, not 1",
             "the core, before '# More', takes 60 to 90 minutes, not 10",
             "the core has 2 to 5 graded functions, not 1",
             "graded functions follow the heading '# More'",

@@ -17,6 +17,7 @@ from sets import SLUGS, misconceptions, release, source, variants
 from trial import Trial
 
 from attn_course.exercises.source import regions
+from attn_course.probes.memo import remembering
 
 #: One seed in every run; the nightly run names more.
 SEEDS = tuple(int(seed) for seed in os.environ.get("ATTN_SETS_SEEDS", "0").split())
@@ -117,7 +118,8 @@ def lost(slug, seed, answers):
     same = trial(slug, 0)
     same.seed = seed
     try:
-        results = [*same.run().values()]
+        with remembering(same.memo):
+            results = [*same.run().values()]
         for right in answers:
             results += same.run_with(right.of, right.function).values()
     finally:

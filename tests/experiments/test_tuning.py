@@ -17,7 +17,7 @@ from experiments.tuning import TUNED, Tuned
 UNTRIED = dict.fromkeys(
     ("translation_tuned", "translation_paired"), "each model at its best rate of translation_rates"
 )
-PAGES = [*sorted((ROOT / "book" / "chapters").glob("*.md")), ROOT / "book" / "claims.md"]
+PAGES = [*sorted((ROOT / "book" / "chapters").rglob("*.md")), ROOT / "book" / "claims.md"]
 
 
 def by_seed(record: dict[str, Any]) -> list[list[dict[str, Any]]]:

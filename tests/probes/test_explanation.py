@@ -45,10 +45,8 @@ def empty(scores, mask):
     return scores.masked_fill(~mask, -torch.inf).softmax(-1)
 
 
-@misconception(of="twice", name="three times", fails=[])
-def thrice(x):
-    """You multiply by 3 where the task says 2."""
-    return 3 * x
+thrice = WrongAnswers("twice", tests=("values",))
+thrice.fault("three times", "You multiply by 3 where the task says 2.", lambda x: 3 * x)
 
 
 @witnesses(of="twice")

@@ -5,11 +5,8 @@ from pathlib import Path
 
 from refusals import refused
 
-from attn_course import viz
 from attn_course.data import load_results, recorded
 from attn_course.viz.translation import (
-    translation_alignment,
-    translation_by_length,
     translation_table,
 )
 
@@ -70,29 +67,6 @@ def test_table_says_that_the_full_setting_was_not_run(monkeypatch, tmp_path):
     (tmp_path / "translation_full.json").write_text(json.dumps(RECORD))
     assert "not run, no GPU" not in translation_table()
     assert text._repr_markdown_() == text
-
-
-def test_figure_by_length_draws_the_numbers_of_the_record():
-    with viz.style():
-        _, ax = viz.subplots()
-        told = translation_by_length(ax, RECORD, ["dot", "plain"])
-    dot, plain = ax.get_lines()
-    assert (list(dot.get_ydata()), list(plain.get_ydata())) == ([24.0, 22.0], [14.04, 6.66])
-    assert [text.get_text() for text in ax.get_xticklabels()] == ["1–8", "9–31"]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "Luong, dot", "no attention",
-    ]  # fmt: skip
-    assert told.endswith("Luong, dot 24 to 22; no attention 14 to 7.")
-
-
-def test_alignment_has_output_as_rows_and_says_where_it_looked():
-    with viz.style():
-        _, ax = viz.subplots()
-        told = translation_alignment(ax, RECORD, "dot")
-    assert [text.get_text() for text in ax.get_yticklabels()] == ["▁A", "▁dog"]
-    assert [text.get_text() for text in ax.get_xticklabels()] == ["▁Ein", "▁Hund", "."]
-    assert "▁A from ▁Ein, ▁dog from ▁Hund." in told
-    refused(r"model: .*attention, got plain", translation_alignment, ax, RECORD, "plain")
 
 
 def test_records_are_found_by_name_and_a_path_is_refused(monkeypatch, tmp_path):

@@ -13,6 +13,16 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def main_page(page: str) -> str:
+    """``chapters/10_encoder_decoder/training`` belongs to ``chapters/10_encoder_decoder``."""
+    return "/".join(page.split("/")[:2])
+
+
+def slug(page: str) -> str:
+    """Name of what is kept for a page: ``10_encoder_decoder``, ``10_encoder_decoder__training``."""
+    return page.removeprefix("chapters/").replace("/", "__")
+
+
 class BookError(Exception):
     """A failure that is told to the user in one line."""
 
@@ -123,6 +133,10 @@ class Book:
 
         walk(self.toc)
         return [name.removesuffix(".md") for name in found]
+
+    def chapter(self, page: str) -> list[str]:
+        """The pages of the chapter that a page belongs to, in reading order."""
+        return [name for name in self.pages if main_page(name) == main_page(page)]
 
     def path(self, page: str) -> Path:
         path = self.source / f"{page}.md"

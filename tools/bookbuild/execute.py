@@ -51,6 +51,7 @@ RECORD = re.compile(r"load_(?:results|seeds)\(\s*(?:\"(\w+)\"|'(\w+)'|[^)])")
 
 
 PROSE = ("alt", "caption")  # arguments of what shows a figure
+DRAWING = ("viz", "figures")  # parts of the package that only draw
 
 
 def bare(source: str) -> str:
@@ -119,7 +120,7 @@ class Page:
     @cached_property
     def decides(self) -> str:
         """Hash of what the page imports and loads; what only draws decides no check."""
-        return self.uses({path for path in self.modules if path.parent.name != "viz"})
+        return self.uses({path for path in self.modules if path.parent.name not in DRAWING})
 
     def uses(self, modules: set[Path]) -> str:
         digest = hashlib.sha256(source_hash(modules).encode())

@@ -15,9 +15,9 @@ import nbformat
 from pybtex.database import Entry, parse_file
 
 from .asides import BlockError, SourceError, chapter_number, read_source
-from .common import Book, fail, say
+from .common import Book, fail, main_page, say, slug
 from .execute import Page
-from .plain import Context, convert
+from .plain import EQUATION_LABEL, Context, convert
 from .reading import count
 
 BRANCH = "main"
@@ -104,6 +104,13 @@ def explorer_code(name: str) -> str:
     return f'from attn_course import explorers\n\nexplorers.show("{name}")'
 
 
+def equations(book: Book, page: str) -> dict[str, int]:
+    """The labelled equations of a chapter, numbered through its pages."""
+    texts = [book.path(name).read_text(encoding="utf-8") for name in book.chapter(page)]
+    labels = [found["label"] for text in texts for found in EQUATION_LABEL.finditer(text)]
+    return {label: number for number, label in enumerate(labels, 1)}
+
+
 def to_notebook(book: Book, source: Page, cite: Citer) -> nbformat.NotebookNode:
     """The page as a notebook without outputs."""
     page = source.name
@@ -119,8 +126,11 @@ def to_notebook(book: Book, source: Page, cite: Citer) -> nbformat.NotebookNode:
         explorer=explorer_code,
         minutes=count(book.path(page).read_text(encoding="utf-8")).minutes,
         chapter=chapter_number(page),
+        equations=equations(book, page),
     )
     note = f"This notebook is the page [{page_title(book, page)}]({site}{page}.html) of the book."
+    if (main := main_page(page)) != page and chapter_number(page):
+        note += f" Its chapter begins with [{page_title(book, main)}]({site}{main}.html)."
     cells = [("markdown", note), ("code", install_cell(book, source.code))]
     for cell in source.notebook.cells:
         if cell.cell_type == "code":
@@ -161,9 +171,7 @@ def publish(book: Book, pages: dict[str, Page]) -> list[Path]:
     for page, source in pages.items():
         notebook = to_notebook(book, source, cite)
         nbformat.validate(notebook)
-        path = book.notebooks / f"{page.rsplit('/', 1)[-1]}.ipynb"
-        if path.exists():
-            fail(f"two pages are called {path.stem}: their notebooks would overwrite each other")
+        path = book.notebooks / f"{slug(page)}.ipynb"
         path.write_text(nbformat.v4.writes(notebook) + "\n", encoding="utf-8")
         written.append(path)
     say(f"published {len(written)} notebooks in {book.notebooks.name}/")

@@ -21,7 +21,7 @@ TARGET = re.compile(r"^\([^()\s]+\)=\s*$")
 COMMENT = re.compile(r"^\s*%")
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<url>[^)\s]+)\)")
 IMAGE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<url>[^)\s]+)\)")
-EQUATION_LABEL = re.compile(r"^(?P<close>.*\$\$)\s*\((?P<label>[\w:.-]+)\)\s*$")
+EQUATION_LABEL = re.compile(r"^(?P<close>.*\$\$)\s*\((?P<label>[\w:.-]+)\)\s*$", re.M)
 EXPLICIT_TITLE = re.compile(r"^(?P<text>.*?)\s*<(?P<target>[^<>]+)>$", re.DOTALL)
 ATTRIBUTES = re.compile(r"(?<=[\])`])\{[.#][^}]*\}")
 ADMONITIONS = {
@@ -54,6 +54,7 @@ class Context:
         explorer: name of an explorer to the code that opens it in Jupyter.
         minutes: reading time of the page.
         chapter: number of the chapter, stands before the number of each equation.
+        equations: label to number; one that is not there yet gets the next.
     """
 
     page: str
@@ -196,6 +197,9 @@ def translate(name: str, argument: str, content: list[str], context: Context) ->
         caption = inline(options.get("caption", ""), context)
         lead = f"**Explore: run the next cell and play with it.** {caption}".strip()
         return [("markdown", lead), ("code", context.explorer(argument.strip()))]
+    if name == "continued":
+        page = context.resolve(argument.strip(), root="").removesuffix(".md")
+        return md(f"Continued on [{context.title(page)}]({context.site}{page}.html).")
     if name == "diagram":  # the drawing follows light and dark, so it stays in the book
         return md(f"*Diagram in the book: {inline(options.get('caption', ''), context)}*")
     if name in {"bibliography", "tableofcontents", "contents", "toctree", "index", "course-map"}:

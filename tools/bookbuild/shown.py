@@ -11,18 +11,20 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import lxml.html
 
+from .asides import chapter_number
 from .common import Book
 from .execute import Page
 from .plain import DIRECTIVE, OPEN, find_close, options_and_body
 
 Node = Any  # an element of lxml, which has no types
-DRAWS = ("show", "picture")  # of ``viz``
-CHAPTER = re.compile(r"^chapters/(\d\d)_")
+DRAWS = ("viz.show", "viz.picture")
+FIGURE = re.compile(r"figures\.([a-z]\w*)\.([a-z]\w*)")
 NUMBER = re.compile(r"\b[Ff]ig(?:ures?|\.)\s(\d+\.\d+)(?:\s(?:and|to)\s(\d+\.\d+))?")
 PLANNED = re.compile(r"chapter (\d+)[^.]{0,20}\bplanned\b")
 #: Words that mean nothing without a picture near by.
@@ -89,26 +91,49 @@ def pattern(node: ast.expr | None) -> str | None:
 
 
 def drawn(page: Page) -> Iterator[Item]:
-    """Every call that draws, wherever in a cell it stands, called or not."""
+    """Every call that draws, wherever in a cell it stands, called or not.
+
+    A call of ``figures.<module>.<function>`` promises what that function shows.
+    """
     for spec in page.specs:
         try:
             tree = ast.parse(spec["source"])
         except SyntaxError:  # IPython's own syntax
             continue
-        for node in ast.walk(tree):
-            if not (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and isinstance(node.func.value, ast.Name)
-                and (node.func.value.id, node.func.attr) in {("viz", name) for name in DRAWS}
-            ):
-                continue
-            words = {one.arg: one.value for one in node.keywords}
-            given = words.get("caption") or words.get("title") or words.get("alt")
-            text = "".join(
-                str(one.value) for one in ast.walk(given or node) if isinstance(one, ast.Constant)
-            )
-            yield Item("figure", pattern(given) or ".*", spec["line"] + node.lineno, text)
+        for node in calls(tree):
+            line = spec["line"] + node.lineno
+            name = ast.unparse(node.func)
+            if name in DRAWS:
+                yield promised(node, line)
+            elif found := FIGURE.fullmatch(name):
+                source = page.book.package / "figures" / f"{found[1]}.py"
+                for one in shows(source, found[2]):
+                    yield promised(one, line)
+
+
+def calls(tree: ast.AST) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def promised(node: ast.Call, line: int) -> Item:
+    """The figure that a call of ``viz`` gives, by its caption."""
+    words = {one.arg: one.value for one in node.keywords}
+    given = words.get("caption") or words.get("title") or words.get("alt")
+    text = "".join(
+        str(one.value) for one in ast.walk(given or node) if isinstance(one, ast.Constant)
+    )
+    return Item("figure", pattern(given) or ".*", line, text)
+
+
+@cache
+def shows(source: Path, name: str) -> tuple[ast.Call, ...]:
+    """The calls of ``viz`` that show something in a function of a module of figures."""
+    module = ast.parse(source.read_text(encoding="utf-8"))
+    named = (node for node in module.body if isinstance(node, ast.FunctionDef))
+    found = next((node for node in named if node.name == name), None)
+    if found is None:
+        return ()  # the cell that calls it has failed
+    return tuple(node for node in calls(found) if ast.unparse(node.func) in DRAWS)
 
 
 def tabled(page: Page) -> Iterator[Item]:
@@ -263,14 +288,14 @@ def check_shown(book: Book, pages: Mapping[str, Page]) -> tuple[list[str], Count
     """
     problems, counts = list[str](), Counter[str]()
     articles = {name: article_of(book.html / f"{name}.html") for name in book.pages}
-    chapters = {
-        str(int(chapter[1])): {
-            figure.removeprefix("figure-").replace("-", ".")
-            for figure in articles[name].xpath('.//figure[starts-with(@id, "figure-")]/@id')
-        }
-        for name in book.pages
-        if (chapter := CHAPTER.match(name))
-    }
+    chapters: dict[str, set[str]] = {}
+    for name in filter(chapter_number, book.pages):
+        known = chapters.setdefault(chapter_number(name), set())
+        for figure in articles[name].xpath('.//figure[starts-with(@id, "figure-")]/@id'):
+            number = figure.removeprefix("figure-").replace("-", ".")
+            if number in known:
+                problems.append(f"{name}.html: figure {number} is on another page of its chapter")
+            known.add(number)
     for name, article in articles.items():
         text = book.path(name).read_text(encoding="utf-8")
         items = list(written(text, book.path(name)))

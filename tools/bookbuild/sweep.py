@@ -23,7 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from .common import ROOT, Book, fail, say
+from .common import ROOT, Book, fail, main_page, say, slug
 from .execute import Page, Run, read_page, run_pages
 
 if str(ROOT) not in sys.path:
@@ -61,10 +61,6 @@ class Held:
             f"each under {self.sets} instruction sets), {n['record']} of records, "
             f"{n['algebra']} algebra"
         )
-
-
-def slug(name: str) -> str:
-    return name.rsplit("/", 1)[-1]
 
 
 def record_path(book: Book, name: str) -> Path:
@@ -145,16 +141,14 @@ def kind(entry: dict[str, Any]) -> str:
     return "record" if entry["recorded"] else "algebra"
 
 
-def find(book: Book, wanted: str) -> Page:
-    """A page by its slug or the start of it, such as ``03``."""
+def find(book: Book, wanted: str) -> list[Page]:
+    """The pages of a chapter by the start of its slug, such as ``03``, or one page by its own."""
     names = [name for name in book.pages if slug(name).startswith(wanted)]
-    if len(names) != 1:
+    if len({main_page(name) for name in names}) != 1:
         found = ", ".join(names) or "none"
-        fail(f"expected the start of one page's name, got {wanted!r} (which fits: {found})")
-    page = read_page(book, names[0])
-    if page is None:
-        fail(f"{names[0]} has no code")
-    return page
+        fail(f"expected the start of one chapter's name, got {wanted!r} (which fits: {found})")
+    pages = [page for name in names if (page := read_page(book, name))]
+    return pages or fail(f"{names[0]} has no code")
 
 
 def report(page: Page, seed: int, instruction_set: str, run: Run, *, values: bool) -> int:
@@ -182,8 +176,9 @@ def sweep(
     Raises:
         BookError: a check did not hold in every run, or a page stopped.
     """
-    names = wanted or [slug(name) for name in book.pages if "/" in name and read_page(book, name)]
-    pages = [find(book, name) for name in names]
+    whole_book = (read_page(book, name) for name in book.pages if "/" in name)
+    named = [page for name in wanted for page in find(book, name)]
+    pages = named if wanted else [page for page in whole_book if page]
     if stale:
         old = {page.name for page in pages if is_stale(book, page)}
         pages = [page for page in pages if page.name in old]
@@ -237,33 +232,54 @@ def is_stale(book: Book, page: Page) -> bool:
 def renewed(book: Book, pages: list[Page], *, workers: int) -> set[str]:
     """Stamp records anew where pages give what they gave, though their code or its imports changed.
 
-    One run a page, with the first seed: where the checks and their values are those recorded, the
-    change (a function was renamed, a fast path added, a figure drawn otherwise) moved no number.
+    One run a page, with the first seed: where each check has the value that a record of the chapter
+    has for it, the change (a function was renamed, a figure drawn otherwise, a section moved to
+    another page of the chapter) moved no number, and the values of the other runs hold as well.
 
     Returns:
         The names of the pages whose records were stamped.
     """
-    records = {page.name: read_record(book, page.name) for page in pages}
-    pages = [page for page in pages if "uses" in (records[page.name] or {})]
-    place = f"{SEEDS[0]}/native"
+    known: dict[str, list[dict[str, Any]]] = {}
+    for page in pages:
+        own_first = sorted(book.chapter(page.name), key=lambda name: name != page.name)
+        records = [read_record(book, name) for name in own_first]
+        known[page.name] = [one for one in records if one and "uses" in one]
+    pages = [page for page in pages if known[page.name]]
     native = environment("native")
     runs = [Run(page, page.notebook, SEEDS[0] * STEP, native) for page in pages]
     run_pages(book, runs, workers=workers)
     done = set[str]()
     for page, run in zip(pages, runs, strict=True):
-        record = records[page.name]
-        assert record is not None
-        values = [
-            value.get(place) if isinstance(value := check["value"], dict) else value
-            for check in record["checks"]
-        ]
-        known = zip((check["code"] for check in record["checks"]), values, strict=True)
-        found = [(check["code"], check["value"]) for check in run.checks]
-        if run.error or sorted(map(str, known)) != sorted(map(str, found)):
+        records = known[page.name]
+        checks = matched(run, [check for one in records for check in one["checks"]])
+        if run.error or checks is None:
             continue
+        codes = {check["code"] for check in checks}
+        record = {**records[0], "page": page.name, "checks": checks}
+        record["runs"] = [
+            {**one, "failed": [code for code in one["failed"] if code in codes]}
+            for one in records[0]["runs"]
+        ]
         record |= {"code": page.code_hash, "uses": page.decides}
-        record |= {"renewed": {**about(), "date": today()}}
+        took = {"cpu_seconds": round(run.cpu_seconds, 1)}
+        record |= {"renewed": {**about(), "date": today(), **took}}
         save(record_path(book, page.name), record)
         say(f"{page.name}: its numbers have not changed; stamped anew")
         done.add(page.name)
     return done
+
+
+def matched(run: Run, recorded: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+    """The recorded checks that a run with the first seed gives again; None if one is not there."""
+    place = f"{SEEDS[0]}/native"
+    found, left = list[dict[str, Any]](), list(recorded)
+    for check in sorted(run.checks, key=lambda one: (one["cell"], one["line"])):
+        for one in left:
+            value = one["value"].get(place) if isinstance(one["value"], dict) else one["value"]
+            if (one["code"], value) == (check["code"], check["value"]):
+                left.remove(one)
+                found.append(one)
+                break
+        else:
+            return None
+    return found
