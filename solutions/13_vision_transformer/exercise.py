@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Exercises: the Vision Transformer
 #
-# You cut images into patches, run a Vision Transformer from its parts, build a convolution out of attention, and attention out of a recurrence.
+# You cut images into patches, run a Vision Transformer from its parts, and build a convolution out of attention heads.
 #
-# Shapes: images are `(B, C, H, W)`: batch, channels, rows, columns. A patch is `P` by `P` pixels, there are `N` patches, and a vector has `D` entries.
+# Shapes: images are `(B, C, H, W)`: batch, channels, rows, columns. A patch is `P` by `P` pixels, there are `N` patches, and a vector has `D` elements.
 #
 # A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
 # Nothing here needs a network or a GPU.
@@ -15,7 +15,7 @@ from attn_course.probes import from_numpy, load_oracles
 
 oracles, probes = load_oracles("13_vision_transformer")
 
-# An image of 4 by 4 pixels, numbered in the order of reading.
+# An image of 4 by 4 pixels, numbered in reading order.
 NUMBERED = torch.arange(16.0).reshape(1, 1, 4, 4)
 
 # %% [markdown]
@@ -24,15 +24,15 @@ NUMBERED = torch.arange(16.0).reshape(1, 1, 4, 4)
 # `patchify(images, patch_size)` cuts images into square patches that do not overlap.
 #
 # - `images` is `(B, C, H, W)`; `H` and `W` are multiples of `patch_size`, and need not be equal.
-# - The result is `(B, N, C * patch_size * patch_size)`, with the patches in the order of reading: the first row of patches from left to right, then the second.
-# - The entries of a patch come channel by channel, each channel row by row.
+# - The result is `(B, N, C * patch_size * patch_size)`, with the patches in reading order: the first row of patches from left to right, then the second row.
+# - Inside a patch, the numbers come channel by channel, and each channel row by row.
 # - Gradients reach `images`.
 #
-# By hand, for a single channel of 4 by 4 pixels numbered from 0 and patches of 2 by 2: `[0, 1, 4, 5]`, `[2, 3, 6, 7]`, `[8, 9, 12, 13]`, `[10, 11, 14, 15]`.
+# By hand: one channel of 4 by 4 pixels, numbered from 0, gives four patches of 2 by 2: `[0, 1, 4, 5]`, `[2, 3, 6, 7]`, `[8, 9, 12, 13]`, `[10, 11, 14, 15]`.
 #
 # <details><summary>Hint</summary>
 #
-# Split both sides in two axes each, so that there are six axes. Put them into the order of the result. Only then join them.
+# Split each side into two axes, which makes six axes. Bring them into the order of the result, then join them.
 #
 # </details>
 
@@ -75,9 +75,9 @@ probe.gradient(probe.normal(2, 2, 4, 6), 2)
 # $$z_0 = [c;\; x_1 E^\top;\; \ldots;\; x_N E^\top] + E_{pos}, \qquad z = \operatorname{encoder}(z_0), \qquad y = z^{(0)} W^\top .$$
 #
 # - `patches` is `(B, N, P)`, `projection` is $E$, `(D, P)`.
-# - `class_token` is $c$, `(D,)`. It stands in front of the patches. `positions` is `(N + 1, D)`.
-# - `encoder` is a function from `(B, N + 1, D)` to the same shape. You call it once, and need not know what it does.
-# - `head` is $W$, `(K, D)`. It reads the vector at the place of the class token. The result is `(B, K)`.
+# - `class_token` is $c$, `(D,)`. It comes before the patches. `positions` is `(N + 1, D)`.
+# - `encoder` is a function from `(B, N + 1, D)` to the same shape. Call it once.
+# - `head` is $W$, `(K, D)`. It reads the vector at the position of the class token. The result is `(B, K)`.
 # - Gradients reach `projection`, `class_token`, `positions` and `head`.
 #
 # By hand: one patch `[2]`, $E = [3]$, $c = 1$, positions `[10], [20]`. Then $z_0 = [11, 26]$. An encoder that adds the sum of the sequence gives $[48, 63]$, and the head $[2]$ reads 96.
@@ -125,16 +125,16 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. A head that looks at a neighbour
+# ## 3. A head that attends to a neighbour
 #
-# A convolution looks at fixed neighbours. An attention head can do that as well.
-# `shift_weights(height, width, down, right)` gives the weights of a head whose every pixel looks at the pixel `down` rows below it and `right` columns to the right of it.
+# A convolution reads fixed neighbours. An attention head can do that as well.
+# `shift_weights(height, width, down, right)` gives the weights of a head in which each pixel attends to the pixel `down` rows below it and `right` columns to its right.
 #
-# - The result is `(N, N)` with `N = height * width`, of torch's default dtype. Row `i` belongs to pixel `i`, in the order of reading; it is 1 at the pixel that is looked at, and 0 elsewhere.
+# - The result is `(N, N)` with `N = height * width`, of torch's default dtype. Row `i` belongs to pixel `i`, in reading order. It is 1 at the pixel that `i` attends to, and 0 elsewhere.
 # - `down` and `right` may be negative.
-# - Where the neighbour lies outside of the image, the nearest pixel of the image takes its place: each of row and column stops at the edge.
+# - Row and column each stop at the edge of the image: a pixel whose neighbour would be outside attends to the nearest pixel inside.
 #
-# By hand, for one row of three pixels and `right = 1`: pixel 0 looks at 1, pixel 1 at 2, pixel 2 at itself: `[[0, 1, 0], [0, 0, 1], [0, 0, 1]]`.
+# By hand, for one row of three pixels and `right = 1`: pixel 0 attends to 1, pixel 1 to 2, pixel 2 to itself: `[[0, 1, 0], [0, 0, 1], [0, 0, 1]]`.
 
 
 # %% nbgrader={"grade_id": "shift_weights", "solution": true}
@@ -163,7 +163,7 @@ probe.everywhere()
 # %% [markdown]
 # ## Look
 #
-# An image in your patches, and the same image moved by a head whose weights you wrote.
+# An image, your four patches of it, and the image moved by your head, two rows up and two columns to the right: each pixel takes what it attends to.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -172,9 +172,11 @@ image = torch.zeros(1, 1, 8, 8)
 image[..., 1:7, 2] = image[..., 1, 2:6] = image[..., 4, 2:5] = 1.0
 patches = patchify(image, 4)
 moved = shift_weights(8, 8, 2, -2) @ image.reshape(64)
-figure, axes = plt.subplots(1, 6)
-for ax, one in zip(axes, [image[0, 0], *patches[0].view(4, 4, 4), moved.view(8, 8)], strict=True):
+figure, axes = plt.subplots(1, 6, figsize=(11, 2))
+shown = {"image": image[0, 0]} | {f"patch {i}": p.view(4, 4) for i, p in enumerate(patches[0])}
+for ax, (title, one) in zip(axes, (shown | {"moved": moved.view(8, 8)}).items(), strict=True):
     ax.imshow(one, vmin=0, vmax=1)
+    ax.set(title=title, xticks=[], yticks=[])
 plt.show()
 
 # %% [markdown]
@@ -183,18 +185,18 @@ plt.show()
 # %% [markdown]
 # ## 4. A convolution made of attention
 #
-# One head for each entry of the kernel: together they compute
+# There is one head for each entry of the kernel. Together they compute
 #
 # $$y = \sum_{a, b} A^{(a, b)}\, x\, W_{:, :, a, b}^\top ,$$
 #
-# where the head of entry $(a, b)$ of a $K \times K$ kernel looks $a - \lfloor K/2 \rfloor$ rows down and $b - \lfloor K/2 \rfloor$ columns to the right.
+# where the head of entry $(a, b)$ of a $K \times K$ kernel attends $a - \lfloor K/2 \rfloor$ rows down and $b - \lfloor K/2 \rfloor$ columns to the right.
 # `convolution_as_attention(images, weight)` computes it.
 #
 # - `images` is `(B, C, H, W)`, `weight` is `(F, C, K, K)` with odd `K`, in the layout of `torch.nn.Conv2d`. The result is `(B, F, H, W)`.
-# - Beyond the edge stands the nearest pixel, as in exercise 3.
+# - Each head stops at the edge, as in exercise 3.
 # - Gradients reach both arguments.
 #
-# torch's convolutions are not allowed: the sum over the heads is the point.
+# torch's convolutions are not allowed.
 #
 # By hand: one row of three pixels $[1, 2, 4]$ and a kernel whose middle row is $[1, 0, 10]$: a pixel's left neighbour plus ten times its right one gives $[1 + 20,\ 1 + 40,\ 2 + 40]$.
 
@@ -240,9 +242,9 @@ probe.gradient(probe.normal(1, 2, 3, 4), probe.normal(2, 2, 3, 3), wrt=(0, 1))
 # %% [markdown]
 # ## 5. Repair: an embedding with two faults
 #
-# `broken_embed` should cut images into patches, project them, put the class token in front and add the positions, row 0 to the class token.
+# `broken_embed` should cut images into patches, project them, put the class token in front, and add the positions: row 0 belongs to the class token.
 # `images` is `(B, C, H, W)`, `projection` is `(D, C * P * P)`, `class_token` is `(D,)`, `positions` is `(N + 1, D)`; the result is `(B, N + 1, D)`.
-# It runs, its shapes are right, and it has two faults. Find them, and write `fixed_embed`.
+# It runs with the right shapes, and it has two faults. Find them, and write `fixed_embed`.
 
 
 # %% nbgrader={"grade_id": "broken_embed", "locked": true}
@@ -268,7 +270,7 @@ def fixed_embed(images, patch_size, projection, class_token, positions):
 
 
 # %% nbgrader={"grade_id": "fixed_embed-one_channel", "grade": true, "points": 1}
-# Grey images: only one of the two faults shows.
+# Grey images show one of the two faults.
 probe = probes(fixed_embed=fixed_embed)
 probe.equals(NUMBERED, 2, torch.eye(4), torch.zeros(4), torch.arange(20.0).reshape(5, 4))
 ### BEGIN HIDDEN TESTS
@@ -276,7 +278,7 @@ probe.equals(probe.normal(2, 1, 4, 6), 2, probe.normal(3, 4), probe.normal(3), p
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "fixed_embed-colours", "grade": true, "points": 2}
-# Several channels, and no positions: only the other one shows.
+# Several channels without positions show the other one.
 probe = probes(fixed_embed=fixed_embed)
 probe.equals(
     torch.arange(32.0).reshape(1, 2, 4, 4), 2, torch.eye(8), torch.zeros(8), torch.zeros(5, 8)
@@ -288,11 +290,11 @@ probe.equals(probe.normal(2, 3, 4, 2), 2, probe.normal(5, 12), probe.normal(5), 
 # %% [markdown]
 # ## 6. Write the test
 #
-# `check_patchify(candidate)` takes somebody's `patchify(images, patch_size)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
+# `check_patchify(candidate)` takes a candidate for `patchify(images, patch_size)` of exercise 1 and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# Many wrong ones agree with the right one for grey images, for square images, for a single patch, or in shape. Choose an image on which they differ.
-# A candidate may also raise an error on your inputs: then it is wrong.
+# It must accept right candidates, and earns a share of the points for each wrong one that it rejects.
+# Many wrong ones have the right shape, or agree with the right one for grey images, square images or a single patch. Choose an image on which they differ.
+# A candidate that raises an error on your inputs is wrong.
 
 
 # %% nbgrader={"grade_id": "check_patchify", "solution": true}
@@ -314,7 +316,7 @@ def check_patchify(candidate):
 
 
 # %% nbgrader={"grade_id": "check_patchify-plain", "grade": true, "points": 1}
-# A right one, and three that are plainly wrong.
+# A right candidate, and three that are plainly wrong.
 def by_loops(images, patch_size):
     return from_numpy(oracles.right_patches)(images, patch_size)
 
@@ -331,7 +333,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_patchify-mutants", "grade": true, "points": 6}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong candidates that are harder to detect. (Hidden: which.)
 probe = probes(check_patchify=check_patchify)
 probe.judges(right=[by_loops], wrong={"twice": lambda x, p: 2 * by_loops(x, p)}, points=6)
 
@@ -372,20 +374,20 @@ probe.judges(
 # Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #
 # 1. Which inductive biases does a Vision Transformer have, and which of a convolution's does it lack? Name one experiment of the chapter for each answer.
-# 2. A paper compares a ViT with a CNN of three 3×3 layers on images whose two parts lie 40 pixels apart, and concludes that convolutions cannot see far. Which controls would you ask for?
+# 2. A paper compares a ViT with a CNN of three 3×3 layers on images whose two parts are 40 pixels apart, and concludes that convolutions cannot connect distant parts. Which controls would you ask for?
 # 3. In the construction of exercise 4, what do queries and keys depend on? What would change in the result of one head if the image changed, and what in a trained ViT?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. It has: cutting into patches, one projection for all patches and one block for all positions, so that a patch is treated alike wherever it lies, up to its position vector. It lacks: that neighbouring patches have anything to do with each other; the positions have to teach that.
-# The curves over the number of digits show the price of what is lacking; shuffled pixels show how much a network makes of neighbours.
-# 2. Seven pixels is all that three such layers see. Ask for a network whose receptive field covers both parts (deeper, dilated, strided), for one with a global sum and maps after it, each at learning rates of its own, and for several seeds.
-# 3. Queries and keys are 0: the weights depend on the places alone. Another image changes the values that are handed over and no weight; in a trained ViT the weights change as well.
+# 1. It has patches, and one projection and one block for all positions: a patch is treated alike wherever it is, except for its position vector. It lacks locality: it must learn from the positions which patches are neighbours.
+# The curves over the number of digits show the price of what it lacks; shuffled pixels show how much a network uses neighbours.
+# 2. The receptive field of three such layers is seven pixels. Ask for a network whose receptive field covers both parts (deeper, dilated, strided), for one with a global sum, each with tuned learning rates, and for several seeds.
+# 3. They depend on the positions alone. Another image changes the values, and no weight; in a trained ViT the weights change as well.
 #
 # **Points**, one for each:
 #
 # - (1a) What it has, with an experiment.
 # - (1b) What it lacks, with an experiment.
-# - (2a) Seven pixels of view.
-# - (2b) A control that can see both parts, tuned, several seeds.
-# - (3a) Weights depend on places alone.
-# - (3b) What another image changes in either.
+# - (2a) A receptive field of seven pixels.
+# - (2b) A tuned control that covers both parts, several seeds.
+# - (3a) The weights depend on positions alone.
+# - (3b) What another image changes in each.

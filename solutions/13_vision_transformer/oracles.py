@@ -11,19 +11,6 @@ def right_patches(images, patch_size):
     return reference.patchify(images, (patch_size, patch_size))
 
 
-def right_convolution(images, weight):
-    return reference.convolution_as_attention(images, weight)
-
-
-def right_linear(query, key, value):
-    def feature(x):
-        return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
-
-    scores = feature(query) @ np.swapaxes(feature(key), -2, -1)
-    scores = scores * np.tri(scores.shape[-2])
-    return scores / scores.sum(-1, keepdims=True) @ value
-
-
 def right_vit(patches, projection, class_token, positions, encoder, head):
     x = torch.einsum("bnp,dp->bnd", patches, projection)
     first = class_token.view(1, 1, -1).repeat(len(x), 1, 1)
@@ -49,7 +36,7 @@ def right_embed(images, patch_size, projection, class_token, positions):
 probes = Probes(
     "13_vision_transformer",
     patchify=from_numpy(right_patches),
-    convolution_as_attention=from_numpy(right_convolution),
+    convolution_as_attention=from_numpy(reference.convolution_as_attention),
     vit_forward=right_vit,
     shift_weights=right_shift,
     fixed_embed=from_numpy(right_embed),

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Exercises: sparse attention
 #
-# You write the masks of the chapter, the question how far stacked layers see, the band without a table of all pairs, and attention with global positions.
+# You write the masks of the chapter, the receptive field of stacked layers, a band without a table of all pairs, and attention with global positions.
 #
-# Shapes: `L` positions, `E` entries of a query or key, `Ev` of a value, `N` layers. One head and one example throughout.
-# In a mask, `mask[i, j]` says whether position `i` may look at position `j`.
+# Shapes: `L` positions, `E` elements of a query or key, `Ev` of a value, `N` layers. There is one head and one example throughout.
+# In a mask, `mask[i, j]` says whether position `i` may attend to position `j`.
 #
 # A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
 # Nothing here needs a network or a GPU.
@@ -19,7 +19,7 @@ oracles, probes = load_oracles("14_sparse_attention")
 NOBODY = torch.zeros(5, dtype=torch.bool)
 
 # %% [markdown]
-# ## 1. A window with gaps, and a few that see all
+# ## 1. A window with gaps, and global positions
 #
 # `dilated_mask(length, window_size, dilation, is_global)` is a table `(length, length)` of booleans: True where
 #
@@ -28,7 +28,7 @@ NOBODY = torch.zeros(5, dtype=torch.bool)
 # - `window_size` $W$ is odd and counts the position itself, `dilation` $d$ is at least 1, `is_global` $g$ is `(length,)`, booleans.
 # - Nothing is causal here: a window has two sides.
 #
-# By hand: 5 positions, $W = 3$, $d = 2$, nobody global. Position 0 sees 0 and 2; position 2 sees 0, 2 and 4.
+# By hand: 5 positions, $W = 3$, $d = 2$, none of them global. Position 0 attends to 0 and 2; position 2 attends to 0, 2 and 4.
 
 
 # %% nbgrader={"grade_id": "dilated_mask", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.masks"]}
@@ -61,7 +61,7 @@ probe.gives(
 )
 
 # %% nbgrader={"grade_id": "dilated_mask-windows", "grade": true, "points": 1}
-# Other windows and dilations, nobody global.
+# Other windows and dilations, no global position.
 probe = probes(dilated_mask=dilated_mask)
 probe.equals(7, 5, 1, torch.zeros(7, dtype=torch.bool))
 ### BEGIN HIDDEN TESTS
@@ -70,7 +70,7 @@ probe.equals(4, 1, 2, torch.zeros(4, dtype=torch.bool))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "dilated_mask-global", "grade": true, "points": 1}
-# Some see all, and are seen by all.
+# Global positions attend to all, and all attend to them.
 probe = probes(dilated_mask=dilated_mask)
 probe.equals(6, 3, 1, torch.tensor([True, False, False, False, False, False]))
 ### BEGIN HIDDEN TESTS
@@ -78,13 +78,13 @@ probe.equals(9, 3, 2, torch.arange(9) % 5 == 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. How far do stacked layers see?
+# ## 2. How far do stacked layers reach?
 #
 # `receptive_field(masks)` takes one mask for each layer, `(N, L, L)` booleans, the *first* layer first, and gives a table `(L, L)`: True where the output at `i` of the last layer can depend on the input at `j`.
 #
-# It can if a path leads from `i` down to `j`: in the last layer `i` looks at some position, in the layer below that position looks at another one, and so on. There is no residual connection here: a position that may not look at itself does not see itself.
+# It can if a path leads from `i` down to `j`: in the last layer, `i` attends to some position; in the layer below, that position attends to another one, and so on. There is no residual connection here: a position that may not attend to itself does not keep its own input.
 #
-# By hand, two layers, two positions: in the first layer everybody sees only position 0, in the last everybody sees only position 1. The result is True in column 0, nowhere else.
+# By hand, two layers and two positions: in the first layer both positions attend only to position 0, in the last layer only to position 1. The result is True in column 0 and False in column 1.
 
 
 # %% nbgrader={"grade_id": "receptive_field", "solution": true} attn_course={"forbidden": ["import attn_course.analysis"]}
@@ -124,15 +124,15 @@ probe.everywhere()
 # %% [markdown]
 # ## 3. The band without the square
 #
-# `band_attention(query, key, value, half_width)`: position `i` attends to the positions with $|i - j| \le$ `half_width`, scaled by $1/\sqrt{E}$, softmax over those that exist.
+# `band_attention(query, key, value, half_width)`: position `i` attends to the positions with $|i - j| \le$ `half_width`, scaled by $1/\sqrt{E}$, with a softmax over those that exist.
 #
-# - `query` and `key` are `(L, E)`, `value` is `(L, Ev)`, the result is `(L, Ev)`. `half_width` may be 0, and larger than the text.
+# - `query` and `key` are `(L, E)`, `value` is `(L, Ev)`, the result is `(L, Ev)`. `half_width` may be 0, or larger than the text.
 # - **Make no table of $L \times L$**, not even of booleans. The memory test has `L = 3000`, `E = Ev = 4` and `half_width = 4`, and allows 5.2 MB; one table of all pairs in float32 takes 36 MB.
 # - Gradients reach all three.
 #
 # <details><summary>Hint</summary>
 #
-# For each query a row of `2 * half_width + 1` places; `key[places]` picks them. What lies outside of the text needs a place that exists and a score that does not count.
+# Make a row of `2 * half_width + 1` positions for each query; `key[positions]` selects their keys. A position outside of the text needs an index that exists and a score that does not count.
 #
 # </details>
 
@@ -184,7 +184,7 @@ probe.memory(*(probe.normal(3000, 4) for _ in range(3)), 4, below=5_200_000)
 # %% [markdown]
 # ## Look
 #
-# Your mask with two global positions, and how far three layers of a plain window reach.
+# Left: your mask with two global positions. Right: how far three layers of a plain window of five reach.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -192,9 +192,11 @@ import matplotlib.pyplot as plt
 is_global = torch.zeros(24, dtype=torch.bool)
 is_global[[0, 12]] = True
 window = dilated_mask(24, 5, 1, torch.zeros(24, dtype=torch.bool))
-figure, axes = plt.subplots(1, 2)
+figure, axes = plt.subplots(1, 2, figsize=(8, 4))
 axes[0].imshow(dilated_mask(24, 5, 2, is_global))
 axes[1].imshow(receptive_field(torch.stack([window] * 3)))
+for ax, title in zip(axes, ("window 5, dilation 2, two global", "three layers"), strict=True):
+    ax.set(title=title, xlabel="key", ylabel="query")
 plt.show()
 x = torch.eye(24)
 print("the band holds", int((band_attention(x, x, x, 2) > 0).sum()), "of", 24 * 24, "weights")
@@ -207,10 +209,10 @@ print("the band holds", int((band_attention(x, x, x, 2) > 0).sum()), "of", 24 * 
 #
 # The strided pattern has two kinds of heads. `strided_masks(length, stride)` gives both, `(2, length, length)`:
 #
-# 1. the *local* head sees the last `stride` positions, its own included;
-# 2. the *strided* head sees its own position and every `stride`-th before it, back to the start.
+# 1. the *local* head attends to the last `stride` positions, its own included;
+# 2. the *strided* head attends to its own position and every `stride`-th before it, back to the start.
 #
-# Both are causal. Any earlier position can be reached by one step of one head and one of the other; the test asks for that too.
+# Both are causal. One step of each head reaches any earlier position.
 
 
 # %% nbgrader={"grade_id": "strided_masks", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.masks"]}
@@ -238,7 +240,7 @@ probe.gives(
 )
 
 # %% nbgrader={"grade_id": "strided_masks-two_steps", "grade": true, "points": 2}
-# Longer texts, where two steps must lead to every earlier position.
+# Longer texts, where two steps must reach every earlier position.
 probe = probes(strided_masks=strided_masks)
 probe.equals(10, 3)
 ### BEGIN HIDDEN TESTS
@@ -250,14 +252,14 @@ assert ((local.astype(int) @ strided.astype(int) > 0) == np.tri(17, dtype=bool))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. Those who see all ask with other words
+# ## 5. Global positions have projections of their own
 #
-# In Longformer a global position has queries, keys and values of its own, from other projections.
+# In Longformer a global position has queries, keys and values from other projections.
 # `global_attention(query, key, value, global_query, global_key, global_value, mask, is_global)`, with the first six `(L, E)`:
 #
 # - the row of a position that is *not* global: softmax of `query` and `key` under `mask` (`(L, L)`, True = may attend), over `value`;
 # - the row of a global position: softmax of its `global_query` and *all* `global_key`, over `global_value`;
-# - both scaled by $1/\sqrt{E}$. The mask already lets everybody see the global positions, and a position that is not global sees them by `key`, not by `global_key`.
+# - both scaled by $1/\sqrt{E}$. The mask already lets all positions attend to the global ones; a position that is not global uses their `key` and `value`, not the global ones.
 
 
 # %% nbgrader={"grade_id": "global_attention", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
@@ -272,7 +274,7 @@ def global_attention(query, key, value, global_query, global_key, global_value, 
 
 
 # %% nbgrader={"grade_id": "global_attention-by_hand", "grade": true, "points": 1}
-# Equal scores, position 0 is global: it takes the mean of all global values, the others that of what they see.
+# Equal scores. Position 0 is global and takes the mean of all global values; the others average what they attend to.
 probe = probes(global_attention=global_attention)
 probe.gives(
     torch.tensor([[20.0], [1.5], [2.0]]),
@@ -304,7 +306,7 @@ for argument in (0, 2, 3, 4):
 # ## 6. Repair: a band made of shifted copies
 #
 # `broken_band(query, key, value, half_width)` should do what exercise 3 asks for (`half_width` is smaller than the text). It shifts keys and values by every step of the window and never makes a square.
-# It runs, and its shape is right. It has two faults. Find them, and write `fixed_band`.
+# It runs with the right shape, and it has two faults. Find them, and write `fixed_band`.
 
 
 # %% nbgrader={"grade_id": "broken_band", "locked": true}
@@ -346,11 +348,11 @@ probe.equals(probe.normal(9, 2), probe.normal(9, 2), probe.normal(9, 3), 3)
 # %% [markdown]
 # ## 7. Write the test
 #
-# `check_band(candidate)` takes somebody's `band_attention(query, key, value, half_width)` (contract in exercise 3, without the memory) and returns `True` if it is right, `False` if it is wrong.
+# `check_band(candidate)` takes a candidate for `band_attention(query, key, value, half_width)` of exercise 3 (its memory does not count) and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# Many wrong ones are right in the middle of a text. Look at its ends, at a window of one, and at a window wider than the text.
-# Leave room for rounding. A candidate may also raise an error: then it is wrong.
+# It must accept right candidates, and earns a share of the points for each wrong one that it rejects.
+# Many wrong ones are right in the middle of a text. Try its ends, a window of one, and a window wider than the text.
+# Leave room for rounding. A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_band", "solution": true}
@@ -376,7 +378,7 @@ def check_band(candidate):
 
 
 # %% nbgrader={"grade_id": "check_band-plain", "grade": true, "points": 1}
-# A right one, and two that are plainly wrong.
+# A right candidate, and two that are plainly wrong.
 def by_mask(query, key, value, half_width, seen=None, scale=None):
     i = torch.arange(len(query))
     away = i[:, None] - i
@@ -396,7 +398,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_band-mutants", "grade": true, "points": 6}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong candidates that are harder to detect. (Hidden: which.)
 probe = probes(check_band=check_band)
 probe.judges(
     right=[by_mask],
@@ -457,11 +459,11 @@ probe.judges(
 #
 # 1. Choose a pattern (window, dilation by layer or head, strides, blocks, global positions) for a question that is answered by *one sentence anywhere* in the text, and give its receptive field by the formula.
 # 2. Name something that your pattern cannot do, or does worse than full attention, although its receptive field is large enough.
-# 3. Somebody measures that your model is no faster than full attention at 512 tokens. Is that a bug? Which two measurements would settle it?
+# 3. You measure that the model is no faster than full attention at 512 tokens. Is that a bug? Which two measurements would settle it?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. Windows of 63 keys, dilation 1, and one or two global positions (the question). By windows alone 8 layers reach $1 + 8 \cdot 62 = 497$ positions, far less than 8192; dilations of 1, 2, 4, ... 128 would span $1 + 62 \cdot 255 = 15811$. The global position makes any two positions two steps apart, and it stands where the answer is wanted.
-# 2. A path is not a use. All that a token far away says must pass through one vector of a global position or through up to 8 hand-overs, each of which has to be learned; full attention compares any two tokens directly, for instance to find two equal names. With dilation a position also has gaps between the keys that it sees directly.
+# 1. Windows of 63 keys, dilation 1, and one or two global positions (the question). By windows alone 8 layers reach $1 + 8 \cdot 62 = 497$ positions, far less than 8192; dilations of 1, 2, 4, ... 128 would span $1 + 62 \cdot 255 = 15811$. The global position connects any two positions in two steps, and the answer is read there.
+# 2. A path need not be used. Information from a distant token must pass through the one vector of a global position or through up to 8 steps, each of which must be learned; full attention compares any two tokens directly, for instance to find two equal names. With dilation there are also gaps between the keys of a position.
 # 3. Not a bug by itself: at 512 tokens a window of 65 computes about an eighth of the pairs, but the projections and feed-forward parts, which do not change, take most of the time, and small products are less efficient. I would measure time against length for the attention alone (slopes near 1 and 2 in logarithms), and the share of the attention in the time of the whole model at both lengths.
 #
 # **Points**, one for each:

@@ -1,17 +1,17 @@
 # %% [markdown]
 # # Exercises: attention in tiles
 #
-# You write attention that never holds its table of scores: first the softmax in one pass, then the tiles, then which of them a causal mask leaves, then the backward pass.
-# Most of it is plain PyTorch, so the numbers can be compared with those of the ordinary formula, and the memory is measured.
-# Exercise 7 is the kernel itself, in Triton, run on a processor by Triton's interpreter.
+# You write attention that never holds its table of scores: the softmax in one pass, then tiles, then the tiles that a causal mask leaves, then the backward pass.
+# Most of it is plain PyTorch. The tests compare it with the ordinary formula and measure its memory.
+# Exercise 7 is the kernel itself, in Triton, run by Triton's interpreter.
 #
-# Shapes: `L` queries, `S` keys with one value each, `E` entries in a query and in a key, `E_v` entries in a value.
-# `...` stands for any number of leading axes, none included: batch, heads.
+# Shapes: `L` queries, `S` keys with one value each, `E` elements in a query and in a key, `E_v` in a value.
+# `...` stands for any number of leading axes, such as batch and heads, or none.
 #
 # A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
 # Nothing here needs a network or a GPU.
 #
-# Triton has wheels for Linux on x86-64 only. On another machine do exercise 7 somewhere else (a notebook in the cloud is Linux); all others and the report work as they are.
+# Triton has wheels for Linux on x86-64 only. On another machine do exercise 7 elsewhere, for example in a notebook in the cloud; all others work as they are.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import os
@@ -63,24 +63,24 @@ def far_apart(draw):
 # %% [markdown]
 # ## 1. A softmax that reads once
 #
-# The softmax of a row divides by the sum of exponentials, and to be safe from overflow it first needs the maximum.
-# Both can be had in *one* pass over blocks of the row, if the sum so far is corrected whenever a larger maximum turns up.
+# The softmax of a row divides by the sum of its exponentials. To avoid overflow, it subtracts the maximum first.
+# *One* pass over blocks of the row gives both, if you rescale the sum whenever the maximum grows.
 #
 # `online_logsumexp(scores, block_size)` returns $\log \sum_j e^{s_j}$ over the last axis.
 #
 # - `scores` is `(..., S)`, the result `(...)`, of the same dtype.
-# - Blocks of `block_size` entries are read from left to right, each of them once. The last one may be shorter.
-# - Keep one maximum and one sum for every row, and nothing of the size of `scores`: the memory is measured.
-# - The result is right for every finite score, however large. A row of nothing but $-\infty$ gives $-\infty$, and single entries of $-\infty$ count nothing.
+# - Read blocks of `block_size` scores from left to right, each block once. The last one may be shorter.
+# - Keep one maximum and one sum for each row, and no tensor of the size of `scores`: the memory is measured.
+# - The result is right for every finite score, however large. A score of $-\infty$ does not count; a row of nothing else gives $-\infty$.
 #
 # By hand, `[0, ln 3, ln 4]` in blocks of two. First block: maximum $\ln 3$, sum $\frac13 + 1 = \frac43$.
-# Second block: the maximum is now $\ln 4$, so the old sum is worth $\frac43 \cdot \frac34 = 1$ and the new one $1 + 1 = 2$. The result is $\ln 4 + \ln 2 = \ln 8$.
+# Second block: the maximum is now $\ln 4$. The old sum becomes $\frac43 \cdot \frac34 = 1$, and the new one is $1 + 1 = 2$. The result is $\ln 4 + \ln 2 = \ln 8$.
 #
 # `torch.logsumexp` and its relatives are not allowed.
 #
 # <details><summary>Hint</summary>
 #
-# $e^{s - m_{\text{new}}} = e^{s - m_{\text{old}}} \cdot e^{m_{\text{old}} - m_{\text{new}}}$. Start with the maximum $-\infty$ and the sum 0, and look at what $-\infty - (-\infty)$ is.
+# $e^{s - m_{\text{new}}} = e^{s - m_{\text{old}}} \cdot e^{m_{\text{old}} - m_{\text{new}}}$. Start with the maximum $-\infty$ and the sum 0. What is $-\infty - (-\infty)$?
 #
 # </details>
 
@@ -155,7 +155,7 @@ probe.memory(probe.normal(2048, 4096), 128, below=6_000_000)
 # %% [markdown]
 # ## 2. Repair
 #
-# This attention reads its keys in tiles. It passes a test with ordinary numbers and a length that fits. Two things are wrong.
+# This attention reads its keys in tiles. It passes some tests with ordinary numbers and a length that fits. It has two faults.
 #
 # ```python
 # def fixed_streaming(query, key, value, tile_size):
@@ -173,7 +173,7 @@ probe.memory(probe.normal(2048, 4096), 128, below=6_000_000)
 #     return output / total[..., None]
 # ```
 #
-# Write `fixed_streaming(query, key, value, tile_size)`: attention without a mask, shapes as in exercise 3, the output alone. All keys count, whatever `tile_size` is. The calls that exercise 3 forbids are forbidden here too.
+# Write `fixed_streaming(query, key, value, tile_size)`: attention without a mask. `query` is `(..., L, E)`, `key` `(..., S, E)`, `value` `(..., S, E_v)`, the output `(..., L, E_v)`. All keys count, for any `tile_size`. `torch.softmax`, `torch.logsumexp` and their relatives are not allowed.
 
 
 # %% nbgrader={"grade_id": "fixed_streaming", "solution": true} attn_course={"forbidden": ["softmax", "log_softmax", "logsumexp", "logcumsumexp", "logaddexp", "scaled_dot_product_attention", "autograd", "aten::*softmax*", "aten::logsumexp", "aten::*logcumsumexp*", "aten::logaddexp*", "aten::*scaled_dot_product*"]}
@@ -216,15 +216,23 @@ probe.equals(3 * probe.normal(5, 3), 2 * probe.normal(7, 3), probe.normal(7, 2),
 # %% [markdown]
 # ## Look
 #
-# Attention that never holds a whole row of scores, on a row too long for comfort: the error against the plain formula, for tiles of several sizes.
+# Left: a map of attention weights that your log-sum-exp rebuilds from scores, in blocks of 16. Right: how far your tiled attention is from the plain formula, for tiles of several sizes.
 
 # %% attn_course={"look": true}
-query, key, value = torch.randn(3, 512, 16, generator=torch.Generator().manual_seed(0))
-scores = query @ key.T / 4
-print("log-sum-exp:", float((online_logsumexp(scores, 64) - scores.logsumexp(-1)).abs().max()))
-for tile in (1, 64, 500):
-    output = fixed_streaming(query, key, value, tile)
-    print(f"tiles of {tile}:", float((output - scores.softmax(-1) @ value).abs().max()))
+import matplotlib.pyplot as plt
+
+angle = torch.arange(48.0)[:, None] / 3
+query = key = 3 * torch.cat([angle.sin(), angle.cos()], dim=1)
+scores = query @ key.T / 2**0.5
+tiles = [1, 2, 5, 16, 30, 48]
+outputs = [fixed_streaming(query, key, torch.eye(48), tile) for tile in tiles]
+errors = [float((output - scores.softmax(-1)).abs().max()) for output in outputs]
+figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+axes[0].imshow((scores - online_logsumexp(scores, 16)[:, None]).exp())
+axes[0].set(title="weights", xlabel="key", ylabel="query")
+axes[1].bar([str(tile) for tile in tiles], errors)
+axes[1].set(title="largest error", xlabel="tile size")
+plt.show()
 
 # %% [markdown]
 # # More
@@ -237,17 +245,17 @@ for tile in (1, 64, 500):
 # $$O = \operatorname{softmax}\!\left(\frac{Q K^\top}{\sqrt E}\right) V, \qquad \ell_i = \log \sum_j e^{q_i \cdot k_j / \sqrt E} .$$
 #
 # - `query` is `(..., L, E)`, `key` `(..., S, E)`, `value` `(..., S, E_v)` with the same leading axes; `output` is `(..., L, E_v)` and `lse` `(..., L)`, all of one dtype.
-# - Queries and keys are taken `tile_size` at a time, and neither `L` nor `S` need be a multiple of it. The result does not depend on `tile_size`, but for rounding.
+# - Take queries and keys `tile_size` at a time. Neither `L` nor `S` need be a multiple of it, and the result does not depend on it, except for rounding.
 # - With `is_causal`, query `i` may attend to the keys `0` to `i`; both count from the left.
-# - No more than one tile of scores for each leading index exists at a time: the memory is measured.
-# - Right for every finite score.
+# - Only one tile of scores exists at a time, for each leading index: the memory is measured.
+# - The result is right for every finite score.
 #
 # By hand, with $E = 4$ and tiles of two: the scores are $0, \ln 3$ and $0$.
 # After the first tile the maximum is $\ln 3$, the sum $\frac13 + 1 = \frac43$, and the sum of values $\frac13 (5, 0) + (0, 10) = (\frac53, 10)$.
 # The second tile does not change the maximum and adds $\frac13$ and $\frac13 (5, 5)$: sum $\frac53$, values $(\frac{10}3, \frac{35}3)$.
 # The output is their quotient, $(2, 7)$, and $\ell = \ln 3 + \ln \frac53 = \ln 5$.
 #
-# `torch.softmax` and `torch.logsumexp` are not allowed, as they need whole rows, nor is `torch.logaddexp`, which hides the running maximum.
+# `torch.softmax` and `torch.logsumexp` are not allowed, since they need whole rows, nor is `torch.logaddexp`, which hides the running maximum.
 
 
 # %% nbgrader={"grade_id": "tiled_attention", "solution": true} attn_course={"forbidden": ["softmax", "log_softmax", "logsumexp", "logcumsumexp", "logaddexp", "scaled_dot_product_attention", "autograd", "aten::*softmax*", "aten::logsumexp", "aten::*logcumsumexp*", "aten::logaddexp*", "aten::*scaled_dot_product*"]}
@@ -338,14 +346,14 @@ probe.memory(*many, 128, is_causal=True, below=5_600_000)
 # %% [markdown]
 # ## 4. Tiles that need no work
 #
-# A causal mask closes half of all pairs. In tiles there are three kinds: closed everywhere, which need not be computed; open everywhere, which need no mask; and the ones along the diagonal, which need it.
+# A causal mask excludes half of all pairs. There are three kinds of tiles: those without an allowed pair need not be computed, those with allowed pairs only need no mask, and those along the diagonal need it.
 #
 # `tile_kinds(query_length, key_length, query_tile, key_tile)` returns an integer tensor with a row for each tile of queries and a column for each tile of keys:
 #
 # - `0` where no pair of the tile is allowed, `2` where every pair is, and `1` otherwise.
-# - Query `i` may attend to the keys `0` to `i`. The last tiles may be smaller than the others, and count only the pairs that exist.
+# - Query `i` may attend to the keys `0` to `i`. The last tiles may be smaller than the others: only pairs that exist count.
 #
-# By hand, four queries in tiles of two and four keys in tiles of one: queries 0 and 1 see key 0 both, key 1 one of them, and keys 2 and 3 neither, so the first row is `[2, 1, 0, 0]`; the second one is `[2, 2, 2, 1]`.
+# By hand, four queries in tiles of two and four keys in tiles of one: key 0 is allowed for both queries 0 and 1, key 1 for one of them, and keys 2 and 3 for neither. So the first row is `[2, 1, 0, 0]`; the second one is `[2, 2, 2, 1]`.
 
 
 # %% nbgrader={"grade_id": "tile_kinds", "solution": true}
@@ -397,7 +405,7 @@ probe.everywhere()
 # %% [markdown]
 # ## 5. Backward, without the weights
 #
-# The forward pass kept no weights. It kept $\ell$, and with it a tile of weights is made again in one step: $P_{ij} = e^{s_{ij} - \ell_i}$.
+# The forward pass keeps no weights. It keeps $\ell$, which gives a tile of weights in one step: $P_{ij} = e^{s_{ij} - \ell_i}$.
 #
 # `flash_backward(query, key, value, output, lse, grad_output, tile_size)` returns the triple `(grad_query, grad_key, grad_value)`, where `grad_output` is the gradient of the loss with respect to the output:
 #
@@ -405,9 +413,9 @@ probe.everywhere()
 #
 # $$dQ = \frac{1}{\sqrt E}\, dS\, K, \qquad dK = \frac{1}{\sqrt E}\, dS^\top Q .$$
 #
-# - Shapes as in exercise 3, without a mask; every gradient has the shape of its tensor.
-# - Tiles of `tile_size` queries and keys; the last ones may be smaller. No more than one tile of weights exists at a time: the memory is measured.
-# - Write the formulas down: autograd is not allowed.
+# - Shapes are those of exercise 3, without a mask. Each gradient has the shape of its tensor.
+# - Use tiles of `tile_size` queries and keys; the last ones may be smaller. Only one tile of weights exists at a time: the memory is measured.
+# - Write out the formulas: autograd is not allowed.
 #
 # By hand: one query $[2]$ and two keys $[0]$ and $[\frac12 \ln 3]$ ($E = 1$) have the scores $0$ and $\ln 3$, $\ell = \ln 4$ and the weights $\frac14, \frac34$.
 # With the values $[0]$ and $[4]$ the output is $3$. For $dO = [1]$: $dV = (\frac14, \frac34)$, $dP = (0, 4)$, $D = 3$, $dS = (\frac14 (0 - 3), \frac34 (4 - 3)) = (-\frac34, \frac34)$.
@@ -501,11 +509,11 @@ probe.memory(*many, *oracles.forward_of(*many), probe.normal(3072, 64), 128, bel
 # %% [markdown]
 # ## 6. Write the test
 #
-# `check_flash(candidate)` takes somebody's `tiled_attention(query, key, value, tile_size, is_causal=False)` (contract in exercise 3, without the memory) and returns `True` if it is right, `False` if it is wrong.
+# `check_flash(candidate)` takes a candidate for `tiled_attention(query, key, value, tile_size, is_causal=False)` of exercise 3 (its memory does not count) and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# A test with small random numbers, a length that fits and one tile passes most of them. Think of what can go wrong *between* tiles, at the last one, on the diagonal, and with the second result.
-# Leave room for rounding. A candidate may also raise an error on your inputs: then it is wrong.
+# It must accept right candidates, and earns a share of the points for each wrong one that it rejects.
+# Most wrong ones pass a test with small random numbers, a length that fits and one tile. Think of what can go wrong *between* tiles, at the last one, on the diagonal, and with the second result.
+# Leave room for rounding. A candidate that raises an error on your inputs is wrong.
 
 
 # %% nbgrader={"grade_id": "check_flash", "solution": true}
@@ -539,7 +547,7 @@ def check_flash(candidate):
 
 
 # %% nbgrader={"grade_id": "check_flash-plain", "grade": true, "points": 1}
-# A right one, and three that are plainly wrong.
+# A right candidate, and three that are plainly wrong.
 def by_rows(query, key, value, tile_size, is_causal=False):
     return from_numpy(oracles.right_tiled)(query, key, value, tile_size, is_causal)
 
@@ -559,7 +567,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_flash-mutants", "grade": true, "points": 8}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong candidates that are harder to detect. (Hidden: which.)
 probe = probes(check_flash=check_flash)
 probe.judges(
     right=[by_rows],
@@ -569,69 +577,23 @@ probe.judges(
 
 
 ### BEGIN HIDDEN TESTS
-def streamed(
-    query,
-    key,
-    value,
-    tile_size,
-    is_causal=False,
-    *,
-    use_maximum=True,
-    rescale_output=True,
-    rescale_sum=True,
-    tail=True,
-    late=0,
-    diagonal=0,
-    finish=lambda top, total: top + total.log(),
-    scale=None,
-):
-    length, keys = query.shape[-2], key.shape[-2]
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
-    top = query.new_full(query.shape[:-1], -torch.inf if use_maximum else 0.0)
-    total = torch.zeros_like(top)
-    output = query.new_zeros(*query.shape[:-1], value.shape[-1])
-    end = keys if tail else max(keys // tile_size, 1) * tile_size
-    for j in range(0, end, tile_size):
-        scores = query @ key[..., j : j + tile_size, :].mT * scale
-        column = torch.arange(j, j + scores.shape[-1])
-        if is_causal:
-            row = torch.arange(length)[:, None] + late * (keys - length) - diagonal
-            scores = scores.masked_fill(column > row, -torch.inf)
-        new = torch.maximum(top, scores.amax(dim=-1)) if use_maximum else top
-        shift = new.masked_fill(new == -torch.inf, 0.0)
-        weights = (scores - shift[..., None]).exp()
-        rescale = (top - shift).exp()
-        total = total * (rescale if rescale_sum else 1) + weights.sum(dim=-1)
-        output = output * (rescale[..., None] if rescale_output else 1)
-        output = output + weights @ value[..., j : j + tile_size, :]
-        top = new
-    return output / total[..., None], finish(top, total)
+HARD = (
+    *("no running maximum", "the output is not rescaled", "the sum is not rescaled", "no scale"),
+    *("the last keys are dropped", "the mask is ignored", "the diagonal is masked"),
+    *("counted from the right", "the maximum is missing in the log-sum-exp"),
+)
+tiled = probe.catalogue.of("tiled_attention")
+wrong = {one.name: one.function for one in tiled if one.name in HARD}
 
 
-def with_fault(**fault):
-    return lambda *x, **k: streamed(*x, **k, **fault)
-
-
-def never_causal(query, key, value, tile_size, is_causal=False):
-    return streamed(query, key, value, tile_size)
+def in_bits(*inputs):
+    output, lse = by_rows(*inputs)
+    return output, lse * 1.4426950408889634
 
 
 probe.judges(
-    right=[by_rows, streamed],
-    wrong={
-        "no running maximum": with_fault(use_maximum=False),
-        "the output is not rescaled": with_fault(rescale_output=False),
-        "the sum is not rescaled": with_fault(rescale_sum=False),
-        "the last keys are dropped": with_fault(tail=False),
-        "the mask is ignored": never_causal,
-        "the diagonal is closed": with_fault(diagonal=1),
-        "the mask counts from the right": with_fault(late=1),
-        "the maximum is missing in the log-sum-exp": with_fault(finish=lambda m, t: t.log()),
-        "the log-sum-exp is one of powers of two": with_fault(
-            finish=lambda m, t: (m + t.log()) * 1.4426950408889634
-        ),
-        "no scale": with_fault(scale=1.0),
-    },
+    right=[by_rows, tiled[0].right],
+    wrong=wrong | {"the log-sum-exp is one of powers of two": in_bits},
     points=8,
 )
 ### END HIDDEN TESTS
@@ -641,12 +603,12 @@ probe.judges(
 #
 # `flash_causal(query, key, value)` is causal attention in **one kernel**, with a program for each tile of 16 queries.
 #
-# - `query` is `(L, E)`, `key` and `value` are `(S, E)`, float32; `E` is 16 or 32. Query `i` sees the keys `0` to `i`. The result is `(L, E)`.
-# - A program walks over the keys 16 at a time, from the first tile to the last one that any of its queries may see. **What lies behind is never read**: that is where half of the work goes away, and it is counted.
+# - `query` is `(L, E)`, `key` and `value` are `(S, E)`, float32; `E` is 16 or 32. Query `i` attends to the keys `0` to `i`. The result is `(L, E)`.
+# - A program goes through the keys 16 at a time, from the first tile to the last one that any of its queries may attend to. **It never reads a later tile**: that saves half of the work, and a test checks it.
 # - Neither `L` nor `S` need be a multiple of 16, and there may be more queries than keys. The result is right for every finite score.
-# - The kernel's beginning and end are there: the tile of queries, the running maximum, sum and mixture, and the last division. Write the loop between them, and the function that starts the kernel, with `BLOCK=16` and a result of zeros.
+# - The beginning and the end of the kernel are given: the tile of queries, the running maximum, sum and output, and the last division. Write the loop between them, and the function that starts the kernel, with `BLOCK=16` and a result of zeros.
 #
-# By hand: three queries and three keys are one program and one tile. With the scores $0, \ln 3, 0$ in every row the rows see one, two and three keys: the weights are $(1)$, $(\frac14, \frac34)$ and $(\frac15, \frac35, \frac15)$.
+# By hand: three queries and three keys are one program and one tile. With the scores $0, \ln 3, 0$ in each row, the rows have one, two and three keys: the weights are $(1)$, $(\frac14, \frac34)$ and $(\frac15, \frac35, \frac15)$.
 #
 # <details><summary>Hint</summary>
 #
@@ -727,7 +689,7 @@ rising[:, 0] = torch.arange(20.0)
 probe.equals(400 * torch.eye(1, 16).expand(20, 16), rising, probe.normal(20, 16))
 
 # %% nbgrader={"grade_id": "flash_causal-skipped", "grade": true, "points": 2}
-# One tile of queries. The keys from 16 on are not a number: whoever touches them shows it.
+# One tile of queries. The keys from 16 on are NaN, so that reading them shows.
 probe = probes(flash_causal=flash_causal)
 poisoned = torch.ones(40, 16)
 poisoned[16:] = float("nan")
@@ -739,8 +701,8 @@ probe.equals(query, key, value)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "flash_causal-kernel", "grade": true, "points": 2}
-# The kernel by itself, over three tiles. Keys and values of the last ones are not a number: it shows
-# in the output of each program that reads a tile whose keys all lie in its future.
+# The kernel by itself, over three tiles. Keys and values of the last ones are NaN, which shows in each
+# program that reads a tile of later keys.
 probe = probes(flash_causal=flash_causal)
 probe.gives(torch.ones(1, 16), torch.zeros(1, 16), torch.zeros(1, 16), torch.ones(1, 16))
 for tiles in (3, 2, 1):
@@ -757,9 +719,9 @@ for tiles in (3, 2, 1):
 #
 # Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #
-# 1. Measure the peak memory of `tiled_attention` and of attention in one line for lengths from 256 to 4,096. How does each grow, and what is left of the difference in the backward pass?
+# 1. Measure the peak memory of `tiled_attention` and of attention in one line, for lengths from 256 to 4,096. How does each grow, and what remains of the difference in the backward pass?
 # 2. Count the bytes that a tile size of 64 and one of 128 *queries* read and write, for 4,096 positions of 64 entries in 16 bits. What limits the tile size, and what does the size of the *key* tile change?
-# 3. Your tiled attention is exact. Does it do fewer multiplications than the plain one, in the forward pass, in the backward pass, with a causal mask? Where does the time go that it saves on a GPU?
+# 3. Your tiled attention is exact. Does it do fewer multiplications than the plain one, in the forward pass, in the backward pass, with a causal mask? Why is it faster on a GPU?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
 # 1. The plain one grows with the square of the length (four times as much for twice the length), the tiled one with the output, linearly. In the backward pass autograd keeps the weights of the plain one; the tiled backward pass keeps inputs, output and one number a row, and makes the weights again.

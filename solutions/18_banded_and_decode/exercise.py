@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Exercises: windows in tiles, and reading a cache
 #
-# You write what the kernels of the chapter do: the band of a product, a window in tiles that leaves out what nobody sees, the merge of partial results, and attention over pages.
-# All of it is plain PyTorch, so the numbers can be compared with those of the ordinary formula, and the memory is measured.
+# You write what the kernels of the chapter do: the band of a product, a window in tiles, the merge of partial results, and attention over pages.
+# All of it is plain PyTorch. The tests compare it with the ordinary formula and measure its memory.
 #
-# Shapes: `L` positions, `S` keys, `E` entries in a query and in a key, `E_v` entries in a value.
-# `...` stands for any number of leading axes, none included: batch, heads.
+# Shapes: `L` positions, `S` keys, `E` elements in a query and in a key, `E_v` in a value.
+# `...` stands for any number of leading axes, such as batch and heads, or none.
 #
 # A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
 # Nothing here needs a network or a GPU.
@@ -22,7 +22,7 @@ ONE_KEY = torch.tensor([[0.0], [1.0], [2.0], [0.0], [0.0]])
 
 
 def far_from_garbage(function, query, key, value, *sizes):
-    # Queries 24 to the end; the keys and values 0 to 7 are not numbers.
+    # Queries 24 to the end; the keys and values 0 to 7 are NaN.
     key, value = key.clone(), value.clone()
     key[..., :8, :] = torch.nan
     value[..., :8, :] = torch.nan
@@ -31,7 +31,7 @@ def far_from_garbage(function, query, key, value, *sizes):
 
 
 def pool(draw, lengths, page_size, heads, size, entries, spare=2):
-    # Keys, values and a table: pages lie in any order, and what nobody owns is not a number.
+    # Keys, values and a table: pages in any order, and NaN in slots without a key.
     counts = [-(-length // page_size) for length in lengths]
     order = draw.permutation(sum(counts) + spare).tolist()
     keys = torch.full((len(order), page_size, heads, size), torch.nan)
@@ -49,15 +49,15 @@ def pool(draw, lengths, page_size, heads, size, entries, spare=2):
 # %% [markdown]
 # ## 1. Join what many programs found
 #
-# A cache is cut into pieces, and every piece gives an output and a log-sum-exp of its own. They are joined by
+# A cache is cut into pieces, and each piece gives its own output and log-sum-exp. They are joined by
 #
 # $$\ell = \log \sum_b e^{\ell_b}, \qquad o = \sum_b e^{\ell_b - \ell}\, o_b .$$
 #
 # `merge_partials(outputs, lses)` returns the pair `(output, lse)`.
 #
-# - `outputs` is `(pieces, ..., E_v)` and `lses` `(pieces, ...)`; the result has no axis of pieces, and the dtype of the inputs.
-# - Right for every finite `lses`, however large: no exponent may be above 0.
-# - A piece without a key has $\ell_b = -\infty$ and counts nothing. Where all pieces are so, the output is 0 and the log-sum-exp $-\infty$.
+# - `outputs` is `(pieces, ..., E_v)` and `lses` is `(pieces, ...)`. The results have no axis of pieces and keep the dtype.
+# - The result is right for every finite `lses`, however large: no exponent may be above 0.
+# - A piece without a key has $\ell_b = -\infty$ and does not count. If no piece has a key, the output is 0 and the log-sum-exp $-\infty$.
 #
 # By hand, two pieces with the outputs $\frac{16}3$ and $\frac{16}5$ and the log-sum-exps $\ln 3$ and $\ln 5$: $\ell = \ln 8$, and $o = \frac38 \cdot \frac{16}3 + \frac58 \cdot \frac{16}5 = 2 + 2 = 4$.
 
@@ -123,15 +123,15 @@ probe.equals(probe.normal(3, 5, 2).masked_fill((lses == none)[..., None], 0.0), 
 # %% [markdown]
 # ## 2. Attention over pages
 #
-# A server keeps the keys of all its users in one pool of pages. A table says which pages belong to a text, and in which order.
+# A server keeps the keys of all texts in one pool of pages. A table says which pages belong to a text, and in which order.
 #
 # `paged_attention(query, key_cache, value_cache, block_table, lengths)` returns the output `(B, H, E_v)` of one new query for each head of each text.
 #
-# - `query` is `(B, H, E)`. `key_cache` is `(pages, P, G, E)` and `value_cache` `(pages, P, G, E_v)`: a page has room for `P` keys of `G` heads.
+# - `query` is `(B, H, E)`. `key_cache` is `(pages, P, G, E)` and `value_cache` `(pages, P, G, E_v)`: a page holds up to `P` keys of `G` heads.
 # - Key `j` of text `b` is `key_cache[block_table[b, j // P], j % P]`. `block_table` is `(B, most)` and `lengths` `(B,)`, both integers.
-# - `H` is a multiple of `G`: query head `h` looks at head `h // (H // G)` of the keys.
+# - `H` is a multiple of `G`: query head `h` uses head `h // (H // G)` of the keys and values.
 # - Scores are divided by $\sqrt E$. A text of length 0 gives 0.
-# - What a text does not own is garbage: slots behind its last key, pages of nobody, and entries of the table behind its last page (they may be -1). The test fills all of it with NaN.
+# - Everything else is garbage: slots after the last key, unused pages, and entries of the table after the last page (they may be -1). The tests fill the caches with NaN there.
 #
 # By hand: pages of two, a text of three keys whose table is $(2, 0)$. Its keys are page 2 slot 0, page 2 slot 1 and page 0 slot 0.
 # With keys $0, \ln 3, 0$, values $5, 0, 10$ and the query 1 the weights are $\frac15, \frac35, \frac15$: the output is $1 + 0 + 2 = 3$.
@@ -223,21 +223,35 @@ probe.equals(probe.normal(3, 4, 3), *parts)
 # %% [markdown]
 # ## Look
 #
-# A text in pages that lie anywhere: your attention reads it through the table, and says the same as attention over the keys in a row.
+# Six keys of one text in pages of two: colours number the positions of the text, white is garbage. Your attention reads them through the table and gives the same output as attention over the keys in a row, in one piece or joined from two.
 
 # %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
 draw = torch.Generator().manual_seed(0)
 key, value = torch.randn(2, 6, 1, 4, generator=draw)
 query = torch.randn(1, 1, 4, generator=draw)
 table = torch.tensor([[3, 0, 2]])  # three pages of two keys, in this order
 pages = torch.full((2, 4, 2, 1, 4), torch.nan)
 pages[0][table[0]], pages[1][table[0]] = key.view(3, 2, 1, 4), value.view(3, 2, 1, 4)
-print("from pages:", paged_attention(query, *pages, table, torch.tensor([6])))
 scores = query[0] @ key[:, 0].T / 2
-print("in a row:  ", scores.softmax(-1) @ value[:, 0])
 halves = [scores[:, :3].softmax(-1) @ value[:3, 0], scores[:, 3:].softmax(-1) @ value[3:, 0]]
 lses = [scores[:, :3].logsumexp(-1), scores[:, 3:].logsumexp(-1)]
-print("joined:    ", merge_partials(torch.stack(halves), torch.stack(lses))[0])
+outputs = {
+    "from pages": paged_attention(query, *pages, table, torch.tensor([6]))[0, 0],
+    "in a row": (scores.softmax(-1) @ value[:, 0])[0],
+    "joined": merge_partials(torch.stack(halves), torch.stack(lses))[0][0],
+}
+figure, axes = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
+place = torch.full((4, 2), torch.nan)
+place[table[0]] = torch.arange(6.0).view(3, 2)
+axes[0].imshow(place)
+axes[0].set(title="pool", xlabel="slot", ylabel="page", xticks=[0, 1], yticks=range(4))
+for number, (name, output) in enumerate(outputs.items()):
+    axes[1].bar(torch.arange(4) + 0.25 * number, output, width=0.25, label=name)
+axes[1].set(title="output", xticks=range(4))
+axes[1].legend()
+plt.show()
 
 # %% [markdown]
 # # More
@@ -245,16 +259,16 @@ print("joined:    ", merge_partials(torch.stack(halves), torch.stack(lses))[0])
 # %% [markdown]
 # ## 3. The band of a product
 #
-# Of the table $Q K^\top$ a window needs a few diagonals. Longformer's kernel stores these, and nothing else: as a table with a row for each query and a column for each *distance*.
+# A window needs a few diagonals of the table $Q K^\top$. Longformer's kernel stores only these, in a table with a row for each query and a column for each *distance*.
 #
 # `banded_scores(query, key, half)` returns the table `(..., L, 2 * half + 1)`:
 #
 # $$b_{ic} = q_i \cdot k_{i + c - h} \quad (h = \text{half}), \qquad -\infty \text{ where there is no such key.}$$
 #
-# - `query` and `key` are `(..., L, E)` with the same axes. The middle column belongs to the key at the position of the query. The products are not scaled.
-# - `half` may be 0, and larger than `L`.
-# - Nothing of size `L × L` exists: the memory is measured.
-# - Queries and keys get gradients.
+# - `query` and `key` are `(..., L, E)` with the same axes. The middle column is for the key at the position of the query. The products are not scaled.
+# - `half` may be 0, or larger than `L`.
+# - No tensor of size `L × L` exists at any time: the memory is measured.
+# - Gradients reach queries and keys.
 #
 # By hand, queries $1, 1, 2$ and keys $1, 10, 100$ ($E = 1$), `half` 1:
 # query 0 has no key before it, its own key gives 1 and the next one 10, so its row is $(-\infty, 1, 10)$. The others are $(1, 10, 100)$ and $(20, 200, -\infty)$.
@@ -333,23 +347,23 @@ probe.memory(probe.normal(4096, 16), probe.normal(4096, 16), 8, below=10_000_000
 # ## 4. A window in tiles
 #
 # Language models use causal windows: query $i$ attends to the keys $i - W + 1$ to $i$.
-# Take the queries one tile at a time. A tile that begins at query $t$ and has $T$ queries needs the keys $t - W + 1$ to $t + T - 1$ only: compute the scores of these, mask those outside of each window, and take the softmax (in one step, or by the online softmax of the last chapter).
+# Take the queries one tile at a time. A tile that begins at query $t$ and has $T$ queries needs only the keys $t - W + 1$ to $t + T - 1$. Compute their scores, mask those outside of each window, and take the softmax.
 #
 # `sliding_window_forward(query, key, value, window_size, tile_size)` returns the pair `(output, lse)`:
 #
 # $$O_i = \sum_j \operatorname{softmax}_j\!\left(\frac{q_i \cdot k_j}{\sqrt E}\right) v_j, \qquad \ell_i = \log \sum_j e^{q_i \cdot k_j / \sqrt E}, \qquad i - W < j \le i .$$
 #
-# - `query`, `key` are `(..., L, E)`, `value` is `(..., L, E_v)`; `output` is `(..., L, E_v)` and `lse` `(..., L)`, all of one dtype. `window_size` is $W$, at least 1.
+# - `query`, `key` are `(..., L, E)`, `value` is `(..., L, E_v)`; `output` is `(..., L, E_v)` and `lse` `(..., L)`, all of one dtype. `window_size` is $W \ge 1$.
 # - A tile has `tile_size` queries; the last one may have fewer. The result does not depend on `tile_size`, except for rounding.
 # - A tile that begins at query $t$ reads no key or value before position $t - W - 2T$, where $T$ is `tile_size`: the test puts NaN there.
 # - Only the scores of one tile exist at a time: the test with `L = 8192`, `E = E_v = 16`, a window of 16 and tiles of 512 allows 8,000,000 bytes.
-# - Right for every finite score.
+# - The result is right for every finite score.
 #
 # torch's own `scaled_dot_product_attention` is not allowed.
 #
 # By hand, $E = 1$, all queries 1, keys $0, \ln 3, 0$, values $0, 4, 8$, $W = 2$.
-# Query 0 sees itself: output 0, $\ell = \ln 1 = 0$. Query 1 sees the scores $0$ and $\ln 3$: weights $\frac14, \frac34$, output 3, $\ell = \ln 4$.
-# Query 2 sees $\ln 3$ and $0$: output $\frac34 \cdot 4 + \frac14 \cdot 8 = 5$, $\ell = \ln 4$.
+# Query 0 attends to itself: output 0, $\ell = \ln 1 = 0$. Query 1 has the scores $0$ and $\ln 3$: weights $\frac14, \frac34$, output 3, $\ell = \ln 4$.
+# Query 2 has the scores $\ln 3$ and $0$: output $\frac34 \cdot 4 + \frac14 \cdot 8 = 5$, $\ell = \ln 4$.
 
 
 # %% nbgrader={"grade_id": "sliding_window_forward", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "aten::*scaled_dot_product*", "import attn_course.functional", "import attn_course.kernels"]}
@@ -432,7 +446,7 @@ probe.memory(*(probe.normal(8192, 16) for _ in range(3)), 16, 512, below=8_000_0
 # %% [markdown]
 # ## 5. Repair
 #
-# This attention of one query cuts its keys into pieces. It passes a test with equal scores and a length that fits. Two things are wrong.
+# This attention of one query cuts its keys into pieces. It is right for equal scores and a length that fits. It has two faults.
 #
 # ```python
 # def fixed_split(query, key, value, pieces):
@@ -445,7 +459,7 @@ probe.memory(*(probe.normal(8192, 16) for _ in range(3)), 16, 512, below=8_000_0
 #     return torch.stack(outputs).mean(dim=0)
 # ```
 #
-# Write `fixed_split(query, key, value, pieces)`: `query` is `(..., E)`, `key` `(..., S, E)`, `value` `(..., S, E_v)`; the output is `(..., E_v)`. All keys count, whatever `pieces` is, more pieces than keys included.
+# Write `fixed_split(query, key, value, pieces)`: `query` is `(..., E)`, `key` `(..., S, E)`, `value` `(..., S, E_v)`; the output is `(..., E_v)`. All keys count, for any number of `pieces`, even more than there are keys.
 # torch's own `scaled_dot_product_attention` is not allowed.
 
 
@@ -486,11 +500,11 @@ for pieces in (2, 3, 5, 9):
 # %% [markdown]
 # ## 6. Write the test
 #
-# `check_paged(candidate)` takes somebody's `paged_attention(query, key_cache, value_cache, block_table, lengths)` (contract in exercise 2) and returns `True` if it is right, `False` if it is wrong.
+# `check_paged(candidate)` takes a candidate for `paged_attention(query, key_cache, value_cache, block_table, lengths)` of exercise 2 and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# A test with one text, one head and pages in their order passes most of them. Think of what a table, a length and a group of heads can get wrong.
-# Leave room for rounding. A candidate may also raise an error on your inputs, or give an output of another shape: then it is wrong, and your test says `False`.
+# It must accept right candidates, and earns a share of the points for each wrong one that it rejects.
+# Most wrong ones pass a test with one text, one head and pages in their order. Think of what can go wrong with a table, a length and a group of heads.
+# Leave room for rounding. A candidate that raises an error on your inputs is wrong.
 
 
 # %% nbgrader={"grade_id": "check_paged", "solution": true}
@@ -524,7 +538,7 @@ def check_paged(candidate):
 
 
 # %% nbgrader={"grade_id": "check_paged-plain", "grade": true, "points": 1}
-# A right one, and three that are plainly wrong.
+# A right candidate, and three that are plainly wrong.
 def by_loops(*inputs):
     return from_numpy(oracles.right_paged)(*inputs)
 
@@ -543,7 +557,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_paged-mutants", "grade": true, "points": 8}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong candidates that are harder to detect. (Hidden: which.)
 probe = probes(check_paged=check_paged)
 probe.judges(
     right=[by_loops],
@@ -553,66 +567,16 @@ probe.judges(
 
 
 ### BEGIN HIDDEN TESTS
-def paged(
-    query,
-    key_cache,
-    value_cache,
-    block_table,
-    lengths,
-    *,
-    page_of=lambda table, b, number: int(table[b, number]),
-    keys_of=lambda length, page_size: length,
-    head_of=lambda h, heads, kv_heads: h // (heads // kv_heads),
-    root=None,
-    order=1,
-    empty=0.0,
-):
-    output = query.new_full((*query.shape[:2], value_cache.shape[-1]), empty)
-    page_size, kv_heads = key_cache.shape[1:3]
-    for b in range(len(lengths)):
-        count = int(keys_of(int(lengths[b]), page_size))
-        places = [(page_of(block_table, b, j // page_size), j % page_size) for j in range(count)]
-        for h in range(query.shape[1] if places else 0):
-            one = head_of(h, query.shape[1], kv_heads)
-            key = torch.stack([key_cache[page, slot, one] for page, slot in places])
-            value = torch.stack([value_cache[page, slot, one] for page, slot in places])
-            scores = key @ query[b, h] / (query.shape[-1] ** 0.5 if root is None else root)
-            output[b, h] = scores.softmax(dim=0) @ value[::order]
-    return output
-
-
-def with_fault(**fault):
-    return lambda *x: paged(*x, **fault)
-
-
-def reversed_values(query, key_cache, value_cache, block_table, lengths):
-    # values of a page in the wrong order
-    return paged(query, key_cache, value_cache.flip(1), block_table, lengths)
-
-
+HARD = (
+    *("pages in the order of the pool", "the table of the first text", "no scale"),
+    *("the last page counts as a whole", "the last page does not count", "the first page alone"),
+    *("the newest key is missing", "heads are dealt out in turn", "NaN where there is no key"),
+    *("the first head of keys for all", "the pages of a text in reverse"),
+)
+paged = probe.catalogue.of("paged_attention")
 probe.judges(
-    right=[by_loops, paged],
-    wrong={
-        "pages in the order of the pool": with_fault(page_of=lambda table, b, number: number),
-        "the table of the first text": with_fault(
-            page_of=lambda table, b, number: int(table[0, number])
-        ),
-        "the last page counts as a whole": with_fault(
-            keys_of=lambda length, page_size: -(-length // page_size) * page_size
-        ),
-        "the last page does not count": with_fault(
-            keys_of=lambda length, page_size: length // page_size * page_size
-        ),
-        "the first page only": with_fault(keys_of=lambda length, page_size: min(length, page_size)),
-        "the newest key is missing": with_fault(
-            keys_of=lambda length, page_size: max(length - 1, 0)
-        ),
-        "heads are dealt out in turn": with_fault(head_of=lambda h, heads, kv_heads: h % kv_heads),
-        "the first head of keys for all": with_fault(head_of=lambda h, heads, kv_heads: 0),
-        "no scale": with_fault(root=1.0),
-        "values of a page turned round": reversed_values,
-        "a text without keys gives NaN": with_fault(empty=float("nan")),
-    },
+    right=[by_loops, paged[0].right],
+    wrong={one.name: one.function for one in paged if one.name in HARD},
     points=8,
 )
 ### END HIDDEN TESTS
@@ -624,7 +588,7 @@ probe.judges(
 #
 # 1. A model has 32 query heads, 8 heads of keys and 128 entries a head, in 16 bits. How many bytes does one layer read for one new token after 16,384 tokens, how many operations does it do with them, and what limits its speed on an H100? What would 32 heads of keys change?
 # 2. The keys of that layer are read by 8 programs, then by 128. What stays the same, what is added, and by which rule are the parts joined? What goes wrong if the parts are averaged?
-# 3. A server keeps pages of 16 tokens and could take pages of 256. What speaks for each? Measure or calculate the unused share for texts of about 400 tokens.
+# 3. A server has pages of 16 tokens and could use pages of 256. What is an advantage of each? Measure or calculate the unused share for texts of about 400 tokens.
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
 # 1. Keys and values: 2 · 8 · 16384 · 128 · 2 bytes = 67 MB. Each of 32 heads multiplies and adds twice over 16384 · 128 numbers: 4 · 32 · 16384 · 128 = 268 million operations, 4 for each byte. An H100 can do 295 while it fetches a byte, so the memory limits: 20 µs at 3,350 GB/s. With 32 heads of keys it is four times as many bytes for the same operations.

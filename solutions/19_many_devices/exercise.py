@@ -1,13 +1,12 @@
 # %% [markdown]
 # # Exercises: a sequence on many devices
 #
-# You write the parts of ring attention: the rule that joins partial results, the schedule of the ring, a fair split for causal masks, the ring itself, and the exchange of heads that does without a ring.
+# You write ring attention, a fair split of a sequence for causal masks, and the exchange of heads that needs no ring.
 #
-# No second process is started here: a *list* with one entry for each device stands for the devices, and its entry `r` is what device `r` holds.
-# The numbers are those of a real ring; only the waiting is missing.
+# There is only one process: a *list* with one entry for each device stands for the devices, and its entry `r` is what device `r` holds. The numbers are those of a real ring.
 #
-# Shapes: `P` devices; a shard of `l` queries, keys and values, with `E` entries in a query and in a key and `E_v` in a value.
-# `...` stands for any number of leading axes, none included: batch, heads.
+# Shapes: `P` devices; a shard of `l` queries, keys and values, with `E` elements in a query and in a key and `E_v` in a value.
+# `...` stands for any number of leading axes, such as batch and heads, or none.
 #
 # A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
 # Nothing here needs a network or a GPU.
@@ -34,13 +33,13 @@ def shards_of(probe, lengths, size=4, value_size=3, lead=(), factor=1.0):
 #
 # `ring_attention(query_shards, key_shards, value_shards, is_causal=False)` returns a list with the output of every device.
 #
-# - Each argument is a list of `P` tensors, `(..., l, E)` for queries and keys and `(..., l, E_v)` for values. Device `r` holds the `r`-th run of the sequence. Runs may differ in length; on one device queries, keys and values have the same.
-# - The outputs, joined in the order of devices, are softmax attention over the whole sequence with the scale $1/\sqrt E$; with `is_causal`, position `i` of the *sequence* sees the positions `0` to `i`.
-# - A device computes with one block of keys and values at a time. Nowhere are all keys, or all scores, of the sequence put together: the memory is measured.
-# - Right for every finite score.
+# - Each argument is a list of `P` tensors, `(..., l, E)` for queries and keys and `(..., l, E_v)` for values. Device `r` holds the `r`-th run of the sequence. Runs may differ in length; on one device, queries, keys and values have the same length.
+# - The outputs, joined in the order of devices, are softmax attention over the whole sequence with the scale $1/\sqrt E$; with `is_causal`, position `i` of the *sequence* attends to the positions `0` to `i`.
+# - A device computes with one block of keys and values at a time, and never joins all keys or all scores of the sequence: the memory is measured.
+# - The result is right for every finite score.
 #
-# At step 0 every device holds its own block of keys and values. After each step device `r` passes the block that it holds to device `r + 1`, and the last one passes it to device 0.
-# Partial results are joined as in chapter 18 (`merge_partials`): the share of a block is $e^{\ell_b - \ell}$.
+# At step 0 every device has its own block of keys and values. After each step, device `r` passes its block to device `r + 1`, and the last device passes it to device 0.
+# Join partial results as in chapter 18 (`merge_partials`): the share of a block is $e^{\ell_b - \ell}$.
 #
 # By hand: two devices with one position each, $E = 1$; queries $1$ and $1$, keys $0$ and $\ln 3$, values $8$ and $4$. Both queries have the scores $0$ and $\ln 3$, and both outputs are $5$. With a causal mask device 0 gives $8$ and device 1 gives $5$.
 
@@ -95,7 +94,7 @@ probe.equals(*shards_of(probe, [5]))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "ring_attention-causal", "grade": true, "points": 3}
-# Position i of the sequence sees the positions 0 to i.
+# Position i of the sequence attends to the positions 0 to i.
 probe = probes(ring_attention=ring_attention)
 probe.equals(
     list(torch.ones(6, 4).split(2)),
@@ -140,9 +139,9 @@ probe.memory(*many, below=14_400_000)
 # ## 2. A fair split
 #
 # Under a causal mask the device with the first run of positions has the least work, and the one with the last run the most.
-# The zigzag split cuts the sequence into $2P$ runs of equal length and gives device $r$ two of them: the one with the number $r$, counted from the left, and the one with the number $r$, counted from the right.
+# The zigzag split cuts the sequence into $2P$ runs of equal length and gives device $r$ two of them: number $r$ counted from the left, and number $r$ counted from the right.
 #
-# `zigzag_split(length, world_size)` returns an integer tensor `(world_size, length / world_size)`: row `r` holds the positions of device `r`, in rising order.
+# `zigzag_split(length, world_size)` returns an integer tensor `(world_size, length / world_size)`: row `r` holds the positions of device `r` in ascending order.
 #
 # - `length` is a multiple of `2 * world_size`.
 #
@@ -174,16 +173,27 @@ for length, world_size in ((18, 3), (8, 4), (40, 5), (6, 3), (16, 1)):
 # %% [markdown]
 # ## Look
 #
-# The work of each device under a causal mask, with runs and with your zigzag split: pairs of query and key.
+# Left: the device of each position, in runs and in your zigzag split. Middle: the pairs of query and key that each device computes under a causal mask. Right: the weights of your ring, which are those of one device.
 
 # %% attn_course={"look": true}
-work = torch.arange(1, 17)  # pairs of each query
-print("runs:  ", work.view(4, 4).sum(1).tolist())
-print("zigzag:", work[zigzag_split(16, 4)].sum(1).tolist())
+import matplotlib.pyplot as plt
+
+runs, zigzag = torch.arange(16).view(4, 4), zigzag_split(16, 4)
+owner = torch.empty(2, 16)
+for device in range(4):
+    owner[0, runs[device]] = owner[1, zigzag[device]] = float(device)
+figure, axes = plt.subplots(1, 3, figsize=(11, 3), layout="constrained")
+axes[0].imshow(owner, aspect="auto", cmap="tab10")
+axes[0].set(title="device", xlabel="position", yticks=[0, 1], yticklabels=["runs", "zigzag"])
+for number, (name, table) in enumerate({"runs": runs, "zigzag": zigzag}.items()):
+    axes[1].bar(torch.arange(4) + 0.4 * number, (table + 1).sum(1), width=0.4, label=name)
+axes[1].set(title="pairs", xlabel="device", xticks=range(4))
+axes[1].legend()
 x = torch.randn(16, 8, generator=torch.Generator().manual_seed(0))
-ring = torch.cat(ring_attention(x.split(4), x.split(4), x.split(4), is_causal=True))
-whole = torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None], is_causal=True)
-print("largest difference from one device:", float((ring - whole[0]).abs().max()))
+outputs = ring_attention(x.split(4), x.split(4), torch.eye(16).split(4), is_causal=True)
+axes[2].imshow(torch.cat(outputs))
+axes[2].set(title="weights of the ring", xlabel="key", ylabel="query")
+plt.show()
 
 # %% [markdown]
 # # More
@@ -191,13 +201,12 @@ print("largest difference from one device:", float((ring - whole[0]).abs().max()
 # %% [markdown]
 # ## 3. The exchange of heads
 #
-# Another way to share out a sequence: change *what* is split.
-# Before attention every device holds a run of the sequence for all heads; afterwards it holds the whole sequence for some of the heads, and can attend on its own.
+# Another way to distribute a sequence is to change *what* is split.
+# Before the exchange every device has a run of the sequence for all heads; afterwards it has the whole sequence for some of the heads, and can attend on its own.
 #
 # `ulysses_exchange(shards)` takes a list of `P` tensors `(H, l, E)` and returns a list of `P` tensors `(H / P, P * l, E)`.
 #
 # - Device `r` gets the `r`-th run of heads, from `r * H / P` on, of all positions in the order of the sequence. `H` is a multiple of `P`.
-# - It hands on numbers; nothing is computed with them.
 #
 # By hand, two devices, two heads, one position each, $E = 1$: device 0 holds $[[1], [2]]$ (head 0, head 1) and device 1 $[[3], [4]]$. Afterwards device 0 holds head 0, which is $[[1, 3]]$, and device 1 $[[2, 4]]$.
 
@@ -231,8 +240,8 @@ for world_size, heads, length, size in ((3, 6, 5, 2), (2, 2, 4, 3), (4, 8, 1, 3)
 # %% [markdown]
 # ## 4. Repair
 #
-# Data parallel training: every process has computed the gradient of the *mean* loss over its own examples, and all of them are to be joined into the gradient of the mean loss over all examples.
-# This code passes a test with equal batches. Two things are wrong.
+# In data parallel training, every process computes the gradient of the *mean* loss over its own examples. They should be joined into the gradient of the mean loss over all examples.
+# This code is right for equal batches. It has two faults.
 #
 # ```python
 # def fixed_average(gradients, counts):
@@ -242,7 +251,7 @@ for world_size, heads, length, size in ((3, 6, 5, 2), (2, 2, 4, 3), (4, 8, 1, 3)
 # Write `fixed_average(gradients, counts)`.
 #
 # - `gradients` is a list of tensors of the same shape, `counts` a list of as many integers: how many examples each process had.
-# - A process may have had no example. Its mean was 0/0, and its gradient is full of NaN: it counts nothing. At least one process has an example.
+# - A process may have no example. Its gradient is then NaN, and does not count. At least one process has an example.
 #
 # By hand: gradients $6$ (of one example) and $2$ (of three): $(1 \cdot 6 + 3 \cdot 2)/4 = 3$.
 
@@ -286,11 +295,11 @@ probe.equals(
 # %% [markdown]
 # ## 5. Write the test
 #
-# `check_ring(candidate)` takes somebody's `ring_attention(query_shards, key_shards, value_shards, is_causal=False)` (contract in exercise 1, without the memory) and returns `True` if it is right, `False` if it is wrong.
+# `check_ring(candidate)` takes a candidate for `ring_attention(query_shards, key_shards, value_shards, is_causal=False)` of exercise 1 (its memory does not count) and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# Two devices with equal numbers accept most of them. Think of what two devices cannot show, and of what the mask means across devices.
-# Leave room for rounding. A candidate may also raise an error on your inputs, or give outputs of another shape: then it is wrong, and your test says `False`.
+# It must accept right candidates, and earns a share of the points for each wrong one that it rejects.
+# Most wrong ones pass a test with two equal devices. Think of what two devices cannot show, and of what the mask means across devices.
+# Leave room for rounding. A candidate that raises an error on your inputs is wrong.
 
 
 # %% nbgrader={"grade_id": "check_ring", "solution": true}
@@ -322,7 +331,7 @@ def check_ring(candidate):
 
 
 # %% nbgrader={"grade_id": "check_ring-plain", "grade": true, "points": 1}
-# A right one, and three that are plainly wrong.
+# A right candidate, and three that are plainly wrong.
 def by_joining(query_shards, key_shards, value_shards, is_causal=False):
     return from_numpy(oracles.right_ring)(query_shards, key_shards, value_shards, is_causal)
 
@@ -339,7 +348,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_ring-mutants", "grade": true, "points": 8}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong candidates that are harder to detect. (Hidden: which.)
 probe = probes(check_ring=check_ring)
 probe.judges(
     right=[by_joining],
@@ -349,92 +358,16 @@ probe.judges(
 
 
 ### BEGIN HIDDEN TESTS
-def walked(
-    query_shards,
-    key_shards,
-    value_shards,
-    is_causal=False,
-    *,
-    steps=lambda world_size: range(world_size),
-    owner_at=lambda rank, step, world_size: (rank - step) % world_size,
-    position=lambda rank, lengths: sum(lengths[:rank]),
-    closed=lambda row, column: column > row,
-    join=torch.logaddexp,
-    shift=lambda scores: scores.amax(dim=-1, keepdim=True),
-    scale=None,
-):
-    world_size, outputs = len(query_shards), []
-    lengths = [shard.shape[-2] for shard in key_shards]
-    for rank, query in enumerate(query_shards):
-        output = query.new_zeros(*query.shape[:-1], value_shards[0].shape[-1])
-        lse = query.new_full(query.shape[:-1], -torch.inf)
-        for step in steps(world_size):
-            owner = owner_at(rank, step, world_size)
-            factor = query.shape[-1] ** -0.5 if scale is None else scale
-            scores = query @ key_shards[owner].mT * factor
-            if is_causal:
-                row = torch.arange(scores.shape[-2])[:, None] + position(rank, lengths)
-                column = torch.arange(scores.shape[-1]) + position(owner, lengths)
-                scores = scores.masked_fill(closed(row, column), -torch.inf)
-            top = shift(scores)
-            top = top.masked_fill(top == -torch.inf, 0.0)
-            parts = (scores - top).exp()
-            total = parts.sum(dim=-1)
-            part_lse = total.log() + top[..., 0]
-            part = parts @ value_shards[owner] / total.where(total > 0, 1.0)[..., None]
-            new = join(lse, part_lse)
-            safe = new.masked_fill(new == -torch.inf, 0.0)
-            output = (
-                output * (lse - safe).exp()[..., None] + part * (part_lse - safe).exp()[..., None]
-            )
-            lse = new
-        outputs.append(output)
-    return outputs
-
-
-def with_fault(**fault):
-    return lambda *shards: walked(*shards, **fault)
-
-
-def averaged(query_shards, key_shards, value_shards, is_causal=False):
-    world_size, outputs = len(query_shards), []
-    for rank in range(world_size):
-        parts = [
-            walked(
-                [query_shards[rank]], [key_shards[o]], [value_shards[o]],
-                is_causal and o == rank,
-            )[0]
-            for o in range(world_size)
-            if not is_causal or o <= rank
-        ]  # fmt: skip
-        outputs.append(torch.stack(parts).mean(dim=0))
-    return outputs
-
-
+HARD = (
+    *("the blocks are averaged", "the last block never comes", "blocks skip a device"),
+    *("the mask is ignored", "each block has its own mask", "no maximum", "no scale"),
+    *("all shards are taken as equally long", "the larger log-sum-exp in place of both"),
+    *("the diagonal is masked, except for the first position",),
+)
+rings = probe.catalogue.of("ring_attention")
 probe.judges(
-    right=[by_joining, walked],
-    wrong={
-        "the blocks are averaged": averaged,
-        "the last block never comes": with_fault(
-            steps=lambda world_size: range(max(world_size - 1, 1))
-        ),
-        "blocks skip a device": with_fault(
-            owner_at=lambda rank, step, world_size: (rank - 2 * step) % world_size
-        ),
-        "the mask is ignored": with_fault(closed=lambda row, column: column > row + 10**6),
-        "the mask of each block by itself": with_fault(position=lambda rank, lengths: 0),
-        "all shards are taken as equally long": with_fault(
-            position=lambda rank, lengths: rank * lengths[0]
-        ),
-        "the diagonal is closed, but for the first position": with_fault(
-            closed=lambda row, column: (column >= row) & (row + column > 0)
-        ),
-        "no maximum is subtracted": with_fault(
-            shift=lambda scores: 0 * scores[..., :1].clamp(0, 1)
-        ),
-        "the larger log-sum-exp in place of both": with_fault(join=torch.maximum),
-        "no scale": with_fault(scale=1.0),
-    },
+    right=[by_joining, rings[0].right],
+    wrong={one.name: one.function for one in rings if one.name in HARD},
     points=8,
 )
 ### END HIDDEN TESTS
@@ -446,7 +379,7 @@ probe.judges(
 #
 # 1. Eight devices hold a causal sequence in contiguous runs. Which share of the pairs does the device with the most work compute, which the one with the least? How much faster would a zigzag ring be, if every step waits for the slowest device?
 # 2. How do the bytes that a device sends in a ring and in an exchange of heads change when the number of devices is doubled and the sequence stays as it is? What forbids the exchange for a model with 8 heads of keys?
-# 3. Somebody doubles the number of processes in data parallel training and keeps the batch of each. What is the same as before, and what is not?
+# 3. You double the number of processes in data parallel training and keep the batch of each. What is the same as before, and what is not?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
 # 1. In blocks of one shard: device 7 computes 7.5 of 8 blocks, device 0 half a block, of 32 in all: 23 % against 1.6 %. A step takes a whole block for someone in every step but the one on the diagonal (some device always has an open block until the last step), so about 7.5 units; zigzag has 4 units on every device: somewhat less than twice as fast.

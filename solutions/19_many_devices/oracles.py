@@ -6,22 +6,6 @@ import torch
 from attn_course.probes import Probes, from_numpy
 
 
-def right_merge(outputs, lses):
-    lses = np.stack(lses)
-    top = lses.max(0)
-    top = np.where(np.isinf(top), 0.0, top)
-    shares = np.exp(lses - top)
-    total = shares.sum(0)
-    whole = np.where(total == 0, 1.0, total)
-    with np.errstate(divide="ignore"):
-        lse = np.log(total) + top
-    return (shares[..., None] * np.stack(outputs)).sum(0) / whole[..., None], lse
-
-
-def right_schedule(world_size, step, rank):
-    return (rank - step) % world_size
-
-
 def right_zigzag(length, world_size):
     chunks = torch.arange(length).chunk(2 * world_size)
     return torch.stack([torch.cat([chunks[r], chunks[-1 - r]]) for r in range(world_size)])

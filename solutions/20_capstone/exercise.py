@@ -3,8 +3,8 @@
 #
 # You write the instruments of the chapter, and then you use them on a claim of your own.
 #
-# Results are plain numbers, one for each seed; larger ones are better. `hero` is what the claim praises, `control` what it is compared with.
-# Lists, dictionaries and numbers come in, and lists, tuples and numbers go out. Nothing here needs a tensor.
+# Results are plain numbers, one for each seed; larger ones are better. `hero` is what the claim praises, `control` is what it is compared with.
+# All arguments and results are numbers, lists and dictionaries.
 #
 # A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
 
@@ -21,8 +21,8 @@ oracles, probes = load_oracles("20_capstone")
 
 
 def the_list_afterwards(function, values):
-    # What is left of the list that was handed over.
-    function(values)
+    # The caller's list after the call.
+    function(values, 4)
     return values
 
 
@@ -31,7 +31,7 @@ def the_list_afterwards(function, values):
 #
 # `paired_differences(hero, control)` subtracts seed by seed.
 #
-# - Both are dictionaries from a seed to a result. They may be in different orders, and each may have seeds that the other lacks: these have no partner and are left out.
+# - Both are dictionaries from a seed to a result. They may be in different orders, and each may have seeds that the other lacks: leave those out.
 # - The result is a list of hero less control, in ascending order of the seeds.
 #
 # By hand: `{3: 0.9, 1: 0.5}` and `{1: 0.4, 2: 0.8, 3: 0.7}` have the seeds 1 and 3 in common: `[0.1, 0.2]`.
@@ -60,12 +60,12 @@ probe.everywhere()
 # %% [markdown]
 # ## 2. The sign test
 #
-# `sign_test(differences)` is the exact two-sided p: the chance of signs at least as lopsided as these, if plus and minus were equally likely.
+# `sign_test(differences)` is the exact two-sided p: how likely signs at least as lopsided as these are, if plus and minus are equally likely.
 #
 # $$p = \min\left(1,\; 2 \sum_{i=0}^{k} \binom{n}{i} \Big/ 2^n\right)$$
 #
-# - $n$ counts the differences that are not 0, $k$ those of the rarer sign. Differences of exactly 0 are dropped.
-# - Where nothing is left, $p$ is 1. The result is a number.
+# - $n$ counts the differences that are not 0, and $k$ those of the rarer sign. Differences of exactly 0 are dropped.
+# - If nothing is left, $p$ is 1. The result is a number.
 #
 # By hand: five of five give $2/32 = 0.0625$, four of five $2(1 + 5)/32 = 0.375$.
 
@@ -106,7 +106,7 @@ probe.everywhere()
 # ## 3. The rule
 #
 # `verdict(differences, margin, level=0.1)` judges the claim "the hero is better by more than the margin", by two sign tests.
-# A test *decides* where its p is at most `level`; the more frequent sign then says on which side the differences lie.
+# A test *decides* if its p is at most `level`. The more frequent sign then says on which side the differences are.
 #
 # | against the margin | against 0 | result |
 # |---|---|---|
@@ -115,10 +115,10 @@ probe.everywhere()
 # | below | not above | `"false"` |
 # | not decided | | `"not settled"` |
 #
-# - Against the margin means: the signs of `d - margin`. The margin may be negative.
+# - The test against the margin is about the signs of `d - margin`. The margin may be negative.
 # - You may call your `sign_test`.
 #
-# By hand, margin 0.05: `[0.06, 0.1, 0.07, 0.2, 0.08]` is `"true"`, `[0.02] * 5` is `"partly"`, `[-0.01, 0.01, -0.02, 0.02, 0.01]` is `"false"`, and four seeds are `"not settled"` whatever they show.
+# By hand, margin 0.05: `[0.06, 0.1, 0.07, 0.2, 0.08]` is `"true"`, `[0.02] * 5` is `"partly"`, `[-0.01, 0.01, -0.02, 0.02, 0.01]` is `"false"`, and four seeds are always `"not settled"` at the level 0.1.
 
 
 # %% nbgrader={"grade_id": "verdict", "solution": true}
@@ -161,13 +161,21 @@ probe.everywhere()
 # %% [markdown]
 # ## Look
 #
-# Your rule on invented results of five seeds: what it takes for *true*. Remove a seed, and see what is still decided.
+# Your rule on invented results of five seeds: each dot is a difference, the lines are 0 and the margin of the claim. Change the gains, or remove a seed: what is still decided?
 
 # %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
 control = {1: 0.71, 2: 0.73, 3: 0.70, 4: 0.72, 5: 0.74}
-for gain in (0.01, 0.03, 0.08):
-    differences = paired_differences({seed: c + gain for seed, c in control.items()}, control)
-    print(f"gain {gain}: p = {sign_test(differences)}, claim of 0.05: {verdict(differences, 0.05)}")
+figure, axis = plt.subplots(figsize=(7, 3), layout="constrained")
+for row, gain in enumerate((-0.02, 0.03, 0.08)):
+    hero = {seed: result + gain * (1 + seed / 10) for seed, result in control.items()}
+    differences = paired_differences(hero, control)
+    axis.plot(differences, [row] * len(differences), "o")
+    axis.text(0.13, row, f"p = {sign_test(differences)}: {verdict(differences, 0.05)}")
+axis.vlines([0, 0.05], -0.5, 2.5)
+axis.set(xlim=(-0.05, 0.2), yticks=[], xlabel="hero less control")
+plt.show()
 
 # %% [markdown]
 # # More
@@ -175,12 +183,13 @@ for gain in (0.01, 0.03, 0.08):
 # %% [markdown]
 # ## 4. The best of many
 #
-# `expected_best(values, count)` is how good the best of `count` runs is on average, if each is drawn at random, with replacement, from the results `values` of one model.
+# `expected_best(values, count)` is the mean of the best of `count` runs, if each is drawn at random, with replacement, from the results `values` of one model.
 # With the values in ascending order, $x_1 \le \dots \le x_n$:
 #
 # $$\sum_{i=1}^{n} x_i \left[\Big(\frac{i}{n}\Big)^{c} - \Big(\frac{i-1}{n}\Big)^{c}\right]$$
 #
 # - $(i/n)^c$ is the chance that all $c$ draws are among the $i$ smallest. The result is a number.
+# - `values` is not changed.
 #
 # By hand: of two draws from 0 and 1 the best is 0 with a chance of $\frac14$: `expected_best([0.0, 1.0], 2)` is 0.75.
 
@@ -202,9 +211,10 @@ probe = probes(expected_best=expected_best)
 probe.gives(0.75, [0.0, 1.0], 2)
 
 # %% nbgrader={"grade_id": "expected_best-more", "grade": true, "points": 2}
-# More results and more draws.
+# More results and more draws; the list of the caller stays as it is.
 probe = probes(expected_best=expected_best)
 probe.equals([0.5, 0.9, 0.25], 4)
+probe.gives([0.5, 0.9, 0.25], [0.5, 0.9, 0.25], via=the_list_afterwards)
 ### BEGIN HIDDEN TESTS
 probe.everywhere()
 ### END HIDDEN TESTS
@@ -212,9 +222,9 @@ probe.everywhere()
 # %% [markdown]
 # ## 5. Repair: a comparison
 #
-# `broken_comparison` should compare hero and control fairly. Each table is a list with one row for each setting; a row is a list with one result for each seed. Column `i` of every table belongs to the same seed. The two sides need not have equally many settings.
-# Each side should be taken at its own setting, the one with the best *median* on *validation*, and the result is the list of differences of the *test* results, seed by seed. Of settings that are equal the first one counts.
-# It runs, and it makes the hero look good. It has four faults. Find them, and write `fixed_comparison`.
+# `broken_comparison` should compare hero and control fairly. Each table has one row for each setting, and each row has one result for each seed. Column `i` of every table belongs to the same seed. The two sides may have different numbers of settings.
+# Each side is taken at the setting with its own best *median* on *validation*; of equal settings the first one counts. The median of an even number of results is the mean of the middle two. The result is the list of differences of the *test* results, seed by seed.
+# The code runs, and it favours the hero. It has four faults. Find them, and write `fixed_comparison`.
 
 
 # %% nbgrader={"grade_id": "broken_comparison", "locked": true}
@@ -243,7 +253,7 @@ def fixed_comparison(hero_validation, hero_test, control_validation, control_tes
 
 
 # %% nbgrader={"grade_id": "fixed_comparison-one_setting", "grade": true, "points": 1}
-# A single setting: nothing to choose.
+# A single setting leaves no choice.
 probe = probes(fixed_comparison=fixed_comparison)
 probe.equals([[0.5, 0.25, 0.75]], [[0.5, 0.125, 0.875]], [[0.5, 0.5, 0.5]], [[0.75, 0.25, 0.5]])
 
@@ -263,11 +273,11 @@ probe.everywhere()
 # %% [markdown]
 # ## 6. Write the test
 #
-# `check_verdict(candidate)` takes somebody's `verdict(differences, margin, level=0.1)` (contract in exercise 3) and returns `True` if it is right, `False` if it is wrong.
+# `check_verdict(candidate)` takes a candidate for `verdict(differences, margin, level=0.1)` of exercise 3 and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# Many wrong ones agree with the right one where all differences lie far on one side. Choose lists on which they differ: an outlier, a tie, one seed against the others, a negative margin, another level, too few seeds.
-# A candidate may also raise an error: then it is wrong, and your test says `False`.
+# It must accept right candidates, and earns a share of the points for each wrong one that it rejects.
+# Many wrong ones are right if all differences are far on one side. Choose lists on which they differ: an outlier, a tie, one seed against the others, a negative margin, another level, too few seeds.
+# A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_verdict", "solution": true}
@@ -299,7 +309,7 @@ def check_verdict(candidate):
 
 
 # %% nbgrader={"grade_id": "check_verdict-plain", "grade": true, "points": 1}
-# A right one, and two that are plainly wrong.
+# A right candidate, and two that are plainly wrong.
 probe = probes(check_verdict=check_verdict)
 probe.judges(
     right=[reference.verdict],
@@ -313,7 +323,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_verdict-mutants", "grade": true, "points": 6}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong candidates that are harder to detect. (Hidden: which.)
 probe = probes(check_verdict=check_verdict)
 probe.judges(
     right=[reference.verdict],
@@ -323,61 +333,15 @@ probe.judges(
 
 
 ### BEGIN HIDDEN TESTS
-def ruled(differences, margin, level=0.1, test=reference.sign_test, fewest=1):
-    def side(of):
-        moved = [d - of for d in differences]
-        above = sum(d > 0 for d in moved) - sum(d < 0 for d in moved)
-        return 0 if test(moved) > level else (above > 0) - (above < 0)
-
-    if side(margin) == 0 or len(differences) < fewest:
-        return "not settled"
-    return "true" if side(margin) > 0 else "partly" if side(0.0) > 0 else "false"
-
-
-def one_sided(differences):
-    return reference.sign_test(differences) / 2
-
-
-def with_ties(differences):
-    return reference.sign_test([d if d != 0 else 1.0 for d in differences])
-
-
-def renamed(**names):
-    def wrong(differences, margin, level=0.1):
-        found = ruled(differences, margin, level)
-        return names.get(found.replace(" ", "_"), found)
-
-    return wrong
-
-
-def by_mean(differences, margin, level=0.1):
-    found = ruled(differences, margin, level)
-    mean = sum(differences) / len(differences)
-    return found if found == "not settled" else "true" if mean > margin else found
-
-
-def unanimous(differences, margin, level=0.1):
-    found = ruled(differences, margin, level)
-    mixed = len({d > margin for d in differences}) == 2
-    return "not settled" if mixed else found
-
-
+HARD = (
+    *("one side only", "a tie counts as a plus", "the level is always 0.1", "the median alone"),
+    *("p must be below the level", "partly is called false", "not settled is called false"),
+    *("the sign of the margin is dropped", "all seeds must agree", "five seeds are too few"),
+)
+rules = probe.catalogue.of("verdict")
 probe.judges(
-    right=[reference.verdict, ruled],
-    wrong={
-        "one-sided": lambda d, margin, level=0.1: ruled(d, margin, level, one_sided),
-        "ties count as plus": lambda d, margin, level=0.1: ruled(d, margin, level, with_ties),
-        "the level is always 0.1": lambda d, margin, level=0.1: ruled(d, margin),
-        "p must be below the level": lambda d, margin, level=0.1: ruled(d, margin, level - 1e-9),
-        "partly is called false": renamed(partly="false"),
-        "not settled is called false": renamed(not_settled="false"),
-        "the margin's sign is dropped": lambda d, margin, level=0.1: ruled(d, abs(margin), level),
-        "sizes in place of signs": lambda d, margin, level=0.1: ruled(
-            [sum(d) / len(d)] * len(d), margin, level
-        ),
-        "all seeds must agree": unanimous,
-        "ten seeds at least": lambda d, margin, level=0.1: ruled(d, margin, level, fewest=10),
-    },
+    right=[reference.verdict, rules[0].right],
+    wrong={one.name: one.function for one in rules if one.name in HARD},
     points=6,
 )
 ### END HIDDEN TESTS
@@ -385,22 +349,22 @@ probe.judges(
 # %% [markdown]
 # ## 7. The record of your own claim
 #
-# Take a claim: one of the list in the chapter, one from a paper, or one that you have met elsewhere.
-# Write the plan *first*. Write `my_run`, make all runs with it, and let `my_record()` return what came out, as a dictionary of plain values. Reckon with four to six hours for exercises 7 and 8.
+# Take a claim: one of the list in the chapter, one from a paper, or another one.
+# Write the plan *first*. Write `my_run`, make all runs with it, and let `my_record()` return the results as a dictionary of plain values. Exercises 7 and 8 take about four to six hours.
 #
 # `my_run(way, setting, seed)` makes one run: it trains one model and returns two numbers, its result on validation and on test data.
 #
-# - `way` is the text under `hero` or `control` in your record, `setting` a number of the grid, `seed` a whole number from which *all* randomness of the run comes.
-# - Same arguments, same result. It reads no file, and trains for at most 5 seconds on one thread (the grader stops it after 10): choose a small task.
+# - `way` is the text under `hero` or `control` in your record, `setting` a number of the grid, `seed` a whole number that determines *all* randomness of the run.
+# - The same arguments give the same result. It reads no file, and trains for at most 5 seconds on one thread (the grader stops it after 10): choose a small task.
 #
-# The checker draws one of your seeds, runs it again on both sides at the chosen settings, and compares with your record, to within 5 % of the range of your results. It also runs a seed that is not in your record.
+# The test draws one of your seeds, runs it again on both sides at the chosen settings, and compares with your record, to within 5 % of the range of your results. It also runs a seed that is not in your record.
 #
 # | entry | what it is |
 # |---|---|
 # | `claim` | one sentence that names its margin |
 # | `hero`, `control` | text: the two ways, as `my_run` knows them |
 # | `seeds` | at least five different whole numbers, the same for both sides |
-# | `hero_settings`, `control_settings` | at least three settings each (such as learning rates), equally many, ascending, from 0.000001 to 100, each at most three times the one before; the best lies inside |
+# | `hero_settings`, `control_settings` | settings (such as learning rates): as many on both sides, at least three, ascending, from 0.000001 to 100, each at most three times the one before; the best one is neither the first nor the last |
 # | `hero_validation`, `control_validation` | a list for each setting, with one result for each seed |
 # | `hero_test`, `control_test` | likewise, on data that chose nothing |
 # | `hero_steps`, `control_steps` | training steps of one run: equal, at least 1 |
@@ -408,9 +372,9 @@ probe.judges(
 # | `best` | the best possible score: 1 for a share, 100 for a percentage, 0 for the negative of a loss |
 # | `verdict` | what the rule of exercise 3 says, at the level 0.1, about the test rows at the settings with the best validation medians |
 #
-# Larger numbers are better: take the negative of a loss. No result may be NaN: a run that diverged counts, with the score of a guess. And leave room both ways: the median of the control plus the margin lies below `best` and above the lowest result of the record.
+# Larger numbers are better: take the negative of a loss. No result may be NaN: a run that diverged counts, with the score of a guess. Either verdict must be possible: the median of the control plus the margin is below `best` and above the lowest result of the record.
 # If the best setting is the first or the last, add a setting there, on both sides.
-# The checks are functions of the first cell: read them. They catch oversights and plain inventions. Whether the experiment was a good one no program can tell; that is graded in your report.
+# The checks find oversights and plain inventions. Whether the experiment was a good one is graded in your report.
 
 
 # %% nbgrader={"grade_id": "my_run", "solution": true}
@@ -532,7 +496,7 @@ probe.holds(oracles.agrees_with(my_record(), probe.seed))
 # %% [markdown]
 # ## 8. Report
 #
-# Write the report of your claim, about 300 words, in the six parts of the chapter: **claim** (and who tells it), **what would prove it wrong**, **set-up** (what differs between hero and control, budget of each), **rule** (measure, margin, level, seeds, and when they were fixed), **result** (a figure with every seed; one word), **limits** (where it holds, what was not tried, what you changed after the first numbers).
+# Write the report of your claim, about 300 words, in the six parts of the chapter: **claim** (and who makes it), **what would prove it wrong**, **set-up** (what differs between hero and control, budget of each), **rule** (measure, margin, level, seeds, and when they were fixed), **result** (a figure with every seed; one word), **limits** (where it holds, what was not tried, what you changed after the first numbers).
 #
 # | points | 0 | 1 | 2 |
 # |---|---|---|---|

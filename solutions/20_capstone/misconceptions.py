@@ -1,7 +1,7 @@
 """Wrong answers on the way to a verdict: name, message, the tests they fail."""
 
 import math
-from statistics import mean, median
+from statistics import mean, median, median_high, median_low
 
 import torch
 from torch.nn import functional as F
@@ -11,22 +11,16 @@ from attn_course.probes import WrongAnswers, call, witnesses
 # --- paired_differences ------------------------------------------------------------------------
 
 
-def common(hero, control):
-    return [seed for seed in hero if seed in control]
-
-
-def subtract(h, c):
-    return h - c
-
-
 def paired(
-    hero, control,
-    *, seeds=common, order=sorted, partner=lambda control, seed: control[seed], difference=subtract,
+    hero, control, *, seeds=lambda hero, control: [s for s in hero if s in control], order=sorted,
+    partner=lambda results, seed: results[seed], difference=lambda h, c: h - c,
 ):  # fmt: skip
-    return [difference(hero[s], partner(control, s)) for s in order(seeds(hero, control))]
+    chosen = order(seeds(hero, control))
+    return [difference(hero.get(s, 0.0), partner(control, s)) for s in chosen]
 
 
 pairs = WrongAnswers("paired_differences", tests=("same_order", "mixed"), right=paired)
+MIXED = {"fails": ("mixed",)}
 
 
 @witnesses(of="paired_differences")
@@ -43,66 +37,56 @@ def paired_calls(draw):
         )
 
 
+for name, message, difference in (
+    ("control less hero", "You subtract the hero from the control.", lambda h, c: c - h),
+    ("sizes without signs", "You drop the sign.", lambda h, c: abs(h - c)),
+    ("relative differences", "You divide by the control.", lambda h, c: (h - c) / c),
+):
+    pairs.fault(name, f"A difference is hero less control. {message}", difference=difference)
+for name, order in (
+    ("in the order of the hero", list),
+    ("descending seeds", lambda seeds: sorted(seeds, reverse=True)),
+):
+    pairs.fault(
+        name,
+        "Your differences are right, and in the wrong order. Their seeds should ascend.",
+        fails=("mixed",) if order is list else None,
+        order=order,
+    )
+for name, steps in (
+    (
+        "a missing partner counts as 0",
+        {"seeds": lambda hero, control: list(hero), "partner": lambda c, s: c.get(s, 0.0)},
+    ),
+    (
+        "a missing result counts as 0",
+        {"seeds": lambda hero, control: {*hero, *control}, "partner": lambda c, s: c.get(s, 0.0)},
+    ),
+    (
+        "a missing partner is replaced by the mean",
+        {
+            "seeds": lambda hero, control: list(hero),
+            "partner": lambda c, s: c.get(s, mean(c.values())),
+        },
+    ),
+):
+    pairs.fault(
+        name,
+        "You invent a result for a seed that one side lacks. A seed without a partner is left out.",
+        **MIXED,
+        **steps,
+    )
 pairs.fault(
-    "control less hero",
-    """You take the hero from the control. A hero that is better would come out negative.""",
-    difference=lambda h, c: c - h,
-)
-pairs.fault(
-    "sizes without signs",
-    """You drop the sign. Which side is ahead is what the whole test is about.""",
-    difference=lambda h, c: abs(h - c),
-)
-pairs.fault(
-    "relative differences",
-    """You divide by the result of the control. Asked is the difference itself; a margin of 0.05 means
-    0.05 of accuracy, not a twentieth of it.""",
-    difference=lambda h, c: (h - c) / c,
-)
-pairs.fault(
-    "in the order of the file",
-    """Your pairs are right, and they stand in the order in which the hero's seeds happen to come. Asked
-    is ascending order.""",
-    fails=("mixed",),
-    order=list,
-)
-pairs.fault(
-    "a missing partner counts as 0",
-    """Where the control lacks a seed you take 0 for its result. A run that was never made is not a run
-    that scored nothing: a seed without a partner is left out.""",
-    fails=("mixed",),
-    seeds=lambda hero, control: list(hero),
-    partner=lambda control, seed: control.get(seed, 0.0),
-)
-pairs.fault(
-    "a missing partner is replaced by the mean",
-    """Where the control lacks a seed you take its mean. A seed without a partner makes no pair: it is
-    left out.""",
-    fails=("mixed",),
-    seeds=lambda hero, control: list(hero),
-    partner=lambda control, seed: control.get(seed, mean(control.values())),
-)
-pairs.fault(
-    "descending seeds",
-    """Your pairs are right, and they stand with the largest seed first. Asked is ascending order.""",
-    order=lambda seeds: sorted(seeds, reverse=True),
+    "all against the mean of the control",
+    "You subtract the mean of the control. Subtract the result of the same seed.",
+    partner=lambda control, seed: mean(control.values()),
 )
 
 
-@pairs("paired by place", fails=("mixed",))
+@pairs("paired by place", **MIXED)
 def paired_by_place(hero, control):
-    """You pair the first with the first and the second with the second, whatever their seeds are.
-    Then the differences hold what seeds do. The key of a result says to whom it belongs.
-    """
+    """You pair the first results, then the second ones, whatever their seeds are. Pair equal seeds."""
     return [h - c for h, c in zip(hero.values(), control.values(), strict=False)]
-
-
-@pairs("everybody against the mean of the control")
-def paired_with_mean(hero, control):
-    """You subtract the control's mean from every result of the hero. What a seed does to both sides
-    is then still there; subtract the result of the same seed.
-    """
-    return [hero[s] - mean(control.values()) for s in sorted(hero) if s in control]
 
 
 # --- sign_test ---------------------------------------------------------------------------------
@@ -117,12 +101,13 @@ def tail_of(n, k):
 
 
 def signed(
-    differences,
-    *, count=counts, rarer=min, tail=tail_of, sides=lambda share: 2 * share,
-    cap=lambda p: min(1.0, p), seeds=lambda differences, plus, minus: plus + minus,
+    differences, *, count=counts, rarer=min, tail=tail_of, sides=lambda share: 2 * share,
+    cap=lambda p: min(1.0, p), seeds=lambda differences, plus, minus: plus + minus, nothing=None,
 ):  # fmt: skip
     plus, minus = count(differences)
     n = seeds(differences, plus, minus)
+    if n == 0 and nothing is not None:
+        return nothing
     return cap(sides(tail(n, rarer(plus, minus)) / 2**n))
 
 
@@ -138,87 +123,84 @@ def sign_calls(draw):
 
 
 signs.fault(
-    "one side only",
-    """Your p counts one direction. Had all signs been the other way, you would have reported that, too:
-    both directions count.""",
-    sides=lambda share: share,
-)
-signs.fault(
-    "above one",
-    """Your p can be above 1, as it is when there are as many plus as minus. Where both tails meet in the
-    middle the sum counts it twice: 1 is the most.""",
-    fails=("ties", "counts"),
-    cap=lambda p: p,
-)
-signs.fault(
     "only what was seen",
-    """You count the ways to get exactly these signs. What is more lopsided still would have convinced
-    you as well: the sum runs from 0 to the count of the rarer sign.""",
+    """You count the ways to get exactly these signs. Add those that are more lopsided: the sum runs
+    from 0 to the count of the rarer sign.""",
     fails=("by_hand", "counts"),
     tail=math.comb,
 )
+for name, message, rarer in (
+    ("the more frequent sign", "of the more frequent sign", max),
+    ("always the plus signs", "of the plus signs", lambda plus, minus: plus),
+    ("always the minus signs", "of the minus signs", lambda plus, minus: minus),
+):
+    signs.fault(
+        name,
+        f"Your sum ends at the count {message}. It ends at that of the rarer sign.",
+        fails=("counts",) if "minus" in name else None,
+        rarer=rarer,
+    )
 signs.fault(
-    "the more frequent sign",
-    """You sum up to the count of the more frequent sign, which is nearly everything. The tail ends at
-    the rarer one.""",
-    rarer=max,
+    "one side only",
+    "Your p counts one direction. Signs the other way would have convinced you too: double it.",
+    sides=lambda share: share,
 )
-signs.fault(
-    "a tie counts as a minus",
-    """You count a difference of exactly 0 against the hero. It speaks for neither side and is dropped,
-    from the number of seeds as well.""",
-    fails=("ties", "counts"),
-    count=lambda d: (sum(x > 0 for x in d), sum(x <= 0 for x in d)),
-)
-signs.fault(
-    "a tie counts as a plus",
-    """You count a difference of exactly 0 for the hero. It speaks for neither side and is dropped, from
-    the number of seeds as well.""",
-    fails=("ties", "counts"),
-    count=lambda d: (sum(x >= 0 for x in d), sum(x < 0 for x in d)),
-)
-signs.fault(
-    "the tail ends too early",
-    """Your sum stops before the count of the rarer sign. What was seen belongs to what is at least as
-    lopsided.""",
-    tail=lambda n, k: tail_of(n, k - 1),
-)
+# with and without a case of its own for a list without signs
+for nothing in (None, 1.0):
+    signs.fault(
+        "above one",
+        "Your p can be above 1, where there are as many plus as minus. It is 1 at most.",
+        fails=("ties", "counts") if nothing is None else ("counts",),
+        cap=lambda p: p,
+        nothing=nothing,
+    )
+    signs.fault(
+        "the tail ends too early",
+        "Your sum stops before the count of the rarer sign. That one belongs to it.",
+        tail=lambda n, k: tail_of(n, k - 1),
+        nothing=nothing,
+    )
 signs.fault(
     "the tail ends too late",
-    """Your sum goes one count beyond the rarer sign: it includes what is less lopsided than what was
-    seen.""",
+    "Your sum goes one count beyond the rarer sign. It ends there.",
     tail=lambda n, k: tail_of(n, k + 1),
-    fails=("by_hand", "ties", "counts"),
 )
+signs.fault(
+    "0 where nothing is left",
+    "Where all differences are 0, your p is 0. Nothing speaks for a side then: p is 1.",
+    fails=("ties", "counts"),
+    nothing=0.0,
+)
+for name, steps in (
+    ("a tie counts as a minus", {"count": lambda d: (counts(d)[0], sum(x <= 0 for x in d))}),
+    ("a tie counts as a plus", {"count": lambda d: (sum(x >= 0 for x in d), counts(d)[1])}),
+    ("the number of seeds keeps its ties", {"seeds": lambda d, plus, minus: len(d)}),
+):
+    signs.fault(
+        name,
+        "You count differences of exactly 0. They are dropped: from the signs and from n.",
+        fails=("ties", "counts"),
+        **steps,
+    )
 
 
-@signs("a bell in place of the count", fails=("by_hand", "ties", "counts"))
+@signs("a bell in place of the count")
 def sign_normal(differences):
-    """You take the normal approximation. With five seeds it is far from the exact number, and the
-    exact one is a sum of a few binomials.
-    """
+    """You take the normal approximation. With five seeds it is far from the exact sum."""
     plus, minus = counts(differences)
     n = plus + minus
     return 1.0 if n == 0 else math.erfc(abs(plus - minus) / math.sqrt(2 * n))
 
 
-signs.fault(
-    "the number of seeds keeps its ties",
-    """You drop ties from the signs and leave them in the number of seeds. They are dropped from
-    both.""",
-    fails=("ties", "counts"),
-    seeds=lambda differences, plus, minus: len(differences),
-)
-
-
 # --- expected_best -----------------------------------------------------------------------------
 
 
-def chances(n, count):
-    return [(i / n) ** count - ((i - 1) / n) ** count for i in range(1, n + 1)]
+def weights(n, count, first=1):
+    places = range(first, first + n)
+    return [(i / n) ** count - ((i - 1) / n) ** count for i in places]
 
 
-def lucky(values, count, *, order=sorted, weigh=chances, of=lambda count: count):
+def lucky(values, count, *, order=sorted, weigh=weights, of=lambda count: count):
     return sum(x * w for x, w in zip(order(values), weigh(len(values), of(count)), strict=True))
 
 
@@ -231,68 +213,71 @@ def best_calls(draw):
         yield call(draw.normal(size).tolist(), count)
 
 
-best.fault(
-    "the values as they stand",
-    """You weigh the values in the order in which they come. The weights belong to them in ascending
-    order: the largest value has the largest one.""",
-    fails=("more",),
-    order=list,
-)
-best.fault(
-    "descending",
-    """You sort the values the wrong way round, so that the largest weight goes to the smallest value:
-    the worst of many, not the best.""",
-    order=lambda values: sorted(values, reverse=True),
-)
-best.fault(
-    "one draw too few",
-    """Your power is one too small. With c draws all of them are among the i smallest with a chance of
-    (i/n)^c.""",
-    of=lambda count: count - 1,
-)
-best.fault(
-    "one draw too many",
-    """Your power is one too large. With c draws all of them are among the i smallest with a chance of
-    (i/n)^c.""",
-    of=lambda count: count + 1,
-)
-best.fault(
-    "every value equally likely",
-    """You return the mean. The best of several draws is more often one of the large values.""",
-    weigh=lambda n, count: [1 / n] * n,
-)
-best.fault(
-    "the largest of all",
-    """You return the largest value. It need not be among the draws.""",
-    weigh=lambda n, count: [0.0] * (n - 1) + [1.0],
-)
-best.fault(
-    "chances that do not sum to one",
-    """You weigh with the chance that all draws are among the i smallest. That one contains the smaller
-    cases: take away the chance for i − 1, so that the weights sum to one.""",
-    weigh=lambda n, count: [(i / n) ** count for i in range(1, n + 1)],
-)
-best.fault(
-    "without the lowest value",
-    """You count the values from 0: your chances belong to the neighbour. Of n values the largest has
-    i = n.""",
-    weigh=lambda n, count: [(i / n) ** count - (max(i - 1, 0) / n) ** count for i in range(n)],
-)
+for name, message, order in (
+    ("the values as they stand", "Yours are in the order in which they come.", list),
+    ("descending", "Yours descend.", lambda values: sorted(values, reverse=True)),
+):
+    best.fault(
+        name,
+        f"The weights belong to the values in ascending order. {message}",
+        fails=("more",) if order is list else None,
+        order=order,
+    )
+for name, message, of in (
+    ("one draw too few", "one too small", lambda count: count - 1),
+    ("one draw too many", "one too large", lambda count: count + 1),
+):
+    best.fault(name, f"Your power is {message}. With c draws it is (i/n)^c.", of=of)
+for name, message, weigh in (
+    ("all values equally likely", "Yours are equal.", lambda n, count: [1 / n] * n),
+    (
+        "the mean times the number of draws",
+        "You multiply by c: take the power c.",
+        lambda n, count: [count / n] * n,
+    ),
+    (
+        "the largest of all",
+        "The largest need not be among the draws.",
+        lambda n, count: [0.0] * (n - 1) + [1.0],
+    ),
+    (
+        "chances that do not sum to one",
+        "Subtract ((i - 1)/n)^c.",
+        lambda n, count: [(i / n) ** count for i in range(1, n + 1)],
+    ),
+    (
+        "without the lowest value",
+        "You count i from 0: it is 1 to n.",
+        lambda n, count: [(i / n) ** count - (max(i - 1, 0) / n) ** count for i in range(n)],
+    ),
+    ("counted from 0", "You count i from 0: it is 1 to n.", lambda n, c: weights(n, c, 0)),
+    ("counted from 2", "You count i from 2: it is 1 to n.", lambda n, c: weights(n, c, 2)),
+):
+    best.fault(name, f"The weights are (i/n)^c - ((i-1)/n)^c. {message}", weigh=weigh)
 
-best.fault(
-    "places counted from 0",
-    """Your i runs from 0 to n - 1, so that the chances are those of the neighbour, and the first one is
-    a power of a negative number. The smallest value has i = 1, the largest i = n.""",
-    weigh=lambda n, count: [(i / n) ** count - ((i - 1) / n) ** count for i in range(n)],
-)
+
+@best("drawn without replacement")
+def best_of_subsets(values, count):
+    """Your draws are without replacement. Here the same result may be drawn again."""
+    n, ordered = len(values), sorted(values)
+    ways = [math.comb(i, count - 1) for i in range(n)]
+    return sum(x * w for x, w in zip(ordered, ways, strict=True)) / math.comb(n, count)
+
+
+@best("the list is sorted in place", fails=("more",))
+def best_in_place(values, count):
+    """You sort the list of the caller, who may need its order. Sort a copy."""
+    values.sort()
+    return lucky(values, count)
+
 
 # --- verdict -----------------------------------------------------------------------------------
 
 
-def side_of(differences, of, level):
+def side_of(differences, of, level, count=counts):
     moved = [d - of for d in differences]
-    plus, minus = counts(moved)
-    if signed(moved) > level:
+    plus, minus = count(moved)
+    if signed(moved, count=count) > level:
         return "open"
     return "above" if plus > minus else "below"
 
@@ -306,14 +291,15 @@ def naming(margin_side, zero_side):
 
 
 def rule(
-    differences, margin, level=0.1,
-    *, place=side_of, shift=lambda margin: margin, limit=lambda level: level, word=naming,
+    differences, margin, level=0.1, *, place=side_of, shift=lambda margin: margin,
+    limit=lambda level: level, word=naming, zero_limit=None,
 ):  # fmt: skip
-    zero, margin = place(differences, 0.0, limit(level)), shift(margin)
-    return word(place(differences, margin, limit(level)), zero)
+    zero = place(differences, 0.0, (zero_limit or limit)(level))
+    return word(place(differences, shift(margin), limit(level)), zero)
 
 
 verdicts = WrongAnswers("verdict", tests=("by_hand", "cases"), right=rule)
+HARD = {"fails": ("cases",)}
 CASES = (
     ([0.9, 0.01, 0.02, 0.8, 0.03, 0.7], 0.05, 0.1),
     ([0.01, -0.01, 0.0, 0.02, -0.01, 0.01], -0.02, 0.1),
@@ -344,117 +330,137 @@ def verdict_calls(draw):
         yield call([round(scale * x, 3) + 0.0005 for x in draw.normal(size).tolist()], 0.02)
 
 
-verdicts.fault(
-    "partly is called false",
-    """Where an effect is there and smaller than claimed you say "false". Something of the claim is left
-    then: that is what "partly" is for.""",
-    word=lambda m, z: naming(m, "open"),
-)
-verdicts.fault(
-    "false is called partly",
-    """Whatever lies below the margin you call "partly", also where the differences are not above 0.
-    Ask the second question.""",
-    word=lambda m, z: naming(m, "above"),
-)
-verdicts.fault(
-    "not settled is called false",
-    """Where the test does not decide you say "false". That a difference was not seen does not mean that
-    it is not there.""",
-    word=lambda m, z: "false" if m == "open" and z != "above" else naming(m, z),
-)
-verdicts.fault(
-    "not settled is called partly",
-    """Where the test does not decide about the margin you say "partly" if the differences are above 0.
-    Before the margin is decided nothing is.""",
-    word=lambda m, z: "partly" if m == "open" and z == "above" else naming(m, z),
-    fails=("cases",),
-)
-verdicts.fault(
-    "the margin is left out",
-    """You ask on which side of 0 the differences lie, and not on which side of the margin. A claim of 0.3
-    is not true because of a difference of 0.01.""",
-    shift=lambda margin: 0.0,
-)
-verdicts.fault(
-    "the sign of the margin is dropped",
-    """You take the margin without its sign. A negative one says "no worse than".""",
-    fails=("cases",),
-    shift=abs,
-)
+WORDS = "Look at the table again. {} Only a test that decides about the margin settles the claim."
+for name, message, fails, word in (
+    (
+        "partly is called false",
+        'Below the margin and above 0 is "partly".',
+        None,
+        lambda m, z: naming(m, "open"),
+    ),
+    (
+        "false is called partly",
+        'Below the margin and not above 0 is "false".',
+        None,
+        lambda m, z: naming(m, "above"),
+    ),
+    (
+        "not settled is called false",
+        'An undecided margin is "not settled".',
+        None,
+        lambda m, z: "false" if m == "open" and z != "above" else naming(m, z),
+    ),
+    (
+        "not settled is called partly",
+        'An undecided margin is "not settled", also above 0.',
+        ("cases",),
+        lambda m, z: "partly" if m == "open" and z == "above" else naming(m, z),
+    ),
+    (
+        "false is called not settled",
+        'Below the margin and undecided about 0 is "false".',
+        None,
+        lambda m, z: "not settled" if m == "below" and z == "open" else naming(m, z),
+    ),
+):
+    verdicts.fault(name, WORDS.format(message), fails=fails, word=word)
+for name, message, fails, shift in (
+    ("the margin is left out", "You compare with 0.", None, lambda margin: 0.0),
+    ("the margin is added", "You add the margin.", None, lambda margin: -margin),
+    ("the sign of the margin is dropped", "You drop its sign.", ("cases",), abs),
+):
+    verdicts.fault(
+        name,
+        f"The first test is about the signs of d - margin. {message}",
+        fails=fails,
+        shift=shift,
+    )
 verdicts.fault(
     "the level is always 0.1",
-    """You compare with 0.1 whatever the level is. It is an argument.""",
-    fails=("cases",),
+    "You compare p with 0.1. The level is an argument.",
     limit=lambda level: 0.1,
+    **HARD,
 )
 verdicts.fault(
     "p must be below the level",
-    """A p that is equal to the level decides, too. Yours has to be below it.""",
-    fails=("cases",),
+    "Your p must be below the level. A p that equals the level decides, too.",
     limit=lambda level: level - 1e-9,
+    **HARD,
 )
 verdicts.fault(
     "one side only",
-    """Your p counts one direction, half of the right one. Four seeds decide with it, and they must
-    not.""",
+    "Your p counts one direction, half of the right one: four seeds would decide.",
     place=lambda d, of, level: side_of(d, of, 2 * level),
 )
 verdicts.fault(
-    "the mean decides the side",
-    """You decide by the mean on which side the differences lie. One outlier can turn it round; the more
-    frequent sign says it.""",
-    fails=("cases",),
-    place=lambda d, of, level: (
-        side_of(d, of, level)
-        if side_of(d, of, level) == "open"
-        else "above"
-        if mean(d) > of
-        else "below"
+    "the second test need not decide",
+    "You ask for the more frequent sign against 0, and not whether its test decides.",
+    zero_limit=lambda level: 1.0,
+)
+SIDE = "The side is that of the more frequent sign, if its test decides. {}"
+for name, message, fails, place in (
+    (
+        "the mean decides the side",
+        "You use the mean: one outlier can turn it.",
+        ("cases",),
+        lambda d, of, level: (
+            "open" if side_of(d, of, level) == "open" else "above" if mean(d) > of else "below"
+        ),
     ),
-)
-verdicts.fault(
-    "the median alone",
-    """You look at the median and never at how many seeds there are. One seed would settle everything.""",
-    place=lambda d, of, level: "above" if median(d) > of else "below",
-)
-verdicts.fault(
-    "all seeds must agree",
-    """You ask that every seed is on the same side. The test knows how many exceptions so many seeds
-    allow.""",
-    fails=("cases",),
-    place=lambda d, of, level: "open" if len({x > of for x in d}) == 2 else side_of(d, of, level),
-)
+    (
+        "the median alone",
+        "You use the median, and never the number of seeds.",
+        None,
+        lambda d, of, level: "above" if median(d) > of else "below",
+    ),
+    (
+        "all seeds must agree",
+        "The test allows for exceptions.",
+        ("cases",),
+        lambda d, of, level: "open" if len({x > of for x in d}) == 2 else side_of(d, of, level),
+    ),
+    (
+        "a tie counts as a plus",
+        "Differences of exactly 0 are dropped.",
+        ("cases",),
+        lambda d, of, level: side_of(
+            d, of, level, lambda m: (sum(x >= 0 for x in m), counts(m)[1])
+        ),
+    ),
+    (
+        "five seeds are too few",
+        "Five equal signs decide at the level 0.1.",
+        None,
+        lambda d, of, level: "open" if len(d) < 6 else side_of(d, of, level),
+    ),
+):
+    verdicts.fault(name, SIDE.format(message), fails=fails, place=place)
 
 # --- the repair, the test and the record -------------------------------------------------------
 
 
-def best_median(validation, test):
-    medians = [median(row) for row in validation]
-    return medians.index(max(medians))
-
-
-def by_column(row):
-    return row
-
-
 def compared(
-    hero_validation, hero_test, control_validation, control_test,
-    *, choose=best_median, choose_control=None, order=by_column,
+    hero_validation, hero_test, control_validation, control_test, *, score=median, by=0,
+    first=True, control_at=None, order=lambda row: row, report=1,
 ):  # fmt: skip
-    hero = hero_test[choose(hero_validation, hero_test)]
-    control = control_test[(choose_control or choose)(control_validation, control_test)]
-    return [h - c for h, c in zip(order(hero), order(control), strict=True)]
+    """The right answer: each side by the best ``score`` of table ``by``, of which ``report`` counts."""
 
+    def best_of(*tables, score=score):
+        scores = [score(row) for row in tables[by]]
+        found = [i for i, one in enumerate(scores) if one == max(scores)]
+        return found[0] if first else found[-1]
 
-def best_of(score, table):
-    def choose(validation, test):
-        scores = [score(row) for row in (validation if table == "validation" else test)]
-        return scores.index(max(scores))
-
-    return choose
+    hero = best_of(hero_validation, hero_test)
+    control = best_of(control_validation, control_test)
+    if control_at is not None:
+        control = min(control_at(hero, best_of, control_validation), len(control_test) - 1)
+    tables = (hero_validation, hero_test)[report], (control_validation, control_test)[report]
+    rows = order(tables[0][hero]), order(tables[1][control])
+    return [h - c for h, c in zip(*rows, strict=True)]
 
 
 fixed = WrongAnswers("fixed_comparison", tests=("one_setting", "settings"), right=compared)
+SETTINGS = {"fails": ("settings",)}
 
 
 @witnesses(of="fixed_comparison")
@@ -466,101 +472,87 @@ def comparison_calls(draw):
     tied = [row[order] for row in draw.uniform(1, 5) for order in map(draw.permutation, (5,) * 3)]
     tests = (draw.uniform(3, 5).tolist() for _ in range(2))
     yield call(*(table for test in tests for table in ([row.tolist() for row in tied], test)))
-
-
-def first_setting(validation, test):
-    return 0
+    # an even number of seeds: the upper of the middle two chooses wrongly here, and the lower there
+    even = (
+        [[0.6, 0.7, 0.7, 0.7], [0.0, 0.4, 0.8, 1.0]],
+        [[0.6, 0.7, 0.7, 0.7], [0.5, 0.5, 1.0, 1.0]],
+    )
+    tests = [draw.uniform(2, 4).tolist() for _ in range(2)]
+    yield call(even[0], tests[0], even[1], tests[1])
 
 
 fixed.fault(
     "all faults are still there",
-    """This is the broken code as it stands. Ask of each line: who is chosen by what, and which seed is
-    subtracted from which?""",
-    choose=best_of(max, "test"),
-    choose_control=first_setting,
+    """This is the broken code as it stands. Ask of each line: by what is the setting chosen, and which
+    seed is subtracted from which?""",
+    score=max,
+    by=1,
+    control_at=lambda hero, best_of, table: 0,
     order=sorted,
 )
 fixed.fault(
     "seeds are still mixed up",
-    """Both sides are chosen rightly now. But each row is sorted before you subtract: the best seed of one
-    side meets the best of the other, and pairs are gone.""",
+    """Both sides are chosen rightly now. But you sort each row before you subtract: different seeds
+    are paired.""",
     order=sorted,
 )
 fixed.fault(
+    "validation in place of test",
+    "You choose rightly, and subtract the validation results. Report the test results.",
+    report=0,
+)
+fixed.fault(
     "still chosen on the test results",
-    """You choose by the medians of the test results. The winner then takes its luck along; validation
-    chooses, test reports.""",
-    fails=("settings",),
-    choose=best_of(median, "test"),
+    "You choose by the medians of the test results. Validation chooses, test reports.",
+    by=1,
+    **SETTINGS,
 )
-fixed.fault(
-    "still chosen by the best seed",
-    """You choose on validation, and by the best seed of each setting. That is the luck of one run; the
-    median was asked for.""",
-    fails=("settings",),
-    choose=best_of(max, "validation"),
-)
-fixed.fault(
-    "chosen by the mean",
-    """You choose by the mean over the seeds. One run that diverged decides then; the median was asked
-    for.""",
-    fails=("settings",),
-    choose=best_of(mean, "validation"),
-)
+for name, score in (
+    ("still chosen by the best seed", max),
+    ("chosen by the mean", mean),
+    ("chosen by the worst seed", min),
+    ("the upper of the middle two", median_high),
+    ("the lower of the middle two", median_low),
+):
+    fixed.fault(
+        name,
+        f"The best *median* on validation chooses. Yours: {name}.",
+        score=score,
+        **SETTINGS,
+    )
 fixed.fault(
     "the last of equal settings",
-    """Where settings have the same median you take the last one. Of equals the first one counts: look
-    at what your search does with a value that is as good as the best one so far.""",
-    fails=("settings",),
-    choose=lambda validation, test: max(
-        range(len(validation)), key=lambda i: (median(validation[i]), i)
+    "Of settings with the same median you take the last one. The first one counts.",
+    first=False,
+    **SETTINGS,
+)
+for name, message, control_at in (
+    ("the control is still untuned", "its first setting", lambda hero, best_of, table: 0),
+    (
+        "the control at its worst",
+        "its worst setting",
+        lambda hero, best_of, table: best_of(table, table, score=lambda row: -median(row)),
     ),
-)
-fixed.fault(
-    "the control is still untuned",
-    """The hero is chosen rightly, and the control keeps its first setting. It has to be taken at its own
-    best one.""",
-    fails=("settings",),
-    choose=best_median,
-    choose_control=first_setting,
-)
-fixed.fault(
-    "the control at its worst",
-    """You take the control at the setting with the lowest median. It has to be taken at its best one.""",
-    fails=("settings",),
-    choose=best_median,
-    choose_control=best_of(lambda row: -median(row), "validation"),
-)
+    ("the control at the setting of the hero", "the hero's", lambda hero, best_of, table: hero),
+):
+    fixed.fault(
+        name,
+        f"The hero is chosen rightly. The control has {message}: take it at its own best one.",
+        control_at=control_at,
+        **SETTINGS,
+    )
 
 
-@fixed("the control at the setting of the hero", fails=("settings",))
-def fixed_same_setting(hero_validation, hero_test, control_validation, control_test):
-    """You look for the hero's best setting and take the control at the same one. What suits the hero
-    need not suit the control: it has to be taken at its own best one.
-    """
-    place = best_median(hero_validation, hero_test)
-    control = control_test[min(place, len(control_test) - 1)]
-    return [h - c for h, c in zip(hero_test[place], control, strict=True)]
-
-
-@fixed("each seed at its own best setting", fails=("settings",))
+@fixed("each seed at its own best setting", **SETTINGS)
 def fixed_seed_by_seed(hero_validation, hero_test, control_validation, control_test):
-    """You choose a setting for each seed. Nobody could use such a model: the setting is one for all
-    seeds of a side.
-    """
+    """You choose a setting for each seed. One setting of a side is for all its seeds."""
 
     def chosen(validation, test):
         columns = zip(zip(*validation, strict=True), zip(*test, strict=True), strict=True)
         return [t[v.index(max(v))] for v, t in columns]
 
-    return [
-        h - c
-        for h, c in zip(
-            chosen(hero_validation, hero_test),
-            chosen(control_validation, control_test),
-            strict=True,
-        )
-    ]
+    rows = chosen(hero_validation, hero_test), chosen(control_validation, control_test)
+    return [h - c for h, c in zip(*rows, strict=True)]
 
 
 checks = WrongAnswers("check_verdict", tests=("plain", "mutants"))
@@ -590,23 +582,19 @@ def agrees(candidate, cases):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test says True whatever it is given. Call the candidate and compare what comes back with
-    verdicts that you have worked out yourself.
-    """
+    """Your test always says True. Call the candidate and compare its answer with your verdicts."""
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right answer. Go through one of your cases by hand: what is p
-    there, and what does the table say?
-    """
+    """Your test rejects a right answer. Go through a case by hand: p, then the table."""
     return False
 
 
 @checks("only the kind of answer is looked at")
 def check_kind(candidate):
-    """You ask whether one of the four words comes back. Every wrong rule says one of them, too."""
+    """You ask whether one of the four words comes back. All wrong rules return one of them, too."""
     try:
         got = candidate([0.2, 0.1, 0.3, 0.2, 0.4], 0.05, 0.1)
     except Exception:
@@ -614,19 +602,15 @@ def check_kind(candidate):
     return got in ("true", "partly", "false", "not settled")
 
 
-@checks("one clear case", fails=("plain", "mutants"))
+@checks("one clear case")
 def check_clear(candidate):
-    """You try a single list whose differences lie far above the margin. There nearly every rule says
-    the same.
-    """
+    """You try one list with differences far above the margin. Nearly all rules agree on it."""
     return agrees(candidate, [([0.2, 0.1, 0.3, 0.2, 0.4], 0.05, 0.1)])
 
 
 @checks("one case for each verdict", fails=("mutants",))
 def check_four(candidate):
-    """You try the four examples of exercise 3 and nothing else. Rules that differ with ties, levels,
-    outliers or a negative margin agree on them.
-    """
+    """You try the four examples of exercise 3. Try ties, levels, outliers and a negative margin."""
     return agrees(
         candidate,
         [
@@ -640,9 +624,7 @@ def check_four(candidate):
 
 @checks("the median in place of the rule")
 def check_median(candidate):
-    """You compare with the sign of the median. Your test then rejects rules that are right, and lets
-    one through that never counts its seeds: compare with verdicts of the table.
-    """
+    """You compare with the sign of the median, which rejects right rules. Use the table's verdicts."""
     lists = ([0.2, 0.1, 0.3, 0.2, 0.4], [-0.1, -0.2, -0.1, -0.3, -0.2], [0.3, -0.2, 0.1])
     try:
         return all(candidate(d, 0.0, 0.1) == ("true" if median(d) > 0 else "false") for d in lists)
@@ -650,11 +632,7 @@ def check_median(candidate):
         return False
 
 
-def same(record):
-    return record
-
-
-def recorded(*, seeds=same, tune=same, budget=same, tables=same, words=same):
+def recorded(*, change=lambda record: record):
     """A record that is right; a fault changes some of its entries."""
     record = {
         "claim": "A learned factor on cosines gains more than 0.3 of accuracy.",
@@ -693,7 +671,7 @@ def recorded(*, seeds=same, tune=same, budget=same, tables=same, words=same):
         "best": 1.0,
         "verdict": "true",
     }
-    return words(tables(budget(tune(seeds(record)))))
+    return change(record)
 
 
 def tables_of(record):
@@ -737,94 +715,85 @@ def record_calls(draw):
 
 records.fault(
     "one seed",
-    """Your record has a single seed. Nobody can tell its difference from luck; five is the least that
-    can decide anything.""",
+    "Your record has one seed, whose difference may be luck. It takes five to decide anything.",
     fails=("fair",),
-    seeds=lambda record: with_seeds(record, 1),
+    change=lambda record: with_seeds(record, 1),
 )
 records.fault(
     "four seeds",
-    """Your record has four seeds. Four equal signs have p = 1/8: by the rule they settle nothing,
-    whatever they show.""",
+    "Your record has four seeds. Four equal signs have p = 1/8: they settle nothing.",
     fails=("fair",),
-    seeds=lambda record: with_seeds(record, 4),
+    change=lambda record: with_seeds(record, 4),
 )
 records.fault(
     "a seed twice",
-    """One of your seeds comes twice. A copy of a run is not another run.""",
+    "One of your seeds comes twice. A copy of a run is not another run.",
     fails=("fair",),
-    seeds=lambda record: record | {"seeds": [0, 1, 2, 3, 4, 4]},
+    change=lambda record: record | {"seeds": [0, 1, 2, 3, 4, 4]},
 )
 records.fault(
     "an untuned control",
-    """Your control has one setting, the hero several. Tune both by the same budget.""",
+    "Your control has one setting, the hero several. Tune both by the same budget.",
     fails=("fair",),
-    tune=lambda record: settings_of(record, "control_", keep=slice(2, 3)),
+    change=lambda record: settings_of(record, "control_", keep=slice(2, 3)),
 )
 records.fault(
     "the best at the end of the grid",
-    """The best setting of a side is the last one that you tried. The next one may be better still: make
-    the grid longer at that end, on both sides.""",
+    "The best setting of a side is the last one. Extend the grid there, on both sides.",
     fails=("fair",),
-    tune=lambda record: settings_of(record, "hero_", "control_", keep=slice(0, 3)),
+    change=lambda record: settings_of(record, "hero_", "control_", keep=slice(0, 3)),
 )
 records.fault(
     "a grid with wide gaps",
-    """Your settings are more than a factor of three apart. The best one may lie in a gap.""",
+    "Your settings are more than a factor of three apart. The best one may be in a gap.",
     fails=("fair",),
-    tune=lambda record: record | {"control_settings": [0.01, 0.1, 0.81, 10.0]},
+    change=lambda record: record | {"control_settings": [0.01, 0.1, 0.81, 10.0]},
 )
 records.fault(
     "more steps for the hero",
-    """Your hero was trained for longer than the control. The difference may be that of the steps.""",
+    "Your hero was trained for longer than the control. That may explain the difference.",
     fails=("fair",),
-    budget=lambda record: record | {"hero_steps": 400},
+    change=lambda record: record | {"hero_steps": 400},
 )
 records.fault(
     "validation reported as test",
-    """The test results of a side are its validation results. What chose the setting is too good by the
-    luck of the choice; measure again on data that chose nothing.""",
+    "A side's test results are its validation results, which chose. Use data that chose nothing.",
     fails=("fair",),
-    tables=copied,
+    change=copied,
 )
 records.fault(
     "at the ceiling",
-    """Your control is so good that a gain by the margin is impossible. The experiment can come out only
-    one way; take a harder task.""",
+    "Your control is too good for a gain by the margin. Take a harder task.",
     fails=("room",),
-    words=lambda record: claiming(record, 0.6, "partly"),
+    change=lambda record: claiming(record, 0.6, "partly"),
 )
 records.fault(
     "a margin that nothing can miss",
-    """Your margin is so far below zero that no result could have missed it. The experiment can come out
-    only one way: claim more.""",
+    "Your margin is so far below zero that no result could miss it. Claim more.",
     fails=("room",),
-    words=lambda record: claiming(record, -0.9, "true") | {"claim": "It loses at most 0.9 here."},
+    change=lambda record: claiming(record, -0.9, "true") | {"claim": "It loses at most 0.9 here."},
 )
 records.fault(
     "a best score that no result can reach",
-    """The best possible score does not belong to the measure: a share ends at 1, a percentage at 100,
-    the negative of a loss at 0. With a larger one a ceiling is not seen.""",
+    "A share has the best score 1, a percentage 100, the negative of a loss 0.",
     fails=("room",),
-    words=lambda record: record | {"best": 2.0},
+    change=lambda record: record | {"best": 2.0},
 )
 records.fault(
     "a verdict that is stronger than the rule",
-    """The differences of your record do not decide about the margin, or lie below it, and your verdict
-    says true. Apply the rule to the chosen rows of the test results.""",
+    "Your verdict is not that of the rule. Apply it to the chosen rows of the test results.",
     fails=("verdict",),
-    words=lambda record: claiming(record, 0.47, "true"),
+    change=lambda record: claiming(record, 0.47, "true"),
 )
 records.fault(
     "results that are not finite",
-    """A result of your record is NaN. A run that diverged counts: with the score of a guess, not with
-    nothing.""",
-    tables=diverged,
+    "A result of your record is NaN. A run that diverged counts, with the score of a guess.",
+    change=diverged,
 )
 records.fault(
     "a claim without a number",
-    """Your claim has no number in it. "Better" cannot be wrong; "better by more than 0.1" can.""",
-    words=lambda record: record | {"claim": "The hero is better."},
+    "Your claim has no number. 'Better' cannot be wrong; 'better by more than 0.1' can.",
+    change=lambda record: record | {"claim": "The hero is better."},
 )
 
 # --- the run that is made again ----------------------------------------------------------------
@@ -888,51 +857,46 @@ def run_calls(draw):
 
 runs.fault(
     "the seed is left out",
-    """Your run takes no randomness from its seed: all seeds give the same result, and many seeds are one
-    run.""",
+    "Your run takes no randomness from its seed, so that many seeds are one run.",
     start=lambda seed: 0,
 )
 runs.fault(
     "the way is left out",
-    """Your run is the same for both ways. Hero and control have to differ in the one thing that the
-    claim is about.""",
+    "Your run is the same for both ways. They differ in what the claim is about.",
     as_way=lambda way: "factor 1",
 )
 runs.fault(
     "the setting is left out",
-    """Your run takes a fixed learning rate whatever the setting is. Then the grid is one setting under
-    several names.""",
+    "Your run has a fixed learning rate. Use the setting that it is given.",
     rate=lambda setting: 0.01,
 )
 runs.fault(
     "nothing is trained",
-    """Your run measures the model as it was drawn: no step was made.""",
+    "Your run measures the model as it was drawn. It makes no step of training.",
     steps=0,
 )
 runs.fault(
     "fewer steps than recorded",
-    """Your run makes fewer steps than the runs of your record. What is run again must be what was
-    reported.""",
+    "Your run makes fewer steps than the record says. Run what was reported.",
     steps=15,
 )
 runs.fault(
     "errors in place of hits",
-    """Your run returns the share of mistakes. In a record larger numbers are better.""",
+    "Your run returns the share of mistakes. In a record larger numbers are better.",
     score=lambda logits, numbers: 1 - share(logits, numbers),
 )
 runs.fault(
     "a percentage in place of a share",
-    """Your run returns a percentage, and your record has shares. Both have to be in the same unit.""",
+    "Your run returns a percentage, and your record has shares. Use one unit.",
     score=lambda logits, numbers: 100 * share(logits, numbers),
 )
 runs.fault(
     "the test result alone",
-    """Your run returns one number. Two are asked for: what chooses the setting, validation, and what is
-    reported, test.""",
+    "Your run returns one number. Return two: validation, which chooses, and test.",
     finish=lambda validation, test: test,
 )
 runs.fault(
     "tensors in place of numbers",
-    """Your run returns tensors. Asked are plain numbers: .item() makes one.""",
+    "Your run returns tensors. Return plain numbers: .item() makes one.",
     finish=lambda validation, test: [torch.tensor(validation), torch.tensor(test)],
 )

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from attn_course.probes import variant
+from attn_course.probes.catalogue import load_catalogue
 
 
 @variant(of="paired_differences")
@@ -113,73 +114,20 @@ def comparison_by_pairs(hero_validation, hero_test, control_validation, control_
     return [hero[i] - control[i] for i in range(len(hero))]
 
 
-@variant(of="my_record")
-def record_of_a_gain():
-    return {
-        "claim": "A learned factor on cosines gains more than 0.3 of accuracy on look-up.",
-        "hero": "learned factor",
-        "control": "factor 1",
-        "seeds": [0, 1, 2, 3, 4, 5],
-        "hero_settings": [0.09, 0.27, 0.81, 2.43],
-        "control_settings": [0.09, 0.27, 0.81, 2.43],
-        "hero_validation": [
-            [0.83, 0.392, 0.294, 0.292, 0.458, 0.434],
-            [1.0, 0.966, 0.978, 0.976, 0.992, 1.0],
-            [0.952, 0.952, 0.906, 0.902, 0.956, 0.874],
-            [0.94, 0.848, 0.942, 0.918, 0.806, 0.982],
-        ],
-        "control_validation": [
-            [0.43, 0.366, 0.294, 0.316, 0.388, 0.378],
-            [0.49, 0.504, 0.456, 0.46, 0.488, 0.5],
-            [0.51, 0.48, 0.478, 0.484, 0.506, 0.502],
-            [0.504, 0.51, 0.47, 0.478, 0.478, 0.488],
-        ],
-        "hero_test": [
-            [0.77, 0.394, 0.33, 0.304, 0.498, 0.42],
-            [1.0, 0.974, 0.974, 0.964, 1.0, 1.0],
-            [0.936, 0.942, 0.864, 0.916, 0.97, 0.926],
-            [0.956, 0.892, 0.962, 0.914, 0.844, 0.968],
-        ],
-        "control_test": [
-            [0.416, 0.38, 0.32, 0.33, 0.434, 0.37],
-            [0.51, 0.438, 0.54, 0.446, 0.51, 0.514],
-            [0.512, 0.486, 0.536, 0.462, 0.516, 0.534],
-            [0.484, 0.488, 0.526, 0.464, 0.498, 0.534],
-        ],
-        "hero_steps": 60,
-        "control_steps": 60,
-        "margin": 0.3,
-        "best": 1.0,
-        "verdict": "true",
-    }
+record_of_a_gain = load_catalogue("20_capstone").of("my_record")[0].right
+variant(of="my_record")(record_of_a_gain)
 
 
 @variant(of="my_record")
 def record_that_is_not_settled():
-    return {
+    return record_of_a_gain() | {
         "claim": "A learned factor on cosines gains more than 4 % over the scaled dot product.",
-        "hero": "learned factor",
         "control": "scaled dot product",
-        "seeds": [0, 1, 2, 3, 4, 5],
-        "hero_settings": [0.09, 0.27, 0.81, 2.43],
-        "control_settings": [0.09, 0.27, 0.81, 2.43],
-        "hero_validation": [
-            [0.83, 0.392, 0.294, 0.292, 0.458, 0.434],
-            [1.0, 0.966, 0.978, 0.976, 0.992, 1.0],
-            [0.952, 0.952, 0.906, 0.902, 0.956, 0.874],
-            [0.94, 0.848, 0.942, 0.918, 0.806, 0.982],
-        ],
         "control_validation": [
             [0.76, 0.632, 0.584, 0.472, 0.584, 0.558],
             [0.948, 0.974, 0.982, 0.902, 0.916, 0.922],
             [0.77, 0.588, 0.576, 0.706, 0.602, 0.448],
             [0.146, 0.094, 0.188, 0.138, 0.156, 0.166],
-        ],
-        "hero_test": [
-            [0.77, 0.394, 0.33, 0.304, 0.498, 0.42],
-            [1.0, 0.974, 0.974, 0.964, 1.0, 1.0],
-            [0.936, 0.942, 0.864, 0.916, 0.97, 0.926],
-            [0.956, 0.892, 0.962, 0.914, 0.844, 0.968],
         ],
         "control_test": [
             [0.704, 0.634, 0.586, 0.506, 0.58, 0.566],
@@ -187,10 +135,7 @@ def record_that_is_not_settled():
             [0.8, 0.566, 0.562, 0.73, 0.624, 0.414],
             [0.154, 0.142, 0.242, 0.136, 0.152, 0.1],
         ],
-        "hero_steps": 60,
-        "control_steps": 60,
         "margin": 0.04,
-        "best": 1.0,
         "verdict": "not settled",
     }
 
